@@ -1,0 +1,1 @@
+"""pgrouse: a message queue and worker daemon in PostgreSQL."""

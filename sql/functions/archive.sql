@@ -1,0 +1,46 @@
+-- The terminal move: messages that end leave messages.message and enter messages.message_archive, in one statement.
+-- Called by: complete, reject, fail, retry (attempts used up), cancel, expire_locks through retry. By nobody outside.
+-- A row moves only while its claim_id is still the given one (NULL = while it is not locked): that is the fence.
+-- Locks: the rows, until the transaction ends. Result: the ids that moved.
+CREATE OR REPLACE FUNCTION messages.archive(
+  p_ids bigint[], p_claim_ids bigint[], p_result text, p_errors text[], p_outputs jsonb[], p_by text
+)
+RETURNS bigint[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_moved bigint[];
+BEGIN
+  WITH gone AS (
+    DELETE FROM messages.message AS m
+    USING unnest(p_ids, p_claim_ids, p_errors, p_outputs) AS e (id, claim_id, error, output)
+    WHERE m.id = e.id AND m.claim_id IS NOT DISTINCT FROM e.claim_id
+    RETURNING m.*, e.error, e.output
+  ), kept AS (
+    INSERT INTO messages.message_archive (
+      id, topic, channel, key, priority, payload, body, headers, state, progress,
+      created_at, available_at, expires_at, attempts, max_attempts, claim_id, locked_at, history,
+      original_topic, dlq_moved_at, redriven_from, result, error, error_fingerprint, output, handled_by)
+    SELECT
+      g.id, g.topic, g.channel, g.key, g.priority,
+      CASE WHEN keep.what = 'full' THEN g.payload END,
+      CASE WHEN keep.what = 'full' THEN g.body END,
+      g.headers, g.state, g.progress,
+      g.created_at, g.available_at, g.expires_at, g.attempts, g.max_attempts, g.claim_id, g.locked_at, g.history,
+      g.original_topic, g.dlq_moved_at, g.redriven_from, p_result,
+      -- At most 8192 bytes: a character has at most four.
+      CASE WHEN octet_length(g.error) <= 8192 THEN g.error ELSE left(g.error, 2048) END,
+      CASE WHEN p_result NOT IN ('success', 'cancelled') THEN messages.fingerprint(g.error) END,
+      g.output, coalesce(p_by, g.locked_by)
+    FROM gone AS g
+    CROSS JOIN messages.topic AS d
+    LEFT JOIN messages.topic AS t ON t.topic = g.topic
+    CROSS JOIN LATERAL (
+      SELECT CASE WHEN p_result = 'success' THEN coalesce(t.keep_success, d.keep_success) ELSE 'full' END AS what
+    ) AS keep
+    WHERE d.topic = '*' AND keep.what <> 'none'
+  )
+  SELECT array_agg(g.id) INTO v_moved FROM gone AS g;
+  RETURN coalesce(v_moved, '{}');
+END
+$$;

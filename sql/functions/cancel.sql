@@ -1,0 +1,30 @@
+-- End messages by hand: they are archived as cancelled, whether they wait or run.
+-- Called by: operators. A running handler loses its lock: its worker hears of it at once (NOTIFY cancelled) and cancels the handler;
+-- whatever it still tries to settle changes nothing.
+-- Locks: the rows, waiting for whoever settles them right now. Result: the ids that were cancelled.
+CREATE OR REPLACE FUNCTION messages.cancel(p_ids bigint[], p_reason text DEFAULT NULL)
+RETURNS bigint[]
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_ids    bigint[];
+  v_claims bigint[];
+BEGIN
+  SELECT array_agg(m.id), array_agg(m.claim_id)
+  INTO v_ids, v_claims
+  FROM (SELECT m.id, m.claim_id FROM messages.message AS m WHERE m.id = ANY (p_ids) ORDER BY m.id FOR UPDATE) AS m;
+  IF v_ids IS NULL THEN
+    RETURN '{}';
+  END IF;
+  PERFORM pg_notify('cancelled', c.id::text) FROM unnest(v_ids, v_claims) AS c (id, claim_id) WHERE c.claim_id IS NOT NULL;
+  RETURN messages.archive(
+    v_ids, v_claims, 'cancelled',
+    array_fill(coalesce('cancelled: ' || p_reason, 'cancelled'), ARRAY[cardinality(v_ids)]), NULL, session_user::text);
+END
+$$;

@@ -1,0 +1,15 @@
+-- Settle: the messages succeeded.
+-- Called by: workers. p_outputs: what the handlers returned, or NULL.
+-- Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
+CREATE OR REPLACE FUNCTION messages.complete(p_ids bigint[], p_claim_ids bigint[], p_outputs jsonb[] DEFAULT NULL)
+RETURNS bigint[]
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+  SELECT messages.lost(p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'success', NULL, p_outputs, NULL))
+$$;

@@ -1,0 +1,22 @@
+-- Settle: come back later. The lock is freed and the attempt handed back: a deferral is no failure and uses nothing up.
+-- Called by: workers. p_delays: from now; p_untils: at that time (wins); neither: at once.
+-- p_states: a new checkpoint; NULL keeps the old one, JSON null clears it.
+-- Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
+CREATE OR REPLACE FUNCTION messages.defer(
+  p_ids       bigint[],
+  p_claim_ids bigint[],
+  p_delays    interval[]    DEFAULT NULL,
+  p_untils    timestamptz[] DEFAULT NULL,
+  p_states    jsonb[]       DEFAULT NULL
+)
+RETURNS bigint[]
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+  SELECT messages.lost(p_ids, p_claim_ids, messages.hand_back(p_ids, p_claim_ids, p_delays, p_untils, p_states, 'deferred'))
+$$;

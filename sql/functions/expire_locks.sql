@@ -1,0 +1,34 @@
+-- End the attempts whose lock ran out: the worker died, or lost the database for too long. Then as for every ended attempt: ready again
+-- while attempts are left, else archived as lock_expired.
+-- Called by: tick. Locks: the rows, skipping those that somebody is settling right now. Result: how many locks had expired.
+-- The locked rows are few; this reads all of them by their index. lock_expires_at itself is in no index, so that heartbeats stay HOT.
+CREATE OR REPLACE FUNCTION messages.expire_locks(p_limit integer DEFAULT 1000)
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+  v_now    timestamptz := messages.now();
+  v_ids    bigint[];
+  v_claims bigint[];
+  v_errors text[];
+BEGIN
+  SELECT array_agg(e.id), array_agg(e.claim_id), array_agg(e.error)
+  INTO v_ids, v_claims, v_errors
+  FROM (
+    SELECT m.id, m.claim_id, format('lock_expired: %s held it from %s and did not settle it before %s', m.locked_by, m.locked_at, m.lock_expires_at) AS error
+    FROM messages.message AS m
+    WHERE m.claim_id IS NOT NULL AND m.lock_expires_at < v_now
+    LIMIT p_limit
+    FOR UPDATE SKIP LOCKED
+  ) AS e;
+  IF v_ids IS NULL THEN
+    RETURN 0;
+  END IF;
+  PERFORM messages.retry(v_ids, v_claims, v_errors, NULL, NULL, 'lock_expired');
+  RETURN cardinality(v_ids);
+END
+$$;

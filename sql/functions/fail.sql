@@ -1,0 +1,14 @@
+-- Settle: the messages failed for good, whatever attempts are left.
+-- Called by: workers. Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
+CREATE OR REPLACE FUNCTION messages.fail(p_ids bigint[], p_claim_ids bigint[], p_errors text[])
+RETURNS bigint[]
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+  SELECT messages.lost(p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'failed', p_errors, NULL, NULL))
+$$;

@@ -1,0 +1,38 @@
+-- Extend locks: to lock_for from now, never to an earlier time than they have.
+-- Called by: workers, one statement for all they have in hand, at a third of the lock.
+-- p_lock_for: as given to the claim; NULL = the topic's lock_for.
+-- Locks: the rows, without waiting: a row that is being settled at this moment needs no longer lock.
+-- Result: the ids whose lock was lost.
+CREATE OR REPLACE FUNCTION messages.heartbeat(p_ids bigint[], p_claim_ids bigint[], p_lock_for interval DEFAULT NULL)
+RETURNS bigint[]
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_now timestamptz := messages.now();
+BEGIN
+  UPDATE messages.message AS m
+  SET lock_expires_at = greatest(m.lock_expires_at, v_now + h.lock_for)
+  FROM (
+    SELECT m.id, coalesce(p_lock_for, t.lock_for, d.lock_for) AS lock_for
+    FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
+    JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
+    CROSS JOIN messages.topic AS d
+    LEFT JOIN messages.topic AS t ON t.topic = m.topic
+    WHERE d.topic = '*'
+    FOR UPDATE OF m SKIP LOCKED
+  ) AS h
+  WHERE m.id = h.id;
+
+  RETURN ARRAY(
+    SELECT e.id
+    FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
+    WHERE NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = e.id AND m.claim_id = e.claim_id)
+  );
+END
+$$;

@@ -1,0 +1,45 @@
+-- Days of the archive: make the partitions of the days to come, drop those older than every topic's retention.
+-- Called by: tick. Result: how many partitions were made or dropped.
+-- Locks: ACCESS EXCLUSIVE on a partition that is dropped and, briefly, on the default partition; both with a short lock_timeout set by tick.
+-- Rows of a day that landed in the default partition (nobody ticked for a week) move into the day's partition unchanged.
+CREATE OR REPLACE FUNCTION messages.maintain_partitions(p_days_ahead integer DEFAULT 7)
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_today date := (messages.now() AT TIME ZONE 'UTC')::date;
+  v_keep  interval := (SELECT max(t.retention) FROM messages.topic AS t);
+  v_day   date;
+  v_name  text;
+  v_did   bigint := 0;
+BEGIN
+  FOR v_day IN SELECT v_today + n FROM generate_series(0, p_days_ahead) AS n LOOP
+    v_name := 'message_archive_' || to_char(v_day, 'YYYYMMDD');
+    CONTINUE WHEN to_regclass('messages.' || v_name) IS NOT NULL;
+    EXECUTE format('CREATE TABLE messages.%I (LIKE messages.message_archive INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name);
+    EXECUTE format(
+      'WITH moved AS (DELETE FROM messages.message_archive_default WHERE archived_at >= %1$L AND archived_at < %2$L RETURNING *) '
+      'INSERT INTO messages.%3$I SELECT * FROM moved',
+      v_day || ' 00:00+00', v_day + 1 || ' 00:00+00', v_name);
+    EXECUTE format(
+      'ALTER TABLE messages.message_archive ATTACH PARTITION messages.%I FOR VALUES FROM (%L) TO (%L)',
+      v_name, v_day || ' 00:00+00', v_day + 1 || ' 00:00+00');
+    v_did := v_did + 1;
+  END LOOP;
+
+  FOR v_name IN
+    SELECT c.relname
+    FROM pg_inherits AS i
+    JOIN pg_class AS c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'messages.message_archive'::regclass
+      AND c.relname ~ '^message_archive_[0-9]{8}$'
+      AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= ((messages.now() - v_keep) AT TIME ZONE 'UTC')::date
+  LOOP
+    EXECUTE format('DROP TABLE messages.%I', v_name);
+    v_did := v_did + 1;
+  END LOOP;
+  RETURN v_did;
+END
+$$;

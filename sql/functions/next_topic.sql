@@ -1,0 +1,44 @@
+-- The walk over topics: the first topic after p_after that is wanted (NULL = every one) and may have ready messages.
+-- Called by: messages.claim, messages.next_due. Locks: nothing. Result: NULL at the end of the topics.
+-- A loose scan of both ready indexes: it reads one entry per topic that stands there, however many messages or wanted topics there are.
+-- A topic with a low-water mark is taken as it is: looking for its first entry would walk over dead ones. p_marks false: look.
+CREATE OR REPLACE FUNCTION messages.next_topic(p_wanted text[], p_after text, p_marks boolean DEFAULT true)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  -- chr(1) sorts before, '~' after every character of a topic.
+  v_from   text := p_after || chr(1);
+  v_marked text;
+  v_next   text;
+BEGIN
+  LOOP
+    SELECT w.topic INTO v_marked
+    FROM messages.low_water AS w
+    WHERE w.topic >= v_from COLLATE "C" AND w.at IS NOT NULL AND p_marks
+    ORDER BY w.topic LIMIT 1;
+
+    v_next := least(
+      v_marked COLLATE "C",
+      (SELECT m.topic FROM messages.message AS m
+       WHERE m.claim_id IS NULL AND m.channel IS NULL
+         AND m.topic >= v_from COLLATE "C" AND m.topic < coalesce(v_marked, '~') COLLATE "C"
+       ORDER BY m.topic LIMIT 1),
+      (SELECT m.topic FROM messages.message AS m
+       WHERE m.claim_id IS NULL AND m.channel IS NOT NULL
+         AND m.topic >= v_from COLLATE "C" AND m.topic < coalesce(v_marked, '~') COLLATE "C"
+       ORDER BY m.topic LIMIT 1));
+
+    IF v_next IS NULL OR p_wanted IS NULL OR v_next = ANY (p_wanted) THEN
+      RETURN v_next;
+    END IF;
+    SELECT min(w.topic COLLATE "C") INTO v_from
+    FROM unnest(p_wanted) AS w (topic)
+    WHERE w.topic COLLATE "C" > v_next COLLATE "C";
+    IF v_from IS NULL THEN
+      RETURN NULL;
+    END IF;
+  END LOOP;
+END
+$$;

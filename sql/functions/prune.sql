@@ -1,0 +1,27 @@
+-- Forget what is over: workers that have not been seen for an hour, sleepers whose flag ran out a minute ago, places that have no message.
+-- Called by: tick. Locks: the rows it deletes. Result: how many rows.
+CREATE OR REPLACE FUNCTION messages.prune()
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_did bigint;
+  v_all bigint := 0;
+BEGIN
+  DELETE FROM messages.worker AS w WHERE w.seen_at < clock_timestamp() - interval '1 hour';
+  GET DIAGNOSTICS v_did = ROW_COUNT;
+  v_all := v_all + v_did;
+  DELETE FROM messages.sleeper AS s WHERE s.armed_until < clock_timestamp() - interval '1 minute' AND s.armed_until > 'epoch';
+  GET DIAGNOSTICS v_did = ROW_COUNT;
+  v_all := v_all + v_did;
+  DELETE FROM messages.low_water AS w
+  WHERE w.at IS NULL AND random() < 0.01
+    AND NOT EXISTS (
+      SELECT FROM messages.message AS m
+      WHERE m.topic = w.topic AND m.priority = w.priority AND m.claim_id IS NULL AND m.channel IS NULL);
+  GET DIAGNOSTICS v_did = ROW_COUNT;
+  RETURN v_all + v_did;
+END
+$$;

@@ -1,0 +1,60 @@
+-- Move the marks from which claims read, so that a claim does not walk over the index entries of messages that are long gone.
+-- Called by: tick, and by daemons about once a second. Locks: low_water_mark as its guard (returns if held), then rows of low_water.
+-- Result: how many places have a mark now.
+--
+-- A place gets a mark only while finding its first ready message takes long; a place without dead entries needs none.
+-- A mark may only say what no transaction can belie any more. Times are handed out before their rows are visible, so a time S
+-- counts only once every transaction that ran when S was taken has ended: pg_snapshot_xmin >= an xid of our own, taken then.
+-- (An ungated mark left messages that committed late behind it.) S lies 100 ms in the past, for the moment between the evaluation of
+-- available_at and the xid of its row. What is published with an older available_at lies below its mark until the next run, which
+-- lowers the mark and rings. The next run waits 20 times as long as this one took: at most 5 % of one core.
+CREATE OR REPLACE FUNCTION messages.raise_low_water(p_slow interval DEFAULT '0.5 ms')
+RETURNS integer
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
+AS $$
+DECLARE
+  v_began timestamptz := clock_timestamp();
+  v_mark  messages.low_water_mark;
+  v_place record;
+  v_looks timestamptz;
+  v_first timestamptz;
+  v_at    timestamptz;
+  v_marks integer := 0;
+BEGIN
+  SELECT k.* INTO v_mark FROM messages.low_water_mark AS k WHERE k.next_run_at <= v_began FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN 0;
+  END IF;
+  IF pg_snapshot_xmin(pg_current_snapshot()) >= v_mark.xid THEN
+    v_mark.safe_at := v_mark.at;
+    v_mark.at := v_began - interval '100 ms';
+    v_mark.xid := pg_current_xact_id();
+  END IF;
+
+  FOR v_place IN SELECT w.topic, w.priority, w.at FROM messages.low_water AS w LOOP
+    v_looks := clock_timestamp();
+    v_first := (
+      SELECT m.available_at FROM messages.message AS m
+      WHERE m.topic = v_place.topic AND m.priority = v_place.priority AND m.claim_id IS NULL AND m.channel IS NULL
+      ORDER BY m.available_at LIMIT 1);
+    v_at := CASE WHEN clock_timestamp() - v_looks >= p_slow THEN least(v_mark.safe_at, v_first) END;
+    v_marks := v_marks + (v_at IS NOT NULL)::integer;
+    IF v_at IS DISTINCT FROM v_place.at THEN
+      UPDATE messages.low_water AS w SET at = v_at WHERE w.topic = v_place.topic AND w.priority = v_place.priority;
+    END IF;
+    IF v_at < v_place.at THEN
+      PERFORM messages.ring(ARRAY[v_place.topic], v_at);
+    END IF;
+  END LOOP;
+
+  UPDATE messages.low_water_mark AS k
+  SET safe_at = v_mark.safe_at, at = v_mark.at, xid = v_mark.xid,
+      next_run_at = clock_timestamp() + 20 * (clock_timestamp() - v_began);
+  RETURN v_marks;
+END
+$$;

@@ -1,0 +1,14 @@
+-- Settle: give messages back that were never started (drain). They keep their place and get their attempt back.
+-- Called by: workers. Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
+CREATE OR REPLACE FUNCTION messages.release(p_ids bigint[], p_claim_ids bigint[])
+RETURNS bigint[]
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+  SELECT messages.lost(p_ids, p_claim_ids, messages.hand_back(p_ids, p_claim_ids, NULL, NULL, NULL, NULL))
+$$;

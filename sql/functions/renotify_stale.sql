@@ -1,0 +1,40 @@
+-- Ring again for topics whose ready messages were not claimed: a notification was lost, or no worker was there.
+-- Called by: tick. Locks: nothing. Result: how many topics were rung for.
+-- One NOTIFY per topic, not per message, retries and delayed messages included. It rings whether somebody is armed or not, since listeners
+-- outside count on it; topics with notify = 'off' stay silent.
+CREATE OR REPLACE FUNCTION messages.renotify_stale(p_older_than interval DEFAULT '10 s')
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+  v_before timestamptz := messages.now() - p_older_than;
+  v_rung   bigint := 0;
+  v_topic  text := messages.next_topic(NULL, '');
+  v_next   record;
+  v_stale  boolean;
+BEGIN
+  WHILE v_topic IS NOT NULL LOOP
+    v_stale := EXISTS (
+      SELECT FROM messages.message AS m
+      WHERE m.topic = v_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at < v_before);
+    v_next := messages.next_priority(v_topic, (-1)::smallint, true);
+    WHILE v_next.priority IS NOT NULL AND NOT v_stale LOOP
+      v_stale := EXISTS (
+        SELECT FROM messages.message AS m
+        WHERE m.topic = v_topic AND m.priority = v_next.priority AND m.claim_id IS NULL AND m.channel IS NULL
+          AND m.available_at >= v_next.low AND m.available_at < v_before);
+      v_next := messages.next_priority(v_topic, v_next.priority, true);
+    END LOOP;
+    IF v_stale AND messages.notify_policy(v_topic) <> 'off' THEN
+      PERFORM pg_notify('new_message', v_topic);
+      v_rung := v_rung + 1;
+    END IF;
+    v_topic := messages.next_topic(NULL, v_topic);
+  END LOOP;
+  RETURN v_rung;
+END
+$$;

@@ -1,0 +1,58 @@
+-- What stands in the queue, by topic, without ever counting a big table: counts stop at p_bound (shown as p_bound: "at least").
+-- Called by: pgrouse stats. Locks: nothing. Result: one row per topic that has live messages, dead ones of the last day, or a policy.
+CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 10000)
+RETURNS TABLE (
+  topic text, ready bigint, delayed bigint, running bigint, dead_last_day bigint, oldest_ready_s double precision, handled boolean
+)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+  v_now timestamptz := messages.now();
+BEGIN
+  RETURN QUERY
+  WITH RECURSIVE standing (topic) AS (
+    SELECT messages.next_topic(NULL, '')
+    UNION ALL
+    SELECT messages.next_topic(NULL, s.topic) FROM standing AS s WHERE s.topic IS NOT NULL
+  ), dead AS (
+    SELECT a.topic, count(*) AS count
+    FROM (
+      SELECT a.topic FROM messages.message_archive AS a
+      WHERE a.result NOT IN ('success', 'cancelled') AND a.archived_at > v_now - interval '1 day'
+      LIMIT p_bound) AS a
+    GROUP BY a.topic
+  ), running AS (
+    SELECT m.topic, count(*) AS count FROM messages.message AS m WHERE m.claim_id IS NOT NULL GROUP BY m.topic
+  ), known AS (
+    SELECT s.topic FROM standing AS s WHERE s.topic IS NOT NULL
+    UNION SELECT d.topic FROM dead AS d
+    UNION SELECT r.topic FROM running AS r
+    UNION SELECT t.topic FROM messages.topic AS t WHERE t.topic <> '*'
+  )
+  SELECT
+    k.topic,
+    (SELECT count(*) FROM (
+       SELECT FROM messages.message AS m
+       WHERE m.topic = k.topic AND m.claim_id IS NULL AND m.available_at <= v_now LIMIT p_bound) AS bounded),
+    (SELECT count(*) FROM (
+       SELECT FROM messages.message AS m
+       WHERE m.topic = k.topic AND m.claim_id IS NULL AND m.available_at > v_now LIMIT p_bound) AS bounded),
+    coalesce(r.count, 0),
+    coalesce(d.count, 0),
+    extract(epoch FROM v_now - (
+      SELECT min(m.available_at) FROM (
+        SELECT m.available_at FROM messages.message AS m
+        WHERE m.topic = k.topic AND m.claim_id IS NULL AND m.available_at <= v_now LIMIT p_bound) AS m))::double precision,
+    EXISTS (
+      SELECT FROM messages.worker AS w
+      WHERE k.topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute')
+  FROM known AS k
+  LEFT JOIN running AS r ON r.topic = k.topic
+  LEFT JOIN dead AS d ON d.topic = k.topic
+  ORDER BY k.topic;
+END
+$$;

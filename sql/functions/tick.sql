@@ -1,0 +1,37 @@
+-- One bounded run of all maintenance: safe to call at any time, by anyone who may, from anywhere, as often as one likes.
+-- Called by: pg_cron each minute ('cron'), each daemon every few seconds ('daemon'), pgrouse maintenance run ('hand').
+-- Locks: an advisory lock for its transaction, so that two never run at once; the second returns at once.
+-- Result: what each task did; no rows when another tick is running. A task that fails (a lock it could not get in time, say) leaves
+-- the others done, is reported as -1, raises a WARNING, and is tried again by the next tick.
+-- tick_mark shows when each task last succeeded and for whom: a pg_cron that stopped silently is seen by the age of its marks.
+CREATE OR REPLACE FUNCTION messages.tick(p_caller text DEFAULT 'hand', p_limit integer DEFAULT 1000)
+RETURNS TABLE (task text, did bigint)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
+AS $$
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtextextended('messages.tick', 0)) THEN
+    RETURN;
+  END IF;
+  FOREACH task IN ARRAY ARRAY['expire_locks', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'prune'] LOOP
+    BEGIN
+      did := CASE task
+        WHEN 'expire_locks'        THEN messages.expire_locks(p_limit)
+        WHEN 'renotify_stale'      THEN messages.renotify_stale()
+        WHEN 'raise_low_water'     THEN messages.raise_low_water()
+        WHEN 'maintain_partitions' THEN messages.maintain_partitions()
+        WHEN 'prune'               THEN messages.prune()
+      END;
+      INSERT INTO messages.tick_mark AS k (task, caller, ran_at, did)
+      VALUES (tick.task, p_caller, clock_timestamp(), tick.did)
+      ON CONFLICT ON CONSTRAINT tick_mark_pkey DO UPDATE SET ran_at = excluded.ran_at, did = excluded.did;
+    EXCEPTION WHEN OTHERS THEN
+      RAISE WARNING 'tick: % failed: %', task, SQLERRM;
+      did := -1;
+    END;
+    RETURN NEXT;
+  END LOOP;
+END
+$$;

@@ -1,0 +1,23 @@
+-- Topics with messages that wait while no live worker handles them. Such messages stay ready; they are never lost and never hidden.
+-- Called by: pgrouse stats. Locks: nothing. Result: one row per topic.
+CREATE OR REPLACE FUNCTION messages.unhandled_topics()
+RETURNS SETOF text
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+AS $$
+DECLARE
+  v_topic text := messages.next_topic(NULL, '');
+BEGIN
+  WHILE v_topic IS NOT NULL LOOP
+    IF NOT EXISTS (
+      SELECT FROM messages.worker AS w
+      WHERE v_topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute') THEN
+      RETURN NEXT v_topic;
+    END IF;
+    v_topic := messages.next_topic(NULL, v_topic);
+  END LOOP;
+END
+$$;

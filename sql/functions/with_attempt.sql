@@ -1,0 +1,15 @@
+-- A message's history with one more ended attempt; at most 20 entries: the first stays (it dates the message), the oldest others go.
+-- Called by: messages.retry, messages.defer. Locks: nothing.
+-- The attempt that ends a message is not in its history: the archive row itself says who, when and how.
+CREATE OR REPLACE FUNCTION messages.with_attempt(
+  p_history jsonb, p_attempt integer, p_worker text, p_started timestamptz, p_ended timestamptz, p_outcome text, p_error text
+)
+RETURNS jsonb
+LANGUAGE sql
+STABLE PARALLEL SAFE
+AS $$
+  SELECT CASE WHEN jsonb_array_length(coalesce(p_history, '[]')) >= 20 THEN p_history #- '{1}' ELSE coalesce(p_history, '[]') END
+    || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
+         'attempt', p_attempt, 'worker', p_worker, 'started', p_started, 'ended', p_ended,
+         'outcome', p_outcome, 'error', left(p_error, 1000))))
+$$;

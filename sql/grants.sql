@@ -1,0 +1,47 @@
+-- Who may do what. Nobody but the owner writes a table; every change goes through a function, and PUBLIC may execute none.
+-- Called by: pgrouse migrate, last, every time: functions are new after each change, and new functions are open to PUBLIC.
+-- (A default privilege per schema does not take that away; one per role would reach beyond this schema.)
+REVOKE ALL ON SCHEMA messages FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA messages FROM PUBLIC;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA messages FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messages FROM PUBLIC;
+
+DO $$
+DECLARE
+  v_grant text[];
+BEGIN
+  FOREACH v_grant SLICE 1 IN ARRAY ARRAY[
+    -- An INSERT of these columns is a publish; the id comes back. The trigger reads who sleeps with the publisher's rights.
+    ['messages_publisher', 'USAGE ON SCHEMA messages'],
+    ['messages_publisher', 'INSERT (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts) ON messages.message'],
+    ['messages_publisher', 'SELECT (id, topic) ON messages.message'],
+    ['messages_publisher', 'SELECT ON messages.sleeper'],
+    ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes) ON messages.topic'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.new_message, messages.notify_policy'],
+
+    ['messages_worker', 'USAGE ON SCHEMA messages'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.heartbeat'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.own_xid, messages.oldest_xid'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.worker_started, messages.worker_seen, messages.worker_stopped, messages.tick, messages.raise_low_water'],
+    ['messages_worker', 'SELECT ON messages.migration, messages.topic'],
+
+    ['messages_operator', 'USAGE ON SCHEMA messages'],
+    ['messages_operator', 'SELECT ON ALL TABLES IN SCHEMA messages'],
+    ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.topic, messages.channel, messages.schedule'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.now, messages.cancel, messages.redrive, messages.tick, messages.stats, messages.unhandled_topics'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.backoff'],
+
+    ['messages_analyst', 'USAGE ON SCHEMA messages'],
+    ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, claim_id, locked_by, locked_at, lock_expires_at, history) ON messages.message'],
+    ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, locked_at, history, result, error, error_fingerprint, handled_by, archived_at, archive_xid, redriven_from) ON messages.message_archive'],
+    ['messages_analyst', 'SELECT ON messages.state, messages.topic, messages.worker, messages.tick_mark'],
+    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.unhandled_topics'],
+
+    ['messages_maintainer', 'USAGE ON SCHEMA messages'],
+    ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.renotify_stale, messages.raise_low_water, messages.maintain_partitions, messages.prune']
+  ] LOOP
+    CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = v_grant[1]);
+    EXECUTE format('GRANT %s TO %I', v_grant[2], v_grant[1]);
+  END LOOP;
+END
+$$;

@@ -1,0 +1,25 @@
+-- The roles of the queue. They belong to the server, not to the database; only who may create roles makes them, else they are left out.
+-- Called by: pgrouse migrate, first. Two databases of one server may be migrated at once: whoever comes second finds the role there.
+-- A superuser hands the schema to messages_owner, so that no function of it runs with a superuser's rights.
+DO $$
+DECLARE
+  v_role text;
+BEGIN
+  IF NOT (SELECT r.rolsuper OR r.rolcreaterole FROM pg_roles AS r WHERE r.rolname = current_user) THEN
+    RETURN;
+  END IF;
+  FOREACH v_role IN ARRAY ARRAY[
+    'messages_owner', 'messages_publisher', 'messages_worker', 'messages_operator', 'messages_analyst', 'messages_maintainer']
+  LOOP
+    CONTINUE WHEN EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = v_role);
+    BEGIN
+      EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN
+      NULL;
+    END;
+  END LOOP;
+  IF (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user) THEN
+    EXECUTE format('GRANT CREATE ON DATABASE %I TO messages_owner', current_database());
+  END IF;
+END
+$$;

@@ -1,0 +1,40 @@
+-- What happens when messages end badly: a WARNING in the server's log, an alert in the outbox, a NOTIFY dead_message.
+-- One alert and one notification per topic, result and fingerprint of the statement; payload: the id when it is one, else topic and count.
+-- The WARNING names id, topic and result, never the payload.
+-- Locks: nothing but the rows it inserts.
+CREATE OR REPLACE FUNCTION messages.dead_message()
+RETURNS trigger
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_dead record;
+BEGIN
+  IF NOT EXISTS (SELECT FROM fresh AS f WHERE f.result NOT IN ('success', 'cancelled')) THEN
+    RETURN NULL;
+  END IF;
+
+  FOR v_dead IN SELECT f.id, f.topic, f.result FROM fresh AS f WHERE f.result NOT IN ('success', 'cancelled') LOOP
+    RAISE WARNING 'dead message % of topic %: %', v_dead.id, v_dead.topic, v_dead.result;
+  END LOOP;
+
+  FOR v_dead IN
+    INSERT INTO messages.alert (topic, result, error_fingerprint, count, first_message_id, last_message_id, sample_error)
+    SELECT f.topic, f.result, f.error_fingerprint, count(*), min(f.id), max(f.id), left(min(f.error), 1000)
+    FROM fresh AS f
+    WHERE f.result NOT IN ('success', 'cancelled')
+    GROUP BY f.topic, f.result, f.error_fingerprint
+    RETURNING topic, count, first_message_id
+  LOOP
+    PERFORM pg_notify('dead_message',
+      CASE WHEN v_dead.count = 1 THEN v_dead.first_message_id::text ELSE v_dead.topic || ' ' || v_dead.count END);
+  END LOOP;
+  RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER dead_message
+AFTER INSERT ON messages.message_archive
+REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION messages.dead_message();

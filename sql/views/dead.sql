@@ -1,0 +1,9 @@
+-- The dead messages: archived with a result that is neither success nor cancelled; redriven_as is the message that took their place.
+CREATE OR REPLACE VIEW messages.dead
+WITH (security_invoker = true) AS
+SELECT
+  a.id, a.topic, a.channel, a.key, a.priority, a.payload, a.body, a.headers, a.state, a.created_at, a.attempts, a.history,
+  a.original_topic, a.redriven_from, a.result, a.error, a.error_fingerprint, a.handled_by, a.archived_at,
+  (SELECT r.message_id FROM messages.redrive_log AS r WHERE r.archived_id = a.id) AS redriven_as
+FROM messages.message_archive AS a
+WHERE a.result NOT IN ('success', 'cancelled');
