@@ -20,7 +20,7 @@ BEGIN
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.new_message, messages.notify_policy'],
 
     ['messages_worker', 'USAGE ON SCHEMA messages'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.heartbeat'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_forgotten, messages.heartbeat'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.own_xid, messages.oldest_xid'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.worker_started, messages.worker_seen, messages.worker_stopped, messages.tick, messages.raise_low_water'],
     ['messages_worker', 'SELECT ON messages.migration, messages.topic'],

@@ -1,0 +1,201 @@
+"""When to claim, how much, and when it is safe to sleep: the daemon's half of the armed-sleeper protocol.
+
+A publish rings only for a daemon that has said it sleeps. To fall asleep without missing anything, a daemon (1) commits its flag, (2) takes
+a transaction id of its own, (3) claims until a claim that began when all older transactions had ended found nothing, and only then
+(4) sleeps. The proof and the model are in docs/explanation/wake-up.md and tests/models/wake.pml.
+
+Nothing here does I/O: the lanes ask `plan()` what to do and report with `heard()`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from pgrouse.message import Message
+from pgrouse.store import Exchange, Want
+
+# While a daemon has found work without a pause for so long, it takes its flag down. Shorter, and bursts would rewrite the flag's row
+# all the time; longer, and publishers would pay for rings that nobody needs.
+BUSY_S = 0.25
+# How soon to look again while older transactions are still open, growing from the first to the last.
+HORIZON_S = (0.005, 0.01, 0.02, 0.05)
+
+
+class State(Enum):
+    """Where the daemon stands between claims."""
+
+    LOOKING = "looking"  # there may be ready messages: claim
+    ARMING = "arming"  # the flag is up, older transactions are still open: look again soon
+    ASLEEP = "asleep"  # a publish will ring
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the next exchange shall do besides settling."""
+
+    want: Want | None = None
+    arm_s: float | None = None
+    disarm: bool = False
+
+
+@dataclass(slots=True)
+class Room:
+    """How much a worker can take now: topics with room, the bound of each, and of all."""
+
+    topics: list[str]
+    slots: list[int | None] | None
+    limit: int
+
+
+class Claimer:
+    """Decides for all lanes of one daemon.
+
+    Args:
+        room: tells what can be taken now.
+        poll_s: how long to sleep at most, in seconds; asked anew each time, so that it may jitter.
+        clock: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, room: Callable[[], Room], poll_s: Callable[[], float], clock: Callable[[], float]) -> None:
+        self.room = room
+        self.poll_s = poll_s
+        self.clock = clock
+        self.state = State.LOOKING
+        self.listening = False
+        self.stopped = False
+        self.wakes = 0
+        self._deep = False
+        self._look_at = 0.0
+        self._flag_up = False  # as far as the database may know
+        self._flag_counts_until = 0.0  # when the database was told that we look by ourselves
+        self._must_arm = False
+        self._own_xid: int | None = None
+        self._tries = 0
+        self._busy_since: float | None = None
+        self._after_topic: str | None = None
+        self._after_channels: dict[str, str] = {}
+
+    def wake(self) -> None:
+        """Something may be ready: a notification came, a handler's topic has room again."""
+        self.wakes += 1
+        self._look()
+
+    def listen(self, listening: bool) -> None:
+        """The listener is new, or rings are not heard any more: sleeping needs the whole protocol again, or no flag at all."""
+        self.listening = listening
+        self._flag_counts_until = 0.0
+        self.wake()
+
+    def stop(self) -> None:
+        """Claim no more."""
+        self.stopped = True
+
+    def wait_s(self) -> float | None:
+        """How long a lane that has nothing to do may wait for a signal; None = until there is one."""
+        if self.stopped or self.state is State.LOOKING:
+            return None
+        return max(0.0, self._look_at - self.clock())
+
+    def plan(self, *, first: bool) -> Plan:
+        """Say what the next exchange of a lane shall do besides settling.
+
+        Args:
+            first: whether the lane is the one that looks and falls asleep for all; the others claim only while there is plenty.
+        """
+        if self.stopped or not (first or self._deep):
+            return Plan()
+        if self.state is not State.LOOKING and self.clock() >= self._look_at:
+            self._look()
+        room = self.room()
+        disarm = first and self._flag_is_a_burden()
+        if self.state is not State.LOOKING or room.limit <= 0 or not room.topics:
+            return Plan(disarm=disarm)
+        arm_s = self.poll_s() if first and self._must_arm and self.listening else None
+        return Plan(self._want(room), arm_s, disarm and arm_s is None)
+
+    def heard(self, plan: Plan, got: Exchange, *, began: float, wakes: int) -> None:
+        """Take in what an exchange found.
+
+        Args:
+            plan: what it was told to do.
+            got: what came back.
+            began: when it was sent; what the flag promises counts from then.
+            wakes: the counter's value then.
+        """
+        if plan.disarm:
+            self._flag_up = False
+            self._flag_counts_until = 0.0
+        if plan.arm_s is not None:
+            self._flag_up = True
+            self._flag_counts_until = began + plan.arm_s
+            self._own_xid, self._tries, self._must_arm = got.own_xid, 0, False
+        if plan.want is None:
+            return
+        if got.claimed:
+            self._found(plan.want, got.claimed)
+        else:
+            self._found_nothing(got, woken=self.wakes != wakes)
+
+    @property
+    def armed(self) -> bool:
+        """Whether a publish would ring until the time at which we look by ourselves."""
+        return self.listening and self._flag_counts_until > self.clock()
+
+    def _look(self) -> None:
+        self.state = State.LOOKING
+
+    def _found(self, want: Want, claimed: list[Message]) -> None:
+        self._look()
+        self._must_arm = False
+        self._deep = len(claimed) >= want.limit
+        if self._busy_since is None:
+            self._busy_since = self.clock()
+        self._after_topic = claimed[-1].topic
+        for message in claimed:
+            if message.channel is not None:
+                self._after_channels[message.topic] = message.channel
+
+    def _found_nothing(self, got: Exchange, *, woken: bool) -> None:
+        self._deep = False
+        if woken:
+            return
+        if not self.listening:
+            self._sleep(got.next_due_s, self.clock() + self.poll_s())
+        elif not self.armed:
+            self._must_arm = True
+        elif self._own_xid is not None and (got.oldest_xid or 0) < self._own_xid:
+            self._wait_for_the_horizon()
+        else:
+            self._own_xid = None
+            self._sleep(got.next_due_s, self._flag_counts_until)
+
+    def _wait_for_the_horizon(self) -> None:
+        self.state = State.ARMING
+        self._look_at = self.clock() + HORIZON_S[min(self._tries, len(HORIZON_S) - 1)]
+        self._tries += 1
+
+    def _sleep(self, next_due_s: float | None, at_most: float) -> None:
+        self._busy_since = None
+        self.state = State.ASLEEP
+        self._look_at = at_most if next_due_s is None else min(at_most, self.clock() + max(0.0, next_due_s))
+
+    def _flag_is_a_burden(self) -> bool:
+        """Whether publishers ring for nothing: we have been busy for a while, or do not hear them."""
+        if not self._flag_up:
+            return False
+        busy = self._busy_since is not None and self.clock() - self._busy_since >= BUSY_S
+        return busy or not self.listening
+
+    def _want(self, room: Room) -> Want:
+        several = len(room.topics) > 1
+        channels = json.dumps(self._after_channels) if self._after_channels else None
+        return Want(room.topics, room.limit, room.slots, self._after_topic if several else None, channels)
+
+
+def jittered(seconds: float) -> float:
+    """Return the time give or take a fifth, so that daemons that started together do not stay together."""
+    return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - nothing to guess

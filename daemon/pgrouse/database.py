@@ -1,0 +1,110 @@
+"""Connections to PostgreSQL: what every one of them has in common, and the pools that handlers draw from."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from pgrouse.errors import ConfigError, DatabaseUnreachable
+
+if TYPE_CHECKING:
+    import pgrouse.config as config  # noqa: PLR0402
+
+# A dead peer is noticed after 25 s while idle and 15 s while something is unacknowledged. A DSN may say otherwise.
+DEFAULTS: dict[str, Any] = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15000,
+    # With several hosts in the DSN this finds the primary; on one host it refuses a standby, where nothing could be claimed.
+    "target_session_attrs": "read-write",
+    "client_encoding": "utf8",
+}
+
+
+class Database:
+    """Opens connections for one worker.
+
+    Args:
+        settings: the section `[database]` of the configuration.
+        worker: the worker's name, shown as application_name together with the role of each connection.
+    """
+
+    def __init__(self, settings: config.Database, worker: str) -> None:
+        self.settings = settings
+        self.worker = worker
+        self.conninfo = self._conninfo(settings.dsn)
+        self.listen_conninfo = self._conninfo(settings.listen_dsn or settings.dsn)
+
+    def _conninfo(self, dsn: str) -> str:
+        try:
+            given = conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(f"database.dsn is not a connection string: {str(error).splitlines()[0]}") from error
+        timeout = max(2, round(self.settings.connect_timeout.total_seconds()))
+        return make_conninfo("", **{**DEFAULTS, "connect_timeout": timeout, **given})
+
+    def _named(self, conninfo: str, role: str) -> str:
+        # 63 bytes are all that PostgreSQL shows.
+        return make_conninfo(conninfo, application_name=f"pgrouse {role} {self.worker}"[:63])
+
+    @property
+    def prepare(self) -> int | None:
+        """After how many executions a statement is prepared; None behind a pooler in transaction mode."""
+        return 2 if self.settings.prepare else None
+
+    async def connect(self, role: str) -> psycopg.AsyncConnection:
+        """Open an autocommit connection for one loop."""
+        return await psycopg.AsyncConnection.connect(
+            self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
+        )
+
+    async def connect_listener(self) -> psycopg.AsyncConnection:
+        """Open the connection that listens: never through a pooler, autocommit, and nothing else is done on it."""
+        return await psycopg.AsyncConnection.connect(self._named(self.listen_conninfo, "listener"), autocommit=True)
+
+    def connect_blocking(self, role: str) -> psycopg.Connection:
+        """Open an autocommit connection for a thread.
+
+        Raises:
+            DatabaseUnreachable: with the reason that libpq gave.
+        """
+        try:
+            return psycopg.connect(self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare)
+        except psycopg.OperationalError as error:
+            raise DatabaseUnreachable(f"no connection to PostgreSQL: {' '.join(str(error).split())}") from error
+
+    def pool(self) -> AsyncConnectionPool:
+        """Return a pool for async handlers, not yet open. It grows on demand and shrinks again."""
+        return AsyncConnectionPool(
+            self._named(self.conninfo, "handler"),
+            kwargs={"autocommit": True, "prepare_threshold": self.prepare},
+            min_size=0,
+            max_size=self.settings.pool_size,
+            open=False,
+            timeout=30,
+            check=AsyncConnectionPool.check_connection,
+        )
+
+    def blocking_pool(self) -> ConnectionPool:
+        """Return a pool for handlers in threads, not yet open."""
+        return ConnectionPool(
+            self._named(self.conninfo, "handler"),
+            kwargs={"autocommit": True, "prepare_threshold": self.prepare},
+            min_size=0,
+            max_size=self.settings.pool_size,
+            open=False,
+            timeout=30,
+            check=ConnectionPool.check_connection,
+        )
+
+
+async def close(conn: psycopg.AsyncConnection | None) -> None:
+    """Close a connection that may be broken, or may not exist."""
+    if conn is not None:
+        await asyncio.shield(conn.close())

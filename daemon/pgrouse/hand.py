@@ -1,0 +1,69 @@
+"""What a worker has in hand: every message from its claim until its settle has arrived. The heartbeat extends the locks of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pgrouse.message import Message
+
+
+@dataclass(slots=True)
+class Held:
+    """A message in hand.
+
+    Attributes:
+        message: the message.
+        beat: when its lock was taken or last extended, by the monotonic clock.
+        started: when its handler was started; None while it waits.
+    """
+
+    message: Message
+    beat: float
+    started: float | None = None
+
+
+class Hand:
+    """The messages in hand, by id. Changed by the event loop only; the heartbeat's thread reads copies."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Held] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def started(self, message: Message, now: float) -> None:
+        """Its handler starts. Only messages with a run_timeout need this: their locks are not extended for ever."""
+        held = self._held.get(message.id)
+        if held is not None:
+            held.started = now
+
+    def holds(self, message: Message) -> bool:
+        """Whether the message is in hand under this very claim."""
+        held = self._held.get(message.id)
+        return held is not None and held.message.claim_id == message.claim_id
+
+    def find(self, message_id: int) -> Message | None:
+        """Return the message with this id if it is in hand."""
+        held = self._held.get(message_id)
+        return held.message if held else None
+
+    def add(self, claimed: Iterable[Message], now: float) -> None:
+        """Take claimed messages in."""
+        for message in claimed:
+            self._held[message.id] = Held(message, now)
+
+    def let_go(self, messages: Iterable[Message]) -> None:
+        """These are settled, or not this worker's any more."""
+        for message in messages:
+            # The same message may have been lost and claimed again meanwhile.
+            if self.holds(message):
+                del self._held[message.id]
+
+    def snapshot(self) -> list[Held]:
+        """Return what is in hand now; safe to call from another thread."""
+        return list(self._held.values())
+
+    def ids(self) -> list[int]:
+        """Return the ids in hand."""
+        return list(self._held)

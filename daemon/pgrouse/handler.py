@@ -1,0 +1,180 @@
+"""Handlers: plain functions that the configuration names, and what is known of each before its first message.
+
+A handler takes up to two arguments: the payload, then a `Context`. Its payload's annotation, if it has one, is what the payload is validated
+against (pydantic); what does not fit is rejected with the list of errors. A `bytes` payload is the message's body.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, get_type_hints
+
+import pydantic
+from pydantic import TypeAdapter
+from pydantic_core import from_json
+
+from pgrouse import config
+from pgrouse.context import Context
+from pgrouse.errors import ConfigError
+from pgrouse.message import Message
+from pgrouse.outcome import Reject
+
+# Children of one topic with isolation = "process", unless its concurrency says otherwise.
+CHILDREN = 4
+
+
+class Mode(Enum):
+    """Where a handler runs."""
+
+    ASYNC = "async"  # on the event loop
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True)
+class Handler:
+    """One topic's handler.
+
+    Attributes:
+        topic: the topic it works.
+        name: as the configuration has it: `module:function`.
+        function: the function.
+        mode: where it runs.
+        arguments: how many of payload and context it takes.
+        payload: what its payload is validated against; None = any JSON.
+        concurrency: at most so many at once in this process; None = the worker's.
+    """
+
+    topic: str
+    name: str
+    function: Callable[..., Any]
+    mode: Mode
+    arguments: int
+    payload: TypeAdapter[Any] | None
+    concurrency: int | None = None
+
+    def decode(self, message: Message) -> Any:
+        """Return the message's payload as the handler wants it.
+
+        Raises:
+            Reject: it cannot be decoded, or does not fit.
+        """
+        try:
+            if self.payload is None:
+                return message.body if message.payload is None else from_json(message.payload)
+            if message.payload is None:
+                return self.payload.validate_python(message.body)
+            return self.payload.validate_json(message.payload)
+        except pydantic.ValidationError as error:
+            raise Reject(f"payload: {_list(error)}") from None
+        except (ValueError, RecursionError) as error:
+            raise Reject(f"payload cannot be decoded: {error}") from None
+
+    def call(self, message: Message, context: Context | None) -> Any:
+        """Call the function; of an async one this returns the coroutine."""
+        if self.arguments == 0:
+            return self.function()
+        payload = self.decode(message)
+        return self.function(payload) if self.arguments == 1 else self.function(payload, context)
+
+
+def load(settings: config.Config) -> dict[str, Handler]:
+    """Import the handlers of all topics.
+
+    Raises:
+        ConfigError: one may not be used, cannot be imported, or is not a function that takes a payload and a context; says which and where.
+    """
+    for folder in reversed(settings.handlers.path):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    problems: list[str] = []
+    handlers: dict[str, Handler] = {}
+    for topic, chosen in settings.topics.items():
+        try:
+            handlers[topic] = find(topic, chosen, settings.handlers)
+        except ConfigError as error:
+            where = settings.origin("topics", topic, "handler")
+            problems.append(f'{where}: topics."{topic}".handler: {error}')
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return handlers
+
+
+def find(topic: str, chosen: config.Topic, rules: config.Handlers) -> Handler:
+    """Import one handler and see what it is.
+
+    Raises:
+        ConfigError: why it cannot be used, and the mend.
+    """
+    module_name, _, function_name = chosen.handler.partition(":")
+    if not rules.permits(module_name):
+        raise ConfigError(
+            f"module {module_name} may not be used: put it into a folder of handlers.path, or name it in handlers.allow"
+        )
+    function = _import(module_name, function_name)
+    if not callable(function):
+        raise ConfigError(f"{chosen.handler} is a {type(function).__name__}, not a function")
+    arguments, payload = _signature(chosen.handler, function)
+    mode = _mode(chosen, function)
+    concurrency = chosen.concurrency or (CHILDREN if mode is Mode.PROCESS else None)
+    return Handler(topic, chosen.handler, function, mode, arguments, payload, concurrency)
+
+
+def _import(module_name: str, function_name: str) -> Any:
+    try:
+        found: Any = importlib.import_module(module_name)
+    except BaseException as error:  # sys.exit in a module is no reason for us to exit
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise ConfigError(f"module {module_name} cannot be imported: {type(error).__name__}: {error}") from error
+    for part in function_name.split("."):
+        if not hasattr(found, part):
+            known = sorted(name for name, value in vars(found).items() if inspect.isfunction(value))
+            raise ConfigError(
+                f"{module_name} has no function {function_name}" + (f" (it has: {', '.join(known)})" if known else "")
+            )
+        found = getattr(found, part)
+    return found
+
+
+def _mode(chosen: config.Topic, function: Callable[..., Any]) -> Mode:
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+    if chosen.isolation == "process":
+        return Mode.PROCESS
+    return Mode.ASYNC if is_async else Mode.THREAD
+
+
+def _signature(name: str, function: Callable[..., Any]) -> tuple[int, TypeAdapter[Any] | None]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+        hints = get_type_hints(function)
+    except Exception as error:
+        raise ConfigError(f"the signature of {name} cannot be read: {error}") from error
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [
+        p for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.kind is not p.VAR_KEYWORD
+    ]
+    if len(required) > 2 or any(p.kind is p.KEYWORD_ONLY for p in required):  # noqa: PLR2004 - payload and context
+        raise ConfigError(
+            f"{name} needs {len(required)} arguments: a handler takes the payload and, if it likes, a context"
+        )
+    wanted = hints.get(positional[0].name, Any) if positional else Any
+    try:
+        adapter = None if wanted in (Any, inspect.Parameter.empty) else TypeAdapter(wanted)
+    except Exception as error:
+        raise ConfigError(f"the payload type of {name} cannot be validated: {error}") from error
+    return min(len(positional), 2), adapter
+
+
+def _list(error: pydantic.ValidationError) -> str:
+    """Return the errors without the values: what a payload holds is nobody's business in an archive that analysts read."""
+    each = (
+        f"{'.'.join(map(str, e['loc'])) or '(whole)'}: {e['msg']}"
+        for e in error.errors(include_url=False, include_input=False)
+    )
+    return "; ".join(each)

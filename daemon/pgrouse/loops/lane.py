@@ -1,0 +1,128 @@
+"""A lane: one connection on which a turn settles what ended and claims what comes next, in one round trip and one transaction.
+
+A daemon runs two: while the server works for one, the handlers of the other's messages run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import structlog
+
+from pgrouse import database, events
+from pgrouse.claimer import Claimer, Plan
+from pgrouse.crew import Crew
+from pgrouse.outcome import Ended, Kind, clean
+from pgrouse.settler import Settler
+from pgrouse.signal import Signal
+from pgrouse.store import Exchange, Store
+
+log = structlog.get_logger()
+
+# A turn takes milliseconds. One that takes so long waits for a lock that somebody holds, or for a server that is gone.
+TURN_TIMEOUT_S = 30
+# What another try may cure. Everything else that the server says of a settle is said of one message in it.
+CURABLE = (psycopg.OperationalError, psycopg.errors.UniqueViolation)
+
+
+class Lane:
+    """One lane of a daemon.
+
+    Args:
+        number: 0 is the first lane, which looks and falls asleep for all.
+        signal: set when there may be something to do.
+    """
+
+    def __init__(
+        self, number: int, db: database.Database, claimer: Claimer, settler: Settler, crew: Crew, signal: Signal
+    ) -> None:
+        self.name = f"lane-{number}"
+        self.worker = f"{db.worker}/{number}"
+        self.first = number == 0
+        self.db, self.claimer, self.settler, self.crew, self.signal = db, claimer, settler, crew, signal
+        self._conn: psycopg.AsyncConnection | None = None
+        self._claim_is_uncertain = False
+
+    async def step(self) -> float:
+        """One turn; waits for a signal if there is nothing to do."""
+        store = await self._store()
+        plan = self.claimer.plan(first=self.first)
+        ended = self.settler.take()
+        if ended or plan.want is not None or plan.disarm:
+            await self._turn(store, ended, plan)
+        else:
+            await self.signal.wait(self.claimer.wait_s() if self.first else None)
+        return 0
+
+    async def reset(self) -> None:
+        """Close the connection."""
+        conn, self._conn = self._conn, None
+        await database.close(conn)
+
+    async def _store(self) -> Store:
+        if self._conn is None:
+            self._conn = await self.db.connect(self.name)
+        store = Store(self._conn, self.worker)
+        if self._claim_is_uncertain:
+            async with asyncio.timeout(TURN_TIMEOUT_S):
+                await store.release_forgotten(self.crew.hand.ids())
+            self._claim_is_uncertain = False
+        return store
+
+    async def _turn(self, store: Store, ended: list[Ended], plan: Plan) -> None:
+        began, wakes = self.claimer.clock(), self.claimer.wakes
+        got = await self._exchange(store, ended, plan)
+        self.settler.done(ended, got.lost)
+        self.crew.hand.let_go(each.message for each in ended)
+        self.claimer.heard(plan, got, began=began, wakes=wakes)
+        if got.claimed:
+            self.crew.add(got.claimed, began)
+            # Most handlers end before this returns, so that the next turn settles them and claims in one.
+            await asyncio.sleep(0)
+
+    async def _exchange(self, store: Store, ended: list[Ended], plan: Plan) -> Exchange:
+        self._claim_is_uncertain = plan.want is not None
+        arm = None if plan.arm_s is None or plan.want is None else (self.crew.topics, plan.arm_s)
+        try:
+            async with asyncio.timeout(TURN_TIMEOUT_S):
+                got = await store.exchange(ended, plan.want, arm=arm, disarm=plan.disarm)
+        except BaseException as error:
+            self.settler.put_back(ended)
+            if isinstance(error, psycopg.Error) and not isinstance(error, CURABLE):
+                await self._settle_singly(store)
+            raise
+        self._claim_is_uncertain = False
+        return got
+
+    async def _settle_singly(self, store: Store) -> None:
+        """The server refused what a batch said: settle each alone, so that the one it is about harms nobody else."""
+        for each in self.settler.take():
+            try:
+                await self._settle_one(store, each)
+            except psycopg.Error:
+                self.settler.put_back([each])
+
+    async def _settle_one(self, store: Store, each: Ended) -> None:
+        try:
+            got = await store.exchange([each], None)
+        except CURABLE:
+            raise
+        except psycopg.Error as error:
+            log.warning(
+                events.SETTLE_REFUSED,
+                message_id=each.message.id,
+                topic=each.message.topic,
+                kind=each.kind.value,
+                reason=str(error),
+            )
+            got = await store.exchange([_plain(each, error)], None)
+        self.settler.done([each], got.lost)
+        self.crew.hand.let_go([each.message])
+
+
+def _plain(each: Ended, error: psycopg.Error) -> Ended:
+    """Return the same end without what the server refused: what is done stays done, all else fails with the reason."""
+    if each.kind is Kind.COMPLETE:
+        return Ended(each.message, Kind.COMPLETE)
+    return Ended(each.message, Kind.FAIL, error=clean(f"its outcome ({each.kind}) was refused by the server: {error}"))

@@ -1,0 +1,157 @@
+"""The listener: a connection of its own that does nothing but LISTEN, and the proof that it hears.
+
+A notification can be lost without any error: behind a pooler in transaction mode LISTEN succeeds and nothing ever arrives; behind a proxy
+the socket stays open while the server is gone. So another connection sends a ping that must arrive. While it does not, the daemon is in
+the mode DEGRADED: it says so, polls each second, and is armed for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from enum import Enum
+from secrets import token_hex
+
+import psycopg
+import structlog
+
+from pgrouse import database, events
+
+log = structlog.get_logger()
+
+NEW_MESSAGE = "new_message"
+CANCELLED = "cancelled"
+PING_EVERY_S = 10.0
+PING_TIMEOUT_S = 5.0
+
+
+class Mode(Enum):
+    """Whether notifications are known to arrive."""
+
+    CONNECTING = "connecting"
+    LISTENING = "listening"
+    DEGRADED = "degraded"
+
+
+class Listener:
+    """Hears the notifications of one daemon.
+
+    Args:
+        on_new: called for each notification that may mean new messages.
+        on_cancelled: called when somebody says that a message was cancelled. Anyone may say so: it is a reason to look, no more.
+        on_mode: called with True when notifications are known to arrive, with False when not.
+    """
+
+    name = "listener"
+
+    def __init__(
+        self,
+        db: database.Database,
+        on_new: Callable[[], None],
+        on_cancelled: Callable[[], None],
+        on_mode: Callable[[bool], None],
+    ) -> None:
+        self.db, self.on_new, self.on_cancelled, self.on_mode = db, on_new, on_cancelled, on_mode
+        self.mode = Mode.CONNECTING
+        # A channel of our own for pings, so that they wake nobody else.
+        self.ping_channel = f"ping_{token_hex(8)}"
+        self.pong = asyncio.Event()
+        self._conn: psycopg.AsyncConnection | None = None
+        self._deaf = False
+
+    async def step(self) -> float:
+        """Connect if needed, then hear what comes within a second."""
+        if self._deaf:
+            await self.reset()
+        if self._conn is None:
+            self._conn = await self._connect()
+        async for notify in self._conn.notifies(timeout=1.0):
+            self._hear(notify.channel)
+        return 0
+
+    async def reset(self) -> None:
+        """Close the connection; from now on nothing is heard."""
+        conn, self._conn = self._conn, None
+        self._deaf = False
+        await database.close(conn)
+        if self.mode is Mode.LISTENING:
+            self._enter(Mode.CONNECTING)
+
+    def judge(self, *, heard: bool) -> None:
+        """Take in whether the last ping arrived; one that did not is a reason to connect anew."""
+        if self._conn is not None:
+            self._deaf = not heard
+            self._enter(Mode.LISTENING if heard else Mode.DEGRADED)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection that a ping could arrive on."""
+        return self._conn is not None
+
+    async def _connect(self) -> psycopg.AsyncConnection:
+        conn = await self.db.connect_listener()
+        await conn.execute(f'LISTEN {NEW_MESSAGE}; LISTEN {CANCELLED}; LISTEN "{self.ping_channel}"'.encode())
+        log.debug(events.LISTENER_CONNECTED)
+        # Only a ping proves that it hears; until then what was published meanwhile is found by looking.
+        self.on_new()
+        return conn
+
+    def _hear(self, channel: str) -> None:
+        if channel == self.ping_channel:
+            self.pong.set()
+        elif channel == CANCELLED:
+            self.on_cancelled()
+        else:
+            self.on_new()
+
+    def _enter(self, mode: Mode) -> None:
+        if mode is self.mode:
+            return
+        before, self.mode = self.mode, mode
+        if mode is Mode.DEGRADED:
+            log.warning(
+                events.LISTENER_DEGRADED,
+                reason="a notification that was sent did not arrive: is the listener's connection made through a pooler?",
+                mend="set database.listen_dsn to a direct connection; until then messages are found by polling",
+            )
+        elif mode is Mode.LISTENING and before is Mode.DEGRADED:
+            log.info(events.LISTENER_RESTORED)
+        self.on_mode(mode is Mode.LISTENING)
+
+
+class Prober:
+    """Sends the listener a ping from another connection, now and then."""
+
+    name = "prober"
+
+    def __init__(self, db: database.Database, listener: Listener) -> None:
+        self.db, self.listener = db, listener
+        self._conn: psycopg.AsyncConnection | None = None
+
+    async def step(self) -> float:
+        """One ping; soon again while the listener is not known to hear."""
+        if not self.listener.connected:
+            return 0.05
+        if self._conn is None:
+            self._conn = await self.db.connect("prober")
+        self.listener.pong.clear()
+        sent = time.monotonic()
+        heard = await self._ping()
+        self.listener.judge(heard=heard)
+        return PING_EVERY_S if heard else max(0.0, 2 * PING_TIMEOUT_S - (time.monotonic() - sent))
+
+    async def reset(self) -> None:
+        """Close the connection."""
+        conn, self._conn = self._conn, None
+        await database.close(conn)
+
+    async def _ping(self) -> bool:
+        assert self._conn is not None  # noqa: S101 - step() opened it
+        try:
+            async with asyncio.timeout(PING_TIMEOUT_S):
+                await self._conn.execute("SELECT pg_notify(%s, '')", [self.listener.ping_channel])
+                await self.listener.pong.wait()
+        except TimeoutError:
+            return False
+        return True

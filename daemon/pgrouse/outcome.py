@@ -1,0 +1,198 @@
+"""How an attempt ended: what a handler may say, and what that means for the queue.
+
+A handler returns a value (success, kept as the output) or returns or raises `Reject`, `Retry`, `Defer` or `Fail`; any other exception
+is a failure that is tried again while attempts are left. `ended()` is the one place where that is decided.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from pgrouse.message import Message
+
+ERROR_BYTES = 8192  # the CHECK of messages.message_archive
+OUTPUT_BYTES = 1024 * 1024
+OURS = Path(__file__).parent
+ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class Unchanged:
+    """The type of UNCHANGED: a state that was not given, which is not the same as None."""
+
+
+UNCHANGED: Final = Unchanged()
+
+
+class Outcome(Exception):
+    """What a handler may return or raise to say how its attempt ended."""
+
+
+class Reject(Outcome):
+    """The message is invalid; no further attempt can help. It is archived as `rejected`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+
+class Fail(Outcome):
+    """The work failed for good. The message is archived as `failed`, whatever attempts are left."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+
+class Retry(Outcome):
+    """The attempt failed; try again while attempts are left.
+
+    Args:
+        after: how long to wait; the topic's backoff unless given.
+        state: a checkpoint for the next attempt; the old one is kept unless given, None clears it.
+        reason: what to keep as the error.
+    """
+
+    def __init__(
+        self, after: timedelta | None = None, *, state: Any = UNCHANGED, reason: str = "the handler asked for a retry"
+    ) -> None:
+        super().__init__(reason)
+        self.after, self.state = after, state
+
+
+class Defer(Outcome):
+    """Come back later. Nothing failed: the attempt is handed back.
+
+    Args:
+        after: how long to wait from now, by the server's clock.
+        until: or the time to wait for, with its time zone.
+        state: a checkpoint for the next attempt; the old one is kept unless given, None clears it.
+    """
+
+    def __init__(
+        self, after: timedelta | None = None, *, until: datetime | None = None, state: Any = UNCHANGED
+    ) -> None:
+        super().__init__("deferred")
+        if until is not None and until.tzinfo is None:
+            raise ValueError("Defer(until=...) needs a time zone: a naive time means another moment on another machine")
+        self.after, self.until, self.state = after, until, state
+
+
+class Kind(StrEnum):
+    """The settle functions, by their names in SQL."""
+
+    COMPLETE = "complete"
+    RETRY = "retry"
+    EXPIRE = "expire"  # messages.retry with result 'lock_expired'
+    REJECT = "reject"
+    FAIL = "fail"
+    DEFER = "defer"
+    RELEASE = "release"
+
+
+@dataclass(slots=True)
+class Ended:
+    """One attempt that ended and how it is to be settled. Texts are fit for PostgreSQL; JSON is text."""
+
+    message: Message
+    kind: Kind
+    output: str | None = None
+    error: str | None = None
+    after: timedelta | None = None
+    until: datetime | None = None
+    state: str | None = None
+
+
+def ended(message: Message, said: object) -> Ended:
+    """Decide what a handler's return value or exception means."""
+    match said:
+        case None:
+            return Ended(message, Kind.COMPLETE)
+        case Reject():
+            return Ended(message, Kind.REJECT, error=clean(str(said)))
+        case Fail():
+            return Ended(message, Kind.FAIL, error=clean(str(said)))
+        case Retry() | Defer():
+            return _later(message, said)
+        case BaseException():
+            return Ended(message, Kind.RETRY, error=describe(said))
+        case _:
+            return _completed(message, said)
+
+
+def _later(message: Message, said: Retry | Defer) -> Ended:
+    try:
+        state = as_state(said.state)
+    except ValueError as error:
+        return Ended(message, Kind.RETRY, error=clean(f"the handler's state is not JSON: {error}"))
+    if isinstance(said, Retry):
+        return Ended(message, Kind.RETRY, error=clean(str(said)), after=said.after, state=state)
+    return Ended(message, Kind.DEFER, after=said.after, until=said.until, state=state)
+
+
+def _completed(message: Message, output: object) -> Ended:
+    """The work is done; an output that cannot be kept must not make it be done again."""
+    try:
+        return Ended(message, Kind.COMPLETE, output=as_json(output))
+    except ValueError as error:
+        return Ended(message, Kind.COMPLETE, error=clean(f"the output was dropped: {error}"))
+
+
+def timed_out(message: Message) -> Ended:
+    """The attempt overran its run_timeout: it ends as an expired lock does."""
+    return Ended(
+        message,
+        Kind.EXPIRE,
+        error=f"lock_expired: the handler ran longer than its run_timeout of {message.run_timeout_s} s",
+    )
+
+
+def describe(error: BaseException) -> str:
+    """Return the traceback of an error without our own frames, the end of it if it is long, fit for the archive."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and Path(trace.tb_frame.f_code.co_filename).parent == OURS:
+        trace = trace.tb_next
+    return clean("".join(traceback.format_exception(type(error), error, trace, limit=-20)))
+
+
+def clean(text: str) -> str:
+    """Return the text without what PostgreSQL cannot store, at most ERROR_BYTES of it; of a long one the end."""
+    data = text.replace("\x00", "\ufffd").encode("utf-8", "replace")
+    return data[-ERROR_BYTES:].decode("utf-8", "ignore")
+
+
+def as_json(value: Any) -> str | None:
+    """Return the value as JSON that jsonb accepts.
+
+    Raises:
+        ValueError: it is no JSON (a type without one, NaN, a NUL or a lone surrogate in a string), or too large.
+    """
+    text = _jsonable(value)
+    if ESCAPED_NUL.search(text):
+        raise ValueError("a string has a NUL character, which jsonb cannot hold")
+    if len(text.encode()) > OUTPUT_BYTES:
+        raise ValueError(f"it is larger than {OUTPUT_BYTES} bytes")
+    return text
+
+
+def as_state(state: Any) -> str | None:
+    """Return a checkpoint as JSON: None = unchanged, 'null' = cleared."""
+    return None if state is UNCHANGED else as_json(state)
+
+
+def _jsonable(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_to_plain)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _to_plain(value: Any) -> Any:
+    """Convert what is not plain JSON: pydantic models, dataclasses, dates."""
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - only for outputs that need it
+
+    return to_jsonable_python(value)

@@ -1,0 +1,233 @@
+"""The daemon: builds the parts, runs the loops in one TaskGroup, and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from secrets import token_hex
+from typing import Any
+
+import structlog
+from pebble import ProcessPool
+
+from pgrouse import child, config, events, handler, schema, systemd
+from pgrouse.claimer import Claimer, jittered
+from pgrouse.crew import Crew
+from pgrouse.database import Database
+from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
+from pgrouse.hand import Hand
+from pgrouse.handler import Handler, Mode
+from pgrouse.heartbeat import Heartbeat, Registration
+from pgrouse.loops import loop
+from pgrouse.loops.lane import Lane
+from pgrouse.loops.listener import Listener, Prober
+from pgrouse.loops.listener import Mode as Hearing
+from pgrouse.loops.ticker import Ticker
+from pgrouse.loops.watchdog import Watchdog
+from pgrouse.scene import Scene
+from pgrouse.settler import Settler
+from pgrouse.signal import Signals
+from pgrouse.stop import Stop
+
+log = structlog.get_logger()
+
+# After the drain: how long cancelled handlers may take to end, and how long the last settles may take to arrive.
+CANCEL_S = 2.0
+LAST_SETTLE_S = 10.0
+
+
+def run(settings: config.Config) -> int:
+    """Run a daemon until it is told to stop; return its exit code. SIGHUP replaces it by a new one, with the configuration of then.
+
+    Raises:
+        ConfigError: a handler cannot be used.
+        SchemaMismatch: the database has another schema.
+    """
+    daemon = Daemon(settings, handler.load(settings))
+    code = asyncio.run(daemon.run())
+    if daemon.stop.is_reload:
+        _begin_anew()
+    return code
+
+
+class Daemon:
+    """One daemon process: its parts, their start and their stop."""
+
+    def __init__(self, settings: config.Config, handlers: dict[str, Handler]) -> None:
+        self.settings, self.handlers = settings, handlers
+        self.name = f"{settings.worker.name or socket.gethostname()}:{os.getpid()}:{token_hex(2)}"
+        self.db = Database(settings.database, self.name)
+        self.signals = Signals()
+        self.hand = Hand()
+        self.settler = Settler(self.signals)
+        self.scene = Scene(self.db, self.hand)
+        self.crew = Crew(handlers, settings.worker, self.hand, self.settler, self.scene, _children(settings, handlers))
+        self.claimer = Claimer(self.crew.room, self._poll_s, time.monotonic)
+        self.stop = Stop(self.signals, self._may_reload)
+        self.listener: Listener
+        self.heartbeat: Heartbeat
+
+    async def run(self) -> ExitCode:
+        """Run until told to stop."""
+        self.stop.install()
+        systemd.notify(READY=1, STATUS="waiting for the database")
+        if await self._database_answers():
+            async with self.scene:
+                await self._work()
+        log.info(events.DAEMON_STOPPED, worker=self.name, **self._counts())
+        code = ExitCode.INTERRUPTED if self.stop.by is signal.SIGINT else ExitCode.OK
+        if self.crew.left_behind:
+            _leave_now(code, anew=self.stop.is_reload)
+        return code
+
+    async def _work(self) -> None:
+        """Run all loops until the daemon is drained."""
+        self.listener = Listener(self.db, self._wake, self._check_locks, self._hearing)
+        self.heartbeat = Heartbeat(self.db, self.hand, self.crew.lose, self._registration(), self.status)
+        self.heartbeat.start()
+        log.info(events.DAEMON_STARTED, worker=self.name, topics=self.crew.topics, version=version("pgrouse"))
+        systemd.notify(STATUS=f"working {len(self.handlers)} topics")
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(loop.run(each), name=each.name) for each in self._loops()]
+            await self._drain()
+            for task in tasks:
+                task.cancel()
+        await self.crew.close()
+        await asyncio.to_thread(self.heartbeat.stop)
+
+    def _loops(self) -> list[loop.Loop]:
+        settings = self.settings.worker
+        lanes = [
+            Lane(n, self.db, self.claimer, self.settler, self.crew, self.signals.new()) for n in range(settings.lanes)
+        ]
+        return [
+            *lanes,
+            self.listener,
+            Prober(self.db, self.listener),
+            Ticker(self.db, settings.tick.total_seconds()),
+            Watchdog(),
+        ]
+
+    async def _drain(self) -> None:
+        """Wait to be told, then: claim no more, give back what was not started, let the running end, settle the last."""
+        await self.stop.requested.wait()
+        if self.stop.is_reload:
+            systemd.reloading()
+        else:
+            systemd.notify(STOPPING=1, STATUS="draining")
+        self.scene.stopping = True
+        self.claimer.stop()
+        self.crew.hand_back_waiting()
+        if not await self._until(self._nothing_runs, self.settings.worker.drain.total_seconds()):
+            log.warning(events.DRAIN_TIMED_OUT, running=self.crew.running)
+            self.crew.cancel_running()
+            await self._until(self._nothing_runs, CANCEL_S, impatient=False)
+            self.crew.abandon_running()
+        await self._until(lambda: self.settler.idle, LAST_SETTLE_S, impatient=False)
+
+    async def _until(self, condition: Callable[[], bool], seconds: float, *, impatient: bool = True) -> bool:
+        """Wait until the condition holds, at most so long, and (if impatient) not after a second signal; return whether it does."""
+        changed = self.signals.new()
+        give_up_at = time.monotonic() + seconds
+        while not condition():
+            left = give_up_at - time.monotonic()
+            if left <= 0 or (impatient and self.stop.now):
+                return False
+            await changed.wait(left)
+        return True
+
+    async def _database_answers(self) -> bool:
+        """Wait until the database answers and has the right schema; return False if told to stop meanwhile."""
+        failures = 0
+        while not self.stop.requested.is_set():
+            try:
+                await asyncio.to_thread(self._check_database)
+            except DatabaseUnreachable as error:
+                failures += 1
+                loop.tell("start", failures, error)
+                await self.stop.within(loop.backoff_s(failures))
+            else:
+                return True
+        return False
+
+    def _check_database(self) -> None:
+        with self.db.connect_blocking("start") as conn:
+            schema.check(conn)
+            if conn.execute("SELECT FROM pg_extension WHERE extname = 'pg_cron'").fetchone() is None:
+                log.info(events.PG_CRON_ABSENT, meaning="locks expire and schedules fire only while a daemon runs")
+
+    def _wake(self) -> None:
+        self.claimer.wake()
+        self.signals.set()
+
+    def _check_locks(self) -> None:
+        self.heartbeat.poke()
+
+    def _hearing(self, hears: bool) -> None:
+        self.claimer.listen(hears)
+        self.signals.set()
+
+    def _poll_s(self) -> float:
+        settings = self.settings.worker
+        listening = self.listener.mode is Hearing.LISTENING
+        return jittered((settings.poll if listening else settings.degraded_poll).total_seconds())
+
+    def _nothing_runs(self) -> bool:
+        return not self.crew.running
+
+    def _may_reload(self) -> bool:
+        try:
+            config.load(self.settings.path)
+        except ConfigError as error:
+            log.warning(events.DAEMON_RELOAD_REFUSED, reason=str(error))
+            return False
+        return True
+
+    def _registration(self) -> Registration:
+        settings = self.settings.worker
+        return Registration(
+            self.name, socket.gethostname(), os.getpid(), version("pgrouse"), self.crew.topics, settings.concurrency
+        )
+
+    def status(self) -> dict[str, Any]:
+        """Say how it stands, for the registry."""
+        return {
+            "listener": self.listener.mode.value,
+            "claimer": self.claimer.state.value,
+            "running": self.crew.running,
+            "waiting": len(self.crew.waiting),
+            "in_hand": len(self.hand),
+            **self._counts(),
+        }
+
+    def _counts(self) -> dict[str, int]:
+        counts = {kind.value: count for kind, count in self.settler.counts.items() if count}
+        return {**counts, "lost": self.settler.lost} if self.settler.lost else counts
+
+
+def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str, ProcessPool]:
+    return {
+        topic: child.pool(topic, settings.topics[topic], settings.handlers, each.concurrency or handler.CHILDREN)
+        for topic, each in handlers.items()
+        if each.mode is Mode.PROCESS
+    }
+
+
+def _leave_now(code: int, *, anew: bool) -> None:
+    """End the process although handlers run on that cannot be stopped: their messages were given back."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if anew:
+        _begin_anew()
+    os._exit(code)
+
+
+def _begin_anew() -> None:
+    """Become a new daemon, in this process: the same command, other code and configuration if they changed."""
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves

@@ -1,0 +1,74 @@
+"""The attempts that ended and are not settled yet.
+
+There is no timer: whatever ended while the last flush was on its way is the next flush. A flush that fails is put back; meanwhile the
+heartbeat keeps extending the locks of what is in here.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from pgrouse import events
+from pgrouse.outcome import Ended, Kind
+from pgrouse.signal import Signals
+
+log = structlog.get_logger()
+
+
+class Settler:
+    """Gathers ended attempts for the lanes, and tells what became of them.
+
+    Args:
+        signals: set whenever there is something to settle, or something was.
+    """
+
+    def __init__(self, signals: Signals) -> None:
+        self.signals = signals
+        self.waiting: list[Ended] = []
+        self.in_flight = 0
+        self.counts: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        self.lost = 0
+
+    def add(self, ended: Ended) -> None:
+        """Take in one attempt that ended."""
+        self.waiting.append(ended)
+        self.signals.set()
+
+    def take(self) -> list[Ended]:
+        """Hand out everything that waits; the caller reports with `done` or `put_back`."""
+        taken, self.waiting = self.waiting, []
+        self.in_flight += len(taken)
+        return taken
+
+    def done(self, taken: list[Ended], lost: list[int]) -> None:
+        """The flush arrived; these ids had lost their lock and were not changed."""
+        self.in_flight -= len(taken)
+        for ended in taken:
+            self.counts[ended.kind] += 1
+        if self.idle:
+            self.signals.set()
+        if lost:
+            self._tell_lost(taken, set(lost))
+
+    def put_back(self, taken: list[Ended]) -> None:
+        """The flush failed, or nobody knows: it is tried again. A repeated settle of what did arrive changes nothing and is not lost."""
+        self.in_flight -= len(taken)
+        self.waiting = taken + self.waiting
+        self.signals.set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that ended is settled."""
+        return not self.waiting and not self.in_flight
+
+    def _tell_lost(self, taken: list[Ended], lost: set[int]) -> None:
+        for ended in taken:
+            if ended.message.id in lost:
+                self.lost += 1
+                log.warning(
+                    events.MESSAGE_LOCK_LOST,
+                    message_id=ended.message.id,
+                    topic=ended.message.topic,
+                    attempt=ended.message.attempt,
+                    settled_as=ended.kind.value,
+                )

@@ -1,0 +1,66 @@
+"""Being told to stop: SIGTERM or SIGINT once means in order, twice means now; SIGHUP means in order, and then again from the start."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+import structlog
+
+from pgrouse import events
+from pgrouse.signal import Signals
+
+log = structlog.get_logger()
+
+
+class Stop:
+    """Which signals have come.
+
+    Args:
+        signals: set at each signal, for those who wait for something else meanwhile.
+        may_reload: asked at SIGHUP; False keeps the running configuration.
+
+    Attributes:
+        requested: set by the first signal.
+        by: which one that was.
+        now: whether a second one came.
+    """
+
+    def __init__(self, signals: Signals, may_reload: Callable[[], bool]) -> None:
+        self.requested = asyncio.Event()
+        self.by: signal.Signals | None = None
+        self.now = False
+        self._signals, self._may_reload = signals, may_reload
+
+    def install(self) -> None:
+        """Take the signals over from the interpreter."""
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(each, self.hear, each)
+
+    def hear(self, which: signal.Signals) -> None:
+        """Take in one signal."""
+        if which is signal.SIGHUP and (self.by is not None or not self._may_reload()):
+            return
+        if self.by is None:
+            self.by = which
+            log.info(events.DAEMON_STOPPING, signal=which.name)
+        else:
+            self.now = True
+        self.requested.set()
+        self._signals.set()
+
+    async def within(self, seconds: float) -> bool:
+        """Wait at most so long; return whether a signal came."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.requested.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    @property
+    def is_reload(self) -> bool:
+        """Whether the daemon shall begin anew."""
+        return self.by is signal.SIGHUP and not self.now

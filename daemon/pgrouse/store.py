@@ -1,0 +1,200 @@
+"""One method per SQL function that a daemon calls; no decisions.
+
+`Store.exchange` is the heart: one round trip that settles what ended and claims what comes next, in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from psycopg import AsyncConnection, AsyncCursor
+
+from pgrouse.message import Message
+from pgrouse.outcome import Ended, Kind
+
+CLAIM = (
+    "SELECT * FROM messages.claim(%s, %s::text[], %s, %s::int[], p_after_topic => %s, p_after_channels => %s::jsonb)"
+)
+NEXT_DUE = "SELECT extract(epoch FROM messages.next_due(%s::text[]))::float8"
+
+
+@dataclass(slots=True)
+class Want:
+    """What a claim asks for.
+
+    Attributes:
+        topics: what the worker handles and has room for.
+        limit: at most so many messages.
+        slots: per topic, at most so many; None = no bound of its own.
+        after_topic: where the last claim ended.
+        after_channels: the same within each topic, as JSON.
+    """
+
+    topics: list[str]
+    limit: int
+    slots: list[int | None] | None = None
+    after_topic: str | None = None
+    after_channels: str | None = None
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What came back from one round trip.
+
+    Attributes:
+        claimed: the messages that are this worker's now.
+        lost: of those settled, the ids whose lock had been lost.
+        next_due_s: seconds until the next delayed message is due, if that was asked for and one waits.
+        own_xid: a transaction id taken after arming, if that was asked for.
+        oldest_xid: all transactions below it had ended before the claim.
+    """
+
+    claimed: list[Message] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
+    next_due_s: float | None = None
+    own_xid: int | None = None
+    oldest_xid: int | None = None
+
+
+class Store:
+    """The SQL functions on one connection.
+
+    Args:
+        conn: an autocommit connection that nobody else uses.
+        worker: the name under which this worker claims.
+    """
+
+    def __init__(self, conn: AsyncConnection, worker: str) -> None:
+        self.conn = conn
+        self.worker = worker
+
+    async def exchange(
+        self,
+        ended: Sequence[Ended],
+        want: Want | None,
+        *,
+        arm: tuple[list[str], float] | None = None,
+        disarm: bool = False,
+    ) -> Exchange:
+        """Settle, then claim, in one round trip.
+
+        Args:
+            ended: the attempts to settle, in one transaction with the claim.
+            want: what to claim; None claims nothing.
+            arm: topics and seconds until the next look by itself: commit the flag and take an own transaction id, before the claim.
+            disarm: take the flag down, in the transaction of the claim.
+        """
+        got = Exchange()
+        async with self.conn.pipeline() as pipeline:
+            if arm is not None:
+                await self._execute("SELECT messages.arm(%s, %s, make_interval(secs => %s))", [self.worker, *arm])
+                await pipeline.sync()
+                own = await self._execute("SELECT messages.own_xid()", [])
+                await pipeline.sync()
+            if disarm:
+                await self._execute("SELECT messages.disarm(%s)", [self.worker])
+            settled = [await self._settle(kind, batch) for kind, batch in _by_kind(ended)]
+            if want is not None:
+                oldest = await self._execute("SELECT messages.oldest_xid()", [])
+                claim = await self._execute(
+                    CLAIM, [self.worker, want.topics, want.limit, want.slots, want.after_topic, want.after_channels]
+                )
+                due = await self._execute(NEXT_DUE, [want.topics])
+        if arm is not None:
+            got.own_xid = await _one(own)
+        for cursor in settled:
+            got.lost += await _one(cursor)
+        if want is not None:
+            got.oldest_xid = await _one(oldest)
+            got.claimed = [Message._make(row) for row in await claim.fetchall()]
+            got.next_due_s = await _one(due)
+        return got
+
+    async def release_forgotten(self, known: list[int]) -> list[int]:
+        """Release what this worker has locked without knowing it; return the ids."""
+        return list(
+            await _one(
+                await self._execute(
+                    "SELECT messages.release_forgotten(%s, %s::bigint[])", [self.worker, _bigints(known)]
+                )
+            )
+        )
+
+    async def tick(self) -> dict[str, int]:
+        """Run the maintenance; return what each task did, -1 for one that failed, nothing if another tick was running."""
+        rows = await (await self._execute("SELECT task, did FROM messages.tick('daemon')", [])).fetchall()
+        return dict(rows)
+
+    async def raise_low_water(self) -> int:
+        """Move the marks from which claims read; return how many there are."""
+        return int(await _one(await self._execute("SELECT messages.raise_low_water()", [])))
+
+    async def _settle(self, kind: Kind, batch: list[Ended]) -> AsyncCursor:
+        statement, columns = SETTLE[kind]
+        ids = _bigints(e.message.id for e in batch)
+        claims = _bigints(e.message.claim_id for e in batch)
+        given = [[getattr(e, column) for e in batch] for column in columns]
+        return await self._execute(
+            statement, [ids, claims, *(values if any(v is not None for v in values) else None for values in given)]
+        )
+
+    async def _execute(self, statement: str, values: Sequence[Any]) -> AsyncCursor:
+        cursor = self.conn.cursor(binary=True)
+        await cursor.execute(statement.encode(), values)
+        return cursor
+
+
+KIND = attrgetter("kind")
+
+# Which settle function a kind stands for, and which fields of Ended it takes beyond id and claim_id.
+SETTLE: dict[Kind, tuple[str, tuple[str, ...]]] = {
+    Kind.COMPLETE: ("SELECT messages.complete(%s::bigint[], %s::bigint[], %s::text[]::jsonb[])", ("output",)),
+    Kind.RETRY: (
+        "SELECT messages.retry(%s::bigint[], %s::bigint[], %s::text[], %s::interval[], %s::text[]::jsonb[])",
+        ("error", "after", "state"),
+    ),
+    Kind.EXPIRE: (
+        "SELECT messages.retry(%s::bigint[], %s::bigint[], %s::text[], p_result => 'lock_expired')",
+        ("error",),
+    ),
+    Kind.REJECT: ("SELECT messages.reject(%s::bigint[], %s::bigint[], %s::text[])", ("error",)),
+    Kind.FAIL: ("SELECT messages.fail(%s::bigint[], %s::bigint[], %s::text[])", ("error",)),
+    Kind.DEFER: (
+        "SELECT messages.defer(%s::bigint[], %s::bigint[], %s::interval[], %s::timestamptz[], %s::text[]::jsonb[])",
+        ("after", "until", "state"),
+    ),
+    Kind.RELEASE: ("SELECT messages.release(%s::bigint[], %s::bigint[])", ()),
+}
+
+
+def complete_statement(message: Message, output: str | None) -> tuple[bytes, list[Any]]:
+    """Return the statement that completes one message. Its row is ([],) if it did, ([id],) if the lock was lost."""
+    return SETTLE[Kind.COMPLETE][0].encode(), [[message.id], [message.claim_id], [output]]
+
+
+def heartbeat_statement(messages: Iterable[Message]) -> tuple[bytes, list[Any]]:
+    """Return the statement that extends the locks of these messages."""
+    held = list(messages)
+    return b"SELECT messages.heartbeat(%s::bigint[], %s::bigint[])", [
+        _bigints(m.id for m in held),
+        _bigints(m.claim_id for m in held),
+    ]
+
+
+def _by_kind(ended: Iterable[Ended]) -> Iterable[tuple[Kind, list[Ended]]]:
+    in_order = sorted(ended, key=KIND)
+    return ((kind, list(batch)) for kind, batch in groupby(in_order, KIND))
+
+
+def _bigints(numbers: Iterable[int]) -> str:
+    """Return an array literal: for hundreds of ids far cheaper than adapting a list element by element."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+async def _one(cursor: AsyncCursor) -> Any:
+    row = await cursor.fetchone()
+    return None if row is None else row[0]

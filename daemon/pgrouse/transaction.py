@@ -1,0 +1,79 @@
+"""The block of `ctx.transaction()`: a handler's own SQL and the completion of its message, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from psycopg import AsyncConnection, Connection
+
+from pgrouse.errors import LockLost
+from pgrouse.outcome import as_json
+from pgrouse.store import complete_statement
+
+if TYPE_CHECKING:
+    from pgrouse.context import Context
+    from pgrouse.message import Message
+    from pgrouse.scene import Scene
+
+
+class Transaction:
+    """`async with` gives an async connection, `with` (in sync handlers) a blocking one."""
+
+    def __init__(self, context: Context, message: Message, scene: Scene) -> None:
+        self._context, self._message, self._scene = context, message, scene
+        self._async: AbstractAsyncContextManager[AsyncConnection]
+        self._blocking: AbstractContextManager[Connection]
+
+    async def __aenter__(self) -> AsyncConnection:
+        self._async = self._on_the_loop()
+        return await self._async.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._async.__aexit__(kind, error, trace)
+
+    def __enter__(self) -> Connection:
+        self._blocking = self._in_a_thread()
+        return self._blocking.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._blocking.__exit__(kind, error, trace)
+
+    @asynccontextmanager
+    async def _on_the_loop(self) -> AsyncIterator[AsyncConnection]:
+        self._refuse_a_second()
+        async with self._scene.pool.connection() as conn, conn.transaction():
+            yield conn
+            cursor = await conn.execute(*self._completion())
+            self._check(await cursor.fetchone())
+        self._context.completed = True
+
+    @contextmanager
+    def _in_a_thread(self) -> Iterator[Connection]:
+        self._refuse_a_second()
+        with self._scene.blocking_pool.connection() as conn, conn.transaction():
+            yield conn
+            self._check(conn.execute(*self._completion()).fetchone())
+        self._context.completed = True
+
+    def _completion(self) -> tuple[bytes, list[object]]:
+        output = self._context.output
+        return complete_statement(self._message, None if output is None else as_json(output))
+
+    def _check(self, row: tuple[list[int]] | None) -> None:
+        if row != ([],):
+            raise LockLost(
+                f"message {self._message.id} is not this worker's any more: everything in the transaction was rolled back"
+            )
+
+    def _refuse_a_second(self) -> None:
+        if self._context.completed:
+            raise RuntimeError(
+                f"message {self._message.id} is completed already: do all its writes in one ctx.transaction()"
+            )

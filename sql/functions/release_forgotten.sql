@@ -1,0 +1,25 @@
+-- Release what a worker holds without knowing it: a claim that was committed while its answer was lost on the way.
+-- Called by: a daemon's lane after a claim failed, under the name that only this lane claims with. p_known: what it does hold.
+-- Without this such a message would wait for its lock to expire, and count an attempt in which nothing ran.
+-- Locks: the rows. Result: the ids that were released.
+CREATE OR REPLACE FUNCTION messages.release_forgotten(p_worker text, p_known bigint[])
+RETURNS bigint[]
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_ids    bigint[];
+  v_claims bigint[];
+BEGIN
+  SELECT array_agg(m.id), array_agg(m.claim_id)
+  INTO v_ids, v_claims
+  FROM messages.message AS m
+  WHERE m.claim_id IS NOT NULL AND m.locked_by = p_worker AND m.id <> ALL (p_known);
+  RETURN CASE WHEN v_ids IS NULL THEN '{}' ELSE messages.hand_back(v_ids, v_claims, NULL, NULL, NULL, NULL) END;
+END
+$$;
