@@ -29,7 +29,7 @@ BEGIN
     ['messages_operator', 'SELECT ON ALL TABLES IN SCHEMA messages'],
     ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.topic, messages.channel, messages.schedule'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.now, messages.cancel, messages.redrive, messages.tick, messages.stats, messages.unhandled_topics'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.backoff'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_backoff'],
 
     ['messages_analyst', 'USAGE ON SCHEMA messages'],
     ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, claim_id, locked_by, locked_at, lock_expires_at, history) ON messages.message'],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -52,6 +52,7 @@ class Crew:
         handlers: by topic.
         settings: the section `[worker]`.
         pools: the children of the topics with isolation = "process".
+        on_room: called when a topic that was full has a place again.
     """
 
     def __init__(
@@ -62,9 +63,11 @@ class Crew:
         settler: Settler,
         scene: Scene,
         pools: dict[str, ProcessPool],
+        on_room: Callable[[], None],
     ) -> None:
         self.handlers, self.settings, self.hand, self.settler, self.scene = handlers, settings, hand, settler, scene
         self.pools = pools
+        self.on_room = on_room
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="handler")
         self.waiting: deque[Message] = deque()
         self._running: dict[tuple[int, int], tuple[Message, asyncio.Task[None]]] = {}
@@ -102,10 +105,9 @@ class Crew:
         self._summon()
 
     def lose(self, message_ids: Iterable[int]) -> None:
-        """These are not ours any more: stop their handlers, settle nothing."""
-        for message_id in message_ids:
-            message = self.hand.find(message_id)
-            if message is not None:
+        """These are not ours any more: stop their handlers, settle nothing. What has ended already learns it when it is settled."""
+        for message in filter(None, map(self.hand.find, message_ids)):
+            if (message.id, message.claim_id) in self._running or message in self.waiting:
                 self.hand.let_go([message])
                 log.warning(
                     events.MESSAGE_LOCK_LOST, message_id=message.id, topic=message.topic, attempt=message.attempt
@@ -179,7 +181,10 @@ class Crew:
                 turn_began = time.monotonic()
             message = self.waiting.popleft()
             if self.hand.holds(message):
-                self._finish(message, await self._attempt(message, me))
+                ended = await self._attempt(message, me)
+                self._finish(message, ended, started=True)
+            else:
+                self._finish(message, None)
             if time.monotonic() - turn_began > TURN_S:
                 await asyncio.sleep(0)
                 turn_began = time.monotonic()
@@ -240,8 +245,7 @@ class Crew:
     async def _in_a_thread(self, handler: Handler, message: Message) -> Ended | None:
         loop = asyncio.get_running_loop()
         future = self.threads.submit(_call, handler, message, self.scene)
-        # A thread cannot be stopped. Its place is taken until it ends by itself, even when its message has timed out.
-        self._taken[message.topic] += 1
+        # A thread cannot be stopped: the message's place stays taken until it ends by itself, even if the message has timed out.
         self._threads_busy += 1
         future.add_done_callback(
             lambda _: loop.is_closed() or loop.call_soon_threadsafe(self._thread_ended, message.topic)
@@ -249,9 +253,8 @@ class Crew:
         return await asyncio.wrap_future(future)
 
     def _thread_ended(self, topic: str) -> None:
-        self._taken[topic] -= 1
         self._threads_busy -= 1
-        self.settler.signals.set()
+        self._free(topic)
 
     async def _in_a_child(self, handler: Handler, message: Message) -> Ended | None:
         future = self.pools[handler.topic].schedule(child.work, args=[message], timeout=message.run_timeout_s)
@@ -273,9 +276,10 @@ class Crew:
             self._why[key] = why
             self._running[key][1].cancel()
 
-    def _finish(self, message: Message, ended: Ended | None) -> None:
-        if message.topic in self._bounds:
-            self._taken[message.topic] -= 1
+    def _finish(self, message: Message, ended: Ended | None, *, started: bool = False) -> None:
+        """The message leaves the crew; a thread frees its place itself."""
+        if not (started and self.handlers[message.topic].mode is Mode.THREAD):
+            self._free(message.topic)
         if ended is None:
             self.hand.let_go([message])
             self.settler.signals.set()
@@ -283,6 +287,14 @@ class Crew:
         if ended.error is not None:
             _tell(ended)
         self.settler.add(ended)
+
+    def _free(self, topic: str) -> None:
+        """One place of a topic is free again; if it had none, claims have passed it over."""
+        if topic not in self._bounds:
+            return
+        self._taken[topic] -= 1
+        if self._taken[topic] == self._bounds[topic] - 1:
+            self.on_room()
 
 
 def _is_cancelled() -> bool:

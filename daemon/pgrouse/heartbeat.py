@@ -128,11 +128,13 @@ class Heartbeat(threading.Thread):
             self.loop.call_soon_threadsafe(self.on_lost, row[0])
 
     def _sign(self, conn: psycopg.Connection) -> None:
-        row = conn.execute(
-            "SELECT messages.worker_seen(%s, %s::jsonb)", [self.worker.name, json.dumps(self.status())]
-        ).fetchone()
-        if row == (False,):
+        if not self._seen(conn):
             conn.execute("SELECT messages.worker_started(%s, %s, %s, %s, %s, %s)", astuple(self.worker))
+            self._seen(conn)
+
+    def _seen(self, conn: psycopg.Connection) -> bool:
+        status = json.dumps(self.status())
+        return conn.execute("SELECT messages.worker_seen(%s, %s::jsonb)", [self.worker.name, status]).fetchone() == (True,)
 
     def _sign_off(self) -> None:
         """Leave the registry; if that fails the entry is pruned later."""

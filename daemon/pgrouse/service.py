@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 from pebble import ProcessPool
 
-from pgrouse import child, config, events, handler, schema, systemd
+from pgrouse import child, config, events, handler, schema, supervisor, systemd
 from pgrouse.claimer import Claimer, jittered
 from pgrouse.crew import Crew
 from pgrouse.database import Database
@@ -49,6 +49,11 @@ def run(settings: config.Config) -> int:
         ConfigError: a handler cannot be used.
         SchemaMismatch: the database has another schema.
     """
+    if supervisor.is_child():
+        supervisor.end_with_the_parent()
+    elif settings.worker.processes > 1:
+        handler.load(settings)
+        return supervisor.run(settings.worker.processes)
     daemon = Daemon(settings, handler.load(settings))
     code = asyncio.run(daemon.run())
     if daemon.stop.is_reload:
@@ -67,7 +72,9 @@ class Daemon:
         self.hand = Hand()
         self.settler = Settler(self.signals)
         self.scene = Scene(self.db, self.hand)
-        self.crew = Crew(handlers, settings.worker, self.hand, self.settler, self.scene, _children(settings, handlers))
+        self.crew = Crew(
+            handlers, settings.worker, self.hand, self.settler, self.scene, _children(settings, handlers), self._wake
+        )
         self.claimer = Claimer(self.crew.room, self._poll_s, time.monotonic)
         self.stop = Stop(self.signals, self._may_reload)
         self.listener: Listener
@@ -93,13 +100,21 @@ class Daemon:
         self.heartbeat.start()
         log.info(events.DAEMON_STARTED, worker=self.name, topics=self.crew.topics, version=version("pgrouse"))
         systemd.notify(STATUS=f"working {len(self.handlers)} topics")
+        try:
+            await self._run_loops()
+        except* Exception as broken:
+            # A bug: nothing is known of the state any more. What is in hand comes back when its locks expire.
+            log.critical(events.LOOP_BROKEN, exc_info=broken)
+            _leave_now(ExitCode.FOUND_A_PROBLEM, anew=False)
+        await self.crew.close()
+        await asyncio.to_thread(self.heartbeat.stop)
+
+    async def _run_loops(self) -> None:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(loop.run(each), name=each.name) for each in self._loops()]
             await self._drain()
             for task in tasks:
                 task.cancel()
-        await self.crew.close()
-        await asyncio.to_thread(self.heartbeat.stop)
 
     def _loops(self) -> list[loop.Loop]:
         settings = self.settings.worker
@@ -110,7 +125,7 @@ class Daemon:
             *lanes,
             self.listener,
             Prober(self.db, self.listener),
-            Ticker(self.db, settings.tick.total_seconds()),
+            Ticker(self.db, settings.tick.total_seconds(), lambda: self.settler.settled),
             Watchdog(),
         ]
 

@@ -57,6 +57,11 @@ class Settler:
         self.signals.set()
 
     @property
+    def settled(self) -> int:
+        """How many attempts have been settled so far."""
+        return sum(self.counts.values())
+
+    @property
     def idle(self) -> bool:
         """Whether everything that ended is settled."""
         return not self.waiting and not self.in_flight

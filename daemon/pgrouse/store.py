@@ -124,9 +124,10 @@ class Store:
             )
         )
 
-    async def tick(self) -> dict[str, int]:
-        """Run the maintenance; return what each task did, -1 for one that failed, nothing if another tick was running."""
-        rows = await (await self._execute("SELECT task, did FROM messages.tick('daemon')", [])).fetchall()
+    async def tick(self, unless_within_s: float) -> dict[str, int]:
+        """Run the maintenance, unless another daemon did so just now; return what each task did, -1 for one that failed."""
+        statement = "SELECT task, did FROM messages.tick('daemon', p_unless_within => make_interval(secs => %s))"
+        rows = await (await self._execute(statement, [unless_within_s])).fetchall()
         return dict(rows)
 
     async def raise_low_water(self) -> int:

@@ -1,9 +1,11 @@
 -- The terminal move: messages that end leave messages.message and enter messages.message_archive, in one statement.
 -- Called by: complete, reject, fail, retry (attempts used up), cancel, expire_locks through retry. By nobody outside.
--- A row moves only while its claim_id is still the given one (NULL = while it is not locked): that is the fence.
--- Locks: the rows, until the transaction ends. Result: the ids that moved.
+-- A row moves only while its claim_id is still the given one: that is the fence. NULL is nobody's claim and moves nothing, unless
+-- p_unlocked says that NULL stands for "while it is not locked" (cancel and take, which hold the row).
+-- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids that moved.
 CREATE OR REPLACE FUNCTION messages.archive(
-  p_ids bigint[], p_claim_ids bigint[], p_result text, p_errors text[], p_outputs jsonb[], p_by text
+  p_ids bigint[], p_claim_ids bigint[], p_result text, p_errors text[], p_outputs jsonb[], p_by text,
+  p_unlocked boolean DEFAULT false
 )
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -13,8 +15,10 @@ DECLARE
 BEGIN
   WITH gone AS (
     DELETE FROM messages.message AS m
-    USING unnest(p_ids, p_claim_ids, p_errors, p_outputs) AS e (id, claim_id, error, output)
-    WHERE m.id = e.id AND m.claim_id IS NOT DISTINCT FROM e.claim_id
+    USING (
+      SELECT e.* FROM unnest(p_ids, p_claim_ids, p_errors, p_outputs) AS e (id, claim_id, error, output) ORDER BY e.id
+    ) AS e
+    WHERE m.id = e.id AND (m.claim_id = e.claim_id OR (p_unlocked AND m.claim_id IS NULL AND e.claim_id IS NULL))
     RETURNING m.*, e.error, e.output
   ), kept AS (
     INSERT INTO messages.message_archive (

@@ -25,6 +25,6 @@ BEGIN
   PERFORM pg_notify('cancelled', c.id::text) FROM unnest(v_ids, v_claims) AS c (id, claim_id) WHERE c.claim_id IS NOT NULL;
   RETURN messages.archive(
     v_ids, v_claims, 'cancelled',
-    array_fill(coalesce('cancelled: ' || p_reason, 'cancelled'), ARRAY[cardinality(v_ids)]), NULL, session_user::text);
+    array_fill(coalesce('cancelled: ' || p_reason, 'cancelled'), ARRAY[cardinality(v_ids)]), NULL, session_user::text, true);
 END
 $$;

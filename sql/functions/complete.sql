@@ -11,5 +11,5 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
-  SELECT messages.lost(p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'success', NULL, p_outputs, NULL))
+  SELECT messages.lost(p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'success', NULL, p_outputs, NULL), 'success')
 $$;

@@ -18,5 +18,5 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
-  SELECT messages.lost(p_ids, p_claim_ids, messages.hand_back(p_ids, p_claim_ids, p_delays, p_untils, p_states, 'deferred'))
+  SELECT messages.lost(p_ids, p_claim_ids, messages.hand_back(p_ids, p_claim_ids, p_delays, p_untils, p_states, 'deferred'), NULL)
 $$;

@@ -10,5 +10,5 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
-  SELECT messages.lost(p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'failed', p_errors, NULL, NULL))
+  SELECT messages.lost(p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'failed', p_errors, NULL, NULL), 'failed')
 $$;

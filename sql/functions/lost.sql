@@ -1,11 +1,12 @@
 -- Which of the messages that a caller tried to settle were not his any more.
 -- Called by: every settle function, after its statement. By nobody outside.
--- A message that the archive holds under the very same claim was settled by an earlier try whose answer never arrived: not lost.
+-- A message that the archive holds under the very same claim and with the result that the caller meant was settled by an earlier try
+-- whose answer never arrived: not lost. Under the same claim with another result (cancelled, lock_expired) it was lost.
+-- Volatile on purpose: the earlier try may have committed while this one waited for the row, after its snapshot.
 -- Locks: nothing. Result: the lost ids; empty, at no cost, when all were settled.
-CREATE OR REPLACE FUNCTION messages.lost(p_ids bigint[], p_claim_ids bigint[], p_settled bigint[])
+CREATE OR REPLACE FUNCTION messages.lost(p_ids bigint[], p_claim_ids bigint[], p_settled bigint[], p_result text)
 RETURNS bigint[]
 LANGUAGE plpgsql
-STABLE
 AS $$
 BEGIN
   IF cardinality(p_settled) >= cardinality(p_ids) THEN
@@ -16,7 +17,7 @@ BEGIN
     FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
     WHERE e.id <> ALL (p_settled)
       AND NOT EXISTS (
-        SELECT FROM messages.message_archive AS a WHERE a.id = e.id AND a.claim_id = e.claim_id)
+        SELECT FROM messages.message_archive AS a WHERE a.id = e.id AND a.claim_id = e.claim_id AND a.result = p_result)
   );
 END
 $$;

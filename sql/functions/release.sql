@@ -10,5 +10,5 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
-  SELECT messages.lost(p_ids, p_claim_ids, messages.hand_back(p_ids, p_claim_ids, NULL, NULL, NULL, NULL))
+  SELECT messages.lost(p_ids, p_claim_ids, messages.hand_back(p_ids, p_claim_ids, NULL, NULL, NULL, NULL), NULL)
 $$;

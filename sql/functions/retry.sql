@@ -76,6 +76,6 @@ BEGIN
   INTO v_over, v_claims, v_errors
   FROM unnest(p_ids, p_claim_ids, p_errors) AS e (id, claim_id, error)
   WHERE e.id <> ALL (v_again);
-  RETURN messages.lost(v_over, v_claims, messages.archive(v_over, v_claims, p_result, v_errors, NULL, NULL));
+  RETURN messages.lost(v_over, v_claims, messages.archive(v_over, v_claims, p_result, v_errors, NULL, NULL), p_result);
 END
 $$;

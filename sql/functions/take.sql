@@ -83,13 +83,14 @@ BEGIN
   IF v_over IS NOT NULL THEN
     PERFORM messages.archive(
       v_over, array_fill(NULL::bigint, ARRAY[cardinality(v_over)]), 'failed',
-      array_fill('max_attempts: all attempts were used up before this claim'::text, ARRAY[cardinality(v_over)]), NULL, p_worker);
+      array_fill('max_attempts: all attempts were used up before this claim'::text, ARRAY[cardinality(v_over)]), NULL, p_worker, true);
   END IF;
 
   RETURN QUERY
   UPDATE messages.message AS m
   SET claim_id = p_claim_id, locked_by = p_worker, locked_at = p_now, lock_expires_at = p_now + v_lock_for, attempts = m.attempts + 1
-  WHERE m.ctid = ANY (v_rows)
+  FROM unnest(v_rows) AS r (ctid)
+  WHERE m.ctid = r.ctid
   RETURNING
     m.id, m.claim_id, m.topic, m.channel, m.key, m.priority, m.attempts,
     nullif(coalesce(m.max_attempts, v_max_attempts), 0),

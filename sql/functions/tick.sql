@@ -1,10 +1,11 @@
 -- One bounded run of all maintenance: safe to call at any time, by anyone who may, from anywhere, as often as one likes.
 -- Called by: pg_cron each minute ('cron'), each daemon every few seconds ('daemon'), pgrouse maintenance run ('hand').
 -- Locks: an advisory lock for its transaction, so that two never run at once; the second returns at once.
--- Result: what each task did; no rows when another tick is running. A task that fails (a lock it could not get in time, say) leaves
+-- p_unless_within: do nothing if this caller's last tick is younger; so a fleet of daemons ticks no more often than one.
+-- Result: what each task did; no rows when another tick is running, or was just now. A task that fails (a lock it could not get in time, say) leaves
 -- the others done, is reported as -1, raises a WARNING, and is tried again by the next tick.
 -- tick_mark shows when each task last succeeded and for whom: a pg_cron that stopped silently is seen by the age of its marks.
-CREATE OR REPLACE FUNCTION messages.tick(p_caller text DEFAULT 'hand', p_limit integer DEFAULT 1000)
+CREATE OR REPLACE FUNCTION messages.tick(p_caller text DEFAULT 'hand', p_limit integer DEFAULT 1000, p_unless_within interval DEFAULT '0')
 RETURNS TABLE (task text, did bigint)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -13,6 +14,11 @@ SET lock_timeout = '2s'
 AS $$
 BEGIN
   IF NOT pg_try_advisory_xact_lock(hashtextextended('messages.tick', 0)) THEN
+    RETURN;
+  END IF;
+  IF EXISTS (
+    SELECT FROM messages.tick_mark AS k
+    WHERE k.task = 'prune' AND k.caller = p_caller AND k.ran_at > clock_timestamp() - p_unless_within) THEN
     RETURN;
   END IF;
   FOREACH task IN ARRAY ARRAY['expire_locks', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'prune'] LOOP

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import psycopg
 import structlog
@@ -24,13 +25,16 @@ class Ticker:
 
     Args:
         tick_s: how often to tick, in seconds, give or take a fifth.
+        settled: how many attempts have been settled so far; while that stands still the marks need not move.
     """
 
     name = "ticker"
 
-    def __init__(self, db: database.Database, tick_s: float) -> None:
+    def __init__(self, db: database.Database, tick_s: float, settled: Callable[[], int]) -> None:
         self.db = db
         self.tick_s = tick_s
+        self.settled = settled
+        self._settled_before = 0
         self._tick_at = 0.0
         self._conn: psycopg.AsyncConnection | None = None
 
@@ -41,11 +45,15 @@ class Ticker:
         store = Store(self._conn, self.db.worker)
         async with asyncio.timeout(TICK_TIMEOUT_S):
             if time.monotonic() >= self._tick_at:
-                _tell(await store.tick())
+                _tell(await store.tick(unless_within_s=self.tick_s * 0.8))
                 self._tick_at = time.monotonic() + jittered(self.tick_s)
-            else:
+            elif self._has_settled():
                 await store.raise_low_water()
         return min(LOW_WATER_S, self.tick_s)
+
+    def _has_settled(self) -> bool:
+        before, self._settled_before = self._settled_before, self.settled()
+        return self._settled_before != before
 
     async def reset(self) -> None:
         """Close the connection."""

@@ -1,0 +1,56 @@
+-- What is wrong with a backoff policy, and how to mend it.
+-- Called by: the trigger of messages.topic. Locks: nothing. Result: problem NULL = it can be used, for every attempt there may ever be.
+-- Times are bounded, so that no retry can fail because a sum of times cannot be represented.
+CREATE OR REPLACE FUNCTION messages.check_backoff(p_policy jsonb, OUT problem text, OUT hint text)
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_knob text;
+  v_good boolean;
+BEGIN
+  IF p_policy IS NULL THEN
+    RETURN;
+  END IF;
+  IF jsonb_typeof(p_policy) <> 'object' THEN
+    problem := 'it is of type ' || jsonb_typeof(p_policy);
+    hint := 'use an object, like {"kind": "exponential", "base": "1s"}';
+    RETURN;
+  END IF;
+  IF p_policy ->> 'kind' IS NULL THEN
+    problem := 'kind is missing';
+    hint := 'use none, constant, linear or exponential';
+    RETURN;
+  END IF;
+
+  FOR v_knob IN SELECT k FROM jsonb_object_keys(p_policy) AS k LOOP
+    BEGIN
+      CASE
+        WHEN v_knob = 'kind' THEN
+          hint := 'use none, constant, linear or exponential';
+          v_good := p_policy ->> v_knob IN ('none', 'constant', 'linear', 'exponential');
+        WHEN v_knob IN ('base', 'step', 'cap', 'max_total') THEN
+          hint := 'use an interval from 0 to 10 years, like "1s" or "10 minutes"';
+          v_good := (p_policy ->> v_knob)::interval BETWEEN '0' AND '10 years';
+        WHEN v_knob = 'factor' THEN
+          hint := 'use a number from 1 to 1000';
+          v_good := (p_policy ->> v_knob)::double precision BETWEEN 1 AND 1000;
+        WHEN v_knob = 'jitter' THEN
+          hint := 'use "full" or a number from 0 to 1';
+          v_good := p_policy ->> v_knob = 'full' OR (p_policy ->> v_knob)::double precision BETWEEN 0 AND 1;
+        ELSE
+          problem := format('unknown key "%s"', v_knob);
+          hint := 'known keys: kind, base, step, factor, cap, jitter, max_total';
+          RETURN;
+      END CASE;
+    EXCEPTION WHEN data_exception THEN
+      v_good := false;
+    END;
+    IF NOT v_good THEN
+      problem := format('%s is "%s"', v_knob, p_policy ->> v_knob);
+      RETURN;
+    END IF;
+  END LOOP;
+  hint := NULL;
+END
+$$;

@@ -1,0 +1,39 @@
+-- Forget the runs of our own pg_cron jobs, which pg_cron itself would keep for ever. Those of other jobs are not touched.
+-- Called by: pg_cron once a day, where it keeps its jobs in this very database; elsewhere sql/cron/prune_elsewhere.sql does the same.
+-- p_keep: what began earlier goes, and what began before that; at most p_limit rows a call. However long they are kept, never more than
+-- 20,000 remain: a run that never began (no connection) has no time.
+-- Locks: the rows it deletes. Result: how many. Where pg_cron is absent, or the caller may not look, it does nothing.
+-- The caller's rights, so that pg_cron's own row security applies: it shows everybody but superusers the runs of his own jobs only.
+CREATE OR REPLACE FUNCTION messages.prune_cron_history(p_keep interval DEFAULT '7 days', p_limit integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_did bigint;
+BEGIN
+  IF NOT coalesce(has_schema_privilege(to_regnamespace('cron')::oid, 'USAGE'), false) THEN
+    RETURN 0;
+  END IF;
+  IF to_regclass('cron.job_run_details') IS NULL THEN
+    RETURN 0;
+  END IF;
+
+  EXECUTE $delete$
+    WITH ours AS (
+      SELECT d.runid, d.start_time, row_number() OVER (ORDER BY d.runid DESC) AS place
+      FROM cron.job_run_details AS d
+      WHERE starts_with(d.command, '/* pgrouse */')
+    )
+    DELETE FROM cron.job_run_details AS d
+    WHERE d.runid IN (
+      SELECT o.runid
+      FROM ours AS o
+      WHERE o.place > 20000 OR o.runid <= (SELECT max(old.runid) FROM ours AS old WHERE old.start_time < clock_timestamp() - $1)
+      ORDER BY o.runid
+      LIMIT $2)
+  $delete$ USING p_keep, p_limit;
+  GET DIAGNOSTICS v_did = ROW_COUNT;
+  RETURN v_did;
+END
+$$;
