@@ -29,12 +29,13 @@ CREATE TABLE messages.message (
   dlq_moved_at    timestamptz,
   redriven_from   bigint,
 
+  -- The length is checked apart: a bounded repetition like {0,199} in the pattern took half of the time of every claim.
   CONSTRAINT message_topic_is_a_name
-    CHECK (topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$'),
+    CHECK (topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(topic) <= 200),
   CONSTRAINT message_channel_is_short_and_printable
-    CHECK (channel ~ '^[^[:cntrl:]]{1,200}$'),
+    CHECK (channel !~ '[[:cntrl:]]' AND length(channel) BETWEEN 1 AND 200),
   CONSTRAINT message_key_is_short_and_printable
-    CHECK (key ~ '^[^[:cntrl:]]{1,200}$'),
+    CHECK (key !~ '[[:cntrl:]]' AND length(key) BETWEEN 1 AND 200),
   CONSTRAINT message_priority_is_0_to_9
     CHECK (priority BETWEEN 0 AND 9),
   CONSTRAINT message_has_payload_or_body

@@ -3,7 +3,7 @@
 
 CREATE TABLE messages.topic (
   topic                 text     COLLATE "C" PRIMARY KEY
-    CHECK (topic = '*' OR topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$'),
+    CHECK (topic = '*' OR (topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(topic) <= 200)),
   max_attempts          integer  CHECK (max_attempts >= 0),
   lock_for              interval CHECK (lock_for BETWEEN '100 ms' AND '7 days'),
   run_timeout           interval CHECK (run_timeout BETWEEN '1 ms' AND '30 days'),

@@ -1,7 +1,7 @@
 -- Messages that publish themselves by the clock. The key of schedule_run is the guard against double firing, never leadership.
 
 CREATE TABLE messages.schedule (
-  name         text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$'),
+  name         text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(name) <= 100),
   cron         text        NOT NULL,
   time_zone    text        NOT NULL DEFAULT 'UTC',
   topic        text        COLLATE "C" NOT NULL,
