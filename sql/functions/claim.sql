@@ -1,6 +1,6 @@
 -- Lock a batch of ready messages for a worker.
 -- Called by: workers. p_topics: what the worker handles; p_slots: at most so many of each topic (NULL = no bound of its own);
--- p_limit and p_bytes bound the batch (p_bytes each place of the walk); p_lock_for: for this claim instead of the topic's.
+-- p_limit and p_bytes bound the batch: it ends with the message that reaches p_bytes; p_lock_for: for this claim instead of the topic's.
 -- p_after_topic and p_after_channels ({"topic": "channel"}): where the last claim ended. The walk goes round from there, so that a
 -- flood in one topic or channel delays the others by one batch at most.
 -- Within a topic (and within a channel) lower priority numbers go first, then the longest available.
@@ -38,29 +38,32 @@ BEGIN
   IF p_worker IS NULL OR p_topics IS NULL OR p_limit IS NULL THEN
     RAISE EXCEPTION 'claim needs a worker, its topics and a limit' USING ERRCODE = '22004';
   END IF;
+  -- A function that returns rows can return nothing beside them: what the walk may still hand out is a setting of the transaction.
+  PERFORM set_config('messages.bytes_left', coalesce(p_bytes, 16777216)::text, true);
   v_topic := messages.next_topic(p_topics, v_start);
   LOOP
     IF v_topic IS NULL AND NOT v_wrapped THEN
       v_wrapped := true;
       v_topic := messages.next_topic(p_topics, '');
     END IF;
-    EXIT WHEN v_topic IS NULL OR v_left <= 0 OR (v_wrapped AND v_start <> '' AND v_topic COLLATE "C" > v_start COLLATE "C");
+    EXIT WHEN v_topic IS NULL OR v_left <= 0 OR current_setting('messages.bytes_left')::bigint <= 0
+      OR (v_wrapped AND v_start <> '' AND v_topic COLLATE "C" > v_start COLLATE "C");
     v_room := least(v_left, coalesce(p_slots[array_position(p_topics, v_topic)], v_left));
 
     -- Odd claims begin with the channels, even ones without: neither kind shuts the other out.
     IF v_claim % 2 = 0 THEN
-      RETURN QUERY SELECT * FROM messages.claim_topic(v_claim, p_worker, v_now, v_topic, v_room, p_bytes, p_lock_for);
+      RETURN QUERY SELECT * FROM messages.claim_topic(v_claim, p_worker, v_now, v_topic, v_room, p_lock_for);
       GET DIAGNOSTICS v_took = ROW_COUNT;
       v_room := v_room - v_took;
       v_left := v_left - v_took;
     END IF;
     RETURN QUERY SELECT * FROM messages.claim_channels(
-      v_claim, p_worker, v_now, v_topic, p_after_channels ->> v_topic, v_room, p_bytes, p_lock_for);
+      v_claim, p_worker, v_now, v_topic, p_after_channels ->> v_topic, v_room, p_lock_for);
     GET DIAGNOSTICS v_took = ROW_COUNT;
     v_room := v_room - v_took;
     v_left := v_left - v_took;
     IF v_claim % 2 = 1 THEN
-      RETURN QUERY SELECT * FROM messages.claim_topic(v_claim, p_worker, v_now, v_topic, v_room, p_bytes, p_lock_for);
+      RETURN QUERY SELECT * FROM messages.claim_topic(v_claim, p_worker, v_now, v_topic, v_room, p_lock_for);
       GET DIAGNOSTICS v_took = ROW_COUNT;
       v_left := v_left - v_took;
     END IF;

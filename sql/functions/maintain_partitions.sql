@@ -1,12 +1,15 @@
 -- Days of the archive: make the partitions of the days to come, drop those older than every topic's retention.
 -- Called by: tick. Result: how many partitions were made or dropped.
--- Locks: ACCESS EXCLUSIVE on a partition that is dropped and, briefly, on the default partition; both with a short lock_timeout set by tick.
+-- Locks: ACCESS EXCLUSIVE on the default partition while a day is made, on the whole archive while one is dropped. Both wait for at most
+-- 100 ms, since every settle waits behind them: while somebody reads the archive for long, this fails and the next tick tries again.
+-- (100 ms is below deadlock_timeout: a settle that waits for a row of this tick's is never the one that is killed.)
 -- Rows of a day that landed in the default partition (nobody ticked for a week) move into the day's partition unchanged.
 CREATE OR REPLACE FUNCTION messages.maintain_partitions(p_days_ahead integer DEFAULT 7)
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
 AS $$
 DECLARE
   v_today date := (messages.now() AT TIME ZONE 'UTC')::date;
@@ -18,6 +21,8 @@ BEGIN
   FOR v_day IN SELECT v_today + n FROM generate_series(0, p_days_ahead) AS n LOOP
     v_name := 'message_archive_' || to_char(v_day, 'YYYYMMDD');
     CONTINUE WHEN to_regclass('messages.' || v_name) IS NOT NULL;
+    -- Before its rows are moved: one that came in between would not fit the default partition any more and fail the ATTACH.
+    LOCK TABLE messages.message_archive_default IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('CREATE TABLE messages.%I (LIKE messages.message_archive INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name);
     EXECUTE format(
       'WITH moved AS (DELETE FROM messages.message_archive_default WHERE archived_at >= %1$L AND archived_at < %2$L RETURNING *) '

@@ -24,6 +24,10 @@ BEGIN
         ORDER BY m.available_at LIMIT 1));
       v_next := messages.next_priority(v_topic, v_next.priority, true);
     END LOOP;
+    -- Whatever is due already ends the search: the rest could only be read row by row.
+    IF v_due <= v_now OR (messages.next_channel(v_topic, '', 9::smallint, v_now)).channel IS NOT NULL THEN
+      RETURN least(v_due - v_now, '0');
+    END IF;
     v_due := least(v_due, (
       SELECT min(m.available_at) FROM messages.message AS m
       WHERE m.topic = v_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL));

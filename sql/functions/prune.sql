@@ -1,4 +1,5 @@
--- Forget what is over: workers that have not been seen for an hour, sleepers whose flag ran out a minute ago, places that have no message.
+-- Forget what is over: workers that have not been seen for an hour, sleepers whose flag ran out a minute ago or that have not armed for
+-- an hour, places that have no message.
 -- Called by: tick. Locks: the rows it deletes. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune()
 RETURNS bigint
@@ -13,7 +14,10 @@ BEGIN
   DELETE FROM messages.worker AS w WHERE w.seen_at < clock_timestamp() - interval '1 hour';
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;
-  DELETE FROM messages.sleeper AS s WHERE s.armed_until < clock_timestamp() - interval '1 minute' AND s.armed_until > 'epoch';
+  DELETE FROM messages.sleeper AS s
+  WHERE (s.armed_until < clock_timestamp() - interval '1 minute' AND s.armed_until > 'epoch')
+     -- Who died awake left a row that every publish would read for ever.
+     OR s.next_look_at < clock_timestamp() - interval '1 hour';
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;
   DELETE FROM messages.low_water AS w

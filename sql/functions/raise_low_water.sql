@@ -1,5 +1,5 @@
 -- Move the marks from which claims read, so that a claim does not walk over the index entries of messages that are long gone.
--- Called by: tick, and by daemons about once a second. Locks: low_water_mark as its guard (returns if held), then rows of low_water.
+-- Called by: tick, and by daemons about once a second. Locks: low_water_mark as its guard (returns if held), then rows of low_water in the order of its key.
 -- Result: how many places have a mark now.
 --
 -- A place gets a mark only while finding its first ready message takes long; a place without dead entries needs none.
@@ -36,7 +36,7 @@ BEGIN
     v_mark.xid := pg_current_xact_id();
   END IF;
 
-  FOR v_place IN SELECT w.topic, w.priority, w.at FROM messages.low_water AS w LOOP
+  FOR v_place IN SELECT w.topic, w.priority, w.at FROM messages.low_water AS w ORDER BY w.topic, w.priority LOOP
     v_looks := clock_timestamp();
     v_first := (
       SELECT m.available_at FROM messages.message AS m

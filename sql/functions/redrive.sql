@@ -1,6 +1,6 @@
 -- Put dead messages back: each becomes a new message that knows its ancestor (redriven_from); the archive row stays as it is.
 -- Called by: operators. Each dead message is redriven once: the primary key of redrive_log is the guard, so that a repeated
--- or concurrent call does nothing. A message whose key stands ready again is left dead.
+-- or concurrent call does nothing. A message whose key stands ready again is left dead; of several with one key the newest is put back.
 -- Locks: the rows it inserts. Result: one row per message that was put back. The insert rings like every publish.
 CREATE OR REPLACE FUNCTION messages.redrive(p_ids bigint[])
 RETURNS TABLE (archived_id bigint, message_id bigint)
@@ -11,7 +11,7 @@ SET enable_seqscan = off
 SET jit = off
 AS $$
   WITH dead AS (
-    SELECT a.*, nextval('messages.message_id_seq') AS new_id
+    SELECT a.*, rank() OVER (PARTITION BY a.topic, a.key ORDER BY a.id DESC) AS newest
     FROM messages.message_archive AS a
     WHERE a.id = ANY (p_ids)
       AND a.result NOT IN ('success', 'cancelled')
@@ -21,7 +21,7 @@ AS $$
         WHERE m.topic = a.topic AND m.key = a.key AND m.attempts = 0 AND m.claim_id IS NULL)
   ), logged AS (
     INSERT INTO messages.redrive_log (archived_id, message_id)
-    SELECT d.id, d.new_id FROM dead AS d
+    SELECT d.id, nextval('messages.message_id_seq') FROM dead AS d WHERE d.key IS NULL OR d.newest = 1
     ON CONFLICT DO NOTHING
     RETURNING redrive_log.archived_id, redrive_log.message_id
   ), back AS (

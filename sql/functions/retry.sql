@@ -1,6 +1,7 @@
 -- Settle: the attempts failed. While attempts are left the messages become ready again after a delay, else they are archived.
 -- Called by: workers (p_result 'failed', or 'lock_expired' when an attempt overran its time) and messages.expire_locks.
--- p_delays: the handler's own wish; NULL = the topic's on_lock_expired_delay for 'lock_expired', else its backoff.
+-- p_delays: the handler's own wish; NULL = the topic's on_lock_expired_delay for 'lock_expired', else its backoff. Cut to 1000 years: one
+-- time that cannot be stored must not fail the batch.
 -- p_states: a new checkpoint; NULL keeps the old one, JSON null clears it.
 -- Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
 CREATE OR REPLACE FUNCTION messages.retry(
@@ -34,7 +35,7 @@ BEGIN
   END IF;
 
   WITH ended AS (
-    SELECT m.id, e.error, e.state, v_now + delay.wait AS available_at, delay.wait, policy.backoff,
+    SELECT m.id, e.error, e.state, next.at AS available_at, policy.backoff,
            coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at) AS first_started
     FROM unnest(p_ids, p_claim_ids, p_errors, p_delays, p_states) AS e (id, claim_id, error, delay, state)
     JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
@@ -46,8 +47,9 @@ BEGIN
              CASE WHEN p_result = 'lock_expired' THEN coalesce(t.on_lock_expired_delay, d.on_lock_expired_delay) END AS expired_delay
     ) AS policy
     CROSS JOIN LATERAL (
-      SELECT greatest('0', coalesce(e.delay, policy.expired_delay, messages.backoff(policy.backoff, m.attempts, random()))) AS wait
+      SELECT coalesce(e.delay, policy.expired_delay, messages.backoff(policy.backoff, m.attempts, random())) AS wished
     ) AS delay
+    CROSS JOIN LATERAL (SELECT v_now + greatest('0', least(delay.wished, '1000 years')) AS at) AS next
     WHERE d.topic = '*' AND (policy.max_attempts IS NULL OR m.attempts < policy.max_attempts)
     FOR UPDATE OF m
   ), again AS (

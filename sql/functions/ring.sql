@@ -1,5 +1,6 @@
 -- Wake armed sleepers: one NOTIFY new_message per topic whose sleeper would otherwise look later than p_due.
--- Called by: whatever makes existing messages ready (retry, hand_back, redrive, renotify_stale). An INSERT rings by trigger.
+-- Called by: whatever makes existing messages ready (retry, hand_back, raise_low_water). An INSERT rings by trigger.
+-- Above READ COMMITTED it always rings, as the trigger does: the snapshot may be older than a sleeper's flag.
 -- Locks: none here; PostgreSQL takes its notify lock at commit, only if something was sent.
 CREATE OR REPLACE FUNCTION messages.ring(p_topics text[], p_due timestamptz)
 RETURNS void
@@ -8,11 +9,12 @@ AS $$
 BEGIN
   PERFORM pg_notify('new_message', rung.topic)
   FROM unnest(p_topics) AS rung (topic)
-  WHERE EXISTS (
-      SELECT FROM messages.sleeper AS s
-      WHERE s.armed_until > clock_timestamp()
-        AND s.next_look_at > p_due
-        AND (s.topics IS NULL OR rung.topic = ANY (s.topics)))
+  WHERE (current_setting('transaction_isolation') <> 'read committed'
+      OR EXISTS (
+        SELECT FROM messages.sleeper AS s
+        WHERE s.armed_until > clock_timestamp()
+          AND s.next_look_at > p_due
+          AND (s.topics IS NULL OR rung.topic = ANY (s.topics))))
     AND messages.notify_policy(rung.topic) <> 'off';
 END
 $$;

@@ -1,5 +1,5 @@
 -- What stands in the queue, by topic, without ever counting a big table: counts stop at p_bound (shown as p_bound: "at least").
--- Called by: pgrouse stats. Locks: nothing. Result: one row per topic that has live messages, dead ones of the last day, or a policy.
+-- Of the messages with a channel it looks at p_bound of each topic. Called by: pgrouse stats. Locks: nothing. Result: one row per topic that has live messages, dead ones of the last day, or a policy.
 CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 10000)
 RETURNS TABLE (
   topic text, ready bigint, delayed bigint, running bigint, dead_last_day bigint, oldest_ready_s double precision, handled boolean
@@ -8,6 +8,7 @@ LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
 SET jit = off
 AS $$
 DECLARE
@@ -35,22 +36,40 @@ BEGIN
   )
   SELECT
     k.topic,
-    (SELECT count(*) FROM (
-       SELECT FROM messages.message AS m
-       WHERE m.topic = k.topic AND m.claim_id IS NULL AND m.available_at <= v_now LIMIT p_bound) AS bounded),
-    (SELECT count(*) FROM (
-       SELECT FROM messages.message AS m
-       WHERE m.topic = k.topic AND m.claim_id IS NULL AND m.available_at > v_now LIMIT p_bound) AS bounded),
+    least(waiting.ready, p_bound),
+    least(waiting.delayed, p_bound),
     coalesce(r.count, 0),
     coalesce(d.count, 0),
-    extract(epoch FROM v_now - (
-      SELECT min(m.available_at) FROM (
-        SELECT m.available_at FROM messages.message AS m
-        WHERE m.topic = k.topic AND m.claim_id IS NULL AND m.available_at <= v_now LIMIT p_bound) AS m))::double precision,
+    extract(epoch FROM v_now - waiting.oldest)::double precision,
     EXISTS (
       SELECT FROM messages.worker AS w
       WHERE k.topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute')
   FROM known AS k
+  CROSS JOIN LATERAL (
+    SELECT sum(place.ready)::bigint AS ready, sum(place.delayed)::bigint AS delayed, min(place.oldest) AS oldest
+    FROM (
+      -- Priority by priority: in the index only then do the ready stand before the delayed.
+      SELECT
+        (SELECT count(*) FROM (
+           SELECT FROM messages.message AS m
+           WHERE m.topic = k.topic AND m.priority = p.priority AND m.claim_id IS NULL AND m.channel IS NULL
+             AND m.available_at <= v_now LIMIT p_bound) AS bounded) AS ready,
+        (SELECT count(*) FROM (
+           SELECT FROM messages.message AS m
+           WHERE m.topic = k.topic AND m.priority = p.priority AND m.claim_id IS NULL AND m.channel IS NULL
+             AND m.available_at > v_now LIMIT p_bound) AS bounded) AS delayed,
+        (SELECT min(m.available_at) FROM messages.message AS m
+         WHERE m.topic = k.topic AND m.priority = p.priority AND m.claim_id IS NULL AND m.channel IS NULL
+           AND m.available_at <= v_now) AS oldest
+      FROM generate_series(0, 9) AS p (priority)
+      UNION ALL
+      SELECT count(*) FILTER (WHERE c.available_at <= v_now), count(*) FILTER (WHERE c.available_at > v_now),
+             min(c.available_at) FILTER (WHERE c.available_at <= v_now)
+      FROM (
+        SELECT m.available_at FROM messages.message AS m
+        WHERE m.topic = k.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL LIMIT p_bound) AS c
+    ) AS place
+  ) AS waiting
   LEFT JOIN running AS r ON r.topic = k.topic
   LEFT JOIN dead AS d ON d.topic = k.topic
   ORDER BY k.topic;

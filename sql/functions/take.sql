@@ -1,10 +1,11 @@
 -- Lock the next ready messages of one topic, channel and priority under a claim.
 -- Called by: messages.claim, for each place of its walk. By nobody outside.
 -- p_channel NULL = the messages without a channel. p_low: nothing that is ready lies below it.
+-- The setting messages.bytes_left bounds the bytes of what is taken, but for the last message; it is lowered by them.
 -- Messages whose attempts are used up (the limit was lowered since) are archived as failed without running: nothing is ever hidden.
--- Locks: the rows, skipping those that others hold; they stay locked as a claim after the commit. Result: what was locked.
--- Shape: first the row addresses, then an UPDATE by address. A join against a CTE would become a hash join over the
--- whole table once its plan is generic.
+-- Locks: the rows, skipping those that others hold; they stay locked as a claim after the commit. Result: what was locked, in its order.
+-- Shape: first the row addresses, then an UPDATE by address, one by one in their order (ctid = ANY would sort them by address).
+-- A join against a CTE would become a hash join over the whole table once its plan is generic.
 CREATE OR REPLACE FUNCTION messages.take(
   p_claim_id bigint,
   p_worker   text,
@@ -14,7 +15,6 @@ CREATE OR REPLACE FUNCTION messages.take(
   p_priority smallint,
   p_low      timestamptz,
   p_limit    integer,
-  p_bytes    bigint,
   p_lock_for interval
 )
 RETURNS SETOF messages.claimed
@@ -26,6 +26,8 @@ DECLARE
   v_run_timeout  interval;
   v_rows         tid[];
   v_over         bigint[];
+  v_bytes        bigint := current_setting('messages.bytes_left');
+  v_took_bytes   bigint;
 BEGIN
   SELECT nullif(coalesce(t.max_attempts, d.max_attempts), 0),
          coalesce(p_lock_for, t.lock_for, d.lock_for),
@@ -37,10 +39,10 @@ BEGIN
 
   -- Two statements, not one with OR: each reads its own index in order.
   IF p_channel IS NULL THEN
-    SELECT array_agg(r.ctid) FILTER (WHERE NOT r.over), array_agg(r.id) FILTER (WHERE r.over)
-    INTO v_rows, v_over
+    SELECT array_agg(r.ctid) FILTER (WHERE NOT r.over), array_agg(r.id) FILTER (WHERE r.over), sum(r.bytes) FILTER (WHERE NOT r.over)
+    INTO v_rows, v_over, v_took_bytes
     FROM (
-      SELECT n.ctid, n.id, n.over, sum(n.bytes) OVER (ORDER BY n.available_at, n.id) - n.bytes AS bytes_before
+      SELECT n.ctid, n.id, n.over, n.bytes, sum(n.bytes) OVER (ORDER BY n.available_at, n.id) - n.bytes AS bytes_before
       FROM (
         SELECT m.ctid, m.id, m.available_at,
                coalesce(pg_column_size(m.payload), 0) + coalesce(octet_length(m.body), 0) AS bytes,
@@ -53,12 +55,12 @@ BEGIN
         FOR UPDATE SKIP LOCKED
       ) AS n
     ) AS r
-    WHERE r.bytes_before < p_bytes;
+    WHERE r.bytes_before < v_bytes;
   ELSE
-    SELECT array_agg(r.ctid) FILTER (WHERE NOT r.over), array_agg(r.id) FILTER (WHERE r.over)
-    INTO v_rows, v_over
+    SELECT array_agg(r.ctid) FILTER (WHERE NOT r.over), array_agg(r.id) FILTER (WHERE r.over), sum(r.bytes) FILTER (WHERE NOT r.over)
+    INTO v_rows, v_over, v_took_bytes
     FROM (
-      SELECT n.ctid, n.id, n.over, sum(n.bytes) OVER (ORDER BY n.available_at, n.id) - n.bytes AS bytes_before
+      SELECT n.ctid, n.id, n.over, n.bytes, sum(n.bytes) OVER (ORDER BY n.available_at, n.id) - n.bytes AS bytes_before
       FROM (
         SELECT m.ctid, m.id, m.available_at,
                coalesce(pg_column_size(m.payload), 0) + coalesce(octet_length(m.body), 0) AS bytes,
@@ -71,12 +73,16 @@ BEGIN
         FOR UPDATE SKIP LOCKED
       ) AS n
     ) AS r
-    WHERE r.bytes_before < p_bytes;
+    WHERE r.bytes_before < v_bytes;
   END IF;
 
-  -- The directory of places that low_water marks are kept for.
+  PERFORM set_config('messages.bytes_left', (v_bytes - coalesce(v_took_bytes, 0))::text, true);
+
+  -- The directory of places that low_water marks are kept for. Under a try-lock: an INSERT of the same place would wait for the other
+  -- claim to commit, and two claims in opposite order for each other. Who does not get it leaves the entry to a later claim.
   IF v_rows IS NOT NULL AND p_channel IS NULL
-     AND NOT EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = p_topic AND w.priority = p_priority) THEN
+     AND NOT EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = p_topic AND w.priority = p_priority)
+     AND pg_try_advisory_xact_lock(hashtextextended('messages.low_water', 0)) THEN
     INSERT INTO messages.low_water (topic, priority) VALUES (p_topic, p_priority) ON CONFLICT DO NOTHING;
   END IF;
 

@@ -13,6 +13,9 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '2s'
 AS $$
 BEGIN
+  IF p_caller IS NULL OR p_caller NOT IN ('cron', 'daemon', 'hand') THEN
+    RAISE EXCEPTION 'caller of tick is %', coalesce('"' || p_caller || '"', 'NULL') USING ERRCODE = '22023', HINT = 'use cron, daemon or hand';
+  END IF;
   IF NOT pg_try_advisory_xact_lock(hashtextextended('messages.tick', 0)) THEN
     RETURN;
   END IF;

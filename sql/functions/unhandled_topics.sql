@@ -9,7 +9,8 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 AS $$
 DECLARE
-  v_topic text := messages.next_topic(NULL, '');
+  -- Not by the marks: a topic with a mark need not have a message.
+  v_topic text := messages.next_topic(NULL, '', false);
 BEGIN
   WHILE v_topic IS NOT NULL LOOP
     IF NOT EXISTS (
@@ -17,7 +18,7 @@ BEGIN
       WHERE v_topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute') THEN
       RETURN NEXT v_topic;
     END IF;
-    v_topic := messages.next_topic(NULL, v_topic);
+    v_topic := messages.next_topic(NULL, v_topic, false);
   END LOOP;
 END
 $$;

@@ -1,0 +1,173 @@
+"""The steps that the tests of the SQL core are told in: publish, claim, settle, look, let time pass, listen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import namedtuple_row
+from psycopg.types.json import Jsonb
+
+Row = Any  # a named tuple whose fields are the columns of the statement
+
+
+class Queue:
+    """The queue through one connection."""
+
+    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+        self.conn = conn
+        self.clock_stands_still = False
+
+    def rows(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
+        """Return all rows of a statement."""
+        cursor = self.conn.cursor(row_factory=namedtuple_row)
+        return cursor.execute(statement.encode(), values).fetchall()
+
+    def row(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> Row:
+        """Return the only row of a statement; None if it has none."""
+        found = self.rows(statement, values)
+        assert len(found) <= 1
+        return found[0] if found else None
+
+    def value(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> Any:
+        """Return the only column of the only row."""
+        (value,) = self.row(statement, values)
+        return value
+
+    def call(self, function: str, *arguments: Any, **named: Any) -> Any:
+        """Return what `SELECT messages.<function>(…)` returns."""
+        return self.value(*_call(function, arguments, named))
+
+    def publish(self, topic: str = "t", **columns: Any) -> int:
+        """Insert one message and return its id. `wait` (an interval) sets available_at that far from now; below zero: in the past."""
+        (published,) = self.publish_many(1, topic, **columns)
+        return published
+
+    def publish_many(self, count: int, topic: str = "t", **columns: Any) -> list[int]:
+        """Insert so many messages in one statement, with payloads 1, 2, …, and return their ids in this order."""
+        # The default of available_at is the server's clock, which is ahead of one that stands still.
+        wait = columns.pop("wait", "0" if self.clock_stands_still and "available_at" not in columns else None)
+        if "payload" not in columns and "body" not in columns:
+            columns["payload"] = sql.SQL("to_jsonb(n)")
+        if wait is not None:
+            columns["available_at"] = sql.SQL("messages.now() + {}::interval").format(wait)
+        statement = sql.SQL(
+            "INSERT INTO messages.message (topic, {}) SELECT {}, {} FROM generate_series(1, {}) AS n RETURNING id"
+        ).format(
+            sql.SQL(", ").join(map(sql.Identifier, columns)),
+            topic,
+            sql.SQL(", ").join(map(_expression, columns.values())),
+            count,
+        )
+        return [published for (published,) in self.conn.execute(statement)]
+
+    def claim(self, *topics: str, worker: str = "w", limit: int = 100, **named: Any) -> list[Row]:
+        """Claim from these topics (default: t) and return what was locked."""
+        statement, values = _call("claim", (worker, list(topics or ["t"]), limit), named)
+        return self.rows(statement.replace("SELECT", "SELECT * FROM", 1), values)
+
+    def claim_one(self, topic: str = "t", **named: Any) -> Row:
+        """Claim exactly one message."""
+        (claimed,) = self.claim(topic, limit=1, **named)
+        return claimed
+
+    def settle(self, function: str, claimed: Iterable[Row], *arguments: Any, **named: Any) -> list[int]:
+        """Settle what was claimed and return the ids whose lock was lost. Each argument is a list with one value per message."""
+        held = list(claimed)
+        lost: list[int] = self.call(function, [c.id for c in held], [c.claim_id for c in held], *arguments, **named)
+        return lost
+
+    def message(self, message_id: int) -> Row:
+        """Return the live row; None if there is none."""
+        return self.row("SELECT * FROM messages.message WHERE id = %s", [message_id])
+
+    def archived(self, message_id: int) -> Row:
+        """Return the archive's row; None if there is none."""
+        return self.row("SELECT * FROM messages.message_archive WHERE id = %s", [message_id])
+
+    def ids(self) -> list[int]:
+        """Return the ids of all live messages."""
+        return [row.id for row in self.rows("SELECT id FROM messages.message ORDER BY id")]
+
+    def policy(self, topic: str = "t", **knobs: Any) -> None:
+        """Set knobs of a topic's policy; a dict is a JSON document."""
+        self.conn.execute(
+            "INSERT INTO messages.topic (topic) SELECT %(topic)s WHERE NOT EXISTS (SELECT FROM messages.topic WHERE topic = %(topic)s)",
+            {"topic": topic},
+        )
+        new = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(knob), _expression(v)) for knob, v in knobs.items())
+        self.conn.execute(sql.SQL("UPDATE messages.topic SET {} WHERE topic = {}").format(new, topic))
+
+    def later(self, interval: str) -> None:
+        """Let time pass: from here on the clock of this connection stands still at that far from what it showed."""
+        self.clock_stands_still = True
+        self.conn.execute("SELECT set_config('messages.fake_now', (messages.now() + %s::interval)::text, false)", [interval])
+
+    def buffers(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> int:
+        """Run a statement twice and return how many pages the second run looked at, those of the functions that it called included."""
+        # What the functions that call the inner ones set.
+        self.conn.execute("SET enable_seqscan = off")
+        self.rows(statement, values)
+        (plan,) = self.value("EXPLAIN (ANALYZE, BUFFERS, FORMAT json) " + statement, values)
+        self.conn.execute("RESET enable_seqscan")
+        return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+
+    def arm(self, worker: str = "sleeper", topics: list[str] | None = None, look_in: str = "1 hour") -> None:
+        """Arm a sleeper."""
+        self.conn.execute("SELECT messages.arm(%s, %s, %s)", [worker, topics, look_in])
+
+
+class Ear:
+    """A listener that can tell what was rung and also that nothing was."""
+
+    def __init__(self, conn: psycopg.Connection[Any], *channels: str) -> None:
+        self.conn = conn
+        self.channels = channels
+        for channel in channels:
+            conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+
+    def heard(self) -> list[str]:
+        """Return the payloads of everything that was committed before this call, in the order of the commits."""
+        # Notifications come in the order of commits: what is not there before our own will never come.
+        self.conn.execute("SELECT pg_notify(%s, 'that is all')", [self.channels[0]])
+        heard = []
+        for notify in self.conn.notifies(timeout=10):
+            if notify.payload == "that is all":
+                return heard
+            heard.append(notify.payload)
+        raise AssertionError("the listener is deaf: it did not hear its own notification")
+
+
+class Background:
+    """Runs calls on threads, and knows when one waits for a lock."""
+
+    def __init__(self, watcher: psycopg.Connection[Any]) -> None:
+        self.watcher = watcher
+        self.threads = ThreadPoolExecutor(max_workers=8)
+
+    def start(self, call: Any, *arguments: Any, **named: Any) -> Future[Any]:
+        """Start a call."""
+        return self.threads.submit(call, *arguments, **named)
+
+    def is_blocked(self, queue: Queue) -> bool:
+        """Whether the statement that runs on this queue's connection waits for a lock of another one."""
+        row = self.watcher.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [queue.conn.info.backend_pid]).fetchone()
+        return row == (True,)
+
+
+def _call(function: str, arguments: Sequence[Any], named: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    values = {f"a{n}": _adapted(value) for n, value in enumerate(arguments)}
+    values |= {name: _adapted(value) for name, value in named.items()}
+    given = [f"%(a{n})s" for n in range(len(arguments))] + [f"p_{name} => %({name})s" for name in named]
+    return f"SELECT messages.{function}({', '.join(given)})", values
+
+
+def _adapted(value: Any) -> Any:
+    return Jsonb(value) if isinstance(value, dict) else value
+
+
+def _expression(value: Any) -> sql.Composable:
+    return value if isinstance(value, sql.Composable) else sql.Literal(_adapted(value))

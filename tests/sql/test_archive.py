@@ -1,0 +1,367 @@
+"""messages.archive: the terminal move. What the archive keeps, and the fence that every settle stands behind."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from psycopg import Rollback, errors
+from psycopg.types.json import Jsonb
+
+from tests.sql.queue import Background, Queue
+
+# Every function that ends a message for good, with its arguments for one message.
+TERMINAL: dict[str, tuple[Any, ...]] = {"complete": (), "reject": (["why"],), "fail": (["why"],), "retry": (["why"],)}
+terminal = pytest.mark.parametrize("settle", TERMINAL)
+
+CARRIED_OVER = (
+    "id topic channel key priority payload body headers state progress created_at available_at expires_at attempts max_attempts "
+    "claim_id locked_at history original_topic dlq_moved_at redriven_from"
+).split()
+
+
+def exactly_one_place(queue: Queue, message_id: int) -> bool:
+    live = queue.message(message_id) is not None
+    archived = queue.value("SELECT count(*) FROM messages.message_archive WHERE id = %s", [message_id])
+    return live + archived == 1
+
+
+def test_the_archive_keeps_everything_that_the_message_was(queue: Queue) -> None:
+    published = queue.publish(channel="c", key="k", priority=3, payload={"n": 1}, headers={"h": 1}, max_attempts=1, wait="-1 s")
+    claimed = queue.claim()
+    live = queue.message(published)
+
+    queue.settle("fail", claimed, ["boom"])
+
+    archived = queue.archived(published)
+    assert {c: getattr(archived, c) for c in CARRIED_OVER} == {c: getattr(live, c) for c in CARRIED_OVER}
+    assert (archived.handled_by, archived.error) == ("w", "boom")
+
+
+def test_every_column_of_a_message_but_its_lock_is_a_column_of_the_archive(queue: Queue) -> None:
+    columns = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+    live, archive = ({r.attname for r in queue.rows(columns, [f"messages.{t}"])} for t in ("message", "message_archive"))
+
+    assert live - archive == {"locked_by", "lock_expires_at"}
+    assert set(CARRIED_OVER) == live & archive
+
+
+def test_a_bytes_message_is_archived_as_bytes(queue: Queue) -> None:
+    published = queue.publish(body=b"\x00\x01")
+
+    queue.settle("complete", queue.claim())
+
+    assert (queue.archived(published).body, queue.archived(published).payload) == (b"\x00\x01", None)
+
+
+def test_the_archive_names_the_transaction_that_wrote_it(queue: Queue) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+
+    with queue.conn.transaction():
+        queue.settle("complete", claimed)
+        own = queue.value("SELECT pg_current_xact_id()")
+
+    assert queue.archived(published).archive_xid == own
+
+
+def test_keep_success_full_keeps_the_content(queue: Queue) -> None:
+    published = queue.publish(payload={"n": 1})
+
+    queue.settle("complete", queue.claim())
+
+    assert queue.archived(published).payload == {"n": 1}
+
+
+def test_keep_success_no_payload_keeps_the_row_without_its_content(queue: Queue) -> None:
+    queue.policy(keep_success="no_payload")
+    payload, body = queue.publish(payload={"n": 1}, headers={"h": 1}), queue.publish(body=b"x")
+
+    queue.settle("complete", queue.claim(), [Jsonb(1), Jsonb(2)])
+
+    for message_id, output in ((payload, 1), (body, 2)):
+        archived = queue.archived(message_id)
+        assert (archived.payload, archived.body, archived.output) == (None, None, output)
+    assert queue.archived(payload).headers == {"h": 1}
+
+
+def test_keep_success_none_deletes(queue: Queue) -> None:
+    queue.policy(keep_success="none")
+    published = queue.publish()
+
+    lost = queue.settle("complete", queue.claim())
+
+    assert (lost, queue.message(published), queue.archived(published)) == ([], None, None)
+
+
+@pytest.mark.parametrize("keep", ["no_payload", "none"])
+@pytest.mark.parametrize("settle", ["reject", "fail", "retry"])
+def test_keep_success_never_touches_the_dead(queue: Queue, keep: str, settle: str) -> None:
+    queue.policy(keep_success=keep)
+    published = queue.publish(payload={"n": 1})
+
+    queue.settle(settle, queue.claim(), ["boom"])
+
+    assert queue.archived(published).payload == {"n": 1}
+
+
+def test_a_topics_keep_success_wins_over_the_default(queue: Queue) -> None:
+    queue.policy("*", keep_success="none")
+    queue.policy("t", keep_success="full")
+    kept, deleted = queue.publish("t"), queue.publish("u")
+
+    queue.settle("complete", queue.claim("t", "u"))
+
+    assert (queue.archived(kept) is None, queue.archived(deleted) is None) == (False, True)
+
+
+@pytest.mark.parametrize("character", ["x", "é", "🦆"])
+def test_an_error_is_cut_to_8_kilobytes_whatever_its_characters(queue: Queue, character: str) -> None:
+    published = queue.publish()
+
+    queue.settle("fail", queue.claim(), [character * 100_000])
+
+    kept = queue.archived(published).error
+    assert 2000 <= len(kept.encode()) <= 8192
+    assert set(kept) == {character}
+
+
+def test_an_error_of_exactly_8_kilobytes_is_kept_whole(queue: Queue) -> None:
+    published = queue.publish()
+
+    queue.settle("fail", queue.claim(), ["x" * 8192])
+
+    assert len(queue.archived(published).error) == 8192
+
+
+@terminal
+def test_a_stale_claim_changes_nothing_and_is_told(queue: Queue, settle: str) -> None:
+    published = queue.publish(max_attempts=9)
+    stale = queue.claim(lock_for="1 s")
+    queue.later("1 hour")
+    queue.call("expire_locks")
+    queue.later("1 hour")
+    (current,) = queue.claim(worker="another")
+    before = queue.message(published)
+
+    lost = queue.settle(settle, stale, *TERMINAL[settle])
+
+    assert lost == [published]
+    assert queue.message(published) == before
+    assert before.claim_id == current.claim_id
+
+
+@terminal
+def test_a_claim_is_stale_even_if_the_same_worker_has_the_message_again(queue: Queue, settle: str) -> None:
+    published = queue.publish()
+    stale = queue.claim(worker="same")
+    queue.settle("release", stale)
+    current = queue.claim(worker="same")
+
+    assert queue.settle(settle, stale, *TERMINAL[settle]) == [published]
+    assert queue.settle("complete", current) == []
+    assert queue.archived(published).result == "success"
+
+
+@terminal
+def test_a_message_that_nobody_holds_is_settled_by_nobody(queue: Queue, settle: str) -> None:
+    published = queue.publish()
+    stale = queue.claim()
+    queue.settle("release", stale)
+
+    assert queue.settle(settle, stale, *TERMINAL[settle]) == [published]
+    assert queue.message(published).claim_id is None
+
+
+@terminal
+@pytest.mark.parametrize("claim_ids", [[None], [], None, [0]])
+def test_without_a_claim_id_nothing_is_settled(queue: Queue, settle: str, claim_ids: Any) -> None:
+    """A caller that lost its claim_id on the way must not end a message that waits."""
+    published = queue.publish()
+
+    lost = queue.call(settle, [published], claim_ids, *TERMINAL[settle])
+
+    assert lost == [published]
+    assert queue.message(published).claim_id is None
+
+
+@terminal
+def test_a_settle_whose_answer_was_lost_may_be_repeated(queue: Queue, settle: str) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+    queue.settle(settle, claimed, *TERMINAL[settle])
+    before = queue.archived(published)
+
+    assert queue.settle(settle, claimed, *TERMINAL[settle]) == []
+    assert queue.archived(published) == before
+
+
+@terminal
+@pytest.mark.parametrize("ended", TERMINAL)
+def test_another_settle_than_the_one_that_took_is_told(queue: Queue, settle: str, ended: str) -> None:
+    """Who believes to have completed what was in truth rejected must hear of it."""
+    if {settle, ended} <= {"fail", "retry"} or settle == ended:
+        pytest.skip("the same result")
+    published = queue.publish()
+    claimed = queue.claim()
+    queue.settle(ended, claimed, *TERMINAL[ended])
+
+    assert queue.settle(settle, claimed, *TERMINAL[settle]) == [published]
+
+
+@terminal
+def test_who_settles_after_the_lock_expired_for_good_is_told(queue: Queue, settle: str) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+    queue.later("1 hour")
+    queue.call("expire_locks")
+
+    assert queue.settle(settle, claimed, *TERMINAL[settle]) == [published]
+    assert queue.archived(published).result == "lock_expired"
+
+
+@terminal
+def test_a_batch_settles_what_it_holds_and_tells_what_it_lost(queue: Queue, settle: str) -> None:
+    mine, stolen, gone = queue.publish_many(3)
+    claimed = queue.claim()
+    queue.settle("release", [claimed[1]])
+    queue.claim(worker="another")
+    queue.call("cancel", [gone])
+
+    lost = queue.settle(settle, claimed, *([a[0]] * 3 for a in TERMINAL[settle]))
+
+    assert sorted(lost) == sorted([stolen, gone])
+    assert queue.message(mine) is None
+    assert queue.message(stolen).locked_by == "another"
+    assert queue.archived(gone).result == "cancelled"
+
+
+@terminal
+@pytest.mark.parametrize("nothing", [[], None])
+def test_settling_nothing_loses_nothing(queue: Queue, settle: str, nothing: Any) -> None:
+    assert queue.call(settle, nothing, nothing, *(nothing for _ in TERMINAL[settle])) == []
+
+
+@terminal
+def test_a_message_named_twice_ends_once(queue: Queue, settle: str) -> None:
+    published = queue.publish()
+    (claimed,) = queue.claim()
+
+    lost = queue.settle(settle, [claimed, claimed], *([a[0]] * 2 for a in TERMINAL[settle]))
+
+    assert lost == []
+    assert exactly_one_place(queue, published)
+
+
+@terminal
+def test_a_message_that_never_was_is_told_as_lost(queue: Queue, settle: str) -> None:
+    assert queue.call(settle, [4711], [1], *TERMINAL[settle]) == [4711]
+
+
+@terminal
+def test_a_settle_that_is_rolled_back_leaves_the_message_locked(queue: Queue, settle: str) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+
+    with queue.conn.transaction(force_rollback=True):
+        queue.settle(settle, claimed, *TERMINAL[settle])
+
+    assert queue.message(published).claim_id == claimed[0].claim_id
+    assert queue.settle("complete", claimed) == []
+
+
+@pytest.mark.parametrize("winner", TERMINAL)
+@pytest.mark.parametrize("loser", TERMINAL)
+def test_of_two_settles_at_once_the_second_waits_and_is_told(
+    queue: Queue, other: Queue, background: Background, eventually: Any, winner: str, loser: str
+) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+
+    with queue.conn.transaction():
+        queue.settle(winner, claimed, *TERMINAL[winner])
+        second = background.start(other.settle, loser, claimed, *TERMINAL[loser])
+        eventually(lambda: background.is_blocked(other))
+
+    same = winner == loser or {winner, loser} == {"fail", "retry"}
+    assert second.result(timeout=5) == ([] if same else [published])
+    assert exactly_one_place(queue, published)
+
+
+def test_when_the_first_of_two_settles_is_rolled_back_the_second_takes(
+    queue: Queue, other: Queue, background: Background, eventually: Any
+) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+
+    with queue.conn.transaction(force_rollback=True):
+        queue.settle("fail", claimed, ["boom"])
+        second = background.start(other.settle, "complete", claimed)
+        eventually(lambda: background.is_blocked(other))
+
+    assert second.result(timeout=5) == []
+    assert queue.archived(published).result == "success"
+
+
+def test_settles_and_cancels_of_the_same_messages_in_any_order_never_deadlock(
+    queue: Queue, other: Queue, third: Queue, background: Background, eventually: Any
+) -> None:
+    first, last = queue.publish_many(2)
+    claimed = queue.claim()
+
+    with queue.conn.transaction():
+        queue.conn.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+        cancel = background.start(other.call, "cancel", [first, last])
+        eventually(lambda: background.is_blocked(other))
+        settle = background.start(third.settle, "complete", claimed[::-1])
+        eventually(lambda: background.is_blocked(third))
+
+    assert sorted(cancel.result(timeout=10) + settle.result(timeout=10)) in ([first, first, last, last], [first, last])
+    assert exactly_one_place(queue, first)
+    assert exactly_one_place(queue, last)
+
+
+def test_effects_in_the_same_database_are_exactly_once(queue: Queue, other: Queue) -> None:
+    """A handler's own SQL and its completion in one transaction: who is told that the lock was lost rolls both back."""
+    queue.conn.execute("CREATE TABLE effect (message_id bigint)")
+    published = queue.publish(max_attempts=5)
+    stale = queue.claim(lock_for="1 s")
+    queue.later("1 hour")
+    queue.call("expire_locks")
+    queue.later("1 hour")
+    current = queue.claim()
+
+    def handle(through: Queue, claimed: list[Any]) -> None:
+        with through.conn.transaction() as transaction:
+            through.conn.execute("INSERT INTO effect VALUES (%s)", [claimed[0].id])
+            if through.settle("complete", claimed):
+                raise Rollback(transaction)
+
+    handle(other, stale)
+    handle(queue, current)
+
+    assert [row.message_id for row in queue.rows("SELECT message_id FROM effect")] == [published]
+
+
+def test_the_archive_knows_only_its_results(queue: Queue) -> None:
+    with pytest.raises(errors.CheckViolation, match="result"):
+        queue.conn.execute(
+            """
+            INSERT INTO messages.message_archive (id, topic, priority, created_at, available_at, attempts, result)
+            VALUES (1, 't', 5, now(), now(), 1, 'done')
+            """
+        )
+
+
+def test_a_message_with_a_long_life_is_archived_with_its_history(queue: Queue) -> None:
+    queue.policy(backoff={"kind": "none"})
+    published = queue.publish(max_attempts=3)
+    for error in ("one", "two"):
+        queue.settle("retry", queue.claim(), [error], [timedelta(0)])
+
+    queue.settle("complete", queue.claim())
+
+    archived = queue.archived(published)
+    assert [(h["attempt"], h["outcome"], h["error"]) for h in archived.history] == [(1, "failed", "one"), (2, "failed", "two")]
+    assert (archived.attempts, archived.result) == (3, "success")

@@ -1,0 +1,41 @@
+"""messages.arm: a worker says that it is about to sleep. (Whom publishes ring for is in test_new_message.py.)"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.sql.queue import Queue
+
+SLEEPERS = "SELECT worker, topics, next_look_at - clock_timestamp() AS look_in, armed_until - clock_timestamp() AS armed_for FROM messages.sleeper ORDER BY worker"
+
+
+def test_the_flag_says_what_the_worker_waits_for_and_when_it_will_look_by_itself(queue: Queue) -> None:
+    queue.call("arm", "w", ["a", "b"], timedelta(minutes=10))
+
+    sleeper = queue.row(SLEEPERS)
+    assert (sleeper.worker, sleeper.topics) == ("w", ["a", "b"])
+    assert timedelta(minutes=9) < sleeper.look_in <= timedelta(minutes=10)
+    assert timedelta(minutes=19) < sleeper.armed_for <= timedelta(minutes=20)
+
+
+def test_arming_again_renews_the_flag(queue: Queue) -> None:
+    queue.call("arm", "w", ["a"], timedelta(minutes=10))
+
+    queue.call("arm", "w", ["b"], timedelta(minutes=30))
+
+    sleeper = queue.row(SLEEPERS)
+    assert (sleeper.topics, sleeper.look_in > timedelta(minutes=20)) == (["b"], True)
+
+
+def test_each_worker_has_its_own_flag(queue: Queue) -> None:
+    for worker in ("a", "b"):
+        queue.call("arm", worker, None, timedelta(minutes=1))
+
+    assert [row.worker for row in queue.rows(SLEEPERS)] == ["a", "b"]
+
+
+def test_arming_waits_for_no_flush(queue: Queue) -> None:
+    """A flag that a crash takes away is set again by whoever set it."""
+    settings = queue.value("SELECT proconfig FROM pg_proc WHERE oid = 'messages.arm'::regproc")
+
+    assert "synchronous_commit=off" in settings

@@ -1,0 +1,457 @@
+"""messages.claim: who gets what, in which order, how much of it, and for how long."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from tests.server.postgres import Database
+from tests.sql.queue import Background, Queue
+
+
+def next_claim_is(queue: Queue, claim_id: int) -> None:
+    queue.conn.execute("SELECT setval('messages.claim_id', %s, false)", [claim_id])
+
+
+def payloads(claimed: list[Any]) -> list[Any]:
+    return [json.loads(c.payload) for c in claimed]
+
+
+def test_a_claim_locks_the_message_for_its_worker(queue: Queue) -> None:
+    published = queue.publish()
+
+    (claimed,) = queue.claim(worker="host-1")
+
+    row = queue.message(published)
+    assert (row.claim_id, row.locked_by, row.attempts) == (claimed.claim_id, "host-1", 1)
+    assert row.lock_expires_at - row.locked_at == timedelta(seconds=30)
+
+
+def test_a_claim_hands_out_all_that_a_handler_needs(queue: Queue) -> None:
+    queue.policy(run_timeout="90 s", lock_for="2 minutes", max_attempts=4)
+    published = queue.publish(
+        channel="c", key="k", priority=2, payload={"n": 1}, headers={"h": 1}, state=sql.SQL("'[1]'::jsonb"), wait="-10 s"
+    )
+
+    (claimed,) = queue.claim()
+
+    assert claimed[:13] == (
+        *(published, claimed.claim_id, "t", "c", "k", 2, 1, 4, '{"n": 1}', None, '{"h": 1}', "[1]"),
+        120.0,
+    )
+    assert claimed.run_timeout_s == 90.0
+    assert 10 <= claimed.waited_s < 20
+
+
+def test_a_claimed_message_is_not_claimed_again(queue: Queue, other: Queue) -> None:
+    queue.publish()
+    queue.claim()
+
+    assert other.claim() == []
+
+
+def test_all_messages_of_one_claim_share_its_number_and_the_next_claim_has_another(queue: Queue) -> None:
+    queue.publish_many(3)
+
+    first = queue.claim(limit=2)
+    second = queue.claim(limit=2)
+
+    assert len({c.claim_id for c in first}) == 1
+    assert second[0].claim_id > first[0].claim_id
+
+
+def test_only_the_wanted_topics_are_claimed(queue: Queue) -> None:
+    for topic in ("a", "ab", "b", "c", "d"):
+        queue.publish(topic)
+
+    assert [c.topic for c in queue.claim("b", "d", "nobody", "a")] == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_a_claim_takes_at_most_its_limit(queue: Queue, limit: int) -> None:
+    queue.publish_many(10)
+
+    assert len(queue.claim(limit=limit)) == limit
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_claim_of_nothing_takes_nothing(queue: Queue, limit: int) -> None:
+    queue.publish()
+
+    assert queue.claim(limit=limit) == []
+
+
+def test_a_claim_takes_at_most_10000(queue: Queue) -> None:
+    queue.publish_many(10_001)
+
+    assert len(queue.claim(limit=1_000_000)) == 10_000
+
+
+def test_a_claim_without_topics_takes_nothing(queue: Queue) -> None:
+    queue.publish()
+
+    assert queue.rows("SELECT * FROM messages.claim('w', '{}', 10)") == []
+
+
+@pytest.mark.parametrize("arguments", ["NULL, ARRAY['t'], 1", "'w', NULL, 1", "'w', ARRAY['t'], NULL"])
+def test_a_claim_by_nobody_of_nothing_or_without_a_limit_is_refused(queue: Queue, arguments: str) -> None:
+    with pytest.raises(errors.NullValueNotAllowed, match="claim needs a worker, its topics and a limit"):
+        queue.rows(f"SELECT * FROM messages.claim({arguments})")
+
+
+# Order
+
+
+def test_the_longest_available_goes_first_wherever_it_lies_in_the_table(queue: Queue) -> None:
+    waits = ["-1 s", "-5 s", "-3 s", "-4 s", "-2 s"]
+    for wait in waits:
+        queue.publish(wait=wait, payload={"wait": wait})
+
+    assert [p["wait"] for p in payloads(queue.claim())] == ["-5 s", "-4 s", "-3 s", "-2 s", "-1 s"]
+
+
+def test_the_limit_takes_the_longest_available(queue: Queue) -> None:
+    for wait in ("-1 s", "-5 s", "-3 s"):
+        queue.publish(wait=wait, payload={"wait": wait})
+
+    assert [p["wait"] for p in payloads(queue.claim(limit=2))] == ["-5 s", "-3 s"]
+
+
+def test_of_two_available_since_the_same_moment_the_first_published_goes_first(queue: Queue) -> None:
+    published = queue.publish_many(20, available_at="2026-01-01")
+
+    assert [c.id for c in queue.claim()] == published
+
+
+def test_lower_priority_numbers_go_before_longer_waits(queue: Queue) -> None:
+    for priority, wait in ((5, "-9 s"), (9, "-10 s"), (0, "-1 s"), (5, "-8 s"), (0, "-2 s")):
+        queue.publish(priority=priority, wait=wait)
+
+    assert [(c.priority, round(c.waited_s)) for c in queue.claim()] == [(0, 2), (0, 1), (5, 9), (5, 8), (9, 10)]
+
+
+def test_a_low_priority_starts_only_when_the_higher_ones_are_all_taken(queue: Queue) -> None:
+    queue.publish_many(3, priority=4)
+    queue.publish_many(3, priority=6)
+
+    assert [c.priority for c in queue.claim(limit=4)] == [4, 4, 4, 6]
+
+
+def test_a_retried_message_takes_its_place_by_the_time_it_is_available_again(queue: Queue) -> None:
+    early = queue.publish(wait="-10 s", max_attempts=2)
+    queue.settle("retry", queue.claim(), ["again"], [timedelta(0)])
+    late = queue.publish(wait="-5 s")
+
+    assert [c.id for c in queue.claim()] == [late, early]
+
+
+# Time
+
+
+def test_a_delayed_message_is_not_claimed_before_it_is_due(queue: Queue) -> None:
+    queue.publish(wait="1 minute")
+    assert queue.claim() == []
+
+    queue.later("59 s")
+    assert queue.claim() == []
+
+    queue.later("1 s")
+    assert len(queue.claim()) == 1
+
+
+def test_delayed_messages_hide_nothing_behind_them(queue: Queue) -> None:
+    queue.publish_many(50, wait="1 hour")
+    ready = [queue.publish(priority=9), queue.publish(channel="c")]
+
+    assert sorted(c.id for c in queue.claim(limit=5)) == ready
+
+
+def test_an_expired_lock_is_taken_only_after_expire_locks_freed_it(queue: Queue) -> None:
+    """A claim never looks at locked rows: the sweep ends the attempt first, so that it is written down."""
+    published = queue.publish(max_attempts=2)
+    queue.claim()
+    queue.later("1 hour")
+    assert queue.claim() == []
+
+    queue.call("expire_locks")
+    queue.later("1 hour")
+
+    assert [(c.id, c.attempt) for c in queue.claim()] == [(published, 2)]
+
+
+def test_the_lock_lasts_as_long_as_the_topic_says(queue: Queue) -> None:
+    queue.policy("*", lock_for="10 s")
+    queue.policy("slow", lock_for="1 hour")
+    queue.publish("slow")
+    queue.publish("t")
+
+    assert {c.topic: c.lock_for_s for c in queue.claim("slow", "t")} == {"slow": 3600, "t": 10}
+
+
+def test_the_callers_lock_for_wins_over_the_topics(queue: Queue) -> None:
+    queue.policy(lock_for="1 hour")
+    published = queue.publish()
+
+    (claimed,) = queue.claim(lock_for="5 s")
+
+    row = queue.message(published)
+    assert (claimed.lock_for_s, row.lock_expires_at - row.locked_at) == (5, timedelta(seconds=5))
+
+
+# How much
+
+
+def test_slots_bound_each_topic_by_its_own_number(queue: Queue) -> None:
+    for topic in ("a", "b", "c"):
+        queue.publish_many(5, topic)
+
+    claimed = queue.claim("a", "b", "c", slots=[1, 0, None])
+
+    assert Counter(c.topic for c in claimed) == {"a": 1, "c": 5}
+
+
+def test_slots_count_messages_with_and_without_a_channel_together(queue: Queue) -> None:
+    queue.publish_many(5, "a")
+    queue.publish_many(5, "a", channel="c")
+
+    assert len(queue.claim("a", slots=[3])) == 3
+
+
+def test_a_batch_ends_with_the_message_that_reaches_the_bound_of_bytes(queue: Queue) -> None:
+    queue.publish_many(5, payload=sql.SQL("to_jsonb(md5(n::text) || repeat('x', 1000))"))
+
+    assert len(queue.claim(bytes=2500)) == 3
+
+
+def test_a_message_larger_than_the_bound_is_claimed_alone(queue: Queue) -> None:
+    queue.publish_many(2, body=sql.SQL("decode(repeat('00', 5000), 'hex')"))
+
+    assert len(queue.claim(bytes=10)) == 1
+    assert len(queue.claim(bytes=10)) == 1
+
+
+@pytest.mark.parametrize("by", ["channel", "priority"])
+def test_the_bound_of_bytes_holds_over_all_channels_and_priorities_together(queue: Queue, by: str) -> None:
+    columns = {by: sql.SQL("n::text") if by == "channel" else sql.SQL("n")}
+    queue.publish_many(9, body=sql.SQL("decode(repeat('00', 1000), 'hex')"), **columns)
+
+    assert len(queue.claim(bytes=2500)) == 3
+
+
+def test_what_a_bound_of_bytes_left_is_claimed_next(queue: Queue) -> None:
+    published = queue.publish_many(5, body=sql.SQL("decode(repeat('00', 1000), 'hex')"))
+
+    claimed = queue.claim(bytes=2500) + queue.claim(bytes=2500)
+
+    assert [c.id for c in claimed] == published
+
+
+# Round robin
+
+
+def test_topics_take_turns_when_each_claim_says_where_the_last_one_ended(queue: Queue) -> None:
+    for topic in ("a", "b", "c"):
+        queue.publish_many(3, topic)
+
+    turns, after = "", None
+    while claimed := queue.claim("a", "b", "c", limit=1, after_topic=after):
+        after = claimed[-1].topic
+        turns += after
+
+    assert turns == "abcabcabc"
+
+
+@pytest.mark.parametrize(("after", "expected"), [("a", "bca"), ("b", "cab"), ("c", "abc"), ("0", "abc"), ("z", "abc"), ("bb", "cab")])
+def test_the_walk_over_topics_goes_round_once_and_ends_where_it_began(queue: Queue, after: str, expected: str) -> None:
+    for topic in ("a", "b", "c"):
+        queue.publish(topic)
+
+    assert "".join(c.topic for c in queue.claim("a", "b", "c", "z", after_topic=after)) == expected
+
+
+def test_channels_share_a_claim_however_much_one_of_them_holds(queue: Queue) -> None:
+    queue.publish_many(1000, channel="flood")
+    for channel in ("a", "m", "z"):
+        queue.publish(channel=channel)
+
+    claimed = Counter(c.channel for c in queue.claim(limit=80))
+
+    assert claimed == {"a": 1, "flood": 10, "m": 1, "z": 1}
+
+
+def test_channels_take_turns_when_each_claim_says_where_the_last_one_ended(queue: Queue) -> None:
+    for channel in ("a", "b", "c"):
+        queue.publish_many(2, channel=channel)
+
+    turns, after = "", None
+    while claimed := queue.claim(limit=1, after_channels=after):
+        after = {"t": claimed[-1].channel}
+        turns += claimed[-1].channel
+
+    assert turns == "abcabc"
+
+
+def test_within_a_channel_lower_priority_numbers_then_longer_waits_go_first(queue: Queue) -> None:
+    for priority, wait in ((5, "-1 s"), (5, "-3 s"), (1, "-2 s")):
+        queue.publish(channel="c", priority=priority, wait=wait)
+
+    assert [(c.priority, round(c.waited_s)) for c in queue.claim()] == [(1, 2), (5, 3), (5, 1)]
+
+
+@pytest.mark.parametrize(("claim_id", "first"), [(1_000_000, None), (1_000_001, "c")])
+def test_claims_begin_in_turn_with_the_channels_and_with_the_messages_that_have_none(
+    queue: Queue, claim_id: int, first: str | None
+) -> None:
+    queue.publish_many(10, channel="c")
+    queue.publish_many(10)
+    next_claim_is(queue, claim_id)
+
+    assert queue.claim(limit=1)[0].channel == first
+
+
+# Poison
+
+
+def test_a_message_whose_attempts_are_used_up_is_archived_instead_of_run(queue: Queue) -> None:
+    published = queue.publish(max_attempts=2)
+    queue.settle("retry", queue.claim(), ["boom"], [timedelta(0)])
+    queue.conn.execute("UPDATE messages.message SET max_attempts = 1")
+
+    assert queue.claim() == []
+
+    archived = queue.archived(published)
+    assert (archived.result, archived.attempts, archived.error) == (
+        *("failed", 1),
+        "max_attempts: all attempts were used up before this claim",
+    )
+
+
+def test_a_lowered_limit_of_the_topic_counts_for_messages_that_wait(queue: Queue) -> None:
+    queue.policy(max_attempts=5)
+    for channel in (None, "c"):
+        queue.publish(channel=channel)
+    queue.settle("retry", queue.claim(), ["boom"] * 2, [timedelta(0)] * 2)
+    queue.policy(max_attempts=1)
+    fresh = queue.publish()
+
+    assert [c.id for c in queue.claim()] == [fresh]
+    assert queue.ids() == [fresh]
+
+
+def test_used_up_messages_hide_no_other(queue: Queue) -> None:
+    queue.policy(max_attempts=5)
+    queue.publish_many(10, wait="-1 hour")
+    queue.settle("retry", queue.claim(), ["boom"] * 10, [timedelta(hours=-1)] * 10)
+    queue.policy(max_attempts=1)
+    fresh = queue.publish()
+
+    while queue.call("next_due", ["t"]) is not None and not (claimed := queue.claim(limit=3)):
+        pass
+
+    assert [c.id for c in claimed] == [fresh]
+
+
+@pytest.mark.parametrize("limit", [0, None])
+def test_a_limit_of_0_or_null_by_default_is_no_limit(queue: Queue, limit: int | None) -> None:
+    queue.policy("*", max_attempts=limit)
+    queue.publish()
+    for attempt in range(1, 6):
+        (claimed,) = queue.claim()
+        assert (claimed.attempt, claimed.max_attempts) == (attempt, None)
+        queue.settle("retry", [claimed], ["boom"], [timedelta(0)])
+
+
+@pytest.mark.parametrize(
+    ("message", "topic", "default", "effective"), [(2, 3, 4, 2), (None, 3, 4, 3), (None, None, 4, 4), (0, 3, 4, None), (None, 0, 4, None)]
+)
+def test_the_messages_own_limit_wins_over_the_topics_and_that_over_the_default(
+    queue: Queue, message: int | None, topic: int | None, default: int, effective: int | None
+) -> None:
+    queue.policy("*", max_attempts=default)
+    queue.policy("t", max_attempts=topic)
+    queue.publish(max_attempts=message)
+
+    assert queue.claim_one().max_attempts == effective
+
+
+# Many claimers
+
+
+def test_a_row_that_another_claim_is_taking_is_skipped_not_waited_for(queue: Queue, other: Queue) -> None:
+    first, second = queue.publish_many(2)
+
+    with queue.conn.transaction():
+        taken = queue.claim(limit=1)
+        rest = other.claim()
+
+    assert [[c.id for c in taken], [c.id for c in rest]] == [[first], [second]]
+
+
+def test_a_claim_that_is_rolled_back_locks_nothing(queue: Queue, other: Queue) -> None:
+    published = queue.publish()
+
+    with queue.conn.transaction(force_rollback=True):
+        queue.claim()
+
+    assert [(c.id, c.attempt) for c in other.claim()] == [(published, 1)]
+
+
+def test_a_message_that_changes_while_it_is_being_claimed_is_claimed_as_it_is_then(queue: Queue, other: Queue) -> None:
+    moved, stays = queue.publish_many(2)
+
+    with other.conn.transaction():
+        other.conn.execute("UPDATE messages.message SET available_at = now() + interval '1 day' WHERE id = %s", [moved])
+        assert [c.id for c in queue.claim()] == [stays]
+
+    assert queue.claim() == []
+
+
+def test_claimers_on_eight_connections_never_share_a_message(queue: Queue, database: Database) -> None:
+    published = queue.publish_many(2000)
+    queue.publish_many(500, channel=sql.SQL("(n % 7)::text"))
+
+    def drain(worker: str) -> list[int]:
+        mine = Queue(database.connect())
+        got: list[int] = []
+        while claimed := mine.claim(worker=worker, limit=13):
+            got += [c.id for c in claimed]
+        return got
+
+    with ThreadPoolExecutor(8) as threads:
+        got = [message_id for ids in threads.map(drain, map(str, range(8))) for message_id in ids]
+
+    assert len(got) == len(set(got)) == 2500
+    assert set(published) < set(got)
+    assert queue.value("SELECT count(*) FROM messages.message WHERE attempts = 1 AND claim_id IS NOT NULL") == 2500
+
+
+def test_first_claims_of_several_topics_in_opposite_order_never_deadlock(
+    queue: Queue, other: Queue, background: Background, eventually: Any
+) -> None:
+    for topic in ("a", "b"):
+        queue.publish_many(2, topic)
+
+    with queue.conn.transaction():
+        queue.claim("a", limit=1)
+        with other.conn.transaction():
+            other.claim("b", limit=1)
+            opposite = background.start(other.claim, "a", limit=1)
+            eventually(lambda: opposite.done() or background.is_blocked(other))
+            assert len(queue.claim("b", limit=1)) == 1
+            assert len(opposite.result(timeout=5)) == 1
+
+
+@pytest.mark.parametrize("isolation", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+def test_a_claim_works_at_every_isolation_level(queue: Queue, isolation: psycopg.IsolationLevel) -> None:
+    queue.publish()
+    queue.conn.isolation_level = isolation
+
+    with queue.conn.transaction():
+        assert len(queue.claim()) == 1

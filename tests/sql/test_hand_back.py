@@ -1,0 +1,162 @@
+"""messages.hand_back, through release and defer: the attempt comes back, and a key stays unique among what is ready."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue
+
+give_back = pytest.mark.parametrize("settle", ["release", "defer"])
+
+
+@give_back
+def test_the_attempt_is_handed_back(queue: Queue, settle: str) -> None:
+    published = queue.publish(max_attempts=2)
+    queue.settle("retry", queue.claim(), ["boom"], [timedelta(0)])
+
+    lost = queue.settle(settle, queue.claim())
+
+    row = queue.message(published)
+    assert (lost, row.attempts) == ([], 1)
+    assert (row.claim_id, row.locked_by, row.locked_at, row.lock_expires_at) == (None, None, None, None)
+
+
+@give_back
+def test_a_message_may_be_given_back_for_ever(queue: Queue, settle: str) -> None:
+    queue.publish(max_attempts=1)
+
+    for _ in range(30):
+        (claimed,) = queue.claim()
+        assert claimed.attempt == 1
+        assert queue.settle(settle, [claimed]) == []
+
+
+@give_back
+def test_a_stale_claim_changes_nothing_and_is_told(queue: Queue, settle: str) -> None:
+    published = queue.publish()
+    stale = queue.claim()
+    queue.settle("release", stale)
+    current = queue.claim()
+    before = queue.message(published)
+
+    assert queue.settle(settle, stale) == [published]
+    assert queue.message(published) == before
+    assert queue.settle("complete", current) == []
+
+
+@give_back
+@pytest.mark.parametrize("claim_ids", [[None], [], None, [0]])
+def test_without_a_claim_id_nothing_is_given_back(queue: Queue, settle: str, claim_ids: Any) -> None:
+    published = queue.publish()
+    queue.claim()
+    before = queue.message(published)
+
+    assert queue.call(settle, [published], claim_ids) == [published]
+    assert queue.message(published) == before
+
+
+@give_back
+def test_who_gives_back_what_ended_meanwhile_is_told(queue: Queue, settle: str) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+    queue.call("cancel", [published])
+
+    assert queue.settle(settle, claimed) == [published]
+
+
+@give_back
+@pytest.mark.parametrize("nothing", [[], None])
+def test_giving_back_nothing_loses_nothing(queue: Queue, settle: str, nothing: Any) -> None:
+    assert queue.call(settle, nothing, nothing) == []
+
+
+@give_back
+def test_a_message_gives_way_to_a_newer_one_of_its_key_that_is_ready(queue: Queue, settle: str) -> None:
+    older = queue.publish(key="k")
+    claimed = queue.claim()
+    newer = queue.publish(key="k")
+
+    assert queue.settle(settle, claimed) == []
+
+    assert queue.ids() == [newer]
+    archived = queue.archived(older)
+    assert (archived.result, archived.error) == ("cancelled", "superseded: a newer message with the same key is ready")
+
+
+@give_back
+def test_of_several_given_back_at_once_with_one_key_the_newest_stays(queue: Queue, settle: str) -> None:
+    claimed, published = [], []
+    for _ in range(3):
+        published.append(queue.publish(key="k"))
+        claimed += queue.claim()
+
+    assert queue.settle(settle, claimed) == []
+
+    assert queue.ids() == [published[-1]]
+    assert [queue.archived(m).result for m in published[:-1]] == ["cancelled"] * 2
+
+
+@give_back
+def test_a_message_that_failed_before_keeps_its_place_beside_a_newer_one_of_its_key(queue: Queue, settle: str) -> None:
+    older = queue.publish(key="k", max_attempts=3)
+    queue.settle("retry", queue.claim(), ["boom"], [timedelta(0)])
+    claimed = queue.claim()
+    newer = queue.publish(key="k")
+
+    assert queue.settle(settle, claimed) == []
+    assert queue.ids() == [older, newer]
+
+
+@give_back
+def test_keys_of_different_topics_are_strangers(queue: Queue, settle: str) -> None:
+    published = [queue.publish("a", key="k"), queue.publish("b", key="k")]
+
+    queue.settle(settle, queue.claim("a", "b"))
+
+    assert queue.ids() == published
+
+
+@give_back
+def test_the_mark_of_the_place_is_lowered_so_that_the_next_claim_finds_the_message(queue: Queue, settle: str) -> None:
+    published = queue.publish(wait="-1 hour")
+    claimed = queue.claim()
+    queue.conn.execute("UPDATE messages.low_water SET at = now()")
+
+    if settle == "defer":
+        queue.settle("defer", claimed, None, [queue.value("SELECT now() - interval '1 minute'")])
+    else:
+        queue.settle("release", claimed)
+
+    assert queue.value("SELECT at FROM messages.low_water") == queue.message(published).available_at
+    assert [c.id for c in queue.claim()] == [published]
+
+
+@give_back
+def test_no_mark_is_raised(queue: Queue, settle: str) -> None:
+    queue.publish()
+    claimed = queue.claim()
+    queue.conn.execute("UPDATE messages.low_water SET at = '2020-01-01 00:00+00'")
+
+    queue.settle(settle, claimed)
+
+    assert queue.value("SELECT at < '2020-01-02' FROM messages.low_water")
+
+
+def test_two_that_give_back_messages_of_the_same_places_in_opposite_order_never_deadlock(
+    queue: Queue, other: Queue, third: Queue, background: Any, eventually: Any
+) -> None:
+    for topic in ("a", "b"):
+        queue.publish_many(3, topic, wait="-1 hour")
+    ones, twos = ({c.topic: c for c in queue.claim("a", "b", slots=[1, 1])} for _ in range(2))
+    queue.conn.execute("UPDATE messages.low_water SET at = now()")
+
+    with third.conn.transaction():
+        third.conn.execute("SELECT FROM messages.low_water FOR UPDATE")
+        one = background.start(queue.settle, "release", [ones["a"], ones["b"]])
+        two = background.start(other.settle, "release", [twos["b"], twos["a"]])
+        eventually(lambda: background.is_blocked(queue) and background.is_blocked(other))
+
+    assert (one.result(timeout=10), two.result(timeout=10)) == ([], [])

@@ -1,0 +1,142 @@
+"""messages.heartbeat: a lock is extended, never shortened, and only by who holds it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue
+
+
+def remaining(queue: Queue, message_id: int) -> float:
+    """Return how many seconds of the lock are left by the queue's clock."""
+    left: timedelta = queue.value("SELECT lock_expires_at - messages.now() FROM messages.message WHERE id = %s", [message_id])
+    return left.total_seconds()
+
+
+def beat(queue: Queue, claimed: list[Any], **named: Any) -> list[int]:
+    return queue.settle("heartbeat", claimed, **named)
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(queue: Queue) -> None:
+    queue.later("0")
+
+
+def test_the_lock_lasts_its_full_time_again(queue: Queue) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+    queue.later("20 s")
+
+    lost = beat(queue, claimed)
+
+    assert (lost, remaining(queue, published)) == ([], 30)
+
+
+def test_each_topic_has_its_own_time(queue: Queue) -> None:
+    queue.policy("slow", lock_for="1 hour")
+    slow, fast = queue.publish("slow"), queue.publish("fast")
+    claimed = queue.claim("slow", "fast", lock_for="1 s")
+
+    beat(queue, claimed)
+
+    assert (remaining(queue, slow), remaining(queue, fast)) == (3600, 30)
+
+
+def test_the_callers_time_wins_over_the_topics(queue: Queue) -> None:
+    published = queue.publish()
+
+    beat(queue, queue.claim(), lock_for="5 minutes")
+
+    assert remaining(queue, published) == 300
+
+
+@pytest.mark.parametrize("shorter", ["1 s", "0 s", "-1 hour"])
+def test_a_lock_is_never_shortened(queue: Queue, shorter: str) -> None:
+    published = queue.publish()
+
+    beat(queue, queue.claim(), lock_for=shorter)
+
+    assert remaining(queue, published) == 30
+
+
+def test_a_lock_that_ran_out_but_was_taken_by_nobody_is_revived(queue: Queue) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+    queue.later("1 hour")
+
+    assert beat(queue, claimed) == []
+    assert queue.call("expire_locks") == 0
+    assert remaining(queue, published) == 30
+
+
+def test_who_lost_the_lock_is_told_and_changes_nothing(queue: Queue) -> None:
+    published = queue.publish(max_attempts=3)
+    stale = queue.claim()
+    queue.later("1 minute")
+    queue.call("expire_locks")
+    assert beat(queue, stale) == [published]
+
+    queue.later("1 hour")
+    queue.claim(worker="another", lock_for="1 minute")
+    assert beat(queue, stale, lock_for="1 day") == [published]
+    assert remaining(queue, published) == 60
+
+
+def test_the_same_worker_with_an_older_claim_has_lost_the_lock(queue: Queue) -> None:
+    published = queue.publish()
+    stale = queue.claim(worker="same")
+    queue.settle("release", stale)
+    queue.claim(worker="same")
+
+    assert beat(queue, stale) == [published]
+
+
+def test_of_many_only_the_lost_are_told(queue: Queue) -> None:
+    kept, completed, cancelled = queue.publish_many(3)
+    claimed = queue.claim()
+    queue.settle("complete", [claimed[1]])
+    queue.call("cancel", [cancelled])
+
+    assert sorted(beat(queue, claimed)) == [completed, cancelled]
+    assert remaining(queue, kept) == 30
+
+
+@pytest.mark.parametrize("claim_ids", [[None], [], None])
+def test_without_a_claim_id_every_lock_is_lost(queue: Queue, claim_ids: Any) -> None:
+    published = queue.publish()
+
+    assert queue.call("heartbeat", [published], claim_ids) == [published]
+
+
+@pytest.mark.parametrize("nothing", [[], None])
+def test_who_holds_nothing_loses_nothing(queue: Queue, nothing: Any) -> None:
+    assert queue.call("heartbeat", nothing, nothing) == []
+
+
+def test_a_heartbeat_waits_for_nobody(queue: Queue, other: Queue) -> None:
+    """A row that is being settled at this moment needs no longer lock, and is not lost either."""
+    queue.publish()
+    claimed = queue.claim()
+
+    with queue.conn.transaction():
+        queue.settle("complete", claimed)
+        assert beat(other, claimed) == []
+
+    assert beat(other, claimed) == [claimed[0].id]
+
+
+def test_a_heartbeat_writes_no_index(own_database: Any) -> None:
+    queue = Queue(own_database.connect())
+    queue.publish_many(50)
+    claimed = queue.claim()
+    updated = "SELECT pg_stat_get_xact_tuples_updated(c) AS every, pg_stat_get_xact_tuples_hot_updated(c) AS hot FROM CAST('messages.message' AS regclass) AS c"
+
+    with queue.conn.transaction():
+        before = queue.row(updated)
+        beat(queue, claimed, lock_for="1 hour")
+        after = queue.row(updated)
+
+    assert (after.every - before.every, after.hot - before.hot) == (50, 50)

@@ -1,0 +1,21 @@
+"""messages.oldest_xid: all transactions with a lower id have ended. (The protocol is in test_new_message.py.)"""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def test_it_does_not_pass_a_transaction_that_runs(queue: Queue, other: Queue) -> None:
+    with other.conn.transaction():
+        running = other.call("own_xid")
+        assert queue.call("oldest_xid") <= running
+
+    assert queue.call("oldest_xid") > running
+
+
+def test_a_reader_without_a_transaction_id_does_not_hold_it_back(queue: Queue, other: Queue) -> None:
+    with other.conn.transaction():
+        other.ids()
+        own = queue.call("own_xid")
+
+        assert queue.call("oldest_xid") > own

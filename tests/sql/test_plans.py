@@ -1,0 +1,148 @@
+"""The plans of the statements inside the functions, when they are generic: no scan of the whole table, no join that reads it whole.
+
+A plan is made once per session and kept. One that was made while the table was empty, or before it was ever analyzed, must do for 10
+million rows: so it must not depend on statistics.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+
+ROWS = 100_000
+FILL = """
+    INSERT INTO messages.message (topic, channel, key, priority, payload, available_at)
+    SELECT
+      't' || n % 3, CASE WHEN n % 5 = 0 THEN 'c' || n % 100 END, CASE WHEN n % 7 = 0 THEN 'k' || n END, n % 4, '{}',
+      now() + (n % 1000 - 900) * interval '1 s'
+    FROM generate_series(1, %(rows)s) AS n;
+    INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, available_at, attempts, claim_id, result)
+    SELECT 1000000 + n, 't0', 5, '{}', now(), now(), 1, n, CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'success' END
+    FROM generate_series(1, %(rows)s / 2) AS n;
+    INSERT INTO messages.low_water (topic, priority, at) VALUES ('t0', 1, now() - interval '1 hour')
+"""
+EXPLAIN = """
+    LOAD 'auto_explain';
+    SET auto_explain.log_min_duration = 0;
+    SET auto_explain.log_nested_statements = on;
+    SET auto_explain.log_level = notice;
+    SET client_min_messages = notice;
+    SET plan_cache_mode = force_generic_plan
+"""
+
+HELD = "ARRAY(SELECT id FROM held), ARRAY(SELECT claim_id FROM held)"
+WHY = "ARRAY(SELECT 'why' FROM held)"
+# What a worker calls for every batch.
+HOT = {
+    "claim": "SELECT * FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 100)",
+    "claim in pieces": "SELECT * FROM messages.claim('w', ARRAY['t0', 't1'], 7, ARRAY[3, 4], 1000, '1 s', 't1', '{\"t0\": \"c5\"}')",
+    "next_due": "SELECT messages.next_due(ARRAY['t0', 't1', 't2'])",
+    "complete": f"SELECT messages.complete({HELD})",
+    "complete what was lost": "SELECT messages.complete(ARRAY[1000005, 3], ARRAY[5, 77])",
+    "reject": f"SELECT messages.reject({HELD}, {WHY})",
+    "fail": f"SELECT messages.fail({HELD}, {WHY})",
+    "retry": f"SELECT messages.retry({HELD}, {WHY})",
+    "defer": f"SELECT messages.defer({HELD})",
+    "release": f"SELECT messages.release({HELD})",
+    "release_forgotten": "SELECT messages.release_forgotten('w', ARRAY[1])",
+    "heartbeat": f"SELECT messages.heartbeat({HELD})",
+}
+# What runs now and then.
+COLD = {
+    "expire_locks": "SELECT messages.expire_locks()",
+    "renotify_stale": "SELECT messages.renotify_stale()",
+    "raise_low_water": "SELECT messages.raise_low_water('0 s')",
+    "prune": "SELECT messages.prune()",
+    "cancel": "SELECT messages.cancel(ARRAY[1, 2, 3])",
+    "redrive": "SELECT * FROM messages.redrive(ARRAY[1000010, 1000020])",
+    "unhandled_topics": "SELECT * FROM messages.unhandled_topics()",
+    "stats": "SELECT * FROM messages.stats(100)",
+}
+
+
+class Planned(Queue):
+    """A queue that tells the plans of every statement that it runs, nested ones included."""
+
+    def plans(self, statement: str) -> list[str]:
+        plans: list[str] = []
+        self.conn.execute(EXPLAIN)
+        self.conn.add_notice_handler(lambda said: plans.append(said.message_primary or ""))
+        self.rows(statement)
+        return [plan for plan in plans if "messages." in plan]
+
+
+@pytest.fixture(scope="module")
+def filled(server: Postgres) -> Iterator[Database]:
+    """A full table that was never analyzed."""
+    with server.new_database(template=server.migrated) as database, server.admin(database.name) as admin:
+        admin.execute("ALTER TABLE messages.message SET (autovacuum_enabled = false)")
+        admin.execute(FILL.replace("%(rows)s", str(ROWS)))
+        yield database
+
+
+@pytest.fixture(scope="module", params=["never analyzed", "analyzed"])
+def planned(request: pytest.FixtureRequest, filled: Database) -> Database:
+    """The same before and, after all tests of the former, analyzed."""
+    if request.param == "analyzed":
+        with filled.server.admin(filled.name) as admin:
+            admin.execute("ANALYZE")
+    return filled
+
+
+@pytest.fixture
+def full(planned: Database) -> Iterator[Planned]:
+    """A connection that holds some messages; whatever it does is rolled back."""
+    queue = Planned(planned.connect())
+    with queue.conn.transaction(force_rollback=True):
+        queue.conn.execute("CREATE TEMP TABLE held AS SELECT id, claim_id FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 300)")
+        queue.conn.execute("UPDATE messages.message SET max_attempts = 1 + id % 3 WHERE claim_id IS NOT NULL")
+        queue.conn.execute("UPDATE messages.message SET lock_expires_at = now() - interval '1 s' WHERE claim_id IS NOT NULL AND id % 2 = 0")
+        yield queue
+    queue.conn.close()
+
+
+@pytest.mark.parametrize("statement", [*HOT.values(), *COLD.values()], ids=[*HOT, *COLD])
+def test_no_statement_reads_the_whole_table_or_archive(full: Planned, statement: str) -> None:
+    plans = full.plans(statement)
+
+    assert len(plans) > 1
+    assert [plan for plan in plans if re.search(r"Seq Scan on (message|message_archive\w*) ", plan)] == []
+
+
+@pytest.mark.parametrize("statement", [*HOT.values(), *COLD.values()], ids=[*HOT, *COLD])
+def test_no_statement_joins_by_hash_or_merge_which_would_read_one_side_whole(full: Planned, statement: str) -> None:
+    assert [plan for plan in full.plans(statement) if re.search(r"(Hash|Merge) (\w+ )?Join", plan)] == []
+
+
+@pytest.mark.parametrize("statement", [*HOT.values(), *COLD.values()], ids=[*HOT, *COLD])
+def test_no_statement_is_compiled_which_would_take_longer_than_to_run_it(full: Planned, statement: str) -> None:
+    assert [plan for plan in full.plans(statement) if "JIT:" in plan] == []
+
+
+@pytest.mark.parametrize("statement", [HOT["claim"], HOT["claim in pieces"]], ids=["claim", "claim in pieces"])
+def test_a_claim_reads_its_indexes_in_their_order_and_no_further_than_its_limit(full: Planned, statement: str) -> None:
+    reading = [plan for plan in full.plans(statement) if "FOR UPDATE SKIP LOCKED" in plan]
+
+    assert reading
+    for plan in reading:
+        assert re.search(r"->  Limit .*\n *->  LockRows .*\n *->  Index Scan using message_ready(_channel)? on message m ", plan)
+
+
+def test_a_claim_updates_by_address(full: Planned) -> None:
+    updating = [plan for plan in full.plans(HOT["claim"]) if re.search(r"Update on message", plan)]
+
+    assert updating
+    assert all("Tid Scan on message m" in plan for plan in updating)
+
+
+def test_a_claim_looks_at_a_few_pages_for_each_message_it_takes(full: Planned) -> None:
+    assert full.buffers("SELECT * FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 100)") < 100 * 60
+
+
+def test_a_claim_that_finds_nothing_looks_at_a_few_pages(full: Planned) -> None:
+    assert full.buffers("SELECT * FROM messages.claim('w', ARRAY['nobody', 'at.all'], 100)") < 60

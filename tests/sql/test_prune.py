@@ -1,0 +1,74 @@
+"""messages.prune: forgets what is over."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def workers(queue: Queue) -> list[str]:
+    return [row.name for row in queue.rows("SELECT name FROM messages.worker ORDER BY name")]
+
+
+def sleepers(queue: Queue) -> list[str]:
+    return [row.worker for row in queue.rows("SELECT worker FROM messages.sleeper ORDER BY worker")]
+
+
+def test_workers_that_were_not_seen_for_an_hour_are_forgotten(queue: Queue) -> None:
+    for name in ("alive", "dead"):
+        queue.call("worker_started", name, "host", 42, "1.0", ["t"], 10)
+    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 minutes' WHERE name = 'dead'")
+
+    assert queue.call("prune") == 1
+    assert workers(queue) == ["alive"]
+
+
+def test_sleepers_whose_flag_ran_out_a_minute_ago_are_forgotten(queue: Queue) -> None:
+    queue.arm("asleep")
+    queue.arm("just over", look_in="0 s")
+    queue.arm("long over")
+    queue.conn.execute("UPDATE messages.sleeper SET armed_until = clock_timestamp() - interval '61 s' WHERE worker = 'long over'")
+
+    assert queue.call("prune") == 1
+    assert sleepers(queue) == ["asleep", "just over"]
+
+
+def test_a_daemon_that_died_awake_leaves_no_row_that_every_publish_would_read_for_ever(queue: Queue) -> None:
+    queue.arm("awake")
+    queue.arm("died awake")
+    for worker in ("awake", "died awake"):
+        queue.call("disarm", worker)
+    queue.conn.execute("UPDATE messages.sleeper SET next_look_at = now() - interval '61 minutes' WHERE worker = 'died awake'")
+
+    assert queue.call("prune") == 1
+    assert sleepers(queue) == ["awake"]
+
+
+def test_the_sleeper_that_stands_for_listeners_outside_stays(queue: Queue) -> None:
+    queue.policy("t", notify="always")
+
+    queue.call("prune")
+
+    assert sleepers(queue) == ["*"]
+
+
+def test_places_without_a_message_and_a_mark_are_forgotten_now_and_then(queue: Queue) -> None:
+    queue.publish("standing")
+    queue.conn.execute(
+        """
+        INSERT INTO messages.low_water (topic, priority, at)
+        SELECT 'gone.' || n, 5, NULL FROM generate_series(1, 3000) AS n
+        UNION ALL VALUES ('standing', 5, NULL), ('marked', 5, now())
+        """
+    )
+
+    forgotten = queue.call("prune")
+
+    assert 0 < forgotten < 300
+    assert queue.value("SELECT count(*) FROM messages.low_water WHERE topic IN ('standing', 'marked')") == 2
+
+
+def test_a_second_run_finds_nothing(queue: Queue) -> None:
+    queue.call("worker_started", "w", "host", 42, "1.0", ["t"], 10)
+    queue.arm("w")
+
+    assert queue.call("prune") == 0

@@ -1,0 +1,237 @@
+"""A plain INSERT into messages.message is a publish: what it takes, what it refuses, and what hostile content does to others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+INSERT = "INSERT INTO messages.message (topic, payload) VALUES (%s, %s) RETURNING id"
+
+
+@pytest.fixture
+def publisher(database: Database) -> psycopg.Connection[Any]:
+    """A connection with the rights of messages_publisher and no more."""
+    conn = database.connect()
+    conn.execute("SET ROLE messages_publisher")
+    return conn
+
+
+def refused(queue: Queue, **columns: Any) -> str | None:
+    """Return the name of the constraint that refuses such a message."""
+    with pytest.raises(psycopg.IntegrityError) as caught:
+        queue.publish(**columns)
+    return caught.value.diag.constraint_name
+
+
+def test_an_insert_of_topic_and_payload_is_a_full_publish(publisher: psycopg.Connection[Any], queue: Queue) -> None:
+    row = publisher.execute(INSERT, ["orders.created", '{"id": 7}']).fetchone()
+
+    (claimed,) = queue.claim("orders.created")
+    assert row == (claimed.id,)
+    assert (claimed.topic, claimed.payload, claimed.priority, claimed.attempt) == ("orders.created", '{"id": 7}', 5, 1)
+
+
+def test_a_publisher_may_set_everything_that_describes_a_message(publisher: psycopg.Connection[Any], queue: Queue) -> None:
+    publisher.execute(
+        """
+        INSERT INTO messages.message (topic, channel, key, priority, body, headers, available_at, expires_at, max_attempts)
+        VALUES ('t', 'tenant 1', 'k', 0, '\\x00ff', '{"trace": "a"}', now() - interval '1 s', now() + interval '1 day', 3)
+        """
+    )
+
+    (claimed,) = queue.claim()
+    assert (claimed.channel, claimed.key, claimed.priority, claimed.max_attempts) == ("tenant 1", "k", 0, 3)
+    assert (claimed.body, claimed.payload, claimed.headers) == (b"\x00\xff", None, '{"trace": "a"}')
+
+
+def test_a_publish_that_is_rolled_back_leaves_nothing(queue: Queue) -> None:
+    with queue.conn.transaction(force_rollback=True):
+        queue.publish()
+
+    assert queue.claim() == []
+
+
+@pytest.mark.parametrize("topic", ["a", "A-1", "orders.created", "a:b_c.d-e", "7", "x" * 200])
+def test_a_topic_may_be_any_plain_name_of_up_to_200_characters(queue: Queue, topic: str) -> None:
+    published = queue.publish(topic)
+
+    assert queue.claim(topic)[0].id == published
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["", " ", "a b", "a\n", "\na", "a\nb", "a'b", 'a"b', "a;b", "a\tb", ".a", "-a", "*", "é", "a/b", "x" * 201, "a\u202eb"],
+)
+def test_a_topic_that_is_not_a_plain_name_is_refused(queue: Queue, topic: str) -> None:
+    assert refused(queue, topic=topic) == "message_topic_is_a_name"
+
+
+@pytest.mark.parametrize("channel", ["", "a\nb", "\x7f", "x" * 201])
+def test_a_channel_that_is_empty_or_long_or_has_control_characters_is_refused(queue: Queue, channel: str) -> None:
+    assert refused(queue, channel=channel) == "message_channel_is_short_and_printable"
+
+
+@pytest.mark.parametrize("key", ["", "a\nb", "x" * 201])
+def test_a_key_that_is_empty_or_long_or_has_control_characters_is_refused(queue: Queue, key: str) -> None:
+    assert refused(queue, key=key) == "message_key_is_short_and_printable"
+
+
+def test_channel_and_key_may_hold_any_printable_text(queue: Queue) -> None:
+    queue.publish(channel="Ünïted 'Kingdom' 🦆", key='"; DROP TABLE message; --')
+
+    (claimed,) = queue.claim()
+    assert (claimed.channel, claimed.key) == ("Ünïted 'Kingdom' 🦆", '"; DROP TABLE message; --')
+
+
+@pytest.mark.parametrize("priority", [-1, 10])
+def test_a_priority_outside_0_to_9_is_refused(queue: Queue, priority: int) -> None:
+    assert refused(queue, priority=priority) == "message_priority_is_0_to_9"
+
+
+@pytest.mark.parametrize("content", [{"payload": None, "body": None}, {"payload": {}, "body": b""}])
+def test_a_message_without_content_or_with_both_kinds_of_it_is_refused(queue: Queue, content: dict[str, Any]) -> None:
+    assert refused(queue, **content) == "message_has_payload_or_body"
+
+
+def test_a_json_null_is_a_payload(queue: Queue) -> None:
+    queue.publish(payload=sql.SQL("'null'::jsonb"))
+
+    assert queue.claim_one().payload == "null"
+
+
+@pytest.mark.parametrize("column", ["available_at", "created_at", "expires_at"])
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "10000-01-01", "1969-12-31", "0044-03-15 BC"])
+def test_a_time_that_drivers_cannot_represent_is_refused(queue: Queue, column: str, time: str) -> None:
+    assert refused(queue, **{column: time}) == "message_times_are_finite"
+
+
+def test_a_message_without_a_time_is_refused(queue: Queue) -> None:
+    with pytest.raises(errors.NotNullViolation, match="available_at"):
+        queue.publish(available_at=None)
+
+
+@pytest.mark.parametrize("headers", ["[]", '"x"', "1", "null"])
+def test_headers_that_are_no_object_are_refused(queue: Queue, headers: str) -> None:
+    assert refused(queue, headers=headers) == "message_headers_are_an_object"
+
+
+def test_headers_beyond_64_kib_are_refused(queue: Queue) -> None:
+    assert refused(queue, headers={"h": "x" * 66000}) == "message_headers_are_an_object"
+
+
+def test_a_negative_number_of_attempts_is_refused(queue: Queue) -> None:
+    assert refused(queue, max_attempts=-1) == "message_attempts_are_counted"
+
+
+@pytest.mark.parametrize(
+    "half_a_lock",
+    [
+        {"claim_id": 1},
+        {"locked_by": "w"},
+        {"claim_id": 1, "locked_by": "w", "locked_at": "now"},
+        {"locked_at": "now", "lock_expires_at": "now"},
+    ],
+)
+def test_a_lock_is_held_entirely_or_not_at_all(queue: Queue, half_a_lock: dict[str, Any]) -> None:
+    assert refused(queue, **half_a_lock) == "message_lock_is_whole"
+
+
+@pytest.mark.parametrize(
+    "content", [{"payload": sql.SQL("to_jsonb(repeat('x', 67108864))")}, {"body": sql.SQL("convert_to(repeat('x', 67108864), 'UTF8')")}]
+)
+def test_64_megabytes_are_refused_even_if_they_compress_well(queue: Queue, content: dict[str, Any]) -> None:
+    assert refused(queue, **content) == "message_payload_fits_16_mib"
+
+
+def test_16_megabytes_are_taken_and_come_back_whole(queue: Queue) -> None:
+    queue.publish(body=sql.SQL("convert_to(repeat('x', 16777216), 'UTF8')"))
+
+    assert len(queue.claim_one().body) == 16 * 1024 * 1024
+
+
+@pytest.mark.parametrize("payload", ['"\\u0000"', '{"a": "b\\u0000c"}', '{"\\u0000": 1}'])
+def test_a_nul_character_is_refused_by_name(queue: Queue, payload: str) -> None:
+    with pytest.raises(errors.UntranslatableCharacter, match=r"\\u0000"):
+        queue.conn.execute(INSERT, ["t", payload])
+
+
+@pytest.mark.parametrize("payload", ["", "{", "{'a': 1}", "NaN", "Infinity", '"\\ud800"', "[1,]", "nul"])
+def test_what_is_no_json_is_refused(queue: Queue, payload: str) -> None:
+    with pytest.raises(psycopg.DataError):
+        queue.conn.execute(INSERT, ["t", payload])
+
+
+def test_of_duplicate_keys_the_last_wins(queue: Queue) -> None:
+    queue.conn.execute(INSERT, ["t", '{"a": 1, "b": 2, "a": 3}'])
+
+    assert json.loads(queue.claim_one().payload) == {"a": 3, "b": 2}
+
+
+HOSTILE = {
+    "an integer of 4,301 digits": "9" * 4301,
+    "1e400": "1e400",
+    "nesting of 1,000": "[" * 1000 + "]" * 1000,
+    "objects nested 1,000 deep": '{"a":' * 1000 + "1" + "}" * 1000,
+    "a tiny number": "1e-400",
+    "an emoji beyond the basic plane": '"\\ud83e\\udd86"',
+    "a key that is empty": '{"": {"__proto__": null}}',
+}
+
+
+@pytest.mark.parametrize("payload", HOSTILE.values(), ids=HOSTILE.keys())
+def test_legal_but_hostile_json_is_taken(queue: Queue, payload: str) -> None:
+    queue.conn.execute(INSERT, ["t", payload])
+
+    assert isinstance(queue.claim_one().payload, str)
+
+
+def test_hostile_payloads_do_not_harm_the_others_of_their_batch(queue: Queue) -> None:
+    before = queue.publish(payload={"n": 1})
+    hostile = [queue.publish(payload=sql.SQL("{}::jsonb").format(payload)) for payload in HOSTILE.values()]
+    after = queue.publish(payload={"n": 2})
+
+    claimed = queue.claim()
+
+    assert [c.id for c in claimed] == [before, *hostile, after]
+    assert [claimed[0].payload, claimed[-1].payload] == ['{"n": 1}', '{"n": 2}']
+    assert queue.settle("complete", claimed) == []
+
+
+def test_one_bad_row_refuses_its_whole_statement_and_nothing_else(queue: Queue) -> None:
+    good = queue.publish()
+
+    with pytest.raises(errors.CheckViolation):
+        queue.conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('t', '1'), ('bad topic', '2')")
+
+    assert queue.ids() == [good]
+
+
+def test_a_key_may_stand_ready_once_per_topic(queue: Queue) -> None:
+    queue.publish("a", key="k")
+    queue.publish("b", key="k")
+
+    assert refused(queue, topic="a", key="k") == "message_key"
+
+
+def test_a_key_is_free_again_as_soon_as_its_message_is_claimed(queue: Queue) -> None:
+    queue.publish(key="k")
+    queue.claim()
+
+    newer = queue.publish(key="k")
+
+    assert queue.claim_one().id == newer
+
+
+def test_a_copy_publishes_in_bulk(publisher: psycopg.Connection[Any], queue: Queue) -> None:
+    with publisher.cursor().copy("COPY messages.message (topic, payload) FROM STDIN") as copy:
+        for n in range(1000):
+            copy.write_row(["t", json.dumps(n)])
+
+    assert sorted(int(c.payload) for c in queue.claim(limit=2000)) == list(range(1000))

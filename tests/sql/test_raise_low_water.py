@@ -1,0 +1,243 @@
+"""messages.raise_low_water: marks below which claims need not look, and why no message ever hides behind one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.server.postgres import Database
+from tests.sql.queue import Ear, Queue
+
+CLAIM = "SELECT * FROM messages.claim('w', ARRAY['t'], 10)"
+
+
+@pytest.fixture
+def database(own_database: Database) -> Database:
+    """These tests are about dead rows: only their own."""
+    return own_database
+
+
+def raise_marks(queue: Queue, slow: str = "0 s") -> int:
+    """Run it at once; `slow` says from when on a place gets a mark: by default every place does."""
+    queue.conn.execute("UPDATE messages.low_water_mark SET next_run_at = 'epoch'")
+    marks: int = queue.value("SELECT messages.raise_low_water(%s)", [slow])
+    return marks
+
+
+def mark(queue: Queue) -> Any:
+    return queue.value("SELECT at FROM messages.low_water WHERE topic = 't' AND priority = 5")
+
+
+def no_left_edge(queue: Queue) -> None:
+    """Let the next claims be none of those that read from the left edge."""
+    queue.conn.execute("SELECT setval('messages.claim_id', 64 * 1000, true)")
+
+
+def work_off(queue: Queue, count: int) -> None:
+    """Publish, claim and complete so many messages, which leaves as many dead entries in the index. They are some seconds old."""
+    queue.publish_many(count, wait="-5 s")
+    while claimed := queue.claim(limit=10_000):
+        queue.settle("complete", claimed)
+
+
+@contextmanager
+def held_snapshot(database: Database) -> Iterator[None]:
+    """Keep vacuum from removing anything, as a long report or a backup does."""
+    conn = database.connect()
+    conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with conn.transaction():
+        conn.execute("SELECT count(*) FROM messages.message")
+        yield
+
+
+def test_behind_a_held_snapshot_a_claim_costs_a_few_pages_once_there_is_a_mark(queue: Queue, database: Database) -> None:
+    queue.publish_many(10, wait="1 hour")
+    with held_snapshot(database):
+        work_off(queue, 20_000)
+        queue.publish_many(10, wait="1 hour")
+        without_mark = queue.buffers(CLAIM)
+
+        raise_marks(queue)
+        assert raise_marks(queue) == 1
+        no_left_edge(queue)
+        with_mark = queue.buffers(CLAIM)
+
+    assert without_mark > 1000
+    assert with_mark < 150
+
+
+def test_next_due_and_renotify_are_as_cheap(queue: Queue, database: Database) -> None:
+    with held_snapshot(database):
+        work_off(queue, 20_000)
+        queue.publish(wait="1 hour")
+        raise_marks(queue)
+        raise_marks(queue)
+
+        assert queue.buffers("SELECT messages.next_due(ARRAY['t'])") < 100
+        assert queue.buffers("SELECT messages.renotify_stale()") < 100
+
+
+def test_a_place_whose_first_message_is_found_quickly_needs_no_mark(queue: Queue) -> None:
+    work_off(queue, 10)
+
+    assert raise_marks(queue, "1 hour") == 0
+    assert mark(queue) is None
+
+
+def test_a_place_that_is_slow_no_more_loses_its_mark(queue: Queue) -> None:
+    work_off(queue, 10)
+    raise_marks(queue)
+    assert raise_marks(queue) == 1
+
+    assert raise_marks(queue, "1 hour") == 0
+    assert mark(queue) is None
+
+
+def test_the_mark_stands_at_the_oldest_message_that_waits(queue: Queue) -> None:
+    work_off(queue, 10)
+    oldest = queue.publish(wait="-3 s")
+    queue.publish(wait="-2 s")
+
+    raise_marks(queue)
+    raise_marks(queue)
+
+    assert mark(queue) == queue.message(oldest).available_at
+
+
+def test_a_message_that_commits_late_is_never_behind_the_mark(queue: Queue, other: Queue) -> None:
+    """Its time was handed out before the mark was taken, its row becomes visible after: the mark must wait for its transaction."""
+    work_off(queue, 10)
+
+    with other.conn.transaction():
+        late = other.publish(wait="-3 s")
+        for _ in range(4):
+            raise_marks(queue)
+        before = mark(queue)
+
+    no_left_edge(queue)
+    assert before < queue.message(late).available_at
+    assert [c.id for c in queue.claim()] == [late]
+
+
+def test_a_message_that_commits_late_is_found_at_once_however_often_the_marks_were_raised_meanwhile(
+    queue: Queue, other: Queue, eventually: Callable[..., Any]
+) -> None:
+    work_off(queue, 10)
+    for _ in range(3):
+        with other.conn.transaction():
+            late = other.publish()
+            # A mark stands 100 ms in the past: by now one that knew nothing of the open transaction would stand above the message.
+            overtaken = queue.value("SELECT clock_timestamp() + interval '150 ms'")
+            eventually(lambda t=overtaken: queue.value("SELECT clock_timestamp() > %s", [t]))
+            raise_marks(queue)
+            raise_marks(queue)
+        no_left_edge(queue)
+
+        claimed = queue.claim()
+
+        assert [c.id for c in claimed] == [late]
+        queue.settle("complete", claimed)
+
+
+def test_a_message_published_with_a_time_of_the_past_is_found_after_the_next_run_which_rings(
+    queue: Queue, listen: Callable[..., Ear]
+) -> None:
+    work_off(queue, 10)
+    raise_marks(queue)
+    raise_marks(queue)
+    past = queue.publish(wait="-1 hour")
+    no_left_edge(queue)
+    assert queue.claim() == []  # below the mark
+    ear = listen("new_message")
+    queue.arm()
+
+    raise_marks(queue)
+
+    assert ear.heard() == ["t"]
+    assert mark(queue) == queue.message(past).available_at
+    assert [c.id for c in queue.claim()] == [past]
+
+
+def test_without_any_run_some_claims_find_it_too(queue: Queue) -> None:
+    work_off(queue, 10)
+    raise_marks(queue)
+    raise_marks(queue)
+    past = queue.publish(wait="-1 hour")
+    no_left_edge(queue)
+
+    claims = [queue.claim() for _ in range(64)]
+
+    assert [c.id for claimed in claims for c in claimed] == [past]
+
+
+def test_a_message_that_is_released_lowers_the_mark(queue: Queue) -> None:
+    published = queue.publish(wait="-5 s")
+    claimed = queue.claim()
+    raise_marks(queue)
+    raise_marks(queue)
+    assert mark(queue) > queue.message(published).available_at
+
+    queue.settle("release", claimed)
+    no_left_edge(queue)
+
+    assert [c.id for c in queue.claim()] == [published]
+
+
+def test_a_message_that_is_retried_is_above_the_mark(queue: Queue) -> None:
+    queue.policy(backoff={"kind": "none"})
+    published = queue.publish(wait="-5 s", max_attempts=2)
+    claimed = queue.claim()
+    raise_marks(queue)
+    raise_marks(queue)
+
+    queue.settle("retry", claimed, ["boom"])
+    no_left_edge(queue)
+
+    assert [c.id for c in queue.claim()] == [published]
+
+
+def test_a_redriven_message_is_above_the_mark(queue: Queue) -> None:
+    died = queue.publish(wait="-5 s")
+    queue.settle("fail", queue.claim(), ["boom"])
+    raise_marks(queue)
+    raise_marks(queue)
+
+    queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
+    no_left_edge(queue)
+
+    assert len(queue.claim()) == 1
+
+
+def test_every_priority_and_topic_has_its_own_mark(queue: Queue) -> None:
+    for topic, priority in (("t", 5), ("t", 1), ("u", 5)):
+        queue.publish(topic, priority=priority, wait="-5 s")
+    queue.settle("complete", queue.claim("t", "u"))
+    waiting = queue.publish("u", wait="-4 s")
+    raise_marks(queue)
+
+    assert raise_marks(queue) == 3
+
+    assert queue.value("SELECT at FROM messages.low_water WHERE topic = 'u'") == queue.message(waiting).available_at
+    assert queue.value("SELECT count(DISTINCT at) FROM messages.low_water WHERE topic = 't'") == 1
+
+
+def test_it_runs_at_most_a_twentieth_of_the_time(queue: Queue) -> None:
+    raise_marks(queue)
+
+    assert queue.value("SELECT next_run_at > clock_timestamp() - interval '1 minute' FROM messages.low_water_mark") is True
+    queue.conn.execute("UPDATE messages.low_water_mark SET next_run_at = clock_timestamp() + interval '1 minute'")
+    before = queue.row("SELECT * FROM messages.low_water_mark")
+    assert queue.call("raise_low_water") == 0
+    assert queue.row("SELECT * FROM messages.low_water_mark") == before
+
+
+def test_while_one_runs_a_second_returns_at_once(queue: Queue, other: Queue) -> None:
+    work_off(queue, 10)
+
+    with queue.conn.transaction():
+        raise_marks(queue)
+        assert other.call("raise_low_water") == 0

@@ -1,0 +1,35 @@
+"""messages.release: messages that were never started go back to their place. (What release and defer share is in test_hand_back.py.)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sql.queue import Ear, Queue
+
+
+def test_a_released_message_keeps_its_place_in_the_queue(queue: Queue) -> None:
+    first, second, third = queue.publish_many(3)
+    claimed = queue.claim(limit=2)
+
+    queue.settle("release", claimed)
+
+    assert [c.id for c in queue.claim()] == [first, second, third]
+
+
+def test_a_release_leaves_no_trace_in_the_history(queue: Queue) -> None:
+    published = queue.publish()
+
+    queue.settle("release", queue.claim())
+
+    assert queue.message(published).history is None
+
+
+def test_a_release_rings_for_another_worker(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("new_message")
+    queue.publish_many(2)
+    claimed = queue.claim()
+    queue.arm("another")
+
+    queue.settle("release", claimed)
+
+    assert ear.heard() == ["t"]

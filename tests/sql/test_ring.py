@@ -1,0 +1,74 @@
+"""messages.ring: wakes whoever sleeps and would look too late. (Retries, releases and deferrals that ring are in their own files.)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from tests.sql.queue import Ear, Queue
+
+RING = "SELECT messages.ring(%s, clock_timestamp() + %s::interval)"
+
+
+@pytest.fixture
+def ear(listen: Callable[..., Ear]) -> Ear:
+    return listen("new_message")
+
+
+def test_each_topic_rings_once(queue: Queue, ear: Ear) -> None:
+    queue.arm()
+
+    queue.row(RING, [["a", "b"], "0"])
+
+    assert sorted(ear.heard()) == ["a", "b"]
+
+
+def test_nobody_is_rung_when_nobody_sleeps(queue: Queue, ear: Ear) -> None:
+    queue.row(RING, [["a"], "0"])
+
+    assert ear.heard() == []
+
+
+def test_nobody_is_rung_for_what_is_due_after_he_looks_by_himself(queue: Queue, ear: Ear) -> None:
+    queue.arm(look_in="1 minute")
+
+    queue.row(RING, [["a"], "2 minutes"])
+    queue.row(RING, [["b"], "30 s"])
+
+    assert ear.heard() == ["b"]
+
+
+def test_only_the_sleepers_topics_ring(queue: Queue, ear: Ear) -> None:
+    queue.arm(topics=["a"])
+
+    queue.row(RING, [["a", "b"], "0"])
+
+    assert ear.heard() == ["a"]
+
+
+def test_a_topic_with_notify_off_stays_silent(queue: Queue, ear: Ear) -> None:
+    queue.policy("a", notify="off")
+    queue.arm()
+
+    queue.row(RING, [["a", "b"], "0"])
+
+    assert ear.heard() == ["b"]
+
+
+def test_a_topic_with_notify_always_rings_though_nobody_sleeps(queue: Queue, ear: Ear) -> None:
+    queue.policy("a", notify="always")
+
+    queue.row(RING, [["a", "b"], "0"])
+
+    assert ear.heard() == ["a"]
+
+
+def test_above_read_committed_it_always_rings(queue: Queue, ear: Ear) -> None:
+    queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+
+    with queue.conn.transaction():
+        queue.row(RING, [["a"], "0"])
+
+    assert ear.heard() == ["a"]

@@ -1,0 +1,154 @@
+"""messages.tick: one bounded run of all maintenance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.server.postgres import Database
+from tests.sql.queue import Background, Ear, Queue
+
+TASKS = ["expire_locks", "renotify_stale", "raise_low_water", "maintain_partitions", "prune"]
+
+
+def tick(queue: Queue, caller: str = "hand") -> dict[str, int]:
+    return {row.task: row.did for row in queue.rows("SELECT * FROM messages.tick(%s)", [caller])}
+
+
+def marks(queue: Queue) -> dict[tuple[str, str], int]:
+    return {(row.task, row.caller): row.did for row in queue.rows("SELECT task, caller, did FROM messages.tick_mark")}
+
+
+def test_it_runs_every_task_and_tells_what_each_did(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("new_message")
+    queue.publish("stale", wait="-1 hour")
+    queue.publish_many(2)
+    queue.claim(lock_for="-1 s")
+    queue.call("worker_started", "dead", "host", 42, "1.0", ["t"], 10)
+    queue.conn.execute("UPDATE messages.worker SET seen_at = '2020-01-01'")
+
+    did = tick(queue)
+
+    assert list(did) == TASKS
+    assert (did["expire_locks"], did["renotify_stale"], did["prune"]) == (2, 1, 1)
+    assert ear.heard() == ["stale"]
+
+
+def test_with_nothing_to_do_it_does_nothing(queue: Queue) -> None:
+    assert tick(queue) == dict.fromkeys(TASKS, 0)
+
+
+@pytest.mark.parametrize("caller", ["cron", "daemon", "hand"])
+def test_each_task_leaves_a_mark_of_its_caller(queue: Queue, caller: str) -> None:
+    tick(queue, caller)
+
+    assert marks(queue) == {(task, caller): 0 for task in TASKS}
+    assert queue.value("SELECT min(ran_at) > clock_timestamp() - interval '1 minute' FROM messages.tick_mark") is True
+
+
+def test_a_mark_shows_the_last_run_of_each_caller_so_that_a_silent_one_is_seen(queue: Queue) -> None:
+    tick(queue, "cron")
+    queue.conn.execute("UPDATE messages.tick_mark SET ran_at = '2020-01-01'")
+
+    tick(queue, "daemon")
+
+    ages = dict(queue.rows("SELECT caller, bool_or(ran_at < '2021-01-01') FROM messages.tick_mark GROUP BY caller"))
+    assert ages == {"cron": True, "daemon": False}
+
+
+@pytest.mark.parametrize("caller", ["me", "", None])
+def test_a_caller_that_it_does_not_know_is_refused(queue: Queue, caller: Any) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="caller of tick is") as caught:
+        tick(queue, caller)
+
+    assert caught.value.diag.message_hint == "use cron, daemon or hand"
+
+
+def test_while_one_runs_a_second_returns_nothing_at_once(queue: Queue, other: Queue) -> None:
+    with queue.conn.transaction():
+        assert list(tick(queue)) == TASKS
+        assert tick(other) == {}
+
+    assert list(tick(other)) == TASKS
+
+
+def test_a_tick_is_bounded(queue: Queue) -> None:
+    queue.publish_many(5)
+    queue.claim(lock_for="-1 s")
+
+    did = [row.did for row in queue.rows("SELECT did FROM messages.tick('hand', 3) WHERE task = 'expire_locks'")]
+
+    assert did == [3]
+
+
+@pytest.mark.parametrize("failing", TASKS)
+def test_one_failing_task_does_not_stop_the_others(own_database: Database, failing: str) -> None:
+    queue = Queue(own_database.connect())
+    said: list[str | None] = []
+    queue.conn.add_notice_handler(lambda d: said.append(d.message_primary))
+    result = queue.value("SELECT pg_get_function_result(p.oid) FROM pg_proc AS p WHERE p.oid = ('messages.' || %s)::regproc", [failing])
+    signature = queue.value("SELECT pg_get_function_arguments(p.oid) FROM pg_proc AS p WHERE p.oid = ('messages.' || %s)::regproc", [failing])
+    queue.conn.execute(
+        f"CREATE OR REPLACE FUNCTION messages.{failing}({signature}) RETURNS {result} LANGUAGE plpgsql AS $$ BEGIN RAISE 'disk on fire'; END $$"
+    )
+
+    did = tick(queue)
+
+    assert did == {task: -1 if task == failing else 0 for task in TASKS}
+    assert said == [f"tick: {failing} failed: disk on fire"]
+    assert (failing, "hand") not in marks(queue)
+
+
+def test_what_a_failing_task_did_before_it_failed_is_undone(own_database: Database) -> None:
+    queue = Queue(own_database.connect())
+    queue.publish_many(2)
+    queue.claim(lock_for="-1 s")
+    queue.conn.execute(
+        """
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
+        CREATE TRIGGER refuse AFTER INSERT ON messages.message_archive FOR EACH STATEMENT EXECUTE FUNCTION refuse();
+        """
+    )
+
+    assert tick(queue)["expire_locks"] == -1
+    assert len(queue.ids()) == 2
+
+
+def test_it_waits_for_a_lock_for_two_seconds_at_most(queue: Queue) -> None:
+    assert "lock_timeout=2s" in queue.value("SELECT proconfig FROM pg_proc WHERE oid = 'messages.tick'::regproc")
+
+
+@pytest.fixture
+def impatient(queue: Queue) -> Iterator[None]:
+    """Let it wait for a tenth of a second only, for the sake of this test's own time."""
+    queue.conn.execute("ALTER FUNCTION messages.tick SET lock_timeout = '100ms'")
+    yield
+    queue.conn.execute("ALTER FUNCTION messages.tick SET lock_timeout = '2s'")
+
+
+@pytest.mark.parametrize(("table", "failing"), [("worker", ["prune"]), ("message", ["expire_locks", "renotify_stale", "raise_low_water", "prune"])])
+def test_a_table_that_somebody_locks_for_long_fails_what_needs_it_until_the_next_tick(
+    queue: Queue, other: Queue, impatient: None, table: str, failing: list[str]
+) -> None:
+    queue.conn.execute("INSERT INTO messages.low_water SELECT 'gone.' || n, 5, NULL FROM generate_series(1, 3000) AS n")
+
+    with other.conn.transaction():
+        other.conn.execute(f"LOCK TABLE messages.{table} IN ACCESS EXCLUSIVE MODE")
+        did = tick(queue)
+
+    assert [task for task in TASKS if did[task] == -1] == failing
+    assert -1 not in tick(queue).values()
+
+
+def test_settles_go_on_while_a_tick_is_not_yet_committed(queue: Queue, other: Queue, background: Background) -> None:
+    queue.publish_many(3)
+    held = queue.claim(limit=1)
+    queue.claim(lock_for="-1 s", limit=1)
+
+    with queue.conn.transaction():
+        tick(queue)
+        assert other.settle("complete", held) == []
+        assert len(other.claim()) == 1

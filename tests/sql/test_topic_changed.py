@@ -1,0 +1,137 @@
+"""The triggers of messages.topic: what a policy may say, that daemons hear of a change, and the sleeper that stands for listeners outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Background, Ear, Queue
+
+STANDS_FOR_LISTENERS = "SELECT topics FROM messages.sleeper WHERE worker = '*'"
+
+
+def test_a_backoff_that_makes_no_sense_is_refused_with_topic_knob_and_mend(queue: Queue) -> None:
+    with pytest.raises(errors.InvalidParameterValue) as caught:
+        queue.policy("mail", backoff={"kind": "exponential", "base": "soon"})
+
+    assert caught.value.diag.message_primary == 'backoff of topic mail: base is "soon"'
+    assert caught.value.diag.message_hint == 'use an interval from 0 to 10 years, like "1s" or "10 minutes"'
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [
+        ("max_attempts", -1),
+        ("lock_for", "0 s"),
+        ("lock_for", "8 days"),
+        ("run_timeout", "0 s"),
+        ("on_lock_expired_delay", "-1 s"),
+        ("notify", "sometimes"),
+        ("keep_success", "some"),
+        ("on_full", "panic"),
+        ("retention", "1 minute"),
+        ("max_payload_bytes", 0),
+        ("dequeue_rate", 0),
+    ],
+)
+def test_a_knob_out_of_range_is_refused_by_the_knobs_name(queue: Queue, knob: str, value: Any) -> None:
+    with pytest.raises(errors.CheckViolation) as caught:
+        queue.policy("mail", **{knob: value})
+
+    assert knob in (caught.value.diag.constraint_name or "")
+
+
+@pytest.mark.parametrize("topic", ["a b", "", "a\n", "**"])
+def test_a_policy_is_for_a_name_that_a_message_can_have(queue: Queue, topic: str) -> None:
+    with pytest.raises(errors.CheckViolation):
+        queue.conn.execute("INSERT INTO messages.topic (topic) VALUES (%s)", [topic])
+
+
+@pytest.mark.parametrize("knob", ["lock_for", "backoff", "keep_success", "retention", "notify"])
+def test_the_defaults_stay_whole(queue: Queue, knob: str) -> None:
+    with pytest.raises(errors.CheckViolation) as caught:
+        queue.policy("*", **{knob: None})
+
+    assert caught.value.diag.constraint_name == "topic_defaults_are_whole"
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM messages.topic", "UPDATE messages.topic SET topic = 'renamed' WHERE topic = '*'"])
+def test_the_row_of_the_defaults_cannot_be_taken_away(queue: Queue, statement: str) -> None:
+    with pytest.raises(psycopg.DatabaseError, match=r"'\*'"):
+        queue.conn.execute(statement.encode())
+
+    assert queue.value("SELECT count(*) FROM messages.topic WHERE topic = '*'") == 1
+
+
+def test_the_row_of_a_topic_can_be_taken_away(queue: Queue) -> None:
+    queue.policy("mail", max_attempts=3)
+
+    queue.conn.execute("DELETE FROM messages.topic WHERE topic = 'mail'")
+
+    assert queue.value("SELECT count(*) FROM messages.topic WHERE topic = 'mail'") == 0
+
+
+def test_a_change_is_dated(queue: Queue) -> None:
+    queue.policy("mail", max_attempts=3)
+    before = queue.value("SELECT updated_at FROM messages.topic WHERE topic = 'mail'")
+
+    queue.policy("mail", max_attempts=4)
+
+    assert queue.value("SELECT updated_at FROM messages.topic WHERE topic = 'mail'") > before
+
+
+def test_daemons_hear_of_every_change(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("topic_changed")
+
+    queue.conn.execute("INSERT INTO messages.topic (topic) VALUES ('a'), ('b')")
+    queue.conn.execute("UPDATE messages.topic SET max_attempts = 2 WHERE topic = 'a'")
+    queue.conn.execute("DELETE FROM messages.topic WHERE topic = 'b'")
+
+    assert ear.heard() == ["", "", ""]
+
+
+def test_the_first_topic_that_always_rings_sets_the_sleeper_of_the_listeners_outside(queue: Queue) -> None:
+    queue.policy("a", notify="always")
+
+    assert queue.row(STANDS_FOR_LISTENERS).topics == ["a"]
+
+
+def test_that_sleeper_knows_every_topic_that_always_rings(queue: Queue) -> None:
+    queue.policy("a", notify="always")
+    queue.policy("b", notify="always")
+    queue.policy("a", notify="auto")
+
+    assert queue.row(STANDS_FOR_LISTENERS).topics == ["b"]
+
+
+def test_that_sleeper_goes_with_the_last_topic_that_always_rings(queue: Queue) -> None:
+    queue.policy("a", notify="always")
+
+    queue.policy("a", notify=None)
+
+    assert queue.row(STANDS_FOR_LISTENERS) is None
+
+
+def test_that_sleeper_wants_every_topic_when_ringing_is_the_default(queue: Queue) -> None:
+    queue.policy("a", notify="always")
+
+    queue.policy("*", notify="always")
+
+    assert queue.row(STANDS_FOR_LISTENERS).topics is None
+
+
+def test_two_policies_changed_at_once_both_ring_in_the_end(queue: Queue, other: Queue, background: Background, eventually: Any) -> None:
+    queue.policy("a", notify="auto")
+    queue.policy("b", notify="auto")
+
+    with queue.conn.transaction():
+        queue.policy("a", notify="always")
+        at_once = background.start(other.policy, "b", notify="always")
+        eventually(lambda: background.is_blocked(other))
+    at_once.result(timeout=5)
+
+    assert sorted(queue.row(STANDS_FOR_LISTENERS).topics) == ["a", "b"]

@@ -1,0 +1,50 @@
+"""messages.unhandled_topics: what waits for a worker that is not there."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def unhandled(queue: Queue) -> list[str]:
+    return [row.unhandled_topics for row in queue.rows("SELECT * FROM messages.unhandled_topics()")]
+
+
+def test_a_topic_that_waits_without_a_worker_is_named_once(queue: Queue) -> None:
+    queue.publish_many(3, "b")
+    queue.publish("a", channel="c")
+    queue.publish("d", wait="1 hour")
+
+    assert unhandled(queue) == ["a", "b", "d"]
+
+
+def test_a_topic_with_a_live_worker_is_handled(queue: Queue) -> None:
+    queue.publish("a")
+    queue.publish("b")
+    queue.call("worker_started", "w", "host", 42, "1.0", ["a", "x"], 10)
+
+    assert unhandled(queue) == ["b"]
+
+
+def test_a_worker_that_stops_or_was_not_seen_for_a_minute_handles_nothing(queue: Queue) -> None:
+    queue.publish("a")
+    queue.call("worker_started", "w", "host", 42, "1.0", ["a"], 10)
+    queue.call("worker_seen", "w", {}, True)
+    assert unhandled(queue) == ["a"]
+
+    queue.call("worker_seen", "w", {}, False)
+    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 s'")
+    assert unhandled(queue) == ["a"]
+
+
+def test_a_message_of_an_unhandled_topic_stays_ready(queue: Queue) -> None:
+    published = queue.publish("nobody.handles.this", wait="-1 day")
+    queue.claim("t")
+    queue.rows("SELECT * FROM messages.tick()")
+
+    assert [c.id for c in queue.claim("nobody.handles.this")] == [published]
+
+
+def test_a_topic_with_a_mark_but_no_message_does_not_wait(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.low_water VALUES ('empty', 5, now())")
+
+    assert unhandled(queue) == []

@@ -1,0 +1,20 @@
+"""messages.worker_seen: a sign of life."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def test_a_sign_of_life_is_dated_and_says_what_the_worker_says_of_itself(queue: Queue) -> None:
+    queue.call("worker_started", "w", "host", 42, "1.0", ["a"], 10)
+    queue.conn.execute("UPDATE messages.worker SET seen_at = '2020-01-01'")
+
+    assert queue.call("worker_seen", "w", {"in_hand": 3}, True) is True
+
+    worker = queue.row("SELECT *, seen_at > clock_timestamp() - interval '1 minute' AS alive FROM messages.worker")
+    assert (worker.alive, worker.status, worker.stopping) == (True, {"in_hand": 3}, True)
+
+
+def test_a_worker_that_the_registry_does_not_know_is_told(queue: Queue) -> None:
+    assert queue.call("worker_seen", "stranger", {}) is False
+    assert queue.rows("SELECT * FROM messages.worker") == []
