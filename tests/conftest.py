@@ -1,0 +1,145 @@
+"""The ground that all tests stand on: servers, databases, and what happens where one is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgrouse.devdb import container
+from tests.server import deadline, ground
+from tests.server.ground import Ground, Missing
+from tests.server.postgres import Database, Postgres
+
+# Set where everything must be there (.ci/run): what would be skipped fails.
+NO_SKIP = os.environ.get("PGROUSE_TEST_NO_SKIP") == "1"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--pg",
+        default=os.environ.get("PGROUSE_TEST_PG"),
+        help="servers to test on, by comma, as 15,17,18 (default: PGROUSE_TEST_PG, else what is installed, and 17 in a container)",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [f"database {name}: {ground.describe(name)}" for name in _servers(config)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server" in metafunc.fixturenames and not _chooses_its_own_servers(metafunc):
+        metafunc.parametrize("server", _servers(metafunc.config), indirect=True, scope="session")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the container's image before the first test: its time limit shall not hold a slow download against it."""
+    names = {item.callspec.params.get("server") for item in session.items if hasattr(item, "callspec")}
+    if not session.config.option.collectonly and ground.CONTAINER in names:
+        ground.prepare(ground.CONTAINER)
+
+
+def _servers(config: pytest.Config) -> list[str]:
+    chosen = config.getoption("--pg")
+    return chosen.split(",") if chosen else config.stash.setdefault(SERVERS, ground.servers())
+
+
+SERVERS = pytest.StashKey[list[str]]()
+
+
+def _chooses_its_own_servers(metafunc: pytest.Metafunc) -> bool:
+    return any("server" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and call.excinfo and isinstance(call.excinfo.value.__context__, Missing):
+        # One place for all of them, so that the summary has one line for a missing server and not one for each test.
+        report.longrepr = (__file__, 0, str(call.excinfo.value))
+    if NO_SKIP and report.skipped and not hasattr(report, "wasxfail"):
+        _fail_instead(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if NO_SKIP and report.skipped:
+        _fail_instead(report)
+    return report
+
+
+def _fail_instead(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr
+    report.outcome = "failed"
+    report.longrepr = f"not skipped, because PGROUSE_TEST_NO_SKIP is set: {reason}"
+
+
+@pytest.fixture(scope="session")
+def session_ground() -> Iterator[Ground]:
+    """All servers of this session."""
+    servers = Ground()
+    yield servers
+    servers.close()
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest, session_ground: Ground) -> Postgres:
+    """A running server; each test that uses it runs once on every one that `--pg` names."""
+    try:
+        return session_ground.server(request.param)
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(autouse=True)
+def _needs(request: pytest.FixtureRequest) -> None:
+    """Skip what is marked `pg_cron` on a server without it, and what is marked `container` without an engine."""
+    if request.node.get_closest_marker("pg_cron") and request.getfixturevalue("server").pg_cron is None:
+        pytest.skip(
+            "this server has no pg_cron: its tests need PostgreSQL 15 from Debian's packages, or a container engine"
+        )
+    if request.node.get_closest_marker("container") and (reason := container.why_not()):
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def private_server(session_ground: Ground) -> Iterator[Postgres]:
+    """A server that the test may stop, crash, kill and start, by its `place`."""
+    try:
+        with session_ground.private_server() as server:
+            yield server
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def empty_database(server: Postgres) -> Iterator[Database]:
+    """A database with nothing in it, dropped at the end."""
+    with server.new_database() as database:
+        yield database
+
+
+@pytest.fixture
+def database(server: Postgres) -> Iterator[Database]:
+    """A database with the schema installed, dropped at the end."""
+    with server.new_database(template=server.migrated) as database:
+        yield database
+
+
+@pytest.fixture
+def db(database: Database) -> psycopg.Connection[Any]:
+    """An autocommit connection to `database`."""
+    return database.connect()
+
+
+@pytest.fixture
+def eventually() -> Callable[..., Any]:
+    """`eventually(condition, within_s=10)` calls `condition` until it returns something true, and returns that."""
+    return deadline.eventually

@@ -1,0 +1,145 @@
+"""What reaches a user who installs pgrouse: the wheel, the sdist, and an editable install of the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+LIST_SCRIPTS = """
+import json
+from pgrouse import schema
+print(json.dumps({"root": str(schema.sql_root()), "scripts": {each.name: each.digest for each in schema.scripts()}}))
+"""
+
+
+def uv(*arguments: str | Path) -> None:
+    program = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if program is None:
+        pytest.skip("uv is not installed: run the tests by `./go test`")
+    done = subprocess.run(
+        [program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        env={**os.environ, "UV_PYTHON_DOWNLOADS": "never"},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def python(venv: Path, code: str, folder: Path = Path("/")) -> str:
+    """Run code in a virtual environment, by default where no checkout is importable; return what it printed."""
+    done = subprocess.run(
+        [venv / "bin" / "python", "-c", code], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel made from that."""
+    folder = tmp_path_factory.mktemp("dist")
+    uv("build", "--quiet", "--out-dir", folder, CHECKOUT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    """The wheel."""
+    [found] = built.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with nothing but the wheel and what it needs."""
+    return environment(tmp_path_factory.mktemp("installed"), wheel)
+
+
+@pytest.fixture(scope="module")
+def editable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with an editable install of the checkout."""
+    return environment(tmp_path_factory.mktemp("editable"), "--editable", CHECKOUT)
+
+
+def environment(folder: Path, *what: str | Path) -> Path:
+    uv("venv", "--quiet", "--python", sys.executable, folder / "venv")
+    uv("pip", "install", "--quiet", "--python", folder / "venv" / "bin" / "python", *what)
+    return folder / "venv"
+
+
+def scripts_of_the_checkout() -> set[str]:
+    folders = ("migrations", "functions", "triggers", "views")
+    return {f"{folder}/{file.name}" for folder in folders for file in (CHECKOUT / "sql" / folder).glob("*.sql")}
+
+
+def test_the_wheel_brings_all_scripts_as_they_are_in_the_checkout(installed: Path, editable: Path) -> None:
+    from_wheel = json.loads(python(installed, LIST_SCRIPTS))
+    from_checkout = json.loads(python(editable, LIST_SCRIPTS))
+
+    assert from_wheel["scripts"] == from_checkout["scripts"]
+    assert set(from_wheel["scripts"]) == scripts_of_the_checkout()
+    assert from_wheel["root"].startswith(str(installed))
+
+
+def test_an_editable_install_reads_the_scripts_of_the_checkout(editable: Path) -> None:
+    assert json.loads(python(editable, LIST_SCRIPTS))["root"] == str(CHECKOUT / "sql")
+
+
+def test_every_file_below_sql_is_in_the_wheel(wheel: Path) -> None:
+    in_checkout = {f"pgrouse/sql/{file.relative_to(CHECKOUT / 'sql')}" for file in (CHECKOUT / "sql").rglob("*.sql")}
+
+    assert in_checkout == {name for name in ZipFile(wheel).namelist() if name.startswith("pgrouse/sql/")}
+
+
+def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
+    source = CHECKOUT / "daemon"
+    files = (file for file in source.rglob("*") if file.is_file() and file.parent.name != "__pycache__")
+    in_checkout = {str(file.relative_to(source)) for file in files}
+
+    assert in_checkout | {"pgrouse/py.typed"} <= set(ZipFile(wheel).namelist())
+
+
+def test_the_wheel_takes_no_name_in_site_packages_but_its_own(wheel: Path) -> None:
+    top_level = {name.split("/")[0] for name in ZipFile(wheel).namelist()}
+
+    assert {name for name in top_level if not name.endswith(".dist-info")} == {"pgrouse"}
+
+
+def test_the_installed_command_says_its_version(installed: Path) -> None:
+    said = subprocess.run(
+        [installed / "bin" / "pgrouse", "--version"], capture_output=True, text=True, check=True, cwd="/"
+    )
+
+    assert "0.1.0" in said.stdout
+
+
+def test_the_sdist_has_the_sql_and_the_tests(built: Path) -> None:
+    [sdist] = built.glob("*.tar.gz")
+
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    assert {f"sql/{script}" for script in scripts_of_the_checkout()} <= names
+    assert {"tests/conftest.py", "pyproject.toml", "README.md"} <= names
+
+
+def test_no_folder_of_the_checkout_is_a_package() -> None:
+    assert list(CHECKOUT.glob("*/__init__.py")) == []
+
+
+@pytest.mark.parametrize("module", ["docker", "docker.models.containers"])
+def test_a_folder_of_the_checkout_does_not_hide_the_package_of_its_name(module: str) -> None:
+    found = python(Path(sys.prefix), f"import {module}; print({module}.__file__)", folder=CHECKOUT)
+
+    assert "site-packages" in found

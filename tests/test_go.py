@@ -1,0 +1,274 @@
+"""./go: what a checkout can do on a machine with nothing but python3."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import platform
+import subprocess
+import sys
+import zipfile
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "go"
+
+
+@pytest.fixture
+def go() -> ModuleType:
+    """The script as a module of its own, whose names a test may replace."""
+    spec = spec_from_loader("go", SourceFileLoader("go", str(SCRIPT)))
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False)
+
+
+class TestCommands:
+    """What the user types, and what is said to what does not exist."""
+
+    def test_without_a_command_the_commands_are_shown_as_an_error(self) -> None:
+        said = run()
+
+        assert (said.returncode, said.stdout) == (2, "")
+        assert "./go demo" in said.stderr
+
+    def test_help_is_shown_when_asked_for(self) -> None:
+        said = run("--help")
+
+        assert (said.returncode, said.stderr) == (0, "")
+        assert "./go test" in said.stdout
+
+    @pytest.mark.parametrize("command", ["check", "clean"])
+    def test_a_command_without_arguments_does_nothing_when_it_is_given_some(self, command: str) -> None:
+        said = run(command, "--help")
+
+        assert said.returncode == 2
+        assert f"`{command}` takes no arguments, not even --help" in said.stderr
+
+
+class TestPython:
+    """The Python that it runs on."""
+
+    def test_python_3_7_can_read_it_and_so_be_told(self) -> None:
+        ast.parse(SCRIPT.read_text(), feature_version=(3, 7))
+
+    def test_an_older_one_is_told_in_one_sentence(self) -> None:
+        as_old = f"import sys; sys.version_info = (3, 9, 2); exec(open({str(SCRIPT)!r}).read())"
+
+        said = subprocess.run([sys.executable, "-c", as_old], capture_output=True, text=True, check=False)
+
+        assert (said.returncode, said.stdout) == (1, "")
+        assert said.stderr.splitlines() == [
+            "go: python3 is 3.9, but pgrouse needs 3.11 or newer: run this with one, as `python3.11 go demo`"
+        ]
+
+
+class TestUv:
+    """How it gets uv."""
+
+    @pytest.mark.parametrize(
+        ("system", "machine", "libc", "mac", "expected"),
+        [
+            ("linux", "x86_64", ("glibc", "2.36"), "", "manylinux_2_17_x86_64"),
+            ("linux", "aarch64", ("glibc", "2.36"), "", "manylinux_2_17_aarch64"),
+            ("linux", "x86_64", ("", ""), "", "musllinux_1_1_x86_64"),
+            ("linux", "aarch64", ("", ""), "", "musllinux_1_1_aarch64"),
+            ("darwin", "arm64", ("", ""), "14.5", "macosx_11_0_arm64"),
+            ("darwin", "x86_64", ("", ""), "13.0", "macosx_10_12_x86_64"),
+        ],
+    )
+    def test_the_lock_file_has_a_wheel_for_each_system(
+        self,
+        go: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        system: str,
+        machine: str,
+        libc: tuple[str, str],
+        mac: str,
+        expected: str,
+    ) -> None:
+        monkeypatch.setattr(sys, "platform", system)
+        monkeypatch.setattr(platform, "machine", lambda: machine)
+        monkeypatch.setattr(platform, "libc_ver", lambda: libc)
+        monkeypatch.setattr(platform, "mac_ver", lambda: (mac, ("", "", ""), machine))
+
+        wheel = go.wheel_for_here(go.locked_uv()["wheels"])
+
+        assert expected in wheel["url"]
+
+    def test_a_system_without_a_wheel_is_told_to_bring_its_own(self, go: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(platform, "machine", lambda: "vax")
+
+        with pytest.raises(SystemExit, match=r"no uv for .* on vax: install uv by other means"):
+            go.wheel_for_here(go.locked_uv()["wheels"])
+
+    def test_a_wheel_with_the_right_hash_is_unpacked_and_runs(self, go: Any, tmp_path: Path) -> None:
+        go.fetch(self.wheel(tmp_path), tmp_path / "cache" / "uv")
+
+        assert go.version_of(str(tmp_path / "cache" / "uv")) == (0, 13, 8)
+
+    def test_a_wheel_with_another_hash_is_refused(self, go: Any, tmp_path: Path) -> None:
+        wheel = self.wheel(tmp_path) | {"hash": "sha256:" + "0" * 64}
+
+        with pytest.raises(SystemExit, match=r"is not what uv\.lock says"):
+            go.fetch(wheel, tmp_path / "cache" / "uv")
+
+        assert not (tmp_path / "cache").exists()
+
+    def test_an_address_that_does_not_answer_is_named_with_what_to_do(self, go: Any, tmp_path: Path) -> None:
+        with pytest.raises(SystemExit, match=r"127\.0\.0\.1:1/uv\.whl cannot be fetched .* install uv by other means"):
+            go.fetch({"url": "http://127.0.0.1:1/uv.whl", "hash": ""}, tmp_path / "uv")
+
+    @pytest.mark.parametrize(
+        ("version", "taken"), [("0.13.8", True), ("0.14.0", True), ("0.13.7", False), ("0.9.21", False)]
+    )
+    def test_the_one_on_path_is_taken_unless_it_is_older_than_the_locked_one(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
+    ) -> None:
+        on_path, fetched = tmp_path / "bin" / "uv", tmp_path / "cache" / "uv-0.13.8" / "uv"
+        for program in (on_path, fetched):
+            program.parent.mkdir(parents=True)
+            program.write_text(f"#!/bin/sh\necho 'uv {version} (1a2b3c 2026-10-01)'\n")
+            program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(on_path.parent), prepend=":")
+        monkeypatch.setattr(go, "CACHE", tmp_path / "cache")
+        monkeypatch.setattr(go, "locked_uv", lambda: {"version": "0.13.8", "wheels": []})
+
+        assert go.uv() == str(on_path if taken else fetched)
+
+    def test_the_script_itself_names_no_host(self) -> None:
+        assert "://" not in SCRIPT.read_text()
+
+    @staticmethod
+    def wheel(folder: Path) -> dict[str, str]:
+        """Make a wheel with a program that says that it is uv, and return its entry in a lock file."""
+        file = folder / "uv.whl"
+        with zipfile.ZipFile(file, "w") as wheel:
+            wheel.writestr("uv-0.13.8.data/scripts/uv", "#!/bin/sh\necho 'uv 0.13.8'\n")
+        return {"url": file.as_uri(), "hash": f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"}
+
+
+class TestInstall:
+    """What is installed, and when nothing is."""
+
+    @pytest.fixture
+    def checkout(self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """`go` in a checkout whose uv only writes down how it was called; `checkout.calls()` returns that."""
+        python = tmp_path / ".venv" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.touch()
+        (tmp_path / "uv.lock").write_text("one")
+        (tmp_path / "pyproject.toml").touch()
+        log = tmp_path / "log"
+        uv = tmp_path / "uv"
+        uv.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
+        uv.chmod(0o755)
+        for name, value in {
+            "ROOT": tmp_path,
+            "VENV": tmp_path / ".venv",
+            "INSTALLED": tmp_path / ".venv" / "installed.json",
+        }.items():
+            monkeypatch.setattr(go, name, value)
+        monkeypatch.setattr(go, "uv", lambda: str(uv))
+        monkeypatch.setattr(go, "calls", lambda: [line.split() for line in log.read_text().splitlines()], raising=False)
+        return go
+
+    def test_what_is_up_to_date_is_not_installed_again(self, checkout: Any) -> None:
+        checkout.install(["--extra=demo"])
+        checkout.install(["--extra=demo"])
+
+        assert len(checkout.calls()) == 1
+
+    def test_a_changed_lock_file_is_installed(self, checkout: Any) -> None:
+        checkout.install(["--extra=demo"])
+        (checkout.ROOT / "uv.lock").write_text("two")
+        checkout.install(["--extra=demo"])
+
+        assert len(checkout.calls()) == 2
+
+    def test_a_command_that_wants_more_keeps_what_others_wanted(self, checkout: Any) -> None:
+        checkout.install(["--extra=demo"])
+        checkout.install(["--group=test"])
+        checkout.install(["--extra=demo"])
+
+        wanted = [[word for word in call if word.startswith(("--extra", "--group"))] for call in checkout.calls()]
+        assert wanted == [["--extra=demo"], ["--extra=demo", "--group=test"]]
+
+    def test_a_python_that_is_gone_is_installed_again(self, checkout: Any) -> None:
+        checkout.install(["--extra=demo"])
+        (checkout.VENV / "bin" / "python").unlink()
+        checkout.install(["--extra=demo"])
+
+        assert len(checkout.calls()) == 2
+
+    def test_what_failed_is_tried_again(self, checkout: Any) -> None:
+        uv = Path(checkout.uv())
+        works = uv.read_text()
+        uv.write_text(works + "exit 1\n")
+        with pytest.raises(SystemExit, match="uv could not install"):
+            checkout.install(["--extra=demo"])
+        uv.write_text(works)
+
+        checkout.install(["--extra=demo"])
+
+        assert len(checkout.calls()) == 2
+        assert json.loads(checkout.INSTALLED.read_text())["parts"] == ["--extra=demo"]
+
+
+class TestDebian:
+    """Debian's packages."""
+
+    def test_only_what_is_missing_is_named(self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "15").mkdir()
+        (tmp_path / "15" / "postgres").touch()
+        monkeypatch.setattr(go.shutil, "which", lambda name: f"/usr/bin/{name}")
+        monkeypatch.setattr(go, "postgresql_version", lambda: "15")
+
+        missing = go.missing_debian_packages(
+            {"postgresql-{}": f"{tmp_path}/{{}}/postgres", "postgresql-{}-cron": f"{tmp_path}/{{}}/pg_cron.so"}
+        )
+
+        assert missing == ["postgresql-15-cron"]
+
+    def test_when_apt_get_fails_that_is_told_and_the_command_goes_on(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "apt-get").write_text("#!/bin/sh\necho 'E: Unable to locate package spin'\nexit 100\n")
+        (tmp_path / "apt-get").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        monkeypatch.setattr(go, "CLUSTER_CONF", tmp_path / "createcluster.d" / "pgrouse.conf")
+
+        go.install_debian_packages({"spin": "/nowhere/spin"})
+
+        said = capsys.readouterr().err
+        assert "apt-get install spin\n" in said
+        assert "apt-get install failed, going on without:\nE: Unable to locate package spin" in said
+        assert not go.CLUSTER_CONF.exists()
+
+    def test_other_systems_miss_nothing(self, go: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(go.shutil, "which", lambda _: None)
+
+        assert go.missing_debian_packages(go.TEST_PACKAGES) == []
+
+    def test_debian_is_kept_from_making_a_server_only_meanwhile(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(go, "CLUSTER_CONF", tmp_path / "createcluster.d" / "pgrouse.conf")
+
+        with go.no_default_cluster():
+            meanwhile = go.CLUSTER_CONF.read_text()
+
+        assert meanwhile == "create_main_cluster = false\n"
+        assert not go.CLUSTER_CONF.exists()
