@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Schedules pg_cron's jobs for a queue in the same database, with nothing but psql: what `pgrouse cron install` does, which also mends them later.
+#
+#   install-cron.sh [FOLDER]      FOLDER holds sql/ (default: the folder of this script)
+#
+# Where to is said by PGHOST, PGPORT, PGUSER, PGDATABASE ... The user must be a superuser.
+set -euo pipefail
+cron=${1:-$(dirname "$0")}/sql/cron
+
+psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction --output=/dev/null --set=jobs="$(<"$cron/jobs.sql")" \
+  --file="$cron/role.sql" --file=- <<'SQL'
+GRANT USAGE ON SCHEMA cron TO messages_cron;
+SELECT cron.schedule_in_database(w.name, w.schedule, w.command, current_database(), 'messages_cron')
+FROM (
+  :jobs
+) AS w;
+SQL

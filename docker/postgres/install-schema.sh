@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Installs the schema `messages` into an empty database with nothing but psql: the same scripts in the same order, under the same lock, and with
+# the same entries in the ledger as `pgrouse migrate`, which afterwards finds nothing to do and makes every later change.
+#
+#   install-schema.sh [FOLDER]      FOLDER holds sql/ and pyproject.toml (default: the folder of this script)
+#
+# Where to is said by PGHOST, PGPORT, PGUSER, PGDATABASE ... Everything happens in one transaction.
+set -euo pipefail
+export LC_ALL=C # the order of the file names
+
+folder=${1:-$(dirname "$0")}
+sql=$folder/sql
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$folder/pyproject.toml")
+[[ $version ]] || { echo "install-schema: no version in $folder/pyproject.toml" >&2; exit 1; }
+
+# Prints the psql commands that run one script and write it into the ledger: apply KIND NAME
+apply() {
+  local digest
+  digest=$(sha256sum <"$sql/$2")
+  printf "\\\\i '%s/%s'\n" "$sql" "$2"
+  printf "INSERT INTO messages.migration (kind, name, digest, version) VALUES ('%s', '%s', '%s', '%s');\n" \
+    "$1" "$2" "${digest%% *}" "$version"
+}
+
+# Prints the commands for each script of a folder: apply_all KIND FOLDER
+apply_all() {
+  local file
+  for file in "$sql/$2"/*.sql; do
+    apply "$1" "$2/${file##*/}"
+  done
+}
+
+installation() {
+  cat <<'SQL'
+SELECT pg_advisory_xact_lock(31638938585494373); -- "pgrouse"
+DO $$
+BEGIN
+  IF to_regnamespace('messages') IS NOT NULL THEN
+    RAISE EXCEPTION 'database "%" has a schema "messages" already', current_database() USING HINT = 'bring it up to date with `pgrouse migrate`';
+  END IF;
+END
+$$;
+SQL
+  echo "\\i '$sql/roles.sql'"
+  # A superuser hands the schema to messages_owner; anyone else owns it himself.
+  cat <<'SQL'
+SELECT CASE WHEN r.rolsuper THEN 'messages_owner' ELSE r.rolname END AS owner FROM pg_roles AS r WHERE r.rolname = current_user \gset
+SET LOCAL ROLE :"owner";
+SQL
+  echo "\\i '$sql/ledger.sql'"
+  # Functions call each other; their order in the folder does not matter.
+  echo "SET LOCAL check_function_bodies = off;"
+  echo "SET LOCAL client_min_messages = warning;"
+  apply_all migration migrations
+  apply_all object functions
+  apply_all object triggers
+  apply_all object views
+  echo "SELECT messages.maintain_partitions();"
+  echo "\\i '$sql/grants.sql'"
+  echo "RESET ROLE;"
+}
+
+installation | psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction --output=/dev/null --file=-

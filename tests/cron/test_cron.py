@@ -1,0 +1,421 @@
+"""pg_cron maintains the queue while no daemon is alive: its jobs are installed, checked and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from pgrouse import cron, schema
+from pgrouse.cron import CronUnavailable, Finding, Kind
+from tests.server.postgres import Database, Postgres
+
+Connection = psycopg.Connection[Any]
+Eventually = Callable[..., Any]
+pytestmark = pytest.mark.pg_cron
+TICK, PRUNE = "messages.tick", "messages.prune_cron_history"
+
+
+@pytest.fixture
+def jobs(server: Postgres) -> Iterator[Connection]:
+    """A connection to the database in which pg_cron keeps its jobs; at the end there are none, and no history."""
+    with server.admin(server.cron_database) as conn:
+        yield conn
+        conn.execute("TRUNCATE cron.job_run_details")
+        for (jobid,) in conn.execute("SELECT jobid FROM cron.job").fetchall():
+            conn.execute("SELECT cron.unschedule(%s::bigint)", [jobid])
+
+
+@pytest.fixture
+def queue(db: Connection, jobs: Connection) -> Connection:
+    """A connection to a queue in another database than that of the jobs."""
+    return db
+
+
+@pytest.fixture
+def queue_beside(server: Postgres, jobs: Connection) -> Iterator[Connection]:
+    """A connection to a queue in the very database of the jobs."""
+    with server.admin(server.cron_database) as conn:
+        schema.migrate(conn)
+        yield conn
+        conn.execute("DROP SCHEMA messages CASCADE")
+
+
+def name_of(job: str, queue: Connection) -> str:
+    return f"{job}@{queue.info.dbname}"
+
+
+def scheduled(jobs: Connection) -> list[dict[str, Any]]:
+    query = "SELECT jobid, jobname::text AS jobname, schedule, command, database, username, active FROM cron.job ORDER BY schedule"
+    return jobs.cursor(row_factory=dict_row).execute(query).fetchall()
+
+
+def job_id(jobs: Connection, name: str) -> int:
+    row = jobs.execute("SELECT jobid FROM cron.job WHERE jobname = %s", [name]).fetchone()
+    assert row
+    return int(row[0])
+
+
+def kinds(findings: list[Finding]) -> list[tuple[Kind, str | None]]:
+    return [(each.kind, each.job) for each in findings]
+
+
+def add_run(
+    jobs: Connection, jobid: int, status: str, message: str = "", age: str | None = "0 s", command: str = ""
+) -> None:
+    jobs.execute(
+        """
+        INSERT INTO cron.job_run_details (jobid, database, username, command, status, return_message, start_time, end_time)
+        SELECT %s, current_database(), 'messages_cron', %s, %s, %s, t.at, t.at FROM (SELECT now() - %s::interval) AS t (at)
+        """,
+        [jobid, command, status, message, age],
+    )
+
+
+def test_installing_schedules_each_job_once_for_the_role_of_pg_cron(queue: Connection, jobs: Connection) -> None:
+    installed = cron.install(queue)
+
+    assert installed == [name_of(TICK, queue), name_of(PRUNE, queue)]
+    assert [
+        (job["jobname"], job["schedule"], job["database"], job["username"], job["active"]) for job in scheduled(jobs)
+    ] == [
+        (name_of(TICK, queue), "* * * * *", queue.info.dbname, "messages_cron", True),
+        (name_of(PRUNE, queue), "17 3 * * *", jobs.info.dbname, "messages_cron", True),
+    ]
+
+
+def test_beside_the_queue_the_jobs_have_plain_names_and_the_same_database(
+    queue_beside: Connection, jobs: Connection
+) -> None:
+    installed = cron.install(queue_beside)
+
+    assert installed == [TICK, PRUNE]
+    assert {(job["jobname"], job["database"]) for job in scheduled(jobs)} == {
+        (TICK, jobs.info.dbname),
+        (PRUNE, jobs.info.dbname),
+    }
+
+
+def test_a_queue_beside_and_one_elsewhere_leave_each_others_jobs_alone(
+    queue: Connection, queue_beside: Connection, jobs: Connection
+) -> None:
+    cron.install(queue)
+    cron.install(queue_beside)
+
+    assert cron.install(queue) == cron.install(queue_beside) == []
+    assert cron.check(queue) == cron.check(queue_beside) == []
+    cron.remove(queue_beside)
+    assert {job["jobname"] for job in scheduled(jobs)} == {name_of(TICK, queue), name_of(PRUNE, queue)}
+
+
+def test_installing_twice_changes_nothing(queue: Connection, jobs: Connection) -> None:
+    cron.install(queue)
+    first = scheduled(jobs)
+
+    again = cron.install(queue)
+
+    assert again == []
+    assert scheduled(jobs) == first
+
+
+def test_nothing_is_found_wrong_with_what_was_just_installed(queue: Connection) -> None:
+    cron.install(queue)
+
+    assert cron.check(queue) == []
+
+
+def test_a_caller_with_another_row_factory_gets_the_same(database: Database, jobs: Connection) -> None:
+    with database.connect(row_factory=dict_row) as conn:
+        installed = cron.install(conn)
+
+        assert installed == [name_of(TICK, conn), name_of(PRUNE, conn)]
+        assert cron.check(conn) == []
+
+
+def test_a_job_that_is_switched_off_is_found_and_switched_on(queue: Connection, jobs: Connection) -> None:
+    cron.install(queue)
+    tick = name_of(TICK, queue)
+    jobs.execute("SELECT cron.alter_job(%s, active => false)", [job_id(jobs, tick)])
+
+    found = cron.check(queue)
+    mended = cron.install(queue)
+
+    assert kinds(found) == [(Kind.INACTIVE, tick)]
+    assert mended == [tick]
+    assert [job["active"] for job in scheduled(jobs)] == [True, True]
+
+
+def test_a_job_that_was_dropped_is_found_and_scheduled_again(queue: Connection, jobs: Connection) -> None:
+    cron.install(queue)
+    tick = name_of(TICK, queue)
+    jobs.execute("SELECT cron.unschedule(%s::bigint)", [job_id(jobs, tick)])
+
+    found = cron.check(queue)
+    mended = cron.install(queue)
+
+    assert kinds(found) == [(Kind.MISSING, tick)]
+    assert mended == [tick]
+    assert cron.check(queue) == []
+
+
+def test_a_job_that_was_renamed_is_found_and_gets_its_name_back(queue: Connection, jobs: Connection) -> None:
+    cron.install(queue)
+    tick = name_of(TICK, queue)
+    jobs.execute("UPDATE cron.job SET jobname = 'mine' WHERE jobname = %s", [tick])
+
+    found = cron.check(queue)
+    cron.install(queue)
+
+    assert kinds(found) == [(Kind.MISSING, tick), (Kind.DUPLICATE, "mine")]
+    assert [job["jobname"] for job in scheduled(jobs)] == [tick, name_of(PRUNE, queue)]
+
+
+def test_a_job_in_another_database_is_found_and_moved(queue: Connection, jobs: Connection) -> None:
+    cron.install(queue)
+    tick = name_of(TICK, queue)
+    jobs.execute("SELECT cron.alter_job(%s, database => 'postgres')", [job_id(jobs, tick)])
+
+    found = cron.check(queue)
+    cron.install(queue)
+
+    assert kinds(found) == [(Kind.OTHER_DATABASE, tick)]
+    assert [job["database"] for job in scheduled(jobs)] == [queue.info.dbname, jobs.info.dbname]
+
+
+def test_a_job_of_another_role_is_found_and_replaced(queue: Connection, jobs: Connection) -> None:
+    cron.install(queue)
+    tick = name_of(TICK, queue)
+    jobs.execute("SELECT cron.schedule_in_database(%s, '* * * * *', 'SELECT 1', 'postgres')", [tick])
+
+    found = cron.check(queue)
+    mended = cron.install(queue)
+
+    assert (Kind.OTHER_USER, tick) in kinds(found)
+    assert mended == [tick]
+    assert [(job["jobname"], job["username"]) for job in scheduled(jobs)] == [
+        (tick, "messages_cron"),
+        (name_of(PRUNE, queue), "messages_cron"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ("schedule => '0 4 * * *'", Kind.OTHER_SCHEDULE),
+        ("command => 'SELECT 1'", Kind.OTHER_COMMAND),
+    ],
+)
+def test_a_job_that_was_altered_is_found_and_mended(
+    queue: Connection, jobs: Connection, changed: str, kind: Kind
+) -> None:
+    cron.install(queue)
+    tick = name_of(TICK, queue)
+    before = [job["command"] for job in scheduled(jobs)]
+    jobs.execute(f"SELECT cron.alter_job(%s, {changed})".encode(), [job_id(jobs, tick)])
+
+    found = cron.check(queue)
+    cron.install(queue)
+
+    assert kinds(found) == [(kind, tick)]
+    assert [job["command"] for job in scheduled(jobs)] == before
+    assert cron.check(queue) == []
+
+
+def test_a_failed_run_is_found_until_the_next_one_succeeds(queue: Connection, jobs: Connection) -> None:
+    cron.install(queue)
+    tick = name_of(TICK, queue)
+    add_run(jobs, job_id(jobs, tick), "failed", "ERROR:  out of\nshared memory")
+
+    found = cron.check(queue)
+    add_run(jobs, job_id(jobs, tick), "succeeded")
+
+    assert kinds(found) == [(Kind.LAST_RUN_FAILED, tick)]
+    assert "ERROR: out of shared memory" in str(found[0])
+    assert cron.check(queue) == []
+
+
+def test_a_run_that_could_not_connect_says_how_to_let_it(queue: Connection, jobs: Connection) -> None:
+    cron.install(queue)
+    add_run(jobs, job_id(jobs, name_of(TICK, queue)), "failed", "connection failed")
+
+    (found,) = cron.check(queue)
+
+    assert "cron.use_background_workers" in found.mend
+
+
+def test_ticks_that_stopped_are_found_by_the_age_of_their_mark(queue: Connection) -> None:
+    cron.install(queue)
+    queue.execute(
+        "INSERT INTO messages.tick_mark VALUES ('prune', 'cron', clock_timestamp() - interval '4 minutes', 0)"
+    )
+
+    fresh = cron.check(queue, silent_after_s=3600)
+    stale = cron.check(queue, silent_after_s=0)
+
+    assert fresh == []
+    assert kinds(stale) == [(Kind.LAUNCHER_NOT_SEEN, None)]
+
+
+def test_marks_of_daemons_do_not_count_for_pg_cron(queue: Connection) -> None:
+    cron.install(queue)
+    queue.execute("SELECT messages.tick('cron')")
+    queue.execute("UPDATE messages.tick_mark SET ran_at = ran_at - interval '1 day'")
+    queue.execute("SELECT messages.tick('daemon')")
+
+    stale = cron.check(queue, silent_after_s=0)
+
+    assert kinds(stale) == [(Kind.LAUNCHER_NOT_SEEN, None)]
+
+
+def test_removing_leaves_no_job_and_no_mark_and_says_what_it_removed(queue: Connection, jobs: Connection) -> None:
+    cron.install(queue)
+    queue.execute("SELECT messages.tick('cron')")
+
+    removed = cron.remove(queue)
+
+    assert removed == sorted([name_of(TICK, queue), name_of(PRUNE, queue)])
+    assert scheduled(jobs) == []
+    assert queue.execute("SELECT count(*) FROM messages.tick_mark WHERE caller = 'cron'").fetchone() == (0,)
+
+
+def test_removing_what_is_not_there_is_no_error(queue: Connection) -> None:
+    assert cron.remove(queue) == []
+
+
+def test_jobs_of_other_people_are_never_touched(queue: Connection, jobs: Connection) -> None:
+    jobs.execute("SELECT cron.schedule('theirs', '0 0 1 1 *', 'SELECT 1')")
+
+    cron.install(queue)
+    cron.remove(queue)
+
+    assert [job["jobname"] for job in scheduled(jobs)] == ["theirs"]
+
+
+def test_a_database_with_the_longest_name_gets_jobs_that_are_found_again(server: Postgres, jobs: Connection) -> None:
+    long = "x" * 63
+    with server.admin() as admin:
+        admin.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(long), sql.Identifier(server.migrated))
+        )
+    try:
+        with server.admin(long) as conn:
+            installed = cron.install(conn)
+
+            assert len(installed) == 2
+            assert cron.install(conn) == []
+            assert cron.check(conn) == []
+    finally:
+        with server.admin() as admin:
+            admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(long)))
+
+
+def test_without_the_schema_it_says_to_migrate(empty_database: Database) -> None:
+    with pytest.raises(schema.SchemaMismatch, match="pgrouse migrate"):
+        cron.install(empty_database.connect())
+
+
+def test_the_role_of_the_jobs_may_run_their_commands(queue: Connection, jobs: Connection) -> None:
+    cron.install(queue)
+    tick, prune = (job["command"] for job in scheduled(jobs))
+
+    for conn, command in ((queue, tick), (jobs, prune)):
+        conn.execute("SET SESSION AUTHORIZATION messages_cron")
+        conn.execute(command.encode())
+        conn.execute("RESET SESSION AUTHORIZATION")
+
+    assert queue.execute("SELECT count(*) > 0 FROM messages.tick_mark WHERE caller = 'cron'").fetchone() == (True,)
+
+
+def test_the_role_of_the_jobs_may_do_nothing_else(queue: Connection) -> None:
+    cron.install(queue)
+    queue.execute("SET SESSION AUTHORIZATION messages_cron")
+
+    for statement in ("SELECT FROM messages.message", "SELECT messages.cancel('{1}')", "DELETE FROM messages.topic"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            queue.execute(statement.encode())
+
+
+def test_the_role_of_the_jobs_cannot_be_dropped_by_accident(queue: Connection) -> None:
+    cron.install(queue)
+
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist):
+        queue.execute("DROP ROLE messages_cron")
+
+
+@pytest.fixture
+def owner(server: Postgres, jobs: Connection) -> Iterator[Connection]:
+    """A connection to the database of the jobs as a role that owns a schema there and is no superuser."""
+    jobs.execute("CREATE ROLE cron_test_owner LOGIN PASSWORD 'owner'")
+    jobs.execute(sql.SQL("GRANT CREATE ON DATABASE {} TO cron_test_owner").format(sql.Identifier(server.cron_database)))
+    with psycopg.connect(
+        server.dsn(server.cron_database, user="cron_test_owner", password="owner"), autocommit=True
+    ) as conn:
+        schema.migrate(conn)
+        yield conn
+    for (jobid,) in jobs.execute("SELECT jobid FROM cron.job WHERE username = 'cron_test_owner'").fetchall():
+        jobs.execute("SELECT cron.unschedule(%s::bigint)", [jobid])
+    jobs.execute("DROP OWNED BY cron_test_owner")
+    jobs.execute("DROP ROLE cron_test_owner")
+
+
+def test_an_owner_who_is_no_superuser_schedules_for_himself_beside_the_queue(
+    owner: Connection, jobs: Connection
+) -> None:
+    jobs.execute("GRANT USAGE ON SCHEMA cron TO cron_test_owner")
+
+    installed = cron.install(owner)
+
+    assert installed == [TICK, PRUNE]
+    assert {job["username"] for job in scheduled(jobs)} == {"cron_test_owner"}
+    assert cron.check(owner) == []
+    assert cron.install(owner) == []
+    assert cron.remove(owner) == sorted([TICK, PRUNE])
+
+
+def test_who_may_not_look_is_told_what_to_grant(owner: Connection) -> None:
+    (found,) = cron.check(owner)
+
+    assert found.kind is Kind.NOT_VISIBLE
+    assert "GRANT USAGE ON SCHEMA cron TO cron_test_owner" in found.mend
+    with pytest.raises(CronUnavailable, match="GRANT USAGE"):
+        cron.install(owner)
+
+
+def test_who_is_no_superuser_is_told_that_another_database_needs_one(queue: Connection) -> None:
+    queue.execute("CREATE ROLE cron_test_other")
+    queue.execute("GRANT pg_read_all_settings TO cron_test_other")
+    queue.execute("SET SESSION AUTHORIZATION cron_test_other")
+
+    with pytest.raises(CronUnavailable, match="only a superuser may schedule from there: connect as a superuser"):
+        cron.install(queue)
+
+    queue.execute("RESET SESSION AUTHORIZATION")
+    queue.execute("DROP ROLE cron_test_other")
+
+
+@pytest.mark.slow
+def test_pg_cron_really_runs_the_jobs_in_both_places(
+    queue: Connection, queue_beside: Connection, jobs: Connection, eventually: Eventually
+) -> None:
+    queue.execute("INSERT INTO messages.message (topic, payload) VALUES ('cron.test', '{}')")
+    queue.execute("SELECT messages.claim('w', '{cron.test}', 1, p_lock_for => '1 ms')")
+    cron.install(queue)
+    cron.install(queue_beside)
+
+    def ticked(conn: Connection) -> bool:
+        return conn.execute("SELECT count(*) FROM messages.tick_mark WHERE caller = 'cron'").fetchone() == (5,)
+
+    eventually(lambda: ticked(queue) and ticked(queue_beside), within_s=65, every_s=0.2)
+
+    assert queue.execute("SELECT result FROM messages.message_archive").fetchall() == [("lock_expired",)]
+    eventually(
+        lambda: (
+            jobs.execute("SELECT DISTINCT status, username FROM cron.job_run_details").fetchall()
+            == [("succeeded", "messages_cron")]
+        )
+    )
+    assert cron.check(queue) == cron.check(queue_beside) == []

@@ -1,0 +1,138 @@
+"""pg_cron keeps a row for each run for ever; messages.prune_cron_history() forgets the old ones of our own jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgrouse import cron, schema
+from tests.server.postgres import Postgres
+
+Connection = psycopg.Connection[Any]
+Prune = Callable[[Connection], int]
+pytestmark = pytest.mark.pg_cron
+OURS, THEIRS = "/* pgrouse */ SELECT messages.tick('cron')", "SELECT messages.tick('cron')"
+
+
+@pytest.fixture
+def beside(server: Postgres) -> Iterator[Connection]:
+    """A connection to a queue in the very database of pg_cron's jobs."""
+    with server.admin(server.cron_database) as conn:
+        schema.migrate(conn)
+        cron.install(conn)
+        yield conn
+        cron.remove(conn)
+        conn.execute("TRUNCATE cron.job_run_details")
+        conn.execute("DROP SCHEMA messages CASCADE")
+
+
+def by_function(conn: Connection) -> int:
+    row = conn.execute("SELECT messages.prune_cron_history()").fetchone()
+    assert row
+    return int(row[0])
+
+
+def by_command(conn: Connection) -> int:
+    with conn.transaction():
+        cursor = conn.execute(schema.script("cron/prune_elsewhere.sql"))
+        while cursor.nextset():
+            pass
+        return cursor.rowcount
+
+
+@pytest.fixture(params=[by_function, by_command])
+def prune(request: pytest.FixtureRequest) -> Prune:
+    """Both ways to prune: as a function beside the queue, as a command elsewhere."""
+    chosen: Prune = request.param
+    return chosen
+
+
+def add_runs(conn: Connection, count: int, age: str | None, command: str = OURS, user: str = "messages_cron") -> None:
+    conn.execute(
+        """
+        INSERT INTO cron.job_run_details (jobid, database, username, command, status, start_time)
+        SELECT 1, current_database(), %s, %s, 'succeeded', now() - %s::interval FROM generate_series(1, %s)
+        """,
+        [user, command, age, count],
+    )
+
+
+def runs(conn: Connection) -> int:
+    row = conn.execute("SELECT count(*) FROM cron.job_run_details").fetchone()
+    assert row
+    return int(row[0])
+
+
+def test_runs_of_more_than_seven_days_ago_are_forgotten_and_newer_ones_kept(beside: Connection, prune: Prune) -> None:
+    add_runs(beside, 3, "7 days 1 minute")
+    add_runs(beside, 2, "6 days 23 hours")
+
+    assert prune(beside) == 3
+    assert runs(beside) == 2
+
+
+def test_runs_of_other_jobs_are_kept_however_old(beside: Connection, prune: Prune) -> None:
+    add_runs(beside, 3, "1 year", command=THEIRS)
+
+    assert prune(beside) == 0
+    assert runs(beside) == 3
+
+
+def test_one_call_deletes_at_most_ten_thousand_the_oldest_first(beside: Connection, prune: Prune) -> None:
+    add_runs(beside, 1, "9 days")
+    add_runs(beside, 10_000, "8 days")
+
+    assert prune(beside) == 10_000
+    assert beside.execute("SELECT now() - start_time < '8 days 1 hour' FROM cron.job_run_details").fetchall() == [
+        (True,)
+    ]
+    assert prune(beside) == 1
+
+
+def test_runs_that_never_began_go_with_those_around_them(beside: Connection, prune: Prune) -> None:
+    add_runs(beside, 2, None)
+    add_runs(beside, 1, "8 days")
+    add_runs(beside, 1, None)
+
+    assert prune(beside) == 3
+    assert runs(beside) == 1
+
+
+def test_a_job_that_never_begins_leaves_no_more_than_twenty_thousand_runs(beside: Connection, prune: Prune) -> None:
+    add_runs(beside, 20_005, None)
+
+    assert prune(beside) == 5
+
+
+def test_the_role_of_the_jobs_forgets_only_what_it_ran_itself(beside: Connection, prune: Prune) -> None:
+    add_runs(beside, 2, "8 days")
+    add_runs(beside, 1, "8 days", user="postgres")
+    beside.execute("SET SESSION AUTHORIZATION messages_cron")
+
+    pruned = prune(beside)
+
+    beside.execute("RESET SESSION AUTHORIZATION")
+    assert pruned == 2
+    assert runs(beside) == 1
+
+
+def test_without_pg_cron_in_the_database_nothing_happens(db: Connection) -> None:
+    assert by_function(db) == 0
+
+
+def test_who_may_not_look_at_pg_cron_changes_nothing(beside: Connection) -> None:
+    add_runs(beside, 1, "8 days")
+    beside.execute("CREATE ROLE cron_test_stranger")
+    beside.execute("GRANT messages_maintainer TO cron_test_stranger")
+    beside.execute("GRANT EXECUTE ON FUNCTION messages.prune_cron_history TO messages_maintainer")
+    beside.execute("SET SESSION AUTHORIZATION cron_test_stranger")
+
+    pruned = by_function(beside)
+
+    beside.execute("RESET SESSION AUTHORIZATION")
+    beside.execute("DROP ROLE cron_test_stranger")
+    assert pruned == 0
+    assert runs(beside) == 1
