@@ -1,1 +1,34 @@
-def main(): ...
+"""The command line: one file per noun. `main` is the entry point; commands are imported when they are called."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+from pgrouse.cli.root import root
+from pgrouse.errors import ExitCode
+
+
+def main() -> int:
+    """Run the command line, and return its exit code. Every error becomes one clear line on the standard error, here."""
+    try:
+        return int(_run() or ExitCode.OK)
+    except BaseException as error:  # noqa: BLE001 - what is not explained there is raised again
+        from pgrouse.cli.failure import report  # noqa: PLC0415 - what goes well starts faster
+
+        return report(error, sys.stderr)
+
+
+def _run() -> int | None:
+    """Call the command. Not by `root.main`, which has exit codes of its own for an interrupt and a closed pipe."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows its number: rather that than no output at all.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if "_PGROUSE_COMPLETE" in os.environ:
+        root.main(prog_name="pgrouse")
+    with root.make_context("pgrouse", sys.argv[1:]) as ctx:
+        code: int | None = root.invoke(ctx)
+        sys.stdout.flush()  # here a closed pipe can still be told
+        return code

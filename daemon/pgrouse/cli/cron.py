@@ -1,0 +1,73 @@
+"""`pgrouse cron`: the jobs of pg_cron, which keep the promises while no daemon is alive."""
+
+from __future__ import annotations
+
+import click
+
+from pgrouse.cli.command import Group, Session
+from pgrouse.errors import ExitCode
+
+
+@click.group(cls=Group)
+def cron() -> None:
+    """Install, check and remove the jobs of pg_cron.
+
+    They do the maintenance while no daemon is alive. As long as one lives, it does the same work.
+    """
+
+
+@cron.command()
+@click.pass_obj
+def install(session: Session) -> int:
+    """Schedule the jobs, and mend those that differ."""
+    return install_jobs(session)
+
+
+def install_jobs(session: Session) -> int:
+    """Install the jobs and say which were changed."""
+    from pgrouse import cron as jobs  # noqa: PLC0415
+
+    with session.connect() as conn:
+        changed = jobs.install(conn)
+    if session.as_json:
+        session.output.record({"scheduled": changed})
+    for name in changed:
+        session.output.say(f"scheduled {name}")
+    session.output.say("the jobs of pg_cron are as they shall be")
+    return ExitCode.OK
+
+
+@cron.command()
+@click.pass_obj
+def check(session: Session) -> int:
+    """Say what keeps pg_cron from maintaining the queue. Exit code 1 if there is anything."""
+    from pgrouse import cron as jobs  # noqa: PLC0415
+
+    with session.connect() as conn:
+        findings = jobs.check(conn)
+    for finding in findings:
+        if session.as_json:
+            session.output.record(
+                {"kind": str(finding.kind), "job": finding.job, "problem": finding.text, "mend": finding.mend}
+            )
+        session.output.say(str(finding))
+    if not findings:
+        session.output.say("ok: pg_cron maintains the queue")
+    return ExitCode.FOUND_A_PROBLEM if findings else ExitCode.OK
+
+
+@cron.command()
+@click.pass_obj
+def remove(session: Session) -> int:
+    """Unschedule the jobs."""
+    from pgrouse import cron as jobs  # noqa: PLC0415
+
+    with session.connect() as conn:
+        removed = jobs.remove(conn)
+    if session.as_json:
+        session.output.record({"removed": removed})
+    for name in removed:
+        session.output.say(f"removed {name}")
+    if not removed:
+        session.output.say("there are no jobs of pgrouse")
+    return ExitCode.OK

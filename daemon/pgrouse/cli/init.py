@@ -1,0 +1,51 @@
+"""`pgrouse init`: files to start from."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from pgrouse.cli.command import Command, Session
+from pgrouse.errors import ConfigError
+
+TEMPLATES = ("pgrouse.toml", "handlers.py")
+
+
+@click.command(cls=Command)
+@click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]")
+@click.pass_obj
+def init(session: Session, folder: Path) -> None:
+    """Write a pgrouse.toml and a handlers.py to start from.
+
+    They go into a folder, the working directory unless named. Files that exist are never overwritten.
+    """
+    standing = [folder / name for name in TEMPLATES if (folder / name).exists()]
+    if standing:
+        raise ConfigError(f"{standing[0]} exists already: nothing was written; choose another folder, or move it away")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in TEMPLATES:
+        _write(folder / name, files("pgrouse.cli").joinpath("template", name).read_text(encoding="utf-8"))
+    if session.as_json:
+        session.output.record({"created": [folder / name for name in TEMPLATES]})
+    for name in TEMPLATES:
+        session.output.say(f"wrote {folder / name}")
+    session.output.say(_next_steps(folder))
+
+
+def _write(path: Path, text: str) -> None:
+    # "x": whoever made the file in between keeps it.
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _next_steps(folder: Path) -> str:
+    enter = "" if folder == Path() else f"  cd {folder}\n"
+    return (
+        f"\nnext:\n{enter}"
+        "  export PGROUSE_DSN=postgresql://user@host/database\n"
+        "  pgrouse migrate\n"
+        "  pgrouse run &\n"
+        '  pgrouse publish hello \'{"name": "world"}\''
+    )

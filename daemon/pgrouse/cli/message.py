@@ -1,0 +1,148 @@
+"""`pgrouse message`: what single messages are, and the end of those that nobody wants."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pgrouse.cli.command import Group, Session
+from pgrouse.cli.output import Column, show_ago
+from pgrouse.cli.parameter import DURATION, MESSAGE_ID, RESULTS
+from pgrouse.errors import ExitCode
+
+if TYPE_CHECKING:
+    import psycopg
+
+LIVE_STATES = ("ready", "delayed", "retrying", "running")
+
+# As in the view messages.state; this reads single columns, which analysts may.
+STATE = """
+  CASE
+    WHEN m.claim_id IS NOT NULL THEN 'running'
+    WHEN m.available_at <= clock_timestamp() THEN 'ready'
+    WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
+    ELSE 'delayed'
+  END"""
+
+# One branch per index of the table, each bounded: a topic is found by its index, no topic by the primary key.
+BRANCHES = (
+    "m.claim_id IS NOT NULL",
+    "m.claim_id IS NULL AND m.channel IS NULL",
+    "m.claim_id IS NULL AND m.channel IS NOT NULL",
+)
+LIVE = f"""
+  (SELECT m.id, m.topic, m.channel, m.key, m.priority, {STATE} AS state, m.attempts, m.created_at, m.available_at,
+          m.locked_by AS worker, m.lock_expires_at, NULL::timestamptz AS archived_at
+   FROM messages.message AS m
+   WHERE {{branch}}
+     AND (%(topic)s::text IS NULL OR m.topic = %(topic)s)
+     AND (%(state)s::text IS NULL OR {STATE} = %(state)s)
+     AND m.id > %(after)s
+   ORDER BY m.id LIMIT %(limit)s)"""  # noqa: S608 - constants only
+LIST_LIVE = " UNION ALL ".join(LIVE.format(branch=branch) for branch in BRANCHES) + " ORDER BY id LIMIT %(limit)s"
+LIST_ENDED = """
+  SELECT a.id, a.topic, a.channel, a.key, a.priority, a.result AS state, a.attempts, a.created_at, a.available_at,
+         a.handled_by AS worker, NULL::timestamptz AS lock_expires_at, a.archived_at
+  FROM messages.message_archive AS a
+  WHERE a.result = %(state)s
+    AND a.archived_at > now() - %(since)s
+    AND (%(topic)s::text IS NULL OR a.topic = %(topic)s)
+    AND a.id > %(after)s
+  ORDER BY a.id LIMIT %(limit)s"""
+
+
+@click.group(cls=Group)
+def message() -> None:
+    """List, show and cancel messages."""
+
+
+@message.command("list")
+@click.option("--topic", help="Only of this topic.")
+@click.option(
+    "--state", type=click.Choice([*LIVE_STATES, *RESULTS]), help="Only in this state. Default: all that have not ended."
+)
+@click.option(
+    "--since", type=DURATION, default="1d", show_default=True, help="For a state that ended: how far back to look."
+)
+@click.option("--after", type=click.IntRange(0), default=0, help="Only ids above this one: the next page.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.pass_obj
+def list_messages(
+    session: Session, topic: str | None, state: str | None, since: timedelta, after: int, limit: int
+) -> None:
+    """List messages, the oldest first."""
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    query = LIST_ENDED if state in RESULTS else LIST_LIVE
+    with session.read() as conn:
+        values = {"topic": topic, "state": state, "since": since, "after": after, "limit": limit}
+        rows = conn.cursor(row_factory=dict_row).execute(query.encode(), values).fetchall()
+        columns = _columns(conn)
+    if session.output.rows(columns, rows, "no messages" + (f" of topic {topic}" if topic else "")) == limit:
+        session.output.note(f"there may be more: --after {rows[-1]['id']}")
+
+
+def _columns(conn: psycopg.Connection) -> list[Column]:
+    row = conn.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None  # noqa: S101 - a SELECT without FROM has one row
+    now = row[0]
+    return [
+        Column("ID", "id", right=True),
+        Column("TOPIC", "topic", wide=True),
+        Column("STATE", "state", style=style_of_state),
+        Column("PRIO", "priority", right=True),
+        Column("ATTEMPTS", "attempts", right=True),
+        Column("AVAILABLE", "available_at", lambda at: show_ago(now - at)),
+        Column("ENDED", "archived_at", lambda at: show_ago(now - at), optional=True),
+        Column("WORKER", "worker", wide=True, optional=True),
+        Column("CHANNEL", "channel", wide=True, optional=True),
+        Column("KEY", "key", wide=True, optional=True),
+    ]
+
+
+def style_of_state(state: str) -> str:
+    """Return the colour of a state or result."""
+    return {
+        "running": "cyan",
+        "success": "green",
+        "retrying": "yellow",
+        "delayed": "dim",
+        "cancelled": "dim",
+        "ready": "",
+    }.get(state, "red")
+
+
+@message.command()
+@click.argument("message_id", type=MESSAGE_ID, metavar="ID")
+@click.option(
+    "--no-payload", is_flag=True, help="Leave the contents out; users without the right to read them need this."
+)
+@click.pass_obj
+def show(session: Session, message_id: int, no_payload: bool) -> int:
+    """Show all that is known of a message, live or archived."""
+    from pgrouse.cli.portrait import show_message  # noqa: PLC0415
+
+    return show_message(session, message_id, contents=not no_payload)
+
+
+@message.command()
+@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
+@click.option("--reason", help="Is kept as the message's error.")
+@click.pass_obj
+def cancel(session: Session, message_ids: tuple[int, ...], reason: str | None) -> int:
+    """End messages; they are archived as cancelled. A handler that runs is told to stop."""
+    with session.connect() as conn:
+        row: Any = conn.execute("SELECT messages.cancel(%s, %s)", [list(message_ids), reason]).fetchone()
+    cancelled = set(row[0])
+    missed = [each for each in dict.fromkeys(message_ids) if each not in cancelled]
+    if session.as_json:
+        session.output.record({"cancelled": sorted(cancelled), "not_live": missed})
+    for each in sorted(cancelled):
+        session.output.say(f"cancelled {each}")
+    for each in missed:
+        session.output.problem(
+            f"message {each} was not cancelled: it has ended, or was never published (`pgrouse message show {each}`)"
+        )
+    return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK

@@ -1,0 +1,41 @@
+"""`pgrouse migrate`: the schema."""
+
+from __future__ import annotations
+
+import click
+
+from pgrouse.cli.command import Command, Session
+
+
+@click.command(cls=Command)
+@click.option("--dry-run", is_flag=True, help="Only say what would be applied; all of it is tried and rolled back.")
+@click.option(
+    "--cron", "with_cron", is_flag=True, help="Install the jobs of pg_cron too, as `pgrouse cron install` does."
+)
+@click.pass_obj
+def migrate(session: Session, dry_run: bool, with_cron: bool) -> int:
+    """Install the schema, or bring it up to date.
+
+    It happens in one transaction, under a lock: any number may call this at once.
+    """
+    from pgrouse import schema  # noqa: PLC0415
+
+    with session.connect() as conn:
+        applied = schema.migrate(conn, dry_run=dry_run)
+    _report(session, applied, dry_run)
+    if with_cron and not dry_run:
+        from pgrouse.cli.cron import install_jobs  # noqa: PLC0415
+
+        return install_jobs(session)
+    return 0
+
+
+def _report(session: Session, applied: list[str], dry_run: bool) -> None:
+    if session.as_json:
+        session.output.record({"applied": applied, "dry_run": dry_run})
+    for name in applied:
+        session.output.say(f"{'would apply' if dry_run else 'applied'} {name}")
+    if not applied:
+        session.output.say("the schema `messages` is up to date")
+    elif not dry_run:
+        session.output.say(f"the schema `messages` is up to date: {len(applied)} files applied")

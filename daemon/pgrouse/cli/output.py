@@ -1,0 +1,183 @@
+"""What commands print: a table for people on a terminal, plain lines into a pipe, JSON where it is asked for.
+
+Whatever comes from the database may come from anybody: it never reaches a terminal as control characters or markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pgrouse.jsonb import Raw
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        title: its heading.
+        key: which value of a row it shows.
+        show: how a value is written for people; None as a value is always a dash.
+        right: whether it stands at the right, as numbers do.
+        wide: whether it gives way, and is cut, when the terminal is narrow.
+        style: a style of rich for a value, on terminals only.
+        optional: whether the column is left out when no row has a value for it.
+    """
+
+    title: str
+    key: str
+    show: Callable[[Any], str] = str
+    right: bool = False
+    wide: bool = False
+    style: Callable[[Any], str] = lambda _: ""
+    optional: bool = False
+
+    def text(self, row: Row) -> str:
+        """Write the row's value on one line."""
+        value = row[self.key]
+        return "-" if value is None else harmless(self.show(value)).replace("\n", " ")
+
+
+class Output:
+    """Prints results to the standard output, and notes to the standard error."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether a person reads the results."""
+        return sys.stdout.isatty() and not self.as_json
+
+    def rows(self, columns: list[Column], rows: Iterable[Row], empty: str) -> int:
+        """Print rows as a table (as JSON: all their values, one object per line); return how many. empty: what to say if there are none."""
+        rows = list(rows)
+        if self.as_json:
+            for row in rows:
+                self.record(row)
+        elif rows:
+            self._table(columns, rows)
+        else:
+            self.note(empty)
+        return len(rows)
+
+    def _table(self, columns: list[Column], rows: list[Row]) -> None:
+        columns = [c for c in columns if not c.optional or any(row[c.key] is not None for row in rows)]
+        if not self.on_terminal:
+            print(plain_table(columns, rows))  # noqa: T201
+            return
+        from rich.console import Console  # noqa: PLC0415 - only terminals need it
+
+        from pgrouse.cli.table import rich_table  # noqa: PLC0415
+
+        console = Console(highlight=False)
+        console.print(rich_table(columns, rows, console.width))
+
+    def record(self, row: Row) -> None:
+        """Print one JSON object."""
+        print(to_json(row), flush=True)  # noqa: T201
+
+    def say(self, text: str) -> None:
+        """Print a line for people; JSON has its own."""
+        if not self.as_json:
+            print(harmless(text), flush=True)  # noqa: T201
+
+    def problem(self, text: str) -> None:
+        """Print to the standard error what is wrong, as the errors are printed that end a command."""
+        self.note(f"pgrouse: {text}")
+
+    def note(self, text: str) -> None:
+        """Print a remark to the standard error."""
+        print(folded(harmless(text)), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def folded(text: str) -> str:
+    """Break a long line between words, but only for a terminal."""
+    if not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def plain_table(columns: list[Column], rows: Iterable[Row]) -> str:
+    """Write rows as aligned lines, nothing cut: for pipes and logs."""
+    lines = [[column.title for column in columns]] + [[column.text(row) for column in columns] for row in rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(w) if c.right else cell.ljust(w) for cell, c, w in zip(line, columns, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+# C0 and C1 controls except line feed and tab, what is invisible or turns the direction of text, halves of surrogate pairs.
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """Return the text with control characters (colours, cursor movements, bells) written out; lines and tabs stay."""
+    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def to_json(row: Row) -> str:
+    """Write one object on one line; JSON from the database goes in as it is, every digit of it."""
+    return "{" + ", ".join(f"{json.dumps(key)}: {_json_value(value)}" for key, value in row.items()) + "}"
+
+
+def _json_value(value: Any) -> str:
+    return value.text if isinstance(value, Raw) else json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case bytes():
+            return {"base64": base64.b64encode(value).decode()}
+        case Path():
+            return str(value)
+        case _:
+            raise TypeError(type(value).__name__)
+
+
+def show_count(bound: int) -> Callable[[int], str]:
+    """Return how to write a count that stops at a bound: `10,000+`."""
+    return lambda count: f"{count:,}" + ("+" if count >= bound else "")
+
+
+def plural(count: int, noun: str) -> str:
+    """Write how many there are of what: `1 message`, `1,200 messages`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def show_age(seconds: float | timedelta) -> str:
+    """Write how long ago, or how long, in one unit: `40ms`, `4.2s`, `17m`, `3h`, `12d`."""
+    seconds = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    if abs(seconds) < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if abs(seconds) < 10:  # noqa: PLR2004
+        return f"{seconds:.1f}s"
+    for unit, size, limit in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 48)):
+        if abs(seconds) < size * limit:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds / 86400:.0f}d"
+
+
+def show_ago(age: timedelta) -> str:
+    """Write how long ago; `in 5m` for what is to come."""
+    return f"{show_age(age)} ago" if age >= timedelta(0) else f"in {show_age(-age)}"

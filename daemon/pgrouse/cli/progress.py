@@ -1,0 +1,28 @@
+"""A progress bar on the standard error, by rich."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Bar:
+    """A bar for one piece of work. total: None if it is not known."""
+
+    def __init__(self, title: str, total: int | None) -> None:
+        parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._progress = Progress(*parts, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task(title, total=total)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def advance(self, messages: int) -> None:
+        """Move on."""
+        self._progress.advance(self._task, messages)

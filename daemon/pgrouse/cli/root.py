@@ -1,0 +1,55 @@
+"""The command `pgrouse` itself: global options, and the list of what there is."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from pgrouse.cli.command import Lazy, Session
+
+COMMANDS = {
+    "init": ("pgrouse.cli.init:init", "Write a pgrouse.toml and a handlers.py to start from."),
+    "migrate": ("pgrouse.cli.migrate:migrate", "Install the schema, or bring it up to date."),
+    "run": ("pgrouse.cli.run:run", "Run the daemon: work messages until it is stopped."),
+    "publish": ("pgrouse.cli.publish:publish", "Publish a message and print its id."),
+    "message": ("pgrouse.cli.message:message", "List, show and cancel messages."),
+    "dead": ("pgrouse.cli.dead:dead", "List and show dead messages."),
+    "redrive": ("pgrouse.cli.redrive:redrive", "Put dead messages back."),
+    "worker": ("pgrouse.cli.worker:worker", "List the workers."),
+    "stats": ("pgrouse.cli.stats:stats", "Show what stands in the queue, by topic."),
+    "health": ("pgrouse.cli.health:health", "Check the database, the schema and the worker of this host."),
+    "config": ("pgrouse.cli.config:config", "Check and show the configuration."),
+    "cron": ("pgrouse.cli.cron:cron", "Install, check and remove the jobs of pg_cron."),
+    "maintenance": ("pgrouse.cli.maintenance:maintenance", "Run the maintenance functions by hand."),
+    "demo": ("pgrouse.demo.command:demo", "See pgrouse work on real files, with a database of its own."),
+    "completion": ("pgrouse.cli.completion:completion", "Print the completion script of a shell."),
+}
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version  # noqa: PLC0415
+
+        click.echo(f"pgrouse {version('pgrouse')}")
+        ctx.exit()
+
+
+@click.command(
+    cls=Lazy,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 ok, 1 found a problem, 2 usage, 69 database unreachable, 75 try again, 78 bad configuration, 130 interrupted.",
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit."
+)
+@click.pass_context
+def root(ctx: click.Context) -> None:
+    """A message queue and worker daemon in PostgreSQL.
+
+    The database is the one that pgrouse.toml names, or PGROUSE_DSN, or DATABASE_URL, or libpq's own variables (PGHOST, PGSERVICE, ...).
+    """
+    ctx.ensure_object(Session)
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False

@@ -1,0 +1,43 @@
+"""`pgrouse run`: the daemon."""
+
+from __future__ import annotations
+
+import click
+
+from pgrouse.cli.command import Command, Session
+from pgrouse.errors import ConfigError
+
+
+@click.command(cls=Command)
+@click.option("--concurrency", type=int, help="Messages in hand at once, per process: instead of worker.concurrency.")
+@click.option("--processes", type=int, help="Daemon processes: instead of worker.processes.")
+@click.option("--name", help="The worker's name: instead of worker.name.")
+@click.option(
+    "--log-level", "level", type=click.Choice(["debug", "info", "warning", "error"]), help="Instead of log.level."
+)
+@click.option("--log-format", "format_", type=click.Choice(["auto", "console", "json"]), help="Instead of log.format.")
+@click.pass_obj
+def run(
+    session: Session,
+    concurrency: int | None,
+    processes: int | None,
+    name: str | None,
+    level: str | None,
+    format_: str | None,
+) -> int:
+    """Run the daemon: work messages until it is stopped.
+
+    SIGTERM or Ctrl-C lets running handlers end (worker.drain), a second one stops at once, SIGHUP reads the configuration again.
+    """
+    session.overrides["worker"] = {"concurrency": concurrency, "processes": processes, "name": name}
+    session.overrides["log"] = {"level": level, "format": format_}
+    config = session.config
+    if not config.topics:
+        where = config.path or "a pgrouse.toml (`pgrouse init` writes one)"
+        raise ConfigError(
+            f'there is nothing to work: add a table [topics."orders.created"] with its handler to {where}'
+        )
+    from pgrouse import log, service  # noqa: PLC0415
+
+    log.setup(config)
+    return service.run(config)

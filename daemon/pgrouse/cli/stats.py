@@ -1,0 +1,118 @@
+"""`pgrouse stats`: what stands in the queue."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pgrouse.cli.command import READ_TIMEOUT, Command, Session
+from pgrouse.cli.output import Column, plain_table, show_age, show_count
+from pgrouse.cli.parameter import DURATION
+
+if TYPE_CHECKING:
+    import psycopg
+
+BOUND = 10_000  # of messages.stats(): it counts no further
+TOPICS = "SELECT s.topic, s.ready, s.delayed, s.running, s.dead_last_day, s.oldest_ready_s, s.handled FROM messages.stats(%s) AS s"
+MAINTENANCE = """
+  SELECT k.caller, extract(epoch FROM clock_timestamp() - max(k.ran_at))::double precision FROM messages.tick_mark AS k
+  GROUP BY k.caller ORDER BY k.caller"""
+
+
+@click.command(cls=Command)
+@click.option("--watch", is_flag=True, help="Go on until interrupted.")
+@click.option("--every", type=DURATION, default="2s", show_default=True, help="How often, with --watch.")
+@click.pass_obj
+def stats(session: Session, watch: bool, every: timedelta) -> None:
+    """Show what stands in the queue, by topic.
+
+    Counts stop at 10,000 (shown as 10,000+): nothing here reads a big table to its end.
+    """
+    with session.connect() as conn:
+        if not watch:
+            _print(session, *_read(conn))
+        elif session.output.on_terminal:
+            _watch_on_terminal(conn, every)
+        else:
+            _watch_in_pipe(session, conn, every)
+
+
+def _read(conn: psycopg.Connection) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Return one row per topic, and for each caller of the maintenance functions how many seconds ago it last did."""
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    with conn.transaction():
+        conn.execute(READ_TIMEOUT)
+        topics = conn.cursor(row_factory=dict_row).execute(TOPICS, [BOUND]).fetchall()
+        return topics, dict(conn.execute(MAINTENANCE).fetchall())
+
+
+def _columns() -> list[Column]:
+    count = show_count(BOUND)
+    return [
+        Column("TOPIC", "topic", wide=True),
+        Column("READY", "ready", count, right=True),
+        Column("RUNNING", "running", "{:,}".format, right=True),
+        Column("DELAYED", "delayed", count, right=True),
+        Column("DEAD 24H", "dead_last_day", count, right=True, style=lambda dead: "red" if dead else ""),
+        Column("OLDEST", "oldest_ready_s", show_age, right=True),
+        Column(
+            "HANDLED",
+            "handled",
+            lambda handled: "yes" if handled else "nobody",
+            style=lambda handled: "" if handled else "yellow",
+        ),
+    ]
+
+
+def _print(session: Session, topics: list[dict[str, Any]], maintenance: dict[str, float]) -> None:
+    if session.as_json:
+        session.output.record({"topics": topics, "count_bound": BOUND, "maintenance_age_s": maintenance})
+        return
+    session.output.rows(_columns(), topics, "no topic yet: publish a message")
+    for line in _remarks(topics, maintenance):
+        session.output.note(line)
+
+
+def _remarks(topics: list[dict[str, Any]], maintenance: dict[str, float]) -> list[str]:
+    """Say what a person should know besides the numbers."""
+    lonely = [row["topic"] for row in topics if not row["handled"] and (row["ready"] or row["delayed"])]
+    remarks = (
+        [f"nobody handles {', '.join(lonely[:3])}{' …' if lonely[3:] else ''}: its messages wait, nothing is lost"]
+        if lonely
+        else []
+    )
+    said = ", ".join(f"by {caller} {show_age(age)} ago" for caller, age in maintenance.items())
+    return [
+        *remarks,
+        f"maintenance: {said}" if said else "maintenance never ran: start a daemon, or `pgrouse cron install`",
+    ]
+
+
+def _watch_in_pipe(session: Session, conn: psycopg.Connection, every: timedelta) -> None:
+    while True:
+        topics, maintenance = _read(conn)
+        if session.as_json:
+            _print(session, topics, maintenance)
+        else:
+            session.output.say(plain_table(_columns(), topics) + "\n")
+        time.sleep(every.total_seconds())
+
+
+def _watch_on_terminal(conn: psycopg.Connection, every: timedelta) -> None:
+    from rich.console import Console, Group  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from pgrouse.cli.table import rich_table  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            topics, maintenance = _read(conn)
+            remarks = [Text(line, style="dim") for line in _remarks(topics, maintenance)]
+            live.update(Group(rich_table(_columns(), topics, console.width), Text(), *remarks), refresh=True)
+            time.sleep(every.total_seconds())

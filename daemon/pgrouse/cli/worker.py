@@ -1,0 +1,45 @@
+"""`pgrouse worker`: who works."""
+
+from __future__ import annotations
+
+import click
+
+from pgrouse.cli.command import Group, Session
+from pgrouse.cli.output import Column, show_age, show_ago
+
+LIST = """
+  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status,
+         CASE
+           WHEN w.seen_at < clock_timestamp() - interval '30 s' THEN 'silent'
+           WHEN w.stopping THEN 'stopping'
+           ELSE 'working'
+         END AS state,
+         clock_timestamp() - w.started_at AS up, clock_timestamp() - w.seen_at AS age
+  FROM messages.worker AS w
+  ORDER BY w.name"""
+
+
+@click.group(cls=Group)
+def worker() -> None:
+    """List the workers."""
+
+
+@worker.command("list")
+@click.pass_obj
+def list_workers(session: Session) -> None:
+    """List the workers of the last hour. One that is silent for 30 seconds is dead, frozen, or cut off."""
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    with session.read() as conn:
+        rows = conn.cursor(row_factory=dict_row).execute(LIST).fetchall()
+    columns = [
+        Column("NAME", "name", wide=True),
+        Column("STATE", "state", style=lambda state: {"working": "green", "stopping": "yellow"}.get(state, "red")),
+        Column("SEEN", "age", show_ago),
+        Column("UP", "up", show_age, right=True),
+        Column("HOST", "host", wide=True),
+        Column("PID", "pid", right=True),
+        Column("SLOTS", "concurrency", right=True),
+        Column("TOPICS", "topics", ", ".join, wide=True),
+    ]
+    session.output.rows(columns, rows, "no worker: start one with `pgrouse run`")

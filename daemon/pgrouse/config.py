@@ -1,0 +1,352 @@
+"""The configuration: a TOML file, over it the environment, over that the flags of the command line.
+
+Every value is checked once, here; what is wrong is said all at once, each with the line to mend. docs/reference/configuration.md
+lists the keys.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails
+
+from pgrouse.config_source import ConfigProblems, Key, Origin, Problem, Source, environment, read_file, show_key
+from pgrouse.dsn import is_dsn
+from pgrouse.duration import Duration
+from pgrouse.duration import show as show_duration
+
+DEFAULT_PATH = Path("pgrouse.toml")
+SECRETS = frozenset({("database", "dsn"), ("database", "listen_dsn")})
+
+
+def between(low: timedelta, high: timedelta) -> AfterValidator:
+    """Bound a duration, both ends included."""
+
+    def check(value: timedelta) -> timedelta:
+        if not low <= value <= high:
+            raise ValueError(
+                f"must be between {show_duration(low)} and {show_duration(high)}, found {show_duration(value)}"
+            )
+        return value
+
+    return AfterValidator(check)
+
+
+def _dsn(text: str) -> str:
+    """Check a connection string. libpq's own words are not passed on: they repeat parts of it, and one may be the password."""
+    if not is_dsn(text):
+        raise ValueError('expected a connection string like "postgresql://user@host/database" or "host=... dbname=..."')
+    return text
+
+
+S = timedelta(seconds=1)
+Dsn = Annotated[str, AfterValidator(_dsn)]
+TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
+WorkerName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
+HandlerName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
+]
+ModuleName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)$")]
+LenientPath = Annotated[Path, Field(strict=False)]
+
+
+class Section(BaseModel):
+    """A table of the file: frozen, with no key but its own, and no guessing of types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class Database(Section):
+    """How to reach PostgreSQL."""
+
+    dsn: Dsn = Field(default="", repr=False)
+    """Connection string (URI or keywords). Empty: `DATABASE_URL`, else what libpq finds itself (PG* variables, service file)."""
+    listen_dsn: Dsn | None = Field(default=None, repr=False)
+    """Where to LISTEN, if not at `dsn`: LISTEN needs a direct connection, which a pooler in transaction mode is not."""
+    connect_timeout: Annotated[Duration, between(S, 300 * S)] = 10 * S
+    """How long one attempt to connect may take; whole seconds."""
+    prepare: bool = True
+    """Use prepared statements. Set false behind a pooler in transaction mode that does not support them."""
+    pool_size: int = Field(default=10, ge=1, le=1000)
+    """Connections for handlers' own transactions, per process; opened when needed."""
+
+
+class Worker(Section):
+    """How a daemon works."""
+
+    name: WorkerName | None = None
+    """The worker's name in the registry and in `locked_by`. Default: made of host, process id and a random part. Several processes add their number."""
+    concurrency: int = Field(default=100, ge=1, le=10_000)
+    """At most this many messages in hand at once, per process."""
+    threads: int = Field(default=16, ge=1, le=1000)
+    """At most this many sync handlers at once, per process."""
+    lanes: int = Field(default=2, ge=1, le=16)
+    """Connections that claim and settle side by side, per process."""
+    fetch_batch_size: int = Field(default=1000, ge=1, le=10_000)
+    """At most this many messages in one claim."""
+    prefetch: int = Field(default=0, ge=0, le=10_000)
+    """Claim so many messages more than there are free places. They wait locked, so that others cannot take them."""
+    poll: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
+    """Look for messages at least so often (± 20 %): what a lost notification costs at most."""
+    degraded_poll: Annotated[Duration, between(0.05 * S, 60 * S)] = 1 * S
+    """The same while there is no working listener."""
+    drain: Annotated[Duration, between(0 * S, 86400 * S)] = 25 * S
+    """After SIGTERM, how long running handlers may take to end before they are cancelled."""
+    tick: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
+    """How often the daemon runs the maintenance functions."""
+    processes: int = Field(default=1, ge=1, le=256)
+    """Daemon processes; each has the concurrency, threads, lanes and connections above."""
+
+
+class Handlers(Section):
+    """Where handler modules are found, and which of them may be used."""
+
+    path: list[LenientPath] = [Path()]
+    """Folders that are put on the import path, relative to the file (without a file, to the working directory)."""
+    allow: list[ModuleName] = []
+    """Modules outside `path` that handlers may come from: `"shop"` permits `shop` and `shop.jobs`, `"*"` every module."""
+
+    def permits(self, module: str) -> bool:
+        """Say whether a handler may come from this module, without importing anything.
+
+        A module found in one of the folders of `path` may be used; an installed one, or one of the standard library, only if `allow` names it.
+        """
+        if any(name in ("*", module) or module.startswith(f"{name}.") for name in self.allow):
+            return True
+        top = module.partition(".")[0]
+        return (
+            top not in sys.stdlib_module_names
+            and PathFinder.find_spec(top, [str(folder) for folder in self.path]) is not None
+        )
+
+
+class Topic(Section):
+    """What works the messages of one topic: `[topics."orders.created"]`."""
+
+    handler: HandlerName
+    """The function, as `module:function`."""
+    concurrency: int | None = Field(default=None, ge=1, le=10_000)
+    """At most this many messages of the topic in hand at once, per process. Default: the worker's."""
+    isolation: Literal["none", "process"] = "none"
+    """`process`: run the handler in a child process, which may crash, leak or hang without harm to others."""
+
+
+class Log(Section):
+    """What is logged, and how."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe events to log."""
+    format: Literal["auto", "console", "json"] = "auto"
+    """`auto`: console on a terminal, else JSON lines."""
+
+
+class Config(Section):
+    """Everything that can be configured. `load` makes one."""
+
+    database: Database = Database()
+    worker: Worker = Worker()
+    handlers: Handlers = Handlers()
+    topics: dict[TopicName, Topic] = {}
+    log: Log = Log()
+    _path: Path | None = PrivateAttr(default=None)
+    _source: Source = PrivateAttr(default_factory=Source)
+
+    @property
+    def path(self) -> Path | None:
+        """The file that was read, absolute; None if there was none."""
+        return self._path
+
+    def origin(self, *key: str) -> Origin:
+        """Return where a value was given, like `pgrouse.toml:7`: `origin("topics", "orders.created", "handler")`."""
+        return self._source.origins.get(key, Origin())
+
+
+def load(
+    path: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Config:
+    """Read the configuration.
+
+    Args:
+        path: the file; None means $PGROUSE_CONFIG, else `pgrouse.toml` in the working directory if there is one.
+        environ: environment variables: `PGROUSE_SECTION__KEY`, `PGROUSE_DSN`, `DATABASE_URL`, and those that the file names.
+        overrides: values of flags by section and key; None as a value means that the flag was not given.
+
+    Raises:
+        ConfigProblems: everything that is wrong, with file, line and key.
+    """
+    path = _find(path, environ)
+    source = read_file(path, environ) if path else Source()
+    _add_environment(source, environ)
+    _add_overrides(source, overrides or {})
+    try:
+        config = Config.model_validate(source.values)
+    except ValidationError as error:
+        problems = [_problem(each, source) for each in error.errors(include_url=False)]
+        raise ConfigProblems(_in_order(source.problems + problems)) from None
+    if source.problems:
+        raise ConfigProblems(_in_order(source.problems))
+    return _placed(config, path, source)
+
+
+def _find(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    if path is None and environ.get("PGROUSE_CONFIG"):
+        path = Path(environ["PGROUSE_CONFIG"])
+    return path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+
+
+def _add_environment(source: Source, environ: Mapping[str, str]) -> None:
+    if dsn := environ.get("PGROUSE_DSN"):
+        source.put(("database", "dsn"), dsn, Origin("environment", variable="PGROUSE_DSN"))
+    for key, text, origin in environment(environ):
+        source.put(key, _from_text(text, _annotation(key)), origin)
+    # DATABASE_URL is not ours alone: it must not lead away from the database that the file names.
+    if (url := environ.get("DATABASE_URL")) and not _table(source.values, "database").get("dsn"):
+        source.put(("database", "dsn"), url, Origin("environment", variable="DATABASE_URL"))
+
+
+def _table(values: dict[str, Any], name: str) -> dict[str, Any]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _add_overrides(source: Source, overrides: Mapping[str, Mapping[str, Any]]) -> None:
+    for section, values in overrides.items():
+        for name, value in values.items():
+            if value is not None:
+                source.put((section, name), value, Origin("flag", variable=f"--{name.replace('_', '-')}"))
+
+
+def _from_text(text: str, annotation: Any) -> Any:
+    """Read the text of an environment variable as its key's type; what does not fit stays text, for the check to complain about."""
+    kinds = {get_origin(kind) or kind for kind in _alternatives(annotation)}
+    if int in kinds and text.strip().lstrip("-").isdecimal():
+        return int(text)
+    if bool in kinds and text.lower() in ("true", "false", "1", "0"):
+        return text.lower() in ("true", "1")
+    if list in kinds:
+        return [item.strip() for item in text.split(",") if item.strip()]
+    return text
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+
+
+def _annotation(key: Key) -> Any:
+    """Return the type of a key, None if there is no such key."""
+    found: Any = Config
+    for name in key:
+        if isinstance(found, type) and issubclass(found, BaseModel):
+            found = found.model_fields[str(name)].annotation if name in found.model_fields else None
+        elif get_origin(found) is dict:
+            found = get_args(found)[1]
+        else:
+            return None
+    return found
+
+
+def _known(key: Key) -> list[str]:
+    """Return the keys that a table knows."""
+    model = _annotation(key)
+    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda p: (str(p.origin.file or ""), p.origin.line or 0, str(p.origin), p.key))
+
+
+EXPECTED = {
+    "int_type": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "bool_type": "expected true or false",
+    "string_type": "expected text in quotes",
+    "list_type": 'expected a list like ["a", "b"]',
+    "model_type": "expected a table of keys",
+    "dict_type": "expected a table of keys",
+    "path_type": "expected a path in quotes",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "expected {expected}",
+}
+NAMES = {
+    "handler": 'expected "module:function"',
+    "allow": 'expected the name of a module like "shop.jobs", or "*"',
+    "name": "must be 1 to 200 printable characters",
+    "topics": "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first",
+}
+
+
+def _problem(error: ErrorDetails, source: Source) -> Problem:
+    """Say one error of pydantic's in the user's terms."""
+    key = tuple(part for part in error["loc"] if part != "[key]")
+    origin = source.origin(key)
+    match error["type"]:
+        case "extra_forbidden":
+            text = _unknown(key)
+        case "missing":
+            text = f"{show_key(key)} is missing"
+        case "value_error":
+            text = f"{show_key(key)}: {error['ctx']['error']}"
+        case "string_pattern_mismatch":
+            name = next((str(part) for part in reversed(key) if part in NAMES), "")
+            text = f"{show_key(key)}: {NAMES.get(name, error['msg'])}{_found(key, error['input'])}"
+        case kind:
+            expected = EXPECTED.get(kind, error["msg"]).format(**error.get("ctx", {}))
+            text = f"{show_key(key)}: {expected}{_found(key, error['input'])}"
+    return Problem(origin, show_key(key), text)
+
+
+def _unknown(key: Key) -> str:
+    *table, name = key
+    known = _known(tuple(table))
+    near = difflib.get_close_matches(str(name), known, n=1)
+    mend = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(known)}"
+    return f"unknown key '{name}'" + (f" in [{show_key(tuple(table))}]" if table else "") + f"; {mend}"
+
+
+def _found(key: Key, value: Any) -> str:
+    if key[:2] in SECRETS:
+        return ""
+    if isinstance(value, bool):
+        return f", found {str(value).lower()}"
+    return f", found {value!r:.80}" if isinstance(value, str | int | float) else f", found {_noun(value)}"
+
+
+def _noun(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
+    return f"a {type(value).__name__}"
+
+
+def _placed(config: Config, path: Path | None, source: Source) -> Config:
+    """Return the configuration with absolute paths, and knowing where it came from."""
+    folder = path.absolute().parent if path else Path.cwd()
+    handlers = config.handlers.model_copy(update={"path": [folder / each for each in config.handlers.path]})
+    placed = config.model_copy(update={"handlers": handlers})
+    placed._path = path.absolute() if path else None  # noqa: SLF001 - its own
+    placed._source = source  # noqa: SLF001
+    return placed
+
+
+def leaves(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every key and its value; durations as text, nothing redacted."""
+    yield from _leaves((), config.model_dump(mode="json"))
+
+
+def _leaves(key: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not isinstance(value, dict):
+        yield key, value
+        return
+    for name, inner in value.items():
+        yield from _leaves((*key, name), inner)

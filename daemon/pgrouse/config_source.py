@@ -1,0 +1,212 @@
+"""Where configuration comes from: the TOML file, the environment, flags. Each value remembers its origin."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgrouse.errors import ConfigError
+
+Key = tuple[str | int, ...]
+
+PREFIX = "PGROUSE_"
+SEPARATOR = "__"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where one value was given: a line of the file, an environment variable, a flag, or nowhere (the default)."""
+
+    kind: str = "default"
+    file: Path | None = None
+    line: int | None = None
+    variable: str | None = None
+
+    def __str__(self) -> str:
+        if self.file is not None:
+            return f"{self.file}:{self.line}" if self.line else str(self.file)
+        return self.variable or self.kind
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a configuration."""
+
+    origin: Origin
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.text}"
+
+
+class ConfigProblems(ConfigError):
+    """Everything that is wrong with a configuration, at once; one line each."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+@dataclass
+class Source:
+    """Values, and for each key where it was given."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[Key, Origin] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def put(self, key: Key, value: Any, origin: Origin) -> None:
+        """Set one value over what was there."""
+        table = self.values
+        for name in key[:-1]:
+            inner = table.get(name)  # type: ignore[arg-type]
+            table[name] = table = inner if isinstance(inner, dict) else {}  # type: ignore[index]
+        table[key[-1]] = value  # type: ignore[index]
+        self.origins[key] = origin
+
+    def origin(self, key: Key) -> Origin:
+        """Return where the key was given, or else the nearest table around it."""
+        while key and key not in self.origins:
+            key = key[:-1]
+        return self.origins.get(key, Origin())
+
+
+def show_key(key: Key) -> str:
+    """Write a key as it stands in TOML: `topics."orders.created".handler`."""
+    return "".join(map(_show_part, key)).removeprefix(".")
+
+
+def _show_part(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    return f".{part}" if re.fullmatch(r"[A-Za-z0-9_-]+", part) else "." + json.dumps(part, ensure_ascii=False)
+
+
+def read_file(path: Path, environ: Mapping[str, str]) -> Source:
+    """Read a TOML file, and replace `${NAME}` in its strings by environment variables.
+
+    Raises:
+        ConfigProblems: it cannot be read, or is no TOML.
+    """
+    text = _text(path)
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also an integer of more than 4,300 digits
+        raise ConfigProblems([_syntax_problem(path, text, error)]) from error
+    source = Source()
+    for key, line in _key_lines(text):
+        source.origins.setdefault(key, Origin("file", path, line))
+    source.origins[()] = Origin("file", path)
+    source.values = _expanded(values, (), environ, source)
+    return source
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigProblems(
+            [Problem(Origin("file", path, line), "", "is not UTF-8: save the file in that encoding")]
+        ) from error
+    except OSError as error:
+        mend = ": run `pgrouse init`, or name the file by --config" if isinstance(error, FileNotFoundError) else ""
+        raise ConfigProblems([Problem(Origin("file", path), "", f"cannot be read ({error.strerror}){mend}")]) from error
+
+
+def _syntax_problem(path: Path, text: str, error: Exception) -> Problem:
+    if isinstance(error, RecursionError):
+        return Problem(Origin("file", path), "", "is nested too deeply")
+    at_end = " (at end of document)"
+    said = str(error).removesuffix(at_end)
+    line = text.count("\n") + 1 if str(error).endswith(at_end) else None
+    if found := re.search(r" \(at line (\d+), column (\d+)\)$", said):
+        said, line = f"{said[: found.start()]}, column {found[2]}", int(found[1])
+    return Problem(Origin("file", path, line), "", f"is no TOML: {said}")
+
+
+def _key_lines(text: str) -> Iterator[tuple[Key, int]]:
+    """Yield every key of a TOML text and a line on which it stands, the first one first; the text is known to be valid.
+
+    tomllib keeps no positions. But every statement is a valid document by itself, so that each can be read alone.
+    """
+    rows = text.replace("\r\n", "\n").split("\n")
+    table: Key = ()
+    counts: dict[Key, int] = {}
+    row = 0
+    while row < len(rows):
+        statement, end = _statement(rows, row)
+        if rows[row].lstrip().startswith("["):
+            table = _header_key(statement, counts)
+            for depth in range(len(table)):
+                yield table[: depth + 1], row + 1
+        else:
+            for key in _keys(statement):
+                yield (*table, *key), row + 1
+        row = end
+
+
+def _statement(rows: list[str], start: int) -> tuple[dict[str, Any], int]:
+    """Return the statement that begins on a row, and the row behind it: a value may span many."""
+    for end in range(start + 1, len(rows) + 1):
+        try:
+            return tomllib.loads("\n".join(rows[start:end])), end
+        except tomllib.TOMLDecodeError:
+            continue
+    return {}, len(rows)
+
+
+def _header_key(statement: dict[str, Any], counts: dict[Key, int]) -> Key:
+    """Return the key of a `[table]` or, with its number, of a `[[table]]`."""
+    key: Key = ()
+    inner: Any = statement
+    while inner and isinstance(inner, dict):
+        name, inner = next(iter(inner.items()))
+        key = (*key, name)
+    if isinstance(inner, list):
+        counts[key] = counts.get(key, -1) + 1
+        key = (*key, counts[key])
+    return key
+
+
+def _keys(values: dict[str, Any]) -> Iterator[Key]:
+    for name, value in values.items():
+        yield (name,)
+        if isinstance(value, dict):
+            for key in _keys(value):
+                yield (name, *key)
+
+
+def _expanded(value: Any, key: Key, environ: Mapping[str, str], source: Source) -> Any:
+    """Return the value with `${NAME}` and `${NAME:-default}` replaced in its strings; `$${` stays `${`."""
+    if isinstance(value, dict):
+        return {name: _expanded(inner, (*key, name), environ, source) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_expanded(inner, (*key, i), environ, source) for i, inner in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def replace(found: re.Match[str]) -> str:
+        if found[0].startswith("$$"):
+            return "${"
+        if (known := environ.get(found["name"]) or found["default"]) is not None:
+            return known
+        text = f"{show_key(key)} needs the environment variable {found['name']}, which is not set: set it, or write ${{{found['name']}:-default}}"
+        source.problems.append(Problem(source.origin(key), show_key(key), text))
+        return ""
+
+    return re.sub(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}", replace, value)
+
+
+def environment(environ: Mapping[str, str]) -> Iterator[tuple[Key, str, Origin]]:
+    """Yield what `PGROUSE_SECTION__KEY` variables say, as text. An empty variable says nothing."""
+    for variable, text in sorted(environ.items()):
+        if text and variable.startswith(PREFIX) and SEPARATOR in variable:
+            key = tuple(variable.removeprefix(PREFIX).lower().split(SEPARATOR))
+            yield key, text, Origin("environment", variable=variable)

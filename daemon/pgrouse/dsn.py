@@ -1,0 +1,49 @@
+"""Connection strings, and how to show them: without their passwords."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+HIDDEN = "****"
+# Greedy to the last @ of the word: a password with an unescaped @ or / in it must not shine through. Rather hide too much.
+_IN_URI = re.compile(r"(?P<head>\w+://[^:/@\s]*:)[^\s]*@")
+_AS_KEYWORD = re.compile(r"(?P<head>\b(?:ssl)?password\s*=\s*)(?:'(?:\\.|[^'\\])*'?|(?:\\.|[^\s&'\\])+)", re.IGNORECASE)
+_SECRET_KEYWORDS = ("password", "sslpassword")
+_SHORTEST_SECRET = 6
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return the text with the password of every connection string in it hidden, and every given secret wherever it stands."""
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return _AS_KEYWORD.sub(rf"\g<head>{HIDDEN}", _IN_URI.sub(rf"\g<head>{HIDDEN}@", text))
+
+
+def is_dsn(text: str) -> bool:
+    """Say whether libpq can read it."""
+    return _read(text) is not None
+
+
+def secrets(*dsns: str | None) -> list[str]:
+    """Return the passwords in connection strings.
+
+    Without those that are short or the name of something, too: to hide them everywhere would hide ordinary words. Their place hides them.
+    """
+    return [secret for dsn in dsns for secret in _secrets(_read(dsn or "") or {})]
+
+
+def _secrets(parts: dict[str, str]) -> list[str]:
+    names = {value for keyword, value in parts.items() if keyword not in _SECRET_KEYWORDS}
+    found = [parts[keyword] for keyword in _SECRET_KEYWORDS if keyword in parts]
+    return [secret for secret in found if len(secret) >= _SHORTEST_SECRET and secret not in names]
+
+
+def _read(text: str) -> dict[str, str] | None:
+    from psycopg import ProgrammingError  # noqa: PLC0415 - most commands start faster without it
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+    try:
+        return {key: str(value) for key, value in conninfo_to_dict(text).items()} if text else {}
+    except ProgrammingError:
+        return None

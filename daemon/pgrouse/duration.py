@@ -1,0 +1,72 @@
+"""Durations as people write them: `250ms`, `5s`, `1h30m`, `1d`, or a number of seconds."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+PATTERN = r"(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+"
+EXPECTED = 'expected a duration like "250ms", "5s", "1h30m" or "1d", or a number of seconds'
+
+
+def parse(value: Any) -> timedelta:
+    """Read a duration; a bare number means seconds.
+
+    Raises:
+        ValueError: it is not one, is negative, or is longer than 10,000 days.
+    """
+    seconds = _seconds(value)
+    if not 0 <= seconds <= 10_000 * SECONDS["d"]:  # NaN fails too
+        raise ValueError(f"{EXPECTED}, found {value!r}")
+    # Whole microseconds: binary fractions of "0.1s" must not show up when it is printed again.
+    return timedelta(microseconds=round(seconds * 1_000_000))
+
+
+def _seconds(value: Any) -> float:
+    match value:
+        case timedelta():
+            return value.total_seconds()
+        case bool():
+            return math.nan
+        case int() | float():
+            return value
+        case str():
+            return _seconds_of_text(value.strip())
+        case _:
+            return math.nan
+
+
+def _seconds_of_text(text: str) -> float:
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        return float(text)
+    if not re.fullmatch(PATTERN, text, re.ASCII):
+        return math.nan
+    return sum(float(number) * SECONDS[unit] for number, unit in re.findall(r"([0-9.]+)(ms|d|h|m|s)", text))
+
+
+def show(duration: timedelta) -> str:
+    """Write a duration so that `parse` reads the same one: `1h30m`, `250ms`, `0s`."""
+    left = round(duration.total_seconds() * 1_000_000)
+    parts = []
+    for unit, seconds in SECONDS.items():
+        whole, left = divmod(left, round(seconds * 1_000_000))
+        parts += [f"{whole}{unit}"] if whole else []
+    return "".join(parts) + (f"{left / 1000:g}ms" if left else "") or "0s"
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(parse),
+    PlainSerializer(show),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "string", "pattern": f"^{PATTERN}$"}, {"type": "number", "minimum": 0}],
+            "description": EXPECTED,
+        }
+    ),
+]

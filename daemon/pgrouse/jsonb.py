@@ -1,0 +1,205 @@
+"""Python values as JSON that a `jsonb` column accepts and every consumer can read again.
+
+The common value is only serialized. Its walk, which finds where the fault is, is paid for values that look faulty.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pgrouse.errors import PublishRefused
+
+MAX_BYTES = 16 * 1024 * 1024  # the CHECK of messages.message
+MAX_DEPTH = 200  # Python's own parser gives up near 1,000; other languages' earlier
+
+MAX_DIGITS = 4300  # Python's own parser refuses longer integers
+LONG_INTEGER = f"an integer of more than {MAX_DIGITS:,} digits, which readers refuse: publish it as a string"
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """JSON text that is to be published as it is, every digit of its numbers too."""
+
+    text: str
+
+
+def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> str:
+    """Return the value as JSON text.
+
+    pydantic models, dataclasses, dates, UUIDs, decimals, enums and sets are written as pydantic writes them.
+
+    Raises:
+        PublishRefused: it has no JSON form, or none that PostgreSQL stores; says at which place of the value.
+    """
+    if isinstance(value, Raw):
+        encode(decode(value.text, where), where, max_bytes)
+        return value.text
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+        size = len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _refused(value, where, error) from error
+    if size > max_bytes:
+        raise PublishRefused(
+            f"{where} has {size:,} bytes, {max_bytes:,} is the limit: store it elsewhere and publish where it is"
+        )
+    if "\\u0000" in text:
+        _refuse_faults(value, where)
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        raise _too_deep(where)
+    return text
+
+
+def decode(text: str, where: str = "payload") -> Any:
+    """Read JSON text that somebody typed; stricter than `json.loads`.
+
+    Raises:
+        PublishRefused: it is no JSON, has a key twice in one object, or holds what PostgreSQL cannot store.
+    """
+    try:
+        value = json.loads(
+            text, object_pairs_hook=_without_duplicates, parse_float=_finite, parse_constant=_refuse_constant
+        )
+    except json.JSONDecodeError as error:
+        raise PublishRefused(f"{where} is no JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+    except RecursionError as error:
+        raise _too_deep(where) from error
+    except PublishRefused:
+        raise
+    except ValueError as error:  # from int(): it does not say where
+        raise PublishRefused(f"{where} contains {LONG_INTEGER}") from error
+    return value
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise PublishRefused(f"the key {twice!r:.100} stands twice in one object: only one of the values could be kept")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise PublishRefused(f"the number {text:.50} is too large, readers make it infinity: publish it as a string")
+    return number
+
+
+def _refuse_constant(text: str) -> None:
+    raise PublishRefused(f"{text} is no JSON: use null or a string")
+
+
+def _plain(value: Any) -> Any:
+    """Convert what is not plain JSON, as pydantic would."""
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - plain values do without it
+
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError("bytes have no JSON form")
+    return to_jsonable_python(value)
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for bracket in re.finditer(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', text):
+        depth += 1 if bracket[1] else -1 if bracket[2] else 0
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _too_deep(where: str) -> PublishRefused:
+    return PublishRefused(f"{where} is nested deeper than {MAX_DEPTH} levels: flatten it")
+
+
+def _refused(value: Any, where: str, error: Exception) -> Exception:
+    """Return the error that says where in the value the fault is."""
+    if isinstance(error, RecursionError):
+        return _too_deep(where)
+    try:
+        _refuse_faults(value, where)
+    except PublishRefused as found:
+        return found
+    return PublishRefused(f"{where} has no JSON form: {error}")
+
+
+def _refuse_faults(value: Any, where: str) -> None:
+    """Raise for the first fault in the value, if it has one."""
+    for place, inner in _walk(value, where, 0):
+        if fault := _fault(inner):
+            raise PublishRefused(f"{place} {fault}")
+
+
+def _walk(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield every scalar and every key of a value with its place, written as Python would reach it."""
+    if depth > MAX_DEPTH:
+        raise PublishRefused(f"{place[:40]}… is nested deeper than {MAX_DEPTH} levels, or contains itself: flatten it")
+    match value:
+        case dict():
+            for key, inner in value.items():
+                yield f"a key of {place}", Key(key)
+                yield from _walk(inner, f"{place}[{key!r:.100}]", depth + 1)
+        case list() | tuple():
+            for i, inner in enumerate(value):
+                yield from _walk(inner, f"{place}[{i}]", depth + 1)
+        case None | bool() | int() | float() | str():
+            yield place, value
+        case _:
+            yield from _walk_converted(value, place, depth)
+
+
+def _walk_converted(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
+    try:
+        plain = _plain(value)
+    except (TypeError, ValueError) as error:
+        mend = (
+            "publish them as body="
+            if isinstance(value, bytes | bytearray | memoryview)
+            else "convert it to plain values first"
+        )
+        raise PublishRefused(f"{place} is of type {type(value).__name__}, which has no JSON form: {mend}") from error
+    yield from _walk(plain, place, depth + 1)
+
+
+class Key:
+    """A dictionary's key, to be told from a value."""
+
+    def __init__(self, name: Any) -> None:
+        self.name = name
+
+
+def _fault(value: Any) -> str | None:
+    match value:
+        case Key(name=str(name)):
+            return _fault_of_text(name)
+        case Key(name=None | bool() | int() | float()):
+            return None  # json.dumps writes them as text
+        case Key(name=name):
+            return f"is of type {type(name).__name__}: JSON has only strings as keys"
+        case str():
+            return _fault_of_text(value)
+        case _:
+            return _fault_of_number(value)
+
+
+def _fault_of_text(text: str) -> str | None:
+    if "\x00" in text:
+        return "contains a NUL character, which PostgreSQL cannot store: remove it, or publish bytes as body="
+    if _LONE_SURROGATE.search(text):
+        return "contains half of a surrogate pair, which is no character: decode the text with the right encoding"
+    return None
+
+
+def _fault_of_number(number: float | None) -> str | None:
+    if isinstance(number, float) and not math.isfinite(number):
+        return f"is {number}, which JSON does not have: use None or a string"
+    if isinstance(number, int) and abs(number) >= 10**MAX_DIGITS:
+        return f"is {LONG_INTEGER}"
+    return None

@@ -1,0 +1,114 @@
+"""How pgrouse logs: events by name with keys, for people on a terminal, as JSON lines everywhere else.
+
+One handler writes everything, the standard library's loggers too. Passwords are hidden on the way; payloads are never logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Any, TextIO
+
+import structlog
+from psycopg.conninfo import make_conninfo
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from pgrouse import dsn
+from pgrouse.config import Config
+
+# Libraries that say too much at INFO.
+TALKATIVE = ("asyncio", "psycopg", "psycopg.pool")
+
+
+def setup(config: Config, stream: TextIO | None = None) -> None:
+    """Configure structlog and logging for this process; may be called again, after a reload say.
+
+    Args:
+        config: sections `log` (what and how) and `database` (passwords to hide).
+        stream: where to write; the standard error unless given.
+    """
+    stream = stream or sys.stderr
+    level = logging.getLevelNamesMapping()[config.log.level.upper()]
+    of_environment = make_conninfo(password=os.environ.get("PGPASSWORD"))
+    hide = Redaction(dsn.secrets(config.database.dsn, config.database.listen_dsn, of_environment))
+    common: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,  # as text, before it is redacted; without the values of variables
+        hide,
+    ]
+    structlog.configure(
+        processors=[*common, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
+    _route_standard_library(level, stream, _formatter(config, stream, common))
+
+
+def _formatter(config: Config, stream: TextIO, common: list[Processor]) -> logging.Formatter:
+    as_console = config.log.format == "console" or (config.log.format == "auto" and stream.isatty())
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.add_logger_name, *common],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            _console(stream) if as_console else _json(),
+        ],
+    )
+
+
+def _console(stream: TextIO) -> Processor:
+    colors = bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and not os.environ.get("NO_COLOR"))
+    return structlog.dev.ConsoleRenderer(
+        colors=colors, exception_formatter=structlog.dev.plain_traceback, pad_event_to=22
+    )
+
+
+def _json() -> Processor:
+    render = structlog.processors.JSONRenderer()
+
+    def in_order(logger: WrappedLogger, method: str, event: EventDict) -> str | bytes:
+        """When, how bad and what come first: people read JSON, too."""
+        first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
+        return render(logger, method, {**first, **event})
+
+    return in_order
+
+
+def _route_standard_library(level: int, stream: TextIO, formatter: logging.Formatter) -> None:
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(level if level == logging.DEBUG else max(level, logging.WARNING))
+    logging.captureWarnings(True)
+
+
+class Redaction:
+    """The processor that hides passwords in every text of an event."""
+
+    def __init__(self, secrets: list[str]) -> None:
+        self._secrets = secrets
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        """Return the event with its texts cleaned."""
+        for key, value in event.items():
+            if not key.startswith("_"):  # logging's own record
+                event[key] = self._clean(value)
+        return event
+
+    def _clean(self, value: Any) -> Any:
+        match value:
+            case str():
+                return dsn.redact(value, self._secrets)
+            case dict():
+                return {key: self._clean(inner) for key, inner in value.items()}
+            case list() | tuple():
+                return [self._clean(inner) for inner in value]
+            case None | bool() | int() | float():
+                return value
+            case _:
+                return dsn.redact(str(value), self._secrets)

@@ -1,0 +1,53 @@
+"""What the tests of the command line begin with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cli.shell import Shell
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, and an environment that names no database."""
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith(("PG", "DATABASE_URL")):
+            monkeypatch.delenv(name)
+    return tmp_path
+
+
+@pytest.fixture
+def shell(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    """`shell("config", "show")` runs a command in that directory; no database is named."""
+    return Shell(monkeypatch, capsys)
+
+
+@pytest.fixture
+def pgrouse(shell: Shell, database: Database, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """`pgrouse("stats")` runs a command on the test's database."""
+    monkeypatch.setenv("PGROUSE_DSN", database.dsn)
+    return shell
+
+
+@pytest.fixture
+def queue(db: psycopg.Connection[Any]) -> Queue:
+    """The queue itself, to prepare and to look."""
+    return Queue(db)
+
+
+@pytest.fixture
+def acting_as(database: Database, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`acting_as("messages_analyst")`: from here on commands have no more rights than that role."""
+
+    def act(role: str) -> None:
+        monkeypatch.setenv("PGROUSE_DSN", f"{database.dsn} options='-c role={role}'")
+
+    return act

@@ -1,0 +1,41 @@
+"""`pgrouse completion`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.cli.test_root import PGROUSE
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script_of_its_own(shell: Shell, name: str) -> None:
+    script = shell("completion", name).out
+
+    assert "_PGROUSE_COMPLETE" in script
+    assert shell("completion", name, "--json").object == {"shell": name, "script": script.removesuffix("\n")}
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("pgrouse sta", ["stats"]),
+        ("pgrouse message c", ["cancel"]),
+        ("pgrouse dead list --fa", ["--fail-if-any"]),
+        ("pgrouse dead list --result re", ["rejected"]),
+    ],
+)
+def test_words_are_completed(words: str, completed: list[str]) -> None:
+    environ = {
+        **os.environ,
+        "_PGROUSE_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+
+    done = subprocess.run([PGROUSE], env=environ, capture_output=True, text=True, check=True)
+
+    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == completed

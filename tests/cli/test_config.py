@@ -1,0 +1,146 @@
+"""`pgrouse config`. What is said about mistakes in the file is told by tests/test_config.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+
+Write = Callable[[str], None]
+
+
+@pytest.fixture
+def write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes pgrouse.toml; what checks put on the import path is taken off again."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    return lambda text: (folder / "pgrouse.toml").write_text(text) and None
+
+
+# check
+
+
+def test_a_good_configuration_passes(shell: Shell, write: Write, folder: Path) -> None:
+    (folder / "cli_good_handlers.py").write_text("def work(payload): ...")
+    write('[topics.a]\nhandler = "cli_good_handlers:work"')
+
+    assert shell("config", "check").out == f"ok: {folder}/pgrouse.toml, 1 topic, their handlers can be imported\n"
+    assert shell("config", "check", "--json").object == {"ok": True, "file": f"{folder}/pgrouse.toml", "topics": ["a"]}
+
+
+def test_every_problem_is_a_line_and_the_exit_code_is_78(shell: Shell, write: Write) -> None:
+    write('[worker]\nconurrency = 1\nthreads = "x"')
+
+    ended = shell("config", "check")
+
+    assert (ended.code, ended.out) == (78, "")
+    assert ended.err.splitlines() == [
+        "pgrouse: pgrouse.toml:2: unknown key 'conurrency' in [worker]; did you mean 'concurrency'?",
+        "pgrouse: pgrouse.toml:3: worker.threads: expected a whole number, found 'x'",
+    ]
+
+
+def test_json_tells_file_line_and_key_of_each(shell: Shell, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("[worker]\nthreads = 0")
+    monkeypatch.setenv("PGROUSE_LOG__LEVEL", "loud")
+
+    ended = shell("config", "check", "--json")
+
+    assert ended.code == 78
+    assert [(p["file"], p["line"], p["variable"], p["key"]) for p in ended.objects] == [
+        (None, None, "PGROUSE_LOG__LEVEL", "log.level"),
+        ("pgrouse.toml", 2, None, "worker.threads"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "handler", "said"),
+    [
+        ("", "nowhere_to_be_found:work", "nowhere_to_be_found"),
+        ("def other(payload): ...", "cli_bad_handlers:work", "cli_bad_handlers has no function work"),
+        ("import no_such_module_at_all", "cli_bad_handlers:work", "No module named 'no_such_module_at_all'"),
+        ("def work(", "cli_bad_handlers:work", "SyntaxError"),
+        ("raise SystemExit(3)", "cli_bad_handlers:work", "SystemExit: 3"),
+        ("work = 7", "cli_bad_handlers:work", "is a int, not a function"),
+        ("def work(a, b, c): ...", "cli_bad_handlers:work", "needs 3 arguments"),
+        ("", "os:system", "module os may not be used"),
+        ("", "click:echo", "module click may not be used"),
+    ],
+)
+def test_a_handler_that_cannot_be_used_is_told_with_file_line_and_key(
+    shell: Shell, write: Write, folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, handler: str, said: str
+) -> None:
+    monkeypatch.delitem(sys.modules, "cli_bad_handlers", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (folder / "cli_bad_handlers.py").write_text(module)
+    write(f'[topics."a.b"]\nconcurrency = 1\nhandler = "{handler}"')
+
+    ended = shell("config", "check")
+
+    assert (ended.code, ended.out) == (78, "")
+    assert ended.err.startswith('pgrouse: pgrouse.toml:3: topics."a.b".handler: ')
+    assert said in ended.err
+
+
+def test_a_file_that_is_not_there_is_told(shell: Shell) -> None:
+    ended = shell("config", "check", "--config", "no.toml")
+
+    assert ended.code == 78
+    assert ended.err == (
+        "pgrouse: no.toml: cannot be read (No such file or directory): run `pgrouse init`, or name the file by --config\n"
+    )
+
+
+def test_the_file_can_be_named_before_or_behind_the_command(shell: Shell, folder: Path) -> None:
+    (folder / "x.toml").write_text("[worker]\nthreads = 3")
+
+    assert shell("--config", "x.toml", "config", "show").out == shell("config", "show", "-c", "x.toml").out
+    assert "x.toml:2" in shell("config", "show", "-c", "x.toml").out
+
+
+# show
+
+
+def test_each_value_is_shown_with_where_it_was_given(
+    shell: Shell, write: Write, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write('[worker]\npoll = 0.5\n[topics."a.b"]\nhandler = "m:f"')
+    monkeypatch.setenv("PGROUSE_WORKER__LANES", "3")
+
+    rows = {row["key"]: (row["value"], row["origin"]) for row in shell("config", "show", "--json").objects}
+
+    assert rows["worker.poll"] == ("500ms", "pgrouse.toml:2")
+    assert rows["worker.lanes"] == (3, "PGROUSE_WORKER__LANES")
+    assert rows["worker.threads"] == (16, "default")
+    assert rows['topics."a.b".handler'] == ("m:f", "pgrouse.toml:4")
+    assert rows["handlers.path"] == ([str(folder)], "default")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_passwords_are_hidden(
+    shell: Shell, write: Write, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    write('[database]\nlisten_dsn = "host=h password=swordfish dbname=d"')
+    monkeypatch.setenv("PGROUSE_DSN", "postgresql://u:hunter22@h/d")
+
+    shown = shell("config", "show", *arguments).out
+
+    assert "postgresql://u:****@h/d" in shown
+    assert "host=h password=**** dbname=d" in shown
+    assert "swordfish" not in shown
+    assert "hunter22" not in shown
+
+
+# schema
+
+
+def test_the_schema_describes_the_file(shell: Shell) -> None:
+    schema = json.loads(shell("config", "schema").out)
+
+    assert schema["title"] == "pgrouse.toml"
+    assert set(schema["properties"]) == {"database", "worker", "handlers", "topics", "log"}
+    assert schema["additionalProperties"] is False

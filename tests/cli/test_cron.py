@@ -1,0 +1,56 @@
+"""`pgrouse cron`. What it does is told by the tests of pgrouse.cron."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.cli.shell import Ended, Shell
+
+pytestmark = pytest.mark.pg_cron
+
+
+@pytest.fixture
+def pgrouse(pgrouse: Shell) -> Iterator[Shell]:
+    """Commands on a database whose jobs are removed at the end."""
+    yield pgrouse
+    pgrouse("cron", "remove")
+
+
+def test_missing_jobs_are_a_problem_until_they_are_installed(pgrouse: Shell, eventually: Callable[..., Ended]) -> None:
+    before = pgrouse("cron", "check")
+    installed = pgrouse("cron", "install")
+
+    def well() -> Ended | None:
+        ended = pgrouse("cron", "check")
+        return ended if ended.code == 0 else None
+
+    # The launcher comes up a moment after its server does.
+    after = eventually(well, within_s=60)
+
+    assert before.code == 1
+    assert "pg_cron has no job" in before.out
+    assert "run `pgrouse cron install`" in before.out
+    assert installed.code == 0
+    assert "scheduled messages.tick" in installed.out
+    assert after.out == "ok: pg_cron maintains the queue\n"
+
+
+def test_json_tells_what_was_scheduled_found_and_removed(pgrouse: Shell) -> None:
+    scheduled = pgrouse("cron", "install", "--json").object["scheduled"]
+    again = pgrouse("cron", "install", "--json").object
+    removed = pgrouse("cron", "remove", "--json").object["removed"]
+    findings = pgrouse("cron", "check", "--json").objects
+
+    assert scheduled
+    assert again == {"scheduled": []}
+    assert sorted(removed) == sorted(scheduled)
+    assert {finding["kind"] for finding in findings} == {"missing"}
+    assert set(findings[0]) == {"kind", "job", "problem", "mend"}
+
+
+def test_what_is_not_there_can_be_removed(pgrouse: Shell) -> None:
+    ended = pgrouse("cron", "remove")
+
+    assert (ended.code, ended.out) == (0, "there are no jobs of pgrouse\n")

@@ -1,0 +1,52 @@
+"""`pgrouse maintenance`."""
+
+from __future__ import annotations
+
+import psycopg
+
+from tests.cli.shell import Shell
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+
+def test_it_runs_all_functions_and_says_what_they_did(pgrouse: Shell, queue: Queue) -> None:
+    message_id = queue.publish()
+    queue.claim(lock_for="1 hour")
+    queue.conn.execute("UPDATE messages.message SET lock_expires_at = now() - interval '1 s'")
+
+    rows = pgrouse("maintenance", "run", "--json").objects
+
+    assert {row["task"]: row["did"] for row in rows}["expire_locks"] == 1
+    assert queue.archived(message_id).result == "lock_expired"
+
+
+def test_the_servers_warnings_are_passed_on_without_the_payload(pgrouse: Shell, queue: Queue) -> None:
+    message_id = queue.publish(payload={"note": "secret"})
+    queue.claim()
+    queue.conn.execute("UPDATE messages.message SET lock_expires_at = now() - interval '1 s'")
+
+    ended = pgrouse("maintenance", "run")
+
+    assert ended.code == 0
+    assert ended.err == f"the server warns: dead message {message_id} of topic t: lock_expired\n"
+    assert ended.out.splitlines()[0].split() == ["TASK", "DID"]
+
+
+def test_while_another_runs_them_there_is_nothing_to_do(pgrouse: Shell, database: Database) -> None:
+    with psycopg.connect(database.dsn) as other:
+        other.execute("SELECT pg_advisory_xact_lock(hashtextextended('messages.tick', 0))")
+
+        ended = pgrouse("maintenance", "run")
+
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == "somebody else runs them at this moment: nothing was left to do\n"
+
+
+def test_a_task_that_fails_is_a_problem_and_the_others_are_done(pgrouse: Shell, queue: Queue) -> None:
+    queue.conn.execute("ALTER TABLE messages.low_water_mark RENAME TO elsewhere")
+
+    ended = pgrouse("maintenance", "run")
+
+    assert ended.code == 1
+    assert "the server warns: tick: raise_low_water failed" in ended.err
+    assert [line.split()[1] == "failed" for line in ended.out.splitlines()[1:]].count(True) == 1

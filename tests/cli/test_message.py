@@ -1,0 +1,239 @@
+"""`pgrouse message`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.sql.queue import Queue
+
+
+@pytest.fixture
+def states(queue: Queue) -> dict[str, int]:
+    """One message in each state, by its name."""
+    queue.policy("retrying", max_attempts=2)
+    ids = {state: queue.publish(state) for state in ("running", "retrying", "success", "failed", "cancelled", "ready")}
+    ids["delayed"] = queue.publish("delayed", wait="1 hour", channel="c", key="k")
+    queue.claim("running", worker="w1")
+    queue.settle("retry", queue.claim("retrying"), ["boom"], ["1 hour"])
+    queue.settle("complete", queue.claim("success"))
+    queue.settle("fail", queue.claim("failed"), ["boom"])
+    queue.call("cancel", [ids["cancelled"]])
+    return ids
+
+
+# list
+
+
+def test_all_that_have_not_ended_are_listed_with_their_state(pgrouse: Shell, states: dict[str, int]) -> None:
+    rows = pgrouse("message", "list", "--json").objects
+
+    assert [(row["id"], row["state"]) for row in rows] == [
+        (states[state], state) for state in ("running", "retrying", "ready", "delayed")
+    ]
+
+
+@pytest.mark.parametrize("state", ["running", "retrying", "success", "failed", "cancelled", "ready", "delayed"])
+def test_one_state_can_be_listed_live_or_ended(pgrouse: Shell, states: dict[str, int], state: str) -> None:
+    rows = pgrouse("message", "list", "--state", state, "--json").objects
+
+    assert [(row["id"], row["state"], row["archived_at"] is None) for row in rows] == [
+        (states[state], state, state not in ("success", "failed", "cancelled"))
+    ]
+
+
+@pytest.mark.usefixtures("states")
+def test_what_ended_is_looked_for_only_as_far_back_as_wanted(pgrouse: Shell, queue: Queue) -> None:
+    queue.conn.execute(
+        "UPDATE messages.message_archive SET archived_at = now() - interval '2 days' WHERE topic = 'success'"
+    )
+
+    assert pgrouse("message", "list", "--state", "success").err == "no messages\n"
+    assert len(pgrouse("message", "list", "--state", "success", "--since", "3d", "--json").objects) == 1
+
+
+@pytest.mark.usefixtures("states")
+def test_people_get_a_table(pgrouse: Shell) -> None:
+    ended = pgrouse("message", "list")
+
+    heading, first, *_, last = ended.out.splitlines()
+    assert heading.split() == ["ID", "TOPIC", "STATE", "PRIO", "ATTEMPTS", "AVAILABLE", "WORKER", "CHANNEL", "KEY"]
+    assert first.split()[1:3] == ["running", "running"]
+    assert "w1" in first
+    assert last.split()[1:] == ["delayed", "delayed", "5", "0", "in", "60m", "-", "c", "k"]
+
+
+@pytest.mark.usefixtures("states")
+def test_one_topic_can_be_listed(pgrouse: Shell) -> None:
+    assert [row["topic"] for row in pgrouse("message", "list", "--topic", "ready", "--json").objects] == ["ready"]
+    assert pgrouse("message", "list", "--topic", "none").err == "no messages of topic none\n"
+
+
+def test_pages_follow_each_other_without_a_gap(pgrouse: Shell, queue: Queue) -> None:
+    ids = queue.publish_many(5)
+
+    first = pgrouse("message", "list", "--limit", "3")
+    second = pgrouse("message", "list", "--limit", "3", "--after", ids[2], "--json")
+
+    assert first.err == f"there may be more: --after {ids[2]}\n"
+    assert [row["id"] for row in second.objects] == ids[3:]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--topic", "t"], ["--topic", "rare"], ["--state", "ready"]])
+def test_a_page_of_a_big_queue_reads_few_rows(
+    pgrouse: Shell, queue: Queue, eventually: Callable[..., int], arguments: list[str]
+) -> None:
+    queue.publish_many(20_000)
+    queue.publish("rare")
+    queue.conn.execute("VACUUM ANALYZE messages.message")
+    queue.conn.execute("SET stats_fetch_consistency = none")
+    queue.conn.execute("SELECT pg_stat_force_next_flush()")
+    queue.conn.execute("SELECT pg_stat_reset()")
+
+    pgrouse("message", "list", "--limit", "5", *arguments)
+
+    def rows_read() -> int:
+        return int(
+            queue.value(
+                "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'message'"
+            )
+        )
+
+    # The command's own connection reports when it ends.
+    assert eventually(rows_read) < 200
+
+
+def test_an_analyst_may_list(pgrouse: Shell, acting_as: Callable[[str], None], states: dict[str, int]) -> None:
+    acting_as("messages_analyst")
+
+    assert len(pgrouse("message", "list", "--json").objects) == 4
+    assert [row["id"] for row in pgrouse("message", "list", "--state", "failed", "--json").objects] == [
+        states["failed"]
+    ]
+
+
+# show
+
+
+def test_json_shows_all_of_a_live_message(pgrouse: Shell, queue: Queue) -> None:
+    message_id = queue.publish(payload={"n": 1}, headers={"h": "x"}, key="k", priority=1)
+
+    shown = pgrouse("message", "show", message_id, "--json").object
+
+    assert (shown["id"], shown["state"], shown["payload"], shown["headers"]) == (
+        message_id,
+        "ready",
+        {"n": 1},
+        {"h": "x"},
+    )
+    assert (shown["key"], shown["priority"], shown["attempts"], shown["archived_at"]) == ("k", 1, 0, None)
+
+
+def test_an_ended_message_is_shown_from_the_archive(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy(max_attempts=2, backoff={"kind": "none"})
+    message_id = queue.publish(payload={"n": 1})
+    queue.settle("retry", queue.claim(worker="w1"), ["first"])
+    queue.settle("retry", queue.claim(worker="w2"), ["Traceback\nValueError: second"])
+
+    shown = pgrouse("message", "show", message_id, "--json").object
+    text = pgrouse("message", "show", message_id).out
+
+    assert (shown["state"], shown["error"], shown["worker"]) == ("failed", "Traceback\nValueError: second", "w2")
+    assert [entry["error"] for entry in shown["history"]] == ["first"]
+    assert "attempt 1    failed after" in text
+    assert "by w1: first" in text
+    assert "by w2: ValueError: second" in text
+    assert '"n": 1' in text
+
+
+def test_a_redriven_message_knows_its_ancestor_and_its_successor(pgrouse: Shell, states: dict[str, int]) -> None:
+    new = pgrouse("redrive", states["failed"], "--json").object["message_id"]
+
+    assert pgrouse("message", "show", new, "--json").object["redriven_from"] == states["failed"]
+    assert pgrouse("message", "show", states["failed"], "--json").object["redriven_as"] == new
+
+
+def test_what_a_publisher_wrote_cannot_act_on_the_terminal(pgrouse: Shell, queue: Queue) -> None:
+    message_id = queue.publish(payload={"x": "\x1b]0;owned\x07"}, key="k\u202e")
+
+    text = pgrouse("message", "show", message_id).out
+
+    assert "\\u001b]0;owned\\u0007" in text
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("payload", ["1e400", "1" * 5000, "[" * 1500 + "]" * 1500])
+def test_json_that_python_cannot_hold_is_shown_all_the_same(pgrouse: Shell, queue: Queue, payload: str) -> None:
+    message_id = queue.value(
+        "INSERT INTO messages.message (topic, payload) VALUES ('t', %s::jsonb) RETURNING id", [payload]
+    )
+
+    ended = pgrouse("message", "show", message_id)
+
+    assert ended.code == 0
+    assert payload[:4].replace("1e40", "1000") in ended.out
+    assert '"payload": ' in pgrouse("message", "show", message_id, "--json").out
+
+
+def test_a_long_payload_is_cut_for_people_and_whole_as_json(pgrouse: Shell, queue: Queue) -> None:
+    message_id = queue.publish(payload={"x": "y" * 100_000})
+
+    assert len(pgrouse("message", "show", message_id).out) < 25_000
+    assert len(pgrouse("message", "show", message_id, "--json").object["payload"]["x"]) == 100_000
+
+
+def test_bytes_are_shown_as_bytes(pgrouse: Shell, queue: Queue) -> None:
+    message_id = queue.publish(body=b"\x00ab\x1b")
+
+    assert "4 bytes: \\x00ab\\x1b" in pgrouse("message", "show", message_id).out
+    assert pgrouse("message", "show", message_id, "--json").object["body"] == {"base64": "AGFiGw=="}
+
+
+def test_a_message_that_is_not_there_is_exit_code_1(pgrouse: Shell) -> None:
+    ended = pgrouse("message", "show", 42)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == "pgrouse: there is no message 42: it was never published, or its day left the archive\n"
+
+
+def test_whoever_may_not_read_contents_can_see_the_rest(
+    pgrouse: Shell, acting_as: Callable[[str], None], states: dict[str, int]
+) -> None:
+    acting_as("messages_analyst")
+
+    for state in ("ready", "failed"):
+        shown = pgrouse("message", "show", states[state], "--no-payload", "--json").object
+        assert shown["state"] == state
+        assert "payload" not in shown
+
+
+# cancel
+
+
+def test_cancelled_messages_are_archived_with_the_reason(pgrouse: Shell, queue: Queue) -> None:
+    ids = queue.publish_many(2)
+
+    ended = pgrouse("message", "cancel", *ids, "--reason", "not wanted")
+
+    assert (ended.code, ended.out) == (0, f"cancelled {ids[0]}\ncancelled {ids[1]}\n")
+    assert [queue.archived(each).error for each in ids] == ["cancelled: not wanted"] * 2
+
+
+def test_what_is_not_live_cannot_be_cancelled_and_is_named(pgrouse: Shell, states: dict[str, int]) -> None:
+    wanted: list[Any] = [states["ready"], states["success"], 999]
+
+    ended = pgrouse("message", "cancel", *wanted)
+
+    assert (ended.code, ended.out) == (1, f"cancelled {states['ready']}\n")
+    assert [line.split(":")[1].strip() for line in ended.err.splitlines()] == [
+        f"message {states['success']} was not cancelled",
+        "message 999 was not cancelled",
+    ]
+    assert pgrouse("message", "cancel", states["running"], 999, "--json").object == {
+        "cancelled": [states["running"]],
+        "not_live": [999],
+    }

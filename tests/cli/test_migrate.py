@@ -1,0 +1,97 @@
+"""`pgrouse migrate`."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from pgrouse import schema
+from tests.cli.shell import Shell
+from tests.server.postgres import Database
+
+
+@pytest.fixture
+def pgrouse(shell: Shell, empty_database: Database, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Commands on a database without the schema."""
+    monkeypatch.setenv("PGROUSE_DSN", empty_database.dsn)
+    return shell
+
+
+def applied(database: Database) -> int:
+    """Return how many files the ledger has; 0 without a ledger."""
+    conn = database.connect()
+    if conn.execute("SELECT to_regclass('messages.migration')").fetchone() == (None,):
+        return 0
+    row = conn.execute("SELECT count(*) FROM messages.migration").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_it_installs_the_schema_and_names_what_it_applied(pgrouse: Shell, empty_database: Database) -> None:
+    ended = pgrouse("migrate")
+
+    *files, summary = ended.out.splitlines()
+    assert (ended.code, ended.err) == (0, "")
+    assert files[0] == "applied migrations/0001_message.sql"
+    assert len(files) == applied(empty_database) == len(list(schema.scripts()))
+    assert summary == f"the schema `messages` is up to date: {len(files)} files applied"
+
+
+def test_a_second_time_there_is_nothing_to_do(pgrouse: Shell) -> None:
+    pgrouse("migrate")
+
+    ended = pgrouse("migrate")
+
+    assert (ended.code, ended.out) == (0, "the schema `messages` is up to date\n")
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(pgrouse: Shell, empty_database: Database) -> None:
+    ended = pgrouse("migrate", "--dry-run")
+
+    assert ended.code == 0
+    assert ended.out.splitlines()[0] == "would apply migrations/0001_message.sql"
+    assert applied(empty_database) == 0
+
+
+def test_json_lists_the_files(pgrouse: Shell) -> None:
+    first, second = pgrouse("migrate", "--json").object, pgrouse("migrate", "--json").object
+
+    assert first["applied"][0] == "migrations/0001_message.sql"
+    assert (first["dry_run"], second) == (False, {"applied": [], "dry_run": False})
+
+
+def test_a_migration_that_was_edited_is_exit_code_78(pgrouse: Shell, empty_database: Database) -> None:
+    pgrouse("migrate")
+    empty_database.connect().execute(
+        "UPDATE messages.migration SET digest = 'other' WHERE name = 'migrations/0001_message.sql'"
+    )
+
+    ended = pgrouse("migrate")
+
+    assert ended.code == 78
+    assert ended.err.startswith(
+        "pgrouse: migrations/0001_message.sql was edited after it was applied: restore its text"
+    )
+
+
+def test_whoever_may_not_create_a_schema_is_told_so(
+    pgrouse: Shell, empty_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty_database.connect().execute("DROP ROLE IF EXISTS cli_stranger; CREATE ROLE cli_stranger LOGIN")
+    monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(empty_database.dsn, user="cli_stranger"))
+
+    ended = pgrouse("migrate")
+
+    empty_database.connect().execute("DROP ROLE cli_stranger")
+    assert ended.code == 1
+    assert ended.err.startswith("pgrouse: permission denied for database")
+    assert "GRANT CREATE ON DATABASE" in ended.err
+
+
+@pytest.mark.pg_cron
+def test_with_cron_it_schedules_the_jobs_too(pgrouse: Shell) -> None:
+    ended = pgrouse("migrate", "--cron")
+
+    assert ended.code == 0
+    assert "the jobs of pg_cron are as they shall be" in ended.out
+    assert pgrouse("cron", "remove").code == 0

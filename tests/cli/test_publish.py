@@ -1,0 +1,140 @@
+"""`pgrouse publish`. What can be published is told by tests/test_publish.py."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.sql.queue import Queue
+
+
+def test_it_prints_the_id(pgrouse: Shell, queue: Queue) -> None:
+    ended = pgrouse("publish", "orders.created", '{"id": 7}')
+
+    assert (ended.code, ended.err) == (0, "")
+    message = queue.message(int(ended.out))
+    assert (message.topic, message.payload) == ("orders.created", {"id": 7})
+
+
+def test_json_has_the_id_and_the_topic(pgrouse: Shell, queue: Queue) -> None:
+    found = pgrouse("publish", "t", "--json").object
+
+    assert found == {"id": queue.ids()[0], "topic": "t"}
+
+
+def test_without_a_payload_it_is_null(pgrouse: Shell, queue: Queue) -> None:
+    pgrouse("publish", "t")
+
+    assert queue.value("SELECT payload::text FROM messages.message") == "null"
+
+
+def test_every_digit_of_a_number_arrives(pgrouse: Shell, queue: Queue) -> None:
+    pgrouse("publish", "t", '{"total": 1.10, "exact": 0.12345678901234567890}')
+
+    assert (
+        queue.value("SELECT payload::text FROM messages.message") == '{"exact": 0.12345678901234567890, "total": 1.10}'
+    )
+
+
+def test_a_dash_reads_the_payload_from_the_standard_input(pgrouse: Shell, queue: Queue) -> None:
+    pgrouse("publish", "t", "-", stdin='\ufeff{"name": "größe"}\n')
+
+    assert queue.value("SELECT payload FROM messages.message") == {"name": "größe"}
+
+
+def test_a_file_of_bytes_is_published_as_the_body(pgrouse: Shell, queue: Queue, folder: Path) -> None:
+    (folder / "x.bin").write_bytes(b"\x00\xff")
+
+    pgrouse("publish", "t", "--body-file", "x.bin")
+    pgrouse("publish", "t", "--body-file", "-", stdin=b"\xfe")
+
+    assert [bytes(row.body) for row in queue.rows("SELECT body FROM messages.message ORDER BY id")] == [
+        b"\x00\xff",
+        b"\xfe",
+    ]
+
+
+def test_every_option_reaches_the_message(pgrouse: Shell, queue: Queue) -> None:
+    options = "--key k --channel c --priority 0 --header a=1 --header b=x=y --max-attempts 3 --delay 1h --expires-in 1d"
+
+    pgrouse("publish", "t", "1", *options.split())
+
+    (message,) = queue.rows(
+        "SELECT *, available_at - created_at AS delay, expires_at - created_at AS life FROM messages.message"
+    )
+    assert (message.key, message.channel, message.priority, message.max_attempts) == ("k", "c", 0, 3)
+    assert message.headers == {"a": "1", "b": "x=y"}
+    assert abs(message.delay - timedelta(hours=1)) < timedelta(seconds=1)
+    assert abs(message.life - timedelta(days=1)) < timedelta(seconds=1)
+
+
+def test_a_point_in_time_is_given_with_its_zone(pgrouse: Shell, queue: Queue) -> None:
+    pgrouse("publish", "t", "--available-at", "2050-01-31T08:00:00+01:00")
+
+    assert queue.value("SELECT available_at FROM messages.message") == datetime(2050, 1, 31, 7, tzinfo=UTC)
+
+
+def test_a_file_of_lines_is_published_in_its_order(pgrouse: Shell, queue: Queue, folder: Path) -> None:
+    (folder / "in.jsonl").write_text('{"n": 1}\r\n\n[2]\n"3"')
+
+    ended = pgrouse("publish", "t", "--lines", "in.jsonl", "--channel", "c", "--delay", "1h")
+
+    assert (ended.code, ended.out) == (0, "published 3 messages\n")
+    rows = queue.rows("SELECT payload, channel FROM messages.message ORDER BY id")
+    assert rows == [({"n": 1}, "c"), ([2], "c"), ("3", "c")]
+    assert pgrouse("publish", "t", "--lines", "in.jsonl", "--json").object == {"published": 3, "topic": "t"}
+
+
+def test_of_a_file_with_a_wrong_line_nothing_is_published(pgrouse: Shell, queue: Queue) -> None:
+    ended = pgrouse("publish", "t", "--lines", "-", stdin='{"n": 1}\n{"n": \n')
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == "pgrouse: message number 2: payload is no JSON: Expecting value at line 1, column 6\n"
+    assert queue.ids() == []
+
+
+REFUSED: list[tuple[list[str], str | bytes, str]] = [
+    (["a b"], "", "topic 'a b' is no topic name: use 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first"),
+    (["a\nb"], "", "topic 'a\\nb' is no topic name"),
+    (["x'\"; --"], "", "is no topic name"),
+    (["t" * 201], "", "is no topic name"),
+    (["t", "{"], "", "payload is no JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
+    (["t", '{"a": 1, "a": 2}'], "", "the key 'a' stands twice in one object"),
+    (["t", '{"a": "\\u0000"}'], "", "payload['a'] contains a NUL character, which PostgreSQL cannot store"),
+    (["t", '"\\ud800"'], "", "payload contains half of a surrogate pair"),
+    (["t", "[1e400]"], "", "the number 1e400 is too large, readers make it infinity"),
+    (["t", "NaN"], "", "NaN is no JSON"),
+    (["t", "1" * 4301], "", "payload contains an integer of more than 4,300 digits"),
+    (["t", "-"], "[" * 1000 + "]" * 1000, "payload is nested deeper than 200 levels"),
+    (["t", "-"], b'"' + b"x" * 64 * 1024 * 1024 + b'"', "payload has 67,108,866 bytes, 16,777,216 is the limit"),
+    (["t", "-"], b"\xff", "payload is not UTF-8 (byte 0): JSON is; other bytes are published by --body-file"),
+    (["t", "--lines", "-"], b"1\n\xff\n", "line 2 is not UTF-8"),
+    (["t", "--key", ""], "", "key '' cannot be used"),
+    (["t", "--channel", "a\tb"], "", "channel 'a\\tb' cannot be used"),
+    (["t", "--delay", "1h", "--available-at", "2050-01-01T00:00:00Z"], "", "delay and available_at were both given"),
+    (["t", "--available-at", "9999-01-01T00:00:00Z"], "", "must be between 1970 and 9000"),
+    (["t", "--max-attempts", str(2**31)], "", "max_attempts 2147483648 cannot be used"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "stdin", "said"), REFUSED, ids=[said for *_, said in REFUSED])
+def test_what_cannot_be_published_is_exit_code_1_and_one_line(
+    pgrouse: Shell, queue: Queue, arguments: list[str], stdin: str | bytes, said: str
+) -> None:
+    ended = pgrouse("publish", *arguments, stdin=stdin)
+
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert ended.err.startswith("pgrouse: ")
+    assert said in ended.err
+    assert queue.ids() == []
+
+
+def test_a_key_that_waits_already_is_told(pgrouse: Shell) -> None:
+    pgrouse("publish", "t", "--key", "k")
+
+    ended = pgrouse("publish", "t", "--key", "k")
+
+    assert (ended.code, ended.err) == (1, "pgrouse: a message with this key waits already: nothing was published\n")

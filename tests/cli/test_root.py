@@ -1,0 +1,309 @@
+"""`pgrouse` itself: help, mistakes in the command line, and how every command ends when something is wrong."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+import psycopg
+import pytest
+from psycopg import sql
+
+from pgrouse.cli.failure import explain
+from pgrouse.cli.root import COMMANDS, root
+from tests.cli.shell import Shell
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Background
+
+PGROUSE = str(Path(sysconfig.get_path("scripts")) / "pgrouse")
+NOBODY_LISTENS = "host=127.0.0.1 port=1"
+
+
+def test_help_lists_every_command(shell: Shell) -> None:
+    ended = shell("--help")
+
+    assert ended.code == 0
+    assert all(f"  {name} " in ended.out for name in COMMANDS)
+
+
+def test_without_a_command_help_is_shown_and_the_exit_code_says_usage(shell: Shell) -> None:
+    ended = shell()
+
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("Usage: pgrouse [OPTIONS] COMMAND")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_of_a_command_what_its_own_help_says_first(name: str) -> None:
+    module, _, attribute = COMMANDS[name][0].partition(":")
+
+    command = getattr(import_module(module), attribute)
+
+    assert command.name == name
+    assert inspect.cleandoc(command.help).split("\n\n")[0] == COMMANDS[name][1]
+
+
+def test_the_version_is_that_of_the_package(shell: Shell) -> None:
+    assert shell("--version").out == f"pgrouse {version('pgrouse')}\n"
+
+
+def test_help_needs_none_of_the_heavy_libraries() -> None:
+    code = (
+        "import sys; from pgrouse.cli import main; sys.argv = ['pgrouse', '--help']; main();"
+        "print([m for m in ('psycopg', 'pydantic', 'rich', 'structlog', 'asyncio') if m in sys.modules])"
+    )
+
+    done = subprocess.run(
+        [sysconfig.get_path("scripts") + "/python", "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["statz"], "pgrouse: there is no command 'statz'; did you mean 'stats'?: see `pgrouse --help`"),
+        (["xyz"], "pgrouse: there is no command 'xyz': see `pgrouse --help`"),
+        (["message", "lst"], "pgrouse: no such command 'lst'"),
+        (["stats", "--wach"], "pgrouse: no such option '--wach'"),
+        (["publish"], "pgrouse: missing argument 'TOPIC': see `pgrouse publish --help`"),
+        (["message", "show", "x"], "pgrouse: invalid value for 'ID': expected the id of a message, found 'x'"),
+        (["message", "show", "0x10"], "pgrouse: invalid value for 'ID'"),
+        (["message", "cancel"], "pgrouse: missing argument 'ID...'"),
+        (["message", "list", "--limit", "0"], "pgrouse: invalid value for '--limit': 0 is not in the range"),
+        (["message", "list", "--state", "lost"], "pgrouse: invalid value for '--state': 'lost' is not one of 'ready'"),
+        (["dead", "list", "--since", "yesterday"], "pgrouse: invalid value for '--since': expected a duration like"),
+        (["redrive"], "pgrouse: say which: either IDs, or filters, or --all: see `pgrouse redrive --help`"),
+        (["redrive", "1", "--topic", "t"], "pgrouse: say which"),
+        (["redrive", "1", "--all"], "pgrouse: say which"),
+        (["publish", "t", "1", "--lines", "-"], "pgrouse: a payload, --body-file and --lines exclude each other"),
+        (["publish", "t", "--header", "x"], "pgrouse: invalid value for '--header': expected a header like"),
+        (
+            ["publish", "t", "--available-at", "2030-01-01"],
+            "pgrouse: invalid value for '--available-at': expected a time",
+        ),
+        (["publish", "t", "--priority", "10"], "pgrouse: invalid value for '--priority'"),
+        (["publish", "t", "--body-file", "no.bin"], "pgrouse: invalid value for '--body-file': 'no.bin': No such file"),
+        (["completion", "csh"], "pgrouse: invalid value for '{bash|zsh|fish}': 'csh' is not one of"),
+        (["--config", "/", "stats"], "pgrouse: invalid value for '-c' / '--config': File '/' is a directory"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_in_the_command_line_is_one_line_and_exit_code_2(
+    shell: Shell, arguments: list[str], said: str
+) -> None:
+    ended = shell(*arguments)
+
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith(said)
+
+
+# The database
+
+
+def test_an_unreachable_database_is_exit_code_69_with_the_mend(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGROUSE_DSN", f"{NOBODY_LISTENS} password=swordfish")
+
+    ended = shell("stats")
+
+    assert (ended.code, ended.out, ended.err.count("\n")) == (69, "", 1)
+    assert ended.err.startswith(
+        "pgrouse: cannot use the database: no server listens there: start it, or see host and port"
+    )
+    assert "swordfish" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"dbname": "no_such_database"}, "the database does not exist: create it with `createdb`"),
+        ({"host": "no-such-host.invalid"}, "the host is not known"),
+        ({"user": "no_such_user"}, "the role does not exist"),
+        ({"service": "no_such_service"}, "the service is not known"),
+    ],
+)
+def test_each_way_not_to_reach_it_has_a_mend_of_its_own(
+    shell: Shell, database: Database, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], said: str
+) -> None:
+    monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(database.dsn, **changes))
+
+    ended = shell("stats")
+
+    assert ended.code == 69
+    assert said in ended.err
+
+
+def test_a_server_without_free_connections_is_exit_code_75(
+    shell: Shell, database: Database, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute(sql.SQL("ALTER DATABASE {} CONNECTION LIMIT 0").format(sql.Identifier(database.name)))
+    db.execute("CREATE ROLE cli_guest LOGIN")
+    try:
+        monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(database.dsn, user="cli_guest"))
+        ended = shell("stats")
+    finally:
+        db.execute("DROP ROLE cli_guest")
+
+    assert ended.code == 75
+    assert "try again" in ended.err
+
+
+def test_a_server_that_starts_up_is_exit_code_75() -> None:
+    error = psycopg.OperationalError("connection failed: FATAL:  the database system is starting up")
+
+    assert explain(error) == (
+        "cannot use the database: the server is not ready: try again in a moment (connection failed: FATAL: the database "
+        "system is starting up)",
+        75,
+    )
+
+
+def test_a_database_without_the_schema_is_exit_code_78(
+    shell: Shell, empty_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGROUSE_DSN", empty_database.dsn)
+
+    for command in (["stats"], ["publish", "t"], ["message", "list"], ["dead", "list"], ["worker", "list"], ["health"]):
+        ended = shell(*command)
+        assert (ended.code, ended.err.count("\n")) == (78, 1), command
+        assert "run `pgrouse migrate`" in ended.err
+
+
+def test_a_lock_that_cannot_be_had_in_time_is_exit_code_75(
+    shell: Shell, database: Database, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGROUSE_DSN", f"{database.dsn} options='-c lock_timeout=50ms'")
+    with db.transaction():
+        db.execute("LOCK TABLE messages.message")
+
+        ended = shell("publish", "t")
+
+    assert (ended.code, ended.err.count("\n")) == (75, 1)
+    assert "try again" in ended.err
+
+
+def test_a_query_that_takes_too_long_is_exit_code_75(
+    shell: Shell, database: Database, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGROUSE_DSN", f"{database.dsn} options='-c statement_timeout=100ms'")
+    with db.transaction():
+        db.execute("LOCK TABLE messages.message")
+
+        ended = shell("publish", "t")
+
+    assert ended.code == 75
+    assert "it took too long; narrow the filter, or try again" in ended.err
+
+
+def test_a_connection_that_is_ended_in_the_middle_is_exit_code_75(
+    pgrouse: Shell, database: Database, db: psycopg.Connection[Any], eventually: Callable[..., Any]
+) -> None:
+    background = Background(database.connect())
+    watcher = database.connect()
+
+    def end_the_waiting() -> bool:
+        ended = watcher.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        ).fetchall()
+        return bool(ended)
+
+    with db.transaction():
+        db.execute("LOCK TABLE messages.message")
+        ending = background.start(eventually, end_the_waiting)
+        ended = pgrouse("publish", "t")
+        ending.result()
+    background.threads.shutdown()
+
+    assert ended.code == 75
+    assert "the server goes down or comes up, try again" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("role", "command", "needed"),
+    [
+        ("messages_analyst", ["message", "show", "1"], "add --no-payload"),
+        ("messages_analyst", ["message", "cancel", "1"], "this needs messages_operator; GRANT it to this user"),
+        ("messages_publisher", ["stats"], "this needs messages_operator"),
+        ("messages_worker", ["dead", "list"], "needs messages_operator"),
+        ("messages_analyst", ["redrive", "1"], "needs messages_operator"),
+    ],
+)
+def test_a_right_that_is_missing_is_told_by_the_role_that_has_it(
+    pgrouse: Shell, acting_as: Callable[[str], None], role: str, command: list[str], needed: str
+) -> None:
+    acting_as(role)
+
+    ended = pgrouse(*command)
+
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "permission denied" in ended.err
+    assert needed in ended.err
+
+
+# As a process
+
+
+def test_as_a_process_it_prints_and_ends_alike(database: Database) -> None:
+    done = subprocess.run(
+        [PGROUSE, "publish", "t", "-", "--json"],
+        input='{"id": 7}', env={**os.environ, "PGROUSE_DSN": database.dsn}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"id": 1, "topic": "t"}\n', "")
+
+
+def test_a_reader_that_leaves_early_is_no_error_to_talk_about(database: Database) -> None:
+    with psycopg.connect(database.dsn) as conn:
+        conn.execute("INSERT INTO messages.message (topic, payload) SELECT 't', '1' FROM generate_series(1, 5000)")
+
+    done = subprocess.run(
+        f"{PGROUSE} message list --limit 5000 --json | head -1; echo ${{PIPESTATUS[0]}}",
+        shell=True, executable="/bin/bash", env={**os.environ, "PGROUSE_DSN": database.dsn}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert done.stdout.splitlines()[1] == "141"
+    assert done.stderr == ""
+
+
+def test_ctrl_c_is_exit_code_130_and_one_line(
+    database: Database, server: Postgres, eventually: Callable[..., Any]
+) -> None:
+    process = subprocess.Popen(
+        [PGROUSE, "stats", "--watch", "--every", "1m"],
+        env={**os.environ, "PGROUSE_DSN": database.dsn}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with server.admin() as admin:
+        running = (
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgrouse cli cli' AND query LIKE 'COMMIT%%'"
+        )
+        eventually(lambda: admin.execute(running.replace("%%", "%")).fetchone() == (1,))
+
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+
+    assert (process.returncode, err) == (130, "pgrouse: interrupted\n")
+    assert out.strip() == "TOPIC  READY  RUNNING  DELAYED  DEAD 24H  OLDEST  HANDLED"
+
+
+def test_every_command_takes_json_and_a_configuration() -> None:
+    def leaves(command: click.Command, name: str) -> list[tuple[str, click.Command]]:
+        if not isinstance(command, click.Group):
+            return [(name, command)]
+        ctx = click.Context(command)
+        found = [(each, command.get_command(ctx, each)) for each in command.list_commands(ctx)]
+        return [leaf for each, inner in found if inner for leaf in leaves(inner, f"{name} {each}")]
+
+    for name, command in leaves(root, "pgrouse"):
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert "--json" in options, name
+        assert "--config" in options or name == "pgrouse demo", name

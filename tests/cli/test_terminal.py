@@ -1,0 +1,83 @@
+"""What people see on a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tests.cli.terminal import COLOR, on_terminal, plain
+from tests.cli.test_dead import die
+from tests.cli.test_root import PGROUSE
+from tests.cli.test_worker import start
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+LONG = "reports.build.every.night.for.the.finance.department.and.others"
+
+
+@pytest.fixture
+def environ(database: Database, queue: Queue) -> dict[str, str]:
+    """An environment that names a database in which there is something to see."""
+    queue.publish(LONG, key="k" * 40, channel="c" * 40)
+    start(queue, "a-worker-with-quite-a-long-name:4121", "orders.created", LONG)
+    die(queue, "orders.created", error="TimeoutError: " + "no answer " * 20)
+    return {"PGROUSE_DSN": database.dsn}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    ("command", "headings"),
+    [
+        ("stats", "TOPIC READY RUNNING DELAYED DEAD 24H OLDEST HANDLED"),
+        ("message list", "ID TOPIC STATE PRIO ATTEMPTS AVAILABLE CHANNEL KEY"),
+        ("dead list", "ID TOPIC RESULT ENDED ATTEMPTS ERROR"),
+        ("worker list", "NAME STATE SEEN UP HOST PID SLOTS TOPICS"),
+        ("config show", "KEY VALUE FROM"),
+    ],
+)
+def test_every_table_fits_the_terminal_with_all_its_headings(
+    environ: dict[str, str], command: str, headings: str, width: int
+) -> None:
+    lines = plain(on_terminal([PGROUSE, *command.split()], environ, width))
+
+    assert lines[0].split() == headings.split()
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("command", ["stats", "dead list", "message show 1"])
+def test_there_is_colour_unless_no_color_is_set(environ: dict[str, str], command: str) -> None:
+    colored = on_terminal([PGROUSE, *command.split()], environ)
+    without = on_terminal([PGROUSE, *command.split()], {**environ, "NO_COLOR": "1"})
+
+    assert any(found != "\x1b[0m" for found in COLOR.findall(colored))
+    assert not [found for found in COLOR.findall(without) if found.strip("\x1b[m0") not in ("", "1", "2")]
+
+
+def test_json_on_a_terminal_is_json(environ: dict[str, str]) -> None:
+    written = on_terminal([PGROUSE, "stats", "--json"], environ)
+
+    assert written.startswith('{"topics": [')
+    assert "\x1b" not in written
+
+
+def test_long_work_shows_a_progress_bar_that_leaves_nothing_behind(environ: dict[str, str], queue: Queue) -> None:
+    queue.publish_many(1200, "bulk")
+    for _ in range(12):
+        claimed = queue.claim("bulk")
+        queue.settle("fail", claimed, ["boom"] * len(claimed))
+
+    written = on_terminal([PGROUSE, "redrive", "--topic", "bulk"], environ)
+
+    assert "redriving" in written
+    assert plain(written)[-1] == "put back 1,200 messages"
+
+
+def test_an_output_without_unicode_shows_numbers_instead(database: Database, queue: Queue) -> None:
+    queue.publish(key="größe")
+    environ = {**os.environ, "PGROUSE_DSN": database.dsn, "PYTHONIOENCODING": "ascii"}
+
+    done = subprocess.run([PGROUSE, "message", "list"], env=environ, capture_output=True, text=True, check=True)
+
+    assert done.stdout.endswith("gr\\xf6\\xdfe\n")

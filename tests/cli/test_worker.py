@@ -1,0 +1,53 @@
+"""`pgrouse worker`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.cli.shell import Shell
+from tests.sql.queue import Queue
+
+
+def start(queue: Queue, name: str, *topics: str, host: str = "h1") -> None:
+    """Enter a worker into the registry."""
+    queue.call("worker_started", name, host, 4121, "0.1.0", list(topics), 100)
+
+
+def silence(queue: Queue, name: str, seconds: int) -> None:
+    """Let a worker have been seen last so long ago."""
+    queue.conn.execute(
+        "UPDATE messages.worker SET seen_at = seen_at - %s * interval '1 s' WHERE name = %s", [seconds, name]
+    )
+
+
+def test_workers_are_listed_with_what_they_do(pgrouse: Shell, queue: Queue) -> None:
+    start(queue, "w1", "a", "b")
+    start(queue, "w2", "c")
+    start(queue, "w3", "d")
+    queue.conn.execute("UPDATE messages.worker SET stopping = true WHERE name = 'w2'")
+    silence(queue, "w3", 31)
+
+    rows = pgrouse("worker", "list", "--json").objects
+    text = pgrouse("worker", "list").out
+
+    assert [(row["name"], row["state"], row["topics"]) for row in rows] == [
+        ("w1", "working", ["a", "b"]),
+        ("w2", "stopping", ["c"]),
+        ("w3", "silent", ["d"]),
+    ]
+    assert (rows[0]["host"], rows[0]["pid"], rows[0]["concurrency"], rows[0]["version"]) == ("h1", 4121, 100, "0.1.0")
+    assert text.splitlines()[0].split() == ["NAME", "STATE", "SEEN", "UP", "HOST", "PID", "SLOTS", "TOPICS"]
+    assert text.splitlines()[1].endswith("a, b")
+
+
+def test_without_a_worker_the_mend_is_told(pgrouse: Shell) -> None:
+    ended = pgrouse("worker", "list")
+
+    assert (ended.code, ended.out, ended.err) == (0, "", "no worker: start one with `pgrouse run`\n")
+
+
+def test_an_analyst_may_list_them(pgrouse: Shell, queue: Queue, acting_as: Callable[[str], None]) -> None:
+    start(queue, "w1")
+    acting_as("messages_analyst")
+
+    assert len(pgrouse("worker", "list", "--json").objects) == 1

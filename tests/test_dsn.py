@@ -1,0 +1,59 @@
+"""Passwords never shine through."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgrouse import dsn
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://user:s3cret@host/db",
+        "postgres://user:s3cret@host:5432,other:5432/db",
+        "postgresql://user:s3c@ret@host/db",
+        "postgresql://user:s3c/ret@host/db",
+        "postgresql://:s3cret@host",
+        "host=h password=s3cret dbname=d",
+        "host=h password = 's3cret with \\' quote' dbname=d",
+        "password='s3cret without an end",
+        "password=s3\\ cret dbname=d",
+        "PASSWORD=s3cret",
+        "sslpassword=s3cret",
+        "postgresql://host/db?user=u&password=s3cret&sslmode=require",
+        'connection to "postgresql+psycopg://user:s3cret@host/db" failed; password=s3cret',
+    ],
+)
+def test_a_password_is_hidden_wherever_it_stands_in_a_text(text: str) -> None:
+    hidden = dsn.redact(text)
+
+    assert "****" in hidden
+    assert not any(part in hidden for part in ("s3c", "ret@", "cret", "ret/"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://user@host:5432/db?sslmode=require",
+        "host=h user=u dbname=d",
+        "the password is missing",
+        "https://example.com/a:b",
+    ],
+)
+def test_a_text_without_a_password_stays_as_it_is(text: str) -> None:
+    assert dsn.redact(text) == text
+
+
+def test_a_connection_string_keeps_everything_but_its_password() -> None:
+    assert dsn.redact("postgresql://user:s3cret@host/db?a=1") == "postgresql://user:****@host/db?a=1"
+
+
+def test_a_known_secret_is_hidden_without_its_place() -> None:
+    secrets = dsn.secrets("postgresql://user:hunter22@host/db", "host=h password=swordfish", None)
+
+    assert dsn.redact("hunter22 and swordfish", secrets) == "**** and ****"
+
+
+def test_short_passwords_and_those_that_are_no_secret_do_not_eat_up_words() -> None:
+    assert dsn.secrets("postgresql://u:abc@host/db", "postgresql://postgres:postgres@host/db") == []

@@ -1,0 +1,192 @@
+"""What is logged, in which form, and what never is."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import pty
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+import pytest
+import structlog
+
+from pgrouse import log
+from pgrouse.config import Config, Database, Log
+
+Setup = Callable[..., io.StringIO]
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """Undo what a set-up changes for the whole process."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name in log.TALKATIVE:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def setup() -> Setup:
+    """Sets logging up and returns where it writes."""
+
+    def setup(dsn: str = "", **settings: Any) -> io.StringIO:
+        stream = io.StringIO()
+        log.setup(Config(database=Database(dsn=dsn), log=Log(**{"format": "json", **settings})), stream)
+        return stream
+
+    return setup
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    """Return the logged JSON objects."""
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_an_event_is_one_line_of_json_with_time_level_and_name_first(setup: Setup) -> None:
+    stream = setup()
+
+    structlog.get_logger().info("message.retried", message_id=7, error="a\nb")
+
+    (event,) = lines(stream)
+    assert list(event) == ["timestamp", "level", "event", "message_id", "error"]
+    assert (event["level"], event["event"], event["message_id"], event["error"]) == (
+        "info",
+        "message.retried",
+        7,
+        "a\nb",
+    )
+    assert event["timestamp"].endswith("Z")
+
+
+def test_loggers_of_libraries_come_out_in_the_same_form(setup: Setup) -> None:
+    stream = setup()
+
+    logging.getLogger("shop.mail").warning("sent %s mails", 3)
+
+    (event,) = lines(stream)
+    assert (event["logger"], event["level"], event["event"]) == ("shop.mail", "warning", "sent 3 mails")
+
+
+def test_warnings_of_python_are_logged(setup: Setup) -> None:
+    stream = setup()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+
+    (event,) = lines(stream)
+    assert (event["logger"], event["level"]) == ("py.warnings", "warning")
+
+
+def test_what_is_less_severe_than_the_level_is_left_out(setup: Setup) -> None:
+    stream = setup(level="warning")
+
+    structlog.get_logger().info("message.retried")
+    logging.getLogger("shop").info("no")
+    structlog.get_logger().warning("message.failed")
+
+    assert [event["event"] for event in lines(stream)] == ["message.failed"]
+
+
+def test_talkative_libraries_are_heard_only_when_debugging(setup: Setup) -> None:
+    stream = setup(level="info")
+    logging.getLogger("psycopg.pool").info("connection given by pool")
+    assert lines(stream) == []
+
+    stream = setup(level="debug")
+    logging.getLogger("psycopg.pool").info("connection given by pool")
+    assert len(lines(stream)) == 1
+
+
+def test_a_second_set_up_takes_the_place_of_the_first(setup: Setup) -> None:
+    first, second = setup(), setup()
+
+    structlog.get_logger().info("daemon.reloaded")
+
+    assert (len(lines(first)), len(lines(second))) == (0, 1)
+
+
+def test_passwords_are_hidden_wherever_they_stand(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "of the environment")
+    stream = setup(dsn="host=h password=swordfish")
+
+    structlog.get_logger().info(
+        "a.b", text="swordfish", nested={"x": ["host=h password=other1"]}, url="pq://u:other2@h"
+    )
+    logging.getLogger("lib").error("cannot reach %s with %s", "pq://u:other3@h", "of the environment")
+    try:
+        int("password=other4")
+    except ValueError:
+        structlog.get_logger().exception("loop.failed", cause=ConnectionError("pq://u:other5@h"))
+
+    written = stream.getvalue()
+    assert not any(secret in written for secret in ("swordfish", "other", "environment"))
+    assert len(lines(stream)) == 3
+
+
+def test_a_traceback_is_logged_without_the_values_of_variables(setup: Setup) -> None:
+    stream = setup(format="console")
+    payload = {"note": "the customer's" + " secret"}
+
+    try:
+        payload["total"]
+    except KeyError:
+        structlog.get_logger().exception("message.failed")
+
+    assert "Traceback" in stream.getvalue()
+    assert "the customer's secret" not in stream.getvalue()
+
+
+def test_an_event_with_any_value_can_be_written(setup: Setup) -> None:
+    stream = setup()
+
+    structlog.get_logger().info("a.b", error=ValueError("x"), missing=None, number=1.5, flag=True, half="\ud800")
+
+    (event,) = lines(stream)
+    assert (event["error"], event["missing"], event["number"], event["flag"], event["half"]) == (
+        "x",
+        None,
+        1.5,
+        True,
+        "\ud800",
+    )
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[TextIO, Callable[[], str]]]:
+    """A terminal to write to, and a function that reads what was written."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w", encoding="utf-8") as stream:
+
+        def read() -> str:
+            stream.flush()
+            return os.read(ours, 65536).decode()
+
+        yield stream, read
+    os.close(ours)
+
+
+@pytest.mark.parametrize(("no_color", "colored"), [("", True), ("1", False)])
+def test_on_a_terminal_people_can_read_it_in_colour_unless_they_object(
+    terminal: tuple[TextIO, Callable[[], str]], monkeypatch: pytest.MonkeyPatch, no_color: str, colored: bool
+) -> None:
+    stream, read = terminal
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+    log.setup(Config(), stream)
+    structlog.get_logger().info("daemon.started", worker="w1")
+
+    written = read()
+    assert "daemon.started" in written
+    assert not written.startswith("{")
+    assert ("\x1b[" in written) is colored

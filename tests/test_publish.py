@@ -1,0 +1,425 @@
+"""Publishing from Python, on both kinds of psycopg's connections."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import RawCursor, errors, rows
+from psycopg.pq import TransactionStatus
+from pydantic import BaseModel
+
+from pgrouse.errors import PgrouseError, PublishRefused
+from pgrouse.publishing import DEFAULT_PRIORITY, NewMessage, publish, publish_many
+from tests.server.postgres import Database
+
+Connection = psycopg.Connection[Any]
+LATER = datetime(2050, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def conn(database: Database) -> Iterator[Connection]:
+    """A caller's connection: not in autocommit mode, with no more rights than a publisher."""
+    with psycopg.connect(database.dsn) as conn:
+        conn.execute("SET ROLE messages_publisher")
+        conn.commit()
+        yield conn
+
+
+def stored(db: Connection, columns: str = "topic, payload") -> list[tuple[Any, ...]]:
+    """Return what other connections see, in the order of publishing."""
+    return db.execute(f"SELECT {columns} FROM messages.message ORDER BY id").fetchall()
+
+
+def on_async(database: Database, work: Callable[[psycopg.AsyncConnection[Any]], Any]) -> Any:
+    """Run `await work(conn)` on an AsyncConnection."""
+
+    async def main() -> Any:
+        async with await psycopg.AsyncConnection.connect(database.dsn) as conn:
+            return await work(conn)
+
+    return asyncio.run(main())
+
+
+class Order(BaseModel):
+    """A typed payload."""
+
+    id: int
+
+
+# One message
+
+
+def test_a_message_is_there_when_the_caller_commits_and_not_before(conn: Connection, db: Connection) -> None:
+    publish(conn, "orders.created", {"id": 7})
+    before = stored(db)
+
+    conn.commit()
+
+    assert before == []
+    assert stored(db) == [("orders.created", {"id": 7})]
+
+
+def test_a_rollback_takes_the_message_back(conn: Connection, db: Connection) -> None:
+    publish(conn, "orders.created", {"id": 7})
+
+    conn.rollback()
+
+    assert stored(db) == []
+
+
+def test_the_id_comes_back(conn: Connection, db: Connection) -> None:
+    ids = [publish(conn, "t"), publish(conn, "t")]
+    conn.commit()
+
+    assert stored(db, "id") == [(ids[0],), (ids[1],)]
+
+
+def test_a_message_without_a_payload_has_the_payload_null(conn: Connection, db: Connection) -> None:
+    publish(conn, "t")
+    conn.commit()
+
+    assert stored(db, "payload::text, body") == [("null", None)]
+
+
+def test_everything_that_describes_a_message_can_be_given(conn: Connection, db: Connection) -> None:
+    publish(
+        conn, "t", Order(id=7), headers={"trace": "ä\n"}, key="k\\1", channel="tenant 1", priority=0, max_attempts=3, available_at=LATER
+    )  # fmt: skip
+    conn.commit()
+
+    columns = "payload, headers, key, channel, priority, max_attempts, available_at"
+    assert stored(db, columns) == [({"id": 7}, {"trace": "ä\n"}, "k\\1", "tenant 1", 0, 3, LATER)]
+
+
+def test_what_is_not_given_is_left_to_the_table(conn: Connection, db: Connection) -> None:
+    publish(conn, "t", 1)
+    conn.commit()
+
+    columns = "priority, max_attempts, key, channel, headers, expires_at, available_at - created_at < interval '1 s'"
+    assert stored(db, columns) == [(5, None, None, None, None, None, True)]
+
+
+def test_bytes_are_published_as_the_body(conn: Connection, db: Connection) -> None:
+    publish(conn, "t", body=b"\x00\xff\\")
+    publish(conn, "t", body=b"")
+    conn.commit()
+
+    assert stored(db, "body, payload") == [(b"\x00\xff\\", None), (b"", None)]
+
+
+def test_delays_count_from_the_servers_clock(conn: Connection, db: Connection) -> None:
+    publish(conn, "t", delay=timedelta(hours=1), expires_in=timedelta(days=1))
+    conn.commit()
+
+    ((delay, life),) = stored(db, "available_at - created_at, expires_at - created_at")
+    assert abs(delay - timedelta(hours=1)) < timedelta(seconds=1)
+    assert abs(life - timedelta(days=1)) < timedelta(seconds=1)
+
+
+def test_in_autocommit_mode_a_message_is_there_at_once(database: Database, db: Connection) -> None:
+    with psycopg.connect(database.dsn, autocommit=True) as conn:
+        publish(conn, "t", 1)
+
+        assert len(stored(db)) == 1
+
+
+@pytest.mark.parametrize("settings", [{"row_factory": rows.dict_row}, {"cursor_factory": RawCursor}])
+def test_the_callers_own_kinds_of_rows_and_cursors_do_not_matter(database: Database, settings: dict[str, Any]) -> None:
+    with psycopg.connect(database.dsn, **settings) as conn:
+        assert publish(conn, "t", 1) > 0
+        assert publish_many(conn, [NewMessage(topic="t")]) == 1
+
+
+def test_a_pipeline_publishes_many_and_knows_their_ids(conn: Connection, db: Connection) -> None:
+    with conn.pipeline():
+        ids = [publish(conn, "t", i) for i in range(5)]
+    conn.commit()
+
+    assert stored(db, "id, payload") == list(zip(ids, range(5), strict=True))
+
+
+def test_a_key_that_stands_already_is_the_databases_error(conn: Connection) -> None:
+    publish(conn, "t", key="k")
+
+    with pytest.raises(errors.UniqueViolation, match="message_key"):
+        publish(conn, "t", key="k")
+
+
+def test_on_an_async_connection_it_is_awaited(database: Database, db: Connection) -> None:
+    async def work(conn: psycopg.AsyncConnection[Any]) -> int:
+        async with conn.transaction():
+            return await publish(conn, "orders.created", {"id": 7}, key="k")
+
+    message_id = on_async(database, work)
+
+    assert stored(db, "id, topic, payload, key") == [(message_id, "orders.created", {"id": 7}, "k")]
+
+
+def test_on_an_async_connection_a_refusal_comes_at_the_call(database: Database) -> None:
+    async def work(conn: psycopg.AsyncConnection[Any]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(PublishRefused):
+                publish(conn, "not a topic")
+
+    on_async(database, work)
+
+
+def test_other_connections_are_refused_by_their_name() -> None:
+    with pytest.raises(TypeError, match=r"not a builtins\.str"):
+        publish("host=db", "t")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="psycopg Connection or AsyncConnection"):
+        publish_many(None, [])  # type: ignore[call-overload]
+
+
+def test_publish_takes_what_a_new_message_has() -> None:
+    options = inspect.get_annotations(publish.__globals__["Options"])
+
+    assert ["topic", "payload", *options] == list(NewMessage.__slots__)
+
+
+# What is refused
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"topic": ""}, "topic '' is no topic name"),
+    ({"topic": "a b"}, "topic 'a b' is no topic name"),
+    ({"topic": "a\n"}, r"topic 'a\n' is no topic name"),
+    ({"topic": "a'; DROP TABLE x"}, "is no topic name"),
+    ({"topic": "a" * 201}, "is no topic name"),
+    ({"topic": "été"}, "is no topic name"),
+    ({"topic": ".a"}, "is no topic name"),
+    ({"topic": 7}, "topic 7 is no topic name"),
+    ({"payload": {"x": "\0"}}, "payload['x'] contains a NUL"),
+    ({"payload": 1, "body": b"x"}, "payload and body were both given"),
+    ({"body": "text"}, "body is a str, not bytes"),
+    ({"body": b"x" * (16 * 1024 * 1024 + 1)}, "body has 16,777,217 bytes"),
+    ({"headers": [1]}, "headers is a list"),
+    ({"headers": {"a": "\0"}}, "headers['a'] contains a NUL"),
+    ({"headers": {"a": "x" * 65536}}, "headers has 65,544 bytes, 65,536 is the limit"),
+    ({"key": ""}, "key '' cannot be used"),
+    ({"key": "a\tb"}, r"key 'a\tb' cannot be used"),
+    ({"key": "k" * 201}, "1 to 200 printable characters"),
+    ({"channel": 7}, "channel 7 cannot be used"),
+    ({"channel": "\ud800"}, "cannot be used"),
+    ({"priority": 10}, "priority 10 cannot be used: it must be an integer from 0 to 9"),
+    ({"priority": -1}, "priority -1 cannot be used"),
+    ({"priority": True}, "priority True cannot be used"),
+    ({"max_attempts": 2**31}, "max_attempts 2147483648 cannot be used"),
+    ({"delay": 5}, "delay 5 cannot be used: it must be a timedelta"),
+    ({"delay": timedelta(seconds=-1)}, "delay"),
+    ({"delay": timedelta.max}, "from 0 to 36,500 days"),
+    ({"expires_in": timedelta(seconds=-1)}, "expires_in"),
+    ({"available_at": datetime(2050, 1, 1)}, "must be a datetime with a time zone"),  # noqa: DTZ001 - that is the point
+    ({"available_at": datetime.max.replace(tzinfo=UTC)}, "must be between 1970 and 9000"),
+    ({"available_at": LATER, "delay": timedelta(1)}, "delay and available_at were both given"),
+]
+
+
+@pytest.mark.parametrize(("values", "said"), REFUSED, ids=[said for _, said in REFUSED])
+def test_what_cannot_be_published_is_refused_and_the_transaction_can_go_on(
+    conn: Connection, db: Connection, values: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PublishRefused) as caught:
+        publish(conn, **{"topic": "t", **values})
+    publish(conn, "after")
+    conn.commit()
+
+    assert said in str(caught.value)
+    assert stored(db, "topic") == [("after",)]
+
+
+def test_a_refusal_is_an_error_of_ours_and_a_value_error() -> None:
+    assert issubclass(PublishRefused, PgrouseError)
+    assert issubclass(PublishRefused, ValueError)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"topic": "A-9._:x" + "y" * 193},
+        {"key": "ü" * 200, "channel": "\u2028 \\N"},
+        {"payload": "x" * (16 * 1024 * 1024 - 100)},
+        {"body": b"x" * 16 * 1024 * 1024},
+        {"headers": {"a": "x" * 65000}},
+        {"delay": timedelta(0), "expires_in": timedelta(36_500), "max_attempts": 2**31 - 1},
+        {"available_at": datetime(1970, 1, 1, tzinfo=UTC)},
+        {"available_at": datetime(9000, 1, 1, tzinfo=UTC)},
+    ],
+    ids=["topic", "labels", "payload", "body", "headers", "waits", "earliest", "latest"],
+)
+def test_what_is_let_through_at_the_limits_the_database_takes_too(conn: Connection, values: dict[str, Any]) -> None:
+    message = NewMessage(**{"topic": "t", **values})
+
+    assert publish_many(conn, [message]) == 1
+    assert publish(conn, **{"topic": "t", **values, "key": None}) > 0
+
+
+def test_a_payload_that_only_the_database_finds_too_large_is_refused_by_it(conn: Connection) -> None:
+    # Small numbers take more room in jsonb than in text.
+    with pytest.raises(errors.CheckViolation, match="message_payload_fits_16_mib"):
+        publish(conn, "t", [1] * 3_000_000)
+
+
+# Many messages
+
+
+def test_many_messages_are_streamed_in_their_order(conn: Connection, db: Connection) -> None:
+    count = publish_many(conn, (NewMessage(topic="t", payload=i) for i in range(20_000)))
+    before = stored(db)
+    conn.commit()
+
+    assert (count, before) == (20_000, [])
+    assert [payload for (payload,) in stored(db, "payload")] == list(range(20_000))
+
+
+def test_each_of_many_messages_keeps_all_it_has(conn: Connection, db: Connection) -> None:
+    text = "ü \\ \\N \\. \n \t ' \" {} \u2028"
+    messages = [
+        NewMessage(
+            topic="a",
+            payload={"text": text},
+            headers={"h": text},
+            key="k\\N",
+            channel="\\.",
+            priority=9,
+            max_attempts=2,
+        ),
+        NewMessage(topic="b", body=b"\x00\\\n\xff"),
+        NewMessage(topic="c", body=b""),
+        NewMessage(topic="d"),
+    ]
+
+    publish_many(conn, messages)
+    conn.commit()
+
+    assert stored(db, "topic, payload, body, headers, key, channel, priority, max_attempts") == [
+        ("a", {"text": text}, None, {"h": text}, "k\\N", "\\.", 9, 2),
+        ("b", None, b"\x00\\\n\xff", None, None, None, 5, None),
+        ("c", None, b"", None, None, None, 5, None),
+        ("d", None, None, None, None, None, 5, None),
+    ]
+    assert stored(db, "payload::text")[3] == ("null",)
+
+
+def test_messages_with_times_of_their_own_stand_among_others(conn: Connection, db: Connection) -> None:
+    messages = [
+        NewMessage(topic="now"),
+        NewMessage(topic="hour", delay=timedelta(hours=1)),
+        NewMessage(topic="now"),
+        NewMessage(topic="later", available_at=LATER),
+        NewMessage(topic="day", expires_in=timedelta(days=1)),
+    ]
+
+    assert publish_many(conn, messages) == 5
+    conn.commit()
+
+    rounded = "topic, round(extract(epoch FROM available_at - created_at) / 60), round(extract(epoch FROM expires_at - created_at) / 60)"
+    now, hour, again, later, day = stored(db, rounded)
+    assert (now, hour, again, day) == (("now", 0, None), ("hour", 60, None), ("now", 0, None), ("day", 0, 1440))
+    assert stored(db, "available_at")[3] == (LATER,)
+    assert later[0] == "later"
+
+
+def test_no_message_seems_available_before_its_transaction_began(conn: Connection, db: Connection) -> None:
+    conn.execute("SELECT txid_current()")
+    began = db.execute("SELECT clock_timestamp()").fetchone()
+    publish_many(conn, [NewMessage(topic="t", expires_in=timedelta(1)), NewMessage(topic="t")])
+    conn.commit()
+
+    assert began is not None
+    assert all(available_at >= began[0] for (available_at,) in stored(db, "available_at"))
+
+
+def test_many_join_the_callers_transaction(conn: Connection, db: Connection) -> None:
+    publish_many(conn, [NewMessage(topic="t")])
+    status = conn.info.transaction_status
+    conn.rollback()
+
+    assert status == TransactionStatus.INTRANS
+    assert stored(db) == []
+
+
+def test_in_autocommit_mode_all_are_published_or_none(database: Database, db: Connection) -> None:
+    with psycopg.connect(database.dsn, autocommit=True) as conn:
+        with pytest.raises(errors.UniqueViolation):
+            publish_many(conn, [NewMessage(topic="t"), *[NewMessage(topic="t", key="k", delay=timedelta(1))] * 2])
+        after_failure = stored(db)
+        publish_many(conn, [NewMessage(topic="t"), NewMessage(topic="t", delay=timedelta(1))])
+
+    assert after_failure == []
+    assert len(stored(db)) == 2
+
+
+@pytest.mark.parametrize("before", [1, 5000])
+def test_one_that_is_refused_takes_all_back_and_the_transaction_can_go_on(
+    conn: Connection, db: Connection, before: int
+) -> None:
+    messages = [NewMessage(topic="t", payload=i) for i in range(before)] + [NewMessage(topic="not a topic")]
+
+    with pytest.raises(PublishRefused, match=f"message number {before + 1}: topic 'not a topic' is no topic name"):
+        publish_many(conn, messages)
+    publish(conn, "after")
+    conn.commit()
+
+    assert stored(db, "topic") == [("after",)]
+
+
+def test_an_error_of_the_callers_own_iterator_comes_out_as_it_is(conn: Connection, db: Connection) -> None:
+    def broken() -> Iterable[NewMessage]:
+        yield NewMessage(topic="t")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        publish_many(conn, broken())
+    conn.commit()
+
+    assert stored(db) == []
+
+
+def test_none_is_a_number_of_messages_too(conn: Connection) -> None:
+    assert publish_many(conn, []) == 0
+
+
+def test_many_are_published_on_an_async_connection(database: Database, db: Connection) -> None:
+    messages = [NewMessage(topic="t", payload=i, delay=timedelta(i)) for i in range(3)]
+
+    count = on_async(database, lambda conn: publish_many(conn, messages))
+
+    assert count == 3
+    assert stored(db, "payload, round(extract(epoch FROM available_at - created_at) / 86400)") == [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+    ]
+
+
+def test_the_default_priority_is_the_tables(db: Connection) -> None:
+    row: Any = db.execute(
+        """
+        SELECT column_default FROM information_schema.columns
+        WHERE table_schema = 'messages' AND table_name = 'message' AND column_name = 'priority'
+        """
+    ).fetchone()
+
+    assert row[0] == str(DEFAULT_PRIORITY)
+
+
+def test_publishing_wakes_whoever_listens_to_a_topic_that_always_rings(conn: Connection, db: Connection) -> None:
+    db.execute("INSERT INTO messages.topic (topic, notify) VALUES ('t', 'always')")
+    db.execute("LISTEN new_message")
+    conn.commit()
+
+    message_id = publish(conn, "t")
+    conn.commit()
+    publish_many(conn, [NewMessage(topic="t"), NewMessage(topic="t")])
+    conn.commit()
+
+    heard = [notice.payload for notice in db.notifies(timeout=10, stop_after=2)]
+    assert heard == [str(message_id), "t"]
