@@ -10,7 +10,10 @@ import ctypes
 import multiprocessing
 import signal
 import sys
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from pebble import ProcessPool
@@ -21,6 +24,7 @@ from pgrouse.message import Message
 from pgrouse.outcome import Ended, ended
 
 PR_SET_PDEATHSIG = 1
+MAX_TASKS = 1000  # what a handler leaks is bounded: then its child is replaced
 
 _handler: handler.Handler | None = None
 
@@ -42,15 +46,40 @@ class Apart:
     blocking_pool = pool
 
 
-def pool(topic: str, chosen: config.Topic, rules: config.Handlers, size: int) -> ProcessPool:
-    """Return a pool of children for one topic; they start with its first message and live for many."""
-    return ProcessPool(
-        max_workers=size,
-        max_tasks=1000,  # what a handler leaks is bounded
-        initializer=_begin,
-        initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path]),
-        context=multiprocessing.get_context("spawn"),
-    )
+class Children:
+    """The children of one topic; they start with its first message and live for many.
+
+    Args:
+        size: how many.
+    """
+
+    def __init__(self, topic: str, chosen: config.Topic, rules: config.Handlers, size: int) -> None:
+        self._make = partial(
+            ProcessPool,
+            max_workers=size,
+            max_tasks=MAX_TASKS,
+            initializer=_begin,
+            initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path]),
+            context=multiprocessing.get_context("spawn"),
+        )
+        self._pool = self._make()
+
+    def schedule(self, message: Message) -> Future[Ended]:
+        """Run the handler for one message in a child; its time begins when a child takes it up."""
+        if not self._pool.active:
+            # A child that dies while it has nothing to do breaks the whole pool, and for good.
+            broken, self._pool = self._pool, self._make()
+            Thread(target=_close, args=[broken], daemon=True).start()
+        return self._pool.schedule(work, args=[message], timeout=message.run_timeout_s)
+
+    def close(self) -> None:
+        """Kill them all."""
+        _close(self._pool)
+
+
+def _close(pool: ProcessPool) -> None:
+    pool.stop()  # type: ignore[no-untyped-call]
+    pool.join()
 
 
 def work(message: Message) -> Ended:

@@ -21,7 +21,7 @@ from pgrouse.store import Exchange, Want
 # While a daemon has found work without a pause for so long, it takes its flag down. Shorter, and bursts would rewrite the flag's row
 # all the time; longer, and publishers would pay for rings that nobody needs.
 BUSY_S = 0.25
-# How soon to look again while older transactions are still open, growing from the first to the last.
+# How soon to look again while older transactions are still open, or hold what is due; growing from the first to the last.
 HORIZON_S = (0.005, 0.01, 0.02, 0.05)
 
 
@@ -75,6 +75,7 @@ class Claimer:
         self._must_arm = False
         self._own_xid: int | None = None
         self._tries = 0
+        self._misses = 0
         self._busy_since: float | None = None
         self._after_topic: str | None = None
         self._after_channels: dict[str, str] = {}
@@ -180,8 +181,15 @@ class Claimer:
 
     def _sleep(self, next_due_s: float | None, at_most: float) -> None:
         self._busy_since = None
+        look_at = at_most if next_due_s is None else min(at_most, self.clock() + self._pause_s(next_due_s))
+        # Two lanes may have looked at once: what the earlier snapshot did not show yet is still due.
+        self._look_at = min(look_at, self._look_at) if self.state is State.ASLEEP else look_at
         self.state = State.ASLEEP
-        self._look_at = at_most if next_due_s is None else min(at_most, self.clock() + max(0.0, next_due_s))
+
+    def _pause_s(self, next_due_s: float) -> float:
+        """How long to wait for what is due then. If that is now, and the claim did not get it, somebody else has its row locked."""
+        self._misses = 0 if next_due_s > 0 else self._misses + 1
+        return next_due_s if next_due_s > 0 else HORIZON_S[min(self._misses, len(HORIZON_S)) - 1]
 
     def _flag_is_a_burden(self) -> bool:
         """Whether publishers ring for nothing: we have been busy for a while, or do not hear them."""

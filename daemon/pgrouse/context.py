@@ -91,7 +91,7 @@ class Context:
     @property
     def lost(self) -> bool:
         """Whether the message is not this worker's any more: it was cancelled, overran its time, or its lock expired."""
-        return not self._scene.holds(self._message)
+        return not self.completed and not self._scene.holds(self._message)
 
     @property
     def log(self) -> structlog.stdlib.BoundLogger:

@@ -12,10 +12,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
-from pebble import ProcessExpired, ProcessPool
+from pebble import ProcessExpired
 
 from pgrouse import child, events, outcome
 from pgrouse.claimer import Room
@@ -51,7 +52,7 @@ class Crew:
     Args:
         handlers: by topic.
         settings: the section `[worker]`.
-        pools: the children of the topics with isolation = "process".
+        children: by topic, where isolation = "process".
         on_room: called when a topic that was full has a place again.
     """
 
@@ -62,22 +63,24 @@ class Crew:
         hand: Hand,
         settler: Settler,
         scene: Scene,
-        pools: dict[str, ProcessPool],
+        children: dict[str, child.Children],
         on_room: Callable[[], None],
     ) -> None:
         self.handlers, self.settings, self.hand, self.settler, self.scene = handlers, settings, hand, settler, scene
-        self.pools = pools
+        self.children = children
         self.on_room = on_room
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="handler")
         self.waiting: deque[Message] = deque()
         self._running: dict[tuple[int, int], tuple[Message, asyncio.Task[None]]] = {}
         self._why: dict[tuple[int, int], Why] = {}
+        self._timers: dict[tuple[int, int], asyncio.TimerHandle] = {}
         self._resting: list[asyncio.Future[None]] = []
         self._loops: set[asyncio.Task[None]] = set()
         self.topics = sorted(handlers)
         self._bounds = {topic: bound for topic in handlers if (bound := self._bound(handlers[topic])) is not None}
         self._taken: Counter[str] = Counter()
         self._threads_busy = 0
+        self._stopping = False
 
     def room(self) -> Room:
         """Return what can be taken now."""
@@ -102,6 +105,8 @@ class Crew:
         if self._bounds:
             self._taken.update(message.topic for message in claimed if message.topic in self._bounds)
         self.waiting.extend(claimed)
+        if self._stopping:
+            self.hand_back_waiting()
         self._summon()
 
     def lose(self, message_ids: Iterable[int]) -> None:
@@ -115,7 +120,8 @@ class Crew:
                 self._stop(message, Why.LOST)
 
     def hand_back_waiting(self) -> None:
-        """Give back what was claimed and not started."""
+        """Give back what was claimed and not started, and from now on what a claim on its way still brings."""
+        self._stopping = True
         while self.waiting:
             message = self.waiting.popleft()
             self._finish(message, Ended(message, Kind.RELEASE))
@@ -143,9 +149,7 @@ class Crew:
         if self._loops:
             await asyncio.wait(self._loops, timeout=CLOSE_S)
         self.threads.shutdown(wait=False, cancel_futures=True)
-        for pool in self.pools.values():
-            pool.stop()
-            await asyncio.to_thread(pool.join, CLOSE_S)
+        await asyncio.gather(*(asyncio.to_thread(each.close) for each in self.children.values()))
 
     @property
     def left_behind(self) -> bool:
@@ -198,23 +202,32 @@ class Crew:
         """Run one message's handler within its time; None = there is nothing to settle."""
         key = message.id, message.claim_id
         self._running[key] = message, me
-        timer = None
-        # A child's time begins when it starts to run, which its pool knows better.
-        if message.run_timeout_s is not None and self.handlers[message.topic].mode is not Mode.PROCESS:
-            self.hand.started(message, time.monotonic())
-            timer = asyncio.get_running_loop().call_later(message.run_timeout_s, self._stop, message, Why.TIMED_OUT)
         try:
             return await self._run(self.handlers[message.topic], message)
         except asyncio.CancelledError:
             if key not in self._why:
                 raise
-            me.uncancel()
             return _stopped(message, self._why[key])
+        except Exception as error:
+            # A bug of ours: it must not cost the worker loop, nor keep the message in hand for ever.
+            log.exception(events.LOOP_BROKEN, loop="handler", message_id=message.id, topic=message.topic)
+            return Ended(message, Kind.RETRY, error=outcome.describe(error))
         finally:
             del self._running[key]
-            self._why.pop(key, None)
-            if timer is not None:
+            if self._why.pop(key, None) is not None:
+                # Also when the handler swallowed it: the next one must not find itself cancelled.
+                me.uncancel()
+            if timer := self._timers.pop(key, None):
                 timer.cancel()
+
+    def _limit(self, message: Message) -> None:
+        """The handler starts: from now on its run_timeout counts."""
+        key = message.id, message.claim_id
+        if message.run_timeout_s is not None and key in self._running:
+            self.hand.started(message, time.monotonic())
+            self._timers[key] = asyncio.get_running_loop().call_later(
+                message.run_timeout_s, self._stop, message, Why.TIMED_OUT
+            )
 
     async def _run(self, handler: Handler, message: Message) -> Ended | None:
         match handler.mode:
@@ -228,23 +241,23 @@ class Crew:
     async def _on_the_loop(self, handler: Handler, message: Message) -> Ended | None:
         context = Context(message, self.scene) if handler.arguments > 1 else None
         said: object
+        self._limit(message)
         try:
             said = await handler.call(message, context)
-        except (asyncio.CancelledError, GeneratorExit) as error:
-            if (
-                (message.id, message.claim_id) in self._why
-                or not isinstance(error, asyncio.CancelledError)
-                or _is_cancelled()
-            ):
+        except BaseException as error:  # sys.exit in a handler fails the message, not the daemon
+            if _comes_from_outside(error):
                 raise
-            said = error
-        except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails the message, not the daemon
+            if (message.id, message.claim_id) in self._why and not isinstance(error, outcome.Outcome):
+                # What it raises because it was stopped is no failure of its own.
+                raise asyncio.CancelledError from error
             said = error
         return _said(message, said, context)
 
     async def _in_a_thread(self, handler: Handler, message: Message) -> Ended | None:
         loop = asyncio.get_running_loop()
-        future = self.threads.submit(_call, handler, message, self.scene)
+        # It may wait for a thread first.
+        begins = partial(loop.call_soon_threadsafe, self._limit, message) if message.run_timeout_s is not None else None
+        future = self.threads.submit(_call, handler, message, self.scene, begins)
         # A thread cannot be stopped: the message's place stays taken until it ends by itself, even if the message has timed out.
         self._threads_busy += 1
         future.add_done_callback(
@@ -257,9 +270,8 @@ class Crew:
         self._free(topic)
 
     async def _in_a_child(self, handler: Handler, message: Message) -> Ended | None:
-        future = self.pools[handler.topic].schedule(child.work, args=[message], timeout=message.run_timeout_s)
         try:
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(self.children[handler.topic].schedule(message))
         except TimeoutError:
             return outcome.timed_out(message)
         except ProcessExpired as error:
@@ -297,10 +309,10 @@ class Crew:
             self.on_room()
 
 
-def _is_cancelled() -> bool:
-    """Whether the current task was cancelled from outside, rather than that the handler raised CancelledError by itself."""
+def _comes_from_outside(error: BaseException) -> bool:
+    """Whether the task was cancelled or closed, rather than that the handler raised CancelledError or GeneratorExit by itself."""
     me = asyncio.current_task()
-    return me is not None and me.cancelling() > 0
+    return me is None or (isinstance(error, asyncio.CancelledError) and me.cancelling() > 0)
 
 
 def _stopped(message: Message, why: Why) -> Ended | None:
@@ -314,8 +326,10 @@ def _stopped(message: Message, why: Why) -> Ended | None:
             return None
 
 
-def _call(handler: Handler, message: Message, scene: Scene) -> Ended | None:
+def _call(handler: Handler, message: Message, scene: Scene, begins: Callable[[], object] | None) -> Ended | None:
     """Run a sync handler, in its thread."""
+    if begins is not None:
+        begins()
     context = Context(message, scene)
     said: object
     try:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -102,6 +107,23 @@ class Database:
             timeout=30,
             check=ConnectionPool.check_connection,
         )
+
+
+@contextmanager
+def hung_up_after(seconds: float, conn: psycopg.Connection) -> Iterator[None]:
+    """Cut the connection if the block takes longer, so that whoever waits for an answer on it gets an error instead."""
+    timer = threading.Timer(seconds, _hang_up, [conn])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _hang_up(conn: psycopg.Connection) -> None:
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as wire:
+        wire.shutdown(socket.SHUT_RDWR)
 
 
 async def close(conn: psycopg.AsyncConnection | None) -> None:

@@ -29,6 +29,7 @@ MESSAGE_CANCELLED = "message.cancelled"
 MESSAGE_OUTPUT_DROPPED = "message.output_dropped"
 MESSAGE_ENDED_AFTER_COMPLETION = "message.ended_after_completion"
 SETTLE_REFUSED = "settle.refused"
+SETTLE_GIVEN_UP = "settle.given_up"
 
 CHILD_DIED = "child.died"
 PROCESS_EXITED = "process.exited"

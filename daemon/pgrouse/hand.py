@@ -24,7 +24,7 @@ class Held:
 
 
 class Hand:
-    """The messages in hand, by id. Changed by the event loop only; the heartbeat's thread reads copies."""
+    """The messages in hand, by id. Handlers in threads may let theirs go; the heartbeat's thread reads copies; the rest is the event loop's."""
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
@@ -58,7 +58,7 @@ class Hand:
         for message in messages:
             # The same message may have been lost and claimed again meanwhile.
             if self.holds(message):
-                del self._held[message.id]
+                self._held.pop(message.id, None)
 
     def snapshot(self) -> list[Held]:
         """Return what is in hand now; safe to call from another thread."""

@@ -18,7 +18,7 @@ import psycopg
 import structlog
 
 from pgrouse import events
-from pgrouse.database import Database
+from pgrouse.database import Database, hung_up_after
 from pgrouse.errors import DatabaseUnreachable
 from pgrouse.hand import Hand, Held
 from pgrouse.store import heartbeat_statement
@@ -29,7 +29,9 @@ LONGEST_PAUSE_S = 1.0
 SHORTEST_PAUSE_S = 0.02
 SEEN_EVERY_S = 5.0
 # A heartbeat that takes longer than this is given up and sent again; it skips rows that are locked, so it should never wait.
-STATEMENT_TIMEOUT_MS = 10_000
+STATEMENT_TIMEOUT_MS = 5_000
+# No answer at all: the path is dead. libpq would wait for ever if a proxy keeps the socket alive.
+HANG_UP_S = 8.0
 # After its run_timeout a handler is told to stop. One that does not is no longer covered after so long.
 GRACE_S = 1.0
 BLOCKED_S = 2.0
@@ -91,14 +93,14 @@ class Heartbeat(threading.Thread):
     def run(self) -> None:
         """Beat until stopped. This is the one place where its failures are handled."""
         while not self._stopping:
-            self._wake.wait(self._pause_s())
-            self._wake.clear()
             try:
                 self._beat()
                 self._watch_the_loop()
                 self._failing = False
             except (psycopg.Error, DatabaseUnreachable, OSError) as error:
                 self._fail(error)
+            self._wake.wait(self._pause_s())
+            self._wake.clear()
         self._sign_off()
         self._close()
 
@@ -112,11 +114,12 @@ class Heartbeat(threading.Thread):
             return
         if self._conn is None:
             self._conn = self.db.connect_blocking("heartbeat")
-        if due:
-            self._extend(self._conn, due, now)
-        if seen:
-            self._sign(self._conn)
-            self._seen_at = now
+        with hung_up_after(HANG_UP_S, self._conn):
+            if due:
+                self._extend(self._conn, due, now)
+            if seen:
+                self._sign(self._conn)
+                self._seen_at = now
 
     def _extend(self, conn: psycopg.Connection, due: list[Held], now: float) -> None:
         with conn.transaction():
@@ -134,7 +137,9 @@ class Heartbeat(threading.Thread):
 
     def _seen(self, conn: psycopg.Connection) -> bool:
         status = json.dumps(self.status())
-        return conn.execute("SELECT messages.worker_seen(%s, %s::jsonb)", [self.worker.name, status]).fetchone() == (True,)
+        return conn.execute("SELECT messages.worker_seen(%s, %s::jsonb)", [self.worker.name, status]).fetchone() == (
+            True,
+        )
 
     def _sign_off(self) -> None:
         """Leave the registry; if that fails the entry is pruned later."""

@@ -187,7 +187,7 @@ def as_state(state: Any) -> str | None:
 def _jsonable(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_to_plain)
-    except (TypeError, RecursionError) as error:
+    except Exception as error:  # an object's own way to JSON may fail in any way
         raise ValueError(str(error)) from error
 
 

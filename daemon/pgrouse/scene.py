@@ -30,6 +30,10 @@ class Scene:
         """Whether the message is still in this worker's hand, under this claim."""
         return self._hand.holds(message)
 
+    def completed(self, message: Message) -> None:
+        """Its transaction was committed: nothing is left to settle, and that its lock is gone is no loss. Any thread may say so."""
+        self._hand.let_go([message])
+
     async def __aenter__(self) -> Scene:
         await self.pool.open()
         self.blocking_pool.open()

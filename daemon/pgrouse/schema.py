@@ -102,7 +102,9 @@ def check(conn: psycopg.Connection) -> None:
     if missing := sorted(wanted - found):
         raise SchemaMismatch(f"the schema is older than this version (no {missing[0]}): run `pgrouse migrate`")
     if unknown := sorted(found - wanted):
-        raise SchemaMismatch(f"the schema is newer than this version (has {unknown[-1]}): upgrade pgrouse on this machine")
+        raise SchemaMismatch(
+            f"the schema is newer than this version (has {unknown[-1]}): upgrade pgrouse on this machine"
+        )
 
 
 def _act_as_owner(conn: psycopg.Connection) -> None:
@@ -121,13 +123,17 @@ def _act_as_owner(conn: psycopg.Connection) -> None:
 
 def _pending(conn: psycopg.Connection) -> Iterator[Script]:
     """Yield what the ledger does not have, or has with another text."""
-    ledger = {(kind, name): digest for kind, name, digest in conn.execute("SELECT kind, name, digest FROM messages.migration")}
+    ledger = {
+        (kind, name): digest for kind, name, digest in conn.execute("SELECT kind, name, digest FROM messages.migration")
+    }
     for each in scripts():
         applied = ledger.get((each.kind, each.name))
         if applied == each.digest:
             continue
         if applied is not None and each.kind == "migration":
-            raise MigrationEdited(f"{each.name} was edited after it was applied: restore its text and put the change into a new migration")
+            raise MigrationEdited(
+                f"{each.name} was edited after it was applied: restore its text and put the change into a new migration"
+            )
         yield each
 
 

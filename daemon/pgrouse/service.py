@@ -8,19 +8,20 @@ import signal
 import socket
 import sys
 import time
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable
 from importlib.metadata import version
 from secrets import token_hex
 from typing import Any
 
+import psycopg
 import structlog
-from pebble import ProcessPool
 
 from pgrouse import child, config, events, handler, schema, supervisor, systemd
 from pgrouse.claimer import Claimer, jittered
 from pgrouse.crew import Crew
 from pgrouse.database import Database
-from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
+from pgrouse.errors import DatabaseUnreachable, ExitCode
 from pgrouse.hand import Hand
 from pgrouse.handler import Handler, Mode
 from pgrouse.heartbeat import Heartbeat, Registration
@@ -40,6 +41,7 @@ log = structlog.get_logger()
 # After the drain: how long cancelled handlers may take to end, and how long the last settles may take to arrive.
 CANCEL_S = 2.0
 LAST_SETTLE_S = 10.0
+CHECK = "import sys; from pgrouse.cli import main; sys.exit(main())"
 
 
 def run(settings: config.Config) -> int:
@@ -77,6 +79,7 @@ class Daemon:
         )
         self.claimer = Claimer(self.crew.room, self._poll_s, time.monotonic)
         self.stop = Stop(self.signals, self._may_reload)
+        self.lanes: list[Lane]
         self.listener: Listener
         self.heartbeat: Heartbeat
 
@@ -118,11 +121,11 @@ class Daemon:
 
     def _loops(self) -> list[loop.Loop]:
         settings = self.settings.worker
-        lanes = [
+        self.lanes = [
             Lane(n, self.db, self.claimer, self.settler, self.crew, self.signals.new()) for n in range(settings.lanes)
         ]
         return [
-            *lanes,
+            *self.lanes,
             self.listener,
             Prober(self.db, self.listener),
             Ticker(self.db, settings.tick.total_seconds(), lambda: self.settler.settled),
@@ -144,7 +147,7 @@ class Daemon:
             self.crew.cancel_running()
             await self._until(self._nothing_runs, CANCEL_S, impatient=False)
             self.crew.abandon_running()
-        await self._until(lambda: self.settler.idle, LAST_SETTLE_S, impatient=False)
+        await self._until(self._all_is_settled, LAST_SETTLE_S, impatient=False)
 
     async def _until(self, condition: Callable[[], bool], seconds: float, *, impatient: bool = True) -> bool:
         """Wait until the condition holds, at most so long, and (if impatient) not after a second signal; return whether it does."""
@@ -163,7 +166,7 @@ class Daemon:
         while not self.stop.requested.is_set():
             try:
                 await asyncio.to_thread(self._check_database)
-            except DatabaseUnreachable as error:
+            except (DatabaseUnreachable, psycopg.OperationalError) as error:
                 failures += 1
                 loop.tell("start", failures, error)
                 await self.stop.within(loop.backoff_s(failures))
@@ -185,6 +188,9 @@ class Daemon:
         self.heartbeat.poke()
 
     def _hearing(self, hears: bool) -> None:
+        if not hears:
+            for lane in self.lanes:
+                lane.doubt()
         self.claimer.listen(hears)
         self.signals.set()
 
@@ -193,16 +199,22 @@ class Daemon:
         listening = self.listener.mode is Hearing.LISTENING
         return jittered((settings.poll if listening else settings.degraded_poll).total_seconds())
 
+    def _all_is_settled(self) -> bool:
+        return self.settler.idle and not any(lane.claims for lane in self.lanes)
+
     def _nothing_runs(self) -> bool:
         return not self.crew.running
 
-    def _may_reload(self) -> bool:
-        try:
-            config.load(self.settings.path)
-        except ConfigError as error:
-            log.warning(events.DAEMON_RELOAD_REFUSED, reason=str(error))
-            return False
-        return True
+    async def _may_reload(self) -> bool:
+        """Let a new interpreter try the configuration of now: this one has long imported the handlers, as they were then."""
+        environ = {**os.environ, "PGROUSE_CONFIG": str(self.settings.path)} if self.settings.path else None
+        check = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CHECK, "config", "check", stdout=DEVNULL, stderr=PIPE, env=environ
+        )
+        _, said = await check.communicate()
+        if check.returncode:
+            log.warning(events.DAEMON_RELOAD_REFUSED, reason=said.decode(errors="replace").strip())
+        return not check.returncode
 
     def _registration(self) -> Registration:
         settings = self.settings.worker
@@ -226,9 +238,9 @@ class Daemon:
         return {**counts, "lost": self.settler.lost} if self.settler.lost else counts
 
 
-def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str, ProcessPool]:
+def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str, child.Children]:
     return {
-        topic: child.pool(topic, settings.topics[topic], settings.handlers, each.concurrency or handler.CHILDREN)
+        topic: child.Children(topic, settings.topics[topic], settings.handlers, each.concurrency or handler.CHILDREN)
         for topic, each in handlers.items()
         if each.mode is Mode.PROCESS
     }

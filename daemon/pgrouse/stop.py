@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -19,7 +19,7 @@ class Stop:
 
     Args:
         signals: set at each signal, for those who wait for something else meanwhile.
-        may_reload: asked at SIGHUP; False keeps the running configuration.
+        may_reload: asked at SIGHUP; False keeps the running configuration. Meanwhile the daemon works on.
 
     Attributes:
         requested: set by the first signal.
@@ -27,11 +27,12 @@ class Stop:
         now: whether a second one came.
     """
 
-    def __init__(self, signals: Signals, may_reload: Callable[[], bool]) -> None:
+    def __init__(self, signals: Signals, may_reload: Callable[[], Awaitable[bool]]) -> None:
         self.requested = asyncio.Event()
         self.by: signal.Signals | None = None
         self.now = False
         self._signals, self._may_reload = signals, may_reload
+        self._asking: asyncio.Future[None]
 
     def install(self) -> None:
         """Take the signals over from the interpreter."""
@@ -41,8 +42,16 @@ class Stop:
 
     def hear(self, which: signal.Signals) -> None:
         """Take in one signal."""
-        if which is signal.SIGHUP and (self.by is not None or not self._may_reload()):
-            return
+        if which is signal.SIGHUP:
+            self._asking = asyncio.ensure_future(self._reload())
+        else:
+            self._begin(which)
+
+    async def _reload(self) -> None:
+        if self.by is None and await self._may_reload() and self.by is None:
+            self._begin(signal.SIGHUP)
+
+    def _begin(self, which: signal.Signals) -> None:
         if self.by is None:
             self.by = which
             log.info(events.DAEMON_STOPPING, signal=which.name)

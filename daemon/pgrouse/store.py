@@ -66,11 +66,13 @@ class Store:
     Args:
         conn: an autocommit connection that nobody else uses.
         worker: the name under which this worker claims.
+        sleeper: the name under which it sleeps, that of the registry; the same unless given.
     """
 
-    def __init__(self, conn: AsyncConnection, worker: str) -> None:
+    def __init__(self, conn: AsyncConnection, worker: str, sleeper: str | None = None) -> None:
         self.conn = conn
         self.worker = worker
+        self.sleeper = sleeper or worker
 
     async def exchange(
         self,
@@ -91,12 +93,12 @@ class Store:
         got = Exchange()
         async with self.conn.pipeline() as pipeline:
             if arm is not None:
-                await self._execute("SELECT messages.arm(%s, %s, make_interval(secs => %s))", [self.worker, *arm])
+                await self._execute("SELECT messages.arm(%s, %s, make_interval(secs => %s))", [self.sleeper, *arm])
                 await pipeline.sync()
                 own = await self._execute("SELECT messages.own_xid()", [])
                 await pipeline.sync()
             if disarm:
-                await self._execute("SELECT messages.disarm(%s)", [self.worker])
+                await self._execute("SELECT messages.disarm(%s)", [self.sleeper])
             settled = [await self._settle(kind, batch) for kind, batch in _by_kind(ended)]
             if want is not None:
                 oldest = await self._execute("SELECT messages.oldest_xid()", [])

@@ -52,7 +52,7 @@ class Transaction:
             yield conn
             cursor = await conn.execute(*self._completion())
             self._check(await cursor.fetchone())
-        self._context.completed = True
+        self._committed()
 
     @contextmanager
     def _in_a_thread(self) -> Iterator[Connection]:
@@ -60,7 +60,7 @@ class Transaction:
         with self._scene.blocking_pool.connection() as conn, conn.transaction():
             yield conn
             self._check(conn.execute(*self._completion()).fetchone())
-        self._context.completed = True
+        self._committed()
 
     def _completion(self) -> tuple[bytes, list[object]]:
         output = self._context.output
@@ -71,6 +71,10 @@ class Transaction:
             raise LockLost(
                 f"message {self._message.id} is not this worker's any more: everything in the transaction was rolled back"
             )
+
+    def _committed(self) -> None:
+        self._context.completed = True
+        self._scene.completed(self._message)
 
     def _refuse_a_second(self) -> None:
         if self._context.completed:

@@ -43,6 +43,7 @@ class Lane:
         self.db, self.claimer, self.settler, self.crew, self.signal = db, claimer, settler, crew, signal
         self._conn: psycopg.AsyncConnection | None = None
         self._claim_is_uncertain = False
+        self._conn_is_doubtful = False
 
     async def step(self) -> float:
         """One turn; waits for a signal if there is nothing to do."""
@@ -58,16 +59,29 @@ class Lane:
     async def reset(self) -> None:
         """Close the connection."""
         conn, self._conn = self._conn, None
+        self._conn_is_doubtful = False
         await database.close(conn)
 
+    def doubt(self) -> None:
+        """Another connection proved dead, so this one may be: take a new one before anything else is sent."""
+        self._conn_is_doubtful = True
+
+    @property
+    def claims(self) -> bool:
+        """Whether a claim is on its way, or was and nobody knows what it locked."""
+        return self._claim_is_uncertain
+
     async def _store(self) -> Store:
+        if self._conn_is_doubtful:
+            await self.reset()
         if self._conn is None:
             self._conn = await self.db.connect(self.name)
-        store = Store(self._conn, self.worker)
+        store = Store(self._conn, self.worker, sleeper=self.db.worker)
         if self._claim_is_uncertain:
             async with asyncio.timeout(TURN_TIMEOUT_S):
                 await store.release_forgotten(self.crew.hand.ids())
             self._claim_is_uncertain = False
+            self.settler.signals.set()
         return store
 
     async def _turn(self, store: Store, ended: list[Ended], plan: Plan) -> None:
@@ -116,9 +130,24 @@ class Lane:
                 kind=each.kind.value,
                 reason=str(error),
             )
-            got = await store.exchange([_plain(each, error)], None)
+            got = await self._settle_plainly(store, each, error)
         self.settler.done([each], got.lost)
         self.crew.hand.let_go([each.message])
+
+    async def _settle_plainly(self, store: Store, each: Ended, error: psycopg.Error) -> Exchange:
+        try:
+            return await store.exchange([_plain(each, error)], None)
+        except CURABLE:
+            raise
+        except psycopg.Error as last:
+            log.error(  # noqa: TRY400 - what the server said is all there is to know
+                events.SETTLE_GIVEN_UP,
+                message_id=each.message.id,
+                topic=each.message.topic,
+                reason=str(last),
+                mend="nothing can be said of this message: its lock will expire. Is there a trigger or a constraint that is not pgrouse's?",
+            )
+            return Exchange()
 
 
 def _plain(each: Ended, error: psycopg.Error) -> Ended:

@@ -8,7 +8,6 @@ the mode DEGRADED: it says so, polls each second, and is armed for nobody.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from enum import Enum
 from secrets import token_hex
@@ -17,12 +16,13 @@ import psycopg
 import structlog
 
 from pgrouse import database, events
+from pgrouse.signal import Signal
 
 log = structlog.get_logger()
 
 NEW_MESSAGE = "new_message"
 CANCELLED = "cancelled"
-PING_EVERY_S = 10.0
+PING_EVERY_S = 5.0
 PING_TIMEOUT_S = 5.0
 
 
@@ -57,6 +57,7 @@ class Listener:
         # A channel of our own for pings, so that they wake nobody else.
         self.ping_channel = f"ping_{token_hex(8)}"
         self.pong = asyncio.Event()
+        self.fresh = Signal()
         self._conn: psycopg.AsyncConnection | None = None
         self._deaf = False
 
@@ -95,6 +96,7 @@ class Listener:
         log.debug(events.LISTENER_CONNECTED)
         # Only a ping proves that it hears; until then what was published meanwhile is found by looking.
         self.on_new()
+        self.fresh.set()
         return conn
 
     def _hear(self, channel: str) -> None:
@@ -130,16 +132,19 @@ class Prober:
         self._conn: psycopg.AsyncConnection | None = None
 
     async def step(self) -> float:
-        """One ping; soon again while the listener is not known to hear."""
+        """One ping, at once after the listener has connected."""
+        await self.listener.fresh.wait(PING_EVERY_S)
         if not self.listener.connected:
-            return 0.05
+            return 0
         if self._conn is None:
             self._conn = await self.db.connect("prober")
         self.listener.pong.clear()
-        sent = time.monotonic()
         heard = await self._ping()
         self.listener.judge(heard=heard)
-        return PING_EVERY_S if heard else max(0.0, 2 * PING_TIMEOUT_S - (time.monotonic() - sent))
+        if not heard:
+            # Which of the two connections is dead nobody knows.
+            await self.reset()
+        return 0
 
     async def reset(self) -> None:
         """Close the connection."""

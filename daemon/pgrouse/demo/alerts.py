@@ -1,0 +1,67 @@
+"""A listener outside of the daemons, as an operator's would be: it hears `dead_message` and reads the outbox `messages.alert`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+# Rows get their numbers before they are committed: a lower one may be seen later.
+LATE = 1000
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One row of the outbox: messages of a topic that died of the same, in one statement."""
+
+    id: int
+    topic: str
+    result: str
+    count: int
+    message_id: int
+    error: str
+
+    def __str__(self) -> str:
+        more = "" if self.count == 1 else f" and {self.count - 1:,} more"
+        # The last line of an error is its sentence. That of an expired lock only says so.
+        why = "" if self.result == "lock_expired" else f" ({self.error.strip().rpartition(chr(10))[2]:.60})"
+        return f"{self.message_id}{more}, {self.topic}, {self.result}{why}"
+
+
+class Alerts:
+    """What was heard so far.
+
+    Args:
+        conn: an autocommit connection that nobody else uses.
+
+    Attributes:
+        notifications: how many came.
+        heard: the alerts that they led to, by id.
+    """
+
+    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+        self._conn = conn
+        self.notifications = 0
+        self.heard: dict[int, Alert] = {}
+        conn.execute("LISTEN dead_message")
+
+    def hear(self) -> list[Alert]:
+        """Take in what has come, without waiting; return the alerts that are new."""
+        came = list(self._conn.notifies(timeout=0))
+        self.notifications += len(came)
+        return self._read() if came else []
+
+    def _read(self) -> list[Alert]:
+        rows = self._conn.execute(
+            """
+            SELECT a.id, a.topic, a.result, a.count, a.first_message_id, coalesce(a.sample_error, '')
+            FROM messages.alert AS a
+            WHERE a.kind = 'dead_message' AND a.id > %s
+            ORDER BY a.id
+            """,
+            [max(self.heard, default=0) - LATE],
+        )
+        new = [Alert(*row) for row in rows if row[0] not in self.heard]
+        self.heard |= {each.id: each for each in new}
+        return new

@@ -1,0 +1,58 @@
+"""The command line of the demo."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from pgrouse.errors import ExitCode
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Work through every file below this directory. Default: Python's standard library.",
+)
+@click.option("--files", "limit", type=click.IntRange(min=1), help="At most so many files.")
+@click.option(
+    "--dsn",
+    envvar="PGROUSE_DEMO_DSN",
+    help="Use this database: one without a schema `messages`. Default: a private server.",
+)
+@click.option("--keep", is_flag=True, help="Leave the server and the daemons running, and say how to use them.")
+@click.option("--stop", is_flag=True, help="Stop what --keep left running.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; the story goes to the standard error.")
+def demo(directory: Path | None, limit: int | None, dsn: str | None, keep: bool, stop: bool, as_json: bool) -> int:
+    """See pgrouse work on real files, with a database of its own.
+
+    It starts a private PostgreSQL and two daemons, publishes a message for each file in one transaction with its row in a table, and shows how
+    the files are read, how failed messages are tried again, what becomes of the messages of a worker that is killed, how a notification
+    that was lost is made good, and how soon a sleeping worker wakes. Then it checks its own books: exit code 0 if they balance, 1 if not.
+    """
+    from pgrouse.demo import run, screen  # noqa: PLC0415 - --help is quick
+
+    _end_in_order_when_told_to()
+    with screen.choose(sys.stderr if as_json else sys.stdout) as shown:
+        if stop:
+            run.stop(dsn, shown)
+            return ExitCode.OK
+        report = run.run(run.Wish(directory, limit, dsn, keep), shown)
+    if as_json:
+        click.echo(report.as_json())
+    return ExitCode.OK if report.balanced else ExitCode.FOUND_A_PROBLEM
+
+
+def _end_in_order_when_told_to() -> None:
+    """Turn SIGTERM and SIGHUP (the terminal was closed) into an exception, as Ctrl-C is one, so that all is cleaned up."""
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, _leave)
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)

@@ -1,0 +1,43 @@
+"""A handler that fails: its messages are tried again, each time later, and are dead after the last attempt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from pgrouse.demo.watch import Watch
+
+TOPIC = "mail.send"
+MAILS = 3
+# When each attempt began, counted from the end of the first: those before the last are in the history.
+PAUSES = """
+SELECT extract(epoch FROM next.started - ended.at)::float8
+FROM messages.message_archive AS a
+CROSS JOIN LATERAL jsonb_array_elements(a.history) WITH ORDINALITY AS h (attempt, n)
+CROSS JOIN LATERAL (SELECT (h.attempt ->> 'ended')::timestamptz AS at) AS ended
+CROSS JOIN LATERAL (
+  SELECT coalesce((a.history -> h.n::int ->> 'started')::timestamptz, a.locked_at) AS started) AS next
+WHERE a.id = (SELECT min(f.id) FROM messages.message_archive AS f WHERE f.topic = %s)
+ORDER BY h.n
+"""
+
+
+def publish(watch: Watch) -> None:
+    """Publish some."""
+    with watch.conn.transaction():
+        for n in range(MAILS):
+            watch.published.publish(watch.conn, TOPIC, {"order": n})
+
+
+def pauses_s(conn: psycopg.Connection[Any]) -> list[float]:
+    """Return how long the first message waited between its attempts."""
+    return [pause for (pause,) in conn.execute(PAUSES, [TOPIC])]
+
+
+def tell(watch: Watch) -> list[float]:
+    """Say how often and how far apart they were tried; return the pauses, in seconds."""
+    pauses = pauses_s(watch.conn)
+    again = " and ".join(f"{pause:.1f} s" for pause in pauses)
+    watch.screen.tell("retry", f"{MAILS} mail.send failed: again after {again}, dead after attempt {len(pauses) + 1}")
+    return pauses

@@ -1,0 +1,136 @@
+"""The eyes of the demo: they look at the queue, at the daemons and at the alerts while something is waited for."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import psycopg
+
+from pgrouse.demo.alerts import Alerts
+from pgrouse.demo.published import Published
+from pgrouse.demo.screen import Gauge, Screen
+from pgrouse.demo.worker import Workers
+from pgrouse.errors import PgrouseError
+
+T = TypeVar("T")
+Counts = dict[tuple[str, str | None], int]
+
+STEP_S = 0.02
+COUNT_EVERY_S = 0.05
+# Counting must not cost what is to be shown: at most a tenth of the time.
+COUNT_SHARE = 10
+PATIENCE_S = 60.0
+COUNT = """
+SELECT a.topic, a.result, count(*) FROM messages.message_archive AS a GROUP BY a.topic, a.result
+UNION ALL
+SELECT m.topic, NULL, count(*) FROM messages.message AS m GROUP BY m.topic
+"""
+
+
+class Stuck(PgrouseError):
+    """Nothing has moved for a long time."""
+
+
+class Watch:
+    """Looks around.
+
+    Args:
+        conn: an autocommit connection.
+
+    Attributes:
+        counts: messages by topic and result; the result None stands for those that have not ended.
+        doing: what is being waited for, for the screen.
+        first_seen_at: when the first message was seen done, by the monotonic clock.
+    """
+
+    def __init__(
+        self, conn: psycopg.Connection[Any], published: Published, workers: Workers, alerts: Alerts, screen: Screen
+    ) -> None:
+        self.conn, self.published, self.workers, self.alerts, self.screen = conn, published, workers, alerts, screen
+        self.counts: Counts = {}
+        self.doing = ""
+        self.first_seen_at: float | None = None
+        self._count_at = 0.0
+        self._moved_at = time.monotonic()
+        self._recent: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
+
+    @property
+    def done(self) -> int:
+        """How many messages have ended."""
+        return sum(count for (_, result), count in self.counts.items() if result is not None)
+
+    @property
+    def dead(self) -> int:
+        """How many of them are dead messages."""
+        return self.done - sum(count for (_, result), count in self.counts.items() if result == "success")
+
+    @property
+    def waiting(self) -> int:
+        """How many messages have not ended."""
+        return sum(count for (_, result), count in self.counts.items() if result is None)
+
+    @property
+    def quiet_s(self) -> float:
+        """For how long nothing has moved, and been waited for."""
+        return time.monotonic() - self._moved_at
+
+    def step(self) -> None:
+        """Look once.
+
+        Raises:
+            WorkerDied: a daemon ended that should not have.
+        """
+        self.workers.check()
+        self._hear()
+        if time.monotonic() >= self._count_at:
+            self.count()
+            self.screen.show(self._gauge())
+
+    def until(self, condition: Callable[[], T], doing: str) -> T:
+        """Look again and again until the condition returns something true, and return that.
+
+        Raises:
+            Stuck: for a minute nothing has moved.
+        """
+        self.doing = doing
+        self._moved_at = time.monotonic()
+        while not (found := condition()):
+            self.step()
+            if self.quiet_s > PATIENCE_S:
+                raise Stuck(f"{doing}: nothing has moved for {PATIENCE_S:.0f} s; {self.waiting:,} messages wait")
+            time.sleep(STEP_S)
+        return found
+
+    def count(self) -> None:
+        """Count the messages, now."""
+        began = time.monotonic()
+        before, self.counts = self.counts, {(topic, result): n for topic, result, n in self.conn.execute(COUNT)}
+        now = time.monotonic()
+        self._count_at = now + max(COUNT_EVERY_S, COUNT_SHARE * (now - began))
+        if self.counts != before:
+            self._moved_at = now
+        if self.first_seen_at is None and self.done:
+            self.first_seen_at = now
+
+    def _hear(self) -> None:
+        """Tell the first alert of each topic and result; more would only scroll by."""
+        known = {(each.topic, each.result) for each in self.alerts.heard.values()}
+        for alert in self.alerts.hear():
+            if (alert.topic, alert.result) not in known:
+                known.add((alert.topic, alert.result))
+                self.screen.tell("alert", f"dead_message heard: {alert}", "red")
+
+    def _gauge(self) -> Gauge:
+        now, done = time.monotonic(), self.done
+        self._recent.append((now, done))
+        while now - self._recent[0][0] > 1 and len(self._recent) > 2:  # noqa: PLR2004 - a rate needs two points
+            self._recent.popleft()
+        since, before = self._recent[0]
+        per_s = 0.0
+        with suppress(ZeroDivisionError):
+            per_s = (done - before) / (now - since)
+        return Gauge(done, len(self.published), round(per_s), self.dead, self.doing)

@@ -1,0 +1,215 @@
+"""The daemons of the demo: child processes that run `pgrouse run`, each with a log file of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+from pgrouse.errors import PgrouseError
+
+END_WITHIN_S = 10.0
+LOG_LINES = 8
+PR_SET_PDEATHSIG = 1
+COMMAND = (sys.executable, "-P", "-c", "import sys; from pgrouse.cli import main; sys.exit(main())", "run")
+
+
+class WorkerDied(PgrouseError):
+    """A daemon ended that should not have."""
+
+
+@dataclass(frozen=True)
+class Remains:
+    """A daemon as a later process knows it.
+
+    Attributes:
+        pid: its process id; process ids are used again, so that alone it proves nothing.
+        log: its log file, which is locked as long as it lives: the kernel gives the lock back however it ends.
+    """
+
+    pid: int
+    log: str
+
+    @classmethod
+    def from_dict(cls, noted: dict[str, Any]) -> Remains:
+        """Read what `as_dict` wrote."""
+        return cls(**noted)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+    def stop(self) -> bool:
+        """Stop the daemon, in order if it obeys; return False if it was gone already."""
+        if not self._lives():
+            return False
+        os.kill(self.pid, signal.SIGTERM)
+        deadline = time.monotonic() + END_WITHIN_S
+        while self._lives() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if self._lives():
+            os.kill(self.pid, signal.SIGKILL)
+        return True
+
+    def _lives(self) -> bool:
+        try:
+            with Path(self.log).open("rb") as log:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            pass
+        return False
+
+
+class Worker:
+    """One daemon process.
+
+    Attributes:
+        name: its name in the registry and in `locked_by`, before the first colon.
+    """
+
+    def __init__(self, name: str, log: Path, command: list[str], environ: dict[str, str], outlives_us: bool) -> None:
+        self.name, self.log = name, log
+        with log.open("wb") as out:
+            fcntl.flock(out, fcntl.LOCK_EX)  # see Remains; the child inherits the lock with the file
+            self._process = _start(command, environ, out, outlives_us)
+        self.pid = self._process.pid
+
+    def __str__(self) -> str:
+        return f"{self.name} (pid {self.pid})"
+
+    @property
+    def remains(self) -> Remains:
+        """What a later process has to know of it."""
+        return Remains(self.pid, str(self.log))
+
+    def check(self) -> None:
+        """Make sure that it runs.
+
+        Raises:
+            WorkerDied: with the end of its log.
+        """
+        if (code := self._process.poll()) is not None:
+            said = "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+            raise WorkerDied(f"{self} ended with exit code {code}; its log {self.log} ends:\n{said}")
+
+    def kill(self) -> None:
+        """Kill it with -9 and return when it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def tell_to_stop(self) -> None:
+        """Ask it to drain and to end."""
+        self._process.terminate()
+
+    def has_ended_within(self, seconds: float) -> bool:
+        """Wait at most so long for its end; return whether it came, in order."""
+        try:
+            return self._process.wait(max(seconds, 0)) == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+
+class Workers:
+    """The daemons of one run. Those that run when the block ends are killed, unless they are to be kept.
+
+    Args:
+        dsn: the database.
+        config: their `pgrouse.toml`.
+        folder: where their logs go.
+        keep: leave them running.
+        note: told which daemons run, whenever that changes.
+    """
+
+    def __init__(
+        self, dsn: str, config: Path, folder: Path, *, keep: bool, note: Callable[[list[Remains]], None]
+    ) -> None:
+        self._dsn, self._config, self._folder, self._note = dsn, config, folder, note
+        self._keep = keep
+        self._kept = False
+        self._started = 0
+        self.running: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._kept:
+            for each in self.running:
+                each.kill()
+
+    def start(self) -> Worker:
+        """Start one more; returns before it works."""
+        self._started += 1
+        name = f"worker-{self._started}"
+        command = [*COMMAND, "--config", str(self._config), "--name", name]
+        worker = Worker(name, self._folder / f"{name}.log", command, _environ(self._dsn), self._keep)
+        self.running.append(worker)
+        self._note([each.remains for each in self.running])
+        return worker
+
+    def check(self) -> None:
+        """Make sure that all run.
+
+        Raises:
+            WorkerDied: one does not.
+        """
+        for each in self.running:
+            each.check()
+
+    def kill(self, worker: Worker) -> None:
+        """Kill one with -9."""
+        self.running.remove(worker)
+        worker.kill()
+        self._note([each.remains for each in self.running])
+
+    def stop(self) -> bool:
+        """Stop all in order; return whether all obeyed in time."""
+        for each in self.running:
+            each.tell_to_stop()
+        deadline = time.monotonic() + END_WITHIN_S
+        ended = [each for each in self.running if each.has_ended_within(deadline - time.monotonic())]
+        self.running = [each for each in self.running if each not in ended]
+        return not self.running
+
+    def keep(self) -> None:
+        """Leave them running when the block ends."""
+        self._kept = self._keep
+
+
+def _start(command: list[str], environ: dict[str, str], out: IO[bytes], outlives_us: bool) -> subprocess.Popen[bytes]:
+    """Start a daemon in a session of its own: Ctrl-C is ours to handle, and a daemon that is kept outlives the terminal."""
+    return subprocess.Popen(  # noqa: S603 - our own program
+        command,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=out,
+        start_new_session=True,
+        preexec_fn=None if outlives_us or sys.platform != "linux" else _die_with_parent,  # noqa: PLW1509 - we have no threads
+    )
+
+
+# Loaded before any fork: in between nothing may be imported.
+_libc = ctypes.CDLL(None)
+
+
+def _die_with_parent() -> None:
+    """Have the kernel kill this process when the demo is gone, even by -9."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _environ(dsn: str) -> dict[str, str]:
+    """Return a daemon's environment: nothing of ours but the DSN, which has no place in a command line."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PGROUSE_")}
+    ours.pop("NOTIFY_SOCKET", None)
+    return ours | {"PGROUSE_DSN": dsn, "PGROUSE_LOG__FORMAT": "json"}

@@ -1,0 +1,72 @@
+"""What the tests of the daemon begin with: a queue, and real daemon processes on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.daemon.process import Daemon, Fleet, Journal
+from tests.server.postgres import Database
+from tests.sql.queue import Ear, Queue
+
+HERE = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "every_server: runs on all servers, not only on the first")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the tests of this folder on one server, unless they are marked: what they prove is the daemon, not the server."""
+    first = next((name for item in items if (name := _server(item))), None)
+    left_out = [
+        item
+        for item in items
+        if HERE in item.path.parents
+        and _server(item) not in (None, first)
+        and not item.get_closest_marker("every_server")
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _server(item: pytest.Item) -> str | None:
+    spec = getattr(item, "callspec", None)
+    return spec.params.get("server") if spec else None
+
+
+@pytest.fixture
+def queue(db: psycopg.Connection[Any]) -> Queue:
+    """The queue, through an autocommit connection of the superuser."""
+    return Queue(db)
+
+
+@pytest.fixture
+def listen(database: Database) -> Callable[..., Ear]:
+    """`listen("new_message")` listens from now on."""
+    return lambda *channels: Ear(database.connect(), *channels)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """The daemons of this test; all are killed at its end."""
+    fleet = Fleet(tmp_path)
+    yield fleet
+    fleet.kill()
+
+
+@pytest.fixture
+def journal(fleet: Fleet) -> Journal:
+    """What the handlers of all daemons of this test write."""
+    return fleet.journal
+
+
+@pytest.fixture
+def start(fleet: Fleet, database: Database) -> Callable[..., Daemon]:
+    """`start({"job": "work:echo"})` starts a daemon on this test's database and returns when it sleeps and would hear a publish."""
+    return lambda topics, **settings: fleet.start(database.connect(), topics, **{"dsn": database.dsn, **settings})

@@ -1,0 +1,101 @@
+"""Handlers with effects in the database: each inserts its message's id into the table `effect`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+from work import is_open, journalled, write
+
+INSERT = "INSERT INTO effect (message_id) VALUES (%s)"
+
+
+async def store(payload, ctx):
+    async with ctx.transaction() as conn:
+        await conn.execute(INSERT, [ctx.id])
+        ctx.output = {"stored": ctx.id}
+    write("done", ctx)
+
+
+def store_in_thread(payload, ctx):
+    with ctx.transaction() as conn:
+        conn.execute(INSERT, [ctx.id])
+        ctx.output = {"stored": ctx.id}
+    write("done", ctx)
+
+
+async def store_and_raise(payload, ctx):
+    async with ctx.transaction() as conn:
+        await conn.execute(INSERT, [ctx.id])
+        raise ValueError("changed my mind")
+
+
+def store_in_thread_and_raise(payload, ctx):
+    with ctx.transaction() as conn:
+        conn.execute(INSERT, [ctx.id])
+        raise ValueError("changed my mind")
+
+
+async def store_slowly(payload, ctx):
+    """Holds the transaction open until the gate opens."""
+    with journalled(ctx):
+        async with ctx.transaction() as conn:
+            await conn.execute(INSERT, [ctx.id])
+            write("stored", ctx)
+            while not is_open("gate"):
+                await asyncio.sleep(0.01)
+
+
+def store_slowly_in_thread(payload, ctx):
+    with journalled(ctx), ctx.transaction() as conn:
+        conn.execute(INSERT, [ctx.id])
+        write("stored", ctx)
+        while not is_open("gate"):
+            time.sleep(0.01)
+
+
+async def die_inside(payload, ctx):
+    """Kills its own process in the first attempt, before the transaction ends."""
+    async with ctx.transaction() as conn:
+        await conn.execute(INSERT, [ctx.id])
+        write("stored", ctx)
+        if ctx.attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def die_after(payload, ctx):
+    """Kills its own process as soon as the transaction has ended."""
+    async with ctx.transaction() as conn:
+        await conn.execute(INSERT, [ctx.id])
+        write("stored", ctx)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def go_on(payload, ctx):
+    """Works on after its transaction, until the gate opens."""
+    with journalled(ctx):
+        async with ctx.transaction() as conn:
+            await conn.execute(INSERT, [ctx.id])
+        write("done", ctx)
+        while not is_open("gate"):
+            await asyncio.sleep(0.01)
+
+
+async def raise_after(payload, ctx):
+    async with ctx.transaction() as conn:
+        await conn.execute(INSERT, [ctx.id])
+    raise ValueError("too late")
+
+
+async def store_twice(payload, ctx):
+    async with ctx.transaction() as conn:
+        await conn.execute(INSERT, [ctx.id])
+    async with ctx.transaction() as conn:
+        await conn.execute(INSERT, [ctx.id])
+
+
+def store_from_a_child(payload, ctx):
+    with ctx.transaction() as conn:
+        conn.execute(INSERT, [ctx.id])

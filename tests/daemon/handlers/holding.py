@@ -1,0 +1,59 @@
+"""Handlers that hold on to their message until their gate opens: "gate", or what the payload names."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from work import is_open, journalled, write
+
+
+def _gate(payload):
+    return payload if isinstance(payload, str) else "gate"
+
+
+async def hold(payload, ctx):
+    with journalled(ctx):
+        while not is_open(_gate(payload)):
+            await asyncio.sleep(0.01)
+
+
+def hold_in_thread(payload, ctx):
+    with journalled(ctx):
+        while not is_open(_gate(payload)):
+            time.sleep(0.01)
+
+
+hold_in_process = hold_in_thread
+
+
+async def hold_stubbornly(payload, ctx):
+    """Swallows every cancellation."""
+    write("start", ctx)
+    while not is_open(_gate(payload)):
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            write("stubborn", ctx)
+    write("end", ctx)
+
+
+async def hold_until_stopping(payload, ctx):
+    """Looks whether the daemon wants to stop, as a long handler should."""
+    write("start", ctx)
+    while not ctx.stopping:
+        await asyncio.sleep(0.01)
+    write("saw stopping", ctx)
+
+
+async def nap(payload, ctx):
+    """Works for so many seconds."""
+    write("start", ctx)
+    await asyncio.sleep(payload)
+    write("end", ctx)
+
+
+def nap_in_thread(payload, ctx):
+    write("start", ctx)
+    time.sleep(payload)
+    write("end", ctx)

@@ -1,0 +1,122 @@
+"""The handlers of the tests. Each writes into the journal what it does, so that tests know what ran, where and when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from pgrouse import Defer, Fail, Reject, Retry
+
+JOURNAL = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+GATES = Path(os.environ["GATES"])
+
+
+def write(what, ctx=None, **more):
+    """Append one entry; a single write is never torn."""
+    about = {} if ctx is None else {"id": ctx.id, "attempt": ctx.attempt}
+    entry = {"what": what, **about, "pid": os.getpid(), "at": time.monotonic(), **more}
+    os.write(JOURNAL, (json.dumps(entry) + "\n").encode())
+
+
+def is_open(gate):
+    return (GATES / gate).exists()
+
+
+@contextmanager
+def journalled(ctx, **more):
+    """Write the start, and how it ended: end, cancelled, or broken."""
+    write("start", ctx, **more)
+    try:
+        yield
+    except asyncio.CancelledError:
+        write("cancelled", ctx)
+        raise
+    except BaseException as error:
+        write("broken", ctx, error=repr(error))
+        raise
+    write("end", ctx)
+
+
+# Return what came.
+
+
+async def echo(payload, ctx):
+    write("start", ctx)
+    return payload
+
+
+def echo_in_thread(payload, ctx):
+    write("start", ctx, thread=threading.current_thread().name)
+    return payload
+
+
+# Do as the payload says.
+
+
+def _act(payload, ctx):
+    write("start", ctx, state=ctx.state)
+    match payload["do"]:
+        case "return":
+            return payload.get("value")
+        case "reject":
+            raise Reject("not a word of it is true")
+        case "fail":
+            raise Fail("the account is closed")
+        case "raise":
+            raise ZeroDivisionError("division by zero")
+        case "retry":
+            raise Retry(timedelta(seconds=payload["after"]), state={"page": 7}, reason="the shop is shut")
+        case "defer":
+            raise Defer(timedelta(seconds=payload["after"]), state={"page": 8})
+        case "defer until":
+            raise Defer(until=datetime.now(UTC) + timedelta(seconds=payload["after"]))
+
+
+def act_in_thread(payload, ctx):
+    if ctx.state is not None:
+        return {"resumed": ctx.state}
+    return _act(payload, ctx)
+
+
+async def act(payload, ctx):
+    return act_in_thread(payload, ctx)
+
+
+act_in_process = act_in_thread
+
+
+async def act_by_returning(payload, ctx):
+    """The same, but an outcome is returned instead of raised."""
+    try:
+        return act_in_thread(payload, ctx)
+    except (Reject, Fail, Retry, Defer) as said:
+        return said
+
+
+class Order(BaseModel):
+    id: int
+    lines: list[str]
+
+
+async def take_order(order: Order, ctx):
+    write("start", ctx)
+    return order.id
+
+
+async def take_bytes(body: bytes, ctx):
+    write("start", ctx, body=list(body))
+
+
+async def tell_context(payload, ctx):
+    return {
+        "id": ctx.id, "topic": ctx.topic, "channel": ctx.channel, "key": ctx.key, "attempt": ctx.attempt,
+        "max_attempts": ctx.max_attempts, "headers": ctx.headers, "state": ctx.state, "stopping": ctx.stopping, "lost": ctx.lost,
+    }

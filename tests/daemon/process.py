@@ -1,0 +1,216 @@
+"""A daemon as a test sees it: a process, its configuration, its log, and the journal that its handlers write."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.server.deadline import eventually
+
+PGROUSE = Path(sysconfig.get_path("scripts")) / "pgrouse"
+HANDLERS = Path(__file__).parent / "handlers"
+
+# Long where only a lost notification would show, short where a test would wait for nothing but time.
+WORKER = {"name": "d", "poll": "30s", "degraded_poll": "0.3s", "tick": "0.2s", "drain": "5s"}
+
+
+class Journal:
+    """What handlers wrote: one entry per line, from any number of processes, in the order of their writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    def entries(self, what: str | None = None, message_id: int | None = None) -> list[dict[str, Any]]:
+        """Return the entries of a kind, of a message, or both."""
+        found = [json.loads(line) for line in self.path.read_text().splitlines()]
+        return [e for e in found if what in (None, e["what"]) and message_id in (None, e.get("id"))]
+
+    def entry(self, what: str, message_id: int | None = None) -> dict[str, Any]:
+        """Wait for the first entry of a kind and return it."""
+        return eventually(lambda: self.entries(what, message_id))[0]
+
+
+class Daemon:
+    """One `pgrouse run` with a folder of its own.
+
+    Args:
+        folder: where its configuration, its log and its gates lie.
+        journal: where its handlers write.
+        settings: the configuration, by section; `topics` maps a topic to the name of its handler, or to its whole table.
+        environ: further environment variables.
+    """
+
+    def __init__(
+        self, folder: Path, journal: Journal, settings: Mapping[str, Any], environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder, self.journal = folder, journal
+        self.log = folder / "log"
+        self.configure(settings)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [PGROUSE, "run"],
+                cwd=folder,
+                env={**os.environ, "JOURNAL": str(journal.path), "GATES": str(folder), **(environ or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.pid = self.process.pid
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Write the configuration."""
+        topics = {
+            topic: chosen if isinstance(chosen, dict) else {"handler": chosen}
+            for topic, chosen in settings.get("topics", {}).items()
+        }
+        (self.folder / "pgrouse.toml").write_text(
+            _toml({
+                "database": settings["database"],
+                "worker": {**WORKER, **settings.get("worker", {})},
+                "handlers": {"path": [str(HANDLERS), str(self.folder)]},
+                "log": {"format": "json", "level": settings.get("log_level", "info")},
+                **{f'topics."{topic}"': chosen for topic, chosen in topics.items()},
+            })
+        )
+
+    def open_gate(self, name: str = "gate") -> None:
+        """Let the handlers go on that wait for this gate."""
+        (self.folder / name).touch()
+
+    def events(self, name: str, **fields: Any) -> list[dict[str, Any]]:
+        """Return the events of this name that were logged with these fields."""
+        return [e for e in self.logged() if e["event"] == name and fields.items() <= e.items()]
+
+    def event(self, name: str, within_s: float = 10, **fields: Any) -> dict[str, Any]:
+        """Wait for the first such event and return it."""
+        return eventually(lambda: self.events(name, **fields), within_s)[0]
+
+    def logged(self) -> list[dict[str, Any]]:
+        """Return everything that was logged; what is no JSON has the event 'plain'."""
+        return [_event(line) for line in self.log.read_text().splitlines()]
+
+    def send(self, which: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(which)
+
+    def stop(self, within_s: float = 15) -> int:
+        """Stop it in order and return its exit code."""
+        self.send(signal.SIGTERM)
+        return self.exit_code(within_s)
+
+    def exit_code(self, within_s: float = 15) -> int:
+        """Wait for its end and return how it ended."""
+        return self.process.wait(within_s)
+
+    def kill(self) -> None:
+        """Kill it with -9, and whatever it started; return when it is gone."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait(10)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.process.poll() is None
+
+    def cpu_s(self) -> float:
+        """Return how much processor time it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mb(self) -> float:
+        """Return how much memory it has, in megabytes."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+class Fleet:
+    """The daemons of one test, with one journal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.journal = Journal(folder / "journal")
+        self.daemons: list[Daemon] = []
+
+    def launch(
+        self,
+        topics: Mapping[str, Any],
+        *,
+        dsn: str,
+        database: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+        log_level: str = "info",
+        **worker: Any,
+    ) -> Daemon:
+        """Start a daemon and return at once."""
+        folder = self.folder / f"daemon-{len(self.daemons) + 1}"
+        folder.mkdir()
+        settings = {
+            "topics": topics,
+            "database": {"dsn": dsn, **(database or {})},
+            "worker": worker,
+            "log_level": log_level,
+        }
+        self.daemons.append(Daemon(folder, self.journal, settings, environ))
+        return self.daemons[-1]
+
+    def start(self, conn: psycopg.Connection[Any], topics: Mapping[str, Any], **settings: Any) -> Daemon:
+        """Start a daemon and return when it sleeps and would hear a publish."""
+        daemon = self.launch(topics, **settings)
+        until_armed(conn, daemon)
+        return daemon
+
+    def kill(self) -> None:
+        """Kill all of them."""
+        for daemon in self.daemons:
+            daemon.kill()
+
+
+ARMED = "SELECT FROM messages.sleeper WHERE split_part(worker, ':', 2) = %s AND armed_until > clock_timestamp()"
+
+
+def is_armed(conn: psycopg.Connection[Any], daemon: Daemon) -> bool:
+    """Whether a publish would ring for this daemon."""
+    return conn.execute(ARMED, [str(daemon.pid)]).rowcount > 0
+
+
+def until_armed(conn: psycopg.Connection[Any], daemon: Daemon) -> None:
+    """Wait until this daemon has said that it sleeps."""
+
+    def sleeps() -> bool:
+        assert daemon.alive, daemon.log.read_text()
+        return is_armed(conn, daemon)
+
+    eventually(sleeps, within_s=20)
+
+
+def now() -> float:
+    """Return the clock of the journal: monotonic, the same in all processes."""
+    return time.monotonic()
+
+
+def _event(line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) and "event" in found else {"event": "plain", "text": line}
+
+
+def _toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
+    """Write tables of plain values; for those JSON and TOML agree."""
+    return "".join(
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+        for name, values in sections.items()
+    )

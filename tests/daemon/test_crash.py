@@ -1,0 +1,99 @@
+"""A daemon that dies: what it had in hand comes back, and nobody else is disturbed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.daemon.process import Daemon, Journal, is_armed, until_armed
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+@pytest.mark.every_server
+def test_the_message_of_a_daemon_killed_in_mid_work_comes_back_while_attempts_are_left(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("job", max_attempts=2, lock_for="0.5 s", on_lock_expired_delay="0 s")
+    first = start({"job": "holding:hold"})
+    published = queue.publish("job")
+    journal.entry("start", published)
+
+    first.kill()
+    second = start({"job": "holding:hold"})
+    second.open_gate()
+
+    archived = eventually(lambda: queue.archived(published))
+    assert (archived.result, archived.attempts) == ("success", 2)
+    assert archived.history[0]["outcome"] == "lock_expired"
+    assert [(e["attempt"], e["pid"]) for e in journal.entries("start", published)] == [(1, first.pid), (2, second.pid)]
+
+
+def test_with_one_attempt_it_is_archived_as_lock_expired_and_dead_message_rings(
+    start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
+) -> None:
+    queue.policy("job", lock_for="0.5 s")
+    first = start({"job": "holding:hold"})
+    published = queue.publish("job")
+    journal.entry("start", published)
+    ear = listen("dead_message")
+
+    first.kill()
+    start({"other": "work:echo"})
+
+    archived = eventually(lambda: queue.archived(published))
+    assert archived.result == "lock_expired"
+    assert f":{first.pid}:" in archived.error
+    assert ear.heard() == [str(published)]
+
+
+def test_a_daemon_that_dies_asleep_keeps_the_others_awake_at_worst(
+    start: Start, queue: Queue, journal: Journal, database: Database
+) -> None:
+    first = start({"job": "work:echo"})
+    second = start({"job": "work:echo"})
+
+    first.kill()
+
+    assert is_armed(database.connect(), first), "nobody took its flag down: publishes ring for it until it runs out"
+    published = queue.publish("job")
+    assert journal.entry("start", published)["pid"] == second.pid
+
+
+def test_a_daemon_that_dies_awake_silences_nobody(
+    start: Start, queue: Queue, journal: Journal, database: Database
+) -> None:
+    first = start({"job": "holding:nap"}, concurrency=1, lanes=1)
+    queue.publish_many(1000, "job", payload=Jsonb(0.01))
+    eventually(lambda: not is_armed(queue.conn, first))
+    second = start({"other": "work:echo"})
+
+    first.kill()
+
+    until_armed(database.connect(), second)
+    assert journal.entry("start", queue.publish("other"))["pid"] == second.pid
+
+
+def test_child_processes_end_with_their_daemon(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": {"handler": "holding:hold_in_process", "isolation": "process"}})
+    child = journal.entry("start", queue.publish("job"))["pid"]
+
+    daemon.process.kill()
+
+    assert child != daemon.pid
+    eventually(lambda: not _exists(child))
+
+
+def _exists(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False

@@ -1,0 +1,62 @@
+"""A daemon that stands still for longer than its locks and then goes on: it is fenced."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+@pytest.fixture
+def frozen(start: Start, queue: Queue, journal: Journal, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """A daemon that was stopped by SIGSTOP while it held a message."""
+    queue.policy("job", max_attempts=2, lock_for="1 s", on_lock_expired_delay="0 s")
+    daemon = start({"job": request.param})
+    queue.publish("job")
+    journal.entry("start")
+    daemon.send(signal.SIGSTOP)
+    yield daemon
+    daemon.send(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("frozen", ["holding:hold"], indirect=True)
+def test_its_handler_is_cancelled_when_it_wakes_up_and_the_second_result_stands(
+    frozen: Daemon, start: Start, queue: Queue, journal: Journal
+) -> None:
+    second = start({"job": "holding:hold"})
+    eventually(lambda: len(journal.entries("start")) == 2)
+    second.open_gate()
+    (published,) = {e["id"] for e in journal.entries("start")}
+    eventually(lambda: queue.archived(published))
+
+    frozen.send(signal.SIGCONT)
+
+    assert frozen.event("message.lock_lost", message_id=published)["attempt"] == 1
+    assert journal.entry("cancelled", published)["pid"] == frozen.pid
+    archived = queue.archived(published)
+    assert (archived.result, archived.attempts) == ("success", 2)
+    assert f":{second.pid}:" in archived.handled_by
+
+
+@pytest.mark.parametrize("frozen", ["holding:hold_in_thread"], indirect=True)
+def test_the_late_result_of_a_handler_that_cannot_be_cancelled_is_refused(
+    frozen: Daemon, start: Start, queue: Queue, journal: Journal
+) -> None:
+    second = start({"job": "holding:hold_in_thread"})
+    eventually(lambda: len(journal.entries("start")) == 2)
+    (published,) = {e["id"] for e in journal.entries("start")}
+
+    frozen.open_gate()
+    frozen.send(signal.SIGCONT)
+    frozen.event("message.lock_lost", message_id=published)
+
+    assert queue.message(published).attempts == 2, "the second attempt goes on undisturbed"
+    second.open_gate()
+    assert f":{second.pid}:" in eventually(lambda: queue.archived(published)).handled_by

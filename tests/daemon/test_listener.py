@@ -1,0 +1,73 @@
+"""Notifications get lost, and listeners are cut off: nothing but time is lost, and not much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.daemon.process import Daemon, Journal, until_armed
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+LISTENERS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND starts_with(application_name, 'pgrouse listener')"
+
+
+@pytest.mark.every_server
+def test_a_message_whose_notification_was_lost_is_found_by_the_poll(
+    start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
+) -> None:
+    start({"job": "work:echo"}, poll="1s")
+    ear = listen("new_message")
+
+    queue.conn.execute("ALTER TABLE messages.message DISABLE TRIGGER new_message")
+    published = queue.publish("job")
+
+    assert eventually(lambda: journal.entries("start", published), within_s=3)
+    assert ear.heard() == []
+
+
+def test_a_listener_that_was_cut_off_hears_again_long_before_the_next_poll(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    daemon = start({"job": "work:echo"}, degraded_poll="60s")
+    before = queue.value(LISTENERS)
+
+    queue.conn.execute("SELECT pg_terminate_backend(%s)", [before])
+
+    eventually(lambda: queue.value(f"SELECT count(*) FROM ({LISTENERS} AND pid <> %s) AS listener", [before]) == 1, 3)
+    queue.conn.execute("DELETE FROM messages.sleeper")
+    until_armed(queue.conn, daemon)
+    assert eventually(lambda: journal.entries("start", queue.publish("job")), 3)
+
+
+def test_what_is_published_while_nobody_listens_is_found_at_once_when_the_listener_is_back(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    start({"job": "work:echo"}, degraded_poll="60s")
+
+    with queue.conn.transaction():
+        queue.conn.execute(f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS listener")
+        published = queue.publish("job")
+
+    assert eventually(lambda: journal.entries("start", published), 5)
+
+
+def test_a_notification_that_anybody_sends_is_a_hint_and_nothing_more(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    daemon = start({"job": "work:echo"})
+    done = queue.publish("job")
+    eventually(lambda: queue.archived(done))
+
+    for channel in ("new_message", "cancelled", "topic_changed"):
+        for payload in (str(done), "job", "", "999999999999999999999", "'; drop table messages.message; --"):
+            queue.conn.execute("SELECT pg_notify(%s, %s)", [channel, payload])
+
+    published = queue.publish("job")
+    eventually(lambda: queue.archived(published))
+    assert len(journal.entries("start")) == 2
+    assert [e for e in daemon.logged() if e.get("level") in ("warning", "error", "critical")] == []

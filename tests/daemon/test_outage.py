@@ -1,0 +1,166 @@
+"""The database goes away in every way it can, under load: nothing is lost, nothing is done twice, and work goes on when it is back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.daemon.process import Daemon, Fleet, Journal, until_armed
+from tests.server.deadline import eventually
+from tests.server.ground import Ground, Missing
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+class Publisher(threading.Thread):
+    """Publishes one message after the other, whatever happens to the server, and keeps books."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(daemon=True)
+        self.dsn = dsn
+        self.acknowledged: list[int] = []
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            with suppress(psycopg.OperationalError), psycopg.connect(self.dsn, autocommit=True) as conn:
+                self._publish(Queue(conn))
+
+    def _publish(self, queue: Queue) -> None:
+        while not self.stopping.is_set():
+            self.acknowledged.append(queue.publish("job"))
+
+
+@contextmanager
+def publishing(dsn: str) -> Iterator[Publisher]:
+    publisher = Publisher(dsn)
+    publisher.start()
+    try:
+        yield publisher
+    finally:
+        publisher.stopping.set()
+        publisher.join(10)
+
+
+@pytest.fixture(scope="module")
+def own_server(session_ground: Ground) -> Iterator[Postgres]:
+    """A server for these tests alone."""
+    try:
+        with session_ground.private_server() as server:
+            yield server
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def durable(own_server: Postgres) -> Iterator[Database]:
+    """A database whose server the test may stop, crash and kill, and where what was committed survives that."""
+    with own_server.new_database(template=own_server.migrated) as database:
+        with own_server.admin() as admin:
+            admin.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = on")
+        yield database
+        own_server.place.start()
+
+
+def everything_is_done(dsn: str, acknowledged: list[int], journal: Journal, *, once: bool) -> None:
+    """Wait until the queue is empty, and check the books: each acknowledged message ended once, in one place."""
+
+    def archived() -> list[int] | None:
+        with suppress(psycopg.OperationalError), psycopg.connect(dsn) as conn:
+            if conn.execute("SELECT count(*) FROM messages.message").fetchone() == (0,):
+                return [id_ for (id_,) in conn.execute("SELECT id FROM messages.message_archive WHERE result = 'success'")]
+        return None
+
+    ended = eventually(archived, within_s=30)
+    started = [e["id"] for e in journal.entries("start")]
+    assert len(ended) == len(set(ended)), "ended twice"
+    assert set(acknowledged) <= set(ended), "lost"
+    assert set(started) == set(ended)
+    if once:
+        assert len(started) == len(set(started)), "done twice"
+
+
+def test_backends_that_are_terminated_all_the_time_cost_nothing_but_time(
+    start: Start, queue: Queue, journal: Journal, database: Database
+) -> None:
+    daemon = start({"job": "work:echo"}, lanes=3)
+
+    with publishing(database.dsn) as publisher:
+        for goal in range(100, 1100, 100):
+            eventually(lambda goal=goal: len(publisher.acknowledged) >= goal)  # type: ignore[misc]
+            queue.conn.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND starts_with(application_name, 'pgrouse')"
+            )
+
+    everything_is_done(database.dsn, publisher.acknowledged, journal, once=True)
+    assert daemon.alive
+
+
+@pytest.mark.parametrize("how", ["stop", "crash", "kill"])
+def test_a_server_that_restarts_under_load_costs_nothing_but_time(
+    fleet: Fleet, durable: Database, journal: Journal, how: str
+) -> None:
+    daemon = fleet.start(durable.connect(), {"job": "work:echo"}, dsn=durable.dsn)
+
+    with publishing(durable.dsn) as publisher:
+        for goal in (50, 100, 150):
+            eventually(lambda goal=goal: len(publisher.acknowledged) >= goal)  # type: ignore[misc]
+            getattr(durable.server.place, how)()
+            durable.server.place.start()
+
+    everything_is_done(durable.dsn, publisher.acknowledged, journal, once=True)
+    assert daemon.alive
+    with psycopg.connect(durable.dsn, autocommit=True) as conn:
+        until_armed(conn, daemon)
+        published = Queue(conn).publish("job")
+        assert eventually(lambda: journal.entries("start", published), 3)
+
+
+def test_a_handler_that_ends_during_an_outage_is_settled_afterwards(
+    fleet: Fleet, durable: Database, journal: Journal
+) -> None:
+    daemon = fleet.start(durable.connect(), {"job": "holding:hold"}, dsn=durable.dsn)
+    published = Queue(durable.connect()).publish("job")
+    journal.entry("start", published)
+
+    durable.server.place.stop()
+    daemon.open_gate()
+    journal.entry("end", published)
+    daemon.event("loop.failed", loop="lane-0")
+    durable.server.place.start()
+
+    everything_is_done(durable.dsn, [published], journal, once=True)
+
+
+def test_a_daemon_started_while_the_database_is_down_waits_and_then_works(
+    fleet: Fleet, durable: Database, journal: Journal
+) -> None:
+    durable.disconnect()
+    durable.server.place.stop()
+    daemon = fleet.launch({"job": "work:echo"}, dsn=durable.dsn)
+    assert "reason" in daemon.event("loop.failed", loop="start")
+
+    durable.server.place.start()
+
+    with psycopg.connect(durable.dsn, autocommit=True) as conn:
+        until_armed(conn, daemon)
+        journal.entry("start", Queue(conn).publish("job"))
+
+
+def test_what_it_logs_while_it_waits_names_no_password(fleet: Fleet, database: Database) -> None:
+    secret = "correct-horse-battery"
+    daemon = fleet.launch(
+        {"job": "work:echo"}, dsn=f"postgresql://nobody:{secret}@127.0.0.1:1/{database.name}?connect_timeout=2"
+    )
+
+    said: dict[str, Any] = daemon.event("loop.failed", loop="start")
+
+    assert "127.0.0.1" in said["reason"]
+    assert secret not in daemon.log.read_text()

@@ -1,0 +1,66 @@
+"""Behind a pooler in transaction mode: everything works while the listener has a way of its own, and without one too, but slower."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon import pgbouncer
+from tests.daemon.process import Daemon, Fleet, Journal
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+@pytest.fixture
+def pooled(database: Database) -> Iterator[str]:
+    """The connection string of the way through the pooler."""
+    if pgbouncer.PROGRAM is None:
+        pytest.skip("pgbouncer is not installed: `apt-get install pgbouncer` as root brings it")
+    # Not the test's own folder: others may not enter that.
+    with tempfile.TemporaryDirectory() as folder, pgbouncer.in_front_of(database.dsn, Path(folder)) as dsn:
+        yield dsn
+
+
+def test_with_a_direct_way_for_the_listener_everything_works(
+    start: Start, pooled: str, database: Database, queue: Queue, journal: Journal
+) -> None:
+    queue.conn.execute("CREATE TABLE effect (message_id bigint)")
+    queue.policy("hold", lock_for="0.5 s")
+    daemon = start(
+        {"job": "work:echo", "store": "effects:store", "hold": "holding:hold"},
+        dsn=pooled,
+        database={"listen_dsn": database.dsn, "prepare": False},
+    )
+
+    held = queue.publish("hold")
+    stored = queue.publish("store")
+    echoed = queue.publish_many(300, "job")
+    first_lock = eventually(lambda: queue.message(held).lock_expires_at)
+
+    eventually(lambda: queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == 301)
+    assert queue.value("SELECT count(*) FROM effect WHERE message_id = %s", [stored]) == 1
+    assert sorted(e["id"] for e in journal.entries("start") if e["id"] in set(echoed)) == echoed
+    eventually(lambda: queue.message(held).lock_expires_at > first_lock)
+    assert daemon.events("listener.degraded") == []
+    daemon.open_gate()
+    assert daemon.stop() == 0
+
+
+def test_a_listener_behind_the_pooler_is_found_out_and_messages_are_found_by_polling(
+    fleet: Fleet, pooled: str, queue: Queue, journal: Journal
+) -> None:
+    daemon = fleet.launch({"job": "work:echo"}, dsn=pooled, database={"prepare": False})
+
+    said = daemon.event("listener.degraded", within_s=15)
+
+    assert "listen_dsn" in said["mend"]
+    published = queue.publish("job")
+    assert eventually(lambda: journal.entries("start", published), within_s=2)
+    assert queue.value("SELECT count(*) FROM messages.sleeper WHERE armed_until > clock_timestamp()") == 0
+    eventually(lambda: queue.value("SELECT status ->> 'listener' FROM messages.worker") == "degraded")

@@ -1,0 +1,77 @@
+"""SIGHUP: the daemon begins anew with the configuration of now, in the same process; one that cannot be used is refused."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+def settings(database: Database, **topics: str) -> dict[str, Any]:
+    return {"database": {"dsn": database.dsn}, "topics": topics}
+
+
+def test_the_new_configuration_holds_in_the_same_process_and_running_handlers_end_first(
+    start: Start, database: Database, queue: Queue, journal: Journal
+) -> None:
+    daemon = start({"old": "holding:hold"})
+    before = queue.publish("old")
+    after = queue.publish("new")
+    journal.entry("start", before)
+    daemon.configure(settings(database, new="work:echo"))
+
+    daemon.send(signal.SIGHUP)
+    daemon.event("daemon.stopping", signal="SIGHUP")
+    daemon.open_gate()
+
+    assert journal.entry("start", after)["pid"] == daemon.pid
+    assert len(journal.entries("end", before)) == 1
+    assert queue.archived(before).result == "success"
+    assert daemon.alive
+
+
+@pytest.mark.parametrize(
+    ("topics", "reason"),
+    [
+        ({"job": "not a handler"}, "module:function"),
+        ({"job": "nowhere:echo"}, "nowhere"),
+        ({"job": "work:ecko"}, "work has no function ecko"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_refused_and_the_old_one_goes_on(
+    start: Start, database: Database, queue: Queue, journal: Journal, topics: dict[str, str], reason: str
+) -> None:
+    daemon = start({"job": "work:echo"})
+    daemon.configure(settings(database, **topics))
+
+    daemon.send(signal.SIGHUP)
+
+    assert reason in daemon.event("daemon.reload_refused")["reason"]
+    assert journal.entry("start", queue.publish("job"))["pid"] == daemon.pid
+
+
+def test_a_handler_module_that_was_edited_is_read_anew(
+    start: Start, database: Database, queue: Queue, journal: Journal
+) -> None:
+    module = "from work import write\n\n\nasync def tell(payload, ctx):\n    write({word!r}, ctx)\n"
+    daemon = start({"job": "work:echo"})
+    (daemon.folder / "edited.py").write_text(module.format(word="first"))
+    daemon.configure(settings(database, job="edited:tell"))
+    daemon.send(signal.SIGHUP)
+    eventually(lambda: len(daemon.events("daemon.started")) == 2)
+    journal.entry("first", queue.publish("job"))
+
+    (daemon.folder / "edited.py").write_text(module.format(word="the second one"))
+    daemon.send(signal.SIGHUP)
+    eventually(lambda: len(daemon.events("daemon.started")) == 3)
+
+    journal.entry("the second one", queue.publish("job"))

@@ -1,0 +1,74 @@
+"""Several daemons on one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+@pytest.mark.every_server
+def test_two_daemons_share_2000_messages_without_a_duplicate(start: Start, queue: Queue, journal: Journal) -> None:
+    daemons = [start({"job": "work:echo"}, concurrency=20) for _ in range(2)]
+
+    published = [each for _ in range(20) for each in queue.publish_many(100, "job")]
+
+    eventually(lambda: queue.ids() == [], within_s=30)
+    started = journal.entries("start")
+    assert sorted(e["id"] for e in started) == published
+    assert {e["pid"] for e in started} == {each.pid for each in daemons}
+    assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == 2000
+
+
+def test_a_topic_without_a_handler_is_left_to_others_and_shows_as_unhandled(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    start({"known": "work:echo"})
+    unknown = queue.publish("unknown")
+
+    known = queue.publish("known")
+    journal.entry("start", known)
+
+    eventually(lambda: [row.topic for row in queue.rows("SELECT messages.unhandled_topics() AS topic")] == ["unknown"])
+    assert (queue.message(unknown).attempts, queue.message(unknown).claim_id) == (0, None)
+    start({"unknown": "work:echo"})
+    journal.entry("start", unknown)
+
+
+@pytest.mark.parametrize("handler", ["holding:hold", "holding:hold_in_thread"])
+def test_a_topic_at_its_limit_goes_on_as_soon_as_a_place_is_free_although_the_others_are_empty(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
+    daemon = start({"narrow": {"handler": handler, "concurrency": 2}, "other": "work:echo"})
+    queue.publish_many(6, "narrow")
+    eventually(lambda: len(journal.entries("start")) == 2)
+    journal.entry("start", queue.publish("other"))
+
+    daemon.open_gate()
+
+    eventually(lambda: len(journal.entries("end")) == 6)
+
+
+def test_as_many_threads_work_as_the_configuration_says(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "holding:hold_in_thread"}, threads=4)
+
+    queue.publish_many(12, "job")
+
+    eventually(lambda: len(journal.entries("start")) == 4)
+    daemon.open_gate()
+    eventually(lambda: len(journal.entries("end")) == 12)
+    assert _most_at_once(journal) == 4
+
+
+def _most_at_once(journal: Journal) -> int:
+    running, most = 0, 0
+    for entry in journal.entries():
+        running += {"start": 1, "end": -1}[entry["what"]]
+        most = max(most, running)
+    return most

@@ -1,0 +1,149 @@
+"""Being told to stop: what runs may end, what has not begun is handed back, and no lock is left behind."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.daemon.process import Daemon, Fleet, Journal, now
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+def test_sigterm_lets_running_handlers_end_and_exits_with_0(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "holding:hold"})
+    published = queue.publish("job")
+    journal.entry("start", published)
+
+    daemon.send(signal.SIGTERM)
+    daemon.event("daemon.stopping", signal="SIGTERM")
+    daemon.open_gate()
+
+    assert daemon.exit_code() == 0
+    assert queue.archived(published).result == "success"
+
+
+def test_a_stopping_daemon_claims_no_more(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "holding:hold"})
+    journal.entry("start", queue.publish("job"))
+    daemon.send(signal.SIGTERM)
+    daemon.event("daemon.stopping")
+
+    late = queue.publish("job")
+    daemon.open_gate()
+    daemon.exit_code()
+
+    assert journal.entries("start", late) == []
+    assert (queue.message(late).attempts, queue.message(late).claim_id) == (0, None)
+
+
+def test_what_was_claimed_and_not_started_is_handed_back_with_its_attempt(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    daemon = start({"job": "holding:hold"}, concurrency=1, prefetch=4)
+    first, *others = queue.publish_many(5, "job")
+    eventually(lambda: all(queue.message(each).claim_id for each in [first, *others]))
+
+    daemon.send(signal.SIGTERM)
+
+    eventually(lambda: not any(queue.message(each).claim_id for each in others))
+    assert {queue.message(each).attempts for each in others} == {0}
+    assert daemon.alive, "it waits for the one that runs"
+    daemon.open_gate()
+    assert daemon.exit_code() == 0
+    assert [e["id"] for e in journal.entries("start")] == [first]
+
+
+def test_a_handler_sees_that_the_daemon_wants_to_stop(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "holding:hold_until_stopping"})
+    published = queue.publish("job")
+    journal.entry("start", published)
+
+    assert daemon.stop() == 0
+    assert len(journal.entries("saw stopping", published)) == 1
+    assert queue.archived(published).result == "success"
+
+
+@pytest.mark.parametrize("handler", ["hold", "hold_in_thread", "hold_stubbornly", "hold_in_process"])
+def test_what_still_runs_when_the_drain_is_over_is_stopped_and_handed_back_with_its_attempt(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
+    isolation = "process" if handler.endswith("process") else "none"
+    daemon = start({"job": {"handler": f"holding:{handler}", "isolation": isolation}}, drain="0.2s")
+    published = queue.publish("job")
+    journal.entry("start", published)
+
+    assert daemon.stop() == 0
+    assert daemon.events("drain.timed_out")[0]["running"] == 1
+    assert (queue.message(published).attempts, queue.message(published).claim_id) == (0, None)
+    assert queue.message(published).history is None
+
+
+def test_a_second_signal_ends_the_drain_at_once(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "holding:hold"}, drain="1h")
+    published = queue.publish("job")
+    journal.entry("start", published)
+    daemon.send(signal.SIGTERM)
+    daemon.event("daemon.stopping")
+
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.exit_code(within_s=5) == 0
+    assert len(journal.entries("cancelled", published)) == 1
+    assert (queue.message(published).attempts, queue.message(published).claim_id) == (0, None)
+
+
+def test_sigint_does_the_same_and_exits_with_130(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "holding:hold"})
+    published = queue.publish("job")
+    journal.entry("start", published)
+
+    daemon.send(signal.SIGINT)
+    daemon.event("daemon.stopping", signal="SIGINT")
+    daemon.open_gate()
+
+    assert daemon.exit_code() == 130
+    assert queue.archived(published).result == "success"
+
+
+@pytest.mark.parametrize("handler", ["work:echo", "work:echo_in_thread"])
+@pytest.mark.parametrize("after", [10, 300, 900])
+def test_a_daemon_stopped_under_load_leaves_no_lock_and_loses_nothing(
+    start: Start, queue: Queue, journal: Journal, handler: str, after: int
+) -> None:
+    daemon = start({"job": handler}, lanes=4)
+    queue.publish_many(2000, "job")
+    eventually(lambda: len(journal.path.read_text().splitlines()) >= after)
+
+    assert daemon.stop() == 0
+
+    started = {e["id"] for e in journal.entries("start")}
+    waiting = queue.rows("SELECT id, attempts, claim_id FROM messages.message")
+    assert {(row.attempts, row.claim_id) for row in waiting} <= {(0, None)}
+    assert len(started) + len(waiting) == 2000
+    assert len(journal.entries("start")) == len(started)
+    assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == len(started)
+
+
+def test_it_leaves_the_registry_and_takes_its_flag_down(start: Start, queue: Queue) -> None:
+    daemon = start({"job": "work:echo"})
+    eventually(lambda: queue.value("SELECT count(*) FROM messages.worker WHERE pid = %s", [daemon.pid]))
+
+    daemon.stop()
+
+    assert queue.value("SELECT count(*) FROM messages.worker") == 0
+    assert queue.value("SELECT count(*) FROM messages.sleeper WHERE armed_until > clock_timestamp()") == 0
+
+
+def test_a_daemon_that_waits_for_its_database_stops_at_once(fleet: Fleet, database: Database) -> None:
+    daemon = fleet.launch({"job": "work:echo"}, dsn=database.server.dsn("no_such_database"))
+    daemon.event("loop.failed", loop="start")
+
+    began = now()
+    assert daemon.stop() == 0
+    assert now() - began < 5

@@ -1,0 +1,91 @@
+"""Messages that are due later: the daemon wakes up for each at its time, and no notification is needed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from tests.daemon.process import Daemon, Journal, now
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+# On an idle machine it is a few milliseconds; the poll would be 30 s.
+ON_TIME_S = 0.15
+
+
+def late_s(queue: Queue, journal: Journal, published: int, due: datetime) -> float:
+    """How long after its time a message was started; both clocks are read now."""
+    started = journal.entry("start", published)["at"]
+    passed = queue.value("SELECT extract(epoch FROM clock_timestamp() - %s)::float8", [due])
+    return float(passed) - (now() - started)
+
+
+def test_a_delayed_message_is_started_at_its_time(start: Start, queue: Queue, journal: Journal) -> None:
+    due = {each: queue.message(each).available_at for each in (queue.publish("job", wait="3 s"), queue.publish("job", wait="4 s"))}
+
+    start({"job": "work:echo"})
+
+    for published, at in due.items():
+        assert 0 <= late_s(queue, journal, published, at) < ON_TIME_S
+
+
+def test_one_that_is_published_while_the_daemon_sleeps_and_is_due_before_the_poll_is_on_time(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    start({"job": "work:echo"})
+
+    published = queue.publish("job", wait="0.7 s")
+    due = queue.message(published).available_at
+
+    assert 0 <= late_s(queue, journal, published, due) < ON_TIME_S
+
+
+def test_one_that_is_due_after_the_next_look_rings_for_nobody_and_is_on_time(
+    start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
+) -> None:
+    start({"job": "work:echo"}, poll="0.5s")
+    ear = listen("new_message")
+
+    published = queue.publish("job", wait="1.5 s")
+    due = queue.message(published).available_at
+
+    assert 0 <= late_s(queue, journal, published, due) < ON_TIME_S
+    assert ear.heard() == []
+
+
+def test_retries_are_started_when_their_backoff_is_over(start: Start, queue: Queue, journal: Journal) -> None:
+    queue.policy("job", max_attempts=4, backoff={"kind": "exponential", "base": "200 ms", "jitter": "0"})
+    start({"job": "work:act"})
+
+    published = queue.publish("job", payload={"do": "raise"})
+
+    eventually(lambda: queue.archived(published))
+    started = [e["at"] for e in journal.entries("start", published)]
+    waited = [after - before for before, after in pairwise(started)]
+    assert len(waited) == 3
+    assert all(wanted <= each < wanted + ON_TIME_S for each, wanted in zip(waited, (0.2, 0.4, 0.8), strict=True))
+
+
+def test_a_message_that_somebody_else_has_locked_is_waited_for_without_spinning(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    daemon = start({"job": "work:echo"})
+    with queue.conn.transaction():
+        locked = queue.publish("job")
+    with queue.conn.transaction():
+        queue.conn.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [locked])
+        free = queue.publish("job", payload=Jsonb("another"))
+        began, used = now(), daemon.cpu_s()
+        eventually(lambda: now() - began > 1)
+        busy = (daemon.cpu_s() - used) / (now() - began)
+    if not journal.entries("start", locked):
+        journal.entry("start", locked)
+
+    assert busy < 0.4
+    journal.entry("start", free)

@@ -1,0 +1,144 @@
+"""ctx.transaction(): a handler's effects in this database and the end of its message happen together, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+@pytest.fixture(autouse=True)
+def effect_table(queue: Queue) -> None:
+    queue.conn.execute("CREATE TABLE effect (message_id bigint)")
+
+
+def effects(queue: Queue, message_id: int) -> int:
+    return int(queue.value("SELECT count(*) FROM effect WHERE message_id = %s", [message_id]))
+
+
+@pytest.mark.parametrize("handler", ["store", "store_in_thread"])
+def test_effects_and_completion_are_committed_together(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
+    start({"job": f"effects:{handler}"})
+
+    published = queue.publish("job")
+
+    journal.entry("done", published)
+    archived = queue.archived(published)
+    assert (archived.result, archived.output) == ("success", {"stored": published})
+    assert effects(queue, published) == 1
+
+
+@pytest.mark.parametrize("handler", ["store_and_raise", "store_in_thread_and_raise"])
+def test_an_exception_in_the_block_undoes_the_effects_and_fails_the_attempt(
+    start: Start, queue: Queue, handler: str
+) -> None:
+    start({"job": f"effects:{handler}"})
+
+    published = queue.publish("job")
+
+    archived = eventually(lambda: queue.archived(published))
+    assert archived.result == "failed"
+    assert archived.error.rstrip().endswith("ValueError: changed my mind")
+    assert effects(queue, published) == 0
+
+
+@pytest.mark.parametrize("handler", ["store_slowly", "store_slowly_in_thread"])
+def test_effects_are_undone_if_the_lock_was_lost_meanwhile(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
+    daemon = start({"job": f"effects:{handler}"})
+    published = queue.publish("job")
+    journal.entry("stored", published)
+
+    queue.call("cancel", [published])
+    daemon.open_gate()
+
+    eventually(lambda: journal.entries("cancelled", published) or journal.entries("broken", published))
+    assert effects(queue, published) == 0
+    assert queue.archived(published).result == "cancelled"
+
+
+def test_a_daemon_killed_before_the_commit_leaves_nothing_and_another_does_it_again(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("job", max_attempts=2, lock_for="0.5 s", on_lock_expired_delay="0 s")
+    first = start({"job": "effects:die_inside"})
+    published = queue.publish("job")
+    first.exit_code()
+
+    start({"job": "effects:die_inside"})
+
+    assert eventually(lambda: queue.archived(published)).result == "success"
+    assert [e["attempt"] for e in journal.entries("stored", published)] == [1, 2]
+    assert effects(queue, published) == 1
+
+
+def test_a_daemon_killed_after_the_commit_has_done_it_for_good(start: Start, queue: Queue, journal: Journal) -> None:
+    queue.policy("job", max_attempts=2, lock_for="0.2 s", on_lock_expired_delay="0 s")
+    first = start({"job": "effects:die_after"})
+    published = queue.publish("job")
+    first.exit_code()
+
+    start({"job": "effects:die_after"})
+    queue.call("expire_locks")
+
+    assert queue.archived(published).result == "success"
+    assert queue.message(published) is None
+    assert len(journal.entries("stored", published)) == 1
+    assert effects(queue, published) == 1
+
+
+def test_a_handler_may_work_on_after_its_transaction_for_longer_than_its_lock(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("job", lock_for="0.3 s")
+    daemon = start({"job": "effects:go_on", "other": "work:echo"})
+    published = queue.publish("job")
+    done_at = journal.entry("done", published)["at"]
+
+    eventually(lambda: journal.entry("start", queue.publish("other"))["at"] > done_at + 0.9)
+    daemon.open_gate()
+
+    journal.entry("end", published)
+    assert journal.entries("cancelled", published) == []
+    assert daemon.events("message.lock_lost") == []
+
+
+def test_what_goes_wrong_after_the_commit_is_logged_and_changes_nothing(start: Start, queue: Queue) -> None:
+    queue.policy("job", max_attempts=3)
+    daemon = start({"job": "effects:raise_after"})
+
+    published = queue.publish("job")
+
+    said = daemon.event("message.ended_after_completion", message_id=published)
+    assert said["reason"].rstrip().endswith("ValueError: too late")
+    assert queue.archived(published).result == "success"
+    assert effects(queue, published) == 1
+
+
+def test_a_second_transaction_of_one_message_is_refused(start: Start, queue: Queue) -> None:
+    daemon = start({"job": "effects:store_twice"})
+
+    published = queue.publish("job")
+
+    said = daemon.event("message.ended_after_completion", message_id=published)
+    assert "do all its writes in one ctx.transaction()" in said["reason"]
+    assert effects(queue, published) == 1
+
+
+def test_a_handler_in_a_child_process_is_told_that_it_has_no_transaction(start: Start, queue: Queue) -> None:
+    start({"job": {"handler": "effects:store_from_a_child", "isolation": "process"}})
+
+    published = queue.publish("job")
+
+    archived = eventually(lambda: queue.archived(published))
+    assert archived.result == "failed"
+    assert "open a connection of your own" in archived.error
