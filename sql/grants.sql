@@ -23,7 +23,7 @@ BEGIN
     ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_forgotten, messages.heartbeat'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.own_xid, messages.oldest_xid'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.worker_started, messages.worker_seen, messages.worker_stopped, messages.tick, messages.raise_low_water'],
-    ['messages_worker', 'SELECT ON messages.migration, messages.topic'],
+    ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.worker'],
 
     ['messages_operator', 'USAGE ON SCHEMA messages'],
     ['messages_operator', 'SELECT ON ALL TABLES IN SCHEMA messages'],

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from pgrouse import devdb
-from pgrouse.devdb import account, postmaster
+from pgrouse.devdb import account, cleaning, container, postmaster
 from pgrouse.devdb.scratch import Scratch
 from pgrouse.errors import DatabaseUnreachable
 
@@ -374,3 +374,25 @@ class TestSession:
 
         assert new.abandoned == []
         assert postmaster.pid(folder / "server" / "data") == server
+
+
+def test_cleaning_stops_and_deletes_all_but_what_a_running_session_has(
+    wheel: devdb.Installation, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.chmod(0o755)
+    monkeypatch.setattr(account, "cache_folder", lambda: folder)
+    monkeypatch.setattr(account, "memory_folder", lambda: None)
+    monkeypatch.setattr(container, "why_not", lambda: "no engine")
+    kept = devdb.Server(wheel, folder / "demo-18", settings=devdb.FAST_AND_LOOSE)
+    kept.start()
+    session = Scratch("bench")
+    busy = devdb.Server(wheel, session.folder / "server", settings=devdb.FAST_AND_LOOSE)
+    busy.start()
+
+    cleaning.remove_all()
+
+    assert not kept.running()
+    assert busy.running()
+    assert [each.name for each in folder.iterdir() if each.is_dir()] == ["bench"]
+    busy.remove()
+    session.remove()

@@ -239,7 +239,7 @@ class TestContainer:
             container.remove_abandoned()
 
             with pytest.raises(psycopg.OperationalError):
-                psycopg.connect(abandoned.dsn())
+                psycopg.connect(abandoned.dsn(connect_timeout="5"))
             psycopg.connect(owned.dsn()).close()
         finally:
             owned.remove()

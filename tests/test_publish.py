@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,7 +18,8 @@ from psycopg.pq import TransactionStatus
 from pydantic import BaseModel
 
 from pgrouse.errors import PgrouseError, PublishRefused
-from pgrouse.publishing import DEFAULT_PRIORITY, NewMessage, publish, publish_many
+from pgrouse.new_message import NewMessage, Options
+from pgrouse.publishing import DEFAULT_PRIORITY, publish, publish_many
 from tests.server.postgres import Database
 
 Connection = psycopg.Connection[Any]
@@ -180,7 +183,7 @@ def test_other_connections_are_refused_by_their_name() -> None:
 
 
 def test_publish_takes_what_a_new_message_has() -> None:
-    options = inspect.get_annotations(publish.__globals__["Options"])
+    options = inspect.get_annotations(Options)
 
     assert ["topic", "payload", *options] == list(NewMessage.__slots__)
 
@@ -423,3 +426,11 @@ def test_publishing_wakes_whoever_listens_to_a_topic_that_always_rings(conn: Con
 
     heard = [notice.payload for notice in db.notifies(timeout=10, stop_after=2)]
     assert heard == [str(message_id), "t"]
+
+
+def test_the_package_itself_gives_the_functions() -> None:
+    code = "from pgrouse import NewMessage, publish, publish_many; print(callable(publish), callable(publish_many), NewMessage.__name__)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "True True NewMessage\n"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pgrouse.context import Context
     from pgrouse.errors import LockLost, PgrouseError, PublishRefused
+    from pgrouse.new_message import NewMessage
     from pgrouse.outcome import Defer, Fail, Reject, Retry
-    from pgrouse.publish import NewMessage, publish, publish_many
+    from pgrouse.publishing import publish, publish_many
 
 __all__ = [
     "Context",
@@ -34,13 +35,13 @@ _HOMES = {
     "Defer": "outcome",
     "Fail": "outcome",
     "LockLost": "errors",
-    "NewMessage": "publish",
+    "NewMessage": "new_message",
     "PgrouseError": "errors",
     "PublishRefused": "errors",
     "Reject": "outcome",
     "Retry": "outcome",
-    "publish": "publish",
-    "publish_many": "publish",
+    "publish": "publishing",
+    "publish_many": "publishing",
 }
 
 

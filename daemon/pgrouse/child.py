@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import os
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NoReturn
 
 from pebble import ProcessPool
 
@@ -101,11 +103,17 @@ def _run(coroutine: Any) -> object:
     return asyncio.run(coroutine)
 
 
+def _exit(leave: Callable[[int], NoReturn], code: int) -> NoReturn:
+    leave(code or 1)
+
+
 def _begin(topic: str, chosen: config.Topic, rules: config.Handlers, path: list[str]) -> None:
     global _handler  # noqa: PLW0603 - one handler is all that a child is for
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # A child that ends with 0 counts as one that has done its share: its message would wait for a result for ever.
+    os._exit = partial(_exit, os._exit)
     sys.path[:] = path
     _handler = handler.find(topic, chosen, rules)

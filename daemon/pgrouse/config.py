@@ -6,7 +6,6 @@ lists the keys.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,15 +16,14 @@ from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
-from pydantic_core import ErrorDetails
 
-from pgrouse.config_source import ConfigProblems, Key, Origin, Problem, Source, environment, read_file, show_key
+from pgrouse.config_problem import problem
+from pgrouse.config_source import ConfigProblems, Key, Origin, Problem, Source, environment, read_file
 from pgrouse.dsn import is_dsn
 from pgrouse.duration import Duration
 from pgrouse.duration import show as show_duration
 
 DEFAULT_PATH = Path("pgrouse.toml")
-SECRETS = frozenset({("database", "dsn"), ("database", "listen_dsn")})
 
 
 def between(low: timedelta, high: timedelta) -> AfterValidator:
@@ -192,7 +190,7 @@ def load(
     try:
         config = Config.model_validate(source.values)
     except ValidationError as error:
-        problems = [_problem(each, source) for each in error.errors(include_url=False)]
+        problems = [problem(each, source, _known(each["loc"][:-1])) for each in error.errors(include_url=False)]
         raise ConfigProblems(_in_order(source.problems + problems)) from None
     if source.problems:
         raise ConfigProblems(_in_order(source.problems))
@@ -264,69 +262,6 @@ def _known(key: Key) -> list[str]:
 
 def _in_order(problems: list[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda p: (str(p.origin.file or ""), p.origin.line or 0, str(p.origin), p.key))
-
-
-EXPECTED = {
-    "int_type": "expected a whole number",
-    "int_from_float": "expected a whole number",
-    "bool_type": "expected true or false",
-    "string_type": "expected text in quotes",
-    "list_type": 'expected a list like ["a", "b"]',
-    "model_type": "expected a table of keys",
-    "dict_type": "expected a table of keys",
-    "path_type": "expected a path in quotes",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than_equal": "must be at most {le}",
-    "literal_error": "expected {expected}",
-}
-NAMES = {
-    "handler": 'expected "module:function"',
-    "allow": 'expected the name of a module like "shop.jobs", or "*"',
-    "name": "must be 1 to 200 printable characters",
-    "topics": "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first",
-}
-
-
-def _problem(error: ErrorDetails, source: Source) -> Problem:
-    """Say one error of pydantic's in the user's terms."""
-    key = tuple(part for part in error["loc"] if part != "[key]")
-    origin = source.origin(key)
-    match error["type"]:
-        case "extra_forbidden":
-            text = _unknown(key)
-        case "missing":
-            text = f"{show_key(key)} is missing"
-        case "value_error":
-            text = f"{show_key(key)}: {error['ctx']['error']}"
-        case "string_pattern_mismatch":
-            name = next((str(part) for part in reversed(key) if part in NAMES), "")
-            text = f"{show_key(key)}: {NAMES.get(name, error['msg'])}{_found(key, error['input'])}"
-        case kind:
-            expected = EXPECTED.get(kind, error["msg"]).format(**error.get("ctx", {}))
-            text = f"{show_key(key)}: {expected}{_found(key, error['input'])}"
-    return Problem(origin, show_key(key), text)
-
-
-def _unknown(key: Key) -> str:
-    *table, name = key
-    known = _known(tuple(table))
-    near = difflib.get_close_matches(str(name), known, n=1)
-    mend = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(known)}"
-    return f"unknown key '{name}'" + (f" in [{show_key(tuple(table))}]" if table else "") + f"; {mend}"
-
-
-def _found(key: Key, value: Any) -> str:
-    if key[:2] in SECRETS:
-        return ""
-    if isinstance(value, bool):
-        return f", found {str(value).lower()}"
-    return f", found {value!r:.80}" if isinstance(value, str | int | float) else f", found {_noun(value)}"
-
-
-def _noun(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return "a table" if isinstance(value, dict) else "a list"
-    return f"a {type(value).__name__}"
 
 
 def _placed(config: Config, path: Path | None, source: Source) -> Config:

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from pgrouse import config
+from pgrouse.config_source import ConfigProblems, Problem, show_key
 from pgrouse.context import Context
 from pgrouse.errors import ConfigError
 from pgrouse.message import Message
@@ -87,21 +88,21 @@ def load(settings: config.Config) -> dict[str, Handler]:
     """Import the handlers of all topics.
 
     Raises:
-        ConfigError: one may not be used, cannot be imported, or is not a function that takes a payload and a context; says which and where.
+        ConfigProblems: those that may not be used, cannot be imported, or do not take a payload and a context; says which and where.
     """
     for folder in reversed(settings.handlers.path):
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
-    problems: list[str] = []
+    problems: list[Problem] = []
     handlers: dict[str, Handler] = {}
     for topic, chosen in settings.topics.items():
         try:
             handlers[topic] = find(topic, chosen, settings.handlers)
         except ConfigError as error:
-            where = settings.origin("topics", topic, "handler")
-            problems.append(f'{where}: topics."{topic}".handler: {error}')
+            key = ("topics", topic, "handler")
+            problems.append(Problem(settings.origin(*key), show_key(key), f"{show_key(key)}: {error}"))
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise ConfigProblems(problems)
     return handlers
 
 

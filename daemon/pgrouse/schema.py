@@ -69,9 +69,13 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
 
     Raises:
         MigrationEdited: a migration in the ledger has another text in this version.
+        psycopg.errors.LockNotAvailable: somebody holds a table of the schema for longer than 5 s; nothing was changed, try again.
     """
     with conn.transaction(force_rollback=dry_run):
+        conn.execute("SET LOCAL lock_timeout = '60s'")
         conn.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
+        # Publishers and workers queue up behind a lock that is waited for: rather give up, and try again when the long reader is gone.
+        conn.execute("SET LOCAL lock_timeout = '5s'")
         conn.execute(script("roles.sql"))
         _act_as_owner(conn)
         conn.execute(script("ledger.sql"))

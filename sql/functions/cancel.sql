@@ -20,7 +20,7 @@ BEGIN
   INTO v_ids, v_claims
   FROM (SELECT m.id, m.claim_id FROM messages.message AS m WHERE m.id = ANY (p_ids) ORDER BY m.id FOR UPDATE) AS m;
   IF v_ids IS NULL THEN
-    RETURN '{}';
+    RETURN '{}'::bigint[];
   END IF;
   PERFORM pg_notify('cancelled', c.id::text) FROM unnest(v_ids, v_claims) AS c (id, claim_id) WHERE c.claim_id IS NOT NULL;
   RETURN messages.archive(

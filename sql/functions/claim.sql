@@ -1,6 +1,7 @@
 -- Lock a batch of ready messages for a worker.
 -- Called by: workers. p_topics: what the worker handles; p_slots: at most so many of each topic (NULL = no bound of its own);
--- p_limit and p_bytes bound the batch: it ends with the message that reaches p_bytes; p_lock_for: for this claim instead of the topic's.
+-- p_limit and p_bytes bound the batch: it ends with the message that reaches p_bytes; p_lock_for: for this claim instead of the topic's,
+-- at most 7 days.
 -- p_after_topic and p_after_channels ({"topic": "channel"}): where the last claim ended. The walk goes round from there, so that a
 -- flood in one topic or channel delays the others by one batch at most.
 -- Within a topic (and within a channel) lower priority numbers go first, then the longest available.
@@ -37,6 +38,10 @@ DECLARE
 BEGIN
   IF p_worker IS NULL OR p_topics IS NULL OR p_limit IS NULL THEN
     RAISE EXCEPTION 'claim needs a worker, its topics and a limit' USING ERRCODE = '22004';
+  END IF;
+  -- Not left to the table's CHECK: its error would show the row with its payload.
+  IF p_lock_for NOT BETWEEN '0' AND '7 days' THEN
+    RAISE EXCEPTION 'lock_for of a claim is %', p_lock_for USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
   END IF;
   -- A function that returns rows can return nothing beside them: what the walk may still hand out is a setting of the transaction.
   PERFORM set_config('messages.bytes_left', coalesce(p_bytes, 16777216)::text, true);

@@ -1,6 +1,6 @@
 -- Extend locks: to lock_for from now, never to an earlier time than they have.
 -- Called by: workers, one statement for all they have in hand, at a third of the lock.
--- p_lock_for: as given to the claim; NULL = the topic's lock_for.
+-- p_lock_for: as given to the claim, at most 7 days; NULL = the topic's lock_for.
 -- Locks: the rows, without waiting: a row that is being settled at this moment needs no longer lock.
 -- Result: the ids whose lock was lost.
 CREATE OR REPLACE FUNCTION messages.heartbeat(p_ids bigint[], p_claim_ids bigint[], p_lock_for interval DEFAULT NULL)
@@ -16,6 +16,10 @@ AS $$
 DECLARE
   v_now timestamptz := messages.now();
 BEGIN
+  -- Not left to the table's CHECK: its error would show the row with its payload.
+  IF p_lock_for NOT BETWEEN '0' AND '7 days' THEN
+    RAISE EXCEPTION 'lock_for of a heartbeat is %', p_lock_for USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
+  END IF;
   UPDATE messages.message AS m
   SET lock_expires_at = greatest(m.lock_expires_at, v_now + h.lock_for)
   FROM (

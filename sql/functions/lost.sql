@@ -10,7 +10,7 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
   IF cardinality(p_settled) >= cardinality(p_ids) THEN
-    RETURN '{}';
+    RETURN '{}'::bigint[];
   END IF;
   RETURN ARRAY(
     SELECT e.id

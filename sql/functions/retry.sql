@@ -71,7 +71,7 @@ BEGIN
     PERFORM messages.ring(v_topics, v_due);
   END IF;
   IF cardinality(v_again) = cardinality(p_ids) THEN
-    RETURN '{}';
+    RETURN '{}'::bigint[];
   END IF;
 
   SELECT array_agg(e.id), array_agg(e.claim_id), array_agg(e.error)

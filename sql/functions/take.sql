@@ -26,7 +26,7 @@ DECLARE
   v_run_timeout  interval;
   v_rows         tid[];
   v_over         bigint[];
-  v_bytes        bigint := current_setting('messages.bytes_left');
+  v_bytes        bigint := current_setting('messages.bytes_left')::bigint;
   v_took_bytes   bigint;
 BEGIN
   SELECT nullif(coalesce(t.max_attempts, d.max_attempts), 0),

@@ -7,6 +7,7 @@ STABLE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
+SET jit = off
 AS $$
 DECLARE
   -- Not by the marks: a topic with a mark need not have a message.

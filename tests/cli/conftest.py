@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.cli.shell import Shell
-from tests.server.postgres import Database
+from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
 
@@ -51,3 +53,13 @@ def acting_as(database: Database, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv("PGROUSE_DSN", f"{database.dsn} options='-c role={role}'")
 
     return act
+
+
+@pytest.fixture
+def stranger(server: Postgres) -> Iterator[str]:
+    """A user who may log in and has no right at all."""
+    with server.admin() as admin:
+        admin.execute("DROP ROLE IF EXISTS cli_stranger")
+        admin.execute(sql.SQL("CREATE ROLE cli_stranger LOGIN PASSWORD {}").format(admin.info.password or None))
+        yield "cli_stranger"
+        admin.execute("DROP ROLE cli_stranger")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import json
 import sys
+import sysconfig
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pgrouse.cli import main
+
+PGROUSE = str(Path(sysconfig.get_path("scripts")) / "pgrouse")
 
 
 @dataclass(frozen=True)

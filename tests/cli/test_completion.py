@@ -7,8 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.shell import Shell
-from tests.cli.test_root import PGROUSE
+from tests.cli.shell import PGROUSE, Shell
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])

@@ -5,18 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.shell import Shell
+from tests.cli.stage import die
 from tests.sql.queue import Queue
-
-
-def die(queue: Queue, *topics: str, age: str = "0", result: str = "fail", error: str = "boom") -> list[int]:
-    """Publish a message for each topic and let it end badly, so long ago; return the ids."""
-    ids = [queue.publish(topic) for topic in topics]
-    for topic in topics:
-        queue.settle(result, queue.claim(topic), [error])
-    queue.conn.execute(
-        "UPDATE messages.message_archive SET archived_at = archived_at - %s::interval WHERE id = ANY (%s)", [age, ids]
-    )
-    return ids
 
 
 def listed(pgrouse: Shell, *arguments: object) -> list[int]:

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from tests.cli.shell import Shell
-from tests.cli.test_worker import silence, start
+from tests.cli.stage import silence, start
 from tests.sql.queue import Queue
 
 HERE = socket.gethostname()

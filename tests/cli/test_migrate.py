@@ -75,14 +75,12 @@ def test_a_migration_that_was_edited_is_exit_code_78(pgrouse: Shell, empty_datab
 
 
 def test_whoever_may_not_create_a_schema_is_told_so(
-    pgrouse: Shell, empty_database: Database, monkeypatch: pytest.MonkeyPatch
+    pgrouse: Shell, empty_database: Database, stranger: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    empty_database.connect().execute("DROP ROLE IF EXISTS cli_stranger; CREATE ROLE cli_stranger LOGIN")
-    monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(empty_database.dsn, user="cli_stranger"))
+    monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(empty_database.dsn, user=stranger))
 
     ended = pgrouse("migrate")
 
-    empty_database.connect().execute("DROP ROLE cli_stranger")
     assert ended.code == 1
     assert ended.err.startswith("pgrouse: permission denied for database")
     assert "GRANT CREATE ON DATABASE" in ended.err

@@ -138,3 +138,11 @@ def test_a_key_that_waits_already_is_told(pgrouse: Shell) -> None:
     ended = pgrouse("publish", "t", "--key", "k")
 
     assert (ended.code, ended.err) == (1, "pgrouse: a message with this key waits already: nothing was published\n")
+
+
+def test_a_payload_that_only_the_database_finds_too_large_is_told(pgrouse: Shell) -> None:
+    # Small numbers take more room in jsonb than in text.
+    ended = pgrouse("publish", "t", "-", stdin="[" + "1," * 3_000_000 + "1]")
+
+    assert ended.code == 1
+    assert ended.err.startswith("pgrouse: the payload needs more than 16 MiB in the database: store it elsewhere")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.shell import Shell
-from tests.cli.test_dead import die
+from tests.cli.stage import die
 from tests.sql.queue import Queue
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Shell
-from tests.cli.test_root import PGROUSE
+from tests.cli.shell import PGROUSE, Shell
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 

@@ -10,10 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cli.shell import Shell
-from tests.cli.test_dead import die
-from tests.cli.test_root import PGROUSE
-from tests.cli.test_worker import start
+from tests.cli.shell import PGROUSE, Shell
+from tests.cli.stage import die, start
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 

@@ -7,10 +7,9 @@ import subprocess
 
 import pytest
 
+from tests.cli.shell import PGROUSE
+from tests.cli.stage import die, start
 from tests.cli.terminal import COLOR, on_terminal, plain
-from tests.cli.test_dead import die
-from tests.cli.test_root import PGROUSE
-from tests.cli.test_worker import start
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 

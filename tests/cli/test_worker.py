@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.cli.shell import Shell
+from tests.cli.stage import silence, start
 from tests.sql.queue import Queue
-
-
-def start(queue: Queue, name: str, *topics: str, host: str = "h1") -> None:
-    """Enter a worker into the registry."""
-    queue.call("worker_started", name, host, 4121, "0.1.0", list(topics), 100)
-
-
-def silence(queue: Queue, name: str, seconds: int) -> None:
-    """Let a worker have been seen last so long ago."""
-    queue.conn.execute(
-        "UPDATE messages.worker SET seen_at = seen_at - %s * interval '1 s' WHERE name = %s", [seconds, name]
-    )
 
 
 def test_workers_are_listed_with_what_they_do(pgrouse: Shell, queue: Queue) -> None:

@@ -21,9 +21,12 @@ TICK, PRUNE = "messages.tick", "messages.prune_cron_history"
 
 
 @pytest.fixture
-def jobs(server: Postgres) -> Iterator[Connection]:
+def jobs(server: Postgres, eventually: Eventually) -> Iterator[Connection]:
     """A connection to the database in which pg_cron keeps its jobs; at the end there are none, and no history."""
     with server.admin(server.cron_database) as conn:
+        # It gives up at the first start of a server, whose database for it is not made yet, and comes back.
+        launchers = "SELECT FROM pg_stat_activity WHERE backend_type = 'pg_cron launcher'"
+        eventually(lambda: conn.execute(launchers).rowcount)
         yield conn
         conn.execute("TRUNCATE cron.job_run_details")
         for (jobid,) in conn.execute("SELECT jobid FROM cron.job").fetchall():

@@ -53,8 +53,10 @@ def listen(database: Database) -> Callable[..., Ear]:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    """The daemons of this test; all are killed at its end."""
+def fleet(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    """The daemons of this test; all are killed at its end, before their database is dropped."""
+    for name in {"database", "durable"} & set(request.fixturenames):
+        request.getfixturevalue(name)
     fleet = Fleet(tmp_path)
     yield fleet
     fleet.kill()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.server.deadline import eventually
 
@@ -76,13 +77,15 @@ class Daemon:
             for topic, chosen in settings.get("topics", {}).items()
         }
         (self.folder / "pgrouse.toml").write_text(
-            _toml({
-                "database": settings["database"],
-                "worker": {**WORKER, **settings.get("worker", {})},
-                "handlers": {"path": [str(HANDLERS), str(self.folder)]},
-                "log": {"format": "json", "level": settings.get("log_level", "info")},
-                **{f'topics."{topic}"': chosen for topic, chosen in topics.items()},
-            })
+            _toml(
+                {
+                    "database": settings["database"],
+                    "worker": {**WORKER, **settings.get("worker", {})},
+                    "handlers": {"path": [str(HANDLERS), str(self.folder)]},
+                    "log": {"format": "json", "level": settings.get("log_level", "info")},
+                    **{f'topics."{topic}"': chosen for topic, chosen in topics.items()},
+                }
+            )
         )
 
     def open_gate(self, name: str = "gate") -> None:
@@ -189,7 +192,8 @@ def until_armed(conn: psycopg.Connection[Any], daemon: Daemon) -> None:
     """Wait until this daemon has said that it sleeps."""
 
     def sleeps() -> bool:
-        assert daemon.alive, daemon.log.read_text()
+        if not daemon.alive:
+            pytest.fail(f"the daemon has ended: {daemon.log.read_text()}")
         return is_armed(conn, daemon)
 
     eventually(sleeps, within_s=20)

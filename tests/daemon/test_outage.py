@@ -75,7 +75,9 @@ def everything_is_done(dsn: str, acknowledged: list[int], journal: Journal, *, o
     def archived() -> list[int] | None:
         with suppress(psycopg.OperationalError), psycopg.connect(dsn) as conn:
             if conn.execute("SELECT count(*) FROM messages.message").fetchone() == (0,):
-                return [id_ for (id_,) in conn.execute("SELECT id FROM messages.message_archive WHERE result = 'success'")]
+                return [
+                    id_ for (id_,) in conn.execute("SELECT id FROM messages.message_archive WHERE result = 'success'")
+                ]
         return None
 
     ended = eventually(archived, within_s=30)

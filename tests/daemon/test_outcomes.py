@@ -127,9 +127,7 @@ def test_defer_counts_no_attempt_and_hands_its_state_to_the_next(
 
 
 @in_every_mode
-def test_defer_until_a_time_waits_for_it(
-    queue: Queue, journal: Journal, topic: str
-) -> None:
+def test_defer_until_a_time_waits_for_it(queue: Queue, journal: Journal, topic: str) -> None:
     published = queue.publish(topic, payload={"do": "defer until", "after": 0.5})
 
     eventually(lambda: len(journal.entries("start", published)) >= 2)
@@ -163,7 +161,9 @@ def test_a_body_of_bytes_arrives_as_it_was_published(
 
 
 def test_the_context_knows_what_the_publisher_sent_along(queue: Queue, archived: Callable[[int], Any]) -> None:
-    published = queue.publish("context", payload={}, channel="tenant-1", key="k", headers={"trace": "é"}, max_attempts=9)
+    published = queue.publish(
+        "context", payload={}, channel="tenant-1", key="k", headers={"trace": "é"}, max_attempts=9
+    )
 
     assert archived(published).output == {
         "id": published,

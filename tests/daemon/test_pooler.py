@@ -31,7 +31,7 @@ def test_with_a_direct_way_for_the_listener_everything_works(
     start: Start, pooled: str, database: Database, queue: Queue, journal: Journal
 ) -> None:
     queue.conn.execute("CREATE TABLE effect (message_id bigint)")
-    queue.policy("hold", lock_for="0.5 s")
+    queue.policy("hold", lock_for="2 s")
     daemon = start(
         {"job": "work:echo", "store": "effects:store", "hold": "holding:hold"},
         dsn=pooled,

@@ -27,7 +27,10 @@ def late_s(queue: Queue, journal: Journal, published: int, due: datetime) -> flo
 
 
 def test_a_delayed_message_is_started_at_its_time(start: Start, queue: Queue, journal: Journal) -> None:
-    due = {each: queue.message(each).available_at for each in (queue.publish("job", wait="3 s"), queue.publish("job", wait="4 s"))}
+    due = {
+        each: queue.message(each).available_at
+        for each in (queue.publish("job", wait="3 s"), queue.publish("job", wait="4 s"))
+    }
 
     start({"job": "work:echo"})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -99,12 +100,14 @@ def test_a_daemon_killed_after_the_commit_has_done_it_for_good(start: Start, que
 def test_a_handler_may_work_on_after_its_transaction_for_longer_than_its_lock(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("job", lock_for="0.3 s")
-    daemon = start({"job": "effects:go_on", "other": "work:echo"})
+    queue.policy("*", lock_for="1 s")
+    daemon = start({"job": "effects:go_on", "other": "holding:hold"})
     published = queue.publish("job")
-    done_at = journal.entry("done", published)["at"]
+    journal.entry("done", published)
+    other = queue.publish("other")
+    lock = eventually(lambda: queue.message(other).lock_expires_at)
 
-    eventually(lambda: journal.entry("start", queue.publish("other"))["at"] > done_at + 0.9)
+    eventually(lambda: queue.message(other).lock_expires_at > lock + timedelta(seconds=1))
     daemon.open_gate()
 
     journal.entry("end", published)

@@ -11,7 +11,7 @@ import pytest
 
 FOLDER = Path(__file__).parent
 TOOLS = ("spin", "gcc")
-DEPTH = 1_000_000
+DEPTH = 3_000_000
 
 pytestmark = pytest.mark.skipif(
     any(shutil.which(tool) is None for tool in TOOLS), reason="spin or gcc is missing: `apt-get install spin gcc`"
@@ -21,9 +21,10 @@ pytestmark = pytest.mark.skipif(
 def search(model: str, folder: Path, *definitions: str) -> str:
     """Search all states of a model for errors, and return the report. Spin writes into the working directory."""
     arguments = [f"-D{each}" for each in definitions]
+    optimization = "-O0" if definitions else "-O1"  # what fails soon is not worth compiling for long
     for command in (
         ["spin", "-a", *arguments, str(FOLDER / f"{model}.pml")],
-        ["gcc", "-O0", "-w", "-DSAFETY", "-o", "pan", "pan.c"],
+        ["gcc", optimization, "-w", "-DSAFETY", "-o", "pan", "pan.c"],
     ):
         subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     report = subprocess.run(["./pan", f"-m{DEPTH}"], cwd=folder, check=True, capture_output=True, text=True).stdout
@@ -64,7 +65,7 @@ def test_the_protocol_holds_in_every_state_there_is(model: str, tmp_path: Path) 
         "STALE_HORIZON",
         "ONE_FLAG",
         "DEAF",
-        "CLAIM_ROLLS_BACK",
+        "SKIP_AND_SLEEP",
     ],
 )
 def test_without_this_part_a_worker_sleeps_while_a_message_waits(variant: str, tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-/* The wake-up: publishes ring only for workers that are armed, and no worker sleeps while a message waits.
+/* The wake-up: what makes messages ready rings only for workers that are armed, and no worker sleeps while a message waits.
 
-   What is checked: when nothing can happen any more but timers (nobody publishes, everybody sleeps), no message waits. There is no timer in
-   this model, so that a message that only the poll would find is an error here.
+   What is checked: when nothing can happen any more but timers (nobody publishes, everybody sleeps), no message waits. The poll is not in this
+   model, so that a message that only the poll would find is an error here.
 
    What stands for what:
-     waiting           there are committed messages that nobody has claimed
+     waiting           there are committed messages that are ready
+     locked            they are locked by a claim that has not ended: other claims skip them
      armed             the rows of messages.sleeper that are armed, as committed: a set of workers
      running           transactions that have an xid and have not ended: a set of publishers
      before[w]         those of them whose xid is lower than the one that worker w took for itself, own_xid(). That oldest_xid() has reached
@@ -12,9 +13,11 @@
                        often anything happens
      rung              workers that have a notification which they did not look at yet: a set
 
-   Publishers commit, roll back, insert several times in one transaction, use REPEATABLE READ, and stop for ever. Workers claim all or some of
-   what waits, arm, sleep, stay armed over wake-ups and sleep again without a new horizon, disarm when busy, and die.
-   In the code: messages.new_message, arm, own_xid, oldest_xid, disarm; pgrouse/claimer.py and store.py.
+   A publisher is any transaction that makes messages ready: by INSERT, or by retry, defer, release, redrive, expire_locks, which ring as the
+   trigger does. Publishers commit, roll back, do so several times in one transaction, use REPEATABLE READ, and stop for ever. Workers claim
+   all or some of what waits, arm, sleep, stay armed over wake-ups and sleep again without a new horizon, disarm when busy, lose connections
+   before and after their commit, and one of them dies.
+   In the code: messages.new_message, ring, arm, own_xid, oldest_xid, next_due, disarm; pgrouse/claimer.py and store.py.
 
    Variants, each of which fails and so shows why a part is there:
      NAIVE             sleep as soon as the flag is up
@@ -27,7 +30,7 @@
      STALE_HORIZON     when the flag was down, put it up again without a new xid
      ONE_FLAG          one flag for all workers
      DEAF              forget a notification that came during a claim
-     CLAIM_ROLLS_BACK  worker 1 dies in the middle of a claim: its rows are back, and nobody rings. This is a limit: here the poll is needed */
+     SKIP_AND_SLEEP    sleep although a message is due that a claim of somebody else has locked: that claim may be rolled back */
 
 #ifndef PUBLISHERS
 #define PUBLISHERS 2
@@ -36,18 +39,13 @@
 #define one(i)     (1 << (i))
 #define EVERYBODY  (one(WORKERS) - 1)
 
-bool waiting;
+bool waiting, locked;
 byte armed, running, rung;
 byte before[WORKERS];
 #ifdef XMAX
 byte lower[PUBLISHERS];       /* running transactions whose xid is lower than that of this one */
 byte lower_than_flag[WORKERS];
 byte below_top;               /* those whose xid is lower than the highest that has ended */
-#endif
-#ifdef CLAIM_ROLLS_BACK
-bool locked;                  /* what waits is locked by a claim that has not ended: other claims skip it */
-#else
-#define locked false
 #endif
 
 inline take_xid() {
@@ -109,11 +107,34 @@ end_of_transaction:
   od
 }
 
+/* The end of a claim's transaction, in which the flag is taken down if need be. The answer may be lost; then it is taken down once more. */
+inline commit() {
+  if
+  :: must_disarm ->
+#ifdef ONE_FLAG
+     armed = 0;
+#else
+     armed = armed & ~one(me);
+#endif
+     if
+     :: true -> beyond = false; due = false; goto look
+     :: true
+     fi;
+     must_disarm = false;
+     counts = false;
+#ifndef STALE_HORIZON
+     proven = false
+#endif
+  :: else
+  fi
+}
+
 proctype worker(bit me) {
   bool must_disarm;
   bool counts;                                   /* our flag is up, as far as we know */
   bool proven;                                   /* since it is up, a claim began after all older transactions had ended */
   bool beyond;                                   /* whether this claim does */
+  bool due;                                      /* something is due now although the claim found nothing */
   goto look;
 
 arm:
@@ -145,47 +166,32 @@ look:
 #ifndef XMIN_AFTER_CLAIM
   beyond = (before[me] == 0);                    /* oldest_xid() >= own_xid() */
 #endif
-#ifdef CLAIM_ROLLS_BACK
-  if
-  :: atomic { me == 1 && waiting -> locked = true };
-     locked = false;
-     goto dead
-  :: true
-  fi;
-#endif
-  atomic {                                       /* claim(), and in its transaction disarm() */
-    if
-    :: must_disarm ->
-       must_disarm = false;
-       counts = false;
-#ifndef STALE_HORIZON
-       proven = false;
-#endif
-#ifdef ONE_FLAG
-       armed = 0
-#else
-       armed = armed & ~one(me)
-#endif
-    :: else
-    fi;
-    if
-    :: waiting && !locked ->
-       beyond = false;
-       if :: waiting = false :: true fi;         /* a batch may be all or some */
+  if                                             /* claim() */
+  :: atomic { waiting && !locked -> locked = true; beyond = false };
+     atomic {
+       locked = false;
        if
-       :: must_disarm = counts                   /* busy for long: the flag only costs */
+       :: waiting = false; commit()              /* it got all, */
+       :: commit()                               /* or a batch of them */
+       :: goto look                              /* the connection broke, the claim is rolled back */
+       :: me == 1 -> goto dead                   /* kill -9: likewise */
+       :: me == 1 -> waiting = false; commit(); goto dead
+       fi;
+       if
+       :: counts -> must_disarm = true           /* busy for long: the flag only costs */
        :: true
-       :: me == 1 -> goto dead                   /* kill -9, with the flag up or down */
        fi;
        goto look
-    :: else
-    fi
-  };
+     }
+  :: atomic { !(waiting && !locked) -> skip }
+  fi;
+  due = waiting;                                 /* next_due(), which does not know who has locked what */
 #ifdef XMIN_AFTER_CLAIM
   beyond = (before[me] == 0);
 #endif
 
   atomic {
+    commit();
 #ifdef NAIVE
     armed = armed | one(me);
     goto asleep;
@@ -194,17 +200,24 @@ look:
     :: rung & one(me) ->                         /* somebody rang meanwhile */
        rung = rung & ~one(me);
 #ifndef DEAF
-       beyond = false; goto look
+       beyond = false; due = false; goto look
 #endif
     :: true                                      /* nobody did, or we did not hear it yet */
     fi;
     if
-    :: !counts -> beyond = false; goto arm
+    :: !counts -> beyond = false; due = false; goto arm
 #ifndef ONE_CLAIM
-    :: counts && !proven && !beyond -> goto look /* after some milliseconds */
+    :: counts && !proven && !beyond -> due = false; goto look    /* after some milliseconds */
 #endif
     :: else -> proven = true; before[me] = 0; beyond = false
-    fi
+    fi;
+#ifndef SKIP_AND_SLEEP
+    if
+    :: due -> due = false; goto look             /* after some milliseconds, too */
+    :: else
+    fi;
+#endif
+    due = false
   };
 
 asleep:

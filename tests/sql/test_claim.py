@@ -106,6 +106,16 @@ def test_a_claim_by_nobody_of_nothing_or_without_a_limit_is_refused(queue: Queue
         queue.rows(f"SELECT * FROM messages.claim({arguments})")
 
 
+@pytest.mark.parametrize("lock_for", ["-1 s", "8 days", "9000 years"])
+def test_a_lock_beyond_reason_is_refused(queue: Queue, lock_for: str) -> None:
+    queue.publish()
+
+    with pytest.raises(errors.InvalidParameterValue, match="lock_for of a claim is") as caught:
+        queue.claim(lock_for=lock_for)
+
+    assert caught.value.diag.message_hint == "use an interval from 0 to 7 days"
+
+
 # Order
 
 

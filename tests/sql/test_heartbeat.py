@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from psycopg import errors
 
 from tests.sql.queue import Queue
 
@@ -53,13 +54,24 @@ def test_the_callers_time_wins_over_the_topics(queue: Queue) -> None:
     assert remaining(queue, published) == 300
 
 
-@pytest.mark.parametrize("shorter", ["1 s", "0 s", "-1 hour"])
+@pytest.mark.parametrize("shorter", ["1 s", "0 s"])
 def test_a_lock_is_never_shortened(queue: Queue, shorter: str) -> None:
     published = queue.publish()
 
     beat(queue, queue.claim(), lock_for=shorter)
 
     assert remaining(queue, published) == 30
+
+
+@pytest.mark.parametrize("lock_for", ["-1 s", "8 days", "9000 years"])
+def test_a_time_beyond_reason_is_refused(queue: Queue, lock_for: str) -> None:
+    queue.publish()
+    claimed = queue.claim()
+
+    with pytest.raises(errors.InvalidParameterValue, match="lock_for of a heartbeat is") as caught:
+        beat(queue, claimed, lock_for=lock_for)
+
+    assert caught.value.diag.message_hint == "use an interval from 0 to 7 days"
 
 
 def test_a_lock_that_ran_out_but_was_taken_by_nobody_is_revived(queue: Queue) -> None:

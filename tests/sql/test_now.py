@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
-import psycopg
 import pytest
 
 from tests.server.postgres import Database
@@ -15,13 +14,14 @@ FAKE = datetime(2031, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
 
 
 @pytest.fixture
-def member(database: Database) -> Any:
-    """A connection of a login that is a worker and no more."""
-    with database.server.admin() as admin:
-        admin.execute("CREATE ROLE now_member LOGIN IN ROLE messages_worker")
-        with psycopg.connect(database.server.dsn(database.name, "now_member"), autocommit=True) as conn:
-            yield Queue(conn)
-        admin.execute("DROP ROLE now_member")
+def member(database: Database) -> Iterator[Queue]:
+    """A connection of a user that is a worker and no more."""
+    conn = database.connect()
+    conn.execute("CREATE ROLE test_member IN ROLE messages_worker")
+    conn.execute("SET SESSION AUTHORIZATION test_member")
+    yield Queue(conn)
+    conn.execute("RESET SESSION AUTHORIZATION")
+    conn.execute("DROP ROLE test_member")
 
 
 def test_it_is_the_servers_clock(queue: Queue) -> None:

@@ -26,7 +26,7 @@ def test_it_runs_every_task_and_tells_what_each_did(queue: Queue, listen: Callab
     ear = listen("new_message")
     queue.publish("stale", wait="-1 hour")
     queue.publish_many(2)
-    queue.claim(lock_for="-1 s")
+    queue.claim(lock_for="0 s")
     queue.call("worker_started", "dead", "host", 42, "1.0", ["t"], 10)
     queue.conn.execute("UPDATE messages.worker SET seen_at = '2020-01-01'")
 
@@ -75,9 +75,20 @@ def test_while_one_runs_a_second_returns_nothing_at_once(queue: Queue, other: Qu
     assert list(tick(other)) == TASKS
 
 
+def test_a_fleet_of_daemons_ticks_no_more_often_than_one(queue: Queue, other: Queue) -> None:
+    unless = "SELECT task FROM messages.tick(%s, p_unless_within => %s)"
+    assert len(queue.rows(unless, ["daemon", "1 minute"])) == len(TASKS)
+
+    assert other.rows(unless, ["daemon", "1 minute"]) == []
+    assert len(other.rows(unless, ["cron", "1 minute"])) == len(TASKS)
+
+    queue.conn.execute("UPDATE messages.tick_mark SET ran_at = ran_at - interval '61 s'")
+    assert len(other.rows(unless, ["daemon", "1 minute"])) == len(TASKS)
+
+
 def test_a_tick_is_bounded(queue: Queue) -> None:
     queue.publish_many(5)
-    queue.claim(lock_for="-1 s")
+    queue.claim(lock_for="0 s")
 
     did = [row.did for row in queue.rows("SELECT did FROM messages.tick('hand', 3) WHERE task = 'expire_locks'")]
 
@@ -105,7 +116,7 @@ def test_one_failing_task_does_not_stop_the_others(own_database: Database, faili
 def test_what_a_failing_task_did_before_it_failed_is_undone(own_database: Database) -> None:
     queue = Queue(own_database.connect())
     queue.publish_many(2)
-    queue.claim(lock_for="-1 s")
+    queue.claim(lock_for="0 s")
     queue.conn.execute(
         """
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
@@ -146,7 +157,7 @@ def test_a_table_that_somebody_locks_for_long_fails_what_needs_it_until_the_next
 def test_settles_go_on_while_a_tick_is_not_yet_committed(queue: Queue, other: Queue, background: Background) -> None:
     queue.publish_many(3)
     held = queue.claim(limit=1)
-    queue.claim(lock_for="-1 s", limit=1)
+    queue.claim(lock_for="0 s", limit=1)
 
     with queue.conn.transaction():
         tick(queue)

@@ -91,6 +91,17 @@ RUNNING: list[tuple[tuple[type[psycopg.Error], ...], str, ExitCode]] = [
 ]
 
 
+# What only the database can find out about a message that is published.
+CONSTRAINTS: dict[str | None, tuple[str, str]] = {
+    "message_key": ("a message with this key waits already", "nothing was published"),
+    "message_payload_fits_16_mib": (
+        "the payload needs more than 16 MiB in the database",
+        "store it elsewhere and publish where it is",
+    ),
+    "message_headers_are_an_object": ("the headers need more than 64 KiB in the database", "put less into them"),
+}
+
+
 def _meaning(error: psycopg.Error) -> tuple[str, str, ExitCode]:
     """Return what is wrong, the mend, and the exit code of an error with a SQLSTATE."""
     said = _said(error)
@@ -99,8 +110,8 @@ def _meaning(error: psycopg.Error) -> tuple[str, str, ExitCode]:
             return said, mend, code
     if isinstance(error, errors.InsufficientPrivilege):
         return said, _right_needed(said), PROBLEM
-    if isinstance(error, errors.UniqueViolation) and error.diag.constraint_name == "message_key":
-        return "a message with this key waits already", "nothing was published", PROBLEM
+    if error.diag.constraint_name in CONSTRAINTS:
+        return (*CONSTRAINTS[error.diag.constraint_name], PROBLEM)
     return f"{said} (SQLSTATE {error.sqlstate})", error.diag.message_hint or "", PROBLEM
 
 

@@ -9,9 +9,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class Bar:
-    """A bar for one piece of work. total: None if it is not known."""
+    """A bar for one piece of work. total: how much there is to do."""
 
-    def __init__(self, title: str, total: int | None) -> None:
+    def __init__(self, title: str, total: int) -> None:
         parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self._progress = Progress(*parts, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task(title, total=total)

@@ -14,7 +14,7 @@ from pgrouse.cli.output import plural
 from pgrouse.cli.parameter import DURATION, HEADER, MOMENT
 
 if TYPE_CHECKING:
-    from pgrouse.publishing import NewMessage
+    from pgrouse.new_message import NewMessage
 
 
 @click.command(cls=Command)
@@ -107,7 +107,7 @@ def _publish_lines(session: Session, lines: IO[bytes], shared: dict[str, Any]) -
 
 def _messages(lines: IO[bytes], shared: dict[str, Any]) -> Iterator[NewMessage]:
     from pgrouse.jsonb import Raw  # noqa: PLC0415
-    from pgrouse.publishing import NewMessage  # noqa: PLC0415
+    from pgrouse.new_message import NewMessage  # noqa: PLC0415
 
     for number, line in enumerate(lines, 1):
         if line.strip():

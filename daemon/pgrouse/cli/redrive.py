@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     import psycopg
 
 BATCH = 500
-COUNT_BOUND = 100_000
+PUT_BACK = "SELECT r.archived_id, r.message_id FROM messages.redrive(%s) AS r ORDER BY r.archived_id"
 
 WHERE = """
   FROM messages.dead AS d
@@ -29,8 +28,7 @@ WHERE = """
     AND (%(topic)s::text IS NULL OR d.topic = %(topic)s)
     AND (%(result)s::text IS NULL OR d.result = %(result)s)
     AND (%(since)s::interval IS NULL OR d.archived_at > now() - %(since)s)"""
-NEXT = f"SELECT d.archived_at, d.id {WHERE} AND (d.archived_at, d.id) > (%(at)s, %(id)s) ORDER BY d.archived_at, d.id LIMIT %(batch)s"
-COUNT = f"SELECT count(*) FROM (SELECT {WHERE} LIMIT %(limit)s) AS bounded"  # noqa: S608
+CHOSEN = f"SELECT d.id {WHERE} ORDER BY d.archived_at, d.id LIMIT %(limit)s"
 SUMMARY = f"""
   SELECT chosen.topic, chosen.result, count(*) AS messages, clock_timestamp() - min(chosen.archived_at) AS oldest
   FROM (SELECT d.topic, d.result, d.archived_at {WHERE} ORDER BY d.archived_at, d.id LIMIT %(limit)s) AS chosen
@@ -94,28 +92,17 @@ def _preview(session: Session, conn: psycopg.Connection, wanted: dict[str, Any])
 
 def _redrive(session: Session, conn: psycopg.Connection, wanted: dict[str, Any]) -> int:
     """Put back batch by batch, each in a transaction of its own: a long run can be interrupted and begun again."""
-    tried = done = 0
-    with _progress(conn, wanted) as progress:
-        for ids in _batches(conn, wanted):
-            back = conn.execute(
-                "SELECT r.archived_id, r.message_id FROM messages.redrive(%s) AS r ORDER BY 1", [ids]
-            ).fetchall()
+    chosen = [message_id for (message_id,) in conn.execute(CHOSEN.encode(), wanted)]
+    done = 0
+    with _progress(len(chosen)) as progress:
+        for start in range(0, len(chosen), BATCH):
+            ids = chosen[start : start + BATCH]
+            back = conn.execute(PUT_BACK, [ids]).fetchall()
             for archived_id, message_id in back:
                 _report(session, archived_id, message_id, wanted)
-            tried, done = tried + len(ids), done + len(back)
+            done += len(back)
             progress.advance(len(ids))
-    return _conclude(session, wanted, tried, done)
-
-
-def _batches(conn: psycopg.Connection, wanted: dict[str, Any]) -> Iterator[list[int]]:
-    """Yield the ids that are wanted, the oldest first."""
-    at, last, left = "-infinity", 0, wanted["limit"]
-    while left > 0:
-        rows = conn.execute(NEXT.encode(), {**wanted, "at": at, "id": last, "batch": min(BATCH, left)}).fetchall()
-        if not rows:
-            return
-        (at, last), left = rows[-1], left - len(rows)
-        yield [message_id for _, message_id in rows]
+    return _conclude(session, wanted, len(chosen), done)
 
 
 def _report(session: Session, archived_id: int, message_id: int, wanted: dict[str, Any]) -> None:
@@ -156,16 +143,10 @@ class Silence:
         """Do nothing."""
 
 
-@contextmanager
-def _progress(conn: psycopg.Connection, wanted: dict[str, Any]) -> Iterator[Progress]:
+def _progress(total: int) -> AbstractContextManager[Progress]:
     """Give a bar on a terminal if there is more than one batch to do."""
-    count: Any = (0,)
-    if sys.stderr.isatty():
-        count = conn.execute(COUNT.encode(), {**wanted, "limit": min(wanted["limit"], COUNT_BOUND)}).fetchone()
-    if count[0] <= BATCH:
-        yield Silence()
-        return
+    if total <= BATCH or not sys.stderr.isatty():
+        return nullcontext(Silence())
     from pgrouse.cli.progress import Bar  # noqa: PLC0415
 
-    with Bar("redriving", None if count[0] == COUNT_BOUND else count[0]) as bar:
-        yield bar
+    return Bar("redriving", total)

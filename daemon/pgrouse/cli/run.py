@@ -30,7 +30,7 @@ def run(
     SIGTERM or Ctrl-C lets running handlers end (worker.drain), a second one stops at once, SIGHUP reads the configuration again.
     """
     session.overrides["worker"] = {"concurrency": concurrency, "processes": processes, "name": name}
-    session.overrides["log"] = {"level": level, "format": format_}
+    session.overrides["log"] = {"level": level, "format": format_ or ("json" if session.as_json else None)}
     config = session.config
     if not config.topics:
         where = config.path or "a pgrouse.toml (`pgrouse init` writes one)"

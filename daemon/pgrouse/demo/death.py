@@ -19,13 +19,13 @@ class Death:
     """One killed worker.
 
     Attributes:
-        worker: its name and pid.
+        name: the worker's.
         held: the messages that were locked by it when it was gone, by topic.
         ids: their ids.
         freed_after_s: how long after its death the last of them was free again, or archived.
     """
 
-    worker: str
+    name: str
     held: dict[str, int]
     ids: list[int]
     freed_after_s: float
@@ -44,7 +44,7 @@ def kill(watch: Watch, victim: Worker) -> Death:
     heir = watch.workers.start()
     watch.screen.tell("kill", f"{victim.name} killed with -9, holding {_list(held)}; {heir.name} takes over", "red")
     watch.until(lambda: not _locked(watch, victim), f"waiting for the locks of {victim.name} to expire")
-    death = Death(str(victim), dict(held), list(locked), time.monotonic() - died_at)
+    death = Death(victim.name, dict(held), list(locked), time.monotonic() - died_at)
     _tell_what_became(watch, death)
     return death
 

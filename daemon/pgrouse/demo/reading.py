@@ -44,7 +44,7 @@ def tell(watch: Watch, death: Death) -> float:
     ).fetchone()
     count, seconds = row or (0, 0.0)
     per_s = count / max(seconds, 0.001)
-    watch.screen.tell(
-        "read", f"{count:,} files in {seconds:.1f} s: {per_s:,.0f} a second, each in a transaction of its own"
-    )
+    died = death.held.get(TOPIC)
+    aside = f"; the {died} that {death.name} held came later" if died else ""
+    watch.screen.tell("read", f"{count:,} files in {seconds:.1f} s, {per_s:,.0f} a second{aside}")
     return per_s

@@ -39,5 +39,7 @@ def tell(watch: Watch) -> list[float]:
     """Say how often and how far apart they were tried; return the pauses, in seconds."""
     pauses = pauses_s(watch.conn)
     again = " and ".join(f"{pause:.1f} s" for pause in pauses)
-    watch.screen.tell("retry", f"{MAILS} mail.send failed: again after {again}, dead after attempt {len(pauses) + 1}")
+    watch.screen.tell(
+        "retry", f"{MAILS} mail.send failed on purpose: again after {again}, dead after attempt {len(pauses) + 1}"
+    )
     return pauses

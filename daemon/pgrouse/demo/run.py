@@ -58,6 +58,7 @@ class Events:
 def run(wish: Wish, screen: Screen) -> Report:
     """Run the demo; everything that it started has ended when it returns, unless it is to be kept."""
     began = time.monotonic()
+    screen.tell("demo", "two daemons work through real files, and a few things are broken on purpose")
     with ExitStack() as ends:
         folder = ends.enter_context(Folder(wish.dsn))
         stage = _set_up(folder, ends.enter_context(Stage(wish.dsn, screen)))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import time
 
-from work import is_open, journalled, write
+from work import is_open, journalled, until, until_in_thread, write
 
 INSERT = "INSERT INTO effect (message_id) VALUES (%s)"
 
@@ -44,16 +42,14 @@ async def store_slowly(payload, ctx):
         async with ctx.transaction() as conn:
             await conn.execute(INSERT, [ctx.id])
             write("stored", ctx)
-            while not is_open("gate"):
-                await asyncio.sleep(0.01)
+            await until(lambda: is_open("gate"))
 
 
 def store_slowly_in_thread(payload, ctx):
     with journalled(ctx), ctx.transaction() as conn:
         conn.execute(INSERT, [ctx.id])
         write("stored", ctx)
-        while not is_open("gate"):
-            time.sleep(0.01)
+        until_in_thread(lambda: is_open("gate"))
 
 
 async def die_inside(payload, ctx):
@@ -79,8 +75,7 @@ async def go_on(payload, ctx):
         async with ctx.transaction() as conn:
             await conn.execute(INSERT, [ctx.id])
         write("done", ctx)
-        while not is_open("gate"):
-            await asyncio.sleep(0.01)
+        await until(lambda: is_open("gate"))
 
 
 async def raise_after(payload, ctx):

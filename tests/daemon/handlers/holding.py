@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from work import is_open, journalled, write
+from work import is_open, journalled, until, until_in_thread, write
 
 
 def _gate(payload):
@@ -14,14 +14,12 @@ def _gate(payload):
 
 async def hold(payload, ctx):
     with journalled(ctx):
-        while not is_open(_gate(payload)):
-            await asyncio.sleep(0.01)
+        await until(lambda: is_open(_gate(payload)))
 
 
 def hold_in_thread(payload, ctx):
     with journalled(ctx):
-        while not is_open(_gate(payload)):
-            time.sleep(0.01)
+        until_in_thread(lambda: is_open(_gate(payload)))
 
 
 hold_in_process = hold_in_thread
@@ -41,8 +39,7 @@ async def hold_stubbornly(payload, ctx):
 async def hold_until_stopping(payload, ctx):
     """Looks whether the daemon wants to stop, as a long handler should."""
     write("start", ctx)
-    while not ctx.stopping:
-        await asyncio.sleep(0.01)
+    await until(lambda: ctx.stopping)
     write("saw stopping", ctx)
 
 

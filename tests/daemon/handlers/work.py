@@ -30,6 +30,16 @@ def is_open(gate):
     return (GATES / gate).exists()
 
 
+async def until(condition):
+    while not condition():  # noqa: ASYNC110 - what it waits for happens outside of this process
+        await asyncio.sleep(0.01)
+
+
+def until_in_thread(condition):
+    while not condition():
+        time.sleep(0.01)
+
+
 @contextmanager
 def journalled(ctx, **more):
     """Write the start, and how it ended: end, cancelled, or broken."""
@@ -117,6 +127,26 @@ async def take_bytes(body: bytes, ctx):
 
 async def tell_context(payload, ctx):
     return {
-        "id": ctx.id, "topic": ctx.topic, "channel": ctx.channel, "key": ctx.key, "attempt": ctx.attempt,
-        "max_attempts": ctx.max_attempts, "headers": ctx.headers, "state": ctx.state, "stopping": ctx.stopping, "lost": ctx.lost,
+        "id": ctx.id,
+        "topic": ctx.topic,
+        "channel": ctx.channel,
+        "key": ctx.key,
+        "attempt": ctx.attempt,
+        "max_attempts": ctx.max_attempts,
+        "headers": ctx.headers,
+        "state": ctx.state,
+        "stopping": ctx.stopping,
+        "lost": ctx.lost,
     }
+
+
+async def describe(payload, ctx):
+    write("got", ctx, repr=repr(payload))
+
+
+async def measure(payload, ctx):
+    return len(repr(payload))
+
+
+def measure_in_thread(payload, ctx):
+    return len(repr(payload))

@@ -1,0 +1,156 @@
+"""Handlers that do everything a handler should not."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import math
+import os
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+
+from pydantic import BaseModel, model_serializer
+from work import is_open, until, write
+
+from pgrouse import Defer, Retry
+
+
+class Untellable(BaseModel):
+    @model_serializer
+    def tell(self):
+        raise ZeroDivisionError
+
+
+ENDINGS = {
+    "sys.exit": lambda: sys.exit(3),
+    "KeyboardInterrupt": lambda: _raise(KeyboardInterrupt()),
+    "CancelledError": lambda: _raise(asyncio.CancelledError()),
+    "GeneratorExit": lambda: _raise(GeneratorExit()),
+    "StopIteration": lambda: _raise(StopIteration(1)),
+    "RecursionError": lambda: _recurse(),
+    "MemoryError": lambda: _raise(MemoryError()),
+    "ExceptionGroup": lambda: _raise(BaseExceptionGroup("several", [KeyboardInterrupt(), ValueError("one of them")])),
+}
+OUTPUTS = {
+    "a set of objects": lambda: {object()},
+    "NaN": lambda: {"rate": math.nan},
+    "infinity": lambda: [math.inf],
+    "NUL": lambda: "a\x00b",
+    "a lone surrogate": lambda: "\ud800",
+    "too large": lambda: "x" * 2_000_000,
+    "nested too deeply": lambda: _nested(100_000),
+    "a number too long to write": lambda: 10**5000,
+    "an object that cannot be told": Untellable,
+    "a dict with odd keys": lambda: {(1, 2): 3},
+}
+
+
+def _raise(error):
+    raise error
+
+
+def _recurse():
+    return _recurse()
+
+
+def _nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def end_in_thread(payload, ctx):
+    write("start", ctx)
+    return ENDINGS[payload]()
+
+
+async def end(payload, ctx):
+    return end_in_thread(payload, ctx)
+
+
+def give_in_thread(payload, ctx):
+    write("start", ctx)
+    return OUTPUTS[payload]()
+
+
+async def give(payload, ctx):
+    return give_in_thread(payload, ctx)
+
+
+async def block(payload, ctx):
+    """Blocks the event loop for so many seconds."""
+    write("start", ctx)
+    time.sleep(payload)
+    write("end", ctx)
+
+
+async def swallow(payload, ctx):
+    """Ignores that it is cancelled, once, and ends when its gate opens."""
+    write("start", ctx)
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        write("cancelled", ctx)
+    await until(lambda: is_open("gate"))
+    return "in spite of all"
+
+
+async def use_task_group(payload, ctx):
+    """Needs that nothing is left of a cancellation before."""
+    async with asyncio.timeout(10):
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.sleep(0.01))
+                group.create_task(_fail_soon())
+        except ExceptionGroup:
+            return "handled"
+
+
+async def _fail_soon():
+    raise KeyError
+
+
+async def fail_when_cancelled(payload, ctx):
+    write("start", ctx)
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        raise OSError("cannot tidy up") from None
+
+
+def die(payload, ctx):
+    """Takes its process with it."""
+    write("start", ctx)
+    match payload:
+        case "segfault":
+            ctypes.string_at(0)
+        case "os._exit(0)":
+            os._exit(0)
+        case "os._exit(7)":
+            os._exit(7)
+        case "kill -9":
+            os.kill(os.getpid(), 9)
+    return os.getpid()
+
+
+def leak(payload, ctx):
+    return os.getpid()
+
+
+def hang(payload, ctx):
+    write("start", ctx)
+    while True:
+        pass
+
+
+async def answer_nonsense(payload, ctx):
+    """Returns outcomes that no server can take."""
+    match payload:
+        case "a number":
+            return Retry(5)
+        case "for ever":
+            return Defer(timedelta.max)
+        case "the year 9999":
+            return Defer(until=datetime(9999, 12, 31, tzinfo=UTC))

@@ -1,0 +1,101 @@
+"""The armed sleeper in practice: who sleeps is rung for, who works is not, and no message is missed in between."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.daemon.process import Daemon, Journal, is_armed, now, until_armed
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+def test_a_daemon_that_sleeps_is_rung_for(start: Start, queue: Queue, listen: Callable[..., Any]) -> None:
+    start({"job": "work:echo"})
+    ear = listen("new_message")
+
+    published = queue.publish("job")
+    queue.publish("somebody.elses")
+
+    assert ear.heard() == [str(published)]
+
+
+def test_under_steady_load_it_takes_its_flag_down_and_publishes_send_no_notification(
+    start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
+) -> None:
+    daemon = start({"job": "holding:nap"}, concurrency=10)
+    stopping = threading.Event()
+    load = threading.Thread(target=_publish_until, args=(stopping, queue))
+    load.start()
+    watcher = Queue(listen("unused").conn)
+
+    eventually(lambda: not is_armed(watcher.conn, daemon))
+    ear = listen("new_message")
+    before = len(journal.entries("start"))
+    eventually(lambda: len(journal.entries("start")) > before + 200)
+    heard = ear.heard()
+    stopping.set()
+    load.join()
+
+    assert heard == []
+    until_armed(watcher.conn, daemon)
+
+
+def _publish_until(stopping: threading.Event, queue: Queue) -> None:
+    while not stopping.is_set():
+        queue.conn.execute(
+            "INSERT INTO messages.message (topic, payload) SELECT 'job', '0.005' FROM generate_series(1, 20)"
+        )
+
+
+def test_no_message_waits_for_the_poll_although_publishers_commit_late_and_at_random(
+    start: Start, queue: Queue, journal: Journal, database: Database
+) -> None:
+    start({"job": "work:echo"}, poll="30s")
+    seeds = range(4)
+
+    with ThreadPoolExecutor(len(seeds)) as threads:
+        committed = dict(
+            each for some in threads.map(lambda seed: _publish_slowly(database, seed), seeds) for each in some
+        )
+
+    eventually(lambda: len(journal.entries("start")) == len(committed), within_s=5)
+    waited = [e["at"] - committed[e["id"]] for e in journal.entries("start")]
+    assert max(waited) < 1.0
+
+
+def _publish_slowly(database: Database, seed: int) -> list[tuple[int, float]]:
+    """Publish for some seconds in transactions that stay open for up to 0.3 s after the insert; return when each was committed."""
+    chance, queue, ends_at = random.Random(seed), Queue(database.connect()), now() + 5
+    committed = []
+    while now() < ends_at:
+        with queue.conn.transaction():
+            published = queue.publish("job")
+            time.sleep(chance.choice([0, 0, chance.uniform(0, 0.3)]))
+        committed.append((published, now()))
+        time.sleep(chance.choice([0, chance.uniform(0, 0.05), chance.uniform(0, 0.3)]))
+    return committed
+
+
+def test_a_publish_above_read_committed_always_rings(
+    start: Start, queue: Queue, journal: Journal, database: Database
+) -> None:
+    publisher = Queue(database.connect())
+    daemon = start({"job": "work:echo"}, poll="30s")
+    queue.conn.execute("UPDATE messages.sleeper SET armed_until = 'epoch'")
+
+    with publisher.conn.transaction():
+        publisher.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        publisher.conn.execute("SELECT FROM messages.message")
+        published = publisher.publish("job")
+
+    began = now()
+    assert journal.entry("start", published)["at"] - began < 1
+    assert daemon.alive

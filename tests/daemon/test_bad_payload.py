@@ -1,0 +1,112 @@
+"""Payloads that are hard to digest: refused when they are published, or rejected alone, or simply handled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+REJECTED = {
+    "nested a thousand deep": "[" * 1000 + "]" * 1000,
+    "an integer of 4301 digits": "1" * 4301,
+    "an integer of 100,000 digits": '{"n": ' + "9" * 100_000 + "}",
+}
+HANDLED = {
+    "1e400": ("1e400", 10**400),
+    "1e-400": ("1e-400", 0.0),
+    "duplicate keys": ('{"a": 1, "a": 2}', {"a": 2}),
+    "a long string": ('"' + "é" * 1_000_000 + '"', None),
+    "looks like SQL": ('"\'; drop table messages.message; --"', "'; drop table messages.message; --"),
+    "control characters": (r'"\u0001\u001f\u007f\u2028"', "\x01\x1f\x7f\u2028"),
+}
+REFUSED = {
+    "a NUL": "'\"\\u0000\"'",
+    "a lone surrogate": "'\"\\ud800\"'",
+    "NaN": "'NaN'",
+    "nested 100,000 deep": "(repeat('[', 100000) || repeat(']', 100000))::jsonb",
+    "64 MB": "to_jsonb(repeat('x', 64 * 1024 * 1024))",
+    "nothing": "NULL",
+}
+
+
+def publish_all(queue: Queue, payloads: dict[str, str]) -> dict[str, int]:
+    """Publish in one statement, so that one claim gets them all."""
+    rows = sql.SQL(", ").join(sql.SQL("('job', {}::jsonb)").format(text) for text in payloads.values())
+    inserted = queue.conn.execute(
+        sql.SQL("INSERT INTO messages.message (topic, payload) VALUES {} RETURNING id").format(rows)
+    )
+    return dict(zip(payloads, (published for (published,) in inserted), strict=True))
+
+
+@pytest.mark.parametrize("handler", ["work:measure", "work:measure_in_thread"])
+def test_what_python_cannot_hold_is_rejected_alone(start: Start, queue: Queue, journal: Journal, handler: str) -> None:
+    queue.policy("job", max_attempts=5)
+    daemon = start({"job": handler})
+    payloads = {
+        "before": '"before"',
+        **REJECTED,
+        **{name: text for name, (text, _) in HANDLED.items()},
+        "after": '"after"',
+    }
+
+    published = publish_all(queue, payloads)
+
+    ended = {name: eventually(lambda each=each: queue.archived(each)) for name, each in published.items()}  # type: ignore[misc]
+    assert {name for name, row in ended.items() if row.result != "success"} == set(REJECTED)
+    assert {ended[name].result for name in REJECTED} == {"rejected"}
+    assert all(ended[name].error.startswith("payload cannot be decoded: ") for name in REJECTED)
+    assert {row.attempts for row in ended.values()} == {1}
+    assert daemon.events("loop.failed") == []
+
+
+def test_what_is_unusual_arrives_as_it_is(start: Start, queue: Queue, journal: Journal) -> None:
+    start({"job": "work:describe"})
+
+    published = publish_all(queue, {name: text for name, (text, _) in HANDLED.items()})
+
+    for name, (_, value) in HANDLED.items():
+        if value is not None:
+            assert journal.entry("got", published[name])["repr"] == repr(value), name
+
+
+@pytest.mark.parametrize("payload", REFUSED.values(), ids=REFUSED)
+def test_what_the_queue_cannot_hold_is_refused_to_the_publisher(queue: Queue, payload: str) -> None:
+    with pytest.raises((psycopg.DataError, psycopg.IntegrityError, psycopg.OperationalError)):
+        queue.conn.execute(f"INSERT INTO messages.message (topic, payload) VALUES ('job', {payload})".encode())
+
+    assert queue.ids() == []
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"topic": "two\nlines"}, {"topic": "it's"}, {"topic": 'so "called"'}, {"topic": "x" * 201}, {"topic": ""},
+        {"available_at": "infinity"}, {"available_at": "20000-01-01"}, {"key": "a\tb"}, {"channel": ""}, {"priority": 10},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_names_and_times_that_would_harm_a_reader_are_refused(queue: Queue, columns: dict[str, Any]) -> None:
+    with pytest.raises(psycopg.IntegrityError):
+        queue.publish(columns.pop("topic", "job"), **columns)
+
+
+def test_headers_and_state_that_python_cannot_hold_fail_the_handler_that_reads_them(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    start({"job": "work:tell_context", "other": "work:echo"})
+    too_long = sql.SQL("('{{\"n\": ' || repeat('9', 5000) || '}}')::jsonb").format()
+
+    reads = queue.publish("job", headers=too_long)
+    does_not = queue.publish("other", headers=too_long, state=too_long)
+
+    assert eventually(lambda: queue.archived(reads)).result == "failed"
+    assert eventually(lambda: queue.archived(does_not)).result == "success"

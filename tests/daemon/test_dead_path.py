@@ -1,0 +1,82 @@
+"""The way to the database breaks without a word: an answer is lost, or a connection is dead and nobody says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.daemon.process import Daemon, Journal, now
+from tests.daemon.proxy import Proxy
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+@pytest.fixture
+def proxy(database: Database) -> Iterator[Proxy]:
+    proxy = Proxy(database.dsn)
+    yield proxy
+    proxy.close()
+
+
+def test_messages_of_a_claim_whose_answer_was_lost_are_released_and_not_left_to_expire(
+    start: Start, queue: Queue, journal: Journal, proxy: Proxy
+) -> None:
+    queue.policy("job", lock_for="1 hour")
+    daemon = start({"job": "work:echo"}, dsn=proxy.dsn)
+    proxy.lose_the_answer_with(b"needle")
+
+    with queue.conn.transaction():
+        before = queue.publish_many(5, "job")
+        needle = queue.publish("job", payload={"find": "needle"})
+
+    assert proxy.answer_was_lost.wait(10)
+    for each in [*before, needle]:
+        assert eventually(lambda each=each: queue.archived(each)).attempts == 1  # type: ignore[misc]
+        assert len(journal.entries("start", each)) == 1
+    assert daemon.events("loop.failed", loop="lane-0")
+
+
+def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(
+    start: Start, queue: Queue, journal: Journal, proxy: Proxy
+) -> None:
+    daemon = start({"job": "holding:hold", "note": "work:echo"}, dsn=proxy.dsn, lanes=1)
+    published = queue.publish("job")
+    journal.entry("start", published)
+    proxy.lose_the_answer_with(b"needle")
+
+    # The settle travels with the claim of the other one: its answer is lost with that one's.
+    queue.conn.execute("ALTER TABLE messages.message DISABLE TRIGGER new_message")
+    note = queue.publish("note", payload={"find": "needle"})
+    daemon.open_gate()
+
+    assert proxy.answer_was_lost.wait(10)
+    assert eventually(lambda: queue.archived(note)).result == "success"
+    assert queue.value("SELECT count(*) FROM messages.message_archive WHERE id = %s", [published]) == 1
+    assert len(journal.entries("start", published)) == 1
+    assert daemon.events("message.lock_lost") == []
+
+
+@pytest.mark.slow
+def test_connections_that_are_dead_without_a_word_are_found_within_some_fifteen_seconds(
+    start: Start, queue: Queue, journal: Journal, proxy: Proxy
+) -> None:
+    queue.policy("hold", lock_for="30 s")
+    daemon = start({"job": "work:echo", "hold": "holding:hold"}, dsn=proxy.dsn, poll="1h", tick="1h")
+    held = queue.publish("hold")
+    journal.entry("start", held)
+    lock = queue.message(held).lock_expires_at
+
+    proxy.go_dead()
+    began = now()
+    published = queue.publish("job")
+
+    assert eventually(lambda: journal.entries("start", published), within_s=30)[0]["at"] - began < 20
+    assert daemon.events("listener.degraded")
+    daemon.event("listener.restored", within_s=15)
+    assert eventually(lambda: queue.message(held).lock_expires_at > lock, within_s=30), "the heartbeat has a way again"
+    daemon.open_gate()
+    assert eventually(lambda: queue.archived(held), within_s=15).attempts == 1

@@ -1,0 +1,95 @@
+"""isolation = "process": what a handler does to its process it does to nobody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from psycopg.types.json import Jsonb
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+def apart(handler: str, size: int = 1) -> dict[str, object]:
+    return {"handler": handler, "isolation": "process", "concurrency": size}
+
+
+def test_a_child_that_dies_fails_its_message_and_the_others_go_on(start: Start, queue: Queue, journal: Journal) -> None:
+    queue.policy("job", max_attempts=2, backoff={"kind": "none"})
+    daemon = start({"job": apart("hostile:die", 2), "other": "holding:hold"})
+    other = queue.publish("other")
+    journal.entry("start", other)
+
+    dying = {
+        how: queue.publish("job", payload=Jsonb(how)) for how in ("segfault", "os._exit(7)", "kill -9", "os._exit(0)")
+    }
+    fine = [queue.publish("job", payload=Jsonb("live")) for _ in range(4)]
+
+    results = {how: eventually(lambda each=each: queue.archived(each), within_s=30) for how, each in dying.items()}  # type: ignore[misc]
+    assert {each.result for each in results.values()} == {"failed"}
+    assert {each.attempts for each in results.values()} == {2}
+    assert "exit code -11" in results["segfault"].error
+    assert {eventually(lambda each=each: queue.archived(each)).result for each in fine} == {"success"}  # type: ignore[misc]
+    assert daemon.events("child.died", message_id=dying["segfault"], exit_code=-11)
+    assert queue.message(other).attempts == 1
+    daemon.open_gate()
+    assert eventually(lambda: queue.archived(other)).result == "success"
+
+
+def test_children_that_die_while_they_have_nothing_to_do_are_replaced(start: Start, queue: Queue) -> None:
+    start({"job": apart("hostile:leak")})
+    first = queue.publish("job")
+    child = eventually(lambda: queue.archived(first)).output
+
+    os.kill(child, signal.SIGKILL)
+
+    queue.policy("job", max_attempts=3, backoff={"kind": "none"})
+    second = queue.publish("job")
+    archived = eventually(lambda: queue.archived(second))
+    assert archived.result == "success"
+    assert archived.output != child
+
+
+def test_a_child_is_replaced_after_a_thousand_messages_so_that_what_it_leaks_is_bounded(
+    start: Start, queue: Queue
+) -> None:
+    start({"job": apart("hostile:leak")}, concurrency=100)
+
+    queue.publish_many(1100, "job")
+
+    eventually(lambda: queue.ids() == [], within_s=60)
+    children = {row.output for row in queue.rows("SELECT output FROM messages.message_archive")}
+    assert len(children) == 2
+
+
+def test_a_handler_that_cannot_be_imported_in_its_child_fails_its_messages_and_nothing_else(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("job", max_attempts=2, backoff={"kind": "none"})
+    daemon = start({"job": apart("homesick:work", 2), "other": "work:echo"}, concurrency=3)
+
+    failing = queue.publish_many(5, "job")
+    other = queue.publish("other")
+
+    journal.entry("start", other)
+    eventually(lambda: all(queue.archived(each) for each in failing), within_s=40)
+    assert {queue.archived(each).result for each in failing} == {"failed"}
+    assert {queue.archived(each).attempts for each in failing} == {2}
+    assert daemon.stop() == 0
+
+
+def test_a_cancelled_message_ends_its_child(start: Start, queue: Queue, journal: Journal) -> None:
+    start({"job": apart("holding:hold_in_process")})
+    published = queue.publish("job")
+    child = journal.entry("start", published)["pid"]
+
+    queue.call("cancel", [published])
+
+    eventually(lambda: not Path(f"/proc/{child}").exists())
+    assert queue.archived(published).result == "cancelled"

@@ -1,0 +1,68 @@
+"""An outcome that the server refuses harms its own message only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from psycopg.types.json import Jsonb
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+def test_a_completion_whose_output_is_refused_is_kept_without_it(start: Start, queue: Queue) -> None:
+    queue.conn.execute("ALTER TABLE messages.message_archive ADD CONSTRAINT no_poison CHECK (output <> '\"poison\"')")
+    daemon = start({"job": "work:echo"})
+
+    (poison,) = queue.conn.execute(
+        """
+        WITH published AS (
+          INSERT INTO messages.message (topic, payload)
+          SELECT 'job', CASE WHEN n = 50 THEN '"poison"' ELSE to_jsonb(n) END FROM generate_series(1, 100) AS n
+          RETURNING id, payload)
+        SELECT id FROM published WHERE payload = '"poison"'
+        """
+    ).fetchone()  # type: ignore[misc]
+
+    eventually(lambda: queue.ids() == [])
+    ended = queue.rows("SELECT id, result, output, attempts FROM messages.message_archive")
+    assert {(row.result, row.attempts) for row in ended} == {("success", 1)}
+    assert [row.id for row in ended if row.output is None] == [poison]
+    assert "no_poison" in daemon.event("settle.refused", message_id=poison)["reason"]
+
+
+def test_an_outcome_that_makes_no_sense_fails_with_the_reason(start: Start, queue: Queue) -> None:
+    start({"job": "hostile:answer_nonsense", "fine": "work:echo"})
+
+    published = {what: queue.publish("job", payload=Jsonb(what)) for what in ("a number", "for ever", "the year 9999")}
+    fine = queue.publish_many(20, "fine")
+
+    ended = {what: eventually(lambda each=each: queue.archived(each)) for what, each in published.items()}  # type: ignore[misc]
+    assert {row.result for row in ended.values()} == {"failed"}
+    assert all("was refused by the server" in row.error for row in ended.values())
+    assert all(eventually(lambda each=each: queue.archived(each)).result == "success" for each in fine)  # type: ignore[misc]
+
+
+def test_a_message_of_which_nothing_can_be_said_is_given_up_and_the_others_go_on(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.conn.execute(
+        """
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
+        CREATE TRIGGER refuse BEFORE INSERT ON messages.message_archive
+        FOR EACH ROW WHEN (NEW.payload = '"poison"') EXECUTE FUNCTION refuse();
+        """
+    )
+    daemon = start({"job": "work:echo"})
+
+    poison = queue.publish("job", payload=Jsonb("poison"))
+    assert daemon.event("settle.given_up", message_id=poison)["reason"].startswith("not this one")
+    others = queue.publish_many(200, "job")
+
+    eventually(lambda: queue.ids() == [poison])
+    assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == len(others)
+    assert len(journal.entries("start", poison)) == 1
+    assert daemon.stop() == 0

@@ -1,0 +1,135 @@
+"""`pgrouse demo` from its first line to its verdict, on files of the test's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.demo.process import Demo
+from tests.server.postgres import Database
+
+pytestmark = pytest.mark.slow
+FILES = 44  # those of `files` without the link, and the interpreter
+BINARY = 3
+
+
+@pytest.fixture(scope="module")
+def report(undisturbed: tuple[Demo, Database]) -> dict[str, Any]:
+    return dict(json.loads(undisturbed[0].out))
+
+
+@pytest.fixture(scope="module")
+def story(undisturbed: tuple[Demo, Database]) -> str:
+    return undisturbed[0].err
+
+
+def results(report: dict[str, Any], topic: str) -> dict[str, int]:
+    (row,) = [row for row in report["topics"] if row["topic"] == topic]
+    return {name: number for name, number in row.items() if number and name != "topic"}
+
+
+def test_the_books_balance_and_the_exit_code_says_so(
+    undisturbed: tuple[Demo, Database], report: dict[str, Any]
+) -> None:
+    assert undisturbed[0].end() == 0
+    assert report["balanced"] is True
+    assert [check["name"] for check in report["checks"] if check["ok"]] == [
+        "one_place",
+        "once",
+        "files",
+        "outcomes",
+        "killed",
+        "alerts",
+    ]
+
+
+def test_every_file_below_the_directory_is_read_once_and_the_binary_ones_are_rejected(report: dict[str, Any]) -> None:
+    assert results(report, "file.read") == {"published": FILES, "success": FILES - BINARY, "rejected": BINARY}
+
+
+def test_a_handler_that_fails_is_tried_again_after_its_backoff_and_dead_after_its_last_attempt(
+    report: dict[str, Any],
+) -> None:
+    assert results(report, "mail.send") == {"published": 3, "failed": 3}
+    first, second = report["retry_pauses_s"]
+    assert first >= 0.4
+    assert second >= 0.8
+
+
+def test_of_a_killed_worker_s_messages_those_with_attempts_left_come_back_and_the_others_are_dead(
+    report: dict[str, Any],
+) -> None:
+    held = report["killed"]["held"]
+
+    assert held["invoice.render"] > 0
+    assert held["label.print"] > 0
+    assert results(report, "label.print")["lock_expired"] == held["label.print"]
+    assert set(results(report, "invoice.render")) == {"published", "success"}
+    assert report["killed"]["freed_after_s"] < 10
+
+
+def test_wake_latencies_are_measured_in_their_order(report: dict[str, Any]) -> None:
+    wake = report["wake"]
+
+    assert wake["publishes"] == results(report, "orders.created")["success"] == 100
+    assert -1 < wake["p50_ms"] <= wake["p99_ms"] <= wake["max_ms"]
+
+
+def test_what_nobody_was_woken_for_waits_for_a_look_and_not_longer_than_the_poll(report: dict[str, Any]) -> None:
+    lost = report["lost_notifications"]
+
+    assert results(report, "orders.overnight") == {"published": 3, "success": 3}
+    assert all(report["wake"]["p50_ms"] / 1000 < after_s < 5 for after_s in lost["after_s"])
+    assert lost["poll"] == "2s"
+
+
+def test_the_alert_of_each_kind_of_death_is_heard_and_told(story: str) -> None:
+    told = [line.split("heard: ")[1] for line in story.splitlines() if line.startswith("alert")]
+
+    assert {tuple(line.partition(" (")[0].split(", ")[1:]) for line in told} == {
+        ("file.read", "rejected"),
+        ("mail.send", "failed"),
+        ("label.print", "lock_expired"),
+    }
+
+
+def test_where_there_is_no_terminal_the_story_is_plain_lines(story: str) -> None:
+    assert "\x1b" not in story
+    assert "\r" not in story
+    assert [line.split()[0] for line in story.splitlines() if line and line[0].islower()][:4] == [
+        "demo",
+        "database",
+        "schema",
+        "workers",
+    ]
+    assert any(line.startswith("...") and "/s, " in line for line in story.splitlines())
+    assert story.splitlines()[-1].startswith("so        the books balance")
+
+
+def test_the_table_has_a_row_per_topic_and_their_sum(story: str, report: dict[str, Any]) -> None:
+    lines = [line.split() for line in story.splitlines()]
+    titles = next(line for line in lines if line[:1] == ["TOPIC"])
+    total = next(line for line in lines if line[:1] == ["all"])
+
+    assert titles == ["TOPIC", "PUBLISHED", "SUCCESS", "REJECTED", "FAILED", "LOCK_EXPIRED", "WAITING"]
+    assert int(total[1].replace(",", "")) == sum(row["published"] for row in report["topics"])
+
+
+def test_afterwards_the_user_s_database_is_as_it_was(undisturbed: tuple[Demo, Database]) -> None:
+    conn = undisturbed[1].connect()
+
+    schemas = conn.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('demo', 'messages')").fetchall()
+    others = conn.execute(
+        "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    ).fetchall()
+
+    assert schemas == []
+    assert others == []
+
+
+def test_the_handlers_of_the_examples_are_those_that_ran(story: str) -> None:
+    assert str(Path("examples") / "pgrouse.toml") in story
+    assert (Path(__file__).parents[2] / "examples" / "pgrouse.toml").exists()

@@ -1,0 +1,16 @@
+"""What the tests of the documentation begin with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.docs.psql import Psql
+
+
+@pytest.fixture
+def psql(db: psycopg.Connection[Any]) -> Psql:
+    """A session of the superuser in a new database."""
+    return Psql(db)

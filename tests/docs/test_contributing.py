@@ -1,0 +1,51 @@
+"""CONTRIBUTING.md shows the layout as it is."""
+
+from __future__ import annotations
+
+import re
+
+from tests.docs.page import ROOT, Page
+
+TREE = Page("CONTRIBUTING.md").section("The layout").blocks[0].text
+
+
+def test_every_file_and_folder_in_the_tree_is_there() -> None:
+    missing = [path for path in _paths() if not (ROOT / path).exists()]
+
+    assert missing == []
+
+
+def test_the_tree_has_every_folder_at_the_top() -> None:
+    there = {path.split("/")[0] for path in _files()}
+
+    assert there == {path.split("/")[0] for path in _paths() if "/" in path}
+
+
+def test_the_tree_has_every_module_and_folder_of_the_package() -> None:
+    below = [path.removeprefix("daemon/pgrouse/") for path in _files() if path.startswith("daemon/pgrouse/")]
+    there = {name.split("/")[0] + ("/" if "/" in name else "") for name in below} - {"py.typed"}
+
+    assert there == {
+        path.removeprefix("daemon/pgrouse/") for path in _paths() if path.startswith("daemon/pgrouse/")
+    } - {""}
+
+
+def _paths() -> list[str]:
+    """Return the paths in the tree; folders end with a slash."""
+    paths: list[str] = []
+    folder = ""
+    for line in TREE.split("\n"):
+        name = re.sub(r"\s{2,}.*", "", line.strip())
+        if not line.startswith(" "):
+            folder = name if name.endswith("/") else ""
+        paths.append(name if not line.startswith(" ") else folder + name)
+    return paths
+
+
+def _files() -> list[str]:
+    """Return the files of the checkout, without what commands make."""
+    folders = [
+        path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".") and path.name != "dist"
+    ]
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    return [str(path.relative_to(ROOT)) for path in files]

@@ -1,0 +1,56 @@
+"""What every page has to be: links lead somewhere, nothing is left to be done."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+from pgrouse.config import Config, load
+from tests.docs.page import ROOT, Page, pages
+
+PAGES = pages()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: Page) -> None:
+    broken = [f"{page.name}:{line} {target}" for line, target in page.links() if not _leads_somewhere(page, target)]
+
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_leaves_something_to_be_done(page: Page) -> None:
+    assert not re.search(r"\b(TO" r"DO|TBD|FIXME|XXX)\b", page.text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_example_of_a_configuration_is_one(page: Page) -> None:
+    for block in page.blocks:
+        if block.kind.startswith("toml"):
+            Config.model_validate(tomllib.loads(block.text))
+
+
+def test_the_readme_has_defaults_that_are_those_of_the_code() -> None:
+    rows = Page("README.md").section("Configuration").rows()
+    said = {row[0].strip("`"): row[1].strip("`").strip('"') for row in rows if not row[0].startswith("`topics")}
+
+    defaults = {key: _default(key) for key in said}
+
+    assert len(said) > 5
+    assert said == defaults
+
+
+def _default(key: str) -> str:
+    section, name = key.split(".")
+    value = load(environ={}).model_dump(mode="json")[section][name]
+    return "none" if value is None else str(value)
+
+
+def _leads_somewhere(page: Page, target: str) -> bool:
+    path, _, anchor = target.partition("#")
+    file = (page.path.parent / path).resolve() if path else page.path
+    if not file.is_relative_to(ROOT) or not file.exists():
+        return False
+    return not anchor or anchor in Page(file).anchors()

@@ -1,0 +1,142 @@
+"""docs/reference/protocol.md says what the schema is: no function, table, column or grant is missing there, and none is invented."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.docs.page import ROOT, Page
+from tests.docs.psql import Psql, same
+from tests.server.postgres import Postgres
+
+PAGE = Page("docs/reference/protocol.md")
+DOCUMENTED = {text for _, text in PAGE.headings() if text.startswith("messages.")}
+ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")
+
+FUNCTIONS = """
+    SELECT DISTINCT 'messages.' || proname FROM pg_proc WHERE pronamespace = 'messages'::regnamespace ORDER BY 1
+"""
+RELATIONS = """
+    SELECT 'messages.' || c.relname, array_agg(a.attname::text ORDER BY a.attnum)
+    FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'c') AND NOT c.relispartition
+    GROUP BY c.relname
+"""
+EXECUTE = """
+    SELECT p.proname, 'messages_' || r.role
+    FROM pg_proc AS p CROSS JOIN unnest(%s::text[]) AS r (role)
+    WHERE p.pronamespace = 'messages'::regnamespace AND has_function_privilege('messages_' || r.role, p.oid, 'EXECUTE')
+"""
+
+
+def test_every_function_table_view_and_type_of_the_schema_is_documented_and_no_other(
+    db: psycopg.Connection[Any],
+) -> None:
+    functions = {name for (name,) in db.execute(FUNCTIONS)}
+    relations = {name for name, _ in db.execute(RELATIONS)}
+
+    assert functions | relations == DOCUMENTED
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "sql/functions").iterdir()), ids=lambda file: file.stem)
+def test_the_signature_of_each_function_is_that_of_its_file(file: Any) -> None:
+    section = PAGE.section(f"messages.{file.stem}")
+
+    assert _unwrapped(section.blocks[0].text) == _unwrapped(_signature(file.read_text()))
+
+
+def test_every_column_is_named_in_the_section_of_its_table(db: psycopg.Connection[Any]) -> None:
+    missing = [
+        f"{name}.{column}"
+        for name, columns in db.execute(RELATIONS)
+        for column in columns
+        if f"`{column}`" not in PAGE.section(name).text
+    ]
+
+    assert missing == []
+
+
+def test_no_column_in_a_table_of_columns_is_invented(db: psycopg.Connection[Any]) -> None:
+    invented = [
+        f"{name}.{column}"
+        for name, columns in db.execute(RELATIONS)
+        for column in _columns_in_tables(PAGE.section(name))
+        if column not in columns
+    ]
+
+    assert invented == []
+
+
+def test_the_table_of_grants_is_what_the_catalog_says(db: psycopg.Connection[Any]) -> None:
+    rows = PAGE.section("Roles and grants").rows()
+    said = {
+        (row[0].strip("`"), f"messages_{role}")
+        for row in rows
+        if len(row) == 1 + len(ROLES)
+        for role, cell in zip(ROLES, row[1:], strict=True)
+        if cell == "yes"
+    }
+
+    assert said == set(db.execute(EXECUTE, [list(ROLES)]).fetchall())
+
+
+def test_every_notification_channel_of_the_sql_is_documented_and_no_other() -> None:
+    sql = "".join(file.read_text() for file in (ROOT / "sql").glob("*/*.sql"))
+
+    documented = {row[0].strip("`") for row in PAGE.section("Notification channels").rows()}
+
+    assert documented == set(re.findall(r"pg_notify\('(\w+)'", sql))
+
+
+def test_the_worked_example_prints_what_the_page_shows(psql: Psql) -> None:
+    examples = _examples()
+
+    printed = [(line, same(psql.run(script))) for line, script, _ in examples]
+
+    assert len(examples) > 5
+    assert printed == [(line, same(shown)) for line, _, shown in examples]
+
+
+@pytest.mark.pg_cron
+def test_the_example_of_pg_cron_publishes(server: Postgres, db: psycopg.Connection[Any]) -> None:
+    example = PAGE.section("Scheduled messages").blocks[0].text
+
+    with server.admin(server.cron_database) as cron:
+        cron.execute("CREATE EXTENSION IF NOT EXISTS pg_cron")
+        cron.execute(example.encode())
+        command = cron.execute("SELECT command FROM cron.job WHERE jobname = 'nightly-report'").fetchone()
+        cron.execute("SELECT cron.unschedule('nightly-report')")
+    assert command is not None
+    db.execute(command[0])
+
+    assert db.execute("SELECT topic FROM messages.message").fetchall() == [("report.nightly",)]
+
+
+def _examples() -> list[tuple[int, str, str]]:
+    """Return line, script and output of each runnable block: the output stands right below it."""
+    blocks = PAGE.blocks
+    return [
+        (block.line, block.text, shown.text)
+        for block, shown in pairwise(blocks)
+        if block.kind == "sql runnable" and shown.line == block.end + 1
+    ]
+
+
+def _signature(text: str) -> str:
+    found = re.search(r"FUNCTION (messages\..*?)\nLANGUAGE", text, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def _unwrapped(signature: str) -> str:
+    return re.sub(r"\s*([(),])\s*", r"\1", " ".join(signature.split()))
+
+
+def _columns_in_tables(section: Page) -> Iterator[str]:
+    for row in section.rows():
+        yield from re.findall(r"`(\w+)`", row[0])

@@ -1,0 +1,45 @@
+"""docs/reference/python.md names all that users import, and its examples run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import pgrouse
+from pgrouse.context import Context
+from pgrouse.publishing import Options
+from tests.docs.page import Page
+from tests.server.postgres import Database
+
+PAGE = Page("docs/reference/python.md")
+
+
+def test_the_examples_run(database: Database) -> None:
+    examples = [block for block in PAGE.blocks if block.kind == "python runnable"]
+    names: dict[str, Any] = {"dsn": database.dsn, "__name__": "example"}
+
+    for example in examples:
+        # Lines as in the page, so that a traceback points into it.
+        exec(compile("\n" * example.line + example.text, PAGE.path, "exec"), names)
+
+    assert len(examples) > 5
+
+
+@pytest.mark.parametrize("name", sorted(pgrouse.__all__))
+def test_every_public_name_is_documented(name: str) -> None:
+    assert f"`{name}`" in PAGE.prose or f"`{name}(" in PAGE.prose
+
+
+def test_every_attribute_of_a_context_is_documented_and_no_other() -> None:
+    public = {name for name in vars(Context) if not name.startswith("_")}
+
+    documented = {row[0].strip("`").removesuffix("()") for row in PAGE.section("Context").rows()}
+
+    assert documented == public
+
+
+def test_every_option_of_publish_is_documented_and_no_other() -> None:
+    documented = {row[0].strip("`") for row in PAGE.section("Publishing").rows()}
+
+    assert documented == {"payload", *Options.__annotations__}

@@ -1,0 +1,385 @@
+"""Who may do what: read from the catalog, and tried role by role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+
+ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")
+FUNCTIONS = "SELECT p.* FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
+
+# What each role may call. A function that is missing here is called by no role: only by the owner's own functions.
+MAY_CALL = {
+    "publisher": {"new_message", "notify_policy"},
+    "worker": {
+        *("now", "claim", "next_due", "complete", "reject", "fail", "retry", "defer", "release", "release_forgotten", "heartbeat"),
+        *("arm", "disarm", "own_xid", "oldest_xid", "worker_started", "worker_seen", "worker_stopped", "tick", "raise_low_water"),
+    },
+    "operator": {"now", "cancel", "redrive", "tick", "stats", "unhandled_topics", "check_topic", "topic_changed", "check_backoff"},
+    "analyst": {"stats", "unhandled_topics"},
+    "maintainer": {"tick", "expire_locks", "renotify_stale", "raise_low_water", "maintain_partitions", "prune"},
+}
+
+
+@pytest.fixture(scope="module")
+def users(server: Postgres) -> Iterator[None]:
+    """A user for each role, a member of it and of nothing else, and one that is a member of none."""
+    with server.admin() as admin:
+        for role in ROLES:
+            admin.execute(f"CREATE ROLE test_{role} IN ROLE messages_{role}")
+        admin.execute("CREATE ROLE test_nobody")
+        yield
+        for role in (*ROLES, "nobody"):
+            admin.execute(f"DROP ROLE test_{role}")
+
+
+@pytest.fixture
+def as_role(users: None, database: Database) -> Iterator[Callable[[str], Queue]]:
+    """`as_role("worker")` is a connection of that role's user."""
+    connections: list[psycopg.Connection[Any]] = []
+
+    def connect(role: str) -> Queue:
+        connections.append(database.connect())
+        # As if it had logged in: session_user changes too, unlike by SET ROLE.
+        connections[-1].execute(f"SET SESSION AUTHORIZATION test_{role}".encode())
+        return Queue(connections[-1])
+
+    yield connect
+    for conn in connections:
+        conn.execute("DISCARD ALL")  # what it made in pg_temp would keep the user from being dropped
+
+
+def refuses(queue: Queue, statement: str) -> bool:
+    with pytest.raises(errors.InsufficientPrivilege):
+        queue.conn.execute(statement.encode())
+    return True
+
+
+# The catalog
+
+
+def test_public_may_execute_no_function(queue: Queue) -> None:
+    open_to_all = queue.rows(
+        f"SELECT f.proname FROM ({FUNCTIONS}) AS f, aclexplode(coalesce(f.proacl, acldefault('f', f.proowner))) AS a WHERE a.grantee = 0"
+    )
+
+    assert open_to_all == []
+
+
+def test_public_may_do_nothing_with_the_schema_its_tables_and_its_sequences(queue: Queue) -> None:
+    relations = queue.rows(
+        """
+        SELECT c.relname FROM pg_class AS c, aclexplode(c.relacl) AS a
+        WHERE c.relnamespace = 'messages'::regnamespace AND a.grantee = 0
+        """
+    )
+    schema = queue.rows("SELECT a.* FROM pg_namespace AS n, aclexplode(n.nspacl) AS a WHERE n.nspname = 'messages' AND a.grantee = 0")
+    columns = queue.rows(
+        """
+        SELECT a.attname FROM pg_attribute AS a, aclexplode(a.attacl) AS acl
+        WHERE a.attrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'messages'::regnamespace) AND acl.grantee = 0
+        """
+    )
+
+    assert (relations, schema, columns) == ([], [], [])
+
+
+def test_every_function_with_the_owners_rights_looks_names_up_in_the_catalog_only(queue: Queue) -> None:
+    definers = queue.rows(f"SELECT f.proname, f.proconfig FROM ({FUNCTIONS}) AS f WHERE f.prosecdef")
+
+    assert len(definers) > 20
+    assert [f.proname for f in definers if "search_path=pg_catalog, pg_temp" not in (f.proconfig or [])] == []
+
+
+def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_touches_nothing(queue: Queue) -> None:
+    touch_nothing = {"now", "own_xid", "oldest_xid", "notify_policy", "new_message", "check_topic", "check_backoff"}
+    invokers = {row.proname for row in queue.rows(f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE NOT f.prosecdef")}
+
+    assert set().union(*MAY_CALL.values()) & invokers == touch_nothing
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_may_call_what_is_listed_here_and_nothing_else(queue: Queue, role: str) -> None:
+    callable_ = queue.rows(
+        f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE has_function_privilege(%s, f.oid, 'EXECUTE')", [f"messages_{role}"]
+    )
+
+    assert {row.proname for row in callable_} == MAY_CALL[role]
+
+
+def test_no_function_runs_a_text_but_the_one_that_makes_days_and_the_one_for_a_table_that_may_not_exist(queue: Queue) -> None:
+    building = queue.rows(f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE f.prosrc ~* '\\mexecute\\M'")
+
+    assert {row.proname for row in building} == {"maintain_partitions", "prune_cron_history"}
+
+
+def test_everything_belongs_to_the_owner_who_cannot_log_in(queue: Queue) -> None:
+    owners = queue.rows(
+        """
+        SELECT relowner::regrole::text AS owner FROM pg_class WHERE relnamespace = 'messages'::regnamespace
+        UNION SELECT proowner::regrole::text FROM pg_proc WHERE pronamespace = 'messages'::regnamespace
+        UNION SELECT typowner::regrole::text FROM pg_type WHERE typnamespace = 'messages'::regnamespace
+        UNION SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'messages'
+        """
+    )
+
+    assert [row.owner for row in owners] == ["messages_owner"]
+    owner = queue.row("SELECT * FROM pg_roles WHERE rolname = 'messages_owner'")
+    assert not any([owner.rolcanlogin, owner.rolsuper, owner.rolcreaterole, owner.rolcreatedb, owner.rolbypassrls, owner.rolreplication])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_role_can_log_in_or_become_another(queue: Queue, role: str) -> None:
+    row = queue.row("SELECT *, pg_has_role(rolname, 'messages_owner', 'MEMBER') AS is_owner FROM pg_roles WHERE rolname = %s", [f"messages_{role}"])
+
+    assert not any([row.rolcanlogin, row.rolsuper, row.rolcreaterole, row.is_owner])
+
+
+def test_views_give_nobody_more_than_he_has(queue: Queue) -> None:
+    views = queue.rows("SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'messages'::regnamespace AND relkind = 'v'")
+
+    assert [v.relname for v in views if "security_invoker=true" not in (v.reloptions or [])] == []
+
+
+# The publisher
+
+
+def test_a_publisher_publishes_and_gets_the_id(as_role: Callable[[str], Queue]) -> None:
+    assert as_role("publisher").publish() > 0
+
+
+def test_a_publisher_rings(as_role: Callable[[str], Queue], queue: Queue, listen: Callable[..., Any]) -> None:
+    ear = listen("new_message")
+    queue.arm()
+
+    published = as_role("publisher").publish()
+
+    assert ear.heard() == [str(published)]
+
+
+@pytest.mark.parametrize("column", ["payload", "body", "headers", "state", "history", "claim_id", "locked_by", "*"])
+def test_a_publisher_reads_no_content_not_even_its_own(as_role: Callable[[str], Queue], column: str) -> None:
+    publisher = as_role("publisher")
+    publisher.publish()
+
+    assert refuses(publisher, f"SELECT {column} FROM messages.message")
+    assert refuses(publisher, f"INSERT INTO messages.message (topic, payload) VALUES ('t', '1') RETURNING {column}")
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["claim_id", "locked_by", "locked_at", "lock_expires_at", "attempts", "history", "state", "progress", "created_at", "redriven_from", "original_topic"],
+)
+def test_a_publisher_cannot_set_what_belongs_to_the_queue(as_role: Callable[[str], Queue], column: str) -> None:
+    assert refuses(as_role("publisher"), f"INSERT INTO messages.message (topic, payload, {column}) VALUES ('t', '1', NULL)")
+
+
+def test_a_publisher_cannot_choose_the_id(as_role: Callable[[str], Queue]) -> None:
+    statement = "INSERT INTO messages.message (id, topic, payload) OVERRIDING SYSTEM VALUE VALUES (1, 't', '1')"
+
+    assert refuses(as_role("publisher"), statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE messages.message SET priority = 0",
+        "DELETE FROM messages.message",
+        "TRUNCATE messages.message",
+        "SELECT id FROM messages.message_archive",
+        "SELECT * FROM messages.claim('w', ARRAY['t'], 1)",
+        "SELECT messages.complete(ARRAY[1], ARRAY[1])",
+        "SELECT messages.cancel(ARRAY[1])",
+        "UPDATE messages.topic SET notify = 'always'",
+        "SELECT backoff FROM messages.topic",
+        "UPDATE messages.sleeper SET armed_until = 'epoch'",
+        "SELECT nextval('messages.claim_id')",
+    ],
+)
+def test_a_publisher_can_do_nothing_but_publish(as_role: Callable[[str], Queue], statement: str) -> None:
+    assert refuses(as_role("publisher"), statement)
+
+
+# The worker
+
+
+def test_a_worker_does_all_of_its_work(as_role: Callable[[str], Queue], queue: Queue) -> None:
+    queue.publish_many(6, max_attempts=2)
+    worker = as_role("worker")
+    worker.call("worker_started", "w", "host", 1, "1.0", ["t"], 10)
+    claimed = worker.claim()
+
+    settled = [
+        worker.settle("heartbeat", claimed),
+        worker.settle("complete", claimed[:1]),
+        worker.settle("reject", claimed[1:2], ["bad"]),
+        worker.settle("fail", claimed[2:3], ["boom"]),
+        worker.settle("retry", claimed[3:4], ["boom"]),
+        worker.settle("defer", claimed[4:5]),
+        worker.settle("release", claimed[5:6]),
+        worker.call("release_forgotten", "w", []),
+    ]
+    worker.arm("w")
+    worker.call("own_xid")
+    worker.call("next_due", ["t"])
+    worker.call("disarm", "w")
+    worker.call("worker_seen", "w", {})
+    ticked = worker.rows("SELECT * FROM messages.tick('daemon')")
+    worker.call("worker_stopped", "w")
+
+    assert settled == [[]] * 8
+    assert -1 not in [row.did for row in ticked]
+
+
+@pytest.mark.parametrize("table", ["message", "message_archive", "sleeper", "worker", "low_water", "alert", "tick_mark", "topic", "migration", "redrive_log"])
+def test_a_worker_writes_no_table(as_role: Callable[[str], Queue], table: str) -> None:
+    worker = as_role("worker")
+
+    assert refuses(worker, f"DELETE FROM messages.{table}")
+    assert refuses(worker, f"TRUNCATE messages.{table}")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT payload FROM messages.message",
+        "SELECT payload FROM messages.message_archive",
+        "INSERT INTO messages.message (topic, payload) VALUES ('t', '1')",
+        "SELECT messages.cancel(ARRAY[1])",
+        "SELECT * FROM messages.redrive(ARRAY[1])",
+        "SELECT messages.archive(ARRAY[1], ARRAY[1], 'success', NULL, NULL, NULL)",
+        "SELECT messages.hand_back(ARRAY[1], ARRAY[1], NULL, NULL, NULL, NULL)",
+        "SELECT messages.expire_locks()",
+        "SELECT messages.maintain_partitions()",
+    ],
+)
+def test_a_worker_can_do_nothing_but_its_work(as_role: Callable[[str], Queue], statement: str) -> None:
+    assert refuses(as_role("worker"), statement)
+
+
+def test_a_temp_table_named_like_the_queues_hijacks_nothing(as_role: Callable[[str], Queue], queue: Queue) -> None:
+    published = queue.publish()
+    worker = as_role("worker")
+    worker.conn.execute("CREATE TEMP TABLE message (LIKE pg_class); CREATE TEMP TABLE message_archive (id int)")
+    worker.conn.execute("SET search_path = pg_temp, messages, public")
+
+    claimed = worker.claim()
+
+    assert [c.id for c in claimed] == [published]
+    assert worker.settle("complete", claimed) == []
+    assert queue.archived(published).result == "success"
+
+
+def test_an_operator_of_ones_own_in_front_of_the_catalog_is_never_called(as_role: Callable[[str], Queue], queue: Queue) -> None:
+    """It would run with the owner's rights."""
+    queue.publish()
+    worker = as_role("worker")
+    worker.conn.execute(
+        """
+        CREATE FUNCTION pg_temp.trap(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught as %', current_user; END $$;
+        CREATE OPERATOR pg_temp.= (LEFTARG = text, RIGHTARG = text, FUNCTION = pg_temp.trap);
+        CREATE FUNCTION pg_temp.nextval(regclass) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught as %', current_user; END $$;
+        SET search_path = pg_temp, pg_catalog
+        """
+    )
+
+    assert worker.settle("complete", worker.claim()) == []
+
+
+# Operator, analyst, maintainer, nobody
+
+
+def test_an_operator_sees_everything_and_steers(as_role: Callable[[str], Queue], queue: Queue) -> None:
+    dead, waiting = queue.publish("a", payload={"n": 1}), queue.publish("b")
+    queue.settle("fail", queue.claim("a"), ["boom"])
+    operator = as_role("operator")
+
+    operator.policy("t", max_attempts=3, backoff={"kind": "none"}, notify="always")
+
+    assert operator.row("SELECT payload FROM messages.dead").payload == {"n": 1}
+    assert operator.call("cancel", [waiting]) == [waiting]
+    assert [row.archived_id for row in operator.rows("SELECT * FROM messages.redrive(%s)", [[dead]])] == [dead]
+    assert [row.topic for row in operator.rows("SELECT * FROM messages.stats()")] == ["a", "t"]
+    assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = 't'") == 3
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM messages.message",
+        "UPDATE messages.message_archive SET result = 'success'",
+        "INSERT INTO messages.message (topic, payload) VALUES ('t', '1')",
+        "SELECT * FROM messages.claim('w', ARRAY['t'], 1)",
+        "DELETE FROM messages.migration",
+    ],
+)
+def test_an_operator_changes_messages_only_through_functions(as_role: Callable[[str], Queue], statement: str) -> None:
+    assert refuses(as_role("operator"), statement)
+
+
+def test_an_operator_is_helped_by_the_check_of_policies_too(as_role: Callable[[str], Queue]) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="backoff of topic t: kind is missing"):
+        as_role("operator").policy("t", backoff={"base": "1s"})
+
+
+def test_an_analyst_sees_what_happened_but_no_content(as_role: Callable[[str], Queue], queue: Queue) -> None:
+    queue.publish()
+    queue.settle("fail", queue.claim(), ["boom"])
+    queue.publish()
+    analyst = as_role("analyst")
+
+    assert [row.state for row in analyst.rows("SELECT * FROM messages.state ORDER BY id")] == ["failed", "ready"]
+    assert [row.topic for row in analyst.rows("SELECT * FROM messages.stats()")] == ["t"]
+    for table in ("message", "message_archive"):
+        for column in ("payload", "body", "headers", "state"):
+            assert refuses(analyst, f"SELECT {column} FROM messages.{table}")
+    assert refuses(analyst, "SELECT output FROM messages.message_archive")
+    assert refuses(analyst, "SELECT messages.tick()")
+    assert refuses(analyst, "SELECT messages.cancel(ARRAY[1])")
+
+
+def test_a_maintainer_maintains_and_sees_nothing(as_role: Callable[[str], Queue], queue: Queue) -> None:
+    queue.publish()
+    queue.claim(lock_for="0 s")
+    maintainer = as_role("maintainer")
+
+    assert [row.did for row in maintainer.rows("SELECT did FROM messages.tick('cron') WHERE task = 'expire_locks'")] == [1]
+    assert refuses(maintainer, "SELECT id FROM messages.message")
+    assert refuses(maintainer, "SELECT * FROM messages.claim('w', ARRAY['t'], 1)")
+
+
+def test_a_login_without_a_role_can_do_nothing(as_role: Callable[[str], Queue]) -> None:
+    nobody = as_role("nobody")
+
+    assert refuses(nobody, "INSERT INTO messages.message (topic, payload) VALUES ('t', '1')")
+    assert refuses(nobody, "SELECT messages.now()")
+    assert refuses(nobody, "SELECT * FROM messages.topic")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_days_that_are_made_later_are_as_closed_as_the_first(queue: Queue, as_role: Callable[[str], Queue], role: str) -> None:
+    queue.later("1 day")
+    queue.call("maintain_partitions")
+    (newest,) = queue.rows("SELECT max(relname) AS name FROM pg_class WHERE relname ~ '^message_archive_2' AND relkind = 'r'")
+
+    assert refuses(as_role(role), f"DELETE FROM messages.{newest.name}")
+    assert queue.value("SELECT relowner::regrole::text FROM pg_class WHERE relname = %s", [newest.name]) == "messages_owner"
+
+
+@pytest.mark.parametrize("lock_for", ["9000 years", "-60 years"])
+def test_an_error_of_a_worker_shows_no_payload(as_role: Callable[[str], Queue], queue: Queue, lock_for: str) -> None:
+    """A row that violates a CHECK is shown in the error and in the server's log, with all that the owner may read."""
+    queue.publish(payload={"secret": "s3cret"})
+    worker = as_role("worker")
+
+    with pytest.raises(psycopg.DatabaseError) as caught:
+        worker.claim(lock_for=lock_for)
+
+    assert "s3cret" not in str(caught.value)
