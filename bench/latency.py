@@ -1,0 +1,83 @@
+"""How soon an idle daemon starts a handler, against how soon an idle program hears a bare NOTIFY."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from bench import program
+from bench.figure import Figure, Report, Target, percentile
+from bench.ground import Ground
+from bench.usage import Machine
+
+EVERY_S = 0.05
+PUBLISH = b"INSERT INTO messages.message (topic, payload) VALUES ('marked', jsonb_build_object('n', %s::bigint))"
+NOTIFY = b"SELECT pg_notify('bare', %s::text)"
+# The first ones of a round wake up what the pause before it sent to sleep.
+WARM_UP = 5
+
+
+@dataclass(frozen=True)
+class Delay:
+    """How long one message took, in milliseconds: from the start of the publishing call, and from its return."""
+
+    from_call: float
+    from_return: float
+
+
+def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Report:
+    """Send one at a time to the bare listener and to the daemon, in turn: `messages` of each in all."""
+    heard: list[list[Delay]] = []
+    begun: list[list[Delay]] = []
+    with (
+        ground.database("latency") as database,
+        tempfile.TemporaryDirectory() as folder,
+        program.daemon(database, marks=Path(folder) / "begun"),
+        program.bare_listener(database, "bare", Path(folder) / "heard"),
+        database.connect(prepare_threshold=0) as conn,
+    ):
+        program.wait_until_asleep(database)
+        for number in range(rounds):
+            numbers = range(number * 1_000_000, number * 1_000_000 + messages // rounds + WARM_UP)
+            machine.wait_until_quiet()
+            heard.append(_delays(conn, NOTIFY, numbers, program.Marks(Path(folder) / "heard")))
+            begun.append(_delays(conn, PUBLISH, numbers, program.Marks(Path(folder) / "begun")))
+    return _report(heard, begun)
+
+
+def _delays(conn: psycopg.Connection[Any], send: bytes, numbers: range, marks: program.Marks) -> list[Delay]:
+    """Send each number by itself, and return when it arrived."""
+    called: dict[int, int] = {}
+    returned: dict[int, int] = {}
+    begin = time.monotonic()
+    for number in numbers:
+        time.sleep(max(0.0, begin + EVERY_S * len(called) - time.monotonic()))
+        called[number] = time.monotonic_ns()
+        conn.execute(send, [number])
+        returned[number] = time.monotonic_ns()
+    arrived = marks.wait_for(set(map(str, numbers)))
+    return [
+        Delay((arrived[str(n)] - called[n]) / 1e6, (arrived[str(n)] - returned[n]) / 1e6) for n in numbers[WARM_UP:]
+    ]
+
+
+def _report(heard: list[list[Delay]], begun: list[list[Delay]]) -> Report:
+    figures = []
+    for name, share, at_most in (("p50", 0.5, 2.0), ("p99", 0.99, 8.0)):
+        limit = _from_call(f"call of NOTIFY to heard, {name}", share, heard)
+        figures += [limit, _from_call(f"call of INSERT to handler, {name}", share, begun, limit)]
+        values = [percentile([delay.from_return for delay in each], share) for each in begun]
+        figures.append(Figure(f"return of INSERT to handler, {name}", "ms", values, target=Target(at_most)))
+    return Report(
+        "latency",
+        f"{sum(map(len, begun))} messages to an idle daemon, and as many bare notifications to an idle program: one each {EVERY_S * 1000:.0f} ms.",
+        figures,
+    )
+
+
+def _from_call(what: str, share: float, delays: list[list[Delay]], limit: Figure | None = None) -> Figure:
+    return Figure(what, "ms", [percentile([delay.from_call for delay in each], share) for each in delays], limit)

@@ -1,0 +1,107 @@
+"""The programs that are measured: a real `pgrouse run`, and the bare listener it is compared with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.ground import Database
+
+HERE = Path(__file__).parent
+START_WITHIN_S = 30
+STOP_WITHIN_S = 30
+
+CONFIG = """\
+[worker]
+concurrency = {concurrency}
+lanes = {lanes}
+
+[handlers]
+path = ["{handlers}"]
+
+[topics.noop]
+handler = "handlers:nothing"
+
+[topics.marked]
+handler = "handlers:mark"
+
+[log]
+level = "warning"
+format = "json"
+"""
+
+
+class Marks:
+    """The file in which handlers, and the bare listener, note what they saw when."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def read(self) -> dict[str, int]:
+        """Return the time of each mark, in nanoseconds of CLOCK_MONOTONIC."""
+        if not self.file.exists():
+            return {}
+        return {what: int(at) for what, at in map(str.split, self.file.read_text().splitlines())}
+
+    def wait_for(self, marks: set[str], within_s: float = 30) -> dict[str, int]:
+        """Return the times once all these marks are there."""
+        wait_until(lambda: marks <= self.read().keys(), within_s, f"{len(marks)} marks in {self.file}")
+        return self.read()
+
+
+@contextmanager
+def daemon(
+    database: Database, *, concurrency: int = 100, lanes: int = 2, marks: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a daemon on this database; its warnings go to the standard error."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "pgrouse.toml"
+        config.write_text(CONFIG.format(concurrency=concurrency, lanes=lanes, handlers=HERE))
+        command = [str(Path(sys.executable).with_name("pgrouse")), "run", "--config", str(config)]
+        with _running(command, database, marks) as process:
+            yield process
+
+
+@contextmanager
+def bare_listener(database: Database, channel: str, marks: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the bare listener; it listens when this yields."""
+    with _running([sys.executable, str(HERE / "bare_listener.py"), channel, str(marks)], database, None) as process:
+        Marks(marks).wait_for({"listening"})
+        yield process
+
+
+def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> None:
+    """Poll until the condition holds.
+
+    Raises:
+        SystemExit: it does not, in time.
+    """
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"after {within_s} s still waiting for {what}")
+        time.sleep(0.02)
+
+
+def wait_until_asleep(database: Database) -> None:
+    """Wait until a daemon has worked everything and is armed."""
+    with database.connect() as conn:
+        query = b"SELECT EXISTS (SELECT FROM messages.sleeper AS s WHERE s.armed_until > clock_timestamp())"
+        wait_until(lambda: conn.execute(query).fetchone() == (True,), START_WITHIN_S, "an armed daemon")
+
+
+@contextmanager
+def _running(command: list[str], database: Database, marks: Path | None) -> Iterator[subprocess.Popen[bytes]]:
+    env = {**os.environ, "PGROUSE_DSN": database.dsn, **({"PGROUSE_BENCH_MARKS": str(marks)} if marks else {})}
+    process = subprocess.Popen(command, env=env)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(STOP_WITHIN_S)

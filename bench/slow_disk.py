@@ -1,0 +1,26 @@
+"""A disk whose flushes take their time, for a private server on a machine whose own are too quick."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("slow_disk.c")
+
+
+@contextmanager
+def library(flush_ms: float | None) -> Iterator[Path | None]:
+    """Compile the library that makes flushes slow, for as long as the server runs; None without a wish for one."""
+    if not flush_ms:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # the server runs as another user
+        made = Path(folder) / "slow_disk.so"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", str(made), str(SOURCE), "-ldl"], check=True)
+        os.environ["PGROUSE_BENCH_FLUSH_US"] = str(round(flush_ms * 1000))
+        yield made

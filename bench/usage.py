@@ -1,0 +1,79 @@
+"""What processes and the machine have used, from /proc."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+# The machine is quiet while others use at most so much of all its cores.
+QUIET_SHARE = 0.1
+
+
+def cpu_s(*pids: int) -> float:
+    """Return the seconds of CPU that all threads of these processes have had, to the nanosecond: the usual counters tick each 10 ms."""
+    total = 0
+    for thread in (thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir()):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            total += int((thread / "schedstat").read_text().split()[0])
+    return total / 1e9
+
+
+def rss_mib(pid: int) -> float:
+    """Return the resident memory of a process, in MiB."""
+    return _status_kib(pid, "VmRSS") / 1024
+
+
+def peak_rss_mib(pid: int) -> float:
+    """Return the largest resident memory that a process ever had, in MiB."""
+    return _status_kib(pid, "VmHWM") / 1024
+
+
+class Machine:
+    """Who else uses the machine: a benchmark's runs begin when it is quiet.
+
+    Args:
+        wait_s: how long to wait for that at most; then a run begins all the same.
+
+    Attributes:
+        busy: how busy it was, as a share of all cores, in the second before each run.
+    """
+
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self.busy: list[float] = []
+
+    def wait_until_quiet(self) -> None:
+        """Wait until hardly anybody else computes, or for long enough."""
+        give_up_at = time.monotonic() + self._wait_s
+        share = _busy_share(1.0)
+        while share > QUIET_SHARE and time.monotonic() < give_up_at:
+            share = _busy_share(1.0)
+        self.busy.append(share)
+
+    def __str__(self) -> str:
+        disturbed = sum(share > QUIET_SHARE for share in self.busy)
+        noise = f"{disturbed} of {len(self.busy)} runs began while others used more than {QUIET_SHARE:.0%} of it"
+        return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; " + (
+            noise if disturbed else "quiet at every start"
+        )
+
+
+def _busy_share(seconds: float) -> float:
+    """Return which share of all cores was used in the time from now."""
+    idle, total = _jiffies()
+    time.sleep(seconds)
+    idle_after, total_after = _jiffies()
+    return 1 - (idle_after - idle) / max(1, total_after - total)
+
+
+def _jiffies() -> tuple[int, int]:
+    """Return the idle and the whole time of all cores since the start, in ticks."""
+    numbers = [int(number) for number in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return numbers[3] + numbers[4], sum(numbers)
+
+
+def _status_kib(pid: int, name: str) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))

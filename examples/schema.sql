@@ -1,0 +1,24 @@
+-- What the handlers of this folder need besides the schema `messages`: a table of their own, and the policies of their topics.
+-- A topic without a row in messages.topic has the policy of the row '*': one attempt, a lock of 30 s.
+
+CREATE SCHEMA demo;
+
+-- One row per file, made in the transaction that publishes its message; the handler fills it in the transaction that completes the message.
+CREATE TABLE demo.file (
+  path         text    PRIMARY KEY,
+  message_id   bigint  NOT NULL,
+  sha256       bytea,
+  bytes        bigint,
+  lines        bigint,
+  words        jsonb,
+  times_stored integer NOT NULL DEFAULT 0
+);
+
+-- Locks of 2 s, so that nobody waits long for the messages of a worker that was killed.
+INSERT INTO messages.topic (topic, max_attempts, lock_for, backoff, on_lock_expired_delay, notify) VALUES
+  ('file.read',        3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
+  ('orders.created',   3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
+  ('orders.overnight', 3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'off'),  -- no hurry: a poll finds them
+  ('mail.send',        3, '2 s', '{"kind": "exponential", "base": "400ms", "factor": 2}',  '0', 'auto'),
+  ('invoice.render',   2, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
+  ('label.print',      1, '2 s', NULL,                                                     '0', 'auto');

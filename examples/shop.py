@@ -1,0 +1,29 @@
+"""A shop that makes no money: handlers that are quick, slow, or fail."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, NoReturn
+
+WORK_S = 1.5
+
+
+async def order_created(order: dict[str, Any]) -> dict[str, Any]:
+    """Answer at once. What a handler returns is kept as the message's output."""
+    return {"order": order.get("id"), "started_at": time.monotonic()}
+
+
+async def send_mail(_mail: dict[str, Any]) -> NoReturn:
+    """Fail, as if there were no mail server. The topic has three attempts; after the third the message is dead."""
+    raise ConnectionError("the mail server does not answer")
+
+
+async def render_invoice(_invoice: dict[str, Any]) -> None:
+    """Work for a while. Doing it twice does no harm, so the topic has two attempts."""
+    await asyncio.sleep(WORK_S)
+
+
+async def print_label(_label: dict[str, Any]) -> None:
+    """Work for a while. Nobody wants two labels, so there is one attempt: a worker that dies leaves a dead message for a person to judge."""
+    await asyncio.sleep(WORK_S)
