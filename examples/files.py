@@ -61,10 +61,10 @@ def read_text(path: Path) -> bytes:
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
         if b"\x00" in head:
-            raise Reject("binary: it has a NUL byte")
+            raise Reject("binary: has a NUL byte")
         text = head + file.read(MOST_BYTES)
     if len(text) > MOST_BYTES:
         raise Reject(f"larger than {MOST_BYTES:,} bytes")
     if b"\x00" in text:
-        raise Reject("binary: it has a NUL byte")
+        raise Reject("binary: has a NUL byte")
     return text

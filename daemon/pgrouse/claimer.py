@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -58,12 +59,17 @@ class Claimer:
         room: tells what can be taken now.
         poll_s: how long to sleep at most, in seconds; asked anew each time, so that it may jitter.
         clock: a monotonic clock, in seconds.
+        lanes: how many claim side by side while there is plenty.
     """
 
-    def __init__(self, room: Callable[[], Room], poll_s: Callable[[], float], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, room: Callable[[], Room], poll_s: Callable[[], float], clock: Callable[[], float], lanes: int = 1
+    ) -> None:
         self.room = room
         self.poll_s = poll_s
         self.clock = clock
+        self.lanes = lanes
+        self._on_the_way: list[Want] = []
         self.state = State.LOOKING
         self.listening = False
         self.stopped = False
@@ -111,12 +117,14 @@ class Claimer:
             return Plan()
         if self.state is not State.LOOKING and self.clock() >= self._look_at:
             self._look()
-        room = self.room()
+        room = self._share(self.room())
         disarm = first and self._flag_is_a_burden()
         if self.state is not State.LOOKING or room.limit <= 0 or not room.topics:
             return Plan(disarm=disarm)
         arm_s = self.poll_s() if first and self._must_arm and self.listening else None
-        return Plan(self._want(room), arm_s, disarm and arm_s is None)
+        want = self._want(room)
+        self._on_the_way.append(want)
+        return Plan(want, arm_s, disarm and arm_s is None)
 
     def heard(self, plan: Plan, got: Exchange, *, began: float, wakes: int) -> None:
         """Take in what an exchange found.
@@ -136,10 +144,15 @@ class Claimer:
             self._own_xid, self._tries, self._must_arm = got.own_xid, 0, False
         if plan.want is None:
             return
+        self.ended(plan)
         if got.claimed:
             self._found(plan.want, got.claimed)
         else:
             self._found_nothing(got, woken=self.wakes != wakes)
+
+    def ended(self, plan: Plan) -> None:
+        """The claim of this plan brings nothing any more: it was heard, or it failed."""
+        self._on_the_way = [want for want in self._on_the_way if want is not plan.want]
 
     @property
     def armed(self) -> bool:
@@ -197,6 +210,22 @@ class Claimer:
             return False
         busy = self._busy_since is not None and self.clock() - self._busy_since >= BUSY_S
         return busy or not self.listening
+
+    def _share(self, room: Room) -> Room:
+        """What of the room this claim may fill: not what those on their way may bring, and while there is plenty only a lane's share."""
+        share = -(-room.limit // self.lanes) if self._deep else room.limit
+        limit = min(share, room.limit - sum(want.limit for want in self._on_the_way))
+        if room.slots is None or not self._on_the_way:
+            return Room(room.topics, room.slots, limit)
+        asked: Counter[str] = Counter()
+        for want in self._on_the_way:
+            asked.update(dict(zip(want.topics, (slots or 0 for slots in want.slots or []), strict=False)))
+        free = {
+            topic: None if slots is None else slots - asked[topic]
+            for topic, slots in zip(room.topics, room.slots, strict=True)
+        }
+        topics = [topic for topic, slots in free.items() if slots is None or slots > 0]
+        return Room(topics, [free[topic] for topic in topics], limit)
 
     def _want(self, room: Room) -> Want:
         several = len(room.topics) > 1

@@ -28,6 +28,7 @@ class Hand:
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
+        self._given_up: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -52,6 +53,7 @@ class Hand:
         """Take claimed messages in."""
         for message in claimed:
             self._held[message.id] = Held(message, now)
+            self._given_up.discard(message.id)
 
     def let_go(self, messages: Iterable[Message]) -> None:
         """These are settled, or not this worker's any more."""
@@ -60,10 +62,15 @@ class Hand:
             if self.holds(message):
                 self._held.pop(message.id, None)
 
+    def give_up(self, message: Message) -> None:
+        """Nothing more can be done for it. It stays locked until its lock expires: a message that is nobody's would be worked again at once."""
+        self.let_go([message])
+        self._given_up.add(message.id)
+
     def snapshot(self) -> list[Held]:
         """Return what is in hand now; safe to call from another thread."""
         return list(self._held.values())
 
     def ids(self) -> list[int]:
-        """Return the ids in hand."""
-        return list(self._held)
+        """Return the ids whose locks are known: those in hand, and those given up."""
+        return [*self._held, *self._given_up]

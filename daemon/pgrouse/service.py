@@ -41,7 +41,6 @@ log = structlog.get_logger()
 # After the drain: how long cancelled handlers may take to end, and how long the last settles may take to arrive.
 CANCEL_S = 2.0
 LAST_SETTLE_S = 10.0
-CHECK = "import sys; from pgrouse.cli import main; sys.exit(main())"
 
 
 def run(settings: config.Config) -> int:
@@ -77,7 +76,7 @@ class Daemon:
         self.crew = Crew(
             handlers, settings.worker, self.hand, self.settler, self.scene, _children(settings, handlers), self._wake
         )
-        self.claimer = Claimer(self.crew.room, self._poll_s, time.monotonic)
+        self.claimer = Claimer(self.crew.room, self._poll_s, time.monotonic, settings.worker.lanes)
         self.stop = Stop(self.signals, self._may_reload)
         self.lanes: list[Lane]
         self.listener: Listener
@@ -209,7 +208,7 @@ class Daemon:
         """Let a new interpreter try the configuration of now: this one has long imported the handlers, as they were then."""
         environ = {**os.environ, "PGROUSE_CONFIG": str(self.settings.path)} if self.settings.path else None
         check = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", CHECK, "config", "check", stdout=DEVNULL, stderr=PIPE, env=environ
+            sys.executable, "-m", "pgrouse", "config", "check", stdout=DEVNULL, stderr=PIPE, env=environ
         )
         _, said = await check.communicate()
         if check.returncode:

@@ -34,7 +34,7 @@ class Journal:
 
     def entries(self, what: str | None = None, message_id: int | None = None) -> list[dict[str, Any]]:
         """Return the entries of a kind, of a message, or both."""
-        found = [json.loads(line) for line in self.path.read_text().splitlines()]
+        found = [json.loads(line) for line in _lines(self.path)]
         return [e for e in found if what in (None, e["what"]) and message_id in (None, e.get("id"))]
 
     def entry(self, what: str, message_id: int | None = None) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Daemon:
 
     def logged(self) -> list[dict[str, Any]]:
         """Return everything that was logged; what is no JSON has the event 'plain'."""
-        return [_event(line) for line in self.log.read_text().splitlines()]
+        return [_event(line) for line in _lines(self.log)]
 
     def send(self, which: signal.Signals) -> None:
         """Send it a signal."""
@@ -202,6 +202,11 @@ def until_armed(conn: psycopg.Connection[Any], daemon: Daemon) -> None:
 def now() -> float:
     """Return the clock of the journal: monotonic, the same in all processes."""
     return time.monotonic()
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the complete lines: the last one may just be written."""
+    return path.read_text().rpartition("\n")[0].splitlines()
 
 
 def _event(line: str) -> dict[str, Any]:

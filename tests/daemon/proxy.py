@@ -5,10 +5,28 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+# The end of every answer to a statement in autocommit: ready for the next, no transaction is open.
+READY = b"Z\x00\x00\x00\x05I"
+
+
+@dataclass(eq=False)
+class Link:
+    """One connection through the proxy, with its two ways."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+    dead: bool = False
+    loses_the_answer: bool = False
+
+    def cut(self) -> None:
+        """Close both ends."""
+        self.client.transport.abort()
+        self.server.transport.abort()
 
 
 class Proxy:
@@ -19,8 +37,7 @@ class Proxy:
         self._upstream = f"{given['host']}/.s.PGSQL.{given['port']}"
         self._dsn = dsn
         self._needle: bytes | None = None
-        self._dead: set[asyncio.StreamWriter] = set()
-        self._open: set[asyncio.StreamWriter] = set()
+        self._links: set[Link] = set()
         self.answer_was_lost = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
@@ -32,13 +49,14 @@ class Proxy:
         """The connection string of the way through the proxy."""
         return make_conninfo(self._dsn, host="127.0.0.1", port=str(self._server.sockets[0].getsockname()[1]))
 
-    def lose_the_answer_with(self, needle: bytes) -> None:
-        """Swallow the next answer that has these bytes in it, and cut its connection."""
-        self._needle = needle
+    def lose_the_answer_to(self, needle: str) -> None:
+        """Forward the next statement with this text, swallow the answer, and when it is complete cut the connection."""
+        self._needle = needle.encode()
 
     def go_dead(self) -> None:
         """From now on forward nothing on the connections there are, and keep them open: what a half-open connection looks like."""
-        self._loop.call_soon_threadsafe(lambda: self._dead.update(self._open))
+        for link in self._links:
+            link.dead = True
 
     def close(self) -> None:
         """Cut everything and end."""
@@ -52,32 +70,42 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_unix_connection(self._upstream)
-        self._open |= {writer, to_server}
-        with suppress(OSError):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._forward(reader, to_server, answers=False))
-                group.create_task(self._forward(from_server, writer, answers=True))
-        for each in (writer, to_server):
-            self._open.discard(each)
-            each.close()
+        link = Link(writer, to_server)
+        self._links.add(link)
+        await asyncio.gather(self._ask(link, reader), self._answer(link, from_server))
+        self._links.discard(link)
+        link.cut()
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
-        while data := await reader.read(65536):
-            if answers and self._needle and self._needle in data:
-                self._needle = None
-                self.answer_was_lost.set()
-                break
-            if writer not in self._dead:
-                writer.write(data)
-                await writer.drain()
-        if writer not in self._dead:
-            raise ConnectionResetError  # ends the other direction too
+    async def _ask(self, link: Link, reader: asyncio.StreamReader) -> None:
+        while data := await _read(reader):
+            if self._needle and self._needle in data:
+                self._needle, link.loses_the_answer = None, True
+            if not link.dead:
+                link.server.write(data)
+        if not link.dead:
+            link.cut()
+
+    async def _answer(self, link: Link, reader: asyncio.StreamReader) -> None:
+        while data := await _read(reader):
+            if link.loses_the_answer:
+                if data.endswith(READY):
+                    self.answer_was_lost.set()
+                    break
+            elif not link.dead:
+                link.client.write(data)
+        if not link.dead:
+            link.cut()
 
     async def _end(self) -> None:
         self._server.close()
-        for each in self._open:
-            each.transport.abort()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        for link in self._links:
+            link.cut()
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    """Return what comes next; nothing at the end, however it came."""
+    try:
+        return await reader.read(65536)
+    except OSError:
+        return b""

@@ -26,35 +26,29 @@ def test_messages_of_a_claim_whose_answer_was_lost_are_released_and_not_left_to_
     start: Start, queue: Queue, journal: Journal, proxy: Proxy
 ) -> None:
     queue.policy("job", lock_for="1 hour")
-    daemon = start({"job": "work:echo"}, dsn=proxy.dsn)
-    proxy.lose_the_answer_with(b"needle")
+    daemon = start({"job": "work:echo"}, dsn=proxy.dsn, database={"prepare": False})
 
-    with queue.conn.transaction():
-        before = queue.publish_many(5, "job")
-        needle = queue.publish("job", payload={"find": "needle"})
+    proxy.lose_the_answer_to("messages.claim(")
+    published = queue.publish_many(5, "job")
 
     assert proxy.answer_was_lost.wait(10)
-    for each in [*before, needle]:
-        assert eventually(lambda each=each: queue.archived(each)).attempts == 1  # type: ignore[misc]
-        assert len(journal.entries("start", each)) == 1
+    eventually(lambda: queue.ids() == [])
+    assert {queue.archived(each).attempts for each in published} == {1}
+    assert sorted(e["id"] for e in journal.entries("start")) == published
     assert daemon.events("loop.failed", loop="lane-0")
 
 
 def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy
 ) -> None:
-    daemon = start({"job": "holding:hold", "note": "work:echo"}, dsn=proxy.dsn, lanes=1)
-    published = queue.publish("job")
-    journal.entry("start", published)
-    proxy.lose_the_answer_with(b"needle")
+    daemon = start({"job": "work:echo"}, dsn=proxy.dsn, database={"prepare": False})
 
-    # The settle travels with the claim of the other one: its answer is lost with that one's.
-    queue.conn.execute("ALTER TABLE messages.message DISABLE TRIGGER new_message")
-    note = queue.publish("note", payload={"find": "needle"})
-    daemon.open_gate()
+    proxy.lose_the_answer_to("messages.complete(")
+    published = queue.publish("job")
 
     assert proxy.answer_was_lost.wait(10)
-    assert eventually(lambda: queue.archived(note)).result == "success"
+    eventually(lambda: daemon.events("loop.recovered"))
+    assert daemon.stop() == 0
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE id = %s", [published]) == 1
     assert len(journal.entries("start", published)) == 1
     assert daemon.events("message.lock_lost") == []

@@ -66,6 +66,22 @@ def test_as_many_threads_work_as_the_configuration_says(start: Start, queue: Que
     assert _most_at_once(journal) == 4
 
 
+@pytest.mark.parametrize(
+    ("topic", "worker"),
+    [("work:locked_now", {"concurrency": 2}), ({"handler": "work:locked_now", "concurrency": 2}, {"concurrency": 50})],
+    ids=["of the worker", "of the topic"],
+)
+def test_no_more_messages_are_in_hand_than_the_limit_says_however_many_lanes_claim(
+    start: Start, queue: Queue, topic: object, worker: dict[str, int]
+) -> None:
+    start({"job": topic}, lanes=4, **worker)
+
+    queue.publish_many(300, "job")
+
+    eventually(lambda: queue.ids() == [], within_s=30)
+    assert queue.value("SELECT max(output::int) FROM messages.message_archive") <= 2
+
+
 def _most_at_once(journal: Journal) -> int:
     running, most = 0, 0
     for entry in journal.entries():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -20,6 +20,14 @@ MOST_BYTES = 16 * 1024 * 1024  # what examples/files.py reads
 EXAMPLES = 3  # of what is wrong, in the line that says so
 
 Connection = psycopg.Connection[Any]
+
+
+class Facts(NamedTuple):
+    """What is known of a text file."""
+
+    sha256: bytes
+    size: int
+    lines: int
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ def check(
     """Check everything; `look` is called now and then while the files are read once more."""
     yield _one_place(conn, published)
     yield _once(conn, directory)
-    yield from _files(conn, directory, look)
+    yield _files(conn, directory, look)
     yield _outcomes(conn)
     yield _killed(conn, death)
     alerts.hear()
@@ -89,58 +97,59 @@ def _once(conn: Connection, directory: Directory) -> Check:
     return Check("once", ok=True, text="no message ended twice, every file read is stored exactly once")
 
 
-def _files(conn: Connection, directory: Directory, look: Callable[[], object]) -> Iterator[Check]:
-    stored = {
-        path: (result, None if sha256 is None else (sha256, size, lines))
-        for path, result, sha256, size, lines in conn.execute(
-            """
-            SELECT f.path, a.result, f.sha256, f.bytes, f.lines
-            FROM demo.file AS f LEFT JOIN messages.message_archive AS a ON a.id = f.message_id
-            """
-        )
-    }
-    right, rejected, wrong, changed = 0, 0, [], 0
+def _files(conn: Connection, directory: Directory, look: Callable[[], object]) -> Check:
+    stored = _stored(conn)
+    verdicts: dict[str, list[str]] = {"right": [], "rejected": [], "changed": [], "wrong": []}
     for file in directory.files:
         look()
-        result, facts = stored.get(file.path, (None, None))
-        match _judge(file, result, facts):
-            case "right":
-                right += 1
-            case "rejected":
-                rejected += 1
-            case _ if not file.is_unchanged():
-                changed += 1
-            case _:
-                wrong.append(file.path)
-    aside = f" ({changed} changed meanwhile and were not compared)" if changed else ""
-    text = f"{right:,} digests right, {rejected:,} rejected with reason: each file was read again{aside}"
+        verdicts[_judge(file, *stored.get(file.path, (None, None)))].append(file.path)
+    right, rejected, changed, wrong = verdicts.values()
     if wrong:
         text = f"{len(wrong):,} of {len(directory.files):,} files are not what is stored of them: {', '.join(wrong[:EXAMPLES])}"
-    yield Check("files", not wrong, text)
+        return Check("files", ok=False, text=text)
+    aside = f" ({len(changed)} changed meanwhile and were not compared)" if changed else ""
+    text = f"{len(right):,} digests right, {len(rejected):,} rejected with reason: each file read again{aside}"
+    return Check("files", ok=True, text=text)
 
 
-def _judge(file: File, result: str | None, facts: tuple[bytes, int, int] | None) -> str:
-    """Read the file once more and compare."""
+def _stored(conn: Connection) -> dict[str, tuple[str | None, Facts | None]]:
+    """Return the result of each file's message, and what is stored of the file."""
+    rows = conn.execute(
+        """
+        SELECT f.path, a.result, f.sha256, f.bytes, f.lines
+        FROM demo.file AS f LEFT JOIN messages.message_archive AS a ON a.id = f.message_id
+        """
+    )
+    return {path: (result, None if facts[0] is None else Facts(*facts)) for path, result, *facts in rows}
+
+
+def _judge(file: File, result: str | None, facts: Facts | None) -> str:
+    """Read the file once more and compare. One that does not fit, and was written to since it was found, proves nothing."""
+    verdict = _compare(file, result, facts)
+    return "changed" if verdict == "wrong" and not file.is_unchanged() else verdict
+
+
+def _compare(file: File, result: str | None, facts: Facts | None) -> str:
     try:
-        again, binary = _facts(file.path)
+        again, is_binary = _read(file.path)
     except OSError:
         return "right" if result == "failed" and facts is None else "wrong"
-    unfit = binary or again[1] > MOST_BYTES
+    unfit = is_binary or again.size > MOST_BYTES
     if result == "rejected":
         return "rejected" if unfit and facts is None else "wrong"
     return "right" if result == "success" and not unfit and facts == again else "wrong"
 
 
-def _facts(path: str) -> tuple[tuple[bytes, int, int], bool]:
-    """Return the digest, size and number of lines of a file, and whether it is binary."""
-    digest, size, lines, binary = hashlib.sha256(), 0, 0, False
+def _read(path: str) -> tuple[Facts, bool]:
+    """Return the facts of a file, and whether it is binary."""
+    digest, size, lines, is_binary = hashlib.sha256(), 0, 0, False
     with open(path, "rb") as file:  # noqa: PTH123 - paths are text here
         while block := file.read(BLOCK_BYTES):
             digest.update(block)
             size += len(block)
             lines += block.count(b"\n")
-            binary = binary or b"\x00" in block
-    return (digest.digest(), size, lines), binary
+            is_binary = is_binary or b"\x00" in block
+    return Facts(digest.digest(), size, lines), is_binary
 
 
 def _outcomes(conn: Connection) -> Check:

@@ -23,6 +23,7 @@ from pgrouse.errors import ExitCode
 @click.option(
     "--dsn",
     envvar="PGROUSE_DEMO_DSN",
+    show_envvar=True,
     help="Use this database: one without a schema `messages`. Default: a private server.",
 )
 @click.option("--keep", is_flag=True, help="Leave the server and the daemons running, and say how to use them.")

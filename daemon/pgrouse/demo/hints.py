@@ -13,23 +13,26 @@ from pgrouse.dsn import redact
 
 INSERT = """insert into messages.message (topic, payload) values ('orders.created', '{"id": 7}');"""
 
+INTRODUCED = {
+    "look": "with psql, and with the commands of pgrouse:",
+    "publish": "in psql, or:",
+    "stop": "the daemons, then the server:",
+}
+
 
 def tell(dsn: str, given: str | None, logs: Path, screen: Screen) -> None:
     """Say how to connect, to publish and to stop. A password of the user's is not shown; the private server's is of no use to anyone else."""
     shown = shlex.quote(redact(given) if given else dsn)
     pgrouse = _command()
-    screen.tell("kept", "the database and two daemons go on running; to look and to play:")
-    for label, text in [
-        ("connect", f"psql {shown}"),
-        ("publish", f"  {INSERT}"),
-        ("", f"export PGROUSE_DSN={shown}"),
-        ("", f"{pgrouse} stats"),
-        ("", f"{pgrouse} publish orders.created '{{\"id\": 8}}'"),
-        ("", f"{pgrouse} dead list"),
-        ("logs", str(logs)),
-        ("stop", f"{pgrouse} demo --stop{f' --dsn {shown}' if given else ''}"),
-    ]:
-        screen.tell(label, text)
+    screen.tell("kept", f"the database and two daemons go on running; the daemons' logs are in {logs}")
+    for label, commands in {
+        "look": [f"psql {shown}", f"export PGROUSE_DSN={shown}", f"{pgrouse} stats", f"{pgrouse} dead list"],
+        "publish": [INSERT, f"{pgrouse} publish orders.created '{{\"id\": 8}}'"],
+        "stop": [f"{pgrouse} demo --stop{f' --dsn {shown}' if given else ''}"],
+    }.items():
+        screen.tell(label, INTRODUCED[label])
+        for each in commands:
+            screen.quote(each)
 
 
 def _command() -> str:

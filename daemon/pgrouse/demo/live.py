@@ -41,6 +41,10 @@ class LiveScreen:
         """Print a line above the bar; what does not fit goes on below its own beginning."""
         self._print(Text(label, style="bold cyan"), Text(harmless(text), style=style))
 
+    def quote(self, text: str) -> None:
+        """Print a line as it is; where it is too long the terminal goes on by itself, without a line break that would be copied."""
+        self._console.print(" " * LABEL_WIDTH + harmless(text), soft_wrap=True, markup=False)
+
     def show(self, gauge: Gauge) -> None:
         """Draw the bar, if it has changed."""
         if gauge != self._shown:

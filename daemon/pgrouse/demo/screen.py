@@ -44,6 +44,9 @@ class Screen(Protocol):
     def tell(self, label: str, text: str, style: str = "") -> None:
         """Add a line to the story. style: of rich, where there are colours."""
 
+    def quote(self, text: str) -> None:
+        """Add a line that somebody may want to copy: it is never broken."""
+
     def show(self, gauge: Gauge) -> None:
         """Say how far the work is; called many times a second."""
 
@@ -80,6 +83,10 @@ class PlainScreen:
     def tell(self, label: str, text: str, style: str = "") -> None:
         """Write one line."""
         self._write(f"{label:<{LABEL_WIDTH}}{harmless(text)}")
+
+    def quote(self, text: str) -> None:
+        """Write one line."""
+        self.tell("", text)
 
     def show(self, gauge: Gauge) -> None:
         """Write how far it is, now and then."""

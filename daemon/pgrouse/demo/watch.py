@@ -79,14 +79,14 @@ class Watch:
         return time.monotonic() - self._moved_at
 
     def step(self) -> None:
-        """Look once.
+        """Look once; called too soon, only at the daemons.
 
         Raises:
             WorkerDied: a daemon ended that should not have.
         """
         self.workers.check()
-        self._hear()
         if time.monotonic() >= self._count_at:
+            self._hear()
             self.count()
             self.screen.show(self._gauge())
 

@@ -19,7 +19,7 @@ from pgrouse.errors import PgrouseError
 END_WITHIN_S = 10.0
 LOG_LINES = 8
 PR_SET_PDEATHSIG = 1
-COMMAND = (sys.executable, "-P", "-c", "import sys; from pgrouse.cli import main; sys.exit(main())", "run")
+COMMAND = (sys.executable, "-P", "-m", "pgrouse", "run")
 
 
 class WorkerDied(PgrouseError):

@@ -102,6 +102,7 @@ class Lane:
             async with asyncio.timeout(TURN_TIMEOUT_S):
                 got = await store.exchange(ended, plan.want, arm=arm, disarm=plan.disarm)
         except BaseException as error:
+            self.claimer.ended(plan)
             self.settler.put_back(ended)
             if isinstance(error, psycopg.Error) and not isinstance(error, CURABLE):
                 await self._settle_singly(store)
@@ -147,6 +148,7 @@ class Lane:
                 reason=str(last),
                 mend="nothing can be said of this message: its lock will expire. Is there a trigger or a constraint that is not pgrouse's?",
             )
+            self.crew.hand.give_up(each.message)
             return Exchange()
 
 

@@ -141,7 +141,7 @@ async def tell_context(payload, ctx):
 
 
 async def describe(payload, ctx):
-    write("got", ctx, repr=repr(payload))
+    write("got", ctx, repr=repr(payload)[:1000])
 
 
 async def measure(payload, ctx):
@@ -150,3 +150,10 @@ async def measure(payload, ctx):
 
 def measure_in_thread(payload, ctx):
     return len(repr(payload))
+
+
+async def locked_now(payload, ctx):
+    """Tells how many messages are locked while it runs."""
+    async with ctx.transaction() as conn:
+        cursor = await conn.execute("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL")
+        (ctx.output,) = await cursor.fetchone()
