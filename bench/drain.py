@@ -12,7 +12,7 @@ from bench.usage import Machine
 
 CLIENTS = (1, 2, 4)
 BATCH = 1000
-CONCURRENCY = 1000
+CONCURRENCY = 2000  # two lanes with a full batch each
 LANES = 2
 WITHIN_S = 600
 # The planner knows nothing of a queue whose rows come and go: these keep it to the indexes, as they do in the functions of the schema.

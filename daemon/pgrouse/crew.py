@@ -80,6 +80,7 @@ class Crew:
         self._bounds = {topic: bound for topic in handlers if (bound := self._bound(handlers[topic])) is not None}
         self._taken: Counter[str] = Counter()
         self._threads_busy = 0
+        self._pausing = 0
         self._stopping = False
 
     def room(self) -> Room:
@@ -164,7 +165,7 @@ class Crew:
 
     def _summon(self) -> None:
         """Wake one worker loop if messages wait, and look again when it has come to its first wait: most handlers never do."""
-        if not self.waiting:
+        if not self.waiting or self._pausing:
             return
         if self._resting:
             self._resting.pop().set_result(None)
@@ -190,8 +191,15 @@ class Crew:
             else:
                 self._finish(message, None)
             if time.monotonic() - turn_began > TURN_S:
-                await asyncio.sleep(0)
+                await self._pause()
                 turn_began = time.monotonic()
+
+    async def _pause(self) -> None:
+        """Let everything else have a turn, but no further loop: they would compute one after the other, each for a turn of its own."""
+        self._pausing += 1
+        await asyncio.sleep(0)
+        self._pausing -= 1
+        asyncio.get_running_loop().call_soon(self._summon)
 
     async def _rest(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pgrouse.message import Message
+
+# A lock that is shorter needs its heartbeat sooner than in a second.
+SHORT_S = 3.0
 
 
 @dataclass(slots=True)
@@ -24,11 +28,16 @@ class Held:
 
 
 class Hand:
-    """The messages in hand, by id. Handlers in threads may let theirs go; the heartbeat's thread reads copies; the rest is the event loop's."""
+    """The messages in hand, by id. Handlers in threads may let theirs go; the heartbeat's thread reads copies; the rest is the event loop's.
+
+    Attributes:
+        hurry: set when a message with a short lock came.
+    """
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
         self._given_up: set[int] = set()
+        self.hurry = threading.Event()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -54,6 +63,8 @@ class Hand:
         for message in claimed:
             self._held[message.id] = Held(message, now)
             self._given_up.discard(message.id)
+            if message.lock_for_s < SHORT_S:
+                self.hurry.set()
 
     def let_go(self, messages: Iterable[Message]) -> None:
         """These are settled, or not this worker's any more."""

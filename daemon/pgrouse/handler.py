@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, get_type_hints
 
 import pydantic
@@ -150,10 +151,17 @@ def _mode(chosen: config.Topic, function: Callable[..., Any]) -> Mode:
     return Mode.ASYNC if is_async else Mode.THREAD
 
 
+def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return where the annotations are: of a partial its function, of an object that can be called the method that calls it."""
+    while isinstance(function, partial):
+        function = function.func
+    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
+
+
 def _signature(name: str, function: Callable[..., Any]) -> tuple[int, TypeAdapter[Any] | None]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
-        hints = get_type_hints(function)
+        hints = get_type_hints(_annotated(function), include_extras=True)
     except Exception as error:
         raise ConfigError(f"the signature of {name} cannot be read: {error}") from error
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -20,12 +20,12 @@ import structlog
 from pgrouse import events
 from pgrouse.database import Database, hung_up_after
 from pgrouse.errors import DatabaseUnreachable
-from pgrouse.hand import Hand, Held
+from pgrouse.hand import SHORT_S, Hand, Held
 from pgrouse.store import heartbeat_statement
 
 log = structlog.get_logger()
 
-LONGEST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = SHORT_S / 3
 SHORTEST_PAUSE_S = 0.02
 SEEN_EVERY_S = 5.0
 # A heartbeat that takes longer than this is given up and sent again; it skips rows that are locked, so it should never wait.
@@ -70,13 +70,14 @@ class Heartbeat(threading.Thread):
         super().__init__(name="heartbeat", daemon=True)
         self.db, self.hand, self.on_lost, self.worker, self.status = db, hand, on_lost, worker, status
         self.loop = asyncio.get_running_loop()
-        self._wake = threading.Event()
+        # Also set by the hand: a message with a short lock may come right after a long pause has begun.
+        self._wake = hand.hurry
         self._all = False
         self._stopping = False
         self._conn: psycopg.Connection | None = None
         self._failing = False
         self._seen_at = 0.0
-        self._loop_answered = time.monotonic()
+        self._asked_at: float | None = None
         self._loop_was_blocked = False
 
     def poke(self) -> None:
@@ -95,10 +96,10 @@ class Heartbeat(threading.Thread):
         while not self._stopping:
             try:
                 self._beat()
-                self._watch_the_loop()
                 self._failing = False
             except (psycopg.Error, DatabaseUnreachable, OSError) as error:
                 self._fail(error)
+            self._watch_the_loop()
             self._wake.wait(self._pause_s())
             self._wake.clear()
         self._sign_off()
@@ -149,7 +150,8 @@ class Heartbeat(threading.Thread):
 
     def _watch_the_loop(self) -> None:
         """Say once when the event loop stops answering, which means that a handler blocks it."""
-        late = time.monotonic() - self._loop_answered
+        now = time.monotonic()
+        late = 0.0 if self._asked_at is None else now - self._asked_at
         if late > BLOCKED_S and not self._loop_was_blocked:
             log.warning(
                 events.EVENT_LOOP_BLOCKED,
@@ -157,10 +159,12 @@ class Heartbeat(threading.Thread):
                 mend='an async handler computes or waits without await: make it a plain function, or set isolation = "process"',
             )
         self._loop_was_blocked = late > BLOCKED_S
-        self.loop.call_soon_threadsafe(self._answer)
+        if self._asked_at is None:
+            self._asked_at = now
+            self.loop.call_soon_threadsafe(self._answer)
 
     def _answer(self) -> None:
-        self._loop_answered = time.monotonic()
+        self._asked_at = None
 
     def _pause_s(self) -> float:
         now = time.monotonic()

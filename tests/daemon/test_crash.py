@@ -55,6 +55,15 @@ def test_with_one_attempt_it_is_archived_as_lock_expired_and_dead_message_rings(
     assert ear.heard() == [str(published)]
 
 
+def test_where_there_is_no_pg_cron_the_daemon_says_so_and_does_the_maintenance(start: Start, queue: Queue) -> None:
+    assert queue.value("SELECT count(*) FROM pg_extension WHERE extname = 'pg_cron'") == 0
+
+    daemon = start({"job": "work:echo"})
+
+    assert daemon.event("pg_cron.absent")["level"] == "info"
+    eventually(lambda: queue.value("SELECT count(*) FROM messages.tick_mark WHERE caller = 'daemon'") >= 5)
+
+
 def test_a_daemon_that_dies_asleep_keeps_the_others_awake_at_worst(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:

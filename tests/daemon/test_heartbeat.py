@@ -15,7 +15,7 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
-@pytest.mark.parametrize("handler", ["work:echo", "holding:nap", "holding:nap_in_thread"])
+@pytest.mark.parametrize("handler", ["holding:nap", "holding:nap_in_thread"])
 def test_a_handler_may_run_five_times_as_long_as_its_lock(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:

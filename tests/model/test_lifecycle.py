@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -28,13 +28,12 @@ from hypothesis.stateful import (
 )
 from psycopg import errors
 
-from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-EXAMPLES = int(os.environ.get("PGROUSE_MODEL_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("PGROUSE_MODEL_EXAMPLES", "120"))
 STEPS = 40
 # Beyond the server's clock: marks, which live by that, then never pass a message.
-BEGIN = datetime(2100, 1, 1, tzinfo=timezone.utc)
+BEGIN = datetime(2100, 1, 1, tzinfo=UTC)
 LOCK_FOR = timedelta(seconds=30)
 DEAD = {"rejected", "failed", "lock_expired"}
 
@@ -109,10 +108,12 @@ class Model:
     live: dict[int, Live] = field(default_factory=dict)
     archive: dict[int, Ended] = field(default_factory=dict)
     redriven: set[int] = field(default_factory=set)
-    limits: dict[str, int] = field(default_factory=lambda: {topic: policy.max_attempts for topic, policy in POLICIES.items()})
+    limits: dict[str, int] = field(
+        default_factory=lambda: {topic: policy.max_attempts for topic, policy in POLICIES.items()}
+    )
 
-    def waiting(self) -> list[Live]:
-        return [m for m in self.live.values() if m.lock is None]
+    def due(self) -> list[Live]:
+        return [m for m in self.live.values() if m.lock is None and m.available_at <= self.now]
 
     def running(self) -> list[Live]:
         return [m for m in self.live.values() if m.lock is not None]
@@ -146,15 +147,11 @@ class Model:
         self.archive[message.id] = Ended(message, result)
 
     def ready(self, topic: str, channel: str | None, priority: int) -> list[Live]:
-        place = [
-            m
-            for m in self.live.values()
-            if (m.topic, m.channel, m.priority, m.lock) == (topic, channel, priority, None) and m.available_at <= self.now
-        ]
+        place = [m for m in self.due() if (m.topic, m.channel, m.priority) == (topic, channel, priority)]
         return sorted(place, key=lambda m: (m.available_at, m.id))
 
-    def claim(self, claim_id: int, worker: str, topics: list[str], limit: int) -> list[int]:
-        lock = Lock(claim_id, worker, self.now + LOCK_FOR)
+    def claim(self, claim_id: int, worker: str, topics: list[str], limit: int, lock_for: timedelta | None) -> list[int]:
+        lock = Lock(claim_id, worker, self.now + (lock_for or LOCK_FOR))
         taken: list[int] = []
         for topic in sorted(topics):
             walks = [self.claim_topic(topic, limit), self.claim_channels(topic, limit)]
@@ -195,7 +192,9 @@ class Model:
                 self.end(message, result)
             else:
                 wait = self.delay(message, result) if delay is None else max(delay, timedelta(0))
-                self.live[message.id] = replace(message, lock=None, available_at=self.now + wait, ended=min(message.ended + 1, 20))
+                self.live[message.id] = replace(
+                    message, lock=None, available_at=self.now + wait, ended=min(message.ended + 1, 20)
+                )
         return lost
 
     def delay(self, message: Live, result: str) -> timedelta:
@@ -217,11 +216,11 @@ class Model:
             self.live[message.id] = back
         return lost
 
-    def heartbeat(self, claims: list[Claim]) -> list[int]:
+    def heartbeat(self, claims: list[Claim], lock_for: timedelta | None) -> list[int]:
         held = self.held(claims)
         for message in held:
             assert message.lock
-            later = max(message.lock.expires_at, self.now + LOCK_FOR)
+            later = max(message.lock.expires_at, self.now + (lock_for or LOCK_FOR))
             self.live[message.id] = replace(message, lock=replace(message.lock, expires_at=later))
         return [i for i, _ in claims if i not in {m.id for m in held}]
 
@@ -257,7 +256,9 @@ class Model:
 
 topics = st.sampled_from(sorted(POLICIES))
 workers = st.sampled_from(["w1", "w2"])
-seconds = st.sampled_from([0, 1, 5, 31, 61]).map(lambda s: timedelta(seconds=s))
+seconds = st.sampled_from([0, 1, 5, 15, 30, 61]).map(lambda s: timedelta(seconds=s))
+seconds_of_patience = st.sampled_from([0, 0, 1, 5]).map(lambda s: timedelta(seconds=s))
+lock_times = st.sampled_from([None, timedelta(seconds=5), timedelta(seconds=61)])
 descriptions = st.fixed_dictionaries(
     {
         "topic": topics,
@@ -309,21 +310,29 @@ class Lifecycle(RuleBasedStateMachine):
         self.model.live[message_id] = Live(message_id, topic, available_at=available_at, **columns)
         return [message_id]
 
-    @precondition(lambda self: self.model.waiting())
+    @precondition(lambda self: self.model.due())
     @rule(target=claims, worker=workers, limit=st.integers(1, 5))
     def claim_of_all_topics(self, worker: str, limit: int) -> Any:
-        return self.claims_what_the_model_claims(worker, sorted(POLICIES), limit)
+        return self.claims_what_the_model_claims(worker, sorted(POLICIES), limit, None)
 
-    @precondition(lambda self: self.model.waiting())
-    @rule(target=claims, worker=workers, wanted=st.lists(topics, min_size=1, unique=True), limit=st.integers(1, 5))
-    def claim(self, worker: str, wanted: list[str], limit: int) -> Any:
-        return self.claims_what_the_model_claims(worker, wanted, limit)
+    @precondition(lambda self: self.model.due())
+    @rule(
+        target=claims,
+        worker=workers,
+        wanted=st.lists(topics, min_size=1, unique=True),
+        limit=st.integers(1, 5),
+        lock_for=lock_times,
+    )
+    def claim(self, worker: str, wanted: list[str], limit: int, lock_for: timedelta | None) -> Any:
+        return self.claims_what_the_model_claims(worker, wanted, limit, lock_for)
 
-    def claims_what_the_model_claims(self, worker: str, wanted: list[str], limit: int) -> Any:
-        got = self.queue.claim(*wanted, worker=worker, limit=limit)
+    def claims_what_the_model_claims(
+        self, worker: str, wanted: list[str], limit: int, lock_for: timedelta | None
+    ) -> Any:
+        got = self.queue.claim(*wanted, worker=worker, limit=limit, lock_for=lock_for)
         claim_id = self.queue.value("SELECT last_value FROM messages.claim_id")
 
-        assert [c.id for c in got] == self.model.claim(claim_id, worker, wanted, limit)
+        assert [c.id for c in got] == self.model.claim(claim_id, worker, wanted, limit, lock_for)
         return multiple(*((c.id, c.claim_id) for c in got))
 
     # Settles, of what some worker once claimed, whether he holds it still or not.
@@ -340,11 +349,11 @@ class Lifecycle(RuleBasedStateMachine):
     def fail(self, held: list[Claim]) -> None:
         self.told("fail", held, self.model.end_all(held, "failed"), ["why"] * len(held))
 
-    @rule(held=some_claims(claims), delay=st.none() | seconds)
+    @rule(held=some_claims(claims), delay=st.none() | seconds_of_patience)
     def retry(self, held: list[Claim], delay: timedelta | None) -> None:
         self.told("retry", held, self.model.retry(held, delay), ["why"] * len(held), [delay] * len(held))
 
-    @rule(held=some_claims(claims), delay=seconds)
+    @rule(held=some_claims(claims), delay=seconds_of_patience)
     def defer(self, held: list[Claim], delay: timedelta) -> None:
         self.told("defer", held, self.model.hand_back(held, delay), [delay] * len(held))
 
@@ -352,9 +361,9 @@ class Lifecycle(RuleBasedStateMachine):
     def release(self, held: list[Claim]) -> None:
         self.told("release", held, self.model.hand_back(held, None))
 
-    @rule(held=some_claims(claims))
-    def heartbeat(self, held: list[Claim]) -> None:
-        self.told("heartbeat", held, self.model.heartbeat(held))
+    @rule(held=some_claims(claims), lock_for=lock_times)
+    def heartbeat(self, held: list[Claim], lock_for: timedelta | None) -> None:
+        self.told("heartbeat", held, self.model.heartbeat(held, lock_for), lock_for)
 
     def told(self, kind: str, held: list[Claim], expected: list[int], *arguments: Any) -> None:
         lost = self.queue.call(kind, [i for i, _ in held], [claim_id for _, claim_id in held], *arguments)
@@ -415,7 +424,9 @@ class Lifecycle(RuleBasedStateMachine):
             FROM messages.message
             """
         )
-        archive = self.queue.rows("SELECT id, attempts, claim_id, result, redriven_from FROM messages.message_archive ORDER BY id")
+        archive = self.queue.rows(
+            "SELECT id, attempts, claim_id, result, redriven_from FROM messages.message_archive ORDER BY id"
+        )
 
         assert {row.id: tuple(row)[1:] for row in live} == {
             m.id: (
@@ -431,12 +442,16 @@ class Lifecycle(RuleBasedStateMachine):
         ]
 
 
-@pytest.mark.timeout(120 if EXAMPLES <= 50 else 0)
-def test_messages_live_and_end_as_the_model_says(database: Database, db: psycopg.Connection[Any]) -> None:
+@pytest.mark.timeout(120 if EXAMPLES <= 120 else 0)
+def test_messages_live_and_end_as_the_model_says(db: psycopg.Connection[Any]) -> None:
     db.execute(SET_POLICIES)
 
+    class OnThisDatabase(Lifecycle):
+        def __init__(self) -> None:
+            super().__init__(Queue(db))
+
     run_state_machine_as_test(
-        lambda: Lifecycle(Queue(db)),
+        OnThisDatabase,
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -102,10 +103,14 @@ def test_a_second_run_applies_nothing_and_changes_nothing(conn: psycopg.Connecti
 def test_the_ledger_knows_what_was_applied_by_whom(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
 
-    rows = conn.execute("SELECT kind, name, digest, version, applied_by FROM messages.migration ORDER BY name").fetchall()
+    rows = conn.execute(
+        "SELECT kind, name, digest, version, applied_by FROM messages.migration ORDER BY name"
+    ).fetchall()
 
-    assert [row[:3] for row in rows] == sorted(((s.kind, s.name, s.digest) for s in schema.scripts()), key=lambda row: row[1])
-    assert {row[3:] for row in rows} == {(schema.version("pgrouse"), "postgres")}
+    assert [row[:3] for row in rows] == sorted(
+        ((s.kind, s.name, s.digest) for s in schema.scripts()), key=lambda row: row[1]
+    )
+    assert {row[3:] for row in rows} == {(version("pgrouse"), "postgres")}
 
 
 def test_a_dry_run_tells_what_would_be_applied_and_changes_nothing(conn: psycopg.Connection[Any]) -> None:
@@ -128,7 +133,9 @@ def test_an_upgrade_applies_what_is_new_and_nothing_else(conn: psycopg.Connectio
     schema.migrate(conn)
     conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('kept', '1')")
     (sql_copy / "migrations/9999_colour.sql").write_text("ALTER TABLE messages.message ADD COLUMN colour text")
-    (sql_copy / "functions/colour.sql").write_text("CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$")
+    (sql_copy / "functions/colour.sql").write_text(
+        "CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$"
+    )
 
     assert schema.migrate(conn) == ["migrations/9999_colour.sql", "functions/colour.sql"]
 
@@ -148,14 +155,20 @@ def test_a_changed_function_is_replaced(conn: psycopg.Connection[Any], sql_copy:
 
 def test_a_new_function_is_closed_to_public(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
     schema.migrate(conn)
-    (sql_copy / "functions/colour.sql").write_text("CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$")
+    (sql_copy / "functions/colour.sql").write_text(
+        "CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$"
+    )
 
     schema.migrate(conn)
 
-    assert conn.execute("SELECT has_function_privilege('public', 'messages.colour()', 'EXECUTE')").fetchone() == (False,)
+    assert conn.execute("SELECT has_function_privilege('public', 'messages.colour()', 'EXECUTE')").fetchone() == (
+        False,
+    )
 
 
-def test_an_edited_migration_is_refused_with_the_mend_and_changes_nothing(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
+def test_an_edited_migration_is_refused_with_the_mend_and_changes_nothing(
+    conn: psycopg.Connection[Any], sql_copy: Path
+) -> None:
     schema.migrate(conn)
     before = objects(conn)
     edited = sql_copy / "migrations/0001_message.sql"
@@ -182,7 +195,9 @@ def test_a_migration_that_fails_takes_everything_back(conn: psycopg.Connection[A
 def test_an_upgrade_that_fails_leaves_the_schema_as_it_was(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
     schema.migrate(conn)
     before = objects(conn)
-    (sql_copy / "migrations/9999_broken.sql").write_text("ALTER TABLE messages.message ADD COLUMN colour text; SELECT 1 / 0")
+    (sql_copy / "migrations/9999_broken.sql").write_text(
+        "ALTER TABLE messages.message ADD COLUMN colour text; SELECT 1 / 0"
+    )
 
     with pytest.raises(errors.DivisionByZero):
         schema.migrate(conn)
@@ -274,7 +289,9 @@ def plain_owner(server: Postgres, empty_database: Database) -> Iterator[psycopg.
         admin.execute('DROP ROLE "plain Owner"')
 
 
-def test_an_owner_who_is_no_superuser_and_may_create_no_roles_installs_it_for_himself(plain_owner: psycopg.Connection[Any]) -> None:
+def test_an_owner_who_is_no_superuser_and_may_create_no_roles_installs_it_for_himself(
+    plain_owner: psycopg.Connection[Any],
+) -> None:
     schema.migrate(plain_owner)
 
     assert schema.migrate(plain_owner) == []
@@ -287,7 +304,9 @@ def test_a_superuser_who_migrates_it_later_leaves_it_to_its_owner(
     plain_owner: psycopg.Connection[Any], empty_database: Database, sql_copy: Path
 ) -> None:
     schema.migrate(plain_owner)
-    (sql_copy / "functions/colour.sql").write_text("CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$")
+    (sql_copy / "functions/colour.sql").write_text(
+        "CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$"
+    )
 
     assert schema.migrate(empty_database.connect()) == ["functions/colour.sql"]
 
@@ -330,7 +349,9 @@ def test_roles_that_are_made_later_get_their_rights_by_the_next_migration(privat
         schema.migrate(conn)
 
         conn.execute("SET ROLE messages_publisher")
-        assert conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('t', '1') RETURNING topic").fetchone() == ("t",)
+        assert conn.execute(
+            "INSERT INTO messages.message (topic, payload) VALUES ('t', '1') RETURNING topic"
+        ).fetchone() == ("t",)
 
 
 def test_check_says_that_the_schema_is_missing(conn: psycopg.Connection[Any]) -> None:
@@ -347,7 +368,10 @@ def test_check_says_that_the_schema_is_older(conn: psycopg.Connection[Any], sql_
     with pytest.raises(SchemaMismatch) as caught:
         schema.check(conn)
 
-    assert str(caught.value) == "the schema is older than this version (no migrations/9999_colour.sql): run `pgrouse migrate`"
+    assert (
+        str(caught.value)
+        == "the schema is older than this version (no migrations/9999_colour.sql): run `pgrouse migrate`"
+    )
 
 
 def test_check_says_that_the_schema_is_newer(conn: psycopg.Connection[Any], sql_copy: Path) -> None:

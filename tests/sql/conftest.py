@@ -17,7 +17,9 @@ TABLES = """
     WHERE relnamespace = 'messages'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'migration'
 """
 
-PARTITIONS = "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = 'messages'::regnamespace"
+PARTITIONS = (
+    "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = 'messages'::regnamespace"
+)
 
 
 @pytest.fixture(scope="session")

@@ -98,13 +98,17 @@ class Queue:
             "INSERT INTO messages.topic (topic) SELECT %(topic)s WHERE NOT EXISTS (SELECT FROM messages.topic WHERE topic = %(topic)s)",
             {"topic": topic},
         )
-        new = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(knob), _expression(v)) for knob, v in knobs.items())
+        new = sql.SQL(", ").join(
+            sql.SQL("{} = {}").format(sql.Identifier(knob), _expression(v)) for knob, v in knobs.items()
+        )
         self.conn.execute(sql.SQL("UPDATE messages.topic SET {} WHERE topic = {}").format(new, topic))
 
     def later(self, interval: str) -> None:
         """Let time pass: from here on the clock of this connection stands still at that far from what it showed."""
         self.clock_stands_still = True
-        self.conn.execute("SELECT set_config('messages.fake_now', (messages.now() + %s::interval)::text, false)", [interval])
+        self.conn.execute(
+            "SELECT set_config('messages.fake_now', (messages.now() + %s::interval)::text, false)", [interval]
+        )
 
     def buffers(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> int:
         """Run a statement twice and return how many pages the second run looked at, those of the functions that it called included."""
@@ -133,7 +137,7 @@ class Ear:
         """Return the payloads of everything that was committed before this call, in the order of the commits."""
         # Notifications come in the order of commits: what is not there before our own will never come.
         self.conn.execute("SELECT pg_notify(%s, 'that is all')", [self.channels[0]])
-        heard = []
+        heard: list[str] = []
         for notify in self.conn.notifies(timeout=10):
             if notify.payload == "that is all":
                 return heard
@@ -154,7 +158,9 @@ class Background:
 
     def is_blocked(self, queue: Queue) -> bool:
         """Whether the statement that runs on this queue's connection waits for a lock of another one."""
-        row = self.watcher.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [queue.conn.info.backend_pid]).fetchone()
+        row = self.watcher.execute(
+            "SELECT cardinality(pg_blocking_pids(%s)) > 0", [queue.conn.info.backend_pid]
+        ).fetchone()
         return row == (True,)
 
 

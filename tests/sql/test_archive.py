@@ -16,10 +16,29 @@ from tests.sql.queue import Background, Queue
 TERMINAL: dict[str, tuple[Any, ...]] = {"complete": (), "reject": (["why"],), "fail": (["why"],), "retry": (["why"],)}
 terminal = pytest.mark.parametrize("settle", TERMINAL)
 
-CARRIED_OVER = (
-    "id topic channel key priority payload body headers state progress created_at available_at expires_at attempts max_attempts "
-    "claim_id locked_at history original_topic dlq_moved_at redriven_from"
-).split()
+CARRIED_OVER = [
+    "id",
+    "topic",
+    "channel",
+    "key",
+    "priority",
+    "payload",
+    "body",
+    "headers",
+    "state",
+    "progress",
+    "created_at",
+    "available_at",
+    "expires_at",
+    "attempts",
+    "max_attempts",
+    "claim_id",
+    "locked_at",
+    "history",
+    "original_topic",
+    "dlq_moved_at",
+    "redriven_from",
+]
 
 
 def same_result(one: str, another: str) -> bool:
@@ -29,12 +48,14 @@ def same_result(one: str, another: str) -> bool:
 
 def exactly_one_place(queue: Queue, message_id: int) -> bool:
     live = queue.message(message_id) is not None
-    archived = queue.value("SELECT count(*) FROM messages.message_archive WHERE id = %s", [message_id])
+    archived: int = queue.value("SELECT count(*) FROM messages.message_archive WHERE id = %s", [message_id])
     return live + archived == 1
 
 
 def test_the_archive_keeps_everything_that_the_message_was(queue: Queue) -> None:
-    published = queue.publish(channel="c", key="k", priority=3, payload={"n": 1}, headers={"h": 1}, max_attempts=1, wait="-1 s")
+    published = queue.publish(
+        channel="c", key="k", priority=3, payload={"n": 1}, headers={"h": 1}, max_attempts=1, wait="-1 s"
+    )
     claimed = queue.claim()
     live = queue.message(published)
 
@@ -47,7 +68,9 @@ def test_the_archive_keeps_everything_that_the_message_was(queue: Queue) -> None
 
 def test_every_column_of_a_message_but_its_lock_is_a_column_of_the_archive(queue: Queue) -> None:
     columns = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
-    live, archive = ({r.attname for r in queue.rows(columns, [f"messages.{t}"])} for t in ("message", "message_archive"))
+    live, archive = (
+        {r.attname for r in queue.rows(columns, [f"messages.{t}"])} for t in ("message", "message_archive")
+    )
 
     assert live - archive == {"locked_by", "lock_expires_at"}
     assert set(CARRIED_OVER) == live & archive
@@ -374,5 +397,8 @@ def test_a_message_with_a_long_life_is_archived_with_its_history(queue: Queue) -
     queue.settle("complete", queue.claim())
 
     archived = queue.archived(published)
-    assert [(h["attempt"], h["outcome"], h["error"]) for h in archived.history] == [(1, "failed", "one"), (2, "failed", "two")]
+    assert [(h["attempt"], h["outcome"], h["error"]) for h in archived.history] == [
+        (1, "failed", "one"),
+        (2, "failed", "two"),
+    ]
     assert (archived.attempts, archived.result) == (3, "success")

@@ -33,7 +33,9 @@ def backoff(queue: Queue, attempt: int, random: float = 0.5, **policy: Any) -> f
         ({"kind": "constant", "base": 2}, [2, 2, 2, 2]),
     ],
 )
-def test_each_kind_grows_in_its_way_from_the_first_attempt_on(queue: Queue, policy: dict[str, Any], waits: list[float]) -> None:
+def test_each_kind_grows_in_its_way_from_the_first_attempt_on(
+    queue: Queue, policy: dict[str, Any], waits: list[float]
+) -> None:
     assert [backoff(queue, attempt, **policy) for attempt in (1, 2, 3, 4)] == pytest.approx(waits)
 
 
@@ -63,7 +65,9 @@ def test_full_jitter_draws_from_zero_to_the_delay(queue: Queue, random: float, w
 
 
 @pytest.mark.parametrize(("random", "wait"), [(0, 8), (0.5, 10), (0.999, 11.996)])
-def test_a_jitter_of_a_fifth_draws_from_a_fifth_below_to_a_fifth_above(queue: Queue, random: float, wait: float) -> None:
+def test_a_jitter_of_a_fifth_draws_from_a_fifth_below_to_a_fifth_above(
+    queue: Queue, random: float, wait: float
+) -> None:
     assert backoff(queue, 1, random, kind="constant", base="10 s", jitter=0.2) == pytest.approx(wait)
 
 

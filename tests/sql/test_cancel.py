@@ -17,7 +17,12 @@ def test_a_waiting_message_is_archived_as_cancelled(queue: Queue, wait: str) -> 
     assert queue.call("cancel", [published]) == [published]
 
     archived = queue.archived(published)
-    assert (queue.message(published), archived.result, archived.error, archived.handled_by) == (None, "cancelled", "cancelled", "postgres")
+    assert (queue.message(published), archived.result, archived.error, archived.handled_by) == (
+        None,
+        "cancelled",
+        "cancelled",
+        "postgres",
+    )
 
 
 def test_the_reason_is_kept(queue: Queue) -> None:
@@ -39,7 +44,8 @@ def test_the_worker_of_a_running_message_hears_of_it_at_once(queue: Queue, liste
 
 
 @pytest.mark.parametrize(
-    ("settle", "arguments"), [("complete", ()), ("retry", (["x"],)), ("fail", (["x"],)), ("release", ()), ("defer", ()), ("heartbeat", ())]
+    ("settle", "arguments"),
+    [("complete", ()), ("retry", (["x"],)), ("fail", (["x"],)), ("release", ()), ("defer", ()), ("heartbeat", ())],
 )
 def test_whatever_the_worker_still_tries_changes_nothing_and_is_told(queue: Queue, settle: str, arguments: Any) -> None:
     published = queue.publish(max_attempts=5)

@@ -55,7 +55,11 @@ def test_no_backoff_means_the_default_and_is_taken(queue: Queue) -> None:
         ({"kind": "linear", "step": "-1s"}, 'step is "-1s"', "use an interval from 0 to 10 years"),
         ({"kind": "constant", "cap": "-1s"}, 'cap is "-1s"', "use an interval from 0 to 10 years"),
         ({"kind": "constant", "max_total": "-1s"}, 'max_total is "-1s"', "use an interval from 0 to 10 years"),
-        ({"kind": "constant", "max_total": "300000 years"}, 'max_total is "300000 years"', "use an interval from 0 to 10 years"),
+        (
+            {"kind": "constant", "max_total": "300000 years"},
+            'max_total is "300000 years"',
+            "use an interval from 0 to 10 years",
+        ),
         ({"kind": "exponential", "factor": 0.5}, 'factor is "0.5"', "use a number from 1 to 1000"),
         ({"kind": "exponential", "factor": 1001}, 'factor is "1001"', "use a number from 1 to 1000"),
         ({"kind": "exponential", "factor": "NaN"}, 'factor is "NaN"', "use a number from 1 to 1000"),
@@ -65,7 +69,9 @@ def test_no_backoff_means_the_default_and_is_taken(queue: Queue) -> None:
         (None, "it is of type null", "use an object"),
     ],
 )
-def test_a_backoff_that_makes_no_sense_is_named_knob_by_knob_with_the_mend(queue: Queue, policy: Any, problem: str, mend: str) -> None:
+def test_a_backoff_that_makes_no_sense_is_named_knob_by_knob_with_the_mend(
+    queue: Queue, policy: Any, problem: str, mend: str
+) -> None:
     found = check(queue, policy)
 
     assert found.problem == problem

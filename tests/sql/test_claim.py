@@ -37,7 +37,13 @@ def test_a_claim_locks_the_message_for_its_worker(queue: Queue) -> None:
 def test_a_claim_hands_out_all_that_a_handler_needs(queue: Queue) -> None:
     queue.policy(run_timeout="90 s", lock_for="2 minutes", max_attempts=4)
     published = queue.publish(
-        channel="c", key="k", priority=2, payload={"n": 1}, headers={"h": 1}, state=sql.SQL("'[1]'::jsonb"), wait="-10 s"
+        channel="c",
+        key="k",
+        priority=2,
+        payload={"n": 1},
+        headers={"h": 1},
+        state=sql.SQL("'[1]'::jsonb"),
+        wait="-10 s",
     )
 
     (claimed,) = queue.claim()
@@ -249,7 +255,7 @@ def test_a_message_larger_than_the_bound_is_claimed_alone(queue: Queue) -> None:
 
 @pytest.mark.parametrize("by", ["channel", "priority"])
 def test_the_bound_of_bytes_holds_over_all_channels_and_priorities_together(queue: Queue, by: str) -> None:
-    columns = {by: sql.SQL("n::text") if by == "channel" else sql.SQL("n")}
+    columns: dict[str, Any] = {by: sql.SQL("n::text") if by == "channel" else sql.SQL("n")}
     queue.publish_many(9, body=sql.SQL("decode(repeat('00', 1000), 'hex')"), **columns)
 
     assert len(queue.claim(bytes=2500)) == 3
@@ -278,7 +284,9 @@ def test_topics_take_turns_when_each_claim_says_where_the_last_one_ended(queue: 
     assert turns == "abcabcabc"
 
 
-@pytest.mark.parametrize(("after", "expected"), [("a", "bca"), ("b", "cab"), ("c", "abc"), ("0", "abc"), ("z", "abc"), ("bb", "cab")])
+@pytest.mark.parametrize(
+    ("after", "expected"), [("a", "bca"), ("b", "cab"), ("c", "abc"), ("0", "abc"), ("z", "abc"), ("bb", "cab")]
+)
 def test_the_walk_over_topics_goes_round_once_and_ends_where_it_began(queue: Queue, after: str, expected: str) -> None:
     for topic in ("a", "b", "c"):
         queue.publish(topic)
@@ -379,7 +387,8 @@ def test_a_limit_of_0_or_null_by_default_is_no_limit(queue: Queue, limit: int | 
 
 
 @pytest.mark.parametrize(
-    ("message", "topic", "default", "effective"), [(2, 3, 4, 2), (None, 3, 4, 3), (None, None, 4, 4), (0, 3, 4, None), (None, 0, 4, None)]
+    ("message", "topic", "default", "effective"),
+    [(2, 3, 4, 2), (None, 3, 4, 3), (None, None, 4, 4), (0, 3, 4, None), (None, 0, 4, None)],
 )
 def test_the_messages_own_limit_wins_over_the_topics_and_that_over_the_default(
     queue: Queue, message: int | None, topic: int | None, default: int, effective: int | None

@@ -21,7 +21,9 @@ def claim(queue: Queue, after: str | None, limit: int) -> list[Any]:
     return queue.rows(CLAIM, [after, limit])
 
 
-@pytest.mark.parametrize(("after", "expected"), [(None, "abc"), ("a", "bca"), ("b", "cab"), ("c", "abc"), ("aa", "bca"), ("z", "abc")])
+@pytest.mark.parametrize(
+    ("after", "expected"), [(None, "abc"), ("a", "bca"), ("b", "cab"), ("c", "abc"), ("aa", "bca"), ("z", "abc")]
+)
 def test_it_goes_once_round_from_the_given_channel(queue: Queue, after: str | None, expected: str) -> None:
     for channel in "cab":
         queue.publish(channel=channel)

@@ -42,7 +42,9 @@ def test_it_reads_from_the_mark_on(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("claim_id", [64, 128, 6400])
-def test_every_64th_claim_reads_from_the_left_edge_so_that_no_mark_can_hide_a_message_for_ever(queue: Queue, claim_id: int) -> None:
+def test_every_64th_claim_reads_from_the_left_edge_so_that_no_mark_can_hide_a_message_for_ever(
+    queue: Queue, claim_id: int
+) -> None:
     mark(queue, 5, "2026-01-02")
     below = queue.publish(available_at="2026-01-01")
 

@@ -14,7 +14,12 @@ def test_a_completed_message_is_archived_as_success(queue: Queue) -> None:
 
     archived = queue.archived(published)
     assert (lost, queue.message(published)) == ([], None)
-    assert (archived.result, archived.error, archived.error_fingerprint, archived.output) == ("success", None, None, None)
+    assert (archived.result, archived.error, archived.error_fingerprint, archived.output) == (
+        "success",
+        None,
+        None,
+        None,
+    )
 
 
 def test_what_the_handlers_returned_is_kept_as_output(queue: Queue) -> None:

@@ -46,7 +46,9 @@ def test_one_alert_stands_for_each_topic_result_and_fingerprint_of_a_statement(q
     a1, a2, a3 = queue.publish_many(3, "a")
     b1 = queue.publish("b")
 
-    queue.settle("fail", queue.claim("a", "b"), ["disk 1 is full", "disk 2 is full", "no route to host", "disk 3 is full"])
+    queue.settle(
+        "fail", queue.claim("a", "b"), ["disk 1 is full", "disk 2 is full", "no route to host", "disk 3 is full"]
+    )
 
     assert [tuple(alert) for alert in sorted(queue.rows(ALERTS), key=lambda a: a.first_message_id)] == [
         ("a", "failed", 2, a1, a2, "disk 1 is full", None),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -29,7 +29,7 @@ def test_a_deferred_message_comes_back_after_its_delay(queue: Queue) -> None:
 
 def test_a_deferred_message_comes_back_at_its_time(queue: Queue) -> None:
     published = queue.publish()
-    until = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    until = datetime(2100, 1, 1, tzinfo=UTC)
 
     queue.settle("defer", queue.claim(), None, [until])
 
@@ -37,13 +37,17 @@ def test_a_deferred_message_comes_back_at_its_time(queue: Queue) -> None:
 
 
 def test_the_time_wins_over_the_delay(queue: Queue) -> None:
-    until = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    until = datetime(2100, 1, 1, tzinfo=UTC)
     by_time, by_delay, at_once = queue.publish_many(3)
 
     queue.settle("defer", queue.claim(), [timedelta(hours=1), timedelta(hours=1), None], [until, None, None])
 
     now = queue.call("now")
-    assert [queue.message(m).available_at for m in (by_time, by_delay, at_once)] == [until, now + timedelta(hours=1), now]
+    assert [queue.message(m).available_at for m in (by_time, by_delay, at_once)] == [
+        until,
+        now + timedelta(hours=1),
+        now,
+    ]
 
 
 def test_without_time_and_delay_it_comes_back_at_once_but_behind_those_that_wait(queue: Queue) -> None:

@@ -13,7 +13,9 @@ from tests.sql.queue import Queue
 
 def remaining(queue: Queue, message_id: int) -> float:
     """Return how many seconds of the lock are left by the queue's clock."""
-    left: timedelta = queue.value("SELECT lock_expires_at - messages.now() FROM messages.message WHERE id = %s", [message_id])
+    left: timedelta = queue.value(
+        "SELECT lock_expires_at - messages.now() FROM messages.message WHERE id = %s", [message_id]
+    )
     return left.total_seconds()
 
 

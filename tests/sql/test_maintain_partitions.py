@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,12 +11,14 @@ from psycopg import errors
 
 from tests.sql.queue import Background, Queue
 
-PARTITIONS = "SELECT relname FROM pg_class WHERE relname ~ '^message_archive_[0-9]{8}$' AND relispartition ORDER BY relname"
+PARTITIONS = (
+    "SELECT relname FROM pg_class WHERE relname ~ '^message_archive_[0-9]{8}$' AND relispartition ORDER BY relname"
+)
 
 
 def today(queue: Queue) -> datetime:
     now: datetime = queue.call("now")
-    return now.astimezone(timezone.utc)
+    return now.astimezone(UTC)
 
 
 def names(first: datetime, days: int) -> list[str]:
@@ -38,7 +40,9 @@ def archive(queue: Queue, message_id: int, archived_at: str, result: str = "succ
 
 
 def lies_in(queue: Queue, message_id: int) -> str:
-    where: str = queue.value("SELECT tableoid::regclass::text FROM messages.message_archive WHERE id = %s", [message_id])
+    where: str = queue.value(
+        "SELECT tableoid::regclass::text FROM messages.message_archive WHERE id = %s", [message_id]
+    )
     return where.removeprefix("messages.")
 
 
@@ -73,17 +77,24 @@ def test_what_is_settled_today_lies_in_todays_partition(queue: Queue) -> None:
 
 @pytest.mark.parametrize(
     ("time_zone", "date_style"),
-    [("UTC", "Postgres"), ("Pacific/Kiritimati", "German"), ("Etc/GMT+12", "SQL, DMY"), ("America/New_York", "SQL, MDY")],
+    [
+        ("UTC", "Postgres"),
+        ("Pacific/Kiritimati", "German"),
+        ("Etc/GMT+12", "SQL, DMY"),
+        ("America/New_York", "SQL, MDY"),
+    ],
 )
 def test_days_are_those_of_utc_whatever_the_session_speaks(queue: Queue, time_zone: str, date_style: str) -> None:
-    queue.conn.execute("SELECT set_config('TimeZone', %s, false), set_config('DateStyle', %s, false)", [time_zone, date_style])
+    queue.conn.execute(
+        "SELECT set_config('TimeZone', %s, false), set_config('DateStyle', %s, false)", [time_zone, date_style]
+    )
     queue.later("1 day")
 
     queue.call("maintain_partitions")
 
     queue.conn.execute("SET TimeZone = 'UTC'; SET DateStyle = 'ISO'")
     name = partitions(queue)[-1]
-    day = datetime.strptime(name[-8:], "%Y%m%d").replace(tzinfo=timezone.utc)
+    day = datetime.strptime(name[-8:], "%Y%m%d").replace(tzinfo=UTC)
     assert queue.value("SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = %s", [name]) == (
         f"FOR VALUES FROM ('{day:%Y-%m-%d} 00:00:00+00') TO ('{day + timedelta(days=1):%Y-%m-%d} 00:00:00+00')"
     )
@@ -189,7 +200,9 @@ def test_a_settle_that_commits_into_the_default_while_its_day_is_made_does_not_f
     assert {lies_in(queue, 1), lies_in(queue, 2)} == {partitions(queue)[-1]}
 
 
-def test_whoever_reads_the_archive_for_long_holds_up_the_settles_for_a_tenth_of_a_second_at_most(queue: Queue, other: Queue) -> None:
+def test_whoever_reads_the_archive_for_long_holds_up_the_settles_for_a_tenth_of_a_second_at_most(
+    queue: Queue, other: Queue
+) -> None:
     archive(queue, 1, "0 days")
     queue.later("100 days")
 
@@ -199,7 +212,9 @@ def test_whoever_reads_the_archive_for_long_holds_up_the_settles_for_a_tenth_of_
         with pytest.raises(errors.LockNotAvailable):
             queue.call("maintain_partitions", 0)
 
-    assert "lock_timeout=100ms" in queue.value("SELECT proconfig FROM pg_proc WHERE oid = 'messages.maintain_partitions'::regproc")
+    assert "lock_timeout=100ms" in queue.value(
+        "SELECT proconfig FROM pg_proc WHERE oid = 'messages.maintain_partitions'::regproc"
+    )
     assert queue.call("maintain_partitions", 0) > 0
 
 

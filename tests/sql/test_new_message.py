@@ -26,7 +26,9 @@ def test_one_row_rings_with_its_id(queue: Queue, ear: Ear) -> None:
 def test_many_rows_of_one_statement_ring_each_topic_once(queue: Queue, ear: Ear) -> None:
     queue.arm()
 
-    queue.conn.execute("INSERT INTO messages.message (topic, payload) SELECT 't' || n % 3, '1' FROM generate_series(1, 300) AS n")
+    queue.conn.execute(
+        "INSERT INTO messages.message (topic, payload) SELECT 't' || n % 3, '1' FROM generate_series(1, 300) AS n"
+    )
 
     assert sorted(ear.heard()) == ["t0", "t1", "t2"]
 
@@ -154,7 +156,9 @@ def test_of_a_statement_over_many_topics_only_the_awaited_ring(queue: Queue, ear
     queue.arm("a", topics=["t1"])
     queue.arm("b", topics=["t2", "t9"])
 
-    queue.conn.execute("INSERT INTO messages.message (topic, payload) SELECT 't' || n % 4, '1' FROM generate_series(1, 40) AS n")
+    queue.conn.execute(
+        "INSERT INTO messages.message (topic, payload) SELECT 't' || n % 4, '1' FROM generate_series(1, 40) AS n"
+    )
 
     assert sorted(ear.heard()) == ["t1", "t2"]
 
@@ -171,7 +175,9 @@ def test_above_read_committed_it_always_rings_since_the_snapshot_may_be_older_th
     assert ear.heard() == [str(published)]
 
 
-def test_a_sleeper_that_arms_after_an_old_snapshot_was_taken_is_rung_all_the_same(queue: Queue, other: Queue, ear: Ear) -> None:
+def test_a_sleeper_that_arms_after_an_old_snapshot_was_taken_is_rung_all_the_same(
+    queue: Queue, other: Queue, ear: Ear
+) -> None:
     other.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     with other.conn.transaction():
         other.ids()  # takes the snapshot
@@ -190,7 +196,9 @@ def test_policy_always_rings_though_nobody_is_armed(queue: Queue, ear: Ear) -> N
     assert ear.heard() == [str(published)]
 
 
-def test_policy_always_as_the_default_rings_for_every_topic_but_those_that_say_otherwise(queue: Queue, ear: Ear) -> None:
+def test_policy_always_as_the_default_rings_for_every_topic_but_those_that_say_otherwise(
+    queue: Queue, ear: Ear
+) -> None:
     queue.policy("*", notify="always")
     queue.policy("silent", notify="off")
 
@@ -200,7 +208,9 @@ def test_policy_always_as_the_default_rings_for_every_topic_but_those_that_say_o
     assert ear.heard() == [str(published)]
 
 
-def test_policy_always_rings_for_delayed_messages_too_since_listeners_outside_never_look_by_themselves(queue: Queue, ear: Ear) -> None:
+def test_policy_always_rings_for_delayed_messages_too_since_listeners_outside_never_look_by_themselves(
+    queue: Queue, ear: Ear
+) -> None:
     queue.policy("loud", notify="always")
 
     published = queue.publish("loud", wait="1 hour")
@@ -234,7 +244,9 @@ def test_the_sleeper_protocol_misses_no_publish_that_was_under_way(queue: Queue,
     assert ear.heard() == []
 
 
-def test_arming_waits_for_no_publisher_and_no_publisher_waits_for_it(queue: Queue, other: Queue, background: Background) -> None:
+def test_arming_waits_for_no_publisher_and_no_publisher_waits_for_it(
+    queue: Queue, other: Queue, background: Background
+) -> None:
     with other.conn.transaction():
         other.publish()
         armed = background.start(queue.arm)

@@ -29,7 +29,9 @@ def test_it_visits_each_priority_that_stands_from_the_left_edge(queue: Queue) ->
 def test_a_marked_priority_is_visited_from_its_mark(queue: Queue) -> None:
     for priority in (0, 5, 9):
         queue.publish(priority=priority)
-    queue.conn.execute("INSERT INTO messages.low_water VALUES ('t', 5, '2026-01-01'), ('t', 7, '2026-01-01'), ('t', 9, NULL)")
+    queue.conn.execute(
+        "INSERT INTO messages.low_water VALUES ('t', 5, '2026-01-01'), ('t', 7, '2026-01-01'), ('t', 9, NULL)"
+    )
 
     assert walk(queue) == [(0, True), (5, False), (7, False), (9, True)]
 

@@ -51,7 +51,9 @@ def test_topics_that_are_all_locked_do_not_stand(queue: Queue) -> None:
 
 
 def test_a_topic_with_a_mark_is_taken_as_it_is_unless_told_to_look(queue: Queue, standing: None) -> None:
-    queue.conn.execute("INSERT INTO messages.low_water VALUES ('marked', 5, now()), ('a', 5, now()), ('unmarked', 5, NULL)")
+    queue.conn.execute(
+        "INSERT INTO messages.low_water VALUES ('marked', 5, now()), ('a', 5, now()), ('unmarked', 5, NULL)"
+    )
 
     assert walk(queue) == sorted([*ALL, "marked"])
     assert walk(queue, marks=False) == ALL

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-FAKE = datetime(2031, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
+FAKE = datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_without_the_setting_it_runs_again(queue: Queue, unset: str) -> None:
 def test_a_worker_cannot_change_it(member: Queue) -> None:
     member.conn.execute("SELECT set_config('messages.fake_now', %s, false)", [FAKE.isoformat()])
 
-    assert abs(member.call("now") - datetime.now(timezone.utc)) < timedelta(minutes=1)
+    assert abs(member.call("now") - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 def test_a_worker_cannot_expire_the_locks_of_others_by_a_clock_of_its_own(queue: Queue, member: Queue) -> None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
+import psycopg
 import pytest
 
 from tests.server.postgres import Database, Postgres
@@ -35,6 +38,11 @@ EXPLAIN = """
     SET plan_cache_mode = force_generic_plan
 """
 
+HOLD = """
+    CREATE TEMP TABLE held AS SELECT id, claim_id FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 300);
+    UPDATE messages.message SET max_attempts = 1 + id % 3 WHERE claim_id IS NOT NULL;
+    UPDATE messages.message SET lock_expires_at = now() - interval '1 s' WHERE claim_id IS NOT NULL AND id % 2 = 0
+"""
 HELD = "ARRAY(SELECT id FROM held), ARRAY(SELECT claim_id FROM held)"
 WHY = "ARRAY(SELECT 'why' FROM held)"
 # What a worker calls for every batch.
@@ -66,44 +74,66 @@ COLD = {
 
 
 class Planned(Queue):
-    """A queue that tells the plans of every statement that it runs, nested ones included."""
+    """A queue whose plans are generic, and that tells those of every statement that it runs, nested ones included."""
+
+    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+        super().__init__(conn)
+        conn.execute(EXPLAIN)
 
     def plans(self, statement: str) -> list[str]:
         plans: list[str] = []
-        self.conn.execute(EXPLAIN)
-        self.conn.add_notice_handler(lambda said: plans.append(said.message_primary or ""))
+
+        def keep(said: psycopg.errors.Diagnostic) -> None:
+            plans.append(said.message_primary or "")
+
+        self.conn.add_notice_handler(keep)
         self.rows(statement)
+        self.conn.remove_notice_handler(keep)
         return [plan for plan in plans if "messages." in plan]
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Hold some messages, some of them for the last time and some for too long; whatever happens is rolled back."""
+        with self.conn.transaction(force_rollback=True):
+            self.conn.execute(HOLD)
+            yield
 
 
 @pytest.fixture(scope="module")
-def filled(server: Postgres) -> Iterator[Database]:
-    """A full table that was never analyzed."""
+def filled(server: Postgres) -> Iterator[tuple[Database, Planned]]:
+    """A full table that was never analyzed since it had ten rows, and a connection that planned everything when it had."""
     with server.new_database(template=server.migrated) as database, server.admin(database.name) as admin:
         admin.execute("ALTER TABLE messages.message SET (autovacuum_enabled = false)")
+        admin.execute(FILL.replace("%(rows)s", "10"))
+        admin.execute("ANALYZE messages.message, messages.message_archive")
+        early = Planned(database.connect())
+        for statement in (*HOT.values(), *COLD.values()):
+            with early.holding():
+                early.rows(statement)
+        admin.execute("DELETE FROM messages.message; DELETE FROM messages.low_water")
         admin.execute(FILL.replace("%(rows)s", str(ROWS)))
-        yield database
+        yield database, early
 
 
-@pytest.fixture(scope="module", params=["never analyzed", "analyzed"])
-def planned(request: pytest.FixtureRequest, filled: Database) -> Database:
-    """The same before and, after all tests of the former, analyzed."""
+# In this order: the last changes the database for those before it.
+@pytest.fixture(scope="module", params=["planned when it had ten rows", "not analyzed since", "analyzed"])
+def full_database(request: pytest.FixtureRequest, filled: tuple[Database, Planned]) -> tuple[Database, Planned | None]:
+    database, early = filled
     if request.param == "analyzed":
-        with filled.server.admin(filled.name) as admin:
+        with database.server.admin(database.name) as admin:
             admin.execute("ANALYZE")
-    return filled
+    return database, early if request.param == "planned when it had ten rows" else None
 
 
 @pytest.fixture
-def full(planned: Database) -> Iterator[Planned]:
-    """A connection that holds some messages; whatever it does is rolled back."""
-    queue = Planned(planned.connect())
-    with queue.conn.transaction(force_rollback=True):
-        queue.conn.execute("CREATE TEMP TABLE held AS SELECT id, claim_id FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 300)")
-        queue.conn.execute("UPDATE messages.message SET max_attempts = 1 + id % 3 WHERE claim_id IS NOT NULL")
-        queue.conn.execute("UPDATE messages.message SET lock_expires_at = now() - interval '1 s' WHERE claim_id IS NOT NULL AND id % 2 = 0")
+def full(full_database: tuple[Database, Planned | None]) -> Iterator[Planned]:
+    """A connection to a full table that holds some messages."""
+    database, early = full_database
+    queue = early or Planned(database.connect())
+    with queue.holding():
         yield queue
-    queue.conn.close()
+    if queue is not early:
+        queue.conn.close()
 
 
 @pytest.mark.parametrize("statement", [*HOT.values(), *COLD.values()], ids=[*HOT, *COLD])
@@ -131,7 +161,9 @@ def test_a_claim_reads_its_indexes_in_their_order_and_no_further_than_its_limit(
 
     assert reading
     for plan in reading:
-        assert re.search(r"->  Limit .*\n *->  LockRows .*\n *->  Index Scan using message_ready(_channel)? on message m ", plan)
+        assert re.search(
+            r"->  Limit .*\n *->  LockRows .*\n *->  Index Scan using message_ready(_channel)? on message m ", plan
+        )
 
 
 def test_a_claim_updates_by_address(full: Planned) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.server.postgres import Database
@@ -71,7 +69,9 @@ def test_no_function_has_a_finding(queue: Queue) -> None:
 
 
 def test_every_trigger_function_is_read_with_its_table(queue: Queue) -> None:
-    triggers = queue.rows(f"SELECT f.name FROM ({FUNCTIONS}) AS f JOIN pg_proc AS p ON p.oid = f.signature::regprocedure WHERE p.prorettype = 'trigger'::regtype")
+    triggers = queue.rows(
+        f"SELECT f.name FROM ({FUNCTIONS}) AS f JOIN pg_proc AS p ON p.oid = f.signature::regprocedure WHERE p.prorettype = 'trigger'::regtype"
+    )
 
     assert {t.name for t in triggers} == set(STANDS_ON)
 

@@ -16,7 +16,9 @@ def sleepers(queue: Queue) -> list[str]:
 def test_workers_that_were_not_seen_for_an_hour_are_forgotten(queue: Queue) -> None:
     for name in ("alive", "dead"):
         queue.call("worker_started", name, "host", 42, "1.0", ["t"], 10)
-    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 minutes' WHERE name = 'dead'")
+    queue.conn.execute(
+        "UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 minutes' WHERE name = 'dead'"
+    )
 
     assert queue.call("prune") == 1
     assert workers(queue) == ["alive"]
@@ -26,7 +28,9 @@ def test_sleepers_whose_flag_ran_out_a_minute_ago_are_forgotten(queue: Queue) ->
     queue.arm("asleep")
     queue.arm("just over", look_in="0 s")
     queue.arm("long over")
-    queue.conn.execute("UPDATE messages.sleeper SET armed_until = clock_timestamp() - interval '61 s' WHERE worker = 'long over'")
+    queue.conn.execute(
+        "UPDATE messages.sleeper SET armed_until = clock_timestamp() - interval '61 s' WHERE worker = 'long over'"
+    )
 
     assert queue.call("prune") == 1
     assert sleepers(queue) == ["asleep", "just over"]
@@ -37,7 +41,9 @@ def test_a_daemon_that_died_awake_leaves_no_row_that_every_publish_would_read_fo
     queue.arm("died awake")
     for worker in ("awake", "died awake"):
         queue.call("disarm", worker)
-    queue.conn.execute("UPDATE messages.sleeper SET next_look_at = now() - interval '61 minutes' WHERE worker = 'died awake'")
+    queue.conn.execute(
+        "UPDATE messages.sleeper SET next_look_at = now() - interval '61 minutes' WHERE worker = 'died awake'"
+    )
 
     assert queue.call("prune") == 1
     assert sleepers(queue) == ["awake"]

@@ -38,7 +38,9 @@ def test_an_insert_of_topic_and_payload_is_a_full_publish(publisher: psycopg.Con
     assert (claimed.topic, claimed.payload, claimed.priority, claimed.attempt) == ("orders.created", '{"id": 7}', 5, 1)
 
 
-def test_a_publisher_may_set_everything_that_describes_a_message(publisher: psycopg.Connection[Any], queue: Queue) -> None:
+def test_a_publisher_may_set_everything_that_describes_a_message(
+    publisher: psycopg.Connection[Any], queue: Queue
+) -> None:
     publisher.execute(
         """
         INSERT INTO messages.message (topic, channel, key, priority, body, headers, available_at, expires_at, max_attempts)
@@ -67,7 +69,25 @@ def test_a_topic_may_be_any_plain_name_of_up_to_200_characters(queue: Queue, top
 
 @pytest.mark.parametrize(
     "topic",
-    ["", " ", "a b", "a\n", "\na", "a\nb", "a'b", 'a"b', "a;b", "a\tb", ".a", "-a", "*", "é", "a/b", "x" * 201, "a\u202eb"],
+    [
+        "",
+        " ",
+        "a b",
+        "a\n",
+        "\na",
+        "a\nb",
+        "a'b",
+        'a"b',
+        "a;b",
+        "a\tb",
+        ".a",
+        "-a",
+        "*",
+        "é",
+        "a/b",
+        "x" * 201,
+        "a\u202eb",
+    ],
 )
 def test_a_topic_that_is_not_a_plain_name_is_refused(queue: Queue, topic: str) -> None:
     assert refused(queue, topic=topic) == "message_topic_is_a_name"
@@ -144,7 +164,11 @@ def test_a_lock_is_held_entirely_or_not_at_all(queue: Queue, half_a_lock: dict[s
 
 
 @pytest.mark.parametrize(
-    "content", [{"payload": sql.SQL("to_jsonb(repeat('x', 67108864))")}, {"body": sql.SQL("convert_to(repeat('x', 67108864), 'UTF8')")}]
+    "content",
+    [
+        {"payload": sql.SQL("to_jsonb(repeat('x', 67108864))")},
+        {"body": sql.SQL("convert_to(repeat('x', 67108864), 'UTF8')")},
+    ],
 )
 def test_64_megabytes_are_refused_even_if_they_compress_well(queue: Queue, content: dict[str, Any]) -> None:
     assert refused(queue, **content) == "message_payload_fits_16_mib"

@@ -54,7 +54,9 @@ def held_snapshot(database: Database) -> Iterator[None]:
         yield
 
 
-def test_behind_a_held_snapshot_a_claim_costs_a_few_pages_once_there_is_a_mark(queue: Queue, database: Database) -> None:
+def test_behind_a_held_snapshot_a_claim_costs_a_few_pages_once_there_is_a_mark(
+    queue: Queue, database: Database
+) -> None:
     queue.publish_many(10, wait="1 hour")
     with held_snapshot(database):
         work_off(queue, 20_000)
@@ -228,7 +230,9 @@ def test_every_priority_and_topic_has_its_own_mark(queue: Queue) -> None:
 def test_it_runs_at_most_a_twentieth_of_the_time(queue: Queue) -> None:
     raise_marks(queue)
 
-    assert queue.value("SELECT next_run_at > clock_timestamp() - interval '1 minute' FROM messages.low_water_mark") is True
+    assert (
+        queue.value("SELECT next_run_at > clock_timestamp() - interval '1 minute' FROM messages.low_water_mark") is True
+    )
     queue.conn.execute("UPDATE messages.low_water_mark SET next_run_at = clock_timestamp() + interval '1 minute'")
     before = queue.row("SELECT * FROM messages.low_water_mark")
     assert queue.call("raise_low_water") == 0

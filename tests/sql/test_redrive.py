@@ -36,7 +36,14 @@ def test_a_dead_message_becomes_a_new_one_that_knows_its_ancestor(queue: Queue) 
 
 
 def test_the_new_message_has_everything_that_described_the_dead_one(queue: Queue) -> None:
-    content = {"channel": "c", "key": "k", "priority": 3, "payload": {"n": 1}, "headers": {"h": 1}, "max_attempts": 7}
+    content: dict[str, Any] = {
+        "channel": "c",
+        "key": "k",
+        "priority": 3,
+        "payload": {"n": 1},
+        "headers": {"h": 1},
+        "max_attempts": 7,
+    }
     died = dead(queue, **content, state=sql.SQL("'[1]'::jsonb"))
 
     new = queue.message(redrive(queue, died)[died])

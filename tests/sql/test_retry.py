@@ -21,7 +21,9 @@ NOW = [timedelta(0)]
 
 def wait_of(queue: Queue, message_id: int) -> timedelta:
     """Return how long the message waits from now on, by the queue's clock."""
-    wait: timedelta = queue.value("SELECT available_at - messages.now() FROM messages.message WHERE id = %s", [message_id])
+    wait: timedelta = queue.value(
+        "SELECT available_at - messages.now() FROM messages.message WHERE id = %s", [message_id]
+    )
     return wait
 
 
@@ -42,7 +44,13 @@ def test_a_failed_attempt_is_followed_by_another_after_the_backoff(queue: Queue,
 
     assert (lost, wait_of(queue, published)) == ([], timedelta(seconds=60))
     row = queue.message(published)
-    assert (row.attempts, row.claim_id, row.locked_by, row.locked_at, row.lock_expires_at) == (1, None, None, None, None)
+    assert (row.attempts, row.claim_id, row.locked_by, row.locked_at, row.lock_expires_at) == (
+        1,
+        None,
+        None,
+        None,
+        None,
+    )
 
 
 def test_the_last_attempt_is_archived_as_failed_with_its_error(queue: Queue) -> None:
@@ -94,7 +102,8 @@ def test_a_delay_that_no_time_can_express_harms_neither_its_message_nor_the_batc
     (claim_id, _) = (c.claim_id for c in queue.claim())
 
     lost = queue.value(
-        f"SELECT messages.retry(%s, %s, ARRAY['a', 'b'], ARRAY[{delay}, '1 s']::interval[])", [[absurd, other], [claim_id] * 2]
+        f"SELECT messages.retry(%s, %s, ARRAY['a', 'b'], ARRAY[{delay}, '1 s']::interval[])",
+        [[absurd, other], [claim_id] * 2],
     )
 
     assert lost == []
@@ -187,7 +196,9 @@ def test_a_checkpoint_is_saved_kept_and_cleared(queue: Queue) -> None:
 
     assert retry_with(Jsonb({"page": 3})) == {"page": 3}
     assert queue.claim_one().state == '{"page": 3}'
-    queue.conn.execute("UPDATE messages.message SET claim_id = NULL, locked_by = NULL, locked_at = NULL, lock_expires_at = NULL")
+    queue.conn.execute(
+        "UPDATE messages.message SET claim_id = NULL, locked_by = NULL, locked_at = NULL, lock_expires_at = NULL"
+    )
     assert retry_with(None) == {"page": 3}
     assert retry_with(Jsonb(None)) is None
 
@@ -245,7 +256,9 @@ def test_a_repeated_retry_changes_nothing_more(queue: Queue) -> None:
     assert queue.message(published) == before
 
 
-def test_a_message_that_is_ready_again_rings_for_a_sleeper_that_would_look_too_late(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_a_message_that_is_ready_again_rings_for_a_sleeper_that_would_look_too_late(
+    queue: Queue, listen: Callable[..., Ear]
+) -> None:
     ear = listen("new_message")
     queue.publish_many(3)
     queue.publish("u")
@@ -257,7 +270,9 @@ def test_a_message_that_is_ready_again_rings_for_a_sleeper_that_would_look_too_l
     assert sorted(ear.heard()) == ["t", "u"]
 
 
-def test_a_message_that_is_ready_only_after_the_sleepers_next_look_rings_nothing(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_a_message_that_is_ready_only_after_the_sleepers_next_look_rings_nothing(
+    queue: Queue, listen: Callable[..., Ear]
+) -> None:
     ear = listen("new_message")
     queue.publish()
     claimed = queue.claim()
@@ -294,7 +309,9 @@ def test_expire_locks_passes_over_what_is_being_settled(queue: Queue, other: Que
         assert other.call("expire_locks") == 0
 
 
-def test_a_row_whose_lock_is_taken_over_meanwhile_is_not_retried_twice(queue: Queue, other: Queue, background: Background, eventually: Any) -> None:
+def test_a_row_whose_lock_is_taken_over_meanwhile_is_not_retried_twice(
+    queue: Queue, other: Queue, background: Background, eventually: Any
+) -> None:
     published = queue.publish()
     claimed = queue.claim()
 

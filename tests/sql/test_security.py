@@ -19,10 +19,42 @@ FUNCTIONS = "SELECT p.* FROM pg_proc AS p WHERE p.pronamespace = 'messages'::reg
 MAY_CALL = {
     "publisher": {"new_message", "notify_policy"},
     "worker": {
-        *("now", "claim", "next_due", "complete", "reject", "fail", "retry", "defer", "release", "release_forgotten", "heartbeat"),
-        *("arm", "disarm", "own_xid", "oldest_xid", "worker_started", "worker_seen", "worker_stopped", "tick", "raise_low_water"),
+        *(
+            "now",
+            "claim",
+            "next_due",
+            "complete",
+            "reject",
+            "fail",
+            "retry",
+            "defer",
+            "release",
+            "release_forgotten",
+            "heartbeat",
+        ),
+        *(
+            "arm",
+            "disarm",
+            "own_xid",
+            "oldest_xid",
+            "worker_started",
+            "worker_seen",
+            "worker_stopped",
+            "tick",
+            "raise_low_water",
+        ),
     },
-    "operator": {"now", "cancel", "redrive", "tick", "stats", "unhandled_topics", "check_topic", "topic_changed", "check_backoff"},
+    "operator": {
+        "now",
+        "cancel",
+        "redrive",
+        "tick",
+        "stats",
+        "unhandled_topics",
+        "check_topic",
+        "topic_changed",
+        "check_backoff",
+    },
     "analyst": {"stats", "unhandled_topics"},
     "maintainer": {"tick", "expire_locks", "renotify_stale", "raise_low_water", "maintain_partitions", "prune"},
 }
@@ -80,7 +112,9 @@ def test_public_may_do_nothing_with_the_schema_its_tables_and_its_sequences(queu
         WHERE c.relnamespace = 'messages'::regnamespace AND a.grantee = 0
         """
     )
-    schema = queue.rows("SELECT a.* FROM pg_namespace AS n, aclexplode(n.nspacl) AS a WHERE n.nspname = 'messages' AND a.grantee = 0")
+    schema = queue.rows(
+        "SELECT a.* FROM pg_namespace AS n, aclexplode(n.nspacl) AS a WHERE n.nspname = 'messages' AND a.grantee = 0"
+    )
     columns = queue.rows(
         """
         SELECT a.attname FROM pg_attribute AS a, aclexplode(a.attacl) AS acl
@@ -108,13 +142,16 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_tou
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_may_call_what_is_listed_here_and_nothing_else(queue: Queue, role: str) -> None:
     callable_ = queue.rows(
-        f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE has_function_privilege(%s, f.oid, 'EXECUTE')", [f"messages_{role}"]
+        f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE has_function_privilege(%s, f.oid, 'EXECUTE')",
+        [f"messages_{role}"],
     )
 
     assert {row.proname for row in callable_} == MAY_CALL[role]
 
 
-def test_no_function_runs_a_text_but_the_one_that_makes_days_and_the_one_for_a_table_that_may_not_exist(queue: Queue) -> None:
+def test_no_function_runs_a_text_but_the_one_that_makes_days_and_the_one_for_a_table_that_may_not_exist(
+    queue: Queue,
+) -> None:
     building = queue.rows(f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE f.prosrc ~* '\\mexecute\\M'")
 
     assert {row.proname for row in building} == {"maintain_partitions", "prune_cron_history"}
@@ -132,18 +169,32 @@ def test_everything_belongs_to_the_owner_who_cannot_log_in(queue: Queue) -> None
 
     assert [row.owner for row in owners] == ["messages_owner"]
     owner = queue.row("SELECT * FROM pg_roles WHERE rolname = 'messages_owner'")
-    assert not any([owner.rolcanlogin, owner.rolsuper, owner.rolcreaterole, owner.rolcreatedb, owner.rolbypassrls, owner.rolreplication])
+    assert not any(
+        [
+            owner.rolcanlogin,
+            owner.rolsuper,
+            owner.rolcreaterole,
+            owner.rolcreatedb,
+            owner.rolbypassrls,
+            owner.rolreplication,
+        ]
+    )
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_no_role_can_log_in_or_become_another(queue: Queue, role: str) -> None:
-    row = queue.row("SELECT *, pg_has_role(rolname, 'messages_owner', 'MEMBER') AS is_owner FROM pg_roles WHERE rolname = %s", [f"messages_{role}"])
+    row = queue.row(
+        "SELECT *, pg_has_role(rolname, 'messages_owner', 'MEMBER') AS is_owner FROM pg_roles WHERE rolname = %s",
+        [f"messages_{role}"],
+    )
 
     assert not any([row.rolcanlogin, row.rolsuper, row.rolcreaterole, row.is_owner])
 
 
 def test_views_give_nobody_more_than_he_has(queue: Queue) -> None:
-    views = queue.rows("SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'messages'::regnamespace AND relkind = 'v'")
+    views = queue.rows(
+        "SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'messages'::regnamespace AND relkind = 'v'"
+    )
 
     assert [v.relname for v in views if "security_invoker=true" not in (v.reloptions or [])] == []
 
@@ -175,10 +226,24 @@ def test_a_publisher_reads_no_content_not_even_its_own(as_role: Callable[[str], 
 
 @pytest.mark.parametrize(
     "column",
-    ["claim_id", "locked_by", "locked_at", "lock_expires_at", "attempts", "history", "state", "progress", "created_at", "redriven_from", "original_topic"],
+    [
+        "claim_id",
+        "locked_by",
+        "locked_at",
+        "lock_expires_at",
+        "attempts",
+        "history",
+        "state",
+        "progress",
+        "created_at",
+        "redriven_from",
+        "original_topic",
+    ],
 )
 def test_a_publisher_cannot_set_what_belongs_to_the_queue(as_role: Callable[[str], Queue], column: str) -> None:
-    assert refuses(as_role("publisher"), f"INSERT INTO messages.message (topic, payload, {column}) VALUES ('t', '1', NULL)")
+    assert refuses(
+        as_role("publisher"), f"INSERT INTO messages.message (topic, payload, {column}) VALUES ('t', '1', NULL)"
+    )
 
 
 def test_a_publisher_cannot_choose_the_id(as_role: Callable[[str], Queue]) -> None:
@@ -238,7 +303,21 @@ def test_a_worker_does_all_of_its_work(as_role: Callable[[str], Queue], queue: Q
     assert -1 not in [row.did for row in ticked]
 
 
-@pytest.mark.parametrize("table", ["message", "message_archive", "sleeper", "worker", "low_water", "alert", "tick_mark", "topic", "migration", "redrive_log"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        "message",
+        "message_archive",
+        "sleeper",
+        "worker",
+        "low_water",
+        "alert",
+        "tick_mark",
+        "topic",
+        "migration",
+        "redrive_log",
+    ],
+)
 def test_a_worker_writes_no_table(as_role: Callable[[str], Queue], table: str) -> None:
     worker = as_role("worker")
 
@@ -277,7 +356,9 @@ def test_a_temp_table_named_like_the_queues_hijacks_nothing(as_role: Callable[[s
     assert queue.archived(published).result == "success"
 
 
-def test_an_operator_of_ones_own_in_front_of_the_catalog_is_never_called(as_role: Callable[[str], Queue], queue: Queue) -> None:
+def test_an_operator_of_ones_own_in_front_of_the_catalog_is_never_called(
+    as_role: Callable[[str], Queue], queue: Queue
+) -> None:
     """It would run with the owner's rights."""
     queue.publish()
     worker = as_role("worker")
@@ -350,7 +431,9 @@ def test_a_maintainer_maintains_and_sees_nothing(as_role: Callable[[str], Queue]
     queue.claim(lock_for="0 s")
     maintainer = as_role("maintainer")
 
-    assert [row.did for row in maintainer.rows("SELECT did FROM messages.tick('cron') WHERE task = 'expire_locks'")] == [1]
+    assert [
+        row.did for row in maintainer.rows("SELECT did FROM messages.tick('cron') WHERE task = 'expire_locks'")
+    ] == [1]
     assert refuses(maintainer, "SELECT id FROM messages.message")
     assert refuses(maintainer, "SELECT * FROM messages.claim('w', ARRAY['t'], 1)")
 
@@ -364,13 +447,20 @@ def test_a_login_without_a_role_can_do_nothing(as_role: Callable[[str], Queue]) 
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_days_that_are_made_later_are_as_closed_as_the_first(queue: Queue, as_role: Callable[[str], Queue], role: str) -> None:
+def test_days_that_are_made_later_are_as_closed_as_the_first(
+    queue: Queue, as_role: Callable[[str], Queue], role: str
+) -> None:
     queue.later("1 day")
     queue.call("maintain_partitions")
-    (newest,) = queue.rows("SELECT max(relname) AS name FROM pg_class WHERE relname ~ '^message_archive_2' AND relkind = 'r'")
+    (newest,) = queue.rows(
+        "SELECT max(relname) AS name FROM pg_class WHERE relname ~ '^message_archive_2' AND relkind = 'r'"
+    )
 
     assert refuses(as_role(role), f"DELETE FROM messages.{newest.name}")
-    assert queue.value("SELECT relowner::regrole::text FROM pg_class WHERE relname = %s", [newest.name]) == "messages_owner"
+    assert (
+        queue.value("SELECT relowner::regrole::text FROM pg_class WHERE relname = %s", [newest.name])
+        == "messages_owner"
+    )
 
 
 @pytest.mark.parametrize("lock_for", ["9000 years", "-60 years"])

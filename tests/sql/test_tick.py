@@ -100,8 +100,13 @@ def test_one_failing_task_does_not_stop_the_others(own_database: Database, faili
     queue = Queue(own_database.connect())
     said: list[str | None] = []
     queue.conn.add_notice_handler(lambda d: said.append(d.message_primary))
-    result = queue.value("SELECT pg_get_function_result(p.oid) FROM pg_proc AS p WHERE p.oid = ('messages.' || %s)::regproc", [failing])
-    signature = queue.value("SELECT pg_get_function_arguments(p.oid) FROM pg_proc AS p WHERE p.oid = ('messages.' || %s)::regproc", [failing])
+    result = queue.value(
+        "SELECT pg_get_function_result(p.oid) FROM pg_proc AS p WHERE p.oid = ('messages.' || %s)::regproc", [failing]
+    )
+    signature = queue.value(
+        "SELECT pg_get_function_arguments(p.oid) FROM pg_proc AS p WHERE p.oid = ('messages.' || %s)::regproc",
+        [failing],
+    )
     queue.conn.execute(
         f"CREATE OR REPLACE FUNCTION messages.{failing}({signature}) RETURNS {result} LANGUAGE plpgsql AS $$ BEGIN RAISE 'disk on fire'; END $$"
     )
@@ -140,7 +145,10 @@ def impatient(queue: Queue) -> Iterator[None]:
     queue.conn.execute("ALTER FUNCTION messages.tick SET lock_timeout = '2s'")
 
 
-@pytest.mark.parametrize(("table", "failing"), [("worker", ["prune"]), ("message", ["expire_locks", "renotify_stale", "raise_low_water", "prune"])])
+@pytest.mark.parametrize(
+    ("table", "failing"),
+    [("worker", ["prune"]), ("message", ["expire_locks", "renotify_stale", "raise_low_water", "prune"])],
+)
 def test_a_table_that_somebody_locks_for_long_fails_what_needs_it_until_the_next_tick(
     queue: Queue, other: Queue, impatient: None, table: str, failing: list[str]
 ) -> None:

@@ -59,7 +59,9 @@ def test_the_defaults_stay_whole(queue: Queue, knob: str) -> None:
     assert caught.value.diag.constraint_name == "topic_defaults_are_whole"
 
 
-@pytest.mark.parametrize("statement", ["DELETE FROM messages.topic", "UPDATE messages.topic SET topic = 'renamed' WHERE topic = '*'"])
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM messages.topic", "UPDATE messages.topic SET topic = 'renamed' WHERE topic = '*'"]
+)
 def test_the_row_of_the_defaults_cannot_be_taken_away(queue: Queue, statement: str) -> None:
     with pytest.raises(psycopg.DatabaseError, match=r"'\*'"):
         queue.conn.execute(statement.encode())
@@ -124,7 +126,9 @@ def test_that_sleeper_wants_every_topic_when_ringing_is_the_default(queue: Queue
     assert queue.row(STANDS_FOR_LISTENERS).topics is None
 
 
-def test_two_policies_changed_at_once_both_ring_in_the_end(queue: Queue, other: Queue, background: Background, eventually: Any) -> None:
+def test_two_policies_changed_at_once_both_ring_in_the_end(
+    queue: Queue, other: Queue, background: Background, eventually: Any
+) -> None:
     queue.policy("a", notify="auto")
     queue.policy("b", notify="auto")
 

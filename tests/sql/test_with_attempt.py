@@ -11,7 +11,9 @@ from tests.sql.queue import Queue
 WITH_ATTEMPT = "SELECT messages.with_attempt(%s, %s, 'w', '2026-01-01', '2026-01-02', %s, %s)"
 
 
-def with_attempt(queue: Queue, history: Any, attempt: int = 1, outcome: str = "failed", error: str | None = None) -> Any:
+def with_attempt(
+    queue: Queue, history: Any, attempt: int = 1, outcome: str = "failed", error: str | None = None
+) -> Any:
     return queue.value(WITH_ATTEMPT, [None if history is None else Jsonb(history), attempt, outcome, error])
 
 

@@ -116,6 +116,16 @@ class TestFallingAsleep:
 
         assert waited == pytest.approx([*HORIZON_S, HORIZON_S[-1], HORIZON_S[-1]])
 
+    def test_each_arming_begins_with_the_shortest_wait(self, listening: Rig) -> None:
+        for _ in range(2):
+            listening.find()
+            listening.find(own_xid=OWN_XID, oldest_xid=1)
+
+            assert listening.claimer.wait_s() == pytest.approx(HORIZON_S[0])
+            listening.clock.forward(HORIZON_S[0])
+            listening.find(oldest_xid=1)
+            listening.clock.forward(POLL_S)
+
     def test_what_turns_up_while_it_arms_is_taken_and_the_horizon_still_has_to_be_waited_for(
         self, listening: Rig, claimed: Claimed
     ) -> None:
@@ -235,9 +245,19 @@ class TestFlag:
 
         asleep.clock.forward(BUSY_S)
         asleep.claimer.wake()
-        asleep.find(claimed())
 
+        assert not asleep.find(claimed()).disarm
         assert not asleep.plan().disarm
+
+    def test_the_first_lane_takes_it_down(self, clock: Clock, claimed: Claimed) -> None:
+        rig = Rig(clock, lanes=2)
+        rig.fall_asleep()
+        rig.claimer.wake()
+        rig.find(*[claimed() for _ in range(100)])
+        rig.clock.forward(BUSY_S)
+
+        assert not rig.plan(lane=1).disarm
+        assert rig.plan(lane=0).disarm
 
     def test_once_down_it_takes_the_whole_protocol_to_sleep(self, asleep: Rig, claimed: Claimed) -> None:
         asleep.claimer.wake()
@@ -258,10 +278,10 @@ class TestFlag:
         assert asleep.plan() == Plan(disarm=True)
 
     def test_it_is_not_taken_down_and_put_up_in_one_exchange(self, asleep: Rig, claimed: Claimed) -> None:
-        asleep.claimer.wake()
-        asleep.find(claimed())
         asleep.clock.forward(POLL_S)
+        asleep.find(claimed())
         asleep.find()
+        asleep.clock.forward(BUSY_S)
 
         plan = asleep.plan()
 
@@ -283,6 +303,20 @@ class TestDegraded:
         assert asleep.find().disarm
         assert asleep.claimer.state is State.ASLEEP
         assert not asleep.claimer.armed
+
+    def test_it_does_not_arm_if_the_listener_is_gone_when_it_was_about_to(self, listening: Rig) -> None:
+        listening.find()
+        listening.claimer.listen(False)
+
+        assert listening.plan().arm_s is None
+
+    def test_a_listener_that_was_gone_for_a_moment_only_means_the_whole_protocol_too(self, asleep: Rig) -> None:
+        asleep.claimer.listen(False)
+        asleep.claimer.listen(True)
+
+        asleep.find(oldest_xid=OWN_XID + 100)
+
+        assert asleep.claimer.state is State.LOOKING
 
     def test_when_the_listener_is_back_it_takes_the_whole_protocol_to_sleep(self, asleep: Rig) -> None:
         asleep.claimer.listen(False)
@@ -314,7 +348,9 @@ class TestRoom:
         rig = Rig(clock, lanes=2)
         assert rig.plan(lane=1).want is None
 
-        rig.find(*[claimed() for _ in range(100)])
+        first = rig.find(*[claimed() for _ in range(100)])
+        assert first.want is not None
+        assert first.want.limit == 100
         assert rig.plan(lane=1).want is not None
 
         rig.find(claimed())

@@ -24,6 +24,8 @@ log = structlog.get_logger()
 TURN_TIMEOUT_S = 30
 # What another try may cure. Everything else that the server says of a settle is said of one message in it.
 CURABLE = (psycopg.OperationalError, psycopg.errors.UniqueViolation)
+# The errors of this class are psycopg's OperationalError too, but say that a value is too large: the next try would end the same.
+PROGRAM_LIMIT = "54"
 
 
 class Lane:
@@ -104,7 +106,7 @@ class Lane:
         except BaseException as error:
             self.claimer.ended(plan)
             self.settler.put_back(ended)
-            if isinstance(error, psycopg.Error) and not isinstance(error, CURABLE):
+            if isinstance(error, psycopg.Error) and not _is_curable(error):
                 await self._settle_singly(store)
             raise
         self._claim_is_uncertain = False
@@ -121,9 +123,9 @@ class Lane:
     async def _settle_one(self, store: Store, each: Ended) -> None:
         try:
             got = await store.exchange([each], None)
-        except CURABLE:
-            raise
         except psycopg.Error as error:
+            if _is_curable(error):
+                raise
             log.warning(
                 events.SETTLE_REFUSED,
                 message_id=each.message.id,
@@ -138,9 +140,9 @@ class Lane:
     async def _settle_plainly(self, store: Store, each: Ended, error: psycopg.Error) -> Exchange:
         try:
             return await store.exchange([_plain(each, error)], None)
-        except CURABLE:
-            raise
         except psycopg.Error as last:
+            if _is_curable(last):
+                raise
             log.error(  # noqa: TRY400 - what the server said is all there is to know
                 events.SETTLE_GIVEN_UP,
                 message_id=each.message.id,
@@ -150,6 +152,10 @@ class Lane:
             )
             self.crew.hand.give_up(each.message)
             return Exchange()
+
+
+def _is_curable(error: psycopg.Error) -> bool:
+    return isinstance(error, CURABLE) and not (error.sqlstate or "").startswith(PROGRAM_LIMIT)
 
 
 def _plain(each: Ended, error: psycopg.Error) -> Ended:

@@ -1,0 +1,69 @@
+"""worker.processes: several daemons under one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.daemon.process import Daemon, Fleet, Journal
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+@pytest.fixture
+def pair(fleet: Fleet, database: Database, queue: Queue) -> Daemon:
+    """A supervisor with two processes, both registered."""
+    daemon = fleet.launch({"job": "holding:hold"}, dsn=database.dsn, processes=2, concurrency=1)
+    eventually(lambda: len(pids(queue)) == 2)
+    return daemon
+
+
+def pids(queue: Queue) -> set[int]:
+    return {row.pid for row in queue.rows("SELECT pid FROM messages.worker")}
+
+
+def test_all_of_them_work_and_all_of_them_stop(pair: Daemon, queue: Queue, journal: Journal) -> None:
+    working = pids(queue)
+    queue.publish_many(2, "job")
+    eventually(lambda: {e["pid"] for e in journal.entries("start")} == working)
+
+    pair.send(signal.SIGTERM)
+    eventually(lambda: len(pair.events("daemon.stopping")) == 2)
+    pair.open_gate()
+
+    assert pair.exit_code() == 0
+    assert pids(queue) == set()
+    assert queue.ids() == []
+
+
+def test_one_that_dies_is_started_anew_and_the_others_do_not_notice(
+    pair: Daemon, queue: Queue, journal: Journal
+) -> None:
+    queue.publish("job")
+    busy = journal.entry("start")["pid"]
+    (idle,) = pids(queue) - {busy}
+
+    os.kill(idle, signal.SIGKILL)
+
+    assert pair.event("process.exited")["exit_code"] == -signal.SIGKILL
+    eventually(lambda: len(pids(queue)) == 3)
+    pair.open_gate()
+    assert journal.entry("end")["pid"] == busy
+
+
+def test_they_end_with_their_supervisor_and_lose_nothing(pair: Daemon, queue: Queue, journal: Journal) -> None:
+    published = queue.publish("job")
+    journal.entry("start")
+
+    pair.process.kill()
+    eventually(lambda: len(pair.events("daemon.stopping")) == 2)
+    pair.open_gate()
+
+    eventually(lambda: pids(queue) == set())
+    assert queue.archived(published).result == "success"

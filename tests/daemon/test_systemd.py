@@ -1,0 +1,56 @@
+"""What systemd hears of a daemon."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.process import Daemon
+from tests.server.deadline import eventually
+
+Start = Callable[..., Daemon]
+
+
+class Ear:
+    """The socket on which systemd would listen, and the lines it has heard."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: list[str] = []
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self.socket.bind(str(path))
+
+    def has_heard(self, line: str) -> bool:
+        try:
+            while True:
+                self.lines += self.socket.recv(4096).decode().splitlines()
+        except BlockingIOError:
+            return line in self.lines
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[Ear]:
+    ear = Ear(tmp_path / "notify")
+    yield ear
+    ear.socket.close()
+
+
+def test_it_hears_that_the_daemon_is_ready_alive_reloading_and_stopping(start: Start, systemd: Ear) -> None:
+    daemon = start({"job": "work:echo"}, environ={"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "400000"})
+
+    eventually(lambda: systemd.has_heard("READY=1"))
+    eventually(lambda: systemd.has_heard("STATUS=working 1 topics"))
+    eventually(lambda: systemd.lines.count("WATCHDOG=1") >= 3 or systemd.has_heard("nothing new"))
+    systemd.lines.clear()
+    daemon.send(signal.SIGHUP)
+    eventually(lambda: systemd.has_heard("RELOADING=1"))
+    eventually(lambda: systemd.has_heard("READY=1"))
+    eventually(lambda: len(daemon.events("daemon.started")) == 2)
+    assert not systemd.has_heard("STOPPING=1")
+    assert daemon.stop() == 0
+
+    assert systemd.has_heard("STOPPING=1")

@@ -1,0 +1,202 @@
+"""Handlers: which functions may be one, how their payloads are read, and what is said of those that may not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgrouse import config
+from pgrouse import handler as handlers
+from pgrouse.errors import ConfigError
+from pgrouse.handler import Handler, Mode
+from pgrouse.message import Message
+from pgrouse.outcome import Reject
+
+Claimed = Callable[..., Message]
+
+MODULE = """
+import functools
+from typing import Annotated
+
+import pydantic
+
+class Order(pydantic.BaseModel):
+    id: int
+    lines: list[str] = []
+
+class Shop:
+    async def method(self, payload): ...
+    @staticmethod
+    def static(payload): ...
+    async def __call__(self, payload): ...
+
+def none(): return "none"
+def one(payload): return payload
+def two(payload, context): return payload, context
+def typed(order: Order): return order
+def spare(payload, context, third=3): return third
+def anything(*args): return args
+def three(a, b, c): ...
+def keyword(payload, *, when): ...
+def optional_keyword(payload, *, when=1): return when
+def unknown(payload: "Missing"): ...
+def body(payload: bytes): return payload
+def number(payload: Annotated[int, pydantic.Field(ge=0)]): return payload
+async def coroutine(payload): ...
+shop = Shop()
+partly = functools.partial(two, context="c")
+constant = 7
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "shop_jobs.py").write_text(MODULE)
+    (tmp_path / "shop_broken.py").write_text("import nothing_of_that_name")
+    (tmp_path / "shop_leaves.py").write_text("import sys; sys.exit(4)")
+    (tmp_path / "pgrouse.toml").write_text("")
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    for name in [name for name in sys.modules if name.startswith("shop_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def find(folder: Path) -> Callable[..., Handler]:
+    """`find("typed")` is the handler of that function of the module."""
+
+    def find(name: str, **chosen: Any) -> Handler:
+        full = name if ":" in name else f"shop_jobs:{name}"
+        sys.path.insert(0, str(folder))
+        return handlers.find("job", config.Topic(handler=full, **chosen), config.Handlers(path=[folder]))
+
+    return find
+
+
+class TestSignature:
+    @pytest.mark.parametrize(
+        ("name", "arguments"),
+        [
+            ("none", 0),
+            ("one", 1),
+            ("two", 2),
+            ("typed", 1),
+            ("spare", 2),
+            ("optional_keyword", 1),
+            ("Shop.static", 1),
+            ("shop", 1),
+            ("partly", 1),
+        ],
+    )
+    def test_a_handler_is_given_as_much_as_it_takes(
+        self, find: Callable[..., Handler], name: str, arguments: int
+    ) -> None:
+        assert find(name).arguments == arguments
+
+    @pytest.mark.parametrize(("name", "count"), [("three", 3), ("keyword", 2)])
+    def test_one_that_needs_more_is_refused(self, find: Callable[..., Handler], name: str, count: int) -> None:
+        with pytest.raises(ConfigError, match=f"shop_jobs:{name} needs {count} arguments"):
+            find(name)
+
+    @pytest.mark.parametrize(
+        ("name", "chosen", "mode"),
+        [
+            ("one", {}, Mode.THREAD),
+            ("coroutine", {}, Mode.ASYNC),
+            ("shop", {}, Mode.ASYNC),
+            ("shop.method", {}, Mode.ASYNC),
+            ("one", {"isolation": "process"}, Mode.PROCESS),
+            ("coroutine", {"isolation": "process"}, Mode.PROCESS),
+        ],
+    )
+    def test_where_it_runs_follows_from_what_it_is(
+        self, find: Callable[..., Handler], name: str, chosen: dict[str, Any], mode: Mode
+    ) -> None:
+        assert find(name, **chosen).mode is mode
+
+    def test_children_are_bounded_even_if_nobody_says_so(self, find: Callable[..., Handler]) -> None:
+        assert find("one", isolation="process").concurrency == 4
+        assert find("one", isolation="process", concurrency=9).concurrency == 9
+        assert find("one").concurrency is None
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("shop_jobs:onne", r"shop_jobs has no function onne \(it has: .*\bone\b"),
+            ("shop_jobs:constant", "shop_jobs:constant is a int, not a function"),
+            ("shop_jobs:unknown", "the signature of shop_jobs:unknown cannot be read: name 'Missing' is not defined"),
+            ("shop_broken:one", "module shop_broken cannot be imported: ModuleNotFoundError: .*nothing_of_that_name"),
+            ("shop_leaves:one", "module shop_leaves cannot be imported: SystemExit: 4"),
+            ("shop_nowhere:one", "module shop_nowhere may not be used"),
+            ("os:system", "module os may not be used: .*handlers.allow"),
+            ("subprocess:run", "module subprocess may not be used"),
+            ("pydantic:BaseModel", "module pydantic may not be used"),
+        ],
+    )
+    def test_what_cannot_be_a_handler_is_refused_with_the_reason(
+        self, find: Callable[..., Handler], name: str, reason: str
+    ) -> None:
+        with pytest.raises(ConfigError, match=reason):
+            find(name)
+
+    def test_everything_that_is_wrong_is_said_at_once_with_its_line(self, folder: Path) -> None:
+        (folder / "pgrouse.toml").write_text(
+            '[topics.a]\nhandler = "shop_jobs:onne"\n[topics.b]\nhandler = "shop_jobs:one"\n[topics.c]\nhandler = "shop_broken:one"\n'
+        )
+
+        with pytest.raises(ConfigError) as refused:
+            handlers.load(config.load(folder / "pgrouse.toml", environ={}))
+
+        first, second = str(refused.value).splitlines()
+        assert "pgrouse.toml:2: topics.a.handler: shop_jobs has no function onne" in first
+        assert "pgrouse.toml:6: topics.c.handler: module shop_broken cannot be imported" in second
+
+
+class TestPayload:
+    def test_json_comes_as_python_has_it(self, find: Callable[..., Handler], claimed: Claimed) -> None:
+        assert find("one").call(claimed(payload='{"a": [1, null]}'), None) == {"a": [1, None]}
+
+    def test_a_typed_payload_comes_as_its_type(self, find: Callable[..., Handler], claimed: Claimed) -> None:
+        order = find("typed").call(claimed(payload='{"id": 7, "lines": ["x"]}'), None)
+
+        assert (type(order).__name__, order.id, order.lines) == ("Order", 7, ["x"])
+
+    def test_a_body_comes_as_bytes_typed_or_not(self, find: Callable[..., Handler], claimed: Claimed) -> None:
+        message = claimed(payload=None, body=b"\x00\xff")
+
+        assert find("one").call(message, None) == b"\x00\xff"
+        assert find("body").call(message, None) == b"\x00\xff"
+
+    def test_a_handler_without_arguments_is_not_bothered_with_a_payload(
+        self, find: Callable[..., Handler], claimed: Claimed
+    ) -> None:
+        assert find("none").call(claimed(payload="[" * 2000 + "]" * 2000), None) == "none"
+
+    def test_what_does_not_fit_is_rejected_with_every_error_and_no_value(
+        self, find: Callable[..., Handler], claimed: Claimed
+    ) -> None:
+        with pytest.raises(Reject) as rejected:
+            find("typed").call(claimed(payload='{"id": "secret", "lines": [1]}'), None)
+
+        assert str(rejected.value).startswith("payload: id: Input should be a valid integer")
+        assert "; lines.0: Input should be a valid string" in str(rejected.value)
+        assert "secret" not in str(rejected.value)
+
+    def test_a_whole_that_does_not_fit_is_named_so(self, find: Callable[..., Handler], claimed: Claimed) -> None:
+        with pytest.raises(Reject, match=r"payload: \(whole\): Input should be greater than or equal to 0"):
+            find("number").call(claimed(payload="-1"), None)
+
+    @pytest.mark.parametrize("payload", ["[" * 1000 + "]" * 1000, "1" * 4301])
+    @pytest.mark.parametrize("name", ["one", "number"])
+    def test_what_python_cannot_hold_is_rejected(
+        self, find: Callable[..., Handler], claimed: Claimed, name: str, payload: str
+    ) -> None:
+        with pytest.raises(Reject, match=r"^payload"):
+            find(name).call(claimed(payload=payload), None)

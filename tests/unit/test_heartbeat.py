@@ -1,0 +1,176 @@
+"""The heartbeat's thread: whose locks it extends and when, and what it says. Its connection is one that only takes notes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any
+
+import psycopg
+import pytest
+from structlog.testing import LogCapture
+
+from pgrouse import heartbeat
+from pgrouse.hand import Hand
+from pgrouse.heartbeat import Heartbeat, Registration
+from pgrouse.message import Message
+
+Claimed = Callable[..., Message]
+
+
+class Notes:
+    """Stands for database, connection and cursor; `beats` has the time and the ids of every beat."""
+
+    def __init__(self) -> None:
+        self.beats: list[tuple[float, set[int]]] = []
+        self.lost: list[int] = []
+        self.fails = False
+        self.connections = 0
+        self.signed = False
+
+    def connect_blocking(self, role: str) -> Notes:
+        self.connections += 1
+        return self
+
+    def transaction(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def execute(self, statement: Any, values: Any = ()) -> Notes:
+        if self.fails:
+            raise psycopg.OperationalError("gone")
+        if b"messages.heartbeat" in (statement if isinstance(statement, bytes) else statement.encode()):
+            ids = {int(each) for each in values[0].strip("{}").split(",")}
+            self.beats.append((time.monotonic(), ids))
+            self._row: tuple[Any] = ([each for each in self.lost if each in ids],)
+        else:
+            self._row = (True,)
+            self.signed = True
+        return self
+
+    def fetchone(self) -> tuple[Any]:
+        return self._row
+
+    def fileno(self) -> int:
+        raise psycopg.OperationalError("no socket")
+
+    def close(self) -> None:
+        pass
+
+    def beats_of(self, message: Message) -> list[float]:
+        return [at for at, ids in self.beats if message.id in ids]
+
+
+@asynccontextmanager
+async def beating(hand: Hand, notes: Notes, on_lost: Callable[[list[int]], None] = print) -> AsyncIterator[Heartbeat]:
+    thread = Heartbeat(notes, hand, on_lost, Registration("w", "h", 1, "0", [], 1), dict)  # type: ignore[arg-type]
+    thread.start()
+    try:
+        yield thread
+    finally:
+        await asyncio.to_thread(thread.stop)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - what it waits for happens in the thread
+            await asyncio.sleep(0.005)
+
+
+async def test_a_lock_is_extended_each_time_a_third_of_it_is_over(claimed: Claimed) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=0.3)
+    began = time.monotonic()
+    hand.add([message], began)
+
+    async with beating(hand, notes):
+        await until(lambda: len(notes.beats_of(message)) >= 3)
+
+    first, second, third = notes.beats_of(message)[:3]
+    assert first - began >= 0.1
+    assert second - first >= 0.1
+    assert third - second >= 0.1
+
+
+async def test_a_short_lock_that_comes_during_a_long_pause_is_extended_in_time(claimed: Claimed) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=0.3)
+
+    async with beating(hand, notes):
+        await until(lambda: notes.signed)
+        began = time.monotonic()
+        hand.add([message], began)
+        await until(lambda: notes.beats_of(message))
+
+    assert notes.beats_of(message)[0] - began < 0.3
+
+
+async def test_a_long_lock_is_left_alone_until_it_is_due(claimed: Claimed) -> None:
+    hand, notes = Hand(), Notes()
+    short, long = claimed(lock_for_s=0.06), claimed(lock_for_s=3600)
+    hand.add([short, long], time.monotonic())
+
+    async with beating(hand, notes):
+        await until(lambda: len(notes.beats) >= 5)
+
+    assert notes.beats_of(long) == []
+
+
+async def test_all_locks_are_checked_at_once_when_somebody_says_that_one_was_lost(claimed: Claimed) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
+    hand.add([message], time.monotonic())
+    notes.lost = [message.id]
+    told: list[int] = []
+
+    async with beating(hand, notes, told.extend) as thread:
+        await until(lambda: notes.connections)
+        thread.poke()
+        await until(lambda: told)
+
+    assert told == [message.id]
+
+
+async def test_a_handler_that_overran_its_time_and_does_not_stop_is_not_covered_for_ever(
+    claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "GRACE_S", 0.2)
+    hand, notes = Hand(), Notes()
+    overrun, fine = claimed(lock_for_s=0.06, run_timeout_s=0.1), claimed(lock_for_s=0.06)
+    hand.add([overrun, fine], time.monotonic())
+    hand.started(overrun, time.monotonic())
+    covered_until = time.monotonic() + 0.3
+
+    async with beating(hand, notes):
+        await until(lambda: notes.beats_of(fine) and notes.beats_of(fine)[-1] > covered_until + 0.2)
+
+    assert notes.beats_of(overrun)
+    assert max(notes.beats_of(overrun)) <= covered_until + 0.1
+
+
+async def test_a_lost_connection_is_said_once_and_made_again(claimed: Claimed, logged: LogCapture) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=0.3)
+    hand.add([message], time.monotonic())
+
+    async with beating(hand, notes) as thread:
+        await until(lambda: notes.beats)
+        notes.fails = True
+        await until(lambda: notes.connections == 3)
+        notes.fails = False
+        before = len(notes.beats)
+        await until(lambda: len(notes.beats) > before)
+        assert thread.is_alive()
+
+    assert [e["event"] for e in logged.entries] == ["heartbeat.failed"]
+
+
+async def test_a_blocked_event_loop_is_said_once(monkeypatch: pytest.MonkeyPatch, logged: LogCapture) -> None:
+    monkeypatch.setattr(heartbeat, "BLOCKED_S", 0.2)
+    monkeypatch.setattr(heartbeat, "LONGEST_PAUSE_S", 0.05)
+
+    notes = Notes()
+
+    async with beating(Hand(), notes):
+        await until(lambda: notes.signed)
+        time.sleep(0.8)  # noqa: ASYNC251 - that is the fault
+        await until(lambda: logged.entries)
+
+    assert [e["event"] for e in logged.entries] == ["event_loop.blocked"]

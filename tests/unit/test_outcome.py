@@ -1,0 +1,178 @@
+"""What a handler says, and what is settled then."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel
+
+from pgrouse.message import Message
+from pgrouse.outcome import ERROR_BYTES, Defer, Ended, Fail, Kind, Reject, Retry, clean, describe, ended, timed_out
+
+Claimed = Callable[..., Message]
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Receipt(BaseModel):
+    number: int
+    paid: bool = True
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+@pytest.fixture
+def raised() -> Exception:
+    """An error of a handler, with its traceback."""
+    with pytest.raises(ZeroDivisionError) as raised:
+        fail_deep_down()
+    return raised.value
+
+
+def fail_deep_down(depth: int = 0) -> None:
+    if depth == 40:
+        raise ZeroDivisionError("deep down")
+    fail_deep_down(depth + 1)
+
+
+class TestKinds:
+    def test_nothing_is_success_without_an_output(self, claimed: Claimed) -> None:
+        message = claimed()
+
+        assert ended(message, None) == Ended(message, Kind.COMPLETE)
+
+    def test_reject_and_fail_are_final_with_their_reason(self, claimed: Claimed) -> None:
+        assert (ended(claimed(), Reject("bad")).kind, ended(claimed(), Reject("bad")).error) == (Kind.REJECT, "bad")
+        assert (ended(claimed(), Fail("closed")).kind, ended(claimed(), Fail("closed")).error) == (Kind.FAIL, "closed")
+
+    def test_an_exception_is_tried_again(self, claimed: Claimed, raised: Exception) -> None:
+        said = ended(claimed(), raised)
+
+        assert said.kind is Kind.RETRY
+        assert said.error is not None
+        assert said.error.rstrip().endswith("ZeroDivisionError: deep down")
+
+    def test_retry_says_when_and_with_what_state(self, claimed: Claimed) -> None:
+        said = ended(claimed(), Retry(timedelta(seconds=3), state={"page": 2}, reason="busy"))
+
+        assert (said.kind, said.after, said.state, said.error) == (
+            Kind.RETRY, timedelta(seconds=3), '{"page": 2}', "busy",
+        )  # fmt: skip
+
+    def test_defer_says_when_and_is_no_failure(self, claimed: Claimed) -> None:
+        at = datetime(2030, 1, 1, tzinfo=UTC)
+
+        said = ended(claimed(), Defer(until=at))
+
+        assert (said.kind, said.after, said.until, said.error) == (Kind.DEFER, None, at, None)
+
+    def test_a_state_that_is_not_given_is_kept_and_none_clears_it(self, claimed: Claimed) -> None:
+        assert ended(claimed(), Retry()).state is None
+        assert ended(claimed(), Retry(state=None)).state == "null"
+        assert ended(claimed(), Defer(state=None)).state == "null"
+
+    def test_a_state_that_is_no_json_fails_the_attempt_and_says_why(self, claimed: Claimed) -> None:
+        said = ended(claimed(), Defer(state=object()))
+
+        assert said.kind is Kind.RETRY
+        assert said.error is not None
+        assert said.error.startswith("the handler's state is not JSON: ")
+
+    def test_defer_until_a_naive_time_is_refused_where_it_is_said(self) -> None:
+        with pytest.raises(ValueError, match="needs a time zone"):
+            Defer(until=datetime(2030, 1, 1))  # noqa: DTZ001 - that is the fault
+
+    def test_an_overrun_time_ends_as_an_expired_lock(self, claimed: Claimed) -> None:
+        said = timed_out(claimed(run_timeout_s=2.5))
+
+        assert said.kind is Kind.EXPIRE
+        assert said.error == "lock_expired: the handler ran longer than its run_timeout of 2.5 s"
+
+
+class TestOutput:
+    @pytest.mark.parametrize(
+        ("output", "kept"),
+        [
+            ({"a": [1, 2.5, "é", True, None]}, '{"a": [1, 2.5, "é", true, null]}'),
+            (0, "0"),
+            ("", '""'),
+            ([], "[]"),
+            (False, "false"),
+            (Receipt(number=7), '{"number": 7, "paid": true}'),
+            ([Point(1, 2)], '[{"x": 1, "y": 2}]'),
+            ({"at": date(2030, 1, 2)}, '{"at": "2030-01-02"}'),
+            (Decimal("1.10"), '"1.10"'),
+            (UUID(int=5), '"00000000-0000-0000-0000-000000000005"'),
+            (Colour.RED, '"red"'),
+            ("back\\u0000slash", '"back\\\\u0000slash"'),
+        ],
+    )
+    def test_what_is_json_or_can_be_told_as_json_is_kept(self, claimed: Claimed, output: Any, kept: str) -> None:
+        said = ended(claimed(), output)
+
+        assert (said.kind, said.output, said.error) == (Kind.COMPLETE, kept, None)
+
+    @pytest.mark.parametrize(
+        "output",
+        [
+            object(),
+            math.nan,
+            math.inf,
+            "a\x00b",
+            {"a\x00": 1},
+            "\\\x00",
+            "\ud800",
+            "x" * 1_100_000,
+            10**5000,
+            {(1, 2): 3},
+        ],
+        ids=lambda output: repr(output)[:20] if not isinstance(output, int) else "10**5000",
+    )
+    def test_what_cannot_be_kept_is_dropped_and_the_work_stays_done(self, claimed: Claimed, output: Any) -> None:
+        said = ended(claimed(), output)
+
+        assert (said.kind, said.output) == (Kind.COMPLETE, None)
+        assert said.error is not None
+        assert said.error.startswith("the output was dropped: ")
+
+
+class TestErrors:
+    def test_a_long_error_keeps_its_end(self) -> None:
+        assert clean("x" * 10_000 + "the end") == "x" * (ERROR_BYTES - 7) + "the end"
+
+    def test_characters_are_not_cut_in_two(self) -> None:
+        cut = clean("é" * 5000 + "x")
+
+        assert len(cut.encode()) <= ERROR_BYTES
+        assert cut == "é" * (ERROR_BYTES // 2 - 1) + "x"
+
+    def test_what_postgresql_cannot_store_is_replaced(self) -> None:
+        assert clean("a\x00b\ud800c") == "a\ufffdb?c"
+
+    def test_a_traceback_has_no_frame_of_ours_and_not_too_many_of_the_handlers(self, raised: Exception) -> None:
+        told = describe(raised)
+
+        assert told.startswith("Traceback (most recent call last):")
+        assert "pgrouse" not in told.replace("pgrouse/tests", "")
+        assert told.count("in fail_deep_down") <= 20
+
+    def test_an_error_that_cannot_even_be_told_is_told_somehow(self) -> None:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError
+
+        assert "Mute" in describe(Mute())
