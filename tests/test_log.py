@@ -110,7 +110,7 @@ def test_talkative_libraries_are_heard_only_when_debugging(setup: Setup) -> None
 def test_a_second_set_up_takes_the_place_of_the_first(setup: Setup) -> None:
     first, second = setup(), setup()
 
-    structlog.get_logger().info("daemon.reloaded")
+    structlog.get_logger().info("daemon.started")
 
     assert (len(lines(first)), len(lines(second))) == (0, 1)
 

@@ -36,7 +36,7 @@ class NewMessage:
         priority: 0 (first) to 9; the table's default is 5.
         delay: how long the message is not yet available, by the server's clock.
         available_at: or the time when it becomes available, with a time zone.
-        expires_in: after this time from now it is archived as expired unless an attempt has begun.
+        expires_in: stored as expires_at, counted from now; nothing acts on it in this version.
         max_attempts: instead of the topic's; 0 is no limit.
     """
 

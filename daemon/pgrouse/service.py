@@ -177,7 +177,7 @@ class Daemon:
         with self.db.connect_blocking("start") as conn:
             schema.check(conn)
             if conn.execute("SELECT FROM pg_extension WHERE extname = 'pg_cron'").fetchone() is None:
-                log.info(events.PG_CRON_ABSENT, meaning="locks expire and schedules fire only while a daemon runs")
+                log.info(events.PG_CRON_ABSENT, meaning="locks expire only while a daemon runs")
 
     def _wake(self) -> None:
         self.claimer.wake()

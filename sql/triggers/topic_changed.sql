@@ -1,4 +1,4 @@
--- A topic's policy is checked when it is written, and daemons hear of the change at once. The row '*' of the defaults always stays:
+-- A topic's policy is checked when it is written, holds at once (it is read by each call), and NOTIFY topic_changed tells who listens. The row '*' of the defaults always stays:
 -- without it no policy could be read, and nothing settled.
 -- Also keeps the sleeper '*', which stands for the listeners outside: topics with notify = 'always' ring whether a daemon sleeps or not.
 -- Locks: an advisory lock until the transaction ends: the sleeper '*' is made from all rows, so that two changes must see each other.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option("--delay", type=DURATION, help="Not available before this time has passed, like 90s or 1h30m.")
 @click.option("--available-at", type=MOMENT, help="Not available before this time, like 2027-01-31T08:00:00+01:00.")
-@click.option("--expires-in", type=DURATION, help="Archived as expired if no attempt has begun by then.")
+@click.option("--expires-in", type=DURATION, help="Stored as expires_at; nothing acts on it in this version.")
 @click.option("--priority", type=click.IntRange(0, 9), help="0 goes first, 9 last. [default: 5]")
 @click.option("--key", help="Deduplication key: at most one untried message of the topic has it.")
 @click.option("--channel", help="Fairness and limit group inside the topic.")
