@@ -90,7 +90,8 @@ def show_message(session: Session, message_id: int, *, contents: bool, only_dead
 def _print(row: dict[str, Any], now: datetime) -> None:
     click.echo(f"{_bold('message ' + str(row['id']))}  {row['topic']}  {_bold(row['state'])}")
     for name, text in _facts(row, now):
-        click.echo(f"  {_dim(f'{name + ' ':<13}')}{harmless(text)}")
+        label = f"{name} "
+        click.echo(f"  {_dim(f'{label:<13}')}{harmless(text)}")
     for attempt in _attempts(row):
         number = f"attempt {attempt.get('attempt')}"
         click.echo(f"  {_dim(f'{number:<13}')}{harmless(_attempt(attempt))}")
