@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from bench import usage
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgrouse import devdb, schema
-from pgrouse.devdb import account
+from pgrouse.devdb import account, postmaster
 from pgrouse.devdb.scratch import Scratch
 
 # Durable, as PostgreSQL is by default. No checkpoint shall fall into one run and not into the other, and the tables of a run fit the cache.
@@ -54,6 +56,7 @@ class Ground:
         self._installation = _installation()
         self._ends = ExitStack()
         self._dsn = ""
+        self._server: devdb.Server | None = None
 
     def __enter__(self) -> Ground:
         self._dsn = self._given or self._private_server()
@@ -63,9 +66,14 @@ class Ground:
         self._ends.close()
 
     @property
-    def is_given(self) -> bool:
-        """Whether the server is the user's, maybe on another machine."""
-        return self._given is not None
+    def is_private(self) -> bool:
+        """Whether the server is ours, and on this machine."""
+        return self._server is not None
+
+    def cpu_s(self) -> float:
+        """Return the seconds of CPU that a private server has had until now."""
+        found = self._server and postmaster.pid(self._server.data)
+        return usage.family_cpu_s(found) if found else math.nan
 
     def __str__(self) -> str:
         with psycopg.connect(self._dsn) as conn:
@@ -105,6 +113,7 @@ class Ground:
         self._ends.callback(server.remove)
         with _environment("LD_PRELOAD", self._preload):
             server.start()
+        self._server = server
         return server.dsn()
 
     def _admin(self) -> psycopg.Connection[Any]:

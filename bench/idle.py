@@ -26,7 +26,11 @@ def measure(ground: Ground, machine: Machine, rounds: int, seconds: int) -> Repo
     ):
         program.wait_until_asleep(database)
         time.sleep(SETTLE_S)
-        watched = {"daemon": [daemon.pid], "bare": [bare.pid], "server": [] if ground.is_given else _backends(database)}
+        watched = {
+            "daemon": [daemon.pid],
+            "bare": [bare.pid],
+            "server": _backends(database) if ground.is_private else [],
+        }
         for _ in range(rounds):
             machine.wait_until_quiet()
             before = {name: usage.cpu_s(*pids) for name, pids in watched.items()}
@@ -35,7 +39,7 @@ def measure(ground: Ground, machine: Machine, rounds: int, seconds: int) -> Repo
                 used[name].append((usage.cpu_s(*pids) - before[name]) / seconds * 100)
             used["daemon's memory"].append(usage.rss_mib(daemon.pid))
             used["bare memory"].append(usage.rss_mib(bare.pid))
-    return _report(used, seconds)
+    return _report(used, seconds, is_private=ground.is_private)
 
 
 def _backends(database: Database) -> list[int]:
@@ -47,7 +51,7 @@ def _backends(database: Database) -> list[int]:
     return [row[0] for row in rows]
 
 
-def _report(used: dict[str, list[float]], seconds: int) -> Report:
+def _report(used: dict[str, list[float]], seconds: int, *, is_private: bool) -> Report:
     bare_cpu = Figure("bare listener, CPU", "% of a core", used["bare"])
     bare_memory = Figure("bare listener, memory", "MiB", used["bare memory"])
     return Report(
@@ -56,7 +60,7 @@ def _report(used: dict[str, list[float]], seconds: int) -> Report:
         [
             bare_cpu,
             Figure("daemon, CPU", "% of a core", used["daemon"], target=Target(1.0)),
-            Figure("its server processes, CPU", "% of a core", used["server"]),
+            *([Figure("its server processes, CPU", "% of a core", used["server"])] if is_private else []),
             bare_memory,
             Figure("daemon, memory", "MiB", used["daemon's memory"], bare_memory, Target(80, of_value=True)),
         ],

@@ -12,13 +12,10 @@ from bench.ground import Database, Ground
 SCRIPTS = Path(__file__).parent / "sql"
 
 
-def run_for(ground: Ground, database: Database, script: str, *, clients: int, seconds: int) -> float:
-    """Run a script of `sql/` again and again for some seconds; return the transactions per second."""
+def run_for(ground: Ground, database: Database, script: str, *, clients: int, seconds: int) -> tuple[float, int]:
+    """Run a script of `sql/` again and again for some seconds; return the transactions per second, and how many there were."""
     said = _run(ground, database, script, clients, ["--time", str(seconds)], {})
-    found = re.search(r"^tps = ([\d.]+)", said, re.MULTILINE)
-    if found is None:
-        raise SystemExit(f"pgbench said no tps:\n{said}")
-    return float(found[1])
+    return float(_number("tps = ", said)), int(_number("number of transactions actually processed: ", said))
 
 
 def run_times(
@@ -26,6 +23,13 @@ def run_times(
 ) -> None:
     """Run a script of `sql/` so many times in all, shared by the clients, under settings of the server."""
     _run(ground, database, script, clients, ["--transactions", str(times // clients)], settings)
+
+
+def _number(before: str, said: str) -> str:
+    found = re.search(rf"^{before}([\d.]+)", said, re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"pgbench did not say `{before}`:\n{said}")
+    return found[1]
 
 
 def _run(

@@ -89,6 +89,13 @@ def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> Non
         time.sleep(0.02)
 
 
+def wait_until_registered(database: Database) -> None:
+    """Wait until a daemon begins to work."""
+    with database.connect() as conn:
+        query = b"SELECT EXISTS (SELECT FROM messages.worker)"
+        wait_until(lambda: conn.execute(query).fetchone() == (True,), START_WITHIN_S, "a daemon")
+
+
 def wait_until_asleep(database: Database) -> None:
     """Wait until a daemon has worked everything and is armed."""
     with database.connect() as conn:

@@ -5,25 +5,40 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench import pgbench, program
+from bench import pgbench, program, usage
 from bench.figure import Figure, Report, Target
 from bench.ground import Database, Ground
 from bench.usage import Machine
 
 BARE = "the table without the trigger"
+AWAKE = "no daemon asleep"
 # Each way to publish and what makes it so.
 WAYS = {
-    "no daemon asleep": "SELECT messages.arm('bench', NULL, '1 hour'), messages.disarm('bench')",
+    AWAKE: "SELECT messages.arm('bench', NULL, '1 hour'), messages.disarm('bench')",
     "a daemon asleep": "SELECT messages.arm('bench', NULL, '1 day')",
     "notify = 'always'": "UPDATE messages.topic SET notify = 'always' WHERE topic = '*'",
 }
 
 
+@dataclass(frozen=True)
+class Run:
+    """Some seconds of publishing.
+
+    Attributes:
+        rate: publishes per second.
+        cpu_us: of server and publishers together, per publish, in microseconds; NaN when the server is on another machine.
+    """
+
+    rate: float
+    cpu_us: float
+
+
 def measure(ground: Ground, machine: Machine, rounds: int, seconds: int, clients: int) -> Report:
     """Publish into each table in turn, for some seconds each."""
-    rates: dict[str, list[float]] = defaultdict(list)
+    runs: dict[str, list[Run]] = defaultdict(list)
     with ExitStack() as ends:
         folder = ends.enter_context(tempfile.TemporaryDirectory())
         tables = {BARE: ends.enter_context(ground.database("bare"))}
@@ -37,8 +52,8 @@ def measure(ground: Ground, machine: Machine, rounds: int, seconds: int, clients
         for number in range(rounds):
             # There and back, so that what drifts in the machine drifts for all alike.
             for way in list(tables) if number % 2 else reversed(tables):
-                rates[way].append(_rate(ground, machine, tables[way], seconds, clients))
-    return _report(rates, seconds, clients)
+                runs[way].append(_run(ground, machine, tables[way], seconds, clients))
+    return _report(runs, seconds, clients, ground.is_private)
 
 
 def _make(database: Database, statement: str) -> None:
@@ -46,20 +61,28 @@ def _make(database: Database, statement: str) -> None:
         conn.execute(statement.encode())
 
 
-def _rate(ground: Ground, machine: Machine, database: Database, seconds: int, clients: int) -> float:
-    """Return the publishes per second into an empty table."""
+def _run(ground: Ground, machine: Machine, database: Database, seconds: int, clients: int) -> Run:
+    """Publish into an empty table."""
     with database.connect() as conn:
         conn.execute("TRUNCATE messages.message")
     ground.checkpoint()
     machine.wait_until_quiet()
-    return pgbench.run_for(ground, database, "publish.sql", clients=clients, seconds=seconds)
+    before = ground.cpu_s() + usage.children_cpu_s()
+    rate, publishes = pgbench.run_for(ground, database, "publish.sql", clients=clients, seconds=seconds)
+    used = ground.cpu_s() + usage.children_cpu_s() - before
+    return Run(rate, used / publishes * 1e6)
 
 
-def _report(rates: dict[str, list[float]], seconds: int, clients: int) -> Report:
-    bare = Figure(BARE, "publishes/s", rates[BARE])
-    targets = {"no daemon asleep": Target(0.95, at_least=True)}
+def _report(runs: dict[str, list[Run]], seconds: int, clients: int, is_private: bool) -> Report:
+    bare = Figure(BARE, "publishes/s", [run.rate for run in runs[BARE]])
+    targets = {AWAKE: Target(0.95, at_least=True)}
+    figures = [bare]
+    figures += [Figure(way, "publishes/s", [run.rate for run in runs[way]], bare, targets.get(way)) for way in WAYS]
+    if is_private:
+        bare_cpu = Figure(f"{BARE}, CPU", "µs/publish", [run.cpu_us for run in runs[BARE]])
+        figures += [bare_cpu, Figure(f"{AWAKE}, CPU", "µs/publish", [run.cpu_us for run in runs[AWAKE]], bare_cpu)]
     return Report(
         "publish",
         f"{clients} connections, one INSERT of one message per transaction, runs of {seconds} s in turn.",
-        [bare, *(Figure(way, "publishes/s", rates[way], bare, targets.get(way)) for way in WAYS)],
+        figures,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,21 @@ def cpu_s(*pids: int) -> float:
         with suppress(FileNotFoundError, ProcessLookupError):
             total += int((thread / "schedstat").read_text().split()[0])
     return total / 1e9
+
+
+def children_cpu_s() -> float:
+    """Return the seconds of CPU that those children of this process have had that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def family_cpu_s(pid: int) -> float:
+    """Return the seconds of CPU that a process and its children, living or dead, have had: in ticks of some 10 ms each."""
+    ticks = sum(_stat(pid)[11:15])
+    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            ticks += sum(_stat(child)[11:13])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def rss_mib(pid: int) -> float:
@@ -72,6 +88,12 @@ def _jiffies() -> tuple[int, int]:
     """Return the idle and the whole time of all cores since the start, in ticks."""
     numbers = [int(number) for number in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return numbers[3] + numbers[4], sum(numbers)
+
+
+def _stat(pid: int) -> list[int]:
+    """Return the numbers of a process's line in /proc, from its parent's id (index 1) on."""
+    # The name before them may hold anything but is in parentheses; the state after it is a letter.
+    return [0, *map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1:])]
 
 
 def _status_kib(pid: int, name: str) -> int:

@@ -14,6 +14,11 @@ from pgrouse.signal import Signals
 log = structlog.get_logger()
 
 
+# What the kernel sends when the supervisor is gone. Not SIGTERM: of a parent with threads it comes once for each of them, and twice
+# would mean now.
+SUPERVISOR_GONE = signal.SIGUSR2
+
+
 class Stop:
     """Which signals have come.
 
@@ -37,14 +42,14 @@ class Stop:
     def install(self) -> None:
         """Take the signals over from the interpreter."""
         loop = asyncio.get_running_loop()
-        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, SUPERVISOR_GONE):
             loop.add_signal_handler(each, self.hear, each)
 
     def hear(self, which: signal.Signals) -> None:
         """Take in one signal."""
         if which is signal.SIGHUP:
             self._asking = asyncio.ensure_future(self._reload())
-        else:
+        elif which is not SUPERVISOR_GONE or self.by is None:
             self._begin(which)
 
     async def _reload(self) -> None:

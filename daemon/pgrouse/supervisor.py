@@ -15,6 +15,7 @@ from pgrouse.errors import ExitCode
 from pgrouse.loops import loop
 from pgrouse.loops.loop import backoff_s
 from pgrouse.loops.watchdog import Watchdog
+from pgrouse.stop import SUPERVISOR_GONE
 
 log = structlog.get_logger()
 
@@ -35,7 +36,7 @@ def is_child() -> bool:
 def end_with_the_parent() -> None:
     """Let the kernel tell this child to stop when its supervisor is gone, however it went."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, SUPERVISOR_GONE)
 
 
 def run(count: int) -> int:

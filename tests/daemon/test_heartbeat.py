@@ -41,6 +41,25 @@ def test_what_waits_for_its_turn_keeps_its_lock_too(start: Start, queue: Queue, 
     assert queue.value("SELECT max(attempts) FROM messages.message_archive") == 1
 
 
+def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_lock(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("job", lock_for="4 s", max_attempts=5)
+    daemon = start({"job": "holding:hold", "other": "work:echo"})
+    held = queue.publish("job")
+    journal.entry("start", held)
+    other = queue.publish("other", wait="1 s")
+
+    with queue.conn.transaction():
+        queue.conn.execute("LOCK TABLE messages.message IN ACCESS EXCLUSIVE MODE")
+        began = now()
+        eventually(lambda: now() - began > 3)
+    daemon.open_gate()
+
+    assert eventually(lambda: queue.archived(held)).attempts == 1
+    assert eventually(lambda: queue.archived(other)).result == "success"
+
+
 @pytest.mark.parametrize("handler", ["holding:hold", "holding:hold_in_thread"])
 def test_cancelling_a_running_message_stops_its_handler_promptly(
     start: Start, queue: Queue, journal: Journal, handler: str

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.daemon.process import Daemon, Fleet, Journal, until_armed
 from tests.server.deadline import eventually
@@ -89,20 +90,55 @@ def everything_is_done(dsn: str, acknowledged: list[int], journal: Journal, *, o
         assert len(started) == len(set(started)), "done twice"
 
 
+def terminate_backends_under_load(queue: Queue, publisher: Publisher) -> None:
+    """Terminate every backend of every daemon, ten times, whenever another hundred messages are published."""
+    for goal in range(100, 1100, 100):
+        eventually(lambda goal=goal: len(publisher.acknowledged) >= goal)  # type: ignore[misc]
+        queue.conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND starts_with(application_name, 'pgrouse')"
+        )
+
+
 def test_backends_that_are_terminated_all_the_time_cost_nothing_but_time(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
     daemon = start({"job": "work:echo"}, lanes=3)
 
     with publishing(database.dsn) as publisher:
-        for goal in range(100, 1100, 100):
-            eventually(lambda goal=goal: len(publisher.acknowledged) >= goal)  # type: ignore[misc]
-            queue.conn.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND starts_with(application_name, 'pgrouse')"
-            )
+        terminate_backends_under_load(queue, publisher)
 
     everything_is_done(database.dsn, publisher.acknowledged, journal, once=True)
     assert daemon.alive
+
+
+@pytest.mark.parametrize("handler", ["effects:store", "effects:store_in_thread"])
+def test_effects_in_a_transaction_happen_once_however_often_backends_are_terminated(
+    start: Start, queue: Queue, database: Database, handler: str
+) -> None:
+    queue.conn.execute("CREATE TABLE effect (message_id bigint)")
+    queue.policy("job", max_attempts=1000, backoff={"kind": "none"})
+    start({"job": handler})
+
+    with publishing(database.dsn) as publisher:
+        terminate_backends_under_load(queue, publisher)
+
+    eventually(lambda: queue.ids() == [], within_s=30)
+    stored = [row.message_id for row in queue.rows("SELECT message_id FROM effect")]
+    assert len(stored) == len(set(stored)), "done twice"
+    assert set(publisher.acknowledged) <= set(stored), "lost"
+    assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == len(stored)
+
+
+def test_with_several_hosts_in_the_connection_string_it_finds_the_one_that_answers(
+    start: Start, queue: Queue, journal: Journal, database: Database
+) -> None:
+    given = conninfo_to_dict(database.dsn)
+    two_hosts = make_conninfo(database.dsn, host=f"/nowhere,{given['host']}", port=f"5432,{given['port']}")
+
+    start({"job": "work:echo"}, dsn=two_hosts)
+
+    journal.entry("start", queue.publish("job"))
 
 
 @pytest.mark.parametrize("how", ["stop", "crash", "kill"])

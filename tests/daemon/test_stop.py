@@ -112,7 +112,7 @@ def test_sigint_does_the_same_and_exits_with_130(start: Start, queue: Queue, jou
 
 
 @pytest.mark.parametrize("handler", ["work:echo", "work:echo_in_thread"])
-@pytest.mark.parametrize("after", [10, 300, 900])
+@pytest.mark.parametrize("after", [10, 300])
 def test_a_daemon_stopped_under_load_leaves_no_lock_and_loses_nothing(
     start: Start, queue: Queue, journal: Journal, handler: str, after: int
 ) -> None:

@@ -7,8 +7,6 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from psycopg.types.json import Jsonb
-
 from tests.daemon.process import Daemon, Journal, now
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -75,20 +73,20 @@ def test_retries_are_started_when_their_backoff_is_over(start: Start, queue: Que
     assert all(wanted <= each < wanted + ON_TIME_S for each, wanted in zip(waited, (0.2, 0.4, 0.8), strict=True))
 
 
-def test_a_message_that_somebody_else_has_locked_is_waited_for_without_spinning(
+def test_a_message_that_is_due_while_somebody_else_has_it_locked_is_waited_for_without_spinning(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     daemon = start({"job": "work:echo"})
+    published = queue.publish("job", wait="0.5 s")
+
     with queue.conn.transaction():
-        locked = queue.publish("job")
-    with queue.conn.transaction():
-        queue.conn.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [locked])
-        free = queue.publish("job", payload=Jsonb("another"))
+        due = queue.value("SELECT available_at FROM messages.message WHERE id = %s FOR UPDATE", [published])
+        eventually(lambda: queue.value("SELECT clock_timestamp() > %s", [due]))
         began, used = now(), daemon.cpu_s()
         eventually(lambda: now() - began > 1)
         busy = (daemon.cpu_s() - used) / (now() - began)
-    if not journal.entries("start", locked):
-        journal.entry("start", locked)
+        assert journal.entries("start") == []
+    unlocked = now()
 
+    assert journal.entry("start", published)["at"] - unlocked < ON_TIME_S
     assert busy < 0.4
-    journal.entry("start", free)

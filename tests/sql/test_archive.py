@@ -10,6 +10,7 @@ import pytest
 from psycopg import Rollback, errors
 from psycopg.types.json import Jsonb
 
+from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
 
 # Every function that ends a message for good, with its arguments for one message.
@@ -356,8 +357,9 @@ def test_settles_and_cancels_of_the_same_messages_in_any_order_never_deadlock(
     assert exactly_one_place(queue, last)
 
 
-def test_effects_in_the_same_database_are_exactly_once(queue: Queue, other: Queue) -> None:
+def test_effects_in_the_same_database_are_exactly_once(own_database: Database) -> None:
     """A handler's own SQL and its completion in one transaction: who is told that the lock was lost rolls both back."""
+    queue, other = (Queue(own_database.connect()) for _ in range(2))
     queue.conn.execute("CREATE TABLE effect (message_id bigint)")
     published = queue.publish(max_attempts=5)
     stale = queue.claim(lock_for="1 s")

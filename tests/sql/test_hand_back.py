@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from psycopg import errors
 
-from tests.sql.queue import Queue
+from tests.sql.queue import Background, Queue
 
 give_back = pytest.mark.parametrize("settle", ["release", "defer"])
 
@@ -100,6 +102,24 @@ def test_of_several_given_back_at_once_with_one_key_the_newest_stays(queue: Queu
 
 
 @give_back
+def test_when_a_newer_one_of_its_key_is_just_being_published_the_caller_is_told_to_try_again_and_then_it_gives_way(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], settle: str
+) -> None:
+    older = queue.publish(key="k")
+    claimed = queue.claim()
+
+    with other.conn.transaction():
+        newer = other.publish(key="k")
+        first_try = background.start(queue.settle, settle, claimed)
+        eventually(lambda: background.is_blocked(queue))
+    with pytest.raises(errors.UniqueViolation, match="message_key"):
+        first_try.result(timeout=5)
+
+    assert queue.settle(settle, claimed) == []
+    assert (queue.ids(), queue.archived(older).result) == ([newer], "cancelled")
+
+
+@give_back
 def test_a_message_that_failed_before_keeps_its_place_beside_a_newer_one_of_its_key(queue: Queue, settle: str) -> None:
     older = queue.publish(key="k", max_attempts=3)
     queue.settle("retry", queue.claim(), ["boom"], [timedelta(0)])
@@ -146,7 +166,7 @@ def test_no_mark_is_raised(queue: Queue, settle: str) -> None:
 
 
 def test_two_that_give_back_messages_of_the_same_places_in_opposite_order_never_deadlock(
-    queue: Queue, other: Queue, third: Queue, background: Any, eventually: Any
+    queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     for topic in ("a", "b"):
         queue.publish_many(3, topic, wait="-1 hour")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from psycopg import errors
 
+from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
 
 PARTITIONS = (
@@ -181,22 +182,20 @@ def test_the_default_partition_is_never_dropped(queue: Queue) -> None:
 
 
 def test_a_settle_that_commits_into_the_default_while_its_day_is_made_does_not_fail_the_making(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+    own_database: Database, eventually: Callable[..., Any]
 ) -> None:
-    other.later("1 day")
-
+    queue, maker, watcher = (Queue(own_database.connect()) for _ in range(3))
+    background = Background(watcher.conn)
+    maker.conn.execute("ALTER FUNCTION messages.maintain_partitions SET lock_timeout = '10s'")
+    maker.later("1 day")
     archive(queue, 1, "8 days")
-    queue.conn.execute("ALTER FUNCTION messages.maintain_partitions SET lock_timeout = '10s'")
 
-    try:
-        with queue.conn.transaction():
-            archive(queue, 2, "8 days")
-            made = background.start(other.call, "maintain_partitions")
-            eventually(lambda: background.is_blocked(other))
-        assert made.result(timeout=10) == 1
-    finally:
-        queue.conn.execute("ALTER FUNCTION messages.maintain_partitions SET lock_timeout = '100ms'")
+    with queue.conn.transaction():
+        archive(queue, 2, "8 days")
+        made = background.start(maker.call, "maintain_partitions")
+        eventually(lambda: background.is_blocked(maker))
 
+    assert made.result(timeout=10) == 1
     assert {lies_in(queue, 1), lies_in(queue, 2)} == {partitions(queue)[-1]}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -137,25 +137,19 @@ def test_it_waits_for_a_lock_for_two_seconds_at_most(queue: Queue) -> None:
     assert "lock_timeout=2s" in queue.value("SELECT proconfig FROM pg_proc WHERE oid = 'messages.tick'::regproc")
 
 
-@pytest.fixture
-def impatient(queue: Queue) -> Iterator[None]:
-    """Let it wait for a tenth of a second only, for the sake of this test's own time."""
-    queue.conn.execute("ALTER FUNCTION messages.tick SET lock_timeout = '100ms'")
-    yield
-    queue.conn.execute("ALTER FUNCTION messages.tick SET lock_timeout = '2s'")
-
-
 @pytest.mark.parametrize(
     ("table", "failing"),
     [("worker", ["prune"]), ("message", ["expire_locks", "renotify_stale", "raise_low_water", "prune"])],
 )
 def test_a_table_that_somebody_locks_for_long_fails_what_needs_it_until_the_next_tick(
-    queue: Queue, other: Queue, impatient: None, table: str, failing: list[str]
+    own_database: Database, table: str, failing: list[str]
 ) -> None:
+    queue, other = (Queue(own_database.connect()) for _ in range(2))
+    queue.conn.execute("ALTER FUNCTION messages.tick SET lock_timeout = '50ms'")
     queue.conn.execute("INSERT INTO messages.low_water SELECT 'gone.' || n, 5, NULL FROM generate_series(1, 3000) AS n")
 
     with other.conn.transaction():
-        other.conn.execute(f"LOCK TABLE messages.{table} IN ACCESS EXCLUSIVE MODE")
+        other.conn.execute(f"LOCK TABLE messages.{table} IN ACCESS EXCLUSIVE MODE".encode())
         did = tick(queue)
 
     assert [task for task in TASKS if did[task] == -1] == failing
