@@ -52,6 +52,9 @@ CONTENTS = {
 }
 JSON_COLUMNS = ("history", "headers", "state_kept", "progress", "output", "payload")
 
+# The two times of a message that was not delayed are read one after the other.
+AT_ONCE = timedelta(milliseconds=100)
+
 
 def _query(contents: bool) -> str:
     columns = COLUMNS | CONTENTS if contents else COLUMNS
@@ -110,7 +113,7 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         "key": row["key"],
         "priority": row["priority"],
         "published": _moment(row["created_at"], now),
-        "available": _moment(row["available_at"], now) if row["available_at"] != row["created_at"] else None,
+        "available": _moment(row["available_at"], now) if row["available_at"] - row["created_at"] > AT_ONCE else None,
         "expires": _moment(row.get("expires_at"), now),
         "attempts": f"{row['attempts']}" + (f" of {limit}" if limit else ""),
         "worker": row["worker"],
