@@ -16,29 +16,38 @@ BEGIN
     ['messages_publisher', 'INSERT (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts) ON messages.message'],
     ['messages_publisher', 'SELECT (id, topic) ON messages.message'],
     ['messages_publisher', 'SELECT ON messages.sleeper'],
-    ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes) ON messages.topic'],
-    ['messages_publisher', 'EXECUTE ON FUNCTION messages.new_message, messages.notify_policy'],
+    ['messages_publisher', 'SELECT ON SEQUENCE messages.armed, messages.policed'],
+    ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.schema_digest, messages.new_message, messages.notify_policy'],
 
     ['messages_worker', 'USAGE ON SCHEMA messages'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_forgotten, messages.heartbeat'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_forgotten, messages.heartbeat, messages.progress, messages.was_cancelled, messages.started'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.own_xid, messages.oldest_xid'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.worker_started, messages.worker_seen, messages.worker_stopped, messages.tick, messages.raise_low_water'],
-    ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.worker'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due'],
+    ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.subscription, messages.worker'],
 
     ['messages_operator', 'USAGE ON SCHEMA messages'],
     ['messages_operator', 'SELECT ON ALL TABLES IN SCHEMA messages'],
-    ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.topic, messages.channel, messages.schedule'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.now, messages.cancel, messages.redrive, messages.tick, messages.stats, messages.unhandled_topics'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_backoff'],
+    ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.topic, messages.channel, messages.schedule, messages.subscription'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.now, messages.cancel, messages.skip, messages.redrive, messages.tick, messages.stats, messages.unhandled_topics'],
+    -- A publisher may be given this too; it shows outputs and errors of every message.
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.wait_for'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.redrive_where, messages.redrive_edited, messages.requeue, messages.replay, messages.purge_archive'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.may_redrive, messages.dead_groups, messages.lineage'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy, messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.explain'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.next_ticks, messages.run_now, messages.pause_schedule, messages.resume_schedule'],
 
     ['messages_analyst', 'USAGE ON SCHEMA messages'],
-    ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, claim_id, locked_by, locked_at, lock_expires_at, history) ON messages.message'],
-    ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, locked_at, history, result, error, error_fingerprint, handled_by, archived_at, archive_xid, redriven_from) ON messages.message_archive'],
-    ['messages_analyst', 'SELECT ON messages.state, messages.topic, messages.worker, messages.tick_mark'],
-    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.unhandled_topics'],
+    ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id, locked_by, locked_at, lock_expires_at, history) ON messages.message'],
+    ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, locked_at, history, result, error, error_fingerprint, handled_by, archived_at, archive_xid, redriven_from) ON messages.message_archive'],
+    ['messages_analyst', 'SELECT ON messages.state, messages.topic, messages.channel, messages.subscription, messages.worker, messages.tick_mark'],
+    ['messages_analyst', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.dead_groups, messages.lineage'],
+    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.unhandled_topics, messages.explain'],
 
     ['messages_maintainer', 'USAGE ON SCHEMA messages'],
-    ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.renotify_stale, messages.raise_low_water, messages.maintain_partitions, messages.prune']
+    ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.expire_ttl, messages.judge_all, messages.renotify_stale, messages.fire_schedules, messages.raise_low_water, messages.maintain_partitions, messages.purge, messages.prune']
   ] LOOP
     CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = v_grant[1]);
     EXECUTE format('GRANT %s TO %I', v_grant[2], v_grant[1]);

@@ -1,7 +1,8 @@
 -- The terminal move: messages that end leave messages.message and enter messages.message_archive, in one statement.
 -- Called by: complete, reject, fail, retry (attempts used up), cancel, expire_locks through retry. By nobody outside.
 -- A row moves only while its claim_id is still the given one: that is the fence. NULL is nobody's claim and moves nothing, unless
--- p_unlocked says that NULL stands for "while it is not locked" (cancel and take, which hold the row).
+-- p_unlocked says that NULL stands for "while it is not locked" (cancel, skip and end_picked, which hold the row).
+-- With strict_lock a lock that has run out fences too, except for lock_expired itself.
 -- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids that moved.
 CREATE OR REPLACE FUNCTION messages.archive(
   p_ids bigint[], p_claim_ids bigint[], p_result text, p_errors text[], p_outputs jsonb[], p_by text,
@@ -11,27 +12,34 @@ RETURNS bigint[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_moved bigint[];
+  v_now      timestamptz := messages.now();
+  v_moved    bigint[];
+  v_departed messages.departed[];
 BEGIN
   WITH gone AS (
     DELETE FROM messages.message AS m
     USING (
       SELECT e.* FROM unnest(p_ids, p_claim_ids, p_errors, p_outputs) AS e (id, claim_id, error, output) ORDER BY e.id
     ) AS e
-    WHERE m.id = e.id AND (m.claim_id = e.claim_id OR (p_unlocked AND m.claim_id IS NULL AND e.claim_id IS NULL))
+    WHERE m.id = e.id
+      AND CASE
+            WHEN m.claim_id = e.claim_id THEN
+              p_unlocked OR m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.is_strict(m.topic)
+            ELSE p_unlocked AND m.claim_id IS NULL AND e.claim_id IS NULL
+          END
     RETURNING m.*, e.error, e.output
   ), kept AS (
     INSERT INTO messages.message_archive (
       id, topic, channel, key, priority, payload, body, headers, state, progress,
-      created_at, available_at, expires_at, attempts, max_attempts, claim_id, locked_at, history,
-      original_topic, dlq_moved_at, redriven_from, result, error, error_fingerprint, output, handled_by)
+      created_at, available_at, expires_at, attempts, runs, max_attempts, claim_id, locked_at, history,
+      origin_id, original_topic, dlq_moved_at, redriven_from, redrives, result, error, error_fingerprint, output, handled_by)
     SELECT
       g.id, g.topic, g.channel, g.key, g.priority,
       CASE WHEN keep.what = 'full' THEN g.payload END,
       CASE WHEN keep.what = 'full' THEN g.body END,
       g.headers, g.state, g.progress,
-      g.created_at, g.available_at, g.expires_at, g.attempts, g.max_attempts, g.claim_id, g.locked_at, g.history,
-      g.original_topic, g.dlq_moved_at, g.redriven_from, p_result,
+      g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts, g.claim_id, g.locked_at, g.history,
+      g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, p_result,
       -- At most 8192 bytes: a character has at most four.
       CASE WHEN octet_length(g.error) <= 8192 THEN g.error ELSE left(g.error, 2048) END,
       CASE WHEN p_result NOT IN ('success', 'cancelled') THEN messages.fingerprint(g.error) END,
@@ -44,7 +52,16 @@ BEGIN
     ) AS keep
     WHERE d.topic = '*' AND keep.what <> 'none'
   )
-  SELECT array_agg(g.id) INTO v_moved FROM gone AS g;
+  -- Asked once the row is gone, not before: a policy that was committed until then is not missed. So it is with waiters, below.
+  SELECT array_agg(g.id), array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE messages.is_policed())
+  INTO v_moved, v_departed
+  FROM gone AS g;
+  IF v_departed IS NOT NULL THEN
+    PERFORM messages.depart(v_departed, p_result);
+  END IF;
+  IF v_moved IS NOT NULL AND pg_sequence_last_value('messages.awaited') > 1 THEN
+    PERFORM messages.tell_waiters(v_moved);
+  END IF;
   RETURN coalesce(v_moved, '{}');
 END
 $$;

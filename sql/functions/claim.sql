@@ -1,12 +1,16 @@
 -- Lock a batch of ready messages for a worker.
 -- Called by: workers. p_topics: what the worker handles; p_slots: at most so many of each topic (NULL = no bound of its own);
 -- p_limit and p_bytes bound the batch: it ends with the message that reaches p_bytes; p_lock_for: for this claim instead of the topic's,
--- at most 7 days.
+-- at most 7 days; p_start: so many of the batch begin at once, the others wait in the worker and their run is not counted yet (NULL = all
+-- begin).
 -- p_after_topic and p_after_channels ({"topic": "channel"}): where the last claim ended. The walk goes round from there, so that a
 -- flood in one topic or channel delays the others by one batch at most.
 -- Within a topic (and within a channel) lower priority numbers go first, then the longest available.
--- Locks: the rows, skipping those that others hold. Result: the messages in the order of the walk, each with the claim_id that
--- every settle must show. JSON travels as text: a value that a client cannot decode then harms one message, not the batch.
+-- Locks: the rows, skipping those that others hold; for topics and channels with limits, what topic_room and channel_rooms lock.
+-- Result: the messages in the order of the walk, each with the claim_id that every settle must show. JSON travels as text: a value that a
+-- client cannot decode then harms one message, not the batch. What limits held back: see hold_back.
+-- Shape: first the row addresses, then an UPDATE by address, one by one in their order (ctid = ANY would sort them by address).
+-- A join against a CTE would become a hash join over the whole table once its plan is generic.
 CREATE OR REPLACE FUNCTION messages.claim(
   p_worker         text,
   p_topics         text[],
@@ -15,7 +19,8 @@ CREATE OR REPLACE FUNCTION messages.claim(
   p_bytes          bigint    DEFAULT 16777216,
   p_lock_for       interval  DEFAULT NULL,
   p_after_topic    text      DEFAULT NULL,
-  p_after_channels jsonb     DEFAULT NULL
+  p_after_channels jsonb     DEFAULT NULL,
+  p_start          integer   DEFAULT NULL
 )
 RETURNS SETOF messages.claimed
 LANGUAGE plpgsql
@@ -25,52 +30,74 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   v_now     timestamptz := messages.now();
-  v_claim   bigint      := nextval('messages.claim_id');
+  -- Drawn by lot, since a sequence would repeat itself after a crash of the server: what an unflushed transaction drew is drawn again.
+  v_claim   bigint      := 1 + floor(random() * 4503599627370496)::bigint;
   v_left    integer     := least(p_limit, 10000);
-  v_start   text        := coalesce(p_after_topic, '');
-  v_wrapped boolean     := v_start = '';
+  v_bytes   bigint      := coalesce(p_bytes, 16777216);
+  v_start   integer     := coalesce(p_start, p_limit);
+  v_first   text        := coalesce(p_after_topic, '');
+  v_wrapped boolean     := v_first = '';
   v_topic   text;
   v_room    integer;
-  v_took    integer;
+  v_policy  messages.policy;
+  v_picked  messages.picked;
+  v_lock    interval;
 BEGIN
   IF p_worker IS NULL OR p_topics IS NULL OR p_limit IS NULL THEN
     RAISE EXCEPTION 'claim needs a worker, its topics and a limit' USING ERRCODE = '22004';
   END IF;
-  -- Not left to the table's CHECK: its error would show the row with its payload.
+  -- Not left to the column's domain: its error would not say whose value it was.
   IF p_lock_for NOT BETWEEN '0' AND '7 days' THEN
     RAISE EXCEPTION 'lock_for of a claim is %', p_lock_for USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
   END IF;
-  -- A function that returns rows can return nothing beside them: what the walk may still hand out is a setting of the transaction.
-  PERFORM set_config('messages.bytes_left', coalesce(p_bytes, 16777216)::text, true);
-  v_topic := messages.next_topic(p_topics, v_start);
+  PERFORM set_config('messages.held_back', '', true) WHERE current_setting('messages.held_back', true) <> '';
+  v_topic := messages.next_topic(p_topics, v_first);
   LOOP
     IF v_topic IS NULL AND NOT v_wrapped THEN
       v_wrapped := true;
       v_topic := messages.next_topic(p_topics, '');
     END IF;
-    EXIT WHEN v_topic IS NULL OR v_left <= 0 OR current_setting('messages.bytes_left')::bigint <= 0
-      OR (v_wrapped AND v_start <> '' AND v_topic COLLATE "C" > v_start COLLATE "C");
-    v_room := least(v_left, coalesce(p_slots[array_position(p_topics, v_topic)], v_left));
+    EXIT WHEN v_topic IS NULL OR v_left <= 0 OR v_bytes <= 0
+      OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
 
-    -- Odd claims begin with the channels, even ones without: neither kind shuts the other out.
-    IF v_claim % 2 = 0 THEN
-      RETURN QUERY SELECT * FROM messages.claim_topic(v_claim, p_worker, v_now, v_topic, v_room, p_lock_for);
-      GET DIAGNOSTICS v_took = ROW_COUNT;
-      v_room := v_room - v_took;
-      v_left := v_left - v_took;
+    v_policy := messages.policy(v_topic, v_now);
+    v_room := least(v_left, coalesce(p_slots[array_position(p_topics, v_topic)], v_left));
+    IF v_policy.stopped_until IS NOT NULL THEN
+      PERFORM messages.hold_back(v_topic, 'topic', v_policy.stopped_until);
+      v_room := 0;
+    ELSIF v_policy.is_limited AND v_room > 0 THEN
+      v_room := messages.topic_room(v_policy, v_room);
+      v_now := messages.now();
     END IF;
-    RETURN QUERY SELECT * FROM messages.claim_channels(
-      v_claim, p_worker, v_now, v_topic, p_after_channels ->> v_topic, v_room, p_lock_for);
-    GET DIAGNOSTICS v_took = ROW_COUNT;
-    v_room := v_room - v_took;
-    v_left := v_left - v_took;
-    IF v_claim % 2 = 1 THEN
-      RETURN QUERY SELECT * FROM messages.claim_topic(v_claim, p_worker, v_now, v_topic, v_room, p_lock_for);
-      GET DIAGNOSTICS v_took = ROW_COUNT;
-      v_left := v_left - v_took;
+
+    IF v_room > 0 THEN
+      v_picked := messages.pick_both(v_policy, v_now, v_claim, p_after_channels ->> v_topic, v_room, v_bytes);
+      PERFORM messages.end_picked(v_topic, v_picked, p_worker);
+      v_lock := coalesce(p_lock_for, v_policy.lock_for);
+      RETURN QUERY
+      UPDATE messages.message AS m
+      SET claim_id = v_claim, locked_by = p_worker, locked_at = v_now, lock_expires_at = v_now + v_lock,
+          attempts = m.attempts + 1, runs = m.runs + (r.nth <= v_start)::integer, prefetched = CASE WHEN r.nth > v_start THEN true END
+      FROM unnest(v_picked.rows) WITH ORDINALITY AS r (ctid, nth)
+      WHERE m.ctid = r.ctid
+      RETURNING
+        m.id, m.claim_id, m.topic::text, m.channel::text, m.key::text, m.priority::smallint, m.attempts::integer,
+        nullif(coalesce(m.max_attempts, v_policy.max_attempts), 0)::integer,
+        m.payload::text, m.body::bytea, m.headers::text, m.state::text,
+        extract(epoch FROM v_lock)::double precision,
+        extract(epoch FROM v_policy.run_timeout)::double precision,
+        extract(epoch FROM v_now - m.available_at)::double precision,
+        extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, v_now))::double precision;
+      v_bytes := v_bytes - v_picked.bytes;
+      v_left := v_left - cardinality(v_picked.rows);
+      v_start := v_start - cardinality(v_picked.rows);
+      IF v_policy.dequeue_rate IS NOT NULL AND v_picked.rows <> '{}' THEN
+        PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, cardinality(v_picked.rows), v_now);
+      END IF;
     END IF;
     v_topic := messages.next_topic(p_topics, v_topic);
   END LOOP;

@@ -17,6 +17,7 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
   SELECT messages.lost(p_ids, p_claim_ids, messages.hand_back(p_ids, p_claim_ids, p_delays, p_untils, p_states, 'deferred'), NULL)
 $$;

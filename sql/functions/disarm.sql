@@ -5,7 +5,6 @@ RETURNS void
 LANGUAGE sql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET synchronous_commit = off
 AS $$
   UPDATE messages.sleeper AS s SET armed_until = 'epoch' WHERE s.worker = p_worker AND s.armed_until > 'epoch'
 $$;

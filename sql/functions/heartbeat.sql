@@ -1,6 +1,7 @@
 -- Extend locks: to lock_for from now, never to an earlier time than they have.
 -- Called by: workers, one statement for all they have in hand, at a third of the lock.
 -- p_lock_for: as given to the claim, at most 7 days; NULL = the topic's lock_for.
+-- A lock that has run out and that nobody has ended yet is extended too, but with strict_lock it is lost.
 -- Locks: the rows, without waiting: a row that is being settled at this moment needs no longer lock.
 -- Result: the ids whose lock was lost.
 CREATE OR REPLACE FUNCTION messages.heartbeat(p_ids bigint[], p_claim_ids bigint[], p_lock_for interval DEFAULT NULL)
@@ -12,6 +13,7 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   v_now timestamptz := messages.now();
@@ -28,7 +30,7 @@ BEGIN
     JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
     CROSS JOIN messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic = m.topic
-    WHERE d.topic = '*'
+    WHERE d.topic = '*' AND (m.lock_expires_at > v_now OR NOT messages.is_strict(m.topic))
     FOR UPDATE OF m SKIP LOCKED
   ) AS h
   WHERE m.id = h.id;
@@ -36,7 +38,9 @@ BEGIN
   RETURN ARRAY(
     SELECT e.id
     FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
-    WHERE NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = e.id AND m.claim_id = e.claim_id)
+    WHERE NOT EXISTS (
+      SELECT FROM messages.message AS m
+      WHERE m.id = e.id AND m.claim_id = e.claim_id AND (m.lock_expires_at > v_now OR NOT messages.is_strict(m.topic)))
   );
 END
 $$;

@@ -3,7 +3,8 @@
 -- Locks: ACCESS EXCLUSIVE on the default partition while a day is made, on the whole archive while one is dropped. Both wait for at most
 -- 100 ms, since every settle waits behind them: while somebody reads the archive for long, this fails and the next tick tries again.
 -- (100 ms is below deadlock_timeout: a settle that waits for a row of this tick's is never the one that is killed.)
--- Rows of a day that landed in the default partition (nobody ticked for a week) move into the day's partition unchanged.
+-- Rows of today and later that landed in the default partition (nobody ticked for a week) move into the day's partition unchanged. Those of
+-- days that are over stay there, where purge deletes them in their time: to move them would hold up whoever reads, for as long as it takes.
 CREATE OR REPLACE FUNCTION messages.maintain_partitions(p_days_ahead integer DEFAULT 7)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -35,14 +36,10 @@ BEGIN
   END LOOP;
 
   FOR v_name IN
-    SELECT c.relname
-    FROM pg_inherits AS i
-    JOIN pg_class AS c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'messages.message_archive'::regclass
-      AND c.relname ~ '^message_archive_[0-9]{8}$'
-      AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= ((messages.now() - v_keep) AT TIME ZONE 'UTC')::date
+    SELECT d.name FROM messages.archive_days() AS d WHERE d.day + 1 <= ((messages.now() - v_keep) AT TIME ZONE 'UTC')::date
   LOOP
     EXECUTE format('DROP TABLE messages.%I', v_name);
+    DELETE FROM messages.purge_mark AS k WHERE k.partition = v_name;
     v_did := v_did + 1;
   END LOOP;
   RETURN v_did;

@@ -1,6 +1,7 @@
 -- How long until the next delayed message of these topics is due.
 -- Called by: workers that found nothing, to set their timer. Locks: nothing.
--- Result: an interval (0 or less = due now), NULL = nothing waits.
+-- In the transaction of a claim it knows what that claim held back because of a limit (hold_back) and looks beyond it.
+-- Result: an interval (0 or less = due now), NULL = nothing waits for a time.
 CREATE OR REPLACE FUNCTION messages.next_due(p_topics text[])
 RETURNS interval
 LANGUAGE plpgsql
@@ -8,14 +9,21 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   v_now   timestamptz := messages.now();
+  v_held  jsonb := nullif(current_setting('messages.held_back', true), '')::jsonb;
   v_topic text := messages.next_topic(p_topics, '');
   v_next  record;
   v_due   timestamptz;
 BEGIN
-  WHILE v_topic IS NOT NULL LOOP
+  WHILE v_topic IS NOT NULL AND (v_due > v_now) IS NOT FALSE LOOP
+    IF v_held ? ('topic ' || v_topic) THEN
+      v_due := least(v_due, (v_held ->> ('topic ' || v_topic))::timestamptz);
+      v_topic := messages.next_topic(p_topics, v_topic);
+      CONTINUE;
+    END IF;
     v_next := messages.next_priority(v_topic, (-1)::smallint, true);
     WHILE v_next.priority IS NOT NULL LOOP
       v_due := least(v_due, (
@@ -25,15 +33,12 @@ BEGIN
         ORDER BY m.available_at LIMIT 1));
       v_next := messages.next_priority(v_topic, v_next.priority, true);
     END LOOP;
-    -- Whatever is due already ends the search: the rest could only be read row by row.
-    IF v_due <= v_now OR (messages.next_channel(v_topic, '', 9::smallint, v_now)).channel IS NOT NULL THEN
-      RETURN least(v_due - v_now, '0');
-    END IF;
-    v_due := least(v_due, (
-      SELECT min(m.available_at) FROM messages.message AS m
-      WHERE m.topic = v_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL));
+    v_due := least(
+      v_due,
+      messages.channel_due(v_topic, v_now, coalesce(v_held ? ('channels ' || v_topic), false)),
+      (v_held ->> ('channels ' || v_topic))::timestamptz);
     v_topic := messages.next_topic(p_topics, v_topic);
   END LOOP;
-  RETURN v_due - v_now;
+  RETURN CASE WHEN v_due IS NOT NULL THEN greatest(v_due - v_now, '0') END;
 END
 $$;

@@ -1,5 +1,5 @@
 -- Forget what is over: workers that have not been seen for an hour, sleepers whose flag ran out a minute ago or that have not armed for
--- an hour, places that have no message.
+-- an hour, places that have no message, waiters whose time is over, keys that are free again, pauses of channels that are over.
 -- Called by: tick. Locks: the rows it deletes. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune()
 RETURNS bigint
@@ -15,6 +15,19 @@ DECLARE
   v_did bigint;
   v_all bigint := 0;
 BEGIN
+  -- Logical replication leaves sequences behind; who is armed must be heard of all the same, and what policies say.
+  PERFORM messages.raise_armed(max(s.armed_until))
+  FROM messages.sleeper AS s
+  HAVING extract(epoch FROM max(s.armed_until)) > pg_sequence_last_value('messages.armed');
+  IF NOT messages.is_policed() AND (
+       EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_mark(t)) OR EXISTS (SELECT FROM messages.subscription)) THEN
+    PERFORM messages.mark_policed();
+  END IF;
+  v_all := v_all + messages.forget_waiters();
+  v_all := v_all + messages.sweep_keys();
+  PERFORM messages.unmark_policed();
+  v_all := v_all + messages.prune_channels();
+  v_all := v_all + messages.prune_rates();
   DELETE FROM messages.worker AS w WHERE w.seen_at < clock_timestamp() - interval '1 hour';
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;

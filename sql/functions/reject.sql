@@ -9,6 +9,7 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
   SELECT messages.lost(p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'rejected', p_errors, NULL, NULL), 'rejected')
 $$;

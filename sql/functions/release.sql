@@ -1,6 +1,6 @@
--- Settle: give messages back that were never started (drain). They keep their place and get their attempt back.
--- Called by: workers. Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
-CREATE OR REPLACE FUNCTION messages.release(p_ids bigint[], p_claim_ids bigint[])
+-- Settle: give messages back that were never started, or that a drain stopped. They keep their place and get their attempt back.
+-- Called by: workers. p_ran: which of them had begun (NULL = none): these keep their run, the others get it back, too. Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
+CREATE OR REPLACE FUNCTION messages.release(p_ids bigint[], p_claim_ids bigint[], p_ran boolean[] DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE sql
 SECURITY DEFINER
@@ -9,6 +9,7 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
-  SELECT messages.lost(p_ids, p_claim_ids, messages.hand_back(p_ids, p_claim_ids, NULL, NULL, NULL, NULL), NULL)
+  SELECT messages.lost(p_ids, p_claim_ids, messages.hand_back(p_ids, p_claim_ids, NULL, NULL, NULL, NULL, p_ran), NULL)
 $$;

@@ -1,7 +1,7 @@
 -- Ring again for topics whose ready messages were not claimed: a notification was lost, or no worker was there.
 -- Called by: tick. Locks: nothing. Result: how many topics were rung for.
 -- One NOTIFY per topic, not per message, retries and delayed messages included. It rings whether somebody is armed or not, since listeners
--- outside count on it; topics with notify = 'off' stay silent.
+-- outside count on it; topics with notify = 'off', and those that are paused, stay silent.
 CREATE OR REPLACE FUNCTION messages.renotify_stale(p_older_than interval DEFAULT '10 s')
 RETURNS bigint
 LANGUAGE plpgsql
@@ -29,7 +29,7 @@ BEGIN
           AND m.available_at >= v_next.low AND m.available_at < v_before);
       v_next := messages.next_priority(v_topic, v_next.priority, true);
     END LOOP;
-    IF v_stale AND messages.notify_policy(v_topic) <> 'off' THEN
+    IF v_stale AND messages.notify_policy(v_topic) <> 'off' AND (messages.policy(v_topic, messages.now())).stopped_until IS NULL THEN
       PERFORM pg_notify('new_message', v_topic);
       v_rung := v_rung + 1;
     END IF;

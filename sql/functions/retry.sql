@@ -3,7 +3,9 @@
 -- p_delays: the handler's own wish; NULL = the topic's on_lock_expired_delay for 'lock_expired', else its backoff. Cut to 1000 years: one
 -- time that cannot be stored must not fail the batch.
 -- p_states: a new checkpoint; NULL keeps the old one, JSON null clears it.
--- Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
+-- One with a key that would be tried again while a newer message of its key is ready is archived as cancelled, if key_retry is supersede.
+-- With strict_lock a lock that has run out is lost, but for lock_expired.
+-- Locks: the rows in the order of their ids, as archive and cancel do. Result: the ids whose lock was lost; nothing was changed for them.
 CREATE OR REPLACE FUNCTION messages.retry(
   p_ids       bigint[],
   p_claim_ids bigint[],
@@ -20,12 +22,12 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   v_now    timestamptz := messages.now();
+  v_back   record;
   v_again  bigint[];
-  v_topics text[];
-  v_due    timestamptz;
   v_over   bigint[];
   v_claims bigint[];
   v_errors text[];
@@ -35,40 +37,67 @@ BEGIN
   END IF;
 
   WITH ended AS (
-    SELECT m.id, e.error, e.state, next.at AS available_at, policy.backoff,
-           coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at) AS first_started
-    FROM unnest(p_ids, p_claim_ids, p_errors, p_delays, p_states) AS e (id, claim_id, error, delay, state)
+    SELECT m.id, e.error, e.state, next.at AS available_at, policy.backoff, policy.ordered,
+           coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at) AS first_started,
+           m.key IS NOT NULL AND EXISTS (
+             SELECT FROM messages.message AS ready
+             WHERE ready.topic = m.topic AND ready.key = m.key AND ready.attempts = 0 AND ready.claim_id IS NULL AND ready.id > m.id
+           ) AND messages.key_retry(m.topic) = 'supersede' AS is_superseded
+    FROM (
+      SELECT e.* FROM unnest(p_ids, p_claim_ids, p_errors, p_delays, p_states) AS e (id, claim_id, error, delay, state) ORDER BY e.id
+    ) AS e
     JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
     CROSS JOIN messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic = m.topic
     CROSS JOIN LATERAL (
       SELECT coalesce(t.backoff, d.backoff) AS backoff,
              nullif(coalesce(m.max_attempts, t.max_attempts, d.max_attempts), 0) AS max_attempts,
+             m.channel IS NOT NULL AND coalesce(t.ordered, d.ordered) AS ordered,
              CASE WHEN p_result = 'lock_expired' THEN coalesce(t.on_lock_expired_delay, d.on_lock_expired_delay) END AS expired_delay
     ) AS policy
     CROSS JOIN LATERAL (
       SELECT coalesce(e.delay, policy.expired_delay, messages.backoff(policy.backoff, m.attempts, random())) AS wished
     ) AS delay
     CROSS JOIN LATERAL (SELECT v_now + greatest('0', least(delay.wished, '1000 years')) AS at) AS next
-    WHERE d.topic = '*' AND (policy.max_attempts IS NULL OR m.attempts < policy.max_attempts)
+    WHERE d.topic = '*' AND (m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.is_strict(m.topic))
+      AND (policy.max_attempts IS NULL OR m.attempts < policy.max_attempts)
     FOR UPDATE OF m
   ), again AS (
     UPDATE messages.message AS m
     SET claim_id = NULL, locked_by = NULL, locked_at = NULL, lock_expires_at = NULL,
-        available_at = e.available_at,
+        -- In an ordered channel it keeps its place, and the channel waits for it.
+        available_at = CASE WHEN e.ordered THEN m.available_at ELSE e.available_at END,
         state = CASE WHEN e.state IS NULL THEN m.state ELSE nullif(e.state, 'null') END,
-        history = messages.with_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_result, e.error)
+        history = messages.with_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_result, e.error,
+                                        CASE WHEN m.prefetched IS NOT TRUE THEN m.runs END)
     FROM ended AS e
-    WHERE m.id = e.id
+    WHERE m.id = e.id AND NOT e.is_superseded
       AND (e.backoff ->> 'max_total' IS NULL OR e.available_at <= e.first_started + (e.backoff ->> 'max_total')::interval)
-    RETURNING m.id, m.topic, m.available_at
+    RETURNING m.id, m.topic, m.channel, e.available_at AS due, e.ordered
   )
-  SELECT coalesce(array_agg(a.id), '{}'), array_agg(DISTINCT a.topic), min(a.available_at)
-  INTO v_again, v_topics, v_due
+  SELECT coalesce(array_agg(a.id), '{}') AS ids, array_agg(a.topic::text) AS topics, min(a.due) AS due,
+         array_agg((a.topic, a.channel, a.id, a.due)::messages.block) FILTER (WHERE a.ordered) AS blocks,
+         (SELECT array_agg(e.id) FROM ended AS e WHERE e.is_superseded) AS superseded
+  INTO v_back
   FROM again AS a;
+  v_again := v_back.ids;
 
-  IF v_topics IS NOT NULL THEN
-    PERFORM messages.ring(v_topics, v_due);
+  IF v_back.blocks IS NOT NULL THEN
+    PERFORM messages.block_channels(v_back.blocks);
+  END IF;
+  IF v_back.topics IS NOT NULL THEN
+    PERFORM messages.ring(ARRAY(SELECT DISTINCT t.topic FROM unnest(v_back.topics) AS t (topic)), v_back.due);
+  END IF;
+  IF v_back.topics IS NOT NULL AND messages.is_policed() THEN
+    PERFORM messages.count_attempts(v_back.topics, false);
+  END IF;
+  IF v_back.superseded IS NOT NULL THEN
+    SELECT v_again || messages.archive(
+      array_agg(e.id), array_agg(e.claim_id), 'cancelled',
+      array_agg('superseded: a newer message with the same key is ready; ' || coalesce(e.error, p_result)), NULL, NULL)
+    INTO v_again
+    FROM unnest(p_ids, p_claim_ids, p_errors) AS e (id, claim_id, error)
+    WHERE e.id = ANY (v_back.superseded);
   END IF;
   IF cardinality(v_again) = cardinality(p_ids) THEN
     RETURN '{}'::bigint[];

@@ -24,13 +24,18 @@ BEGIN
     WHERE k.task = 'prune' AND k.caller = p_caller AND k.ran_at > clock_timestamp() - p_unless_within) THEN
     RETURN;
   END IF;
-  FOREACH task IN ARRAY ARRAY['expire_locks', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'prune'] LOOP
+  FOREACH task IN ARRAY ARRAY['expire_locks', 'expire_ttl', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'purge', 'recount_depth', 'judge_all', 'fire_schedules', 'prune'] LOOP
     BEGIN
       did := CASE task
         WHEN 'expire_locks'        THEN messages.expire_locks(p_limit)
+        WHEN 'expire_ttl'          THEN messages.expire_ttl(p_limit)
+        WHEN 'fire_schedules'      THEN messages.fire_schedules()
         WHEN 'renotify_stale'      THEN messages.renotify_stale()
         WHEN 'raise_low_water'     THEN messages.raise_low_water()
         WHEN 'maintain_partitions' THEN messages.maintain_partitions()
+        WHEN 'purge'               THEN messages.purge()
+        WHEN 'recount_depth'       THEN messages.recount_depth()
+        WHEN 'judge_all'           THEN messages.judge_all()
         WHEN 'prune'               THEN messages.prune()
       END;
       INSERT INTO messages.tick_mark AS k (task, caller, ran_at, did)

@@ -10,24 +10,28 @@ CREATE TABLE messages.topic (
   backoff               jsonb,
   on_lock_expired_delay interval CHECK (on_lock_expired_delay BETWEEN '0' AND '30 days'),
   strict_lock           boolean,
-  ttl                   interval CHECK (ttl > '0'),
+  key_ttl               interval CHECK (key_ttl BETWEEN '0' AND '365 days'),
+  key_retry             text     CHECK (key_retry IN ('supersede', 'keep')),
+  ttl                   interval CHECK (ttl BETWEEN '0' AND '3650 days'),
   max_depth             bigint   CHECK (max_depth >= 0),
   on_full               text     CHECK (on_full IN ('error', 'drop')),
   max_payload_bytes     integer  CHECK (max_payload_bytes BETWEEN 1 AND 16777216),
   max_concurrency       integer  CHECK (max_concurrency >= 0),
-  dequeue_rate          double precision CHECK (dequeue_rate > 0),
-  burst                 integer  CHECK (burst >= 1),
-  publish_rate          double precision CHECK (publish_rate > 0),
+  dequeue_rate          double precision CHECK (dequeue_rate BETWEEN 0 AND 1000000),
+  burst                 integer  CHECK (burst BETWEEN 1 AND 1000000),
+  publish_rate          double precision CHECK (publish_rate BETWEEN 0 AND 1000000),
   channel_concurrency   integer  CHECK (channel_concurrency >= 0),
-  channel_min_interval  interval CHECK (channel_min_interval >= '0'),
+  channel_min_interval  interval CHECK (channel_min_interval BETWEEN '0' AND '30 days'),
   ordered               boolean,
   keep_success          text     CHECK (keep_success IN ('full', 'no_payload', 'none')),
   retention             interval CHECK (retention >= '1 hour'),
   dead_letter           boolean,
+  max_redrives          integer  CHECK (max_redrives >= 0),
   notify                text     CHECK (notify IN ('auto', 'always', 'off')),
   paused_at             timestamptz,
   resume_at             timestamptz,
   paused_by             text,
+  paused_why            text,
   breaker               jsonb,
   payload_schema        jsonb,
   registered            boolean,
@@ -35,12 +39,48 @@ CREATE TABLE messages.topic (
 
   CONSTRAINT topic_defaults_are_whole CHECK (
     topic <> '*'
-    OR num_nulls(lock_for, backoff, strict_lock, on_full, ordered, keep_success, retention, dead_letter, notify, registered) = 0
+    OR num_nulls(
+      lock_for, backoff, strict_lock, key_retry, on_full, ordered, keep_success, retention, dead_letter, max_redrives, notify, registered) = 0
   )
 );
 
 INSERT INTO messages.topic
-  (topic, max_attempts, lock_for, backoff, strict_lock, on_full, ordered, keep_success, retention, dead_letter, notify, registered)
+  (topic, max_attempts, lock_for, backoff, strict_lock, key_retry, on_full, ordered, keep_success, retention, dead_letter, max_redrives,
+   notify, registered)
 VALUES
   ('*', 1, '30 s', '{"kind": "exponential", "base": "1s", "factor": 2, "cap": "10m", "jitter": "full"}',
-   false, 'error', false, 'full', '30 days', false, 'auto', false);
+   false, 'supersede', 'error', false, 'full', '30 days', false, 10, 'auto', false);
+
+-- What holds for one topic at one moment: its own row over the row '*'. NULL in a limit = no such limit.
+CREATE TYPE messages.policy AS (
+  topic                text,
+  max_attempts         integer,
+  lock_for             interval,
+  run_timeout          interval,
+  stopped_until        timestamptz,
+  max_concurrency      integer,
+  dequeue_rate         double precision,
+  burst                integer,
+  probes               integer,
+  channel_concurrency  integer,
+  channel_min_interval interval,
+  ordered              boolean,
+  is_limited           boolean,
+  limits_channels      boolean
+);
+
+-- What a claim picked in one topic: the addresses of the rows in the order in which they shall be worked, their bytes, and what ends
+-- instead of being worked.
+CREATE TYPE messages.picked AS (
+  rows    tid[],
+  bytes   bigint,
+  over    bigint[],
+  expired bigint[]
+);
+
+-- Whether any topic uses a policy that publishing or settling has to look at: 2 = some may, else none does. A sequence, since reading
+-- one costs next to nothing and needs no snapshot: who uses no policy pays nothing for it. Raised before the policy is committed, lowered
+-- by the tick once no such policy is left.
+CREATE SEQUENCE messages.policed AS smallint;
+SELECT setval('messages.policed', 1);
+

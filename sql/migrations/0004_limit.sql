@@ -5,24 +5,68 @@ CREATE TABLE messages.channel (
   topic        text     COLLATE "C" NOT NULL,
   channel      text     COLLATE "C" NOT NULL,
   concurrency  integer  CHECK (concurrency >= 0),
-  min_interval interval CHECK (min_interval >= '0'),
+  min_interval interval CHECK (min_interval BETWEEN '0' AND '30 days'),
   paused_at    timestamptz,
   resume_at    timestamptz,
   paused_by    text,
+  paused_why   text,
   PRIMARY KEY (topic, channel)
 );
 
--- One GCRA timestamp ("theoretical arrival time") per limited topic or channel.
+-- One GCRA timestamp ("theoretical arrival time") per limited topic or channel. The row of a channel is also what a claim locks while it
+-- counts what the channel has running; blocked_until and blocked_by: in an ordered topic the first message of the channel waits till then.
 CREATE TABLE messages.rate (
   kind    text        NOT NULL CHECK (kind IN ('dequeue', 'publish', 'channel')),
   topic   text        COLLATE "C" NOT NULL,
   channel text        COLLATE "C" NOT NULL DEFAULT '',
-  free_at timestamptz NOT NULL,
+  free_at timestamptz NOT NULL DEFAULT '-infinity',
+  blocked_until timestamptz,
+  blocked_by    bigint,
   PRIMARY KEY (kind, topic, channel)
 ) WITH (fillfactor = 50);
+
+-- A channel of an ordered topic whose first message may not be tried again before a time.
+CREATE TYPE messages.block AS (
+  topic      text,
+  channel    text,
+  message_id bigint,
+  until      timestamptz
+);
 
 -- The counter of a topic with max_depth.
 CREATE TABLE messages.depth (
   topic text   COLLATE "C" PRIMARY KEY,
   rows  bigint NOT NULL CHECK (rows >= 0)
 ) WITH (fillfactor = 50);
+
+-- The keys that block further publishes of topics with key_ttl: until their message has ended (free_at NULL), or until free_at.
+CREATE TABLE messages.held_key (
+  topic      text        COLLATE "C" NOT NULL,
+  key        text        COLLATE "C" NOT NULL,
+  message_id bigint      NOT NULL,
+  free_at    timestamptz,
+  PRIMARY KEY (topic, key)
+) WITH (fillfactor = 75);
+CREATE INDEX held_key_free ON messages.held_key (free_at) WHERE free_at IS NOT NULL;
+
+-- Where the breaker of a topic stands and what it has counted since window_began_at. Open: nothing is claimed before probe_at, then only
+-- some messages at once, to see whether things are well again.
+CREATE TABLE messages.breaker (
+  topic           text        COLLATE "C" PRIMARY KEY,
+  position        text        NOT NULL DEFAULT 'closed' CHECK (position IN ('closed', 'open')),
+  window_began_at timestamptz NOT NULL DEFAULT '-infinity',
+  succeeded       bigint      NOT NULL DEFAULT 0,
+  failed          bigint      NOT NULL DEFAULT 0,
+  changed_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+  probe_at        timestamptz,
+  why             text,
+  CHECK ((position = 'open') = (probe_at IS NOT NULL))
+) WITH (fillfactor = 50);
+
+-- Ended attempts that no breaker has counted yet: settles only add rows, so that none waits for another.
+CREATE TABLE messages.breaker_count (
+  topic     text   COLLATE "C" NOT NULL,
+  succeeded bigint NOT NULL,
+  failed    bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX breaker_count_topic ON messages.breaker_count (topic);

@@ -15,7 +15,7 @@ CREATE TABLE messages.worker (
 
 -- The armed sleepers. A publish rings only while a row here asks for its topic and would otherwise look later than the row is due.
 -- topics NULL = every topic. The row '*' stands for the listeners outside (topics with notify = 'always'): they never look by themselves.
--- Logged, but written with synchronous_commit = off: the row '*' must survive a crash, and no flush is paid either way.
+-- Logged, but armed with synchronous_commit = off: the row '*' must survive a crash, and no flush is paid either way.
 CREATE TABLE messages.sleeper (
   worker       text        PRIMARY KEY,
   topics       text[],
@@ -27,6 +27,11 @@ CREATE TABLE messages.sleeper (
   autovacuum_vacuum_threshold = 100,
   autovacuum_vacuum_cost_delay = 0
 );
+
+-- Until when somebody may be armed, in seconds since 1970: the latest armed_until that was ever written. A publish reads this first.
+-- A sequence, since reading one costs next to nothing and needs no snapshot; raised with the flag, before the xid that proves the sleep is taken; never lowered.
+CREATE SEQUENCE messages.armed AS bigint;
+SELECT setval('messages.armed', 1);
 
 -- Every (topic, priority) that was ever claimed from. at: the position below which it has no ready row; NULL = read from the left edge.
 CREATE TABLE messages.low_water (

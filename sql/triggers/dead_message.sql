@@ -1,6 +1,8 @@
 -- What happens when messages end badly: a WARNING in the server's log, an alert in the outbox, a NOTIFY dead_message.
 -- One alert and one notification per topic, result and fingerprint of the statement; payload: the id when it is one, else topic and count.
 -- The WARNING names id, topic and result, never the payload.
+-- Topics with dead_letter: a live copy in <topic>.dlq besides, for a handler of that topic or for requeue. It has one attempt and no key, so
+-- that it never collides; what dies in a .dlq topic gets no further copy, nor do topics whose name has no room for the suffix.
 -- Locks: nothing but the rows it inserts.
 CREATE OR REPLACE FUNCTION messages.dead_message()
 RETURNS trigger
@@ -30,6 +32,23 @@ BEGIN
     PERFORM pg_notify('dead_message',
       CASE WHEN v_dead.count = 1 THEN v_dead.first_message_id::text ELSE v_dead.topic || ' ' || v_dead.count END);
   END LOOP;
+
+  WITH copied AS (
+    INSERT INTO messages.message (
+      topic, channel, priority, payload, body, headers, state, available_at, max_attempts, origin_id, original_topic, dlq_moved_at, redrives)
+    SELECT f.topic || '.dlq', f.channel, f.priority, f.payload, f.body, f.headers, f.state, messages.now(), 1, f.id, f.topic, messages.now(), f.redrives
+    FROM fresh AS f
+    CROSS JOIN messages.topic AS d
+    LEFT JOIN messages.topic AS t ON t.topic = f.topic
+    WHERE d.topic = '*' AND coalesce(t.dead_letter, d.dead_letter)
+      AND f.result NOT IN ('success', 'cancelled')
+      AND right(f.topic, 4) <> '.dlq' AND octet_length(f.topic) <= 196
+      AND num_nonnulls(f.payload, f.body) = 1
+    ORDER BY f.id
+    RETURNING message.id, message.origin_id
+  )
+  INSERT INTO messages.dead_letter (origin_id, message_id)
+  SELECT c.origin_id, c.id FROM copied AS c;
   RETURN NULL;
 END
 $$;

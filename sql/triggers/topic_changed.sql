@@ -19,9 +19,17 @@ BEGIN
     RETURN OLD;
   END IF;
 
+  SELECT c.problem, c.hint INTO v_problem, v_hint FROM messages.check_policy(NEW) AS c;
+  IF v_problem IS NOT NULL THEN
+    RAISE EXCEPTION '%', v_problem USING ERRCODE = '22023', HINT = v_hint;
+  END IF;
   SELECT c.problem, c.hint INTO v_problem, v_hint FROM messages.check_backoff(NEW.backoff) AS c;
   IF v_problem IS NOT NULL THEN
     RAISE EXCEPTION 'backoff of topic %: %', NEW.topic, v_problem USING ERRCODE = '22023', HINT = v_hint;
+  END IF;
+  SELECT c.problem, c.hint INTO v_problem, v_hint FROM messages.check_breaker(NEW.breaker) AS c;
+  IF v_problem IS NOT NULL THEN
+    RAISE EXCEPTION 'breaker of topic %: %', NEW.topic, v_problem USING ERRCODE = '22023', HINT = v_hint;
   END IF;
   NEW.updated_at := clock_timestamp();
   RETURN NEW;
@@ -35,13 +43,17 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  PERFORM pg_advisory_xact_lock(hashtextextended('messages.topic', 0));
+  PERFORM pg_advisory_xact_lock(hashtextextended('messages.topic', 0)), set_config('messages.unpoliced', '', true);
+  IF EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_mark(t)) THEN
+    PERFORM messages.mark_policed();
+  END IF;
   IF EXISTS (SELECT FROM messages.topic AS t WHERE t.notify = 'always') THEN
     INSERT INTO messages.sleeper AS s (worker, topics, armed_until, next_look_at)
     SELECT '*', CASE WHEN NOT bool_or(t.topic = '*') THEN array_agg(t.topic) END, '9000-01-01 00:00+00', '9000-01-01 00:00+00'
     FROM messages.topic AS t
     WHERE t.notify = 'always'
     ON CONFLICT (worker) DO UPDATE SET topics = excluded.topics;
+    PERFORM messages.raise_armed('9000-01-01 00:00+00');
   ELSE
     DELETE FROM messages.sleeper AS s WHERE s.worker = '*';
   END IF;

@@ -1,15 +1,16 @@
-"""The life of messages against a model in Python: whatever workers, operators and time do, and in which order.
+"""The life of messages against a model in Python: whatever publishers, workers, operators and time do, and in which order.
 
 After each step the database must hold exactly what the model holds: each published message in one of the two tables, once, with the
-attempts, the lock, the time and the result that the model says. PGROUSE_MODEL_EXAMPLES=2000 makes a long run of it.
+attempts, the lock, the time and the result that the model says; and no limit may be exceeded. At the end everything must come to an end.
+PGROUSE_MODEL_EXAMPLES=2000 makes a long run of it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -27,242 +28,41 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from psycopg import errors
+from psycopg.types.json import Jsonb
 
+from tests.model.model import DEAD, POLICIES, SET_POLICIES, Claim, Full, KeyStands, Live, Model
 from tests.sql.queue import Queue
 
-EXAMPLES = int(os.environ.get("PGROUSE_MODEL_EXAMPLES", "120"))
+DEFAULT_EXAMPLES = 100
+EXAMPLES = int(os.environ.get("PGROUSE_MODEL_EXAMPLES", DEFAULT_EXAMPLES))
 STEPS = 40
-# Beyond the server's clock: marks, which live by that, then never pass a message.
-BEGIN = datetime(2100, 1, 1, tzinfo=UTC)
-LOCK_FOR = timedelta(seconds=30)
-DEAD = {"rejected", "failed", "lock_expired"}
-
-Claim = tuple[int, int]  # id and claim_id
-
-
-@dataclass(frozen=True)
-class Policy:
-    max_attempts: int
-    delay: Callable[[int], float]
-    expired_delay: float | None = None
-
-
-POLICIES = {
-    "once": Policy(1, lambda _: 10),
-    "thrice": Policy(3, lambda attempt: min(10, 4 * 2 ** (attempt - 1)), expired_delay=3),
-    "forever": Policy(0, lambda _: 0),
-}
-SET_POLICIES = """
-    UPDATE messages.topic SET backoff = '{"kind": "constant", "base": "10 s"}' WHERE topic = '*';
-    INSERT INTO messages.topic (topic, max_attempts, backoff, on_lock_expired_delay) VALUES
-      ('thrice', 3, '{"kind": "exponential", "base": "4 s", "factor": 2, "cap": "10 s"}', '3 s'),
-      ('forever', 0, '{"kind": "none"}', NULL)
-"""
 EMPTY = """
     DELETE FROM messages.message;
     DELETE FROM messages.message_archive;
     DELETE FROM messages.redrive_log;
     DELETE FROM messages.low_water;
     DELETE FROM messages.alert;
+    DELETE FROM messages.channel;
+    DELETE FROM messages.rate;
+    DELETE FROM messages.depth;
+    UPDATE messages.topic SET paused_at = NULL, resume_at = NULL WHERE paused_at IS NOT NULL;
     UPDATE messages.topic SET max_attempts = 3 WHERE topic = 'thrice'
 """
-
-
-@dataclass(frozen=True)
-class Lock:
-    claim_id: int
-    worker: str
-    expires_at: datetime
-
-
-@dataclass(frozen=True)
-class Live:
-    """A message that has not ended."""
-
-    id: int
-    topic: str
-    channel: str | None
-    key: str | None
-    priority: int
-    max_attempts: int | None
-    available_at: datetime
-    attempts: int = 0
-    ended: int = 0
-    lock: Lock | None = None
-    redriven_from: int | None = None
-
-
-@dataclass(frozen=True)
-class Ended:
-    """An archived message."""
-
-    message: Live
-    result: str
-
-
-@dataclass
-class Model:
-    """The queue as it should be. Each method does what the function of its name does, and returns what that returns."""
-
-    now: datetime = BEGIN
-    live: dict[int, Live] = field(default_factory=dict)
-    archive: dict[int, Ended] = field(default_factory=dict)
-    redriven: set[int] = field(default_factory=set)
-    limits: dict[str, int] = field(
-        default_factory=lambda: {topic: policy.max_attempts for topic, policy in POLICIES.items()}
-    )
-
-    def due(self) -> list[Live]:
-        return [m for m in self.live.values() if m.lock is None and m.available_at <= self.now]
-
-    def running(self) -> list[Live]:
-        return [m for m in self.live.values() if m.lock is not None]
-
-    def limit(self, message: Live) -> int | None:
-        own = message.max_attempts
-        return (self.limits[message.topic] if own is None else own) or None
-
-    def untried(self, topic: str, key: str | None) -> bool:
-        """Whether a message of this key stands ready that was never tried: the database lets no second one in."""
-        return key is not None and any(
-            (m.topic, m.key, m.attempts, m.lock) == (topic, key, 0, None) for m in self.live.values()
-        )
-
-    def held(self, claims: Iterable[Claim]) -> list[Live]:
-        found = (self.live.get(message_id) for message_id, _ in claims)
-        wanted = dict(claims)
-        return [m for m in found if m and m.lock and m.lock.claim_id == wanted[m.id]]
-
-    def lost(self, claims: list[Claim], result: str | None) -> list[int]:
-        """Return what `claims` may not settle and did not settle before."""
-        held = {m.id for m in self.held(claims)}
-        return [i for i, claim_id in claims if i not in held and not self.was_settled(i, claim_id, result)]
-
-    def was_settled(self, message_id: int, claim_id: int, result: str | None) -> bool:
-        ended = self.archive.get(message_id)
-        return bool(ended and ended.result == result and ended.message.lock and ended.message.lock.claim_id == claim_id)
-
-    def end(self, message: Live, result: str) -> None:
-        del self.live[message.id]
-        self.archive[message.id] = Ended(message, result)
-
-    def ready(self, topic: str, channel: str | None, priority: int) -> list[Live]:
-        place = [m for m in self.due() if (m.topic, m.channel, m.priority) == (topic, channel, priority)]
-        return sorted(place, key=lambda m: (m.available_at, m.id))
-
-    def claim(self, claim_id: int, worker: str, topics: list[str], limit: int, lock_for: timedelta | None) -> list[int]:
-        lock = Lock(claim_id, worker, self.now + (lock_for or LOCK_FOR))
-        taken: list[int] = []
-        for topic in sorted(topics):
-            walks = [self.claim_topic(topic, limit), self.claim_channels(topic, limit)]
-            for walk in walks if claim_id % 2 == 0 else reversed(walks):
-                taken += self.take(walk, lock, limit - len(taken))
-        return taken
-
-    def claim_topic(self, topic: str, limit: int) -> Iterator[tuple[str, str | None, int, int]]:
-        yield from ((topic, None, priority, limit) for priority in range(10))
-
-    def claim_channels(self, topic: str, limit: int) -> Iterator[tuple[str, str | None, int, int]]:
-        places = {(m.channel, m.priority) for m in self.live.values() if m.topic == topic and m.channel}
-        yield from ((topic, channel, priority, 1) for channel, priority in sorted(places))
-
-    def take(self, walk: Iterator[tuple[str, str | None, int, int]], lock: Lock, limit: int) -> list[int]:
-        taken: list[int] = []
-        for topic, channel, priority, quantum in walk:
-            for message in self.ready(topic, channel, priority)[: min(quantum, limit - len(taken))]:
-                most = self.limit(message)
-                if most is not None and message.attempts >= most:
-                    self.end(message, "failed")
-                else:
-                    self.live[message.id] = replace(message, lock=lock, attempts=message.attempts + 1)
-                    taken.append(message.id)
-        return taken
-
-    def end_all(self, claims: list[Claim], result: str) -> list[int]:
-        lost = self.lost(claims, result)
-        for message in self.held(claims):
-            self.end(message, result)
-        return lost
-
-    def retry(self, claims: list[Claim], delay: timedelta | None, result: str = "failed") -> list[int]:
-        lost = self.lost(claims, result)
-        for message in self.held(claims):
-            most = self.limit(message)
-            if most is not None and message.attempts >= most:
-                self.end(message, result)
-            else:
-                wait = self.delay(message, result) if delay is None else max(delay, timedelta(0))
-                self.live[message.id] = replace(
-                    message, lock=None, available_at=self.now + wait, ended=min(message.ended + 1, 20)
-                )
-        return lost
-
-    def delay(self, message: Live, result: str) -> timedelta:
-        policy = POLICIES[message.topic]
-        expired = policy.expired_delay if result == "lock_expired" else None
-        return timedelta(seconds=policy.delay(message.attempts) if expired is None else expired)
-
-    def hand_back(self, claims: list[Claim], delay: timedelta | None) -> list[int]:
-        """Release (no delay) or defer."""
-        lost = self.lost(claims, None)
-        # The newest of a key first: those behind it find it ready and give way.
-        for message in sorted(self.held(claims), key=lambda m: -m.id):
-            if message.attempts == 1 and self.untried(message.topic, message.key):
-                self.end(message, "cancelled")
-                continue
-            back = replace(message, lock=None, attempts=message.attempts - 1)
-            if delay is not None:
-                back = replace(back, available_at=self.now + delay, ended=min(message.ended + 1, 20))
-            self.live[message.id] = back
-        return lost
-
-    def heartbeat(self, claims: list[Claim], lock_for: timedelta | None) -> list[int]:
-        held = self.held(claims)
-        for message in held:
-            assert message.lock
-            later = max(message.lock.expires_at, self.now + (lock_for or LOCK_FOR))
-            self.live[message.id] = replace(message, lock=replace(message.lock, expires_at=later))
-        return [i for i, _ in claims if i not in {m.id for m in held}]
-
-    def expire_locks(self) -> int:
-        expired = [(m.id, m.lock.claim_id) for m in self.live.values() if m.lock and m.lock.expires_at < self.now]
-        self.retry(expired, None, "lock_expired")
-        return len(expired)
-
-    def cancel(self, ids: list[int]) -> list[int]:
-        cancelled = [self.live[i] for i in ids if i in self.live]
-        for message in cancelled:
-            self.end(message, "cancelled")
-        return [m.id for m in cancelled]
-
-    def redrivable(self, ids: list[int]) -> list[int]:
-        dead = [self.archive[i].message for i in ids if i in self.archive and self.archive[i].result in DEAD]
-        dead = [m for m in dead if m.id not in self.redriven and not self.untried(m.topic, m.key)]
-        newest = {(m.topic, m.key): m.id for m in sorted(dead, key=lambda m: m.id)}
-        return sorted(m.id for m in dead if m.key is None or newest[m.topic, m.key] == m.id)
-
-    def redrive(self, archived_id: int, message_id: int, available_at: datetime) -> None:
-        self.redriven.add(archived_id)
-        self.live[message_id] = replace(
-            self.archive[archived_id].message,
-            id=message_id,
-            available_at=available_at,
-            attempts=0,
-            ended=0,
-            lock=None,
-            redriven_from=archived_id,
-        )
-
+REFUSALS = {errors.UniqueViolation.sqlstate: KeyStands, "PGR01": Full}
 
 topics = st.sampled_from(sorted(POLICIES))
+some_topics = st.lists(topics, min_size=1, unique=True)
+channels = st.sampled_from([None, None, "a", "b"])
 workers = st.sampled_from(["w1", "w2"])
 seconds = st.sampled_from([0, 1, 5, 15, 30, 61]).map(lambda s: timedelta(seconds=s))
 seconds_of_patience = st.sampled_from([0, 0, 1, 5]).map(lambda s: timedelta(seconds=s))
 lock_times = st.sampled_from([None, timedelta(seconds=5), timedelta(seconds=61)])
+ways_back = st.sampled_from(["retry", "defer", "release"])
+conflicts = st.sampled_from(["error", "replace", "ignore", "append"])
 descriptions = st.fixed_dictionaries(
     {
-        "topic": topics,
-        "channel": st.sampled_from([None, None, "a", "b"]),
+        "topic": st.integers(0, 2),
+        "channel": channels,
         "key": st.sampled_from([None, None, "k"]),
         "priority": st.sampled_from([0, 5, 5, 9]),
         "max_attempts": st.sampled_from([None, None, 0, 1, 2]),
@@ -285,55 +85,140 @@ class Lifecycle(RuleBasedStateMachine):
         super().__init__()
         self.queue = queue
         self.model = Model()
+        self.few: list[str] = []
+        self.numbers = count(1)
         queue.conn.execute(EMPTY.encode())
+        # Claims draw lots; a run that is repeated must go the same way.
+        queue.value("SELECT setseed(0)")
+        # Else nothing could be said to be ready.
+        queue.call("worker_started", "w1", "host", 1, "1.0", sorted(POLICIES), 10)
         self.show_time()
 
     def show_time(self) -> None:
         self.queue.conn.execute("SELECT set_config('messages.fake_now', %s, false)", [self.model.now.isoformat()])
 
-    @initialize(target=messages, described=st.lists(descriptions, min_size=2, max_size=4))
-    def begin(self, described: list[dict[str, Any]]) -> Any:
-        return multiple(*(message_id for each in described for message_id in self.published(**each)))
+    # Publishing
 
-    @rule(target=messages, described=descriptions)
-    def publish(self, described: dict[str, Any]) -> Any:
-        return multiple(*self.published(**described))
+    @initialize(target=messages, few=st.lists(topics, min_size=1, max_size=3, unique=True), described=descriptions)
+    def begin(self, few: list[str], described: dict[str, Any]) -> Any:
+        """A run has few topics, so that their messages meet."""
+        self.few = few
+        return self.publish("error", described)
 
-    def published(self, topic: str, wait: int, **columns: Any) -> list[int]:
-        """Publish a message, and return its id if the database takes it: a key is taken once."""
-        available_at = self.model.now + timedelta(seconds=wait)
-        if self.model.untried(topic, columns["key"]):
-            with pytest.raises(errors.UniqueViolation):
-                self.queue.publish(topic, available_at=available_at, **columns)
+    @rule(target=messages, described=descriptions, on_conflict=conflicts)
+    def publish(self, on_conflict: str, described: dict[str, Any]) -> Any:
+        topic = self.few[described["topic"] % len(self.few)]
+        return multiple(*self.published(on_conflict, **described | {"topic": topic}))
+
+    @rule(target=messages, described=descriptions, on_conflict=conflicts)
+    def publish_a_key(self, on_conflict: str, described: dict[str, Any]) -> Any:
+        return self.publish(on_conflict, described | {"key": "k", "wait": 0})
+
+    @rule(target=messages, described=descriptions, channel=st.sampled_from("ab"))
+    def publish_to_a_channel(self, described: dict[str, Any], channel: str) -> Any:
+        return self.publish("error", described | {"channel": channel, "key": None, "wait": 0})
+
+    def published(self, on_conflict: str, topic: str, wait: int, **columns: Any) -> list[int]:
+        """Publish a message as the model does, and return the ids that are new."""
+        if topic == "news" or columns["key"] is None:
+            # A copy would meet the keys of each subscriber; that has tests of its own.
+            columns["key"], on_conflict = None, "error"
+        if topic == "lane":
+            # One line, whatever the priorities.
+            columns["priority"] = 5
+        payload, available_at = {"n": next(self.numbers)}, self.model.now + timedelta(seconds=wait)
+        wanted = Live(0, topic, payload=payload, available_at=available_at, **columns)
+        try:
+            said = self.queue.row(
+                """
+                SELECT p.id, p.what FROM messages.publish(
+                  %(topic)s, %(payload)s, %(key)s, %(on_conflict)s, p_channel => %(channel)s, p_priority => %(priority)s,
+                  p_max_attempts => %(max_attempts)s, p_available_at => %(available_at)s) AS p
+                """,
+                {
+                    **columns,
+                    "topic": topic,
+                    "payload": Jsonb(payload),
+                    "on_conflict": on_conflict,
+                    "available_at": available_at,
+                },
+            )
+        except psycopg.DatabaseError as error:
+            with pytest.raises(REFUSALS[error.sqlstate]):
+                self.model.publish(wanted, on_conflict)
             return []
-        message_id = self.queue.publish(topic, available_at=available_at, **columns)
-        self.model.live[message_id] = Live(message_id, topic, available_at=available_at, **columns)
-        return [message_id]
+        return self.taken_in(replace(wanted, id=said.id or 0), said.what, on_conflict)
 
-    @precondition(lambda self: self.model.due())
+    def taken_in(self, wanted: Live, what: str, on_conflict: str) -> list[int]:
+        standing = self.model.standing(wanted.topic, wanted.key)
+        assert what == self.model.publish(wanted, on_conflict)
+        if what != "inserted":
+            assert wanted.id == (standing.id if standing else 0)
+            return []
+        if not POLICIES[wanted.topic].subscribers:
+            return [wanted.id]
+        copies = self.queue.archived(wanted.id).output["fanned_out"]
+        self.model.fan_out(wanted.id, copies)
+        return [wanted.id, *copies.values()]
+
+    # Claiming
+
+    @precondition(lambda self: any(map(self.model.is_due, self.model.live.values())))
     @rule(target=claims, worker=workers, limit=st.integers(1, 5))
     def claim_of_all_topics(self, worker: str, limit: int) -> Any:
-        return self.claims_what_the_model_claims(worker, sorted(POLICIES), limit, None)
+        return self.claims_what_may_be_claimed(worker, sorted(POLICIES), limit, None)
 
-    @precondition(lambda self: self.model.due())
+    @precondition(lambda self: any(map(self.model.is_due, self.model.live.values())))
+    @rule(target=claims, worker=workers, wanted=some_topics, limit=st.integers(1, 5), lock_for=lock_times)
+    def claim(self, worker: str, wanted: list[str], limit: int, lock_for: timedelta | None) -> Any:
+        return self.claims_what_may_be_claimed(worker, wanted, limit, lock_for)
+
+    def claims_what_may_be_claimed(self, worker: str, wanted: list[str], limit: int, lock_for: timedelta | None) -> Any:
+        got = self.queue.claim(*wanted, worker=worker, limit=limit, lock_for=lock_for)
+        ended = self.queue.rows(
+            "SELECT id, result FROM messages.message_archive WHERE id = ANY (%s)", [list(self.model.live)]
+        )
+        claims = [(c.id, c.claim_id) for c in got]
+
+        assert len(got) <= limit
+        self.model.claim(claims, {e.id: e.result for e in ended}, worker, wanted, limit, lock_for)
+        return multiple(*claims)
+
     @rule(
         target=claims,
         worker=workers,
-        wanted=st.lists(topics, min_size=1, unique=True),
-        limit=st.integers(1, 5),
-        lock_for=lock_times,
+        described=descriptions,
+        channel=channels,
+        way=ways_back,
     )
-    def claim(self, worker: str, wanted: list[str], limit: int, lock_for: timedelta | None) -> Any:
-        return self.claims_what_the_model_claims(worker, wanted, limit, lock_for)
+    def publish_claim_and_give_back(self, worker: str, described: dict[str, Any], channel: str | None, way: str) -> Any:
+        """What comes back meets limits, keys and channels that were free when it was claimed."""
+        self.publish("replace", described | {"channel": channel, "wait": 0})
+        claimed = self.claims_what_may_be_claimed(worker, sorted(POLICIES), 5, None).values
+        if claimed:
+            self.publish("ignore", described | {"channel": channel, "wait": 0})
+            self.give_back(way, list(claimed)[:3])
+        return self.claims_what_may_be_claimed(worker, sorted(POLICIES), 5, None)
 
-    def claims_what_the_model_claims(
-        self, worker: str, wanted: list[str], limit: int, lock_for: timedelta | None
-    ) -> Any:
-        got = self.queue.claim(*wanted, worker=worker, limit=limit, lock_for=lock_for)
-        claim_id = self.queue.value("SELECT last_value FROM messages.claim_id")
+    @rule(
+        described=descriptions, ways=st.tuples(ways_back, ways_back), at_once=st.booleans(), newest_first=st.booleans()
+    )
+    def two_of_a_key_come_back(
+        self, described: dict[str, Any], ways: tuple[str, str], at_once: bool, newest_first: bool
+    ) -> None:
+        topic = self.few[described["topic"] % len(self.few)]
+        for _ in range(2):
+            self.publish("ignore", described | {"key": "k", "wait": 0, "max_attempts": None})
+            self.claims_what_may_be_claimed("w1", [topic], 5, None)
+        held = sorted(
+            ((m.id, m.lock.claim_id) for m in self.model.running() if m.lock and (m.topic, m.key) == (topic, "k")),
+            reverse=newest_first,
+        )
+        for way, batch in zip(ways, [held] if at_once else [held[:1], held[1:]], strict=False):
+            self.give_back(way, batch)
 
-        assert [c.id for c in got] == self.model.claim(claim_id, worker, wanted, limit, lock_for)
-        return multiple(*((c.id, c.claim_id) for c in got))
+    def give_back(self, way: str, held: list[Claim]) -> None:
+        getattr(self, way)(held, **({} if way == "release" else {"delay": timedelta(seconds=5)}))
 
     # Settles, of what some worker once claimed, whether he holds it still or not.
 
@@ -391,6 +276,26 @@ class Lifecycle(RuleBasedStateMachine):
 
         assert sorted(self.queue.call("release_forgotten", worker, [])) == sorted(i for i, _ in held)
 
+    @rule(by=seconds)
+    def messages_expire(self, by: timedelta) -> None:
+        self.time_passes(by)
+        assert self.queue.call("expire_ttl") == self.model.expire_ttl()
+
+    @rule(nth=st.integers(0, 2), channel=channels, resume_in=st.none() | seconds_of_patience.filter(bool))
+    def pause(self, nth: int, channel: str | None, resume_in: timedelta | None) -> None:
+        topic = self.few[nth % len(self.few)]
+        until = self.queue.call("pause", topic, channel=channel, resume_in=resume_in)
+
+        assert until == (None if resume_in is None else self.model.now + resume_in)
+        self.model.paused[topic, channel] = until
+
+    @precondition(lambda self: self.model.paused)
+    @rule(data=st.data())
+    def resume(self, data: st.DataObject) -> None:
+        topic, channel = data.draw(st.sampled_from(sorted(self.model.paused, key=str)))
+        self.queue.call("resume", topic, channel=channel)
+        del self.model.paused[topic, channel]
+
     @rule(most=st.integers(1, 3))
     def upkeep(self, most: int) -> None:
         """A limit is changed and marks are raised."""
@@ -404,45 +309,105 @@ class Lifecycle(RuleBasedStateMachine):
     def cancel(self, ids: list[int]) -> None:
         assert sorted(self.queue.call("cancel", ids)) == sorted(self.model.cancel(ids))
 
+    @precondition(lambda self: len(self.model.live) > 3)
+    @rule(ids=st.lists(messages, min_size=1, max_size=2, unique=True))
+    def skip(self, ids: list[int]) -> None:
+        assert sorted(self.queue.call("skip", ids)) == sorted(self.model.skip(ids))
+
+    @rule(message_id=messages)
+    def explain(self, message_id: int) -> None:
+        """It says ready of what the model would hand out, running of what is locked, and of all else something else."""
+        codes = [row.code for row in self.queue.rows("SELECT code FROM messages.explain(%s)", [message_id])]
+        message = self.model.live.get(message_id)
+        lock = message.lock if message else None
+
+        assert codes
+        assert ("running" in codes) is (lock is not None and lock.expires_at >= self.model.now)
+        assert ("lock_ran_out" in codes) is (lock is not None and lock.expires_at < self.model.now)
+        assert ("ready" in codes) is (message is not None and self.model.may_be_claimed(message))
+
     @precondition(lambda self: any(e.result in DEAD for e in self.model.archive.values()))
     @rule(target=messages, ids=st.lists(messages, min_size=1, max_size=6, unique=True))
     def redrive(self, ids: list[int]) -> Any:
-        put_back = dict(self.queue.rows("SELECT * FROM messages.redrive(%s)", [ids]))
+        rows = self.queue.rows("SELECT * FROM messages.redrive(%s)", [ids])
 
-        assert sorted(put_back) == self.model.redrivable(ids)
-        for archived_id, message_id in put_back.items():
-            # Its time is the server's clock, which stands long before the model's.
-            self.model.redrive(archived_id, message_id, self.queue.message(message_id).available_at)
-        return multiple(*put_back.values())
+        assert {row.archived_id: row.outcome for row in rows} == self.model.redrive(ids)
+        back = [row for row in rows if row.outcome in ("redriven", "keyless")]
+        for row in back:
+            self.model.put_back(row.archived_id, row.message_id, row.outcome)
+        return multiple(*(row.message_id for row in back))
+
+    # What always holds
 
     @invariant()
     def every_message_is_in_exactly_one_place_and_as_the_model_says(self) -> None:
         live = self.queue.rows(
             """
-            SELECT id, attempts, claim_id, locked_by, lock_expires_at, available_at, redriven_from,
+            SELECT id, topic, key, payload, attempts, claim_id, locked_by, lock_expires_at, available_at, expires_at, redriven_from,
                    coalesce(jsonb_array_length(history), 0) AS ended
             FROM messages.message
             """
         )
         archive = self.queue.rows(
-            "SELECT id, attempts, claim_id, result, redriven_from FROM messages.message_archive ORDER BY id"
+            "SELECT id, topic, key, payload, attempts, claim_id, result, redriven_from FROM messages.message_archive ORDER BY id"
         )
 
         assert {row.id: tuple(row)[1:] for row in live} == {
             m.id: (
-                m.attempts,
+                *(m.topic, m.key, m.payload, m.attempts),
                 *((m.lock.claim_id, m.lock.worker, m.lock.expires_at) if m.lock else (None, None, None)),
-                *(m.available_at, m.redriven_from, m.ended),
+                *(m.available_at, m.expires_at, m.redriven_from, m.ended),
             )
             for m in self.model.live.values()
         }
         assert [tuple(row) for row in archive] == [
-            (i, e.message.attempts, e.message.lock and e.message.lock.claim_id, e.result, e.message.redriven_from)
+            (
+                *(i, e.message.topic, e.message.key, e.message.payload, e.message.attempts),
+                *(e.message.lock and e.message.lock.claim_id, e.result, e.message.redriven_from),
+            )
             for i, e in sorted(self.model.archive.items())
         ]
 
+    @invariant()
+    def no_limit_is_exceeded_and_no_counter_drifts(self) -> None:
+        broken = self.queue.rows(
+            """
+            SELECT 'key' AS what, m.topic::text FROM messages.message AS m
+            WHERE m.key IS NOT NULL AND m.attempts = 0 AND m.claim_id IS NULL GROUP BY m.topic, m.key HAVING count(*) > 1
+            UNION ALL
+            SELECT 'channel', m.topic FROM messages.message AS m JOIN messages.topic AS t USING (topic)
+            WHERE m.claim_id IS NOT NULL AND m.channel IS NOT NULL
+            GROUP BY m.topic, m.channel, t.ordered, t.channel_concurrency
+            HAVING count(*) > CASE WHEN t.ordered THEN 1 ELSE t.channel_concurrency END
+            UNION ALL
+            SELECT 'topic', m.topic FROM messages.message AS m JOIN messages.topic AS t USING (topic)
+            WHERE m.claim_id IS NOT NULL GROUP BY m.topic, t.max_concurrency HAVING count(*) > t.max_concurrency
+            UNION ALL
+            SELECT 'depth', d.topic FROM messages.depth AS d
+            WHERE d.rows <> (SELECT count(*) FROM messages.message AS m WHERE m.topic = d.topic)
+            """
+        )
 
-@pytest.mark.timeout(120 if EXAMPLES <= 120 else 0)
+        assert broken == []
+
+    def teardown(self) -> None:
+        """Let all that is left be worked: nothing is stuck, whatever happened to it."""
+        for topic, channel in list(self.model.paused):
+            self.queue.call("resume", topic, channel=channel)
+        self.model.paused.clear()
+        self.time_passes(timedelta(hours=1))
+        self.queue.call("expire_locks")
+        self.time_passes(timedelta(hours=1))
+        for _ in range(len(self.model.live) + 1):
+            claimed = self.queue.claim(*sorted(POLICIES), limit=100)
+            self.queue.settle("complete", claimed)
+
+        assert self.queue.ids() == []
+        ends = self.queue.rows("SELECT id FROM messages.message_archive ORDER BY id")
+        assert [row.id for row in ends] == sorted({*self.model.live, *self.model.archive})
+
+
+@pytest.mark.timeout(120 if EXAMPLES <= DEFAULT_EXAMPLES else 0)
 def test_messages_live_and_end_as_the_model_says(db: psycopg.Connection[Any]) -> None:
     db.execute(SET_POLICIES)
 

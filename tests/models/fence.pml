@@ -8,7 +8,7 @@
 
    What stands for what:
      live, archived    rows in the two tables
-     claim             claim_id, 0 = NULL; the sequence never gives a number twice
+     claim             claim_id, 0 = NULL; no number is drawn twice
      attempts          counted when claimed; given back by release and defer
      by                locked_by: the first two tasks run in one daemon, the third in another
      holder            which task's latest attempt holds the lock in truth; no settle may read it
@@ -16,7 +16,7 @@
    Tasks claim, run, and end in every way that messages.complete, reject, fail, retry, defer and release know, or freeze, or die at any step.
    A settle whose answer was lost on the way is sent again. Locks expire at any time: a task that is late is no different from one that was
    stopped. An operator cancels at any time.
-   In the code: messages.take, archive, retry, hand_back, expire_locks, cancel.
+   In the code: messages.claim, archive, retry, hand_back, expire_locks, cancel.
 
    Variants, each of which fails and so shows why it is done as it is:
      BY_ID             settle whatever has this id

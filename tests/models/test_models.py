@@ -64,6 +64,7 @@ def test_the_protocol_holds_in_every_state_there_is(model: str, tmp_path: Path) 
         "FLAG_BEFORE_ROW",
         "STALE_HORIZON",
         "ONE_FLAG",
+        "GATE_AFTER_XID",
         "DEAF",
         "SKIP_AND_SLEEP",
     ],

@@ -7,6 +7,8 @@
      waiting           there are committed messages that are ready
      locked            they are locked by a claim that has not ended: other claims skip them
      armed             the rows of messages.sleeper that are armed, as committed: a set of workers
+     gate              the time in the sequence messages.armed has not come yet: somebody may be armed. It passes only after every flag has
+     raising           workers that have raised it for a flag which is not committed yet: a count
      running           transactions that have an xid and have not ended: a set of publishers
      before[w]         those of them whose xid is lower than the one that worker w took for itself, own_xid(). That oldest_xid() has reached
                        that xid is the same as that none of them runs any more: no xid needs a number, so that the model has no bound on how
@@ -29,6 +31,7 @@
      FLAG_BEFORE_ROW   look for flags before the row has its xid (a BEFORE trigger)
      STALE_HORIZON     when the flag was down, put it up again without a new xid
      ONE_FLAG          one flag for all workers
+     GATE_AFTER_XID    raise the time in the sequence after the own xid is taken instead of before
      DEAF              forget a notification that came during a claim
      SKIP_AND_SLEEP    sleep although a message is due that a claim of somebody else has locked: that claim may be rolled back */
 
@@ -39,8 +42,8 @@
 #define one(i)     (1 << (i))
 #define EVERYBODY  (one(WORKERS) - 1)
 
-bool waiting, locked;
-byte armed, running, rung;
+bool waiting, locked, gate;
+byte armed, running, rung, raising;
 byte before[WORKERS];
 #ifdef XMAX
 byte lower[PUBLISHERS];       /* running transactions whose xid is lower than that of this one */
@@ -80,10 +83,14 @@ proctype publisher(byte me) {
      d_step { take_xid() }
 #else
      d_step { take_xid() };                      /* INSERT: the row has its xid */
-     do                                          /* then the trigger, with a snapshot of its own; perhaps several times */
-     :: atomic { armed != 0 -> rings = true; break }
-     :: atomic { armed == 0 -> break }
-     :: armed == 0
+     do                                          /* then the trigger; perhaps several times */
+     :: !gate -> break
+     :: gate ->                                  /* only then it looks for flags, with a snapshot of its own */
+        if
+        :: atomic { armed != 0 -> rings = true }; break
+        :: armed == 0 -> break
+        :: armed == 0
+        fi
      od
 #endif
      ;
@@ -141,6 +148,9 @@ arm:
 #ifdef XID_BEFORE_FLAG
   before[me] = running;
 #endif
+#ifndef GATE_AFTER_XID
+  atomic { gate = true; raising++ };
+#endif
 #ifdef XMAX
   lower_than_flag[me] = running;                 /* the flag's transaction has an xid, too */
   d_step {
@@ -149,8 +159,13 @@ arm:
     lower_than_flag[me] = 0
   };
   before[me] = below_top;
+  d_step { gate = true; raising = (raising > 0 -> raising - 1 : 0) };
 #else
-  armed = armed | one(me);                       /* arm(), committed */
+#ifdef GATE_AFTER_XID
+  armed = armed | one(me);
+#else
+  d_step { armed = armed | one(me); raising-- };  /* arm(), committed */
+#endif
 #ifndef XID_BEFORE_FLAG
   if
 #ifdef STALE_HORIZON
@@ -159,6 +174,9 @@ arm:
   :: else -> before[me] = running                /* own_xid(), in a transaction of its own */
   fi;
 #endif
+#endif
+#ifdef GATE_AFTER_XID
+  gate = true;
 #endif
   counts = true;
 
@@ -234,6 +252,13 @@ end_asleep:
 
 dead:
   skip
+}
+
+active proctype time_passes() {
+end_time:
+  do
+  :: d_step { gate && armed == 0 && raising == 0 -> gate = false }
+  od
 }
 
 active proctype nothing_more_happens() {

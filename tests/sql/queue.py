@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -64,10 +64,25 @@ class Queue:
         )
         return [published for (published,) in self.conn.execute(statement)]
 
+    def send(self, payload: Any = 1, topic: str = "t", **named: Any) -> Row:
+        """Call messages.publish and return what it returns: id and what."""
+        statement, values = _call("publish", (topic, Jsonb(payload)), named)
+        return self.row(statement.replace("SELECT", "SELECT * FROM", 1), values)
+
     def claim(self, *topics: str, worker: str = "w", limit: int = 100, **named: Any) -> list[Row]:
         """Claim from these topics (default: t) and return what was locked."""
         statement, values = _call("claim", (worker, list(topics or ["t"]), limit), named)
         return self.rows(statement.replace("SELECT", "SELECT * FROM", 1), values)
+
+    def let_claim_ids(self, be: Callable[[int], bool], *, claims: int = 1) -> None:
+        """Let the next claims on this connection draw numbers of which this is true."""
+        for seed in range(1000):
+            self.value("SELECT setseed(%s)", [seed / 1000])
+            drawn = "SELECT 1 + floor(random() * 4503599627370496)::bigint AS claim_id FROM generate_series(1, %s)"
+            if all(be(row.claim_id) for row in self.rows(drawn, [claims])):
+                self.value("SELECT setseed(%s)", [seed / 1000])
+                return
+        raise AssertionError("no seed draws numbers like that")
 
     def claim_one(self, topic: str = "t", **named: Any) -> Row:
         """Claim exactly one message."""
@@ -102,6 +117,27 @@ class Queue:
             sql.SQL("{} = {}").format(sql.Identifier(knob), _expression(v)) for knob, v in knobs.items()
         )
         self.conn.execute(sql.SQL("UPDATE messages.topic SET {} WHERE topic = {}").format(new, topic))
+
+    def schedule(self, name: str = "s", cron: str = "* * * * *", **columns: Any) -> None:
+        """Write a schedule; its topic is t unless told otherwise."""
+        given = {"name": name, "cron": cron, "topic": "t", **columns}
+        statement = sql.SQL("INSERT INTO messages.schedule ({}) VALUES ({})").format(
+            sql.SQL(", ").join(map(sql.Identifier, given)), sql.SQL(", ").join(map(_expression, given.values()))
+        )
+        self.conn.execute(statement)
+
+    def scheduled(self, name: str = "s") -> Row:
+        """Return the row of a schedule; None if there is none."""
+        return self.row("SELECT * FROM messages.schedule WHERE name = %s", [name])
+
+    def runs(self, name: str = "s") -> list[Row]:
+        """Return what a schedule did, by tick."""
+        return self.rows("SELECT * FROM messages.schedule_run WHERE schedule = %s ORDER BY tick", [name])
+
+    def stop_clock(self, at: str) -> None:
+        """Let the clock of this connection stand still at a point in time."""
+        self.clock_stands_still = True
+        self.conn.execute("SELECT set_config('messages.fake_now', %s, false)", [at])
 
     def later(self, interval: str) -> None:
         """Let time pass: from here on the clock of this connection stands still at that far from what it showed."""

@@ -32,13 +32,16 @@ CARRIED_OVER = [
     "available_at",
     "expires_at",
     "attempts",
+    "runs",
     "max_attempts",
     "claim_id",
     "locked_at",
     "history",
+    "origin_id",
     "original_topic",
     "dlq_moved_at",
     "redriven_from",
+    "redrives",
 ]
 
 
@@ -73,7 +76,7 @@ def test_every_column_of_a_message_but_its_lock_is_a_column_of_the_archive(queue
         {r.attname for r in queue.rows(columns, [f"messages.{t}"])} for t in ("message", "message_archive")
     )
 
-    assert live - archive == {"locked_by", "lock_expires_at"}
+    assert live - archive == {"locked_by", "lock_expires_at", "prefetched"}
     assert set(CARRIED_OVER) == live & archive
 
 

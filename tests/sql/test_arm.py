@@ -34,8 +34,9 @@ def test_each_worker_has_its_own_flag(queue: Queue) -> None:
     assert [row.worker for row in queue.rows(SLEEPERS)] == ["a", "b"]
 
 
-def test_arming_waits_for_no_flush(queue: Queue) -> None:
-    """A flag that a crash takes away is set again by whoever set it."""
-    settings = queue.value("SELECT proconfig FROM pg_proc WHERE oid = 'messages.arm'::regproc")
+def test_publishes_hear_of_it_before_they_look_for_flags(queue: Queue) -> None:
+    queue.call("arm", "w", ["t"], timedelta(hours=1))
 
-    assert "synchronous_commit=off" in settings
+    assert queue.value(
+        "SELECT pg_sequence_last_value('messages.armed') > extract(epoch FROM now() + interval '2 hours') - 5"
+    )

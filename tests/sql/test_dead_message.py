@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from psycopg import errors, sql
 
+from tests.sql.deaths import copy_of, die
 from tests.sql.queue import Ear, Queue
 
 ALERTS = "SELECT topic, result, count, first_message_id, last_message_id, sample_error, delivered_at FROM messages.alert ORDER BY id"
@@ -122,3 +125,163 @@ def test_an_error_of_8_kilobytes_is_sampled_not_copied(queue: Queue) -> None:
     queue.settle("fail", queue.claim(), ["x" * 8000])
 
     assert len(queue.row(ALERTS).sample_error) == 1000
+
+
+# The live copy of topics with dead_letter
+
+
+def test_without_dead_letter_there_is_no_copy(queue: Queue) -> None:
+    die(queue)
+
+    assert queue.ids() == []
+
+
+def test_with_dead_letter_a_live_copy_stands_in_the_dlq_of_its_topic(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+    content: dict[str, Any] = {"payload": {"n": 1}, "headers": {"h": 1}, "channel": "c", "priority": 2}
+    died = queue.publish(**content, key="k", max_attempts=3)
+    queue.settle("fail", queue.claim(), ["boom"])
+
+    copy = copy_of(queue, died)
+
+    assert {column: getattr(copy, column) for column in content} == content
+    assert (copy.topic, copy.original_topic, copy.origin_id, copy.key) == ("t.dlq", "t", died, None)
+    assert (copy.attempts, copy.max_attempts, copy.history, copy.expires_at) == (0, 1, None, None)
+    assert copy.dlq_moved_at is not None
+    assert queue.archived(died).result == "failed"
+
+
+def test_the_checkpoint_and_bytes_are_copied_too(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+    died = queue.publish(body=b"\x00\xff", state=sql.SQL("'[7]'::jsonb"))
+    queue.settle("fail", queue.claim(), ["boom"])
+
+    copy = copy_of(queue, died)
+
+    assert (copy.body, copy.payload, copy.state) == (b"\x00\xff", None, [7])
+
+
+@pytest.mark.parametrize("settle", ["fail", "reject"])
+def test_every_dead_result_leaves_a_copy(queue: Queue, settle: str) -> None:
+    queue.policy(dead_letter=True)
+
+    assert copy_of(queue, die(queue, settle=settle)) is not None
+
+
+def test_an_expired_lock_leaves_a_copy(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+    died = queue.publish()
+    queue.claim(lock_for="0 s")
+    queue.call("expire_locks")
+
+    assert copy_of(queue, died) is not None
+
+
+def test_what_expired_leaves_a_copy_that_does_not(queue: Queue) -> None:
+    queue.policy(dead_letter=True, ttl="1 minute")
+    died = queue.publish()
+    queue.later("1 hour")
+
+    assert queue.call("expire_ttl") == 1
+
+    assert queue.archived(died).result == "expired"
+    assert copy_of(queue, died).expires_at is None
+    queue.later("1 day")
+    assert queue.call("expire_ttl") == 0
+
+
+def test_success_and_cancelled_leave_none(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+    queue.publish()
+    queue.settle("complete", queue.claim())
+    queue.call("cancel", [queue.publish()])
+
+    assert queue.ids() == []
+
+
+def test_a_copy_has_one_attempt_and_leaves_no_further_copy(queue: Queue) -> None:
+    queue.policy("*", dead_letter=True, max_attempts=5)
+    died = die(queue, max_attempts=1)
+    (working,) = queue.claim("t.dlq")
+
+    queue.settle("retry", [working], ["worse"])
+
+    assert queue.ids() == []
+    assert (queue.archived(working.id).result, queue.archived(working.id).origin_id) == ("failed", died)
+
+
+def test_many_that_die_in_one_statement_have_a_copy_each(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+    died = queue.publish_many(50)
+
+    queue.settle("fail", queue.claim(), ["boom"] * 50)
+
+    assert [row.origin_id for row in queue.rows("SELECT origin_id FROM messages.message ORDER BY id")] == died
+
+
+def test_messages_of_one_key_that_die_never_collide_in_the_dlq(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+
+    died = [die(queue, key="k"), die(queue, key="k")]
+
+    assert [copy_of(queue, each).key for each in died] == [None, None]
+
+
+def test_a_copy_rings_for_whoever_handles_the_dlq(queue: Queue, listen: Callable[..., Ear]) -> None:
+    queue.policy(dead_letter=True)
+    queue.arm(topics=["t.dlq"])
+    ear = listen("new_message")
+
+    died = die(queue)
+
+    assert ear.heard() == [str(copy_of(queue, died).id)]
+
+
+def test_a_settle_that_is_rolled_back_leaves_no_copy(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+    queue.publish()
+    claimed = queue.claim()
+
+    with queue.conn.transaction(force_rollback=True):
+        queue.settle("fail", claimed, ["boom"])
+
+    assert queue.ids() == [claimed[0].id]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_depth": 1},
+        {"max_depth": 1, "on_full": "drop"},
+        {"publish_rate": 0.001},
+        {"ttl": "1 s"},
+        {"max_payload_bytes": 1},
+    ],
+    ids=str,
+)
+def test_no_limit_of_the_dlq_keeps_a_message_from_being_settled_or_copied(queue: Queue, limits: dict[str, Any]) -> None:
+    queue.policy(dead_letter=True)
+    queue.policy("t.dlq", **limits)
+
+    died = [die(queue, payload={"n": n}) for n in range(3)]
+
+    assert [copy_of(queue, each).expires_at for each in died] == [None] * 3
+
+
+def test_by_the_defaults_every_topic_has_a_dlq_except_where_it_is_switched_off_or_its_name_has_no_room(
+    queue: Queue,
+) -> None:
+    queue.policy("*", dead_letter=True)
+    queue.policy("off", dead_letter=False)
+
+    fits, off, long = die(queue, "x" * 196), die(queue, "off"), die(queue, "x" * 197)
+
+    assert [copy_of(queue, each) is not None for each in (fits, off, long)] == [True, False, False]
+
+
+@pytest.mark.parametrize("topic", ["x" * 197, "orders.dlq"])
+def test_a_topic_that_cannot_have_a_dlq_is_told_when_it_wants_one(queue: Queue, topic: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match=f"dead_letter of topic {topic} is true") as caught:
+        queue.policy(topic, dead_letter=True)
+
+    assert caught.value.diag.message_hint.startswith("leave it out: ")

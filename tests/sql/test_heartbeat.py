@@ -154,3 +154,56 @@ def test_a_heartbeat_writes_no_index(own_database: Any) -> None:
         after = queue.row(updated)
 
     assert (after.every - before.every, after.hot - before.hot) == (50, 50)
+
+
+class TestStrictLock:
+    """strict_lock: a lock that has run out is lost, whether anybody has ended it yet or not."""
+
+    @pytest.fixture(autouse=True)
+    def strict(self, queue: Queue) -> None:
+        queue.policy("t", strict_lock=True, max_attempts=5)
+
+    def test_a_lock_that_ran_out_is_not_revived(self, queue: Queue) -> None:
+        published = queue.publish()
+        claimed = queue.claim()
+        queue.later("1 minute")
+
+        assert beat(queue, claimed) == [published]
+        assert remaining(queue, published) == -30
+        assert queue.call("expire_locks") == 1
+
+    def test_a_lock_in_time_is_extended(self, queue: Queue) -> None:
+        published = queue.publish()
+        claimed = queue.claim()
+        queue.later("29 s")
+
+        assert beat(queue, claimed) == []
+        assert remaining(queue, published) == 30
+
+    @pytest.mark.parametrize("settle", ["complete", "reject", "fail", "retry", "defer", "release"])
+    def test_a_late_settle_is_lost(self, queue: Queue, settle: str) -> None:
+        published = queue.publish()
+        claimed = queue.claim()
+        queue.later("1 minute")
+
+        errors_ = [["late"]] if settle in ("reject", "fail", "retry") else []
+        assert queue.settle(settle, claimed, *errors_) == [published]
+        assert queue.message(published).claim_id == claimed[0].claim_id
+
+    @pytest.mark.parametrize("settle", ["complete", "reject", "fail", "retry", "defer", "release"])
+    def test_without_it_a_late_settle_succeeds(self, queue: Queue, settle: str) -> None:
+        queue.policy("t", strict_lock=False)
+        queue.publish()
+        claimed = queue.claim()
+        queue.later("1 minute")
+
+        errors_ = [["late"]] if settle in ("reject", "fail", "retry") else []
+        assert queue.settle(settle, claimed, *errors_) == []
+
+    def test_a_worker_that_overran_its_time_says_so_itself(self, queue: Queue) -> None:
+        published = queue.publish()
+        claimed = queue.claim()
+        queue.later("1 minute")
+
+        assert queue.settle("retry", claimed, ["too slow"], result="lock_expired") == []
+        assert queue.message(published).history[0]["outcome"] == "lock_expired"

@@ -234,3 +234,23 @@ def test_a_settle_that_waits_for_a_row_of_the_same_tick_is_never_killed_as_a_dea
 
     assert did["maintain_partitions"] == -1
     assert settle.result(timeout=5) == [published]
+
+
+def test_what_stands_in_the_default_from_days_that_are_over_stays_there_and_is_read_as_before(queue: Queue) -> None:
+    archive(queue, 1, "-3 days")
+
+    assert queue.call("maintain_partitions") == 0
+    assert lies_in(queue, 1) == "message_archive_default"
+    assert queue.archived(1) is not None
+
+
+def test_columns_that_a_later_version_adds_move_too(own_database: Database) -> None:
+    queue = Queue(own_database.connect())
+    queue.conn.execute("ALTER TABLE messages.message_archive ADD COLUMN extra text DEFAULT 'x', DROP COLUMN progress")
+    archive(queue, 1, "8 days")
+    queue.later("1 day")
+
+    queue.call("maintain_partitions")
+
+    assert lies_in(queue, 1) == partitions(queue)[-1]
+    assert queue.archived(1).extra == "x"

@@ -27,6 +27,14 @@ FILL = """
     INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, available_at, attempts, claim_id, result)
     SELECT 1000000 + n, 't0', 5, '{}', now(), now(), 1, n, CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'success' END
     FROM generate_series(1, %(rows)s / 2) AS n;
+    INSERT INTO messages.message (topic, channel, payload)
+    SELECT CASE WHEN n % 2 = 0 THEN 'limited' ELSE 'ordered' END, 'c' || n % 2000, '{}' FROM generate_series(1, %(rows)s / 10) AS n;
+    INSERT INTO messages.topic (topic, max_concurrency, dequeue_rate, channel_concurrency, channel_min_interval, ordered) VALUES
+      ('limited', 100000, 100000, 5, '1 s', false), ('ordered', NULL, NULL, NULL, NULL, true)
+    ON CONFLICT DO NOTHING;
+    INSERT INTO messages.channel (topic, channel, concurrency, min_interval)
+    SELECT 'limited', 'c' || n, 3, '1 ms' FROM generate_series(1, %(rows)s / 100) AS n
+    ON CONFLICT DO NOTHING;
     INSERT INTO messages.low_water (topic, priority, at) VALUES ('t0', 1, now() - interval '1 hour')
 """
 EXPLAIN = """
@@ -49,6 +57,8 @@ WHY = "ARRAY(SELECT 'why' FROM held)"
 HOT = {
     "claim": "SELECT * FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 100)",
     "claim in pieces": "SELECT * FROM messages.claim('w', ARRAY['t0', 't1'], 7, ARRAY[3, 4], 1000, '1 s', 't1', '{\"t0\": \"c5\"}')",
+    "claim in limited channels": "SELECT * FROM messages.claim('w', ARRAY['limited'], 100)",
+    "claim in ordered channels": "SELECT * FROM messages.claim('w', ARRAY['ordered'], 100, p_after_channels => '{\"ordered\": \"c5\"}')",
     "next_due": "SELECT messages.next_due(ARRAY['t0', 't1', 't2'])",
     "complete": f"SELECT messages.complete({HELD})",
     "complete what was lost": "SELECT messages.complete(ARRAY[1000005, 3], ARRAY[5, 77])",
@@ -63,6 +73,7 @@ HOT = {
 # What runs now and then.
 COLD = {
     "expire_locks": "SELECT messages.expire_locks()",
+    "expire_ttl": "SELECT messages.expire_ttl()",
     "renotify_stale": "SELECT messages.renotify_stale()",
     "raise_low_water": "SELECT messages.raise_low_water('0 s')",
     "prune": "SELECT messages.prune()",
@@ -146,6 +157,13 @@ def test_no_statement_reads_the_whole_table_or_archive(full: Planned, statement:
     assert [plan for plan in plans if re.search(r"Seq Scan on (message|message_archive\w*) ", plan)] == []
 
 
+@pytest.mark.parametrize("claim", [name for name in HOT if name.startswith("claim")])
+def test_no_claim_reads_the_whole_of_what_limits_remember(full: Planned, claim: str) -> None:
+    assert [
+        plan for plan in full.plans(HOT[claim]) if re.search(r"Seq Scan on (rate|channel|topic|breaker) ", plan)
+    ] == []
+
+
 # All but stats, which joins what it has counted already: one row a topic.
 @pytest.mark.parametrize("statement", [*HOT.values(), *COLD.values()][:-1], ids=[*HOT, *COLD][:-1])
 def test_no_statement_joins_by_hash_or_merge_which_would_read_one_side_whole(full: Planned, statement: str) -> None:
@@ -157,14 +175,15 @@ def test_no_statement_is_compiled_which_would_take_longer_than_to_run_it(full: P
     assert [plan for plan in full.plans(statement) if "JIT:" in plan] == []
 
 
-@pytest.mark.parametrize("statement", [HOT["claim"], HOT["claim in pieces"]], ids=["claim", "claim in pieces"])
-def test_a_claim_reads_its_indexes_in_their_order_and_no_further_than_its_limit(full: Planned, statement: str) -> None:
-    reading = [plan for plan in full.plans(statement) if "FOR UPDATE SKIP LOCKED" in plan]
+@pytest.mark.parametrize("claim", [name for name in HOT if name.startswith("claim")])
+def test_a_claim_reads_its_indexes_in_their_order_and_no_further_than_its_limit(full: Planned, claim: str) -> None:
+    reading = [plan for plan in full.plans(HOT[claim]) if "FOR NO KEY UPDATE SKIP LOCKED" in plan]
 
     assert reading
     for plan in reading:
         assert re.search(
-            r"->  Limit .*\n *->  LockRows .*\n *->  Index Scan using message_ready(_channel)? on message m ", plan
+            r"->  Limit .*\n(?: +InitPlan [\s\S]*?)? *->  LockRows .*\n *->  Index Scan using message_ready(_channel)? on message m ",
+            plan,
         )
 
 
@@ -177,6 +196,12 @@ def test_a_claim_updates_by_address(full: Planned) -> None:
 
 def test_a_claim_looks_at_a_few_pages_for_each_message_it_takes(full: Planned) -> None:
     assert full.buffers("SELECT * FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 100)") < 100 * 60
+
+
+@pytest.mark.parametrize("topic", ["limited", "ordered"])
+def test_a_claim_looks_at_a_few_pages_for_each_channel_that_it_passes_over(full: Planned, topic: str) -> None:
+    """The second of two claims passes over the hundred channels of the first, and then looks at up to 1400 at once."""
+    assert full.buffers(f"SELECT * FROM messages.claim('w', ARRAY['{topic}'], 100)") < 1500 * 15
 
 
 def test_a_claim_that_finds_nothing_looks_at_a_few_pages(full: Planned) -> None:

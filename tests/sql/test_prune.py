@@ -78,3 +78,12 @@ def test_a_second_run_finds_nothing(queue: Queue) -> None:
     queue.arm("w")
 
     assert queue.call("prune") == 0
+
+
+def test_policies_are_heard_of_again_where_the_sequences_were_left_behind(own_queue: Queue) -> None:
+    own_queue.policy("t", max_depth=1)
+    own_queue.rows("SELECT setval('messages.policed', 1)")
+
+    own_queue.call("prune")
+
+    assert own_queue.call("is_policed") is True

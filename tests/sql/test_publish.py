@@ -1,8 +1,10 @@
-"""A plain INSERT into messages.message is a publish: what it takes, what it refuses, and what hostile content does to others."""
+"""A plain INSERT into messages.message is a publish, and messages.publish another: what they take, what they refuse, and what hostile
+content does to others. What messages.publish does with keys is told by test_put.py and test_upsert.py."""
 
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -164,14 +166,16 @@ def test_a_lock_is_held_entirely_or_not_at_all(queue: Queue, half_a_lock: dict[s
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "constraint"),
     [
-        {"payload": sql.SQL("to_jsonb(repeat('x', 67108864))")},
-        {"body": sql.SQL("convert_to(repeat('x', 67108864), 'UTF8')")},
+        ({"payload": sql.SQL("to_jsonb(repeat('x', 67108864))")}, "message_payload_fits_16_mib"),
+        ({"body": sql.SQL("convert_to(repeat('x', 67108864), 'UTF8')")}, "message_body_fits_16_mib"),
     ],
 )
-def test_64_megabytes_are_refused_even_if_they_compress_well(queue: Queue, content: dict[str, Any]) -> None:
-    assert refused(queue, **content) == "message_payload_fits_16_mib"
+def test_64_megabytes_are_refused_even_if_they_compress_well(
+    queue: Queue, content: dict[str, Any], constraint: str
+) -> None:
+    assert refused(queue, **content) == constraint
 
 
 def test_16_megabytes_are_taken_and_come_back_whole(queue: Queue) -> None:
@@ -259,3 +263,63 @@ def test_a_copy_publishes_in_bulk(publisher: psycopg.Connection[Any], queue: Que
             copy.write_row(["t", json.dumps(n)])
 
     assert sorted(int(c.payload) for c in queue.claim(limit=2000)) == list(range(1000))
+
+
+# messages.publish
+
+
+def test_the_function_publishes_as_an_insert_does(publisher: psycopg.Connection[Any], queue: Queue) -> None:
+    sent = Queue(publisher).send({"id": 7}, "orders.created")
+
+    claimed = queue.claim_one("orders.created")
+    assert (sent.id, sent.what) == (claimed.id, "inserted")
+    assert (claimed.payload, claimed.priority, claimed.key, claimed.channel) == ('{"id": 7}', 5, None, None)
+
+
+def test_the_function_takes_everything_that_describes_a_message(
+    publisher: psycopg.Connection[Any], queue: Queue
+) -> None:
+    sent = Queue(publisher).row(
+        """
+        SELECT * FROM messages.publish('t', p_body => '\\x00ff', p_key => 'k', p_headers => '{"trace": "a"}', p_channel => 'tenant 1',
+                                       p_priority => 0, p_delay => '1 hour', p_ttl => '1 day', p_max_attempts => 3)
+        """
+    )
+
+    row = queue.row(
+        "SELECT *, round(extract(epoch FROM available_at - created_at)) AS delay, expires_at - available_at AS life FROM messages.message"
+    )
+    assert (row.id, row.key, row.channel, row.priority, row.max_attempts) == (sent.id, "k", "tenant 1", 0, 3)
+    assert (row.body, row.payload, row.headers) == (b"\x00\xff", None, {"trace": "a"})
+    assert (row.delay, row.life) == (3600, timedelta(days=1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("NULL, '1'", "topic is missing"),
+        ("'t'", "a message has a payload or a body: give one of them"),
+        ("'t', '1', p_body => 'x'", "a message has a payload or a body: give one of them"),
+        ("'t', '1', 'k', 'upsert'", 'on_conflict is "upsert": use error, replace, ignore or append'),
+        ("'t', '1', 'k', NULL", "on_conflict is NULL: use error, replace, ignore or append"),
+        ("'t', '1', p_on_conflict => 'replace'", "on_conflict is replace and there is no key: give one"),
+        ("'t', p_body => 'x', p_key => 'k', p_on_conflict => 'append'", "only payloads can be gathered"),
+        ("'t', '1', p_delay => '1 s', p_available_at => now()", "delay and available_at were both given"),
+        ("'t', '1', p_delay => '-1 s'", "delay is -00:00:01: use an interval from 0 to 36500 days"),
+        ("'t', '1', p_ttl => '-1 s'", "ttl is -00:00:01: use an interval from 0 to 36500 days"),
+    ],
+)
+def test_an_argument_that_cannot_be_used_is_named_with_its_value_and_the_mend(
+    queue: Queue, arguments: str, said: str
+) -> None:
+    with pytest.raises(errors.InvalidParameterValue) as caught:
+        queue.row(f"SELECT * FROM messages.publish({arguments})")
+
+    assert said in str(caught.value)
+
+
+def test_the_functions_row_is_checked_as_that_of_an_insert(queue: Queue) -> None:
+    with pytest.raises(errors.CheckViolation, match="message_topic_is_a_name"):
+        queue.send(topic="not a topic")
+    with pytest.raises(errors.CheckViolation, match="message_priority_is_0_to_9"):
+        queue.send(priority=10)

@@ -6,21 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from psycopg import sql
+from psycopg import errors, sql
 
+from tests.sql.deaths import copy_of, outcomes
+from tests.sql.deaths import die as dead
 from tests.sql.queue import Background, Ear, Queue
 
-REDRIVEN = "SELECT * FROM messages.redrive(%s)"
-
-
-def dead(queue: Queue, topic: str = "t", **columns: Any) -> int:
-    published = queue.publish(topic, **columns)
-    queue.settle("fail", queue.claim(topic), ["boom"])
-    return published
+REDRIVEN = "SELECT archived_id, message_id FROM messages.redrive(%s) WHERE outcome = 'redriven'"
 
 
 def redrive(queue: Queue, *ids: int) -> dict[int, int]:
-    """Return the new message's id by the dead one's."""
+    """Return the new message's id by the dead one's, of those that were put back."""
     return {row.archived_id: row.message_id for row in queue.rows(REDRIVEN, [list(ids)])}
 
 
@@ -189,3 +185,176 @@ def test_the_log_says_who_put_back_what_and_when(queue: Queue) -> None:
 
     log = queue.row("SELECT * FROM messages.redrive_log")
     assert (log.archived_id, log.message_id, log.redriven_by) == (died, put_back[died], "postgres")
+
+
+def test_each_message_that_was_asked_for_is_told_what_became_of_it(queue: Queue) -> None:
+    died, before, superseded = dead(queue), dead(queue), dead(queue, key="k")
+    (again,) = redrive(queue, before).values()
+    newer = queue.publish(key="k")
+    alive = queue.publish()
+
+    told = {
+        row.archived_id: row
+        for row in queue.rows("SELECT * FROM messages.redrive(%s)", [[died, before, superseded, alive, 4711]])
+    }
+
+    assert {asked: row.outcome for asked, row in told.items()} == {
+        died: "redriven",
+        before: "redriven_before",
+        superseded: "superseded",
+        alive: "not_dead",
+        4711: "not_dead",
+    }
+    assert (told[before].message_id, told[superseded].message_id, told[alive].message_id) == (again, newer, None)
+
+
+def test_redrives_are_counted_from_ancestor_to_descendant(queue: Queue) -> None:
+    first = dead(queue)
+
+    second = redrive(queue, first)[first]
+    queue.settle("fail", queue.claim(), ["boom"])
+    third = redrive(queue, second)[second]
+
+    assert (queue.archived(second).redrives, queue.message(third).redrives) == (1, 2)
+
+
+def test_a_message_that_was_redriven_as_often_as_its_topic_allows_stays_dead_unless_forced(queue: Queue) -> None:
+    queue.policy(max_redrives=1)
+    first = dead(queue)
+    second = redrive(queue, first)[first]
+    queue.settle("fail", queue.claim(), ["boom"])
+
+    assert outcomes(queue, "redrive", [second]) == {second: "too_often"}
+    assert queue.ids() == []
+    forced = queue.rows("SELECT outcome FROM messages.redrive(%s, p_force => true)", [[second]])
+    assert [row.outcome for row in forced] == ["redriven"]
+
+
+@pytest.mark.parametrize("bound", [0, 11])
+def test_no_bound_or_a_higher_one_of_the_topic_wins_over_the_defaults(queue: Queue, bound: int) -> None:
+    queue.policy(max_redrives=bound)
+    died = dead(queue)
+    queue.conn.execute("UPDATE messages.message_archive SET redrives = 10 WHERE id = %s", [died])
+
+    assert outcomes(queue, "redrive", [died]) == {died: "redriven"}
+
+
+def test_without_a_bound_of_its_own_a_topic_has_that_of_the_defaults(queue: Queue) -> None:
+    died = dead(queue)
+    queue.conn.execute("UPDATE messages.message_archive SET redrives = 10 WHERE id = %s", [died])
+
+    assert outcomes(queue, "redrive", [died]) == {died: "too_often"}
+
+
+def test_a_rate_spreads_the_messages_over_time_in_the_order_of_their_deaths(queue: Queue) -> None:
+    died = [dead(queue) for _ in range(5)]
+    queue.later("0")
+
+    queue.rows("SELECT * FROM messages.redrive(%s, p_rate => 2, p_delay => '10 s')", [died])
+
+    due = "SELECT redriven_from, extract(epoch FROM available_at - messages.now())::float AS s FROM messages.message ORDER BY id"
+    assert [tuple(row) for row in queue.rows(due)] == list(zip(died, [10, 10.5, 11, 11.5, 12], strict=True))
+
+
+@pytest.mark.parametrize("rate", [0, -1, 0.0001, 1e7])
+def test_a_rate_that_is_none_is_refused(queue: Queue, rate: float) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="rate of a redrive is ") as caught:
+        queue.rows("SELECT * FROM messages.redrive(%s, p_rate => %s)", [[1], rate])
+
+    assert caught.value.diag.message_hint == "use 0.001 to 1000000 messages a second"
+
+
+def test_a_delay_before_now_is_refused(queue: Queue) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="delay of a redrive is -"):
+        queue.rows("SELECT * FROM messages.redrive(%s, p_delay => '-1 s')", [[1]])
+
+
+def test_with_key_retry_keep_a_message_whose_key_is_taken_comes_back_without_it(queue: Queue) -> None:
+    queue.policy(key_retry="keep")
+    older, newer = dead(queue, key="k"), dead(queue, key="k")
+    waiting = queue.publish(key="l")
+    taken = queue.archived(dead(queue, "t", key="m")).id
+    queue.publish(key="m")
+
+    told = outcomes(queue, "redrive", [older, newer, taken])
+
+    assert told == {older: "keyless", newer: "redriven", taken: "keyless"}
+    keys = {
+        row.redriven_from: row.key
+        for row in queue.rows("SELECT redriven_from, key FROM messages.message WHERE redriven_from IS NOT NULL")
+    }
+    assert keys == {older: None, newer: "k", taken: None}
+    assert queue.message(waiting) is not None
+
+
+@pytest.mark.parametrize(("policy", "outcome", "count"), [("supersede", "superseded", 1), ("keep", "keyless", 2)])
+def test_a_key_that_is_published_at_the_same_moment_is_no_error(
+    queue: Queue,
+    other: Queue,
+    background: Background,
+    eventually: Callable[..., Any],
+    policy: str,
+    outcome: str,
+    count: int,
+) -> None:
+    queue.policy(key_retry=policy)
+    died = dead(queue, key="k")
+
+    with queue.conn.transaction():
+        queue.publish(key="k")
+        told = background.start(outcomes, other, "redrive", [died])
+        eventually(lambda: background.is_blocked(other))
+
+    assert told.result(timeout=5) == {died: outcome}
+    assert len(queue.ids()) == count
+    assert queue.value("SELECT count(*) FROM messages.redrive_log") == count - 1
+
+
+def test_a_key_whose_publish_is_rolled_back_at_the_same_moment_is_free(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    died = dead(queue, key="k")
+
+    with queue.conn.transaction(force_rollback=True):
+        queue.publish(key="k")
+        told = background.start(outcomes, other, "redrive", [died])
+        eventually(lambda: background.is_blocked(other))
+
+    assert told.result(timeout=5) == {died: "redriven"}
+
+
+def test_a_copy_that_waits_in_the_dlq_goes_when_its_original_is_put_back(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+    died = dead(queue)
+    copy = copy_of(queue, died)
+
+    new = redrive(queue, died)[died]
+
+    assert queue.ids() == [new]
+    assert (queue.archived(copy.id).result, queue.archived(copy.id).error) == (
+        "cancelled",
+        f"its original {died} was put back as message {new}",
+    )
+
+
+def test_a_copy_that_is_being_worked_is_left_to_its_worker(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+    died = dead(queue)
+    (working,) = queue.claim("t.dlq")
+
+    redrive(queue, died)
+
+    assert queue.settle("complete", [working]) == []
+
+
+def test_a_dead_copy_comes_back_into_its_dlq_and_stands_for_the_original_again(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+    died = dead(queue)
+    (working,) = queue.claim("t.dlq")
+    queue.settle("fail", [working], ["worse"])
+
+    new = queue.message(redrive(queue, working.id)[working.id])
+
+    assert (new.topic, new.origin_id, new.original_topic, new.max_attempts) == ("t.dlq", died, "t", 1)
+    assert new.dlq_moved_at is not None
+    assert queue.value("SELECT message_id FROM messages.dead_letter WHERE origin_id = %s", [died]) == new.id

@@ -72,6 +72,16 @@ def test_a_topic_with_notify_off_stays_silent(queue: Queue, ear: Ear) -> None:
     assert (queue.call("renotify_stale"), ear.heard()) == (0, [])
 
 
+def test_a_paused_topic_stays_silent_until_its_pause_is_over(queue: Queue, ear: Ear) -> None:
+    queue.publish(wait="-1 hour")
+    queue.call("pause", "t", resume_in="1 minute")
+    assert (queue.call("renotify_stale"), ear.heard()) == (0, [])
+
+    queue.later("2 minutes")
+
+    assert (queue.call("renotify_stale"), ear.heard()) == (1, ["t"])
+
+
 def test_it_rings_although_nobody_is_armed_since_listeners_outside_count_on_it(queue: Queue, ear: Ear) -> None:
     queue.publish(wait="-1 hour")
 

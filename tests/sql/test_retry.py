@@ -174,8 +174,16 @@ def test_the_history_tells_each_ended_attempt(queue: Queue, stopped_clock: None)
     first, second = queue.message(published).history
 
     now = queue.value("SELECT to_jsonb(messages.now())")
-    assert first == {"attempt": 1, "worker": "a", "started": now, "ended": now, "outcome": "failed", "error": "boom"}
-    assert second == {"attempt": 2, "worker": "b", "started": now, "ended": now, "outcome": "lock_expired"}
+    assert first == {
+        "attempt": 1,
+        "run": 1,
+        "worker": "a",
+        "started": now,
+        "ended": now,
+        "outcome": "failed",
+        "error": "boom",
+    }
+    assert second == {"attempt": 2, "run": 2, "worker": "b", "started": now, "ended": now, "outcome": "lock_expired"}
 
 
 def test_the_history_keeps_the_first_and_the_last_19_attempts(queue: Queue) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import errors
+from psycopg.types.json import Jsonb
 
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
@@ -17,7 +18,7 @@ FUNCTIONS = "SELECT p.* FROM pg_proc AS p WHERE p.pronamespace = 'messages'::reg
 
 # What each role may call. A function that is missing here is called by no role: only by the owner's own functions.
 MAY_CALL = {
-    "publisher": {"new_message", "notify_policy"},
+    "publisher": {"publish", "schema_digest", "new_message", "notify_policy"},
     "worker": {
         *(
             "now",
@@ -31,6 +32,9 @@ MAY_CALL = {
             "release",
             "release_forgotten",
             "heartbeat",
+            "was_cancelled",
+            "progress",
+            "started",
         ),
         *(
             "arm",
@@ -43,20 +47,52 @@ MAY_CALL = {
             "tick",
             "raise_low_water",
         ),
+        *("fire_schedules", "next_schedule_due"),
     },
     "operator": {
         "now",
         "cancel",
+        "skip",
+        "wait_for",
         "redrive",
+        "redrive_where",
+        "redrive_edited",
+        "requeue",
+        "replay",
+        "purge_archive",
+        "dead_topics",
+        "find_dead",
+        "may_redrive",
+        "dead_groups",
+        "lineage",
         "tick",
         "stats",
         "unhandled_topics",
+        *("next_ticks", "run_now", "pause_schedule", "resume_schedule"),
         "check_topic",
         "topic_changed",
+        "check_policy",
         "check_backoff",
+        "check_breaker",
+        "check_channel",
+        "channel_changed",
+        "pause",
+        "resume",
+        "explain",
     },
-    "analyst": {"stats", "unhandled_topics"},
-    "maintainer": {"tick", "expire_locks", "renotify_stale", "raise_low_water", "maintain_partitions", "prune"},
+    "analyst": {"stats", "unhandled_topics", "explain", "dead_topics", "find_dead", "dead_groups", "lineage"},
+    "maintainer": {
+        "tick",
+        "expire_locks",
+        "expire_ttl",
+        "judge_all",
+        "renotify_stale",
+        "fire_schedules",
+        "raise_low_water",
+        "maintain_partitions",
+        "purge",
+        "prune",
+    },
 }
 
 
@@ -133,7 +169,18 @@ def test_every_function_with_the_owners_rights_looks_names_up_in_the_catalog_onl
 
 
 def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_touches_nothing(queue: Queue) -> None:
-    touch_nothing = {"now", "own_xid", "oldest_xid", "notify_policy", "new_message", "check_topic", "check_backoff"}
+    touch_nothing = {
+        "now",
+        "own_xid",
+        "oldest_xid",
+        "notify_policy",
+        "new_message",
+        "check_topic",
+        "check_policy",
+        "check_backoff",
+        "check_breaker",
+        "check_channel",
+    }
     invokers = {row.proname for row in queue.rows(f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE NOT f.prosecdef")}
 
     assert set().union(*MAY_CALL.values()) & invokers == touch_nothing
@@ -149,12 +196,12 @@ def test_a_role_may_call_what_is_listed_here_and_nothing_else(queue: Queue, role
     assert {row.proname for row in callable_} == MAY_CALL[role]
 
 
-def test_no_function_runs_a_text_but_the_one_that_makes_days_and_the_one_for_a_table_that_may_not_exist(
+def test_no_function_runs_a_text_but_those_that_name_a_partition_and_the_one_for_a_table_that_may_not_exist(
     queue: Queue,
 ) -> None:
     building = queue.rows(f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE f.prosrc ~* '\\mexecute\\M'")
 
-    assert {row.proname for row in building} == {"maintain_partitions", "prune_cron_history"}
+    assert {row.proname for row in building} == {"maintain_partitions", "purge_pages", "prune_cron_history"}
 
 
 def test_everything_belongs_to_the_owner_who_cannot_log_in(queue: Queue) -> None:
@@ -265,7 +312,7 @@ def test_a_publisher_cannot_choose_the_id(as_role: Callable[[str], Queue]) -> No
         "UPDATE messages.topic SET notify = 'always'",
         "SELECT backoff FROM messages.topic",
         "UPDATE messages.sleeper SET armed_until = 'epoch'",
-        "SELECT nextval('messages.claim_id')",
+        "SELECT nextval('messages.armed')",
     ],
 )
 def test_a_publisher_can_do_nothing_but_publish(as_role: Callable[[str], Queue], statement: str) -> None:
@@ -283,6 +330,8 @@ def test_a_worker_does_all_of_its_work(as_role: Callable[[str], Queue], queue: Q
 
     settled = [
         worker.settle("heartbeat", claimed),
+        worker.settle("was_cancelled", claimed),
+        worker.settle("progress", claimed[:1], [Jsonb({"done": 1})]),
         worker.settle("complete", claimed[:1]),
         worker.settle("reject", claimed[1:2], ["bad"]),
         worker.settle("fail", claimed[2:3], ["boom"]),
@@ -291,6 +340,7 @@ def test_a_worker_does_all_of_its_work(as_role: Callable[[str], Queue], queue: Q
         worker.settle("release", claimed[5:6]),
         worker.call("release_forgotten", "w", []),
     ]
+    worker.settle("started", claimed)
     worker.arm("w")
     worker.call("own_xid")
     worker.call("next_due", ["t"])
@@ -299,7 +349,7 @@ def test_a_worker_does_all_of_its_work(as_role: Callable[[str], Queue], queue: Q
     ticked = worker.rows("SELECT * FROM messages.tick('daemon')")
     worker.call("worker_stopped", "w")
 
-    assert settled == [[]] * 8
+    assert settled == [[]] * 10
     assert -1 not in [row.did for row in ticked]
 
 

@@ -11,7 +11,18 @@ from psycopg import errors
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Ear, Queue
 
-TASKS = ["expire_locks", "renotify_stale", "raise_low_water", "maintain_partitions", "prune"]
+TASKS = [
+    "expire_locks",
+    "expire_ttl",
+    "renotify_stale",
+    "raise_low_water",
+    "maintain_partitions",
+    "purge",
+    "recount_depth",
+    "judge_all",
+    "fire_schedules",
+    "prune",
+]
 
 
 def tick(queue: Queue, caller: str = "hand") -> dict[str, int]:
@@ -139,7 +150,10 @@ def test_it_waits_for_a_lock_for_two_seconds_at_most(queue: Queue) -> None:
 
 @pytest.mark.parametrize(
     ("table", "failing"),
-    [("worker", ["prune"]), ("message", ["expire_locks", "renotify_stale", "raise_low_water", "prune"])],
+    [
+        ("worker", ["prune"]),
+        ("message", ["expire_locks", "expire_ttl", "renotify_stale", "raise_low_water", "purge", "prune"]),
+    ],
 )
 def test_a_table_that_somebody_locks_for_long_fails_what_needs_it_until_the_next_tick(
     own_database: Database, table: str, failing: list[str]

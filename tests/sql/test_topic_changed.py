@@ -23,43 +23,6 @@ def test_a_backoff_that_makes_no_sense_is_refused_with_topic_knob_and_mend(queue
 
 
 @pytest.mark.parametrize(
-    ("knob", "value"),
-    [
-        ("max_attempts", -1),
-        ("lock_for", "0 s"),
-        ("lock_for", "8 days"),
-        ("run_timeout", "0 s"),
-        ("on_lock_expired_delay", "-1 s"),
-        ("notify", "sometimes"),
-        ("keep_success", "some"),
-        ("on_full", "panic"),
-        ("retention", "1 minute"),
-        ("max_payload_bytes", 0),
-        ("dequeue_rate", 0),
-    ],
-)
-def test_a_knob_out_of_range_is_refused_by_the_knobs_name(queue: Queue, knob: str, value: Any) -> None:
-    with pytest.raises(errors.CheckViolation) as caught:
-        queue.policy("mail", **{knob: value})
-
-    assert knob in (caught.value.diag.constraint_name or "")
-
-
-@pytest.mark.parametrize("topic", ["a b", "", "a\n", "**"])
-def test_a_policy_is_for_a_name_that_a_message_can_have(queue: Queue, topic: str) -> None:
-    with pytest.raises(errors.CheckViolation):
-        queue.conn.execute("INSERT INTO messages.topic (topic) VALUES (%s)", [topic])
-
-
-@pytest.mark.parametrize("knob", ["lock_for", "backoff", "keep_success", "retention", "notify"])
-def test_the_defaults_stay_whole(queue: Queue, knob: str) -> None:
-    with pytest.raises(errors.CheckViolation) as caught:
-        queue.policy("*", **{knob: None})
-
-    assert caught.value.diag.constraint_name == "topic_defaults_are_whole"
-
-
-@pytest.mark.parametrize(
     "statement", ["DELETE FROM messages.topic", "UPDATE messages.topic SET topic = 'renamed' WHERE topic = '*'"]
 )
 def test_the_row_of_the_defaults_cannot_be_taken_away(queue: Queue, statement: str) -> None:

@@ -1,0 +1,27 @@
+-- The policy in force for publishing to one topic. NULL in an answer = no such limit.
+-- Called by: admit, put, raise_depth, charge_publish, hold_keys, free_keys, recount_depth. Locks: nothing.
+-- is_open: false only if none but registered topics are accepted and this one is not registered.
+CREATE OR REPLACE FUNCTION messages.admission(
+  p_topic text,
+  OUT ttl interval, OUT key_ttl interval, OUT max_depth bigint, OUT on_full text, OUT max_payload_bytes integer,
+  OUT publish_rate double precision, OUT burst integer, OUT is_open boolean
+)
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+  SELECT nullif(coalesce(t.ttl, d.ttl), '0'),
+         nullif(coalesce(t.key_ttl, d.key_ttl), '0'),
+         nullif(coalesce(t.max_depth, d.max_depth), 0),
+         coalesce(t.on_full, d.on_full),
+         coalesce(t.max_payload_bytes, d.max_payload_bytes),
+         nullif(coalesce(t.publish_rate, d.publish_rate), 0),
+         -- A second's worth.
+         coalesce(t.burst, d.burst, greatest(1, ceil(coalesce(t.publish_rate, d.publish_rate)))::integer),
+         NOT d.registered OR coalesce(t.registered, false)
+  INTO ttl, key_ttl, max_depth, on_full, max_payload_bytes, publish_rate, burst, is_open
+  FROM messages.topic AS d
+  LEFT JOIN messages.topic AS t ON t.topic = p_topic
+  WHERE d.topic = '*';
+END
+$$;

@@ -1,0 +1,14 @@
+-- The partitions of the archive: their names, their days (UTC; NULL for the default partition) and how many pages they have.
+-- Called by: maintain_partitions, purge, purge_archive. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.archive_days()
+RETURNS TABLE (name text, day date, pages bigint)
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT c.relname::text,
+         CASE WHEN c.relname ~ '^message_archive_[0-9]{8}$' THEN to_date(right(c.relname, 8), 'YYYYMMDD') END,
+         pg_relation_size(c.oid) / current_setting('block_size')::bigint
+  FROM pg_inherits AS i
+  JOIN pg_class AS c ON c.oid = i.inhrelid
+  WHERE i.inhparent = 'messages.message_archive'::regclass
+$$;

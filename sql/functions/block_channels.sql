@@ -1,0 +1,14 @@
+-- Keep channels of ordered topics closed until the message that stands first in each may be tried again.
+-- Called by: retry, hand_back. Its available_at stays as it is, so that it keeps its place; nothing behind it is claimed meanwhile.
+-- The block counts only while that message waits: once it is claimed, cancelled or skipped the channel goes on.
+-- Locks: the channels' rows of messages.rate, in the order of their key; a claim may hold one for as long as it takes.
+CREATE OR REPLACE FUNCTION messages.block_channels(p_blocks messages.block[])
+RETURNS void
+LANGUAGE sql
+AS $$
+  INSERT INTO messages.rate AS r (kind, topic, channel, blocked_until, blocked_by)
+  SELECT 'channel', b.topic, b.channel, b.until, b.message_id
+  FROM unnest(p_blocks) AS b
+  ORDER BY b.topic, b.channel
+  ON CONFLICT (kind, topic, channel) DO UPDATE SET blocked_until = excluded.blocked_until, blocked_by = excluded.blocked_by
+$$;

@@ -1,0 +1,58 @@
+-- How many messages a claim may take of each of these places of one topic's channels now.
+-- Called by: pick_channels, where channels have limits; elsewhere never. p_channels: in their order, one entry for each priority; p_most: at
+-- most so many of each.
+-- Locks: as lock_channels. What runs, and what blocks, is read after the lock is held, in a statement of its own, which sees all that
+-- earlier holders of the lock have claimed. What is free at p_now is free now, whatever was waited for since.
+-- Result: rooms, one for each of p_channels (0 = none); held: due messages are held back; until: when to look again, NULL = not known.
+CREATE OR REPLACE FUNCTION messages.channel_rooms(
+  p_policy messages.policy, p_channels text[], p_now timestamptz, p_most integer, OUT rooms integer[], OUT held boolean, OUT until timestamptz
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_special boolean := EXISTS (SELECT FROM messages.channel AS o WHERE o.topic = p_policy.topic);
+  v_locked  messages.rate[];
+BEGIN
+  PERFORM messages.check_isolation(p_policy.topic);
+  v_locked := messages.lock_channels(p_policy.topic, p_channels);
+
+  SELECT array_agg(greatest(0, look.room) ORDER BY c.place), bool_or(look.room <= 0),
+         nullif(min(CASE WHEN look.room > 0 THEN 'infinity' WHEN c.locked IS NOT NULL THEN coalesce(look.until, 'infinity') ELSE p_now END), 'infinity')
+  INTO rooms, held, until
+  FROM (
+    SELECT u.*, coalesce(lag(u.channel) OVER (ORDER BY u.place) = u.channel, false) AS is_second
+    FROM unnest(p_channels, v_locked) WITH ORDINALITY AS u (channel, kind, topic, locked, free_at, blocked_until, blocked_by, place)
+  ) AS c
+  LEFT JOIN LATERAL (
+    SELECT o.* FROM messages.channel AS o WHERE v_special AND o.topic = p_policy.topic AND o.channel = c.channel LIMIT 1
+  ) AS o ON true
+  CROSS JOIN LATERAL (
+    SELECT
+      CASE WHEN p_policy.ordered THEN 1 ELSE nullif(coalesce(o.concurrency, p_policy.channel_concurrency), 0) END AS concurrency,
+      nullif(coalesce(o.min_interval, p_policy.channel_min_interval), '0') AS min_interval,
+      greatest(
+        c.free_at,
+        CASE
+          WHEN c.blocked_until > p_now AND EXISTS (
+            SELECT FROM messages.message AS f WHERE f.id = c.blocked_by AND f.claim_id IS NULL) THEN c.blocked_until
+        END,
+        CASE WHEN messages.is_paused(o.paused_at, o.resume_at, p_now) THEN coalesce(o.resume_at, 'infinity') END) AS until
+  ) AS own
+  CROSS JOIN LATERAL (
+    SELECT
+      CASE WHEN own.until > p_now THEN own.until END AS until,
+      CASE
+        WHEN c.locked IS NULL OR own.until > p_now OR (p_policy.ordered AND c.is_second) THEN 0
+        ELSE least(
+          p_most,
+          CASE WHEN own.min_interval IS NOT NULL THEN 1 END,
+          CASE WHEN own.concurrency IS NOT NULL THEN own.concurrency - (
+            SELECT count(*) FROM (
+              SELECT FROM messages.message AS m
+              WHERE m.topic = p_policy.topic AND m.channel = c.channel AND m.claim_id IS NOT NULL
+              LIMIT own.concurrency) AS running)::integer
+          END)
+      END AS room
+  ) AS look;
+END
+$$;

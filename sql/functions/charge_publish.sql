@@ -1,0 +1,42 @@
+-- Charge the publish_rate of topics for what a statement has inserted, and refuse it if that was too soon.
+-- Called by: the trigger admitted, once per statement. p_topics in ascending order, p_counts: how many messages.
+-- GCRA: a topic that was quiet has its burst saved up, and never more. What is rolled back was not charged.
+-- Locks: the topics' rows of rate in their order, until the transaction ends: publishers of such a topic take turns.
+CREATE OR REPLACE FUNCTION messages.charge_publish(p_topics text[], p_counts bigint[])
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_each record;
+  v_free timestamptz;
+  v_now  timestamptz;
+  v_wait interval;
+BEGIN
+  FOR v_each IN
+    SELECT e.topic, e.count, a.publish_rate AS rate, a.burst
+    FROM unnest(p_topics, p_counts) AS e (topic, count)
+    CROSS JOIN LATERAL messages.admission(e.topic) AS a
+    WHERE a.publish_rate IS NOT NULL AND e.count > 0
+  LOOP
+    IF v_each.count > v_each.burst THEN
+      RAISE EXCEPTION 'publish_rate of topic % is % a second with a burst of %: % at once never fit',
+        v_each.topic, v_each.rate, v_each.burst, v_each.count
+        USING ERRCODE = 'PGR02', HINT = 'publish fewer in one statement, or raise burst';
+    END IF;
+    LOOP
+      SELECT r.free_at INTO v_free
+      FROM messages.rate AS r WHERE r.kind = 'publish' AND r.topic = v_each.topic AND r.channel = ''
+      FOR NO KEY UPDATE;
+      EXIT WHEN FOUND;
+      INSERT INTO messages.rate (kind, topic, free_at) VALUES ('publish', v_each.topic, 'epoch') ON CONFLICT DO NOTHING;
+    END LOOP;
+    v_now := messages.now();
+    v_wait := greatest(v_free, v_now) - v_now - make_interval(secs => (v_each.burst - v_each.count) / v_each.rate);
+    IF v_wait > '0' THEN
+      RAISE EXCEPTION 'publish_rate of topic % is % a second: this is too soon', v_each.topic, v_each.rate
+        USING ERRCODE = 'PGR02', HINT = format('try again in %s s', round(extract(epoch FROM v_wait), 3));
+    END IF;
+    PERFORM messages.charge_rate('publish', v_each.topic, v_each.rate, v_each.count::integer, v_now);
+  END LOOP;
+END
+$$;

@@ -1,0 +1,60 @@
+-- What is wrong with a row of messages.topic, and how to mend it.
+-- Called by: the trigger check_topic. Locks: nothing. Result: problem NULL = it can be used.
+-- The CHECKs of the table say the same, but name a constraint and show the row; this names the knob, its value and the mend.
+CREATE OR REPLACE FUNCTION messages.check_policy(p_policy messages.topic, OUT problem text, OUT hint text)
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+  IF NOT (p_policy.topic = '*' OR (p_policy.topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(p_policy.topic) <= 200)) THEN
+    problem := format('"%s" is no name of a topic', p_policy.topic);
+    hint := 'use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first, or * for the defaults';
+    RETURN;
+  END IF;
+
+  SELECT format('%s of topic %s is %s', k.knob, p_policy.topic, k.value), k.hint
+  INTO problem, hint
+  FROM (VALUES
+    ('max_attempts', p_policy.max_attempts::text, p_policy.max_attempts >= 0, 'use 1 or more, or 0 for no limit'),
+    ('lock_for', p_policy.lock_for::text, p_policy.lock_for BETWEEN '100 ms' AND '7 days', 'use an interval from 100 ms to 7 days'),
+    ('run_timeout', p_policy.run_timeout::text, p_policy.run_timeout BETWEEN '1 ms' AND '30 days', 'use an interval from 1 ms to 30 days'),
+    ('on_lock_expired_delay', p_policy.on_lock_expired_delay::text, p_policy.on_lock_expired_delay BETWEEN '0' AND '30 days', 'use an interval from 0 to 30 days'),
+    ('key_ttl', p_policy.key_ttl::text, p_policy.key_ttl BETWEEN '0' AND '365 days', 'use an interval up to 365 days, or 0 for none'),
+    ('key_retry', p_policy.key_retry, p_policy.key_retry IN ('supersede', 'keep'), 'use supersede or keep'),
+    ('ttl', p_policy.ttl::text, p_policy.ttl BETWEEN '0' AND '3650 days', 'use an interval up to 3650 days, or 0 for none'),
+    ('max_depth', p_policy.max_depth::text, p_policy.max_depth >= 0, 'use 1 or more, or 0 for no limit'),
+    ('on_full', p_policy.on_full, p_policy.on_full IN ('error', 'drop'), 'use error or drop'),
+    ('max_payload_bytes', p_policy.max_payload_bytes::text, p_policy.max_payload_bytes BETWEEN 1 AND 16777216, 'use 1 to 16777216'),
+    ('max_concurrency', p_policy.max_concurrency::text, p_policy.max_concurrency >= 0, 'use 1 or more, or 0 for no limit'),
+    ('dequeue_rate', p_policy.dequeue_rate::text, p_policy.dequeue_rate BETWEEN 0 AND 1000000, 'use messages per second up to 1000000, or 0 for no limit'),
+    ('burst', p_policy.burst::text, p_policy.burst BETWEEN 1 AND 1000000, 'use 1 to 1000000'),
+    ('publish_rate', p_policy.publish_rate::text, p_policy.publish_rate BETWEEN 0 AND 1000000, 'use messages per second up to 1000000, or 0 for no limit'),
+    ('channel_concurrency', p_policy.channel_concurrency::text, p_policy.channel_concurrency >= 0, 'use 1 or more, or 0 for no limit'),
+    ('channel_min_interval', p_policy.channel_min_interval::text, p_policy.channel_min_interval BETWEEN '0' AND '30 days', 'use an interval up to 30 days, or 0 for none'),
+    ('keep_success', p_policy.keep_success, p_policy.keep_success IN ('full', 'no_payload', 'none'), 'use full, no_payload or none'),
+    ('retention', p_policy.retention::text, p_policy.retention >= '1 hour', 'use an interval of 1 hour or more'),
+    ('dead_letter', p_policy.dead_letter::text, NOT (p_policy.dead_letter AND right(p_policy.topic, 4) = '.dlq'), 'leave it out: what dies in a .dlq topic gets no further copy'),
+    ('dead_letter', p_policy.dead_letter::text, NOT (p_policy.dead_letter AND octet_length(p_policy.topic) > 196), 'leave it out: with .dlq behind it the name would be longer than 200 bytes'),
+    ('max_redrives', p_policy.max_redrives::text, p_policy.max_redrives >= 0, 'use 1 or more, or 0 for no limit'),
+    ('notify', p_policy.notify, p_policy.notify IN ('auto', 'always', 'off'), 'use auto, always or off'),
+    ('payload_schema', p_policy.payload_schema::text, jsonb_typeof(p_policy.payload_schema) IN ('object', 'boolean'), 'use a JSON Schema: an object, or true for whatever JSON')
+  ) AS k (knob, value, good, hint)
+  WHERE NOT k.good
+  LIMIT 1;
+  IF problem IS NOT NULL OR p_policy.topic <> '*' THEN
+    RETURN;
+  END IF;
+
+  SELECT format('%s of the defaults is not set', k.knob), 'topics inherit it from here: set a value'
+  INTO problem, hint
+  FROM (VALUES
+    ('lock_for', p_policy.lock_for IS NULL), ('backoff', p_policy.backoff IS NULL), ('strict_lock', p_policy.strict_lock IS NULL),
+    ('key_retry', p_policy.key_retry IS NULL), ('on_full', p_policy.on_full IS NULL), ('ordered', p_policy.ordered IS NULL),
+    ('keep_success', p_policy.keep_success IS NULL), ('retention', p_policy.retention IS NULL),
+    ('dead_letter', p_policy.dead_letter IS NULL), ('max_redrives', p_policy.max_redrives IS NULL), ('notify', p_policy.notify IS NULL),
+    ('registered', p_policy.registered IS NULL)
+  ) AS k (knob, missing)
+  WHERE k.missing
+  LIMIT 1;
+END
+$$;

@@ -1,0 +1,27 @@
+-- The moment, after p_after and not after p_until, at which the clocks of a time zone are set forward or back; one change at most lies between.
+-- Called by: next_tick. Locks: nothing. Result: to the second; NULL = they are not set.
+CREATE OR REPLACE FUNCTION messages.clock_change(p_zone text, p_after timestamptz, p_until timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_offset interval := (p_after AT TIME ZONE p_zone) - (p_after AT TIME ZONE 'UTC');
+  v_low    bigint := floor(extract(epoch FROM p_after));
+  v_high   bigint := ceil(extract(epoch FROM p_until));
+  v_middle bigint;
+BEGIN
+  IF (p_until AT TIME ZONE p_zone) - (p_until AT TIME ZONE 'UTC') = v_offset THEN
+    RETURN NULL;
+  END IF;
+  WHILE v_high - v_low > 1 LOOP
+    v_middle := (v_low + v_high) / 2;
+    IF (to_timestamp(v_middle) AT TIME ZONE p_zone) - (to_timestamp(v_middle) AT TIME ZONE 'UTC') = v_offset THEN
+      v_low := v_middle;
+    ELSE
+      v_high := v_middle;
+    END IF;
+  END LOOP;
+  RETURN to_timestamp(v_high);
+END
+$$;

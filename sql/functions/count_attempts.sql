@@ -1,0 +1,29 @@
+-- Tell the breakers how attempts ended.
+-- Called by: depart and retry, only while some topic uses a policy like that. p_topics: one entry for each attempt.
+-- Locks: nothing that anybody waits for: it adds rows, and whoever gets the breaker's row without waiting counts them (judge).
+-- Result: how many attempts belong to a topic with a breaker.
+CREATE OR REPLACE FUNCTION messages.count_attempts(p_topics text[], p_succeeded boolean)
+RETURNS bigint
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_counted record;
+  v_all     bigint := 0;
+BEGIN
+  FOR v_counted IN
+    SELECT a.topic, count(*) AS attempts, coalesce(t.breaker, d.breaker) AS policy
+    FROM unnest(p_topics) AS a (topic)
+    CROSS JOIN messages.topic AS d
+    LEFT JOIN messages.topic AS t ON t.topic = a.topic
+    WHERE d.topic = '*' AND coalesce(t.breaker, d.breaker) IS NOT NULL
+    GROUP BY a.topic, 3
+  LOOP
+    INSERT INTO messages.breaker_count (topic, succeeded, failed)
+    SELECT v_counted.topic, CASE WHEN p_succeeded THEN v_counted.attempts ELSE 0 END,
+           CASE WHEN p_succeeded THEN 0 ELSE v_counted.attempts END;
+    PERFORM messages.judge(v_counted.topic, v_counted.policy);
+    v_all := v_all + v_counted.attempts;
+  END LOOP;
+  RETURN v_all;
+END
+$$;

@@ -1,0 +1,78 @@
+-- The dead messages of the last p_since by topic, result and fingerprint of their error: how many, since when, a sample, a trend.
+-- Called by: pgrouse dead group. Locks: nothing.
+-- Of each topic it looks at its p_bound latest dead messages: where a topic has more, at_least is true and its numbers mean "at least".
+-- redriven: how many of them were put back since. trend: how many died in each of p_bars equal parts of the time, the oldest first.
+-- sample_id and sample_error are the latest one's.
+CREATE OR REPLACE FUNCTION messages.dead_groups(
+  p_since interval DEFAULT '7 days',
+  p_topic text     DEFAULT NULL,
+  p_result text    DEFAULT NULL,
+  p_bars  integer  DEFAULT 24,
+  p_bound integer  DEFAULT 2000
+)
+RETURNS TABLE (
+  topic text, result text, error_fingerprint text, count bigint, redriven bigint, first_seen timestamptz, last_seen timestamptz,
+  sample_id bigint, sample_error text, trend bigint[], at_least boolean
+)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_now  timestamptz := messages.now();
+  v_from timestamptz;
+BEGIN
+  IF p_since IS NULL OR p_since NOT BETWEEN '1 s' AND '3650 days' THEN
+    RAISE EXCEPTION 'since of dead groups is %', coalesce(p_since::text, 'NULL') USING ERRCODE = '22023', HINT = 'use an interval from 1 s to 3650 days';
+  END IF;
+  IF p_bars IS NULL OR p_bars NOT BETWEEN 1 AND 200 THEN
+    RAISE EXCEPTION 'bars of dead groups are %', coalesce(p_bars::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 200';
+  END IF;
+  IF p_bound IS NULL OR p_bound NOT BETWEEN 1 AND 100000 THEN
+    RAISE EXCEPTION 'bound of dead groups is %', coalesce(p_bound::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 100000';
+  END IF;
+  v_from := v_now - p_since;
+
+  RETURN QUERY
+  SELECT
+    g.topic, g.result, g.error_fingerprint, g.count, g.redriven, g.first_seen, g.last_seen, g.sample_id,
+    (SELECT left(a.error, 1000) FROM messages.message_archive AS a WHERE a.id = g.sample_id AND a.archived_at = g.last_seen),
+    (SELECT array_agg((SELECT count(*) FROM unnest(g.bars) AS b (bar) WHERE b.bar = n.bar) ORDER BY n.bar)
+     FROM generate_series(1, p_bars) AS n (bar)),
+    g.at_least
+  FROM (
+    SELECT
+      d.topic, d.result, d.error_fingerprint, count(*) AS count, count(d.redriven_as) AS redriven,
+      min(d.archived_at) AS first_seen, max(d.archived_at) AS last_seen,
+      (array_agg(d.id ORDER BY d.archived_at DESC, d.id DESC))[1] AS sample_id,
+      array_agg(d.bar) AS bars, bool_or(d.looked_at = p_bound) AS at_least
+    FROM (
+      SELECT p_topic WHERE p_topic IS NOT NULL
+      UNION ALL
+      SELECT t.topic FROM messages.dead_topics() AS t (topic) WHERE p_topic IS NULL
+    ) AS t (topic)
+    CROSS JOIN LATERAL (
+      SELECT l.*, count(*) OVER () AS looked_at,
+             (SELECT r.message_id FROM messages.redrive_log AS r WHERE r.archived_id = l.id) AS redriven_as,
+             least(p_bars, width_bucket(
+               extract(epoch FROM l.archived_at)::double precision, extract(epoch FROM v_from)::double precision,
+               extract(epoch FROM v_now)::double precision, p_bars)) AS bar
+      FROM (
+        SELECT a.id, a.topic, a.result, a.error_fingerprint, a.archived_at
+        FROM messages.message_archive AS a
+        WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = t.topic COLLATE "C" AND a.archived_at >= v_from
+        ORDER BY a.archived_at DESC, a.id DESC
+        LIMIT p_bound
+      ) AS l
+    ) AS d
+    WHERE p_result IS NULL OR d.result = p_result
+    GROUP BY d.topic, d.result, d.error_fingerprint
+  ) AS g
+  ORDER BY g.last_seen DESC, g.topic, g.result;
+END
+$$;

@@ -1,0 +1,27 @@
+-- The topics that have dead messages in the archive, read from the index topic by topic: never all of its rows.
+-- Called by: find_dead, dead_groups, pgrouse dead list. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.dead_topics()
+RETURNS SETOF text
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_topic text := '';
+BEGIN
+  LOOP
+    SELECT a.topic INTO v_topic
+    FROM messages.message_archive AS a
+    WHERE a.result NOT IN ('success', 'cancelled') AND a.topic > v_topic COLLATE "C"
+    ORDER BY a.topic
+    LIMIT 1;
+    EXIT WHEN v_topic IS NULL;
+    RETURN NEXT v_topic;
+  END LOOP;
+END
+$$;

@@ -1,0 +1,25 @@
+-- End the messages whose time to live is over: they are archived as expired. Never one that is locked: it may still end well.
+-- Called by: tick, and claim does the same with those that it meets. Locks: the rows, skipping those that others hold.
+-- Result: how many.
+CREATE OR REPLACE FUNCTION messages.expire_ttl(p_limit integer DEFAULT 1000)
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_now timestamptz := messages.now();
+  v_ids bigint[] := ARRAY(
+    SELECT m.id FROM messages.message AS m
+    WHERE m.expires_at IS NOT NULL AND m.claim_id IS NULL AND m.expires_at <= v_now
+    ORDER BY m.expires_at
+    LIMIT p_limit
+    FOR UPDATE SKIP LOCKED);
+BEGIN
+  RETURN CASE WHEN v_ids = '{}' THEN 0 ELSE messages.end_expired(v_ids) END;
+END
+$$;

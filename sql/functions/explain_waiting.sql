@@ -1,0 +1,33 @@
+-- What keeps a message that is not locked from being claimed.
+-- Called by: explain. Locks: nothing. Result: as explain; ready if nothing does.
+CREATE OR REPLACE FUNCTION messages.explain_waiting(p_message messages.message)
+RETURNS TABLE (code text, reason text, detail jsonb)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_now    timestamptz     := messages.now();
+  v_policy messages.policy := messages.policy(p_message.topic, v_now);
+  v_found  boolean;
+BEGIN
+  RETURN QUERY SELECT * FROM messages.explain_own(p_message, v_now);
+  v_found := FOUND;
+  RETURN QUERY SELECT * FROM messages.explain_stopped(p_message.topic, p_message.channel, v_now);
+  v_found := v_found OR FOUND;
+  IF p_message.available_at <= v_now THEN
+    IF p_message.channel IS NOT NULL THEN
+      RETURN QUERY SELECT * FROM messages.explain_channel(p_message, v_policy, v_now);
+      v_found := v_found OR FOUND;
+    END IF;
+    RETURN QUERY SELECT * FROM messages.explain_limit(p_message.topic, v_policy, v_now);
+    v_found := v_found OR FOUND;
+    RETURN QUERY SELECT * FROM messages.explain_turn(p_message, v_now);
+    v_found := v_found OR FOUND;
+  END IF;
+  IF NOT v_found THEN
+    code := 'ready';
+    reason := format('it is ready for %s and nothing keeps it: the next claim takes it', messages.in_words(v_now - p_message.available_at));
+    detail := jsonb_build_object('available_at', p_message.available_at);
+    RETURN NEXT;
+  END IF;
+END
+$$;

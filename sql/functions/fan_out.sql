@@ -1,0 +1,79 @@
+-- Put what was published to topics with subscribers into the subscribers' topics, as ordinary messages that name it in origin_id.
+-- Called by: the trigger admitted, in the publisher's transaction: all of it is published or nothing. p_ids, p_topics: what was published.
+-- A copy has everything that describes the message, its delay and its key too; what happens if the key stands there already is what the
+-- publisher said (error, unless by messages.publish). The policies of the subscriber's topic hold for it.
+-- The message itself is archived as a success with output {"fanned_out": {"topic": id}} (null: no message was made of it there), unless
+-- its topic subscribes to itself: then its own handlers work it too.
+-- Locks: what the INSERT of the copies locks.
+CREATE OR REPLACE FUNCTION messages.fan_out(p_ids bigint[], p_topics text[])
+RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_on_conflict text := coalesce(nullif(current_setting('messages.on_conflict', true), ''), 'error');
+  v_each        record;
+  v_copy        messages.message;
+  v_origins     bigint[];
+  v_topics      text[];
+  v_copies      bigint[];
+  v_done        bigint[];
+  v_outputs     jsonb[];
+BEGIN
+  WITH copied AS (
+    INSERT INTO messages.message AS c
+      (topic, channel, priority, payload, body, headers, available_at, expires_at, max_attempts, origin_id)
+    SELECT s.subscriber, m.channel, m.priority, m.payload, m.body, m.headers, m.available_at, m.expires_at, m.max_attempts, m.id
+    FROM unnest(p_ids) AS source (id)
+    JOIN messages.message AS m ON m.id = source.id
+    JOIN messages.subscription AS s ON s.topic = m.topic AND s.subscriber <> m.topic
+    WHERE m.key IS NULL
+    ORDER BY s.subscriber, m.id
+    RETURNING c.origin_id, c.topic, c.id
+  )
+  SELECT array_agg(c.origin_id), array_agg(c.topic), array_agg(c.id) INTO v_origins, v_topics, v_copies FROM copied AS c;
+
+  FOR v_each IN
+    SELECT m AS source, s.subscriber
+    FROM unnest(p_ids) AS source (id)
+    JOIN messages.message AS m ON m.id = source.id
+    JOIN messages.subscription AS s ON s.topic = m.topic AND s.subscriber <> m.topic
+    WHERE m.key IS NOT NULL
+    ORDER BY s.subscriber, m.id
+  LOOP
+    v_copy := v_each.source;
+    v_copy.origin_id := v_copy.id;
+    v_copy.topic := v_each.subscriber;
+    v_origins := v_origins || v_copy.origin_id;
+    v_topics := v_topics || v_each.subscriber::text;
+    v_copies := v_copies || (SELECT p.id FROM messages.put(v_copy, v_on_conflict) AS p);
+  END LOOP;
+
+  -- Every subscriber stands in the output, also one whose topic took no copy (NULL). A join with the copies would be one by nested loops.
+  SELECT array_agg(o.origin_id), array_agg(o.output)
+  INTO v_done, v_outputs
+  FROM (
+    SELECT c.origin_id, jsonb_build_object('fanned_out', jsonb_object_agg(c.topic, c.id)) AS output
+    FROM (
+      SELECT u.origin_id, u.topic, max(u.id) AS id, bool_or(u.is_kept) AS is_kept
+      FROM (
+        SELECT e.id AS origin_id, s.subscriber::text AS topic, NULL::bigint AS id, s.subscriber = e.topic AS is_kept
+        FROM unnest(p_ids, p_topics) AS e (id, topic)
+        JOIN messages.subscription AS s ON s.topic = e.topic
+        UNION ALL
+        SELECT t.*, false FROM unnest(v_origins, v_topics, v_copies) AS t
+      ) AS u
+      GROUP BY u.origin_id, u.topic
+    ) AS c
+    GROUP BY c.origin_id
+    HAVING NOT bool_or(c.is_kept)
+  ) AS o;
+  IF v_done IS NOT NULL THEN
+    PERFORM messages.archive(
+      v_done, array_fill(NULL::bigint, ARRAY[cardinality(v_done)]), 'success', NULL, v_outputs, 'fan-out', true);
+  END IF;
+END
+$$;

@@ -1,0 +1,65 @@
+-- Dead messages that fit all filters (NULL = any), the oldest first, page by page.
+-- Called by: redrive_where, pgrouse redrive. Locks: nothing.
+-- p_since, p_until: when they died. p_error: a text that their error has, whatever its case. p_after: the last id of the page before.
+-- p_redriven: those too that were put back since.
+-- It reads dead messages only, by their index, topic by topic, and of each topic no further than the page goes.
+CREATE OR REPLACE FUNCTION messages.find_dead(
+  p_topic       text        DEFAULT NULL,
+  p_result      text        DEFAULT NULL,
+  p_fingerprint text        DEFAULT NULL,
+  p_since       timestamptz DEFAULT NULL,
+  p_until       timestamptz DEFAULT NULL,
+  p_error       text        DEFAULT NULL,
+  p_limit       integer     DEFAULT 1000,
+  p_after       bigint      DEFAULT NULL,
+  p_redriven    boolean     DEFAULT false
+)
+RETURNS TABLE (id bigint, topic text, result text, error_fingerprint text, archived_at timestamptz)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_since timestamptz := coalesce(p_since, '-infinity');
+  v_until timestamptz := coalesce(p_until, 'infinity');
+  v_after bigint      := 0;
+BEGIN
+  IF p_limit IS NULL OR p_limit < 0 THEN
+    RAISE EXCEPTION 'limit of dead messages is %', coalesce(p_limit::text, 'NULL') USING ERRCODE = '22023', HINT = 'use a number from 0';
+  END IF;
+  IF p_after IS NOT NULL THEN
+    SELECT greatest(a.archived_at, v_since), a.id INTO v_since, v_after FROM messages.message_archive AS a WHERE a.id = p_after;
+    IF NOT FOUND THEN
+      RAISE EXCEPTION 'message % of the page before is not in the archive', p_after USING ERRCODE = '22023', HINT = 'begin again without p_after';
+    END IF;
+  END IF;
+
+  RETURN QUERY
+  SELECT d.id, d.topic, d.result, d.error_fingerprint, d.archived_at
+  FROM (
+    SELECT p_topic WHERE p_topic IS NOT NULL
+    UNION ALL
+    SELECT t.topic FROM messages.dead_topics() AS t (topic) WHERE p_topic IS NULL
+  ) AS t (topic)
+  CROSS JOIN LATERAL (
+    SELECT a.id, a.topic, a.result, a.error_fingerprint, a.archived_at
+    FROM messages.message_archive AS a
+    WHERE a.result NOT IN ('success', 'cancelled')
+      AND a.topic = t.topic COLLATE "C"
+      AND a.archived_at >= v_since AND (a.archived_at, a.id) > (v_since, v_after) AND a.archived_at < v_until
+      AND (p_result IS NULL OR a.result = p_result)
+      AND (p_fingerprint IS NULL OR a.error_fingerprint = p_fingerprint)
+      AND (p_error IS NULL OR strpos(lower(a.error), lower(p_error)) > 0)
+      AND (p_redriven OR NOT EXISTS (SELECT FROM messages.redrive_log AS r WHERE r.archived_id = a.id))
+    ORDER BY a.archived_at, a.id
+    LIMIT p_limit
+  ) AS d
+  ORDER BY d.archived_at, d.id
+  LIMIT p_limit;
+END
+$$;

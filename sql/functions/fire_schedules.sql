@@ -1,0 +1,54 @@
+-- Publish what the schedules owe by now.
+-- Called by: tick, and by daemons at the time that next_schedule_due tells. Any number may call it at once: a schedule that somebody else
+-- is firing is passed over. Locks: the schedules that are due, for the transaction; the rows it inserts. Result: how many messages.
+-- It waits for no lock longer than 2 s, and ends after about 5 s or a thousand messages: the next call goes on.
+-- A schedule that fails (its topic is full or refuses the payload, its time zone is gone) harms no other: its tick stays owed, its row
+-- says what is wrong, a WARNING too, and it is tried again, first after 2 s and then ever later, up to 5 minutes.
+CREATE OR REPLACE FUNCTION messages.fire_schedules(p_limit integer DEFAULT 100)
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+  v_began    timestamptz := clock_timestamp();
+  v_now      timestamptz;
+  v_schedule messages.schedule;
+  v_hint     text;
+  v_did      bigint := 0;
+BEGIN
+  -- Who finds nothing needs no transaction id.
+  IF NOT EXISTS (SELECT FROM messages.schedule AS s WHERE s.paused_at IS NULL AND s.next_tick <= messages.now()) THEN
+    RETURN 0;
+  END IF;
+  -- Before the clock is read: a message must not seem older than its transaction, or claims look for it too late.
+  PERFORM pg_current_xact_id();
+  v_now := messages.now();
+  FOR v_schedule IN
+    SELECT s.*
+    FROM messages.schedule AS s
+    WHERE s.paused_at IS NULL AND s.next_tick <= v_now AND (s.retry_at IS NULL OR s.retry_at <= v_now)
+    ORDER BY s.next_tick
+    LIMIT p_limit
+    FOR UPDATE SKIP LOCKED
+  LOOP
+    BEGIN
+      v_did := v_did + messages.fire_schedule(v_schedule, v_now);
+    EXCEPTION WHEN OTHERS THEN
+      GET STACKED DIAGNOSTICS v_hint = PG_EXCEPTION_HINT;
+      UPDATE messages.schedule AS s
+      SET last_error = left(concat_ws(': ', SQLERRM, nullif(v_hint, '')), 1000), failed_at = v_now, failures = s.failures + 1,
+          retry_at = v_now + least(interval '5 minutes', interval '1 s' * 2 ^ least(s.failures + 1, 9))
+      WHERE s.name = v_schedule.name;
+      RAISE WARNING 'schedule % failed: %', v_schedule.name, SQLERRM;
+    END;
+    EXIT WHEN v_did >= 1000 OR clock_timestamp() > v_began + interval '5 s';
+  END LOOP;
+  RETURN v_did;
+END
+$$;

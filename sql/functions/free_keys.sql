@@ -1,0 +1,26 @@
+-- Free the keys that messages held which have ended: after key_ttl if it was a success, else at once.
+-- Called by: depart. Locks: their rows of held_key, in their order.
+CREATE OR REPLACE FUNCTION messages.free_keys(p_departed messages.departed[], p_result text)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_each record;
+BEGIN
+  FOR v_each IN
+    SELECT p.id, p.topic, p.key, CASE WHEN p_result = 'success' THEN a.key_ttl END AS holds_on
+    FROM unnest(p_departed) AS p
+    CROSS JOIN LATERAL messages.admission(p.topic) AS a
+    WHERE p.key IS NOT NULL
+      AND EXISTS (SELECT FROM messages.held_key AS h WHERE h.topic = p.topic AND h.key = p.key AND h.message_id = p.id)
+    ORDER BY p.topic COLLATE "C", p.key COLLATE "C"
+  LOOP
+    IF v_each.holds_on IS NULL THEN
+      DELETE FROM messages.held_key AS h WHERE h.topic = v_each.topic AND h.key = v_each.key AND h.message_id = v_each.id;
+    ELSE
+      UPDATE messages.held_key AS h SET free_at = messages.now() + v_each.holds_on
+      WHERE h.topic = v_each.topic AND h.key = v_each.key AND h.message_id = v_each.id;
+    END IF;
+  END LOOP;
+END
+$$;

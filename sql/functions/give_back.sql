@@ -1,0 +1,87 @@
+-- One try to unlock messages and hand their attempt back.
+-- Called by: hand_back; the arguments are described there.
+-- A message with a key that would again be the one untried message of its key, while another one is ready or a newer one comes back
+-- with it, gives way: it is archived as cancelled (key_retry supersede), or comes back without its key, so that both can stay (keep).
+-- (With its attempt still counted both could stay, too, and at the limit of its attempts it would end without ever having run.) One
+-- that commits in between is a unique violation, which hand_back answers.
+-- Locks: the rows in the order of their ids, as archive and cancel do, then low_water of their topics in the order of its key. Result: the ids that were unlocked or gave way.
+CREATE OR REPLACE FUNCTION messages.give_back(
+  p_ids bigint[], p_claim_ids bigint[], p_delays interval[], p_untils timestamptz[], p_states jsonb[], p_outcome text,
+  p_ran boolean[] DEFAULT NULL
+)
+RETURNS bigint[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_now        timestamptz := messages.now();
+  v_superseded bigint[];
+  v_kept       bigint[];
+  v_ids        bigint[];
+  v_claims     bigint[];
+  v_topics     text[];
+  v_due        timestamptz;
+  v_blocks     messages.block[];
+BEGIN
+  SELECT array_agg(u.id) FILTER (WHERE messages.key_retry(u.topic) = 'supersede'),
+         array_agg(u.claim_id) FILTER (WHERE messages.key_retry(u.topic) = 'supersede'),
+         array_agg(u.id) FILTER (WHERE messages.key_retry(u.topic) = 'keep')
+  INTO v_ids, v_claims, v_kept
+  FROM (
+    SELECT m.id, m.claim_id, m.topic, m.key, rank() OVER (PARTITION BY m.topic, m.key ORDER BY m.id DESC) AS newest
+    FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
+    JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
+    WHERE m.key IS NOT NULL AND m.attempts = 1
+  ) AS u
+  WHERE u.newest > 1 OR EXISTS (
+    SELECT FROM messages.message AS ready
+    WHERE ready.topic = u.topic AND ready.key = u.key AND ready.attempts = 0 AND ready.claim_id IS NULL);
+  v_superseded := CASE WHEN v_ids IS NULL THEN '{}' ELSE messages.archive(
+    v_ids, v_claims, 'cancelled',
+    array_fill('superseded: a newer message with the same key is ready'::text, ARRAY[cardinality(v_ids)]), NULL, NULL) END;
+
+  WITH unlocked AS (
+    UPDATE messages.message AS m
+    SET claim_id = NULL, locked_by = NULL, locked_at = NULL, lock_expires_at = NULL,
+        attempts = m.attempts - 1,
+        key = CASE WHEN m.id <> ALL (coalesce(v_kept, '{}')) THEN m.key END,
+        runs = m.runs - (p_outcome IS NULL AND m.prefetched IS NOT TRUE AND e.ran IS NOT TRUE)::integer,
+        prefetched = NULL,
+        -- In an ordered channel it keeps its place, and the channel waits for it.
+        available_at = CASE WHEN p_outcome IS NULL OR is_first.ordered THEN m.available_at ELSE is_first.due END,
+        state = CASE WHEN e.state IS NULL THEN m.state ELSE nullif(e.state, 'null') END,
+        history = CASE WHEN p_outcome IS NULL THEN m.history ELSE
+                    messages.with_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_outcome, NULL, m.runs) END
+    FROM (
+      SELECT e.*
+      FROM unnest(p_ids, p_claim_ids, p_delays, p_untils, p_states, p_ran) AS e (id, claim_id, delay, until, state, ran)
+      ORDER BY e.id
+    ) AS e
+    CROSS JOIN LATERAL (
+      SELECT CASE
+               WHEN e.until IS NOT NULL THEN greatest('1970-01-01 00:00+00', least(e.until, '9000-01-01 00:00+00'))
+               ELSE v_now + greatest('0', least(coalesce(e.delay, '0'), '1000 years'))
+             END AS due,
+             p_outcome IS NOT NULL AND messages.is_ordered(e.id) AS ordered
+    ) AS is_first
+    WHERE m.id = e.id AND m.claim_id = e.claim_id AND (m.lock_expires_at > v_now OR NOT messages.is_strict(m.topic))
+    RETURNING m.id, m.topic, m.channel, m.priority, m.available_at, is_first.due, is_first.ordered
+  ), lowered AS (
+    UPDATE messages.low_water AS w
+    SET at = u.available_at
+    FROM (SELECT u.topic, u.priority, min(u.available_at) AS available_at FROM unlocked AS u GROUP BY 1, 2 ORDER BY 1, 2) AS u
+    WHERE w.topic = u.topic AND w.priority = u.priority AND w.at > u.available_at
+  )
+  SELECT coalesce(array_agg(u.id), '{}'), array_agg(DISTINCT u.topic), min(CASE WHEN u.ordered THEN u.due ELSE u.available_at END),
+         array_agg((u.topic, u.channel, u.id, u.due)::messages.block) FILTER (WHERE u.ordered)
+  INTO v_ids, v_topics, v_due, v_blocks
+  FROM unlocked AS u;
+
+  IF v_blocks IS NOT NULL THEN
+    PERFORM messages.block_channels(v_blocks);
+  END IF;
+  IF v_topics IS NOT NULL THEN
+    PERFORM messages.ring(v_topics, v_due);
+  END IF;
+  RETURN v_ids || v_superseded;
+END
+$$;

@@ -1,0 +1,9 @@
+-- Whether a pause holds: it began, and its end, if it has one, has not come.
+-- Called by: pause, resume, explain. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.is_paused(p_paused_at timestamptz, p_resume_at timestamptz, p_now timestamptz)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT p_paused_at IS NOT NULL AND (p_resume_at IS NULL OR p_resume_at > p_now)
+$$;

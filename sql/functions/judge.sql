@@ -1,0 +1,37 @@
+-- Let the breaker of a topic count what ended since it last did, and open or close if that says so.
+-- Called by: count_attempts, and tick through judge_all for what was left over. Locks: the breaker's row, tried only: whoever has it counts
+-- next time what he cannot see yet. Opening and closing raise an alert, and NOTIFY topic_changed.
+-- Result: the position it stands in; NULL = somebody else is at it.
+CREATE OR REPLACE FUNCTION messages.judge(p_topic text, p_policy jsonb)
+RETURNS text
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_was       messages.breaker;
+  v_is        messages.breaker;
+  v_succeeded bigint;
+  v_failed    bigint;
+BEGIN
+  INSERT INTO messages.breaker (topic)
+  SELECT p_topic WHERE NOT EXISTS (SELECT FROM messages.breaker AS b WHERE b.topic = p_topic)
+  ON CONFLICT DO NOTHING;
+  SELECT b.* INTO v_was FROM messages.breaker AS b WHERE b.topic = p_topic FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+
+  WITH counted AS (
+    DELETE FROM messages.breaker_count AS c WHERE c.topic = p_topic RETURNING c.succeeded, c.failed
+  )
+  SELECT coalesce(sum(c.succeeded), 0), coalesce(sum(c.failed), 0) INTO v_succeeded, v_failed FROM counted AS c;
+  v_is := messages.breaker_after(v_was, p_policy, v_succeeded, v_failed, messages.now());
+  UPDATE messages.breaker AS b
+  SET position = v_is.position, window_began_at = v_is.window_began_at, succeeded = v_is.succeeded, failed = v_is.failed,
+      changed_at = v_is.changed_at, probe_at = v_is.probe_at, why = v_is.why
+  WHERE b.topic = p_topic;
+  IF v_is.changed_at IS DISTINCT FROM v_was.changed_at THEN
+    PERFORM messages.tell_breaker(v_is);
+  END IF;
+  RETURN v_is.position;
+END
+$$;

@@ -1,0 +1,27 @@
+-- Let all breakers count what is left over, and forget those whose topic has none any more.
+-- Called by: tick. Locks: as judge. Result: how many breakers stand open.
+CREATE OR REPLACE FUNCTION messages.judge_all()
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_counted record;
+BEGIN
+  FOR v_counted IN
+    SELECT c.topic, coalesce(t.breaker, d.breaker) AS policy
+    FROM (SELECT DISTINCT c.topic FROM messages.breaker_count AS c) AS c
+    CROSS JOIN messages.topic AS d
+    LEFT JOIN messages.topic AS t ON t.topic = c.topic
+    WHERE d.topic = '*' AND coalesce(t.breaker, d.breaker) IS NOT NULL
+  LOOP
+    PERFORM messages.judge(v_counted.topic, v_counted.policy);
+  END LOOP;
+  DELETE FROM messages.breaker AS b
+  USING messages.topic AS d
+  WHERE d.topic = '*' AND d.breaker IS NULL
+    AND NOT EXISTS (SELECT FROM messages.topic AS t WHERE t.topic = b.topic AND t.breaker IS NOT NULL);
+  RETURN (SELECT count(*) FROM messages.breaker AS b WHERE b.position = 'open');
+END
+$$;

@@ -1,0 +1,64 @@
+-- What redrive would do with dead messages at this moment, without doing it.
+-- Called by: put_back, pgrouse redrive --dry-run. p_topic: the topic to which they would go instead of their own. p_force: as redrive.
+-- A key that stands ready again is no error: with key_retry = 'supersede' the old message gives way and stays dead, with 'keep' it comes back
+-- without its key. Of several with one key the newest has it.
+-- Locks: nothing. Result: one row per id, with redrive's outcomes. message_id: because of which it stays dead. archived_at NULL = the archive
+-- row is gone, and the live copy in <topic>.dlq stands for it. place: how many go before it.
+CREATE OR REPLACE FUNCTION messages.may_redrive(p_ids bigint[], p_topic text DEFAULT NULL, p_force boolean DEFAULT false)
+RETURNS TABLE (archived_id bigint, archived_at timestamptz, message_id bigint, outcome text, place bigint)
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+  SELECT j.id, j.archived_at, CASE j.outcome WHEN 'redriven_before' THEN j.before WHEN 'superseded' THEN j.standing END, j.outcome, j.place
+  FROM (
+    SELECT r.*, count(*) FILTER (WHERE r.outcome IN ('redriven', 'keyless')) OVER (ORDER BY r.died_at, r.id) - 1 AS place
+    FROM (
+      SELECT k.*, standing.id AS standing,
+             CASE
+               WHEN k.stop IS NOT NULL THEN k.stop
+               WHEN k.key IS NULL OR (standing.id IS NULL AND k.newest = 1) THEN 'redriven'
+               WHEN k.key_retry = 'keep' THEN 'keyless'
+               ELSE 'superseded'
+             END AS outcome
+      FROM (
+        SELECT s.*, rank() OVER (PARTITION BY s.topic, s.key, s.stop IS NULL ORDER BY s.id DESC) AS newest
+        FROM (
+          SELECT asked.id, d.archived_at, d.died_at, wanted.topic, d.key, l.message_id AS before,
+                 coalesce(t.key_retry, def.key_retry) AS key_retry,
+                 CASE
+                   WHEN NOT coalesce(d.is_dead, false) THEN 'not_dead'
+                   WHEN l.message_id IS NOT NULL THEN 'redriven_before'
+                   WHEN p_force IS NOT TRUE AND d.redrives >= nullif(coalesce(t.max_redrives, def.max_redrives), 0) THEN 'too_often'
+                 END AS stop
+          FROM (SELECT DISTINCT i.id FROM unnest(p_ids) AS i (id) WHERE i.id IS NOT NULL) AS asked
+          CROSS JOIN messages.topic AS def
+          LEFT JOIN LATERAL (
+            SELECT a.topic, a.key, a.redrives, a.archived_at, a.archived_at AS died_at, a.result NOT IN ('success', 'cancelled') AS is_dead
+            FROM messages.message_archive AS a
+            WHERE a.id = asked.id
+            UNION ALL
+            SELECT m.original_topic, NULL, m.redrives, NULL, m.dlq_moved_at, true
+            FROM messages.dead_letter AS c
+            JOIN messages.message AS m ON m.id = c.message_id
+            WHERE c.origin_id = asked.id AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = asked.id)
+          ) AS d ON true
+          CROSS JOIN LATERAL (SELECT coalesce(p_topic, d.topic) AS topic) AS wanted
+          LEFT JOIN messages.topic AS t ON t.topic = wanted.topic
+          LEFT JOIN messages.redrive_log AS l ON l.archived_id = asked.id
+          WHERE def.topic = '*'
+        ) AS s
+      ) AS k
+      LEFT JOIN LATERAL (
+        SELECT m.id
+        FROM messages.message AS m
+        WHERE m.topic = k.topic AND m.key = k.key AND m.attempts = 0 AND m.claim_id IS NULL AND k.stop IS NULL
+      ) AS standing ON true
+    ) AS r
+  ) AS j
+$$;

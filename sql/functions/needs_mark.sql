@@ -1,0 +1,12 @@
+-- Whether a topic's row holds a policy that publishing or settling has to look at.
+-- Called by: the trigger of messages.topic, unmark_policed. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.needs_mark(p_topic messages.topic)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT num_nonnulls(
+           p_topic.key_ttl, p_topic.ttl, p_topic.max_depth, p_topic.max_payload_bytes, p_topic.publish_rate, p_topic.breaker,
+           p_topic.payload_schema) > 0
+    OR coalesce(p_topic.registered, false)
+$$;

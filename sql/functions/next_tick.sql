@@ -1,0 +1,53 @@
+-- When a schedule is due next: the first tick of a cron expression in a time zone that is later than a moment.
+-- Called by: the trigger of messages.schedule, fire_schedule, newest_ticks, next_ticks. Locks: nothing.
+-- Result: NULL = no tick within 50 years. Errors: 22023 for an expression or a time zone that cannot be used.
+-- Where clocks are set, as in Vixie cron: a fixed time that is left out comes at the first moment after the gap, one that comes twice
+-- ticks the first time only; what begins with a star in minute or hour ticks whenever the clocks show it, so that "every hour" is every hour.
+-- Intervals tick at whole multiples since 1970 UTC, so that everybody agrees when.
+CREATE OR REPLACE FUNCTION messages.next_tick(p_cron text, p_time_zone text, p_after timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_cron   record := messages.read_cron(p_cron);
+  v_local  timestamp;
+  v_tick   timestamptz;
+  v_change timestamptz;
+BEGIN
+  IF v_cron.problem IS NOT NULL THEN
+    RAISE EXCEPTION 'cron: %', v_cron.problem USING ERRCODE = '22023', HINT = v_cron.hint;
+  END IF;
+  IF v_cron.seconds IS NOT NULL THEN
+    RETURN to_timestamp((floor(extract(epoch FROM p_after) / v_cron.seconds) + 1) * v_cron.seconds);
+  END IF;
+
+  v_local := date_trunc('minute', p_after AT TIME ZONE p_time_zone);
+  LOOP
+    v_local := messages.next_local(v_cron.fields, v_cron.both_days, v_local + interval '1 minute');
+    IF v_local IS NULL THEN
+      RETURN NULL;
+    ELSIF p_time_zone = 'UTC' THEN
+      v_tick := v_local AT TIME ZONE 'UTC';
+    ELSIF v_cron.wild THEN
+      v_tick := messages.local_moment(p_time_zone, v_local, p_after + interval '1 microsecond');
+    ELSE
+      v_tick := coalesce(
+        messages.local_moment(p_time_zone, v_local, '-infinity'),
+        messages.clock_change(p_time_zone, (v_local AT TIME ZONE 'UTC') - interval '1 day', (v_local AT TIME ZONE 'UTC') + interval '1 day'));
+    END IF;
+    EXIT WHEN v_tick > p_after;
+  END LOOP;
+  IF p_time_zone = 'UTC' OR NOT v_cron.wild THEN
+    RETURN v_tick;
+  END IF;
+
+  -- Clocks that are set back soon show times again that are already over.
+  v_change := messages.clock_change(p_time_zone, p_after, p_after + interval '1 day');
+  IF v_change < v_tick AND v_change AT TIME ZONE p_time_zone < p_after AT TIME ZONE p_time_zone + (v_change - p_after) THEN
+    v_local := messages.next_local(v_cron.fields, v_cron.both_days, date_trunc('minute', v_change AT TIME ZONE p_time_zone + interval '59.999999 s'));
+    v_tick := least(v_tick, messages.local_moment(p_time_zone, v_local, v_change));
+  END IF;
+  RETURN v_tick;
+END
+$$;

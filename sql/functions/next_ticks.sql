@@ -1,0 +1,24 @@
+-- The next ticks of a cron expression in a time zone: to look before one relies on it.
+-- Called by: operators, pgrouse schedule. Locks: nothing. Result: at most p_count (1 to 1000), by time. Errors: 22023, with the mend.
+CREATE OR REPLACE FUNCTION messages.next_ticks(
+  p_cron text, p_time_zone text DEFAULT 'UTC', p_count integer DEFAULT 5, p_after timestamptz DEFAULT NULL
+)
+RETURNS SETOF timestamptz
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_tick timestamptz := coalesce(p_after, messages.now());
+BEGIN
+  IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'count of next_ticks is %', coalesce(p_count::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000';
+  END IF;
+  FOR v_place IN 1..p_count LOOP
+    v_tick := messages.next_tick(p_cron, p_time_zone, v_tick);
+    EXIT WHEN v_tick IS NULL;
+    RETURN NEXT v_tick;
+  END LOOP;
+END
+$$;

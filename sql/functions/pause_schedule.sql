@@ -1,0 +1,22 @@
+-- Stop a schedule until it is resumed. The ticks meanwhile are not missed: they never come.
+-- Called by: operators. Pausing what is paused replaces who and why; since when stays. Locks: the row of the schedule.
+-- Result: whether it was running. Errors: 22023 for a schedule that there is not.
+CREATE OR REPLACE FUNCTION messages.pause_schedule(p_name text, p_why text DEFAULT NULL)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_since timestamptz;
+BEGIN
+  SELECT s.paused_at INTO v_since FROM messages.schedule AS s WHERE s.name = p_name FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL') USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
+  END IF;
+  UPDATE messages.schedule AS s
+  SET paused_at = coalesce(v_since, messages.now()), paused_by = session_user, paused_why = p_why
+  WHERE s.name = p_name;
+  RETURN v_since IS NULL;
+END
+$$;

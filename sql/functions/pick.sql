@@ -1,0 +1,38 @@
+-- Lock the next ready rows of one topic and priority that have no channel, in the order of their time.
+-- Called by: pick_topic. p_low: nothing that is ready lies below it. Ends with the row that reaches p_bytes.
+-- Locks: the rows, skipping those that others hold. Result: what to work, and what ends instead: its attempts are used up (the limit was
+-- lowered since), or its time to live is over. Nothing is ever hidden.
+CREATE OR REPLACE FUNCTION messages.pick(
+  p_policy messages.policy, p_now timestamptz, p_priority smallint, p_low timestamptz, p_limit integer, p_bytes bigint
+)
+RETURNS messages.picked
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_picked messages.picked;
+BEGIN
+  SELECT array_agg(r.ctid) FILTER (WHERE r.fate = 'work'), sum(r.bytes) FILTER (WHERE r.fate = 'work'),
+         array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired')
+  INTO v_picked
+  FROM (
+    SELECT n.ctid, n.id, n.fate, n.bytes, sum(n.bytes) OVER (ORDER BY n.available_at, n.id) - n.bytes AS bytes_before
+    FROM (
+      SELECT m.ctid, m.id, m.available_at,
+             coalesce(pg_column_size(m.payload), 0) + coalesce(octet_length(m.body), 0) AS bytes,
+             CASE
+               WHEN m.expires_at <= p_now THEN 'expired'
+               WHEN m.attempts >= nullif(coalesce(m.max_attempts, p_policy.max_attempts), 0) THEN 'over'
+               ELSE 'work'
+             END AS fate
+      FROM messages.message AS m
+      WHERE m.topic = p_policy.topic AND m.priority = p_priority AND m.claim_id IS NULL AND m.channel IS NULL
+        AND m.available_at >= p_low AND m.available_at <= p_now
+      ORDER BY m.available_at, m.id
+      LIMIT p_limit
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) AS n
+  ) AS r
+  WHERE r.bytes_before < p_bytes;
+  RETURN v_picked;
+END
+$$;

@@ -1,0 +1,49 @@
+-- Lock the next ready rows of some places of one topic's channels: one of each, then a second of each, and so on.
+-- Called by: pick_channels. p_rooms: at most so many of each channel. Locks: the rows, skipping those that others hold; in an ordered
+-- topic only ever the first row of a channel, so that no second one passes a first that is locked. Result: as pick.
+CREATE OR REPLACE FUNCTION messages.pick_places(
+  p_policy messages.policy, p_now timestamptz, p_channels text[], p_priorities smallint[], p_rooms integer[], p_limit integer, p_bytes bigint
+)
+RETURNS messages.picked
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_picked messages.picked;
+BEGIN
+  SELECT array_agg(r.ctid ORDER BY r.nth, r.place) FILTER (WHERE r.fate = 'work'), sum(r.bytes) FILTER (WHERE r.fate = 'work'),
+         array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired')
+  INTO v_picked
+  FROM (
+    SELECT t.*, sum(t.bytes) OVER (ORDER BY t.nth, t.place) - t.bytes AS bytes_before
+    FROM (
+      SELECT n.ctid, n.id, n.bytes, n.fate, c.place, c.room,
+             row_number() OVER (PARTITION BY c.channel ORDER BY c.priority, n.available_at, n.id) AS nth
+      FROM unnest(p_channels, p_priorities, p_rooms) WITH ORDINALITY AS c (channel, priority, room, place)
+      CROSS JOIN LATERAL (
+        SELECT m.ctid, m.id, m.available_at,
+               coalesce(pg_column_size(m.payload), 0) + coalesce(octet_length(m.body), 0) AS bytes,
+               CASE
+                 WHEN m.expires_at <= p_now THEN 'expired'
+                 WHEN m.attempts >= nullif(coalesce(m.max_attempts, p_policy.max_attempts), 0) THEN 'over'
+                 ELSE 'work'
+               END AS fate
+        FROM messages.message AS m
+        WHERE m.topic = p_policy.topic AND m.channel = c.channel AND m.priority = c.priority
+          AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at <= p_now
+          AND (NOT p_policy.ordered OR m.id = (
+            SELECT f.id FROM messages.message AS f
+            WHERE f.topic = p_policy.topic AND f.channel = c.channel AND f.priority = c.priority
+              AND f.claim_id IS NULL AND f.channel IS NOT NULL
+            ORDER BY f.available_at, f.id LIMIT 1))
+        ORDER BY m.available_at, m.id
+        LIMIT c.room
+        FOR NO KEY UPDATE SKIP LOCKED) AS n
+    ) AS t
+    WHERE t.nth <= t.room
+    ORDER BY t.nth, t.place
+    LIMIT p_limit
+  ) AS r
+  WHERE r.bytes_before < p_bytes;
+  RETURN v_picked;
+END
+$$;

@@ -1,0 +1,49 @@
+-- Keep how far running messages are, for others to see.
+-- Called by: workers, for the handlers that say so: at most about once a second per message, and before its settle.
+-- p_progress: {"done": 30, "total": 100, "unit": "rows"}, or what the caller likes; what a message had before is replaced.
+-- p_wait false: rows that others hold at this moment are passed over, for a caller that must not be kept (the heartbeat).
+-- Locks: the rows, in the order of their ids, until the transaction ends. No flush is waited for by itself.
+-- Result: the ids whose lock was lost; nothing was changed for them.
+CREATE OR REPLACE FUNCTION messages.progress(
+  p_ids bigint[], p_claim_ids bigint[], p_progress jsonb[], p_wait boolean DEFAULT true
+)
+RETURNS bigint[]
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_ids bigint[];
+BEGIN
+  IF p_wait THEN
+    v_ids := ARRAY(
+      SELECT m.id
+      FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
+      JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
+      ORDER BY m.id
+      FOR NO KEY UPDATE OF m);
+  ELSE
+    v_ids := ARRAY(
+      SELECT m.id
+      FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
+      JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
+      ORDER BY m.id
+      FOR NO KEY UPDATE OF m SKIP LOCKED);
+  END IF;
+
+  UPDATE messages.message AS m
+  SET progress = e.progress
+  FROM unnest(p_ids, p_claim_ids, p_progress) AS e (id, claim_id, progress)
+  WHERE m.id = ANY (v_ids) AND m.id = e.id AND m.claim_id = e.claim_id;
+
+  RETURN ARRAY(
+    SELECT e.id
+    FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
+    WHERE NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = e.id AND m.claim_id = e.claim_id)
+  );
+END
+$$;

@@ -1,0 +1,68 @@
+-- Publish one message, and say what to do if its key stands already. An INSERT into messages.message is a publish too, and does for all
+-- that has no key.
+-- Called by: publishers. p_on_conflict, for a key that a ready or delayed, never attempted message of the topic has: error; replace (its
+-- payload, body, headers and TTL; it keeps its id and its place); ignore; append (the payloads become one JSON array). A message that runs
+-- or was attempted is never touched: then this one is new. p_ttl counts from when it becomes available.
+-- Result: id and what: inserted, replaced, ignored, appended, held (by the key_ttl of the topic: id is the message that holds the key), or
+-- dropped (the topic is full and drops: no id). Errors: 23505 the key stands or is held; PGR01 to PGR05 as every INSERT.
+-- Locks: the message that is changed, and what the policies of the topic count in; until the transaction ends.
+CREATE OR REPLACE FUNCTION messages.publish(
+  p_topic        text,
+  p_payload      jsonb       DEFAULT NULL,
+  p_key          text        DEFAULT NULL,
+  p_on_conflict  text        DEFAULT 'error',
+  p_body         bytea       DEFAULT NULL,
+  p_headers      jsonb       DEFAULT NULL,
+  p_channel      text        DEFAULT NULL,
+  p_priority     integer     DEFAULT 5,
+  p_delay        interval    DEFAULT NULL,
+  p_available_at timestamptz DEFAULT NULL,
+  p_ttl          interval    DEFAULT NULL,
+  p_max_attempts integer     DEFAULT NULL,
+  OUT id         bigint,
+  OUT what       text
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_new     messages.message;
+  v_problem text := CASE
+    WHEN p_topic IS NULL THEN 'topic is missing'
+    WHEN num_nonnulls(p_payload, p_body) <> 1 THEN 'a message has a payload or a body: give one of them'
+    WHEN p_on_conflict IS NULL OR p_on_conflict NOT IN ('error', 'replace', 'ignore', 'append') THEN
+      format('on_conflict is %s: use error, replace, ignore or append', coalesce('"' || p_on_conflict || '"', 'NULL'))
+    WHEN p_on_conflict <> 'error' AND p_key IS NULL THEN format('on_conflict is %s and there is no key: give one', p_on_conflict)
+    WHEN p_on_conflict = 'append' AND p_body IS NOT NULL THEN 'on_conflict is append and there is a body: only payloads can be gathered'
+    WHEN num_nonnulls(p_delay, p_available_at) = 2 THEN 'delay and available_at were both given: use one of them'
+    WHEN p_delay NOT BETWEEN '0' AND '36500 days' THEN format('delay is %s: use an interval from 0 to 36500 days', p_delay)
+    WHEN p_ttl NOT BETWEEN '0' AND '36500 days' THEN format('ttl is %s: use an interval from 0 to 36500 days', p_ttl)
+  END;
+BEGIN
+  IF v_problem IS NOT NULL THEN
+    RAISE EXCEPTION 'publish: %', v_problem USING ERRCODE = '22023';
+  END IF;
+  -- Before the clock is read: a message must not seem older than its transaction, or claims look for it too late.
+  PERFORM pg_current_xact_id();
+  v_new.topic := p_topic;
+  v_new.channel := p_channel;
+  v_new.key := p_key;
+  v_new.priority := coalesce(p_priority, 5);
+  v_new.payload := CASE WHEN p_on_conflict = 'append' THEN messages.as_array(p_payload) ELSE p_payload END;
+  v_new.body := p_body;
+  v_new.headers := p_headers;
+  v_new.available_at := coalesce(p_available_at, clock_timestamp() + coalesce(p_delay, '0'));
+  v_new.expires_at := greatest(v_new.available_at, clock_timestamp()) + p_ttl;
+  v_new.max_attempts := p_max_attempts;
+
+  IF NOT messages.is_policed() THEN
+    SELECT u.id, u.what INTO publish.id, publish.what FROM messages.upsert(v_new, p_on_conflict) AS u;
+    RETURN;
+  END IF;
+  -- The copies for subscribers do the same with their keys; they are made by a trigger.
+  PERFORM set_config('messages.on_conflict', p_on_conflict, true);
+  SELECT p.id, p.what INTO publish.id, publish.what FROM messages.put(v_new, p_on_conflict) AS p;
+  PERFORM set_config('messages.on_conflict', '', true);
+END
+$$;

@@ -1,0 +1,50 @@
+-- Forget what is older than its retention, as far as no whole day of the archive can be dropped for it: rows of topics that keep theirs for
+-- shorter than the longest, rows that stand in the default partition, alerts, and the marks of redrives.
+-- Called by: tick. Bounded: it looks at p_pages pages of 8 kB of the archive, and goes on there the next time (messages.purge_mark).
+-- A day is looked at once all of it is too old for a topic; the mark '*' stands for the topics that have no retention of their own.
+-- Locks: the rows it deletes. Result: how many.
+CREATE OR REPLACE FUNCTION messages.purge(p_pages integer DEFAULT 1000)
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_now  timestamptz := messages.now();
+  v_keep interval := (SELECT max(t.retention) FROM messages.topic AS t);
+  v_left bigint := p_pages;
+  v_did  bigint := messages.prune_alerts() + messages.prune_redrives();
+  v_due  record;
+  v_to   bigint;
+BEGIN
+  IF p_pages IS NULL OR p_pages NOT BETWEEN 1 AND 1000000 THEN
+    RAISE EXCEPTION 'pages of a purge are %', coalesce(p_pages::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
+  END IF;
+  FOR v_due IN
+    SELECT d.name, d.day IS NULL AS is_default, t.topic, v_now - t.retention AS before, d.pages,
+           coalesce((k.at::text::point)[0]::bigint, 0) AS place
+    FROM messages.archive_days() AS d
+    CROSS JOIN messages.topic AS t
+    LEFT JOIN messages.purge_mark AS k ON k.partition = d.name AND k.topic = t.topic
+    WHERE t.retention IS NOT NULL AND k.done IS NOT TRUE AND d.pages > 0
+      AND (d.day IS NULL OR (t.retention < v_keep AND d.day + 1 <= ((v_now - t.retention) AT TIME ZONE 'UTC')::date))
+    ORDER BY d.name, t.topic
+  LOOP
+    EXIT WHEN v_left <= 0;
+    v_to := v_due.place + v_left;
+    v_did := v_did + messages.purge_pages(v_due.name, v_due.place, v_to, v_due.topic, v_due.before);
+    v_left := v_left - greatest(least(v_to, v_due.pages) - v_due.place, 1);
+    INSERT INTO messages.purge_mark AS k (partition, topic, at, done)
+    VALUES (
+      v_due.name, v_due.topic, format('(%s,0)', CASE WHEN v_to < v_due.pages THEN v_to ELSE 0 END)::tid,
+      -- The default partition is begun again: what stands there grows old row by row.
+      v_to >= v_due.pages AND NOT v_due.is_default)
+    ON CONFLICT ON CONSTRAINT purge_mark_pkey DO UPDATE SET at = excluded.at, done = excluded.done;
+  END LOOP;
+  RETURN v_did;
+END
+$$;

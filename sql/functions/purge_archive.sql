@@ -1,0 +1,58 @@
+-- Delete what ended before a time, of one topic or of all, some pages a call, so that a caller can go through the archive in short transactions.
+-- Called by: operators. p_place: what the call before returned as place; NULL = from the beginning.
+-- Locks: the rows it deletes. Result: how many, and where the next call goes on; place NULL = that was all.
+CREATE OR REPLACE FUNCTION messages.purge_archive(
+  p_before timestamptz, p_topic text DEFAULT NULL, p_place text DEFAULT NULL, p_pages integer DEFAULT 1000,
+  OUT deleted bigint, OUT place text
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_name text   := coalesce(split_part(p_place, ':', 1), '');
+  v_from bigint := 0;
+  v_day  record;
+BEGIN
+  IF p_before IS NULL OR p_before > messages.now() THEN
+    RAISE EXCEPTION 'a purge needs a time that is over, found %', coalesce(p_before::text, 'NULL') USING ERRCODE = '22023';
+  END IF;
+  IF p_pages IS NULL OR p_pages NOT BETWEEN 1 AND 1000000 THEN
+    RAISE EXCEPTION 'pages of a purge are %', coalesce(p_pages::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
+  END IF;
+  IF p_place !~ '^message_archive_([0-9]{8}|default):[0-9]{1,10}$' THEN
+    RAISE EXCEPTION 'place of a purge is "%"', p_place USING ERRCODE = '22023', HINT = 'use what the call before returned, or NULL';
+  END IF;
+  IF p_place IS NOT NULL THEN
+    v_from := split_part(p_place, ':', 2)::bigint;
+  END IF;
+
+  SELECT d.name, d.pages INTO v_day
+  FROM messages.archive_days() AS d
+  WHERE d.name >= v_name COLLATE "C" AND (d.day IS NULL OR d.day <= (p_before AT TIME ZONE 'UTC')::date)
+  ORDER BY d.name COLLATE "C"
+  LIMIT 1;
+  deleted := 0;
+  IF v_day.name IS NULL THEN
+    RETURN;
+  END IF;
+  -- The day before may have been dropped meanwhile.
+  IF v_day.name <> v_name THEN
+    v_from := 0;
+  END IF;
+  deleted := messages.purge_pages(v_day.name, v_from, v_from + p_pages, p_topic, p_before);
+  IF v_from + p_pages < v_day.pages THEN
+    place := format('%s:%s', v_day.name, v_from + p_pages);
+    RETURN;
+  END IF;
+  SELECT d.name || ':0' INTO place
+  FROM messages.archive_days() AS d
+  WHERE d.name > v_day.name COLLATE "C" AND (d.day IS NULL OR d.day <= (p_before AT TIME ZONE 'UTC')::date)
+  ORDER BY d.name COLLATE "C"
+  LIMIT 1;
+END
+$$;

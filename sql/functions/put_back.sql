@@ -1,0 +1,116 @@
+-- Dead messages become new ones that know their ancestors; their archive rows stay as they are.
+-- Called by: redrive, redrive_where, redrive_edited, requeue. By nobody outside.
+-- Each is put back once, whoever asks and in whatever way: the primary key of redrive_log is the guard. Where the archive row is gone already,
+-- the live copy in <topic>.dlq stands for it. Whatever way it takes, its copy, if it waits, ends as cancelled: nobody shall work both.
+-- p_edit: {"topic", "payload", "headers", "merge"}, each of them may be missing. p_rate: so many a second become available, the first after
+-- p_delay. p_force: also those that were redriven max_redrives times. p_again: whether those whose key was taken meanwhile are judged again.
+-- Which of them come back, and how, is judged by may_redrive; a key that is taken between that and the INSERT is no error either.
+-- Locks: the rows that it inserts, in an order that all calls share; a concurrent call for the same message waits.
+-- Result: one row per id. message_id: the new message, or the one because of which there is none.
+CREATE OR REPLACE FUNCTION messages.put_back(
+  p_ids bigint[], p_edit jsonb, p_rate double precision, p_delay interval, p_force boolean, p_again boolean DEFAULT true
+)
+RETURNS TABLE (archived_id bigint, message_id bigint, outcome text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_now    timestamptz := messages.now();
+  v_judged messages.redriving[];
+  v_logged messages.redriving[];
+  v_back   bigint[];
+  v_not    bigint[];
+BEGIN
+  IF p_rate NOT BETWEEN 0.001 AND 1000000 THEN
+    RAISE EXCEPTION 'rate of a redrive is %', p_rate USING ERRCODE = '22023', HINT = 'use 0.001 to 1000000 messages a second';
+  END IF;
+  IF p_delay NOT BETWEEN '0' AND '3650 days' THEN
+    RAISE EXCEPTION 'delay of a redrive is %', p_delay USING ERRCODE = '22023', HINT = 'use an interval from 0 to 3650 days';
+  END IF;
+
+  SELECT array_agg((m.archived_id, m.archived_at, m.message_id, m.outcome, m.place)::messages.redriving)
+  INTO v_judged
+  FROM messages.may_redrive(p_ids, p_edit ->> 'topic', p_force) AS m;
+
+  -- The ids are drawn in the order in which the messages died.
+  WITH logged AS (
+    INSERT INTO messages.redrive_log (archived_id, message_id)
+    SELECT go.archived_id, nextval('messages.message_id_seq')
+    FROM (
+      SELECT j.archived_id FROM unnest(v_judged) AS j WHERE j.outcome IN ('redriven', 'keyless') ORDER BY j.place
+    ) AS go
+    ON CONFLICT DO NOTHING
+    RETURNING redrive_log.archived_id, redrive_log.message_id
+  )
+  SELECT array_agg((j.archived_id, j.archived_at, l.message_id, j.outcome, j.place)::messages.redriving)
+  INTO v_logged
+  FROM logged AS l
+  JOIN unnest(v_judged) AS j ON j.archived_id = l.archived_id;
+
+  -- By topic and key, so that two calls with the same keys wait for each other and never in a circle.
+  WITH back AS (
+    INSERT INTO messages.message (
+      id, topic, channel, key, priority, payload, body, headers, state, available_at, max_attempts,
+      origin_id, original_topic, dlq_moved_at, redriven_from, redrives)
+    OVERRIDING SYSTEM VALUE
+    SELECT
+      b.message_id, b.topic, b.channel, b.key, b.priority,
+      CASE WHEN p_edit ? 'payload' THEN edited.payload ELSE b.payload END,
+      CASE WHEN NOT coalesce(p_edit ? 'payload', false) THEN b.body END,
+      CASE WHEN p_edit ? 'headers' THEN edited.headers ELSE b.headers END,
+      b.state,
+      v_now + coalesce(p_delay, '0') + make_interval(secs => coalesce(b.place / p_rate, 0)),
+      b.max_attempts, b.origin_id, b.original_topic, b.dlq_moved_at, b.archived_id, b.redrives + 1
+    FROM (
+      SELECT
+        l.message_id, l.place, l.archived_id, coalesce(p_edit ->> 'topic', d.topic) AS topic,
+        CASE WHEN l.outcome = 'redriven' THEN d.key END AS key, d.channel, d.priority, d.payload, d.body, d.headers, d.state, d.max_attempts,
+        CASE WHEN edit.stays THEN d.origin_id END AS origin_id, CASE WHEN edit.stays THEN d.original_topic END AS original_topic,
+        CASE WHEN edit.stays THEN d.dlq_moved_at END AS dlq_moved_at, d.redrives
+      FROM unnest(v_logged) AS l
+      CROSS JOIN LATERAL (
+        SELECT a.topic, a.channel, a.key, a.priority, a.payload, a.body, a.headers, a.state, a.max_attempts,
+               a.origin_id, a.original_topic, a.dlq_moved_at, a.redrives
+        FROM messages.message_archive AS a
+        WHERE a.id = l.archived_id AND a.archived_at = l.archived_at
+        UNION ALL
+        SELECT m.original_topic, m.channel, NULL, m.priority, m.payload, m.body, m.headers, m.state, NULL, NULL, NULL, NULL, m.redrives
+        FROM messages.dead_letter AS c
+        JOIN messages.message AS m ON m.id = c.message_id
+        WHERE c.origin_id = l.archived_id AND l.archived_at IS NULL
+      ) AS d
+      CROSS JOIN (SELECT NOT coalesce(p_edit ? 'topic', false) AS stays) AS edit
+      ORDER BY 4, 5, 1
+    ) AS b
+    CROSS JOIN LATERAL (
+      SELECT CASE WHEN (p_edit ->> 'merge')::boolean THEN messages.merge_patch(b.payload, p_edit -> 'payload') ELSE p_edit -> 'payload' END AS payload,
+             CASE WHEN (p_edit ->> 'merge')::boolean THEN messages.merge_patch(b.headers, p_edit -> 'headers') ELSE p_edit -> 'headers' END AS headers
+    ) AS edited
+    ON CONFLICT (topic, key) WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL DO NOTHING
+    RETURNING message.id
+  )
+  SELECT array_agg(b.id) INTO v_back FROM back AS b;
+  v_back := coalesce(v_back, '{}');
+
+  -- What did not come in: its key was taken at this very moment. Judged again, its key is found standing.
+  SELECT array_agg(l.archived_id) INTO v_not FROM unnest(v_logged) AS l WHERE l.message_id <> ALL (v_back);
+  DELETE FROM messages.redrive_log AS r WHERE r.archived_id = ANY (v_not) AND r.message_id <> ALL (v_back);
+  -- Also those of messages that were put back before: their copies were being worked then, and may wait now.
+  PERFORM messages.take_copies_along(ARRAY(
+    SELECT j.archived_id FROM unnest(v_judged) AS j
+    WHERE j.outcome IN ('redriven', 'keyless', 'redriven_before') AND j.archived_id <> ALL (coalesce(v_not, '{}'))));
+
+  RETURN QUERY
+  SELECT j.archived_id, coalesce(l.message_id, j.message_id, r.message_id),
+         CASE WHEN l.message_id IS NULL AND j.outcome IN ('redriven', 'keyless') THEN 'redriven_before' ELSE j.outcome END
+  FROM unnest(v_judged) AS j
+  LEFT JOIN unnest(v_logged) AS l ON l.archived_id = j.archived_id
+  LEFT JOIN messages.redrive_log AS r ON r.archived_id = j.archived_id AND l.message_id IS NULL
+  WHERE j.archived_id <> ALL (coalesce(v_not, '{}'))
+  ORDER BY 1;
+  IF v_not IS NOT NULL AND p_again THEN
+    RETURN QUERY SELECT n.* FROM messages.put_back(v_not, p_edit, p_rate, p_delay, p_force, false) AS n;
+  ELSIF v_not IS NOT NULL THEN
+    RETURN QUERY SELECT n.id, NULL::bigint, 'superseded' FROM unnest(v_not) AS n (id);
+  END IF;
+END
+$$;

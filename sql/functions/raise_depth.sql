@@ -1,0 +1,29 @@
+-- Count what a statement has inserted into topics with max_depth, and refuse it if that is more than fits.
+-- Called by: the trigger admitted, once per statement. p_topics in ascending order; p_counts: what was inserted; p_refusable: what of that
+-- may be refused. What the queue itself puts back (redrives, dead letters) is only counted.
+-- Locks: the topics' rows of depth in their order, until the transaction ends.
+CREATE OR REPLACE FUNCTION messages.raise_depth(p_topics text[], p_counts bigint[], p_refusable bigint[])
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_each record;
+  v_rows bigint;
+BEGIN
+  FOR v_each IN
+    SELECT e.topic, e.inserted, e.refusable, a.max_depth
+    FROM unnest(p_topics, p_counts, p_refusable) AS e (topic, inserted, refusable)
+    CROSS JOIN LATERAL messages.admission(e.topic) AS a
+    WHERE a.max_depth IS NOT NULL
+  LOOP
+    v_rows := messages.lock_depth(v_each.topic, v_each.inserted) + v_each.inserted;
+    IF v_rows > v_each.max_depth AND v_each.refusable > 0 THEN
+      RAISE EXCEPTION 'topic % is full: max_depth is %, and with % more it would hold %',
+        v_each.topic, v_each.max_depth, v_each.inserted, v_rows
+        USING ERRCODE = 'PGR01',
+              HINT = 'publish again when messages have ended, raise max_depth, or set on_full to drop';
+    END IF;
+    UPDATE messages.depth AS d SET rows = v_rows WHERE d.topic = v_each.topic;
+  END LOOP;
+END
+$$;

@@ -1,0 +1,46 @@
+-- Put one dead message back with another payload, other headers or another topic; the archive row stays as it is.
+-- Called by: operators. p_merge: the given payload and headers are merged into the old ones by RFC 7396 (null takes a key away); without it they
+-- replace them. NULL leaves the old. A payload takes the place of a body.
+-- Locks: as redrive. Result: as redrive.
+CREATE OR REPLACE FUNCTION messages.redrive_edited(
+  p_id      bigint,
+  p_payload jsonb   DEFAULT NULL,
+  p_headers jsonb   DEFAULT NULL,
+  p_topic   text    DEFAULT NULL,
+  p_merge   boolean DEFAULT true,
+  p_force   boolean DEFAULT false
+)
+RETURNS TABLE (archived_id bigint, message_id bigint, outcome text)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+BEGIN
+  -- Not left to the domains: their errors name no knob.
+  IF p_topic !~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' OR octet_length(p_topic) > 200 THEN
+    RAISE EXCEPTION 'topic of a redrive is "%"', p_topic
+      USING ERRCODE = '22023', HINT = 'use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first';
+  END IF;
+  IF right(p_topic, 4) = '.dlq' THEN
+    RAISE EXCEPTION 'topic of a redrive is "%"', p_topic
+      USING ERRCODE = '22023', HINT = 'use another: topics that end with .dlq are filled by dead_letter alone';
+  END IF;
+  IF jsonb_typeof(p_headers) <> 'object' THEN
+    RAISE EXCEPTION 'headers of a redrive are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object';
+  END IF;
+  RETURN QUERY
+  SELECT b.archived_id, b.message_id, b.outcome
+  FROM messages.put_back(
+    ARRAY[p_id],
+    -- Not stripped deeper: a payload may be JSON null.
+    CASE WHEN p_payload IS NULL THEN '{}' ELSE jsonb_build_object('payload', p_payload) END
+      || CASE WHEN p_headers IS NULL THEN '{}' ELSE jsonb_build_object('headers', p_headers) END
+      || CASE WHEN p_topic IS NULL THEN '{}' ELSE jsonb_build_object('topic', p_topic) END
+      || jsonb_build_object('merge', p_merge),
+    NULL, NULL, p_force) AS b;
+END
+$$;

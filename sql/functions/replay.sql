@@ -1,0 +1,66 @@
+-- Publish again what succeeded in a time, the oldest publish first, page by page. The archive rows stay as they are.
+-- Called by: operators. Each is a new message that knows its ancestor (redriven_from) and has its own attempts; it counts as no redrive and is
+-- in no log, since a success may be replayed as often as one likes. It has no key: all of a window shall come.
+-- p_from, p_to: when they succeeded. p_after: the last archived_id of the page before. p_rate, p_delay: as redrive.
+-- What was only fanned out to subscribers is left out: replay their topics.
+-- Locks: the rows it inserts. Result: one row per message. outcome 'replayed', or 'no_payload' (the topic's keep_success dropped it).
+CREATE OR REPLACE FUNCTION messages.replay(
+  p_topic text,
+  p_from  timestamptz,
+  p_to    timestamptz,
+  p_limit integer          DEFAULT 1000,
+  p_rate  double precision DEFAULT NULL,
+  p_delay interval         DEFAULT '0',
+  p_after bigint           DEFAULT 0
+)
+RETURNS TABLE (archived_id bigint, message_id bigint, outcome text)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_now timestamptz := messages.now();
+BEGIN
+  IF num_nulls(p_topic, p_from, p_to, p_limit, p_delay, p_after) > 0 THEN
+    RAISE EXCEPTION 'replay needs a topic, a time from and to, and a limit' USING ERRCODE = '22004';
+  END IF;
+  IF right(p_topic, 4) = '.dlq' THEN
+    RAISE EXCEPTION 'topic of a replay is "%"', p_topic
+      USING ERRCODE = '22023', HINT = 'use another: topics that end with .dlq are filled by dead_letter alone';
+  END IF;
+  IF p_rate NOT BETWEEN 0.001 AND 1000000 THEN
+    RAISE EXCEPTION 'rate of a replay is %', p_rate USING ERRCODE = '22023', HINT = 'use 0.001 to 1000000 messages a second';
+  END IF;
+  IF p_delay NOT BETWEEN '0' AND '3650 days' THEN
+    RAISE EXCEPTION 'delay of a replay is %', p_delay USING ERRCODE = '22023', HINT = 'use an interval from 0 to 3650 days';
+  END IF;
+  IF p_limit NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'limit of a replay is %', p_limit USING ERRCODE = '22023', HINT = 'use 1 to 10000, and p_after for the next page';
+  END IF;
+
+  RETURN QUERY
+  WITH picked AS MATERIALIZED (
+    SELECT a.*, num_nonnulls(a.payload, a.body) = 1 AS is_whole
+    FROM messages.message_archive AS a
+    WHERE a.archived_at >= p_from AND a.archived_at < p_to AND a.topic = p_topic COLLATE "C" AND a.result = 'success'
+      AND a.attempts > 0 AND a.id > p_after
+    ORDER BY a.id
+    LIMIT p_limit
+  ), back AS (
+    INSERT INTO messages.message (topic, channel, priority, payload, body, headers, available_at, max_attempts, redriven_from)
+    SELECT p.topic, p.channel, p.priority, p.payload, p.body, p.headers,
+           v_now + p_delay + make_interval(secs => coalesce((p.place - 1) / p_rate, 0)), p.max_attempts, p.id
+    FROM (SELECT w.*, row_number() OVER (ORDER BY w.id) AS place FROM picked AS w WHERE w.is_whole) AS p
+    ORDER BY p.id
+    RETURNING message.redriven_from, message.id
+  )
+  SELECT b.redriven_from, b.id, 'replayed' FROM back AS b
+  UNION ALL
+  SELECT p.id, NULL, 'no_payload' FROM picked AS p WHERE NOT p.is_whole
+  ORDER BY 1;
+END
+$$;

@@ -1,0 +1,42 @@
+-- Move copies that wait in a .dlq topic back to where they died: each original becomes a new message of its topic, with its key and
+-- max_attempts again, and the copy ends as cancelled. As for a redrive of the original, which the same log guards: never both.
+-- Called by: operators. Locks: the copies, waiting for whoever claims them right now; then as redrive.
+-- Result: one row per id. outcome: as redrive's, of the original (archived_id); 'not_waiting' (archived_id NULL): no copy, or it is being
+-- worked, or it ended. A copy whose original was put back before ends too; others of which nothing was put back wait on.
+CREATE OR REPLACE FUNCTION messages.requeue(
+  p_ids bigint[], p_rate double precision DEFAULT NULL, p_delay interval DEFAULT '0', p_force boolean DEFAULT false
+)
+RETURNS TABLE (copy_id bigint, archived_id bigint, message_id bigint, outcome text)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_copies  bigint[];
+  v_origins bigint[];
+BEGIN
+  SELECT array_agg(m.id), array_agg(m.origin_id)
+  INTO v_copies, v_origins
+  FROM (
+    SELECT m.id, m.origin_id
+    FROM messages.message AS m
+    WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL AND m.dlq_moved_at IS NOT NULL
+    ORDER BY m.id
+    FOR UPDATE
+  ) AS m;
+
+  RETURN QUERY
+  SELECT c.id, b.archived_id, b.message_id, b.outcome
+  FROM messages.put_back(v_origins, NULL, p_rate, p_delay, p_force) AS b
+  JOIN unnest(v_copies, v_origins) AS c (id, origin_id) ON c.origin_id = b.archived_id
+  UNION ALL
+  SELECT i.id, NULL, NULL, 'not_waiting'
+  FROM (SELECT DISTINCT i.id FROM unnest(p_ids) AS i (id) WHERE i.id IS NOT NULL) AS i
+  WHERE i.id <> ALL (coalesce(v_copies, '{}'))
+  ORDER BY 1;
+END
+$$;

@@ -1,0 +1,50 @@
+-- End a pause of messages.pause: its messages may be claimed again, at once.
+-- Called by: operators. p_topic '*' ends the pause of all topics; one that a topic or channel has of its own goes on.
+-- Locks: the row of the topic or channel; of a topic also the advisory lock of changed policies. Rings for the topics it lets go.
+-- Result: whether it was paused.
+CREATE OR REPLACE FUNCTION messages.resume(p_topic text, p_channel text DEFAULT NULL)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+  v_now    timestamptz := messages.now();
+  v_before record;
+  v_topic  text;
+BEGIN
+  IF p_topic IS NULL THEN
+    RAISE EXCEPTION 'resume needs a topic' USING ERRCODE = '22004', HINT = 'name one, or * for all';
+  END IF;
+  IF p_channel IS NULL THEN
+    SELECT t.paused_at, t.resume_at INTO v_before FROM messages.topic AS t WHERE t.topic = p_topic FOR UPDATE;
+    UPDATE messages.topic AS t SET paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_why = NULL
+    WHERE t.topic = p_topic AND t.paused_at IS NOT NULL;
+  ELSE
+    SELECT c.paused_at, c.resume_at INTO v_before
+    FROM messages.channel AS c WHERE c.topic = p_topic AND c.channel = p_channel FOR UPDATE;
+    UPDATE messages.channel AS c SET paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_why = NULL
+    WHERE c.topic = p_topic AND c.channel = p_channel AND c.paused_at IS NOT NULL;
+    -- Claims of a topic look at its channels one by one as long as any has a row.
+    DELETE FROM messages.channel AS c
+    WHERE c.topic = p_topic AND c.channel = p_channel AND num_nonnulls(c.concurrency, c.min_interval) = 0;
+  END IF;
+  IF NOT messages.is_paused(v_before.paused_at, v_before.resume_at, v_now) THEN
+    RETURN false;
+  END IF;
+
+  -- Sleepers may have looked while the pause held: they know of nothing that is due.
+  IF p_topic <> '*' THEN
+    PERFORM messages.ring(ARRAY[p_topic], v_now);
+    RETURN true;
+  END IF;
+  v_topic := messages.next_topic(NULL, '');
+  WHILE v_topic IS NOT NULL LOOP
+    PERFORM messages.ring(ARRAY[v_topic], v_now);
+    v_topic := messages.next_topic(NULL, v_topic);
+  END LOOP;
+  RETURN true;
+END
+$$;

@@ -1,0 +1,38 @@
+-- Publish the message of a schedule now, whatever its cron expression says and whether it is paused or not; its ticks stay as they are.
+-- Called by: operators. Locks: the row of the schedule. Result: id and what, as publish; what = published if a message was made.
+-- Errors: 22023 for a schedule that there is not; whatever refuses the message.
+CREATE OR REPLACE FUNCTION messages.run_now(p_name text)
+RETURNS TABLE (id bigint, what text)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+  v_now      timestamptz;
+  v_tick     timestamptz;
+  v_schedule messages.schedule;
+  v_run      record;
+BEGIN
+  -- Before the clock is read: a message must not seem older than its transaction, or claims look for it too late.
+  PERFORM pg_current_xact_id();
+  v_now := messages.now();
+  v_tick := v_now;
+  SELECT s.* INTO v_schedule FROM messages.schedule AS s WHERE s.name = p_name FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL') USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
+  END IF;
+  -- A row of its own in schedule_run, never that of a tick: these are whole seconds.
+  WHILE v_tick = date_trunc('second', v_tick)
+     OR EXISTS (SELECT FROM messages.schedule_run AS r WHERE r.schedule = p_name AND r.tick = v_tick) LOOP
+    v_tick := v_tick + interval '1 microsecond';
+  END LOOP;
+  v_schedule.jitter := '0';
+  v_run := messages.publish_tick(v_schedule, v_tick, v_now);
+  INSERT INTO messages.schedule_run (schedule, tick, outcome, message_id, fired_at, run_by)
+  VALUES (p_name, v_tick, v_run.what, v_run.id, v_now, session_user);
+  UPDATE messages.schedule AS s SET last_message_id = v_run.id, last_fired_at = v_now WHERE s.name = p_name;
+  RETURN QUERY SELECT v_run.id, v_run.what;
+END
+$$;

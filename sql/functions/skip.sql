@@ -1,0 +1,32 @@
+-- Take messages that wait out of the way of those behind them: they are archived as failed, and can be redriven later.
+-- Called by: operators, above all for the first message of an ordered channel that holds up all others. Never one that is locked: it may
+-- still end well; cancel it, or let it end.
+-- Locks: the rows, waiting for whoever claims them right now. Result: the ids that were skipped.
+CREATE OR REPLACE FUNCTION messages.skip(p_ids bigint[], p_reason text DEFAULT NULL)
+RETURNS bigint[]
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_ids    bigint[];
+  v_topics text[];
+BEGIN
+  SELECT array_agg(m.id), array_agg(DISTINCT m.topic)
+  INTO v_ids, v_topics
+  FROM (
+    SELECT m.id, m.topic::text FROM messages.message AS m WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL ORDER BY m.id FOR UPDATE
+  ) AS m;
+  IF v_ids IS NULL THEN
+    RETURN '{}'::bigint[];
+  END IF;
+  PERFORM messages.ring(v_topics, messages.now());
+  RETURN messages.archive(
+    v_ids, array_fill(NULL::bigint, ARRAY[cardinality(v_ids)]), 'failed',
+    array_fill(coalesce('skipped: ' || p_reason, 'skipped'), ARRAY[cardinality(v_ids)]), NULL, session_user::text, true);
+END
+$$;

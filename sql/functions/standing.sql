@@ -1,0 +1,14 @@
+-- The one message that stands under a key: ready or delayed, and never attempted.
+-- Called by: admit, put, upsert. Locks: nothing. Result: its id; NULL = there is none.
+CREATE OR REPLACE FUNCTION messages.standing(p_topic text, p_key text)
+RETURNS bigint
+LANGUAGE plpgsql
+VOLATILE
+SET enable_seqscan = off
+AS $$
+BEGIN
+  RETURN (
+    SELECT m.id FROM messages.message AS m
+    WHERE m.topic = p_topic AND m.key = p_key AND m.attempts = 0 AND m.claim_id IS NULL);
+END
+$$;

@@ -1,0 +1,28 @@
+-- Count the runs of messages that had waited in their worker behind others and that it starts now.
+-- Called by: workers with a prefetch, in the round trip that follows the start: a crash within it leaves the run of what it ended uncounted,
+-- and never counts one for a message that only waited. For messages that begin at once the claim counts it.
+-- Locks: the rows, in the order of their ids, until the transaction ends. Result: nothing; a message whose lock was lost is passed over.
+CREATE OR REPLACE FUNCTION messages.started(p_ids bigint[], p_claim_ids bigint[])
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+BEGIN
+  UPDATE messages.message AS m
+  SET runs = m.runs + 1, prefetched = NULL
+  FROM (
+    SELECT m.id
+    FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
+    JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
+    WHERE m.prefetched
+    ORDER BY m.id
+    FOR NO KEY UPDATE OF m
+  ) AS s
+  WHERE m.id = s.id;
+END
+$$;

@@ -1,0 +1,34 @@
+-- Forget keys that are not held any more: their time is over, or their message was deleted by hand.
+-- Called by: prune. p_share: of the keys whose message has not ended, drawn by lot, so that in the end all are looked at.
+-- Locks: the rows it looks at, skipping those that somebody takes over right now. Result: how many were forgotten.
+CREATE OR REPLACE FUNCTION messages.sweep_keys(p_share double precision DEFAULT 0.05, p_limit integer DEFAULT 1000)
+RETURNS bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_held messages.held_key[];
+  v_free bigint;
+  v_lost bigint;
+BEGIN
+  DELETE FROM messages.held_key AS h
+  WHERE h.ctid = ANY (ARRAY(
+    SELECT f.ctid FROM messages.held_key AS f WHERE f.free_at <= messages.now() ORDER BY f.free_at LIMIT p_limit FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS v_free = ROW_COUNT;
+
+  SELECT array_agg((o.topic, o.key, o.message_id, o.free_at)::messages.held_key)
+  INTO v_held
+  FROM (
+    SELECT h.* FROM messages.held_key AS h WHERE h.free_at IS NULL AND random() < p_share LIMIT p_limit FOR UPDATE SKIP LOCKED
+  ) AS o;
+  -- Only now that they are locked, by a new snapshot: the message of one that was taken over meanwhile would not be seen by the old one.
+  DELETE FROM messages.held_key AS h
+  USING unnest(v_held) AS o
+  WHERE h.topic = o.topic AND h.key = o.key AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = o.message_id);
+  GET DIAGNOSTICS v_lost = ROW_COUNT;
+  RETURN v_free + v_lost;
+END
+$$;

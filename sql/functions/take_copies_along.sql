@@ -1,0 +1,35 @@
+-- The copies in <topic>.dlq of dead messages that were put back: those that wait end as cancelled. One that is being worked is left to its
+-- worker. A dead copy that was put back itself stands for its original from now on.
+-- Called by: put_back. Locks: the copies, skipping those that somebody claims right now. Result: how many ended.
+CREATE OR REPLACE FUNCTION messages.take_copies_along(p_ids bigint[])
+RETURNS bigint
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_copies bigint[];
+  v_errors text[];
+BEGIN
+  UPDATE messages.dead_letter AS c
+  SET message_id = m.id
+  FROM messages.redrive_log AS r
+  JOIN messages.message AS m ON m.id = r.message_id
+  WHERE r.archived_id = ANY (p_ids) AND m.dlq_moved_at IS NOT NULL AND c.origin_id = m.origin_id;
+
+  SELECT array_agg(m.id), array_agg(format('its original %s was put back as message %s', m.origin_id, m.new_id))
+  INTO v_copies, v_errors
+  FROM (
+    SELECT m.id, m.origin_id, r.message_id AS new_id
+    FROM messages.dead_letter AS c
+    JOIN messages.redrive_log AS r ON r.archived_id = c.origin_id
+    JOIN messages.message AS m ON m.id = c.message_id
+    WHERE c.origin_id = ANY (p_ids) AND m.claim_id IS NULL AND m.dlq_moved_at IS NOT NULL
+    ORDER BY m.id
+    FOR UPDATE OF m SKIP LOCKED
+  ) AS m;
+  IF v_copies IS NULL THEN
+    RETURN 0;
+  END IF;
+  RETURN cardinality(messages.archive(
+    v_copies, array_fill(NULL::bigint, ARRAY[cardinality(v_copies)]), 'cancelled', v_errors, NULL, session_user::text, true));
+END
+$$;

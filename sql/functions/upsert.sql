@@ -1,0 +1,61 @@
+-- Insert a message, or do with the one that stands under its key what p_on_conflict says.
+-- Called by: publish, put. The id is drawn here, whatever p_new says. Result: as messages.put, but for held.
+-- Locks: the row that is changed. A message that somebody claims right now is waited for and then left alone, without a lock on it (that
+-- is what ON CONFLICT DO UPDATE does, and an UPDATE would not: it would hold up the heartbeat); then this one is new.
+CREATE OR REPLACE FUNCTION messages.upsert(p_new messages.message, p_on_conflict text, OUT id bigint, OUT what text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_own   bigint := nextval('messages.message_id_seq');
+  v_bytes bigint;
+BEGIN
+  IF p_on_conflict = 'ignore' THEN
+    upsert.id := messages.standing(p_new.topic, p_new.key);
+    what := 'ignored';
+    IF upsert.id IS NOT NULL THEN
+      RETURN;
+    END IF;
+  END IF;
+
+  INSERT INTO messages.message AS m
+    (id, topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts, origin_id)
+  OVERRIDING SYSTEM VALUE
+  VALUES
+    (v_own, p_new.topic, p_new.channel, p_new.key, p_new.priority, p_new.payload, p_new.body, p_new.headers,
+     p_new.available_at, p_new.expires_at, p_new.max_attempts, p_new.origin_id)
+  ON CONFLICT (topic, key) WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL
+  DO UPDATE SET
+    payload = CASE p_on_conflict WHEN 'append' THEN messages.as_array(m.payload) || excluded.payload ELSE excluded.payload END,
+    body = excluded.body,
+    headers = CASE p_on_conflict
+      WHEN 'append' THEN coalesce(m.headers || excluded.headers, m.headers, excluded.headers) ELSE excluded.headers END,
+    expires_at = excluded.expires_at
+  -- There is nothing to append to bytes.
+  WHERE p_on_conflict = 'replace' OR (p_on_conflict = 'append' AND m.payload IS NOT NULL)
+  RETURNING m.id, CASE WHEN p_on_conflict = 'append' THEN octet_length(m.payload::text) END INTO upsert.id, v_bytes;
+
+  what := CASE
+    WHEN upsert.id = v_own THEN 'inserted'
+    WHEN upsert.id IS NOT NULL THEN CASE p_on_conflict WHEN 'append' THEN 'appended' ELSE 'replaced' END
+    WHEN current_setting('messages.dropped', true) = v_own::text THEN 'dropped'
+    ELSE p_on_conflict
+  END;
+  CASE what
+    WHEN 'appended' THEN
+      PERFORM messages.check_size(p_new.topic, v_bytes, (SELECT a.max_payload_bytes FROM messages.admission(p_new.topic) AS a));
+    WHEN 'ignore' THEN
+      -- It came between the look and the INSERT, which has locked it: it is there.
+      upsert.id := messages.standing(p_new.topic, p_new.key);
+      what := 'ignored';
+    WHEN 'append' THEN
+      RAISE EXCEPTION 'message % of key "%" in topic % has a body: nothing can be appended to it',
+        messages.standing(p_new.topic, p_new.key), p_new.key, p_new.topic
+        USING ERRCODE = '22023', HINT = 'use on_conflict replace';
+    WHEN 'error' THEN
+      RAISE EXCEPTION 'key "%" of topic % stands already: message % waits', p_new.key, p_new.topic, messages.standing(p_new.topic, p_new.key)
+        USING ERRCODE = '23505', SCHEMA = 'messages', TABLE = 'message', CONSTRAINT = 'message_key',
+              HINT = 'use on_conflict replace, ignore or append';
+    ELSE NULL;
+  END CASE;
+END
+$$;

@@ -1,0 +1,40 @@
+-- How a message ended; or, while it has not, take note that somebody waits for that: its end then rings settled with its id.
+-- Called by: whoever waits, on a connection that listens to settled already, and again before p_for has passed if he still waits.
+-- Result: one row once the message has ended; one row with result NULL while it has not, and the end will ring; no row if there is no
+-- such message: it was never published, or ended and nothing of it is kept (a success with keep_success = none, or its retention is over).
+-- Locks: the message FOR KEY SHARE, until the transaction ends, which must be soon: claims and heartbeats go on, its end waits.
+-- That lock is why no end is missed. The end deletes the row. Either it did so first: then this call waits for its commit, finds the row
+-- gone and, with the snapshot of the next statement, the archive's row. Or it deletes after this transaction has committed; then archive, which reads
+-- the mark messages.awaited after the row is gone, finds it raised, and tell_waiters, with a snapshot that is younger still, the waiter.
+CREATE OR REPLACE FUNCTION messages.wait_for(p_id bigint, p_for interval DEFAULT '2 minutes')
+RETURNS TABLE (result text, output jsonb, error text, attempts integer, archived_at timestamptz)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+BEGIN
+  IF p_for IS NULL OR p_for NOT BETWEEN '1 ms' AND '1 hour' THEN
+    RAISE EXCEPTION 'p_for of wait_for is %', coalesce('"' || p_for || '"', 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 1 ms to 1 hour, and call it again if the message has not ended by then';
+  END IF;
+  PERFORM FROM messages.message AS m WHERE m.id = p_id FOR KEY SHARE;
+  IF NOT FOUND THEN
+    RETURN QUERY
+    SELECT a.result, a.output, a.error, a.attempts, a.archived_at FROM messages.message_archive AS a WHERE a.id = p_id;
+    RETURN;
+  END IF;
+  INSERT INTO messages.waiter AS w (message_id, until)
+  VALUES (p_id, messages.now() + p_for)
+  ON CONFLICT (message_id) DO UPDATE SET until = greatest(w.until, excluded.until);
+  -- Shared: forget_waiters takes it alone, so it never lowers the mark under a waiter that it cannot see yet.
+  PERFORM pg_advisory_xact_lock_shared(hashtextextended('messages.awaited', 0));
+  IF pg_sequence_last_value('messages.awaited') = 1 THEN
+    PERFORM setval('messages.awaited', 2);
+  END IF;
+  RETURN QUERY SELECT NULL::text, NULL::jsonb, NULL::text, NULL::integer, NULL::timestamptz;
+END
+$$;

@@ -1,0 +1,16 @@
+-- Which of the messages whose lock was lost were cancelled by somebody.
+-- Called by: workers, after a heartbeat told them of the loss: handlers may want to know why.
+-- Locks: nothing. Result: the ids that the archive holds as cancelled under the very same claim.
+CREATE OR REPLACE FUNCTION messages.was_cancelled(p_ids bigint[], p_claim_ids bigint[])
+RETURNS bigint[]
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT ARRAY(
+    SELECT e.id
+    FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
+    WHERE EXISTS (
+      SELECT FROM messages.message_archive AS a WHERE a.id = e.id AND a.claim_id = e.claim_id AND a.result = 'cancelled'))
+$$;

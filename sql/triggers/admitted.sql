@@ -1,0 +1,71 @@
+-- What the policies of their topics want to know of messages that were published: count them, charge them, hold their keys, and make
+-- the copies for subscribers. Once per statement, so that a COPY of a hundred thousand is one change of each counter.
+-- It is not called at all while no topic of the database uses a policy like that.
+-- Errors: PGR01 the topic is full, PGR02 its rate is exceeded, 23505 the key is held.
+-- Locks: rows of depth, then of rate, then of held_key, each in the order of its key, until the transaction ends.
+CREATE OR REPLACE FUNCTION messages.admitted()
+RETURNS trigger
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_limited  text[];
+  v_counts   bigint[];
+  v_new      bigint[];
+  v_rated    text[];
+  v_charged  bigint[];
+  v_is_keyed boolean;
+  v_ids      bigint[];
+  v_topics   text[];
+BEGIN
+  IF coalesce(current_setting('messages.room', true), '') <> '' THEN
+    PERFORM set_config('messages.room', '', true);
+  END IF;
+  SELECT array_agg(c.topic ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
+         array_agg(c.all ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
+         array_agg(c.new ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
+         array_agg(c.topic ORDER BY c.topic) FILTER (WHERE a.publish_rate IS NOT NULL),
+         array_agg(c.new ORDER BY c.topic) FILTER (WHERE a.publish_rate IS NOT NULL),
+         bool_or(a.key_ttl IS NOT NULL AND c.is_keyed)
+  INTO v_limited, v_counts, v_new, v_rated, v_charged, v_is_keyed
+  FROM (
+    SELECT f.topic, count(*) AS all, count(*) FILTER (WHERE f.redriven_from IS NULL AND f.dlq_moved_at IS NULL) AS new,
+           bool_or(f.key IS NOT NULL) AS is_keyed
+    FROM fresh AS f
+    GROUP BY f.topic
+  ) AS c
+  CROSS JOIN LATERAL messages.admission(c.topic) AS a;
+
+  IF v_limited IS NOT NULL THEN
+    PERFORM messages.raise_depth(v_limited, v_counts, v_new);
+  END IF;
+  IF v_rated IS NOT NULL THEN
+    PERFORM messages.charge_publish(v_rated, v_charged);
+  END IF;
+  IF v_is_keyed THEN
+    PERFORM messages.hold_keys(
+      array_agg(f.id), array_agg(f.topic::text), array_agg(f.key::text), array_agg(f.redriven_from IS NOT NULL OR f.dlq_moved_at IS NOT NULL))
+    FROM fresh AS f
+    WHERE f.key IS NOT NULL;
+  END IF;
+
+  -- A redrive of one subscriber's, or of the topic's own, is not for the others.
+  SELECT array_agg(f.id), array_agg(f.topic)
+  INTO v_ids, v_topics
+  FROM fresh AS f
+  WHERE f.redriven_from IS NULL AND f.dlq_moved_at IS NULL
+    AND EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = f.topic);
+  IF v_ids IS NOT NULL THEN
+    PERFORM messages.fan_out(v_ids, v_topics);
+  END IF;
+  RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER admitted
+AFTER INSERT ON messages.message
+REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT
+WHEN (pg_sequence_last_value('messages.policed'::regclass) IS DISTINCT FROM 1)
+EXECUTE FUNCTION messages.admitted();

@@ -1,0 +1,92 @@
+-- A schedule is checked when it is written, and learns when it is due next. NOTIFY schedule_changed tells the daemons of a tick that comes earlier than
+-- they know; who does not hear it finds it with the next tick of the maintenance.
+-- next_tick is computed for a new schedule, a changed expression or time zone, and after a pause; it may also be set by hand: to a past tick, to make
+-- up for what came since. Locks: nothing; PostgreSQL takes its notify lock at commit.
+CREATE OR REPLACE FUNCTION messages.check_schedule()
+RETURNS trigger
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_problem text;
+  v_hint    text;
+BEGIN
+  SELECT format(k.problem, coalesce(k.value, 'NULL')), k.hint INTO v_problem, v_hint
+  FROM (VALUES
+    ('"%s" is no name of a schedule', NEW.name, NEW.name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(NEW.name) <= 100,
+     'use 1 to 100 of A-Z a-z 0-9 . _ : - with a letter or digit first'),
+    ('topic of schedule ' || NEW.name || ' is "%s"', NEW.topic, NEW.topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(NEW.topic) <= 200,
+     'use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first'),
+    ('topic of schedule ' || NEW.name || ' is "%s"', NEW.topic, NEW.topic NOT LIKE '%.dlq', 'use a name that does not end with .dlq: those are dead letters'),
+    ('channel of schedule ' || NEW.name || ' is "%s"', NEW.channel,
+     coalesce(NEW.channel !~ '[[:cntrl:]]' AND length(NEW.channel) BETWEEN 1 AND 200, true), 'use 1 to 200 printable characters, or NULL for none'),
+    ('key of schedule ' || NEW.name || ' is "%s"', NEW.key,
+     coalesce(NEW.key !~ '[[:cntrl:]]' AND length(NEW.key) BETWEEN 1 AND 200, true), 'use 1 to 200 printable characters, or NULL for none'),
+    ('priority of schedule ' || NEW.name || ' is %s', NEW.priority::text, NEW.priority BETWEEN 0 AND 9, 'use 0 (first) to 9'),
+    ('payload of schedule ' || NEW.name || ' is %s', 'larger than 16 MiB', pg_column_size(NEW.payload) <= 16777216, 'store it elsewhere and publish where it is'),
+    ('headers of schedule ' || NEW.name || ' are %s', left(NEW.headers::text, 100),
+     coalesce(jsonb_typeof(NEW.headers) = 'object' AND pg_column_size(NEW.headers) <= 65000, true), 'use an object of up to 64 kB'),
+    ('jitter of schedule ' || NEW.name || ' is %s', NEW.jitter::text, NEW.jitter BETWEEN '0' AND '1 day', 'use an interval from 0 to 1 day'),
+    ('missed of schedule ' || NEW.name || ' is "%s"', NEW.missed, NEW.missed IN ('skip', 'once', 'all'), 'use skip, once or all'),
+    ('missed_limit of schedule ' || NEW.name || ' is %s', NEW.missed_limit::text, NEW.missed_limit BETWEEN 1 AND 1000, 'use 1 to 1000')
+  ) AS k (problem, value, good, hint)
+  WHERE k.good IS NOT TRUE
+  LIMIT 1;
+  IF v_problem IS NOT NULL THEN
+    RAISE EXCEPTION '%', v_problem USING ERRCODE = '22023', HINT = v_hint;
+  END IF;
+
+  IF TG_OP = 'INSERT' OR (NEW.cron, NEW.time_zone) IS DISTINCT FROM (OLD.cron, OLD.time_zone) THEN
+    SELECT c.problem, c.hint INTO v_problem, v_hint FROM messages.check_cron(NEW.cron) AS c;
+    IF v_problem IS NOT NULL THEN
+      RAISE EXCEPTION 'cron of schedule %: %', NEW.name, v_problem USING ERRCODE = '22023', HINT = v_hint;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_timezone_names AS z WHERE z.name = NEW.time_zone) THEN
+      RAISE EXCEPTION 'time_zone of schedule % is "%"', NEW.name, NEW.time_zone
+        USING ERRCODE = '22023', HINT = 'use an IANA name, like ' || coalesce(
+          (SELECT z.name FROM pg_timezone_names AS z
+           WHERE z.name !~ '^posix' AND (lower(z.name) = lower(NEW.time_zone) OR lower(z.name) LIKE '%/' || lower(NEW.time_zone)) ORDER BY z.name LIMIT 1),
+          'UTC or Europe/Berlin');
+    END IF;
+  END IF;
+
+  IF TG_OP = 'INSERT' OR (NEW.cron, NEW.time_zone) IS DISTINCT FROM (OLD.cron, OLD.time_zone)
+     OR (NEW.paused_at IS NULL AND OLD.paused_at IS NOT NULL) THEN
+    NEW.next_tick := messages.next_tick(NEW.cron, NEW.time_zone, messages.now());
+  END IF;
+  -- What was changed may well have mended it.
+  NEW.retry_at := NULL;
+  NEW.failures := 0;
+  RETURN NEW;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION messages.schedule_changed()
+RETURNS trigger
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  PERFORM pg_notify('schedule_changed', '');
+  RETURN NULL;
+END
+$$;
+
+-- Not for what fire_schedule itself writes.
+CREATE OR REPLACE TRIGGER check_schedule
+BEFORE INSERT OR UPDATE OF name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed, missed_limit, paused_at
+ON messages.schedule
+FOR EACH ROW EXECUTE FUNCTION messages.check_schedule();
+
+CREATE OR REPLACE TRIGGER schedule_changed
+AFTER INSERT ON messages.schedule
+FOR EACH ROW EXECUTE FUNCTION messages.schedule_changed();
+
+CREATE OR REPLACE TRIGGER schedule_moved
+AFTER UPDATE ON messages.schedule
+FOR EACH ROW
+WHEN (NEW.paused_at IS NULL
+  AND (OLD.paused_at IS NOT NULL OR NEW.next_tick < OLD.next_tick OR (OLD.retry_at IS NOT NULL AND NEW.retry_at IS NULL AND NEW.next_tick = OLD.next_tick)))
+EXECUTE FUNCTION messages.schedule_changed();

@@ -1,0 +1,44 @@
+-- Subscriptions form no circle, but for a topic that subscribes to itself: what is published to it would go round for ever.
+-- Also says that publishing has to look at them.
+-- Locks: an advisory lock until the transaction ends: two changes that close a circle together must see each other.
+CREATE OR REPLACE FUNCTION messages.subscription_changed()
+RETURNS trigger
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_circle text;
+  v_dead   text;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('messages.subscription', 0));
+  SELECT s.topic || ' to ' || s.subscriber INTO v_dead
+  FROM messages.subscription AS s WHERE s.subscriber LIKE '%.dlq' OR s.topic LIKE '%.dlq' LIMIT 1;
+  IF v_dead IS NOT NULL THEN
+    RAISE EXCEPTION 'subscription of %: names that end with .dlq are reserved for dead letters', v_dead
+      USING ERRCODE = 'PGR05', HINT = 'subscribe a topic with another name';
+  END IF;
+
+  WITH RECURSIVE reached AS (
+    SELECT s.topic::text AS start, s.subscriber::text AS topic FROM messages.subscription AS s WHERE s.subscriber <> s.topic
+    UNION
+    SELECT r.start, s.subscriber::text
+    FROM reached AS r
+    JOIN messages.subscription AS s ON s.topic = r.topic AND s.subscriber <> s.topic
+  )
+  SELECT string_agg(r.start, ', ' ORDER BY r.start) INTO v_circle FROM reached AS r WHERE r.topic = r.start;
+  IF v_circle IS NOT NULL THEN
+    RAISE EXCEPTION 'subscriptions form a circle of the topics %', v_circle
+      USING ERRCODE = '22023', HINT = 'what is published there would go round for ever; leave one of them out';
+  END IF;
+
+  IF EXISTS (SELECT FROM messages.subscription) THEN
+    PERFORM messages.mark_policed();
+  END IF;
+  RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER subscription_changed
+AFTER INSERT OR UPDATE OR DELETE ON messages.subscription
+FOR EACH STATEMENT EXECUTE FUNCTION messages.subscription_changed();

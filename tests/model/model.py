@@ -1,0 +1,427 @@
+"""The queue as it should be: what publish, claim, settle, time and operators make of messages, in plain Python.
+
+Where the queue may choose (which topic or channel goes first) the model does not say what it must do: it takes what was chosen, and
+raises an AssertionError if that was not allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+# Beyond the server's clock: marks, which live by that, then never pass a message.
+BEGIN = datetime(2100, 1, 1, tzinfo=UTC)
+LOCK_FOR = timedelta(seconds=30)
+LONGEST_HISTORY = 20
+DEAD = {"rejected", "failed", "lock_expired", "expired"}
+MAX_REDRIVES = 10
+
+Claim = tuple[int, int]  # id and claim_id
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What one topic asks for."""
+
+    max_attempts: int = 1
+    delay: Callable[[int], float] = lambda _: 10
+    expired_delay: float | None = None
+    key_retry: str = "supersede"
+    ttl: float | None = None
+    max_depth: int | None = None
+    drops: bool = False
+    max_concurrency: int | None = None
+    channel_concurrency: int | None = None
+    ordered: bool = False
+    subscribers: tuple[str, ...] = ()
+
+
+POLICIES = {
+    "once": Policy(),
+    "thrice": Policy(3, lambda attempt: min(10, 4 * 2 ** (attempt - 1)), expired_delay=3, key_retry="keep"),
+    "forever": Policy(0, lambda _: 0),
+    "brief": Policy(2, ttl=20),
+    "small": Policy(2, max_depth=3),
+    "spill": Policy(max_depth=2, drops=True),
+    "narrow": Policy(2, lambda _: 4, max_concurrency=3, channel_concurrency=2),
+    "lane": Policy(3, lambda _: 4, ordered=True),
+    "news": Policy(subscribers=("forever", "once")),
+}
+SET_POLICIES = """
+    UPDATE messages.topic SET backoff = '{"kind": "constant", "base": "10 s"}' WHERE topic = '*';
+    INSERT INTO messages.topic (topic, max_attempts, backoff, on_lock_expired_delay, key_retry) VALUES
+      ('thrice', 3, '{"kind": "exponential", "base": "4 s", "factor": 2, "cap": "10 s"}', '3 s', 'keep'),
+      ('forever', 0, '{"kind": "none"}', NULL, NULL);
+    INSERT INTO messages.topic (topic, max_attempts, ttl) VALUES ('brief', 2, '20 s');
+    INSERT INTO messages.topic (topic, max_attempts, max_depth, on_full) VALUES ('small', 2, 3, 'error'), ('spill', NULL, 2, 'drop');
+    INSERT INTO messages.topic (topic, max_attempts, backoff, max_concurrency, channel_concurrency, ordered) VALUES
+      ('narrow', 2, '{"kind": "constant", "base": "4 s"}', 3, 2, NULL),
+      ('lane', 3, '{"kind": "constant", "base": "4 s"}', NULL, NULL, true);
+    INSERT INTO messages.subscription (topic, subscriber) VALUES ('news', 'forever'), ('news', 'once')
+"""
+
+
+class Full(Exception):
+    """The topic has no room and refuses."""
+
+
+class KeyStands(Exception):
+    """A message of this key stands already."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    claim_id: int
+    worker: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class Live:
+    """A message that has not ended."""
+
+    id: int
+    topic: str
+    channel: str | None
+    key: str | None
+    priority: int
+    max_attempts: int | None
+    payload: Any
+    available_at: datetime
+    expires_at: datetime | None = None
+    attempts: int = 0
+    ended: int = 0
+    lock: Lock | None = None
+    redriven_from: int | None = None
+    redrives: int = 0
+
+    @property
+    def place(self) -> tuple[str, str | None]:
+        """Where it stands in line."""
+        return self.topic, self.channel
+
+    @property
+    def is_in_a_line(self) -> bool:
+        """Whether its channel keeps strict order."""
+        return POLICIES[self.topic].ordered and self.channel is not None
+
+    @property
+    def turn(self) -> tuple[int, datetime, int]:
+        """When it is its turn there."""
+        return self.priority, self.available_at, self.id
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An archived message."""
+
+    message: Live
+    result: str
+
+
+@dataclass
+class Model:
+    """All messages. Each method does what the function of its name does, and returns what that returns."""
+
+    now: datetime = BEGIN
+    live: dict[int, Live] = field(default_factory=dict)
+    archive: dict[int, Ended] = field(default_factory=dict)
+    redriven: dict[int, int] = field(default_factory=dict)
+    # Of a topic, or of a topic and a channel: until when; None = until it is resumed.
+    paused: dict[tuple[str, str | None], datetime | None] = field(default_factory=dict)
+    # Ordered channels that wait for their first message: which one, and until when.
+    blocked: dict[tuple[str, str | None], tuple[int, datetime]] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=lambda: {name: each.max_attempts for name, each in POLICIES.items()})
+
+    # What there is
+
+    def running(self) -> list[Live]:
+        return [m for m in self.live.values() if m.lock is not None]
+
+    def depth(self, topic: str) -> int:
+        return sum(m.topic == topic for m in self.live.values())
+
+    def limit(self, message: Live) -> int | None:
+        own = message.max_attempts
+        return (self.limits[message.topic] if own is None else own) or None
+
+    def standing(self, topic: str, key: str | None) -> Live | None:
+        """The message of this key that is ready and was never tried: the database lets no second one in."""
+        found = (m for m in self.live.values() if (m.topic, m.key, m.attempts, m.lock) == (topic, key, 0, None))
+        return None if key is None else next(found, None)
+
+    def is_paused(self, topic: str, channel: str | None = None) -> bool:
+        until = self.paused.get((topic, channel), self.now)
+        return until is None or until > self.now
+
+    # Publishing
+
+    def publish(self, wanted: Live, on_conflict: str) -> str:
+        """Take a message in and return what became of it.
+
+        Raises:
+            KeyStands: and on_conflict is error.
+            Full: and the topic refuses.
+        """
+        policy = POLICIES[wanted.topic]
+        ttl = None if policy.ttl is None else max(wanted.available_at, self.now) + timedelta(seconds=policy.ttl)
+        wanted = replace(
+            wanted, expires_at=ttl, payload=_array(wanted.payload) if on_conflict == "append" else wanted.payload
+        )
+        standing = self.standing(wanted.topic, wanted.key)
+        if standing is not None:
+            return self._meet(standing, wanted, on_conflict)
+        if policy.max_depth is not None and self.depth(wanted.topic) >= policy.max_depth:
+            if policy.drops:
+                return "dropped"
+            raise Full
+        self.live[wanted.id] = wanted
+        return "inserted"
+
+    def _meet(self, standing: Live, wanted: Live, on_conflict: str) -> str:
+        if on_conflict == "error":
+            raise KeyStands
+        if on_conflict == "ignore":
+            return "ignored"
+        payload = _array(standing.payload) + wanted.payload if on_conflict == "append" else wanted.payload
+        self.live[standing.id] = replace(standing, payload=payload, expires_at=wanted.expires_at)
+        return "appended" if on_conflict == "append" else "replaced"
+
+    def fan_out(self, source: int, copies: dict[str, int]) -> None:
+        """What was published to a topic with subscribers ends, and each subscriber has a copy."""
+        message = self.live[source]
+        assert copies.keys() == set(POLICIES[message.topic].subscribers)
+        self.end(message, "success")
+        for topic, copy in copies.items():
+            self.live[copy] = replace(message, id=copy, topic=topic)
+
+    # Claiming
+
+    def may_be_claimed(self, message: Live) -> bool:
+        """Whether it is free to go, and its turn."""
+        return self.is_free(message) and not self.has_others_ahead(message)
+
+    def is_free(self, message: Live) -> bool:
+        """Whether it is due, and nothing but those before it holds it back."""
+        limit = self.limit(message)
+        return not (
+            not self.is_due(message)
+            or self.is_paused(message.topic)
+            or (message.channel is not None and self.is_paused(*message.place))
+            or (message.expires_at is not None and message.expires_at <= self.now)
+            or (limit is not None and message.attempts >= limit)
+            or self.meets_a_limit(message)
+        )
+
+    def meets_a_limit(self, message: Live) -> bool:
+        policy = POLICIES[message.topic]
+        running = [m for m in self.running() if m.topic == message.topic]
+        beside = [m for m in running if message.channel is not None and m.channel == message.channel]
+        return (
+            (policy.max_concurrency is not None and len(running) >= policy.max_concurrency)
+            or (policy.channel_concurrency is not None and len(beside) >= policy.channel_concurrency)
+            or (message.is_in_a_line and (bool(beside) or self.is_blocked(message.place)))
+        )
+
+    def has_others_ahead(self, message: Live) -> bool:
+        """Whether it is not its turn: in a line nobody is passed by, elsewhere nobody who is due."""
+        ahead = (m for m in self.live.values() if m.place == message.place and m.turn < message.turn)
+        return any(message.is_in_a_line or self.is_due(m) for m in ahead)
+
+    def is_due(self, message: Live) -> bool:
+        return message.lock is None and message.available_at <= self.now
+
+    def is_blocked(self, place: tuple[str, str | None]) -> bool:
+        """Whether an ordered channel waits for its first message."""
+        first, until = self.blocked.get(place, (0, self.now))
+        return until > self.now and first in self.live and self.live[first].lock is None
+
+    def claim(
+        self,
+        got: list[Claim],
+        ended: dict[int, str],
+        worker: str,
+        topics: list[str],
+        limit: int,
+        lock_for: timedelta | None,
+    ) -> None:
+        """Take in what a claim returned, and what it ended instead of handing it out."""
+        topics_of_ended = {self.live[message_id].topic for message_id in ended}
+        for message_id, result in ended.items():
+            message, most = self.live[message_id], self.limit(self.live[message_id])
+            expired = message.expires_at is not None and message.expires_at <= self.now
+            assert message.topic in topics
+            assert self.is_due(message)
+            assert not self.is_paused(message.topic)
+            assert result == ("expired" if expired else "failed")
+            assert expired or (most is not None and message.attempts >= most)
+            self.end(message, result)
+        for message_id, claim_id in got:
+            message = self.live[message_id]
+            assert message.topic in topics
+            # What is ended takes up room in a claim: then it may pass by others of the topic, but never in a line.
+            passes = message.topic in topics_of_ended and not message.is_in_a_line
+            assert self.is_free(message), message
+            assert passes or not self.has_others_ahead(message), message
+            lock = Lock(claim_id, worker, self.now + (lock_for or LOCK_FOR))
+            self.live[message_id] = replace(message, lock=lock, attempts=message.attempts + 1)
+        if len(got) < limit and not ended:
+            self._check_that_none_was_passed_over(topics, {self.live[i].topic for i, _ in got})
+
+    def _check_that_none_was_passed_over(self, topics: list[str], served: set[str]) -> None:
+        left = [m for m in self.live.values() if m.topic in topics and m.topic not in served and self.may_be_claimed(m)]
+        assert left == []
+
+    # Settling
+
+    def held(self, claims: Iterable[Claim]) -> list[Live]:
+        wanted = dict(claims)
+        found = (self.live.get(message_id) for message_id in wanted)
+        return [m for m in found if m and m.lock and m.lock.claim_id == wanted[m.id]]
+
+    def lost(self, claims: list[Claim], result: str | None) -> list[int]:
+        """Return what `claims` may not settle and did not settle before."""
+        held = {m.id for m in self.held(claims)}
+        return [i for i, claim_id in claims if i not in held and not self.was_settled(i, claim_id, result)]
+
+    def was_settled(self, message_id: int, claim_id: int, result: str | None) -> bool:
+        ended = self.archive.get(message_id)
+        return bool(ended and ended.result == result and ended.message.lock and ended.message.lock.claim_id == claim_id)
+
+    def end(self, message: Live, result: str) -> None:
+        del self.live[message.id]
+        self.archive[message.id] = Ended(message, result)
+
+    def end_all(self, claims: list[Claim], result: str) -> list[int]:
+        lost = self.lost(claims, result)
+        for message in self.held(claims):
+            self.end(message, result)
+        return lost
+
+    def retry(self, claims: list[Claim], delay: timedelta | None, result: str = "failed") -> list[int]:
+        lost, held = self.lost(claims, result), self.held(claims)
+        superseded = {m.id for m in held if self.gives_way_to_a_newer(m)}
+        for message in held:
+            most = self.limit(message)
+            if most is not None and message.attempts >= most:
+                self.end(message, result)
+            elif message.id in superseded:
+                self.end(message, "cancelled")
+            else:
+                wait = self.delay(message, result) if delay is None else max(delay, timedelta(0))
+                self.come_back(replace(message, ended=min(message.ended + 1, LONGEST_HISTORY)), self.now + wait)
+        return lost
+
+    def gives_way_to_a_newer(self, message: Live) -> bool:
+        standing = self.standing(message.topic, message.key)
+        newer = standing is not None and standing.id > message.id
+        return newer and POLICIES[message.topic].key_retry == "supersede"
+
+    def come_back(self, message: Live, due: datetime) -> None:
+        """Unlock a message until it is due; in an ordered channel it keeps its place, and the channel waits."""
+        if message.is_in_a_line:
+            self.blocked[message.place] = message.id, due
+            due = message.available_at
+        self.live[message.id] = replace(message, lock=None, available_at=due)
+
+    def delay(self, message: Live, result: str) -> timedelta:
+        policy = POLICIES[message.topic]
+        expired = policy.expired_delay if result == "lock_expired" else None
+        return timedelta(seconds=policy.delay(message.attempts) if expired is None else expired)
+
+    def hand_back(self, claims: list[Claim], delay: timedelta | None) -> list[int]:
+        """Release (no delay) or defer."""
+        lost, held = self.lost(claims, None), self.held(claims)
+        twice = [m for m in held if m.attempts == 1 and m.key is not None and self._would_be_second(m, held)]
+        for message in held:
+            keeps = POLICIES[message.topic].key_retry == "keep"
+            if message in twice and not keeps:
+                self.end(message, "cancelled")
+                continue
+            back = replace(message, attempts=message.attempts - 1, key=None if message in twice else message.key)
+            if delay is None:
+                self.live[message.id] = replace(back, lock=None)
+            else:
+                self.come_back(replace(back, ended=min(back.ended + 1, LONGEST_HISTORY)), self.now + delay)
+        return lost
+
+    def _would_be_second(self, message: Live, held: list[Live]) -> bool:
+        newer = [
+            m for m in held if (m.topic, m.key, m.attempts) == (message.topic, message.key, 1) and m.id > message.id
+        ]
+        return bool(newer) or self.standing(message.topic, message.key) is not None
+
+    def heartbeat(self, claims: list[Claim], lock_for: timedelta | None) -> list[int]:
+        held = self.held(claims)
+        for message in held:
+            assert message.lock
+            later = max(message.lock.expires_at, self.now + (lock_for or LOCK_FOR))
+            self.live[message.id] = replace(message, lock=replace(message.lock, expires_at=later))
+        return [i for i, _ in claims if i not in {m.id for m in held}]
+
+    # Time and operators
+
+    def expire_locks(self) -> int:
+        expired = [(m.id, m.lock.claim_id) for m in self.live.values() if m.lock and m.lock.expires_at < self.now]
+        self.retry(expired, None, "lock_expired")
+        return len(expired)
+
+    def expire_ttl(self) -> int:
+        expired = [m for m in self.live.values() if m.expires_at and m.expires_at <= self.now and m.lock is None]
+        for message in expired:
+            self.end(message, "expired")
+        return len(expired)
+
+    def cancel(self, ids: list[int]) -> list[int]:
+        cancelled = [self.live[i] for i in ids if i in self.live]
+        for message in cancelled:
+            self.end(message, "cancelled")
+        return [m.id for m in cancelled]
+
+    def skip(self, ids: list[int]) -> list[int]:
+        skipped = [self.live[i] for i in ids if i in self.live and self.live[i].lock is None]
+        for message in skipped:
+            self.end(message, "failed")
+        return [m.id for m in skipped]
+
+    def redrive(self, ids: list[int]) -> dict[int, str]:
+        """Return what is to become of each: those 'redriven' or 'keyless' are to be put back."""
+        outcomes = {i: stop for i in ids if (stop := self._stop_of_redrive(i))}
+        going = [self.archive[i].message for i in ids if i not in outcomes]
+        newest = {(m.topic, m.key): m.id for m in sorted(going, key=lambda m: m.id)}
+        for m in going:
+            free = m.key is None or (newest[m.topic, m.key] == m.id and self.standing(m.topic, m.key) is None)
+            keeps = POLICIES[m.topic].key_retry == "keep"
+            outcomes[m.id] = "redriven" if free else "keyless" if keeps else "superseded"
+        return outcomes
+
+    def _stop_of_redrive(self, message_id: int) -> str | None:
+        ended = self.archive.get(message_id)
+        if ended is None or ended.result not in DEAD:
+            return "not_dead"
+        if message_id in self.redriven:
+            return "redriven_before"
+        return "too_often" if ended.message.redrives >= MAX_REDRIVES else None
+
+    def put_back(self, archived_id: int, message_id: int, outcome: str) -> None:
+        dead = self.archive[archived_id].message
+        ttl = POLICIES[dead.topic].ttl
+        self.redriven[archived_id] = message_id
+        self.live[message_id] = replace(
+            dead,
+            id=message_id,
+            key=None if outcome == "keyless" else dead.key,
+            available_at=self.now,
+            expires_at=None if ttl is None else self.now + timedelta(seconds=ttl),
+            attempts=0,
+            ended=0,
+            lock=None,
+            redriven_from=archived_id,
+            redrives=dead.redrives + 1,
+        )
+
+
+def _array(payload: Any) -> list[Any]:
+    return payload if isinstance(payload, list) else [payload]

@@ -1,0 +1,59 @@
+"""messages.admission: what holds for publishing to a topic: its own row, else the defaults; 0 lifts a limit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.sql.queue import Queue, Row
+
+
+def admission(queue: Queue, topic: str = "t") -> Row:
+    return queue.row("SELECT * FROM messages.admission(%s)", [topic])
+
+
+def test_without_a_policy_there_is_no_limit(queue: Queue) -> None:
+    found = admission(queue)
+
+    assert (found.ttl, found.key_ttl, found.max_depth, found.max_payload_bytes, found.publish_rate) == (None,) * 5
+    assert (found.on_full, found.is_open) == ("error", True)
+
+
+def test_the_topics_own_row_wins_over_the_defaults(queue: Queue) -> None:
+    queue.policy("*", ttl="1 hour", key_ttl="1 hour", max_depth=1, on_full="drop", max_payload_bytes=1, publish_rate=1)
+    queue.policy("t", ttl="2 hours", max_depth=2, max_payload_bytes=2, publish_rate=2)
+
+    found = admission(queue)
+
+    assert (found.ttl, found.key_ttl) == (timedelta(hours=2), timedelta(hours=1))
+    assert (found.max_depth, found.on_full, found.max_payload_bytes, found.publish_rate) == (2, "drop", 2, 2)
+
+
+def test_0_lifts_the_limits_of_the_defaults(queue: Queue) -> None:
+    queue.policy("*", ttl="1 hour", key_ttl="1 hour", max_depth=1, publish_rate=1)
+    queue.policy("t", ttl="0", key_ttl="0", max_depth=0, publish_rate=0)
+
+    found = admission(queue)
+
+    assert (found.ttl, found.key_ttl, found.max_depth, found.publish_rate) == (None,) * 4
+
+
+def test_the_burst_is_a_seconds_worth_unless_given(queue: Queue) -> None:
+    queue.policy("a", publish_rate=2.5)
+    queue.policy("b", publish_rate=0.1)
+    queue.policy("c", publish_rate=2.5, burst=100)
+
+    assert [admission(queue, topic).burst for topic in "abc"] == [3, 1, 100]
+
+
+def test_if_only_registered_topics_are_accepted_it_is_their_own_row_that_counts(queue: Queue) -> None:
+    queue.policy("*", registered=True)
+    queue.policy("yes", registered=True)
+    queue.policy("no", registered=False)
+    queue.policy("silent", max_depth=1)
+
+    assert [admission(queue, topic).is_open for topic in ("yes", "no", "silent", "unknown")] == [
+        True,
+        False,
+        False,
+        False,
+    ]

@@ -1,0 +1,103 @@
+"""messages.block_channels and is_ordered: in an ordered topic a channel waits for its first message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue
+
+
+@pytest.fixture(autouse=True)
+def ordered(queue: Queue) -> None:
+    """Let the channels of topic t be ordered, with a minute between attempts."""
+    queue.policy(ordered=True, max_attempts=5, backoff={"kind": "constant", "base": "1 minute"})
+
+
+def ids(claimed: list[Any]) -> list[int]:
+    return [c.id for c in claimed]
+
+
+def test_one_message_of_a_channel_is_claimed_and_the_next_only_when_it_has_ended(queue: Queue) -> None:
+    first, second = queue.publish_many(2, channel="c")
+
+    claimed = queue.claim()
+    assert ids(claimed) == [first]
+    assert queue.claim() == []
+
+    queue.settle("complete", claimed)
+    assert ids(queue.claim()) == [second]
+
+
+@pytest.mark.parametrize("settle", [("retry", ["boom"]), ("defer", ["1 minute"])])
+def test_while_the_first_backs_off_or_is_deferred_the_channel_waits_and_then_goes_on_with_it(
+    queue: Queue, settle: tuple[str, list[str]]
+) -> None:
+    first, second = queue.publish_many(2, channel="c")
+    queue.settle(settle[0], queue.claim(), settle[1])
+
+    queue.later("59 s")
+    assert queue.claim() == []
+    queue.later("2 s")
+    claimed = queue.claim()
+    assert ids(claimed) == [first]
+    queue.settle("complete", claimed)
+    assert ids(queue.claim()) == [second]
+
+
+def test_other_channels_and_messages_without_one_do_not_wait(queue: Queue) -> None:
+    queue.publish_many(2, channel="c")
+    queue.settle("retry", queue.claim(), ["boom"])
+    free = [queue.publish(channel="d"), queue.publish()]
+
+    assert sorted(ids(queue.claim())) == free
+
+
+def test_a_released_message_keeps_its_place_and_blocks_nothing(queue: Queue) -> None:
+    first, _ = queue.publish_many(2, channel="c")
+
+    queue.settle("release", queue.claim())
+
+    assert ids(queue.claim()) == [first]
+
+
+@pytest.mark.parametrize("end", ["cancel", "skip"])
+def test_the_block_ends_with_the_message_that_made_it(queue: Queue, end: str) -> None:
+    first, second = queue.publish_many(2, channel="c")
+    queue.settle("retry", queue.claim(), ["boom"])
+
+    queue.call(end, [first])
+
+    assert ids(queue.claim()) == [second]
+
+
+def test_an_expired_lock_blocks_as_every_failed_attempt_does(queue: Queue) -> None:
+    first, _ = queue.publish_many(2, channel="c")
+    queue.claim(lock_for="0 s")
+    queue.call("expire_locks")
+
+    assert queue.claim() == []
+    queue.later("61 s")
+    assert ids(queue.claim()) == [first]
+
+
+def test_a_first_message_whose_row_is_locked_is_not_passed_by_the_second(queue: Queue, other: Queue) -> None:
+    first, _ = queue.publish_many(2, channel="c")
+
+    with other.conn.transaction():
+        other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+        assert queue.claim() == []
+
+    assert ids(queue.claim()) == [first]
+
+
+def test_when_to_look_again_is_the_end_of_the_block(queue: Queue) -> None:
+    queue.publish_many(2, channel="c")
+    queue.settle("retry", queue.claim(), ["boom"])
+
+    with queue.conn.transaction():
+        queue.claim()
+        due = queue.call("next_due", ["t"])
+
+    assert 55 < due.total_seconds() <= 60

@@ -1,0 +1,73 @@
+"""messages.channel_due: when the next message of one topic's channels is due."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue
+
+DUE = "SELECT extract(epoch FROM messages.channel_due('t', messages.now(), %s) - messages.now())::float"
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(queue: Queue) -> None:
+    queue.later("0")
+
+
+def due_in(queue: Queue, held: bool = False) -> Any:
+    return queue.value(DUE, [held])
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_without_messages_that_wait_in_a_channel_nothing_is_due(queue: Queue, held: bool) -> None:
+    queue.publish(wait="-1 s")
+    queue.publish("u", channel="a")
+    queue.publish(channel="b")
+    queue.claim()
+
+    assert due_in(queue, held) is None
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_it_is_the_first_of_all_channels_and_priorities(queue: Queue, held: bool) -> None:
+    for channel, priority, wait in (("a", 5, "9 s"), ("b", 0, "8 s"), ("b", 9, "7 s"), ("c", 5, "10 s")):
+        queue.publish(channel=channel, priority=priority, wait=wait)
+
+    assert due_in(queue, held) == 7
+
+
+def test_what_is_due_already_gives_zero_or_less(queue: Queue) -> None:
+    queue.publish(channel="a", wait="9 s")
+    queue.publish(channel="b", wait="-2 s")
+
+    assert due_in(queue) <= 0
+
+
+def test_what_a_claim_held_back_is_looked_beyond(queue: Queue) -> None:
+    queue.publish(channel="a", wait="-2 s")
+    queue.publish(channel="b", wait="9 s")
+    queue.publish(channel="c", wait="-3 s")
+
+    assert due_in(queue, held=True) == 9
+
+
+@pytest.mark.parametrize(("wait", "looks_in"), [("1 hour", 1), ("0.5 s", 0.5)])
+def test_beyond_a_thousand_places_it_looks_again_within_a_second(queue: Queue, wait: str, looks_in: float) -> None:
+    queue.conn.execute(
+        """
+        INSERT INTO messages.message (topic, channel, payload, available_at)
+        SELECT 't', 'c' || n, '1', messages.now() + %s::interval FROM generate_series(1, 1100) AS n
+        """,
+        [wait],
+    )
+
+    assert due_in(queue) == looks_in
+
+
+def test_it_reads_one_entry_of_each_channel(own_queue: Queue) -> None:
+    own_queue.publish_many(20_000, channel="a", wait="1 hour")
+    own_queue.publish_many(20_000, channel="b", wait="1 hour")
+
+    assert own_queue.buffers("SELECT messages.channel_due('t', messages.now(), false)") < 60

@@ -1,0 +1,160 @@
+"""messages.channel_rooms: how many messages a claim may take of each channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue, Row
+
+ROOMS = """
+    SELECT r.rooms, r.held, extract(epoch FROM r.until - messages.now())::float AS until_in
+    FROM messages.channel_rooms(messages.policy('t', messages.now()), %s::text[], messages.now(), 10) AS r
+"""
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(queue: Queue) -> None:
+    queue.later("0")
+
+
+def look(queue: Queue, *channels: str) -> Row:
+    return queue.row(ROOMS, [list(channels)])
+
+
+def rooms(queue: Queue, *channels: str) -> list[int]:
+    return list(look(queue, *channels).rooms)
+
+
+def override(queue: Queue, channel: str, **columns: Any) -> None:
+    names, values = ", ".join(columns), ", ".join(["%s"] * len(columns))
+    queue.conn.execute(
+        f"INSERT INTO messages.channel (topic, channel, {names}) VALUES ('t', %s, {values})".encode(),
+        [channel, *columns.values()],
+    )
+
+
+def test_what_runs_leaves_so_much_of_channel_concurrency(queue: Queue) -> None:
+    queue.policy(channel_concurrency=3)
+    queue.publish_many(2, channel="a")
+    queue.publish_many(3, channel="b")
+    queue.publish_many(5, "u", channel="c")
+    queue.publish_many(5)
+    queue.claim("t", "u")
+
+    assert rooms(queue, "a", "b", "c") == [1, 0, 3]
+    assert look(queue, "a", "b").held is True
+    assert look(queue, "a", "c").held is False
+
+
+def test_nobody_knows_when_a_place_will_be_free(queue: Queue) -> None:
+    queue.policy(channel_concurrency=1)
+    queue.publish(channel="a")
+    queue.claim()
+
+    assert look(queue, "a").until_in is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "channel", "room"), [(2, 5, 5), (5, 2, 2), (2, 0, 10), (2, None, 2), (None, 4, 4), (None, None, 10)]
+)
+def test_the_channels_own_limit_wins_and_zero_is_none(
+    queue: Queue, topic: int | None, channel: int | None, room: int
+) -> None:
+    queue.policy(channel_concurrency=topic)
+    override(queue, "a", concurrency=channel)
+
+    assert rooms(queue, "a") == [room]
+
+
+def test_an_own_limit_of_one_channel_leaves_the_others_as_they_are(queue: Queue) -> None:
+    queue.policy(channel_concurrency=3)
+    override(queue, "b", concurrency=1)
+
+    assert rooms(queue, "a", "b", "c") == [3, 1, 3]
+
+
+def test_with_a_least_interval_a_channel_gives_one_message_and_then_none_until_its_time(queue: Queue) -> None:
+    queue.policy(channel_min_interval="10 s")
+    queue.publish_many(3, channel="a")
+    assert rooms(queue, "a") == [1]
+
+    assert len(queue.claim()) == 1
+
+    assert (rooms(queue, "a"), look(queue, "a").until_in) == ([0], 10)
+    queue.later("9.999999 s")
+    assert rooms(queue, "a") == [0]
+    queue.later("0.000001 s")
+    assert rooms(queue, "a") == [1]
+
+
+def test_the_channels_own_interval_wins_and_zero_is_none(queue: Queue) -> None:
+    queue.policy(channel_min_interval="10 s")
+    override(queue, "a", min_interval="1 s")
+    override(queue, "b", min_interval="0")
+    for channel in "abc":
+        queue.publish_many(20, channel=channel)
+    queue.claim()
+
+    queue.later("1 s")
+
+    assert rooms(queue, "a", "b", "c") == [1, 10, 0]
+
+
+def test_a_paused_channel_gives_nothing_until_its_pause_ends(queue: Queue) -> None:
+    override(queue, "a", paused_at="2026-01-01", resume_at=queue.value("SELECT messages.now() + interval '7 s'"))
+    override(queue, "b", paused_at="2026-01-01")
+
+    assert (rooms(queue, "a", "b", "c"), look(queue, "a", "b").until_in) == ([0, 0, 10], 7)
+    queue.later("7 s")
+    assert rooms(queue, "a", "b") == [10, 0]
+    assert look(queue, "b").until_in is None
+
+
+def test_an_ordered_channel_gives_one_message_of_its_first_place_while_none_runs(queue: Queue) -> None:
+    queue.policy(ordered=True, channel_concurrency=7)
+    override(queue, "b", concurrency=5)
+    assert rooms(queue, "a", "a", "b") == [1, 0, 1]
+
+    queue.publish(channel="a")
+    queue.claim()
+
+    assert rooms(queue, "a", "b") == [0, 1]
+
+
+def test_a_block_counts_while_the_message_that_blocks_waits(queue: Queue) -> None:
+    queue.policy(ordered=True)
+    published = queue.publish(channel="a")
+    queue.conn.execute(
+        "INSERT INTO messages.rate (kind, topic, channel, blocked_until, blocked_by) VALUES ('channel', 't', 'a', messages.now() + interval '9 s', %s)",
+        [published],
+    )
+
+    assert (rooms(queue, "a"), look(queue, "a").until_in) == ([0], 9)
+    queue.call("cancel", [published])
+    assert rooms(queue, "a") == [1]
+
+
+def test_a_channel_that_another_claim_counts_is_passed_over_and_worth_another_look_at_once(
+    queue: Queue, other: Queue
+) -> None:
+    queue.policy(channel_concurrency=5)
+    with queue.conn.transaction():
+        rooms(queue, "a", "b")
+    with other.conn.transaction():
+        rooms(other, "a")
+
+        looked = look(queue, "a", "b")
+
+    assert (looked.rooms, looked.held, looked.until_in) == ([0, 5], True, 0)
+
+
+def test_a_channel_that_was_just_claimed_from_is_counted_with_what_that_claim_took(queue: Queue, other: Queue) -> None:
+    """The lock is what the second one waits for, not its snapshot."""
+    queue.policy(channel_concurrency=2)
+    queue.publish_many(4, channel="a")
+    queue.claim(limit=1)
+
+    assert len(other.claim()) == 1
+    assert rooms(queue, "a") == [0]

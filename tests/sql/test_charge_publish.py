@@ -1,0 +1,149 @@
+"""messages.charge_publish: publish_rate is never exceeded, exactly, whoever publishes at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.sql.queue import Background, Queue
+
+
+def refusal(queue: Queue, count: int = 1, topic: str = "t") -> psycopg.errors.Diagnostic:
+    """Publish so many in one statement and return why that was refused."""
+    with pytest.raises(psycopg.Error) as caught:
+        queue.publish_many(count, topic)
+    assert caught.value.sqlstate == "PGR02"
+    return caught.value.diag
+
+
+def test_a_quiet_topic_takes_a_seconds_worth_at_once_and_then_says_when_to_try_again(queue: Queue) -> None:
+    queue.policy("t", publish_rate=5)
+    queue.later("0")
+    queue.publish_many(5)
+
+    refused = refusal(queue)
+
+    assert refused.message_primary == "publish_rate of topic t is 5 a second: this is too soon"
+    assert refused.message_hint == "try again in 0.200 s"
+
+
+def test_as_time_passes_it_takes_more_and_no_more_than_that(queue: Queue) -> None:
+    queue.policy("t", publish_rate=5)
+    queue.later("0")
+    queue.publish_many(5)
+
+    queue.later("400 ms")
+    queue.publish()
+    queue.publish()
+
+    assert refusal(queue).message_hint == "try again in 0.200 s"
+
+
+def test_after_a_long_silence_it_takes_the_burst_and_not_more(queue: Queue) -> None:
+    queue.policy("t", publish_rate=5, burst=8)
+    queue.later("0")
+    queue.publish()
+
+    queue.later("1 hour")
+    queue.publish_many(8)
+
+    refusal(queue)
+
+
+def test_more_at_once_than_the_burst_never_fit_and_the_error_says_so(queue: Queue) -> None:
+    queue.policy("t", publish_rate=5)
+
+    refused = refusal(queue, 6)
+
+    assert refused.message_primary == "publish_rate of topic t is 5 a second with a burst of 5: 6 at once never fit"
+    assert refused.message_hint == "publish fewer in one statement, or raise burst"
+
+
+def test_a_rate_below_one_a_second_lets_one_through(queue: Queue) -> None:
+    queue.policy("t", publish_rate=0.1)
+    queue.later("0")
+    queue.publish()
+
+    assert refusal(queue).message_hint == "try again in 10.000 s"
+
+
+def test_what_is_rolled_back_or_refused_is_not_charged(queue: Queue) -> None:
+    queue.policy("t", publish_rate=5)
+    queue.later("0")
+    with queue.conn.transaction(force_rollback=True):
+        queue.publish_many(5)
+    refusal(queue, 6)
+
+    assert len(queue.publish_many(5)) == 5
+
+
+def test_topics_are_charged_apart_and_those_without_a_rate_not_at_all(queue: Queue) -> None:
+    queue.policy("*", publish_rate=2)
+    queue.policy("free", publish_rate=0)
+    queue.later("0")
+    queue.publish_many(2, "a")
+    queue.publish_many(2, "b")
+    queue.publish_many(100, "free")
+
+    assert [row.topic for row in queue.rows("SELECT topic FROM messages.rate ORDER BY topic")] == ["a", "b"]
+
+
+def test_a_key_that_is_replaced_is_not_charged(queue: Queue) -> None:
+    queue.policy("t", publish_rate=1)
+    queue.later("0")
+
+    whats = [queue.send(n, key="k", on_conflict="replace").what for n in range(3)]
+
+    assert whats == ["inserted", "replaced", "replaced"]
+
+
+def test_a_redrive_is_never_refused(queue: Queue) -> None:
+    queue.policy("t", publish_rate=1)
+    dead = queue.publish()
+    queue.settle("fail", queue.claim(), ["boom"])
+    queue.rows("SELECT * FROM messages.redrive(%s)", [[dead]])
+
+    assert len(queue.ids()) == 1
+
+
+def test_a_publisher_waits_for_one_that_has_not_committed_and_then_knows_what_is_left(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    queue.policy("t", publish_rate=0.01)
+    queue.conn.execute("INSERT INTO messages.rate (kind, topic, free_at) VALUES ('publish', 't', 'epoch')")
+    with other.conn.transaction():
+        other.publish()
+        second = background.start(queue.publish)
+        eventually(lambda: background.is_blocked(queue))
+
+    with pytest.raises(psycopg.Error, match="this is too soon"):
+        second.result(10)
+
+
+def test_many_publishers_at_once_never_exceed_it_and_reach_it(
+    queue: Queue, other: Queue, third: Queue, background: Background
+) -> None:
+    queue.policy("t", publish_rate=200, burst=20)
+    until = monotonic() + 2
+
+    def publish(by: Queue) -> None:
+        while monotonic() < until:
+            try:
+                by.publish()
+            except psycopg.Error as error:
+                if error.sqlstate != "PGR02":
+                    raise
+
+    for each in [background.start(publish, by) for by in (queue, other, third)]:
+        each.result(60)
+
+    times = [row.created_at for row in queue.rows("SELECT created_at FROM messages.message ORDER BY created_at")]
+    took = (times[-1] - times[0]) / timedelta(seconds=1)
+    # created_at is read a moment before the rate is charged.
+    assert 0.9 * 200 * took <= len(times) <= 20 + 200 * (took + 0.1)
+    assert took > 1.5

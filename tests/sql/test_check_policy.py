@@ -1,0 +1,104 @@
+"""check_policy: whoever sets a knob to what it cannot be reads the knob, the value and the mend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from psycopg import errors
+from psycopg.types.json import Jsonb
+
+from tests.sql.queue import Queue
+
+COUNT = "use 1 or more, or 0 for no limit"
+RATE = "use messages per second up to 1000000, or 0 for no limit"
+
+BAD = [
+    ("max_attempts", -1, "-1", COUNT),
+    ("lock_for", "0 s", "00:00:00", "use an interval from 100 ms to 7 days"),
+    ("lock_for", "8 days", "8 days", "use an interval from 100 ms to 7 days"),
+    ("run_timeout", "0 s", "00:00:00", "use an interval from 1 ms to 30 days"),
+    ("on_lock_expired_delay", "-1 s", "-00:00:01", "use an interval from 0 to 30 days"),
+    ("key_ttl", "366 days", "366 days", "use an interval up to 365 days, or 0 for none"),
+    ("key_retry", "drop", "drop", "use supersede or keep"),
+    ("ttl", "-1 s", "-00:00:01", "use an interval up to 3650 days, or 0 for none"),
+    ("max_depth", -1, "-1", COUNT),
+    ("on_full", "panic", "panic", "use error or drop"),
+    ("max_payload_bytes", 0, "0", "use 1 to 16777216"),
+    ("max_concurrency", -5, "-5", COUNT),
+    ("dequeue_rate", -0.5, "-0.5", RATE),
+    ("dequeue_rate", "NaN", "NaN", RATE),
+    ("burst", 0, "0", "use 1 to 1000000"),
+    ("publish_rate", 2000000, "2000000", RATE),
+    ("channel_concurrency", -1, "-1", COUNT),
+    ("channel_min_interval", "31 days", "31 days", "use an interval up to 30 days, or 0 for none"),
+    ("keep_success", "some", "some", "use full, no_payload or none"),
+    ("retention", "1 minute", "00:01:00", "use an interval of 1 hour or more"),
+    ("max_redrives", -1, "-1", COUNT),
+    ("notify", "sometimes", "sometimes", "use auto, always or off"),
+    ("payload_schema", Jsonb([1]), "[1]", "use a JSON Schema: an object, or true for whatever JSON"),
+]
+
+
+@pytest.mark.parametrize(("knob", "value", "shown", "mend"), BAD, ids=[f"{row[0]}={row[2]}" for row in BAD])
+def test_a_value_that_cannot_be_is_refused_with_topic_knob_value_and_mend(
+    queue: Queue, knob: str, value: Any, shown: str, mend: str
+) -> None:
+    with pytest.raises(errors.InvalidParameterValue) as caught:
+        queue.policy("mail", **{knob: value})
+
+    assert caught.value.diag.message_primary == f"{knob} of topic mail is {shown}"
+    assert caught.value.diag.message_hint == mend
+
+
+def test_every_check_of_the_table_is_said_by_knob_here(queue: Queue) -> None:
+    """A knob that only the table's CHECK guards would be refused by the name of a constraint."""
+    checked = queue.rows(
+        """
+        SELECT a.attname AS knob FROM pg_constraint AS c
+        JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey)
+        WHERE c.conrelid = 'messages.topic'::regclass AND c.contype = 'c' AND cardinality(c.conkey) = 1 AND a.attname <> 'topic'
+        """
+    )
+
+    assert {row.knob for row in checked} <= {row[0] for row in BAD}
+
+
+@pytest.mark.parametrize("topic", ["a b", "", "a\n", "**", "x" * 201])
+def test_a_policy_is_for_a_name_that_a_message_can_have(queue: Queue, topic: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue) as caught:
+        queue.conn.execute("INSERT INTO messages.topic (topic) VALUES (%s)", [topic])
+
+    assert caught.value.diag.message_primary == f'"{topic}" is no name of a topic'
+    assert "letter or digit first" in (caught.value.diag.message_hint or "")
+
+
+@pytest.mark.parametrize(
+    "knob",
+    [
+        "lock_for",
+        "backoff",
+        "strict_lock",
+        "key_retry",
+        "on_full",
+        "ordered",
+        "keep_success",
+        "retention",
+        "dead_letter",
+        "max_redrives",
+        "notify",
+        "registered",
+    ],
+)
+def test_the_defaults_stay_whole(queue: Queue, knob: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue) as caught:
+        queue.policy("*", **{knob: None})
+
+    assert caught.value.diag.message_primary == f"{knob} of the defaults is not set"
+    assert caught.value.diag.message_hint == "topics inherit it from here: set a value"
+
+
+def test_what_the_defaults_need_not_say_can_be_taken_from_them(queue: Queue) -> None:
+    queue.policy("*", max_attempts=None, run_timeout=None)
+
+    assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = '*'") is None

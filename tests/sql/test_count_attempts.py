@@ -1,0 +1,65 @@
+"""messages.count_attempts: which ended attempts a breaker hears of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue
+
+BREAKER = {"min_attempts": 4, "pause": "30s", "probes": 2}
+
+
+def breaker(queue: Queue) -> Any:
+    return queue.row("SELECT * FROM messages.breaker WHERE topic = 't'")
+
+
+def test_attempts_that_are_retried_count_as_failed(queue: Queue) -> None:
+    queue.policy(breaker=BREAKER, max_attempts=3)
+    queue.publish_many(4)
+
+    queue.settle("retry", queue.claim(), ["boom"] * 4)
+
+    assert breaker(queue).position == "open"
+
+
+def test_locks_that_run_out_count_as_failed(queue: Queue) -> None:
+    queue.policy(breaker=BREAKER)
+    queue.publish_many(4)
+    queue.claim(lock_for="0 s")
+
+    queue.call("expire_locks")
+
+    assert breaker(queue).position == "open"
+
+
+@pytest.mark.parametrize("settle", ["complete", "reject"])
+def test_messages_that_succeed_or_are_invalid_do_not_open_it(queue: Queue, settle: str) -> None:
+    queue.policy(breaker=BREAKER)
+    queue.publish_many(10)
+    claimed = queue.claim()
+
+    queue.settle(settle, claimed, *([["bad"] * 10] if settle == "reject" else []))
+
+    assert breaker(queue) is None or breaker(queue).position == "closed"
+
+
+def test_another_topics_breaker_does_not_count_it(queue: Queue) -> None:
+    queue.policy("u", breaker=BREAKER)
+    queue.publish_many(4)
+
+    queue.settle("fail", queue.claim(), ["boom"] * 4)
+
+    assert queue.rows("SELECT * FROM messages.breaker UNION ALL SELECT b.* FROM messages.breaker AS b") == []
+    assert queue.rows("SELECT * FROM messages.breaker_count") == []
+
+
+def test_a_default_breaker_is_one_for_each_topic(queue: Queue) -> None:
+    queue.policy("*", breaker=BREAKER)
+    for topic in ("a", "b"):
+        queue.publish_many(4, topic)
+
+    queue.settle("fail", queue.claim("a"), ["boom"] * 4)
+
+    assert queue.claim("a", "b", limit=10)[0].topic == "b"

@@ -1,0 +1,23 @@
+"""messages.count_rows: all messages of a topic, whatever their state, and of no other."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def test_ready_delayed_and_running_with_and_without_a_channel_are_counted(queue: Queue) -> None:
+    queue.publish_many(3)
+    queue.publish(wait="1 hour")
+    queue.publish_many(2, channel="c")
+    queue.publish_many(7, "t2")
+    queue.claim(limit=2)
+
+    assert queue.call("count_rows", "t") == 6
+    assert queue.call("count_rows", "nobody") == 0
+
+
+def test_it_reads_what_belongs_to_the_topic(own_queue: Queue) -> None:
+    own_queue.publish_many(5000, "other")
+    own_queue.publish_many(3)
+
+    assert own_queue.buffers("SELECT messages.count_rows('t')") < 60

@@ -1,0 +1,76 @@
+"""messages.end_picked: what a claim met and must not hand out ends at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.queue import Background, Queue
+
+
+@pytest.mark.parametrize("channel", [None, "c"])
+def test_what_expired_is_archived_as_expired_and_counts_no_attempt(queue: Queue, channel: str | None) -> None:
+    gone = queue.publish(expires_at="2026-01-01", channel=channel)
+    stays = queue.publish(expires_at="2900-01-01", channel=channel)
+
+    assert [c.id for c in queue.claim(worker="me")] == [stays]
+
+    archived = queue.archived(gone)
+    assert (archived.result, archived.attempts, archived.handled_by) == ("expired", 0, None)
+    assert archived.error == "expired: it was not worked within its time to live"
+
+
+@pytest.mark.parametrize("channel", [None, "c"])
+def test_what_has_no_attempt_left_is_archived_as_failed(queue: Queue, channel: str | None) -> None:
+    gone = queue.publish(max_attempts=1, channel=channel)
+    queue.conn.execute("UPDATE messages.message SET attempts = 1")
+
+    assert queue.claim(worker="me") == []
+
+    archived = queue.archived(gone)
+    assert (archived.result, archived.attempts, archived.handled_by) == ("failed", 1, "me")
+    assert archived.error == "max_attempts: all attempts were used up before this claim"
+
+
+def test_depth_counts_what_ended(queue: Queue) -> None:
+    queue.policy(max_depth=2)
+    queue.publish_many(2, expires_at="2026-01-01")
+
+    queue.claim()
+
+    assert queue.value("SELECT rows FROM messages.depth WHERE topic = 't'") == 0
+
+
+def test_while_somebody_counts_the_depth_it_is_left_for_later_and_nobody_waits(queue: Queue, other: Queue) -> None:
+    """A settle that holds the depth may wait for a limited topic that this claim has locked."""
+    queue.policy(max_depth=10)
+    published = queue.publish(expires_at="2026-01-01")
+    other.conn.execute("SET lock_timeout = '2s'")
+    with queue.conn.transaction():
+        queue.publish()
+
+        assert other.claim() == []
+        assert queue.message(published).claim_id is None
+
+    assert len(other.claim()) == 1
+    assert queue.archived(published).result == "expired"
+
+
+def test_a_claim_that_ends_messages_and_a_settle_that_claims_do_not_wait_for_each_other(
+    queue: Queue, other: Queue, background: Background
+) -> None:
+    queue.policy(max_depth=100, max_concurrency=2)
+    queue.publish()
+    held = queue.claim()
+    queue.publish(expires_at="2026-01-01")
+
+    with other.conn.transaction():
+        other.row("SELECT messages.topic_room(messages.policy('t', messages.now()), 1)")
+        with queue.conn.transaction():
+            queue.settle("complete", held)
+            settling = background.start(queue.claim)
+            while not background.is_blocked(queue):
+                assert not settling.done()
+
+            assert other.claim() == []
+            other.conn.execute("COMMIT")
+            settling.result(10)

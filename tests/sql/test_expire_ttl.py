@@ -1,0 +1,95 @@
+"""messages.expire_ttl: messages whose time to live is over end also where nobody claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.queue import Queue
+
+
+def test_those_whose_time_is_over_end_and_the_others_stay(queue: Queue) -> None:
+    gone = [queue.publish(expires_at="2026-01-01"), queue.publish("u", channel="c", expires_at="2026-01-01")]
+    stay = [queue.publish(), queue.publish(expires_at="2900-01-01")]
+
+    assert queue.call("expire_ttl") == 2
+
+    assert [queue.archived(each).result for each in gone] == ["expired", "expired"]
+    assert queue.ids() == stay
+    assert queue.call("expire_ttl") == 0
+
+
+def test_its_time_is_over_at_the_very_moment(queue: Queue) -> None:
+    queue.later("0")
+    queue.publish(expires_at=queue.value("SELECT messages.now() + interval '1 minute'"))
+
+    queue.later("59.999999 s")
+    assert queue.call("expire_ttl") == 0
+
+    queue.later("0.000001 s")
+    assert queue.call("expire_ttl") == 1
+
+
+def test_a_locked_message_may_still_end_well(queue: Queue) -> None:
+    queue.later("0")
+    published = queue.publish(expires_at=queue.value("SELECT messages.now() + interval '1 s'"))
+    claimed = queue.claim()
+
+    queue.later("1 hour")
+
+    assert queue.call("expire_ttl") == 0
+    assert queue.settle("complete", claimed) == []
+    assert queue.archived(published).result == "success"
+
+
+@pytest.mark.parametrize("function", ["retry", "release"])
+def test_a_message_that_comes_back_after_its_time_ends_then(queue: Queue, function: str) -> None:
+    queue.later("0")
+    published = queue.publish(expires_at=queue.value("SELECT messages.now() + interval '1 s'"), max_attempts=9)
+    claimed = queue.claim()
+    queue.later("2 s")
+
+    queue.settle(function, claimed, *([["boom"]] if function == "retry" else []))
+
+    assert queue.call("expire_ttl") == 1
+    assert queue.archived(published).result == "expired"
+
+
+def test_a_delayed_message_expires_before_it_is_ever_due(queue: Queue) -> None:
+    queue.publish(wait="1 hour", expires_at="2026-01-01")
+
+    assert queue.call("expire_ttl") == 1
+
+
+def test_each_call_is_bounded_and_begins_with_those_that_are_longest_over(queue: Queue) -> None:
+    late, early = queue.publish(expires_at="2026-01-02"), queue.publish(expires_at="2026-01-01")
+
+    assert queue.call("expire_ttl", 1) == 1
+
+    assert (queue.archived(early) is not None, queue.ids()) == (True, [late])
+
+
+def test_rows_that_others_hold_are_not_waited_for(queue: Queue, other: Queue) -> None:
+    first, second = (queue.publish(expires_at="2026-01-01") for _ in range(2))
+    other.conn.execute("SET lock_timeout = '1s'")
+    with queue.conn.transaction():
+        queue.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+
+        assert other.call("expire_ttl") == 1
+
+    assert queue.ids() == [first]
+    assert queue.archived(second).result == "expired"
+
+
+def test_the_tick_does_it(queue: Queue) -> None:
+    queue.publish(expires_at="2026-01-01")
+
+    ticked = {row.task: row.did for row in queue.rows("SELECT * FROM messages.tick('hand')")}
+
+    assert ticked["expire_ttl"] == 1
+
+
+def test_it_reads_those_that_expire_and_no_others(own_queue: Queue) -> None:
+    own_queue.publish_many(20_000)
+    own_queue.publish_many(20_000, expires_at="2900-01-01")
+
+    assert own_queue.buffers("SELECT messages.expire_ttl()") < 40

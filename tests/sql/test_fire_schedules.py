@@ -1,0 +1,262 @@
+"""messages.fire_schedules: all schedules publish what they owe, together never twice, and none harms another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+
+import pytest
+from psycopg import errors
+
+from tests.server.postgres import Database
+from tests.sql.queue import Ear, Queue
+
+NINE = "2026-11-16 09:00:00+00"
+
+
+@pytest.fixture
+def queue(queue: Queue) -> Queue:
+    """The clock stands still at nine o'clock, and schedules that fail warn whoever fires them."""
+    queue.stop_clock(NINE)
+    return queue
+
+
+def fire(queue: Queue, limit: int = 100) -> int:
+    return int(queue.call("fire_schedules", limit))
+
+
+def test_everything_that_is_due_is_published(queue: Queue) -> None:
+    queue.schedule("a", "0 * * * *")
+    queue.schedule("b", "30 * * * *")
+    queue.schedule("c", "0 11 * * *")
+    queue.later("1 hour")
+
+    assert fire(queue) == 2
+    assert [len(queue.runs(name)) for name in "abc"] == [1, 1, 0]
+
+
+def test_a_tick_of_the_maintenance_fires_too(queue: Queue) -> None:
+    queue.schedule("a", "0 * * * *")
+    queue.later("1 hour")
+
+    (did,) = [row.did for row in queue.rows("SELECT * FROM messages.tick('cron')") if row.task == "fire_schedules"]
+
+    assert did == len(queue.ids()) == 1
+
+
+def test_it_rings_for_who_sleeps_as_every_publish_does(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("new_message")
+    queue.arm()
+    queue.schedule("a", "0 * * * *")
+    queue.later("1 hour")
+
+    fire(queue)
+
+    assert ear.heard() == [str(queue.ids()[0])]
+
+
+def test_what_is_paused_is_not_fired(queue: Queue) -> None:
+    queue.schedule("a", "0 * * * *")
+    queue.call("pause_schedule", "a")
+    queue.later("1 day")
+
+    assert fire(queue) == 0
+
+
+def test_one_call_is_bounded_and_takes_what_is_due_longest_first(queue: Queue) -> None:
+    for minute in (30, 10, 20):
+        queue.schedule(f"m{minute}", f"{minute} * * * *")
+    queue.later("1 hour")
+
+    assert fire(queue, 2) == 2
+    assert [len(queue.runs(f"m{minute}")) for minute in (10, 20, 30)] == [1, 1, 0]
+    assert fire(queue, 2) == 1
+
+
+def test_after_a_thousand_messages_a_call_ends_and_the_next_goes_on(queue: Queue) -> None:
+    for name in "abc":
+        queue.schedule(name, "1 second", missed="all", missed_limit=600)
+    queue.later("600 s")
+
+    assert [fire(queue), fire(queue)] == [1200, 600]
+
+
+# Together
+
+
+def test_a_schedule_that_somebody_else_is_firing_is_passed_over_not_waited_for(queue: Queue, other: Queue) -> None:
+    queue.schedule("a", "0 * * * *")
+    queue.schedule("b", "0 * * * *")
+    queue.stop_clock("2026-11-16 10:00+00")
+    other.stop_clock("2026-11-16 10:00+00")
+
+    with queue.conn.transaction():
+        assert fire(queue, 1) == 1
+        assert fire(other) == 1
+
+    assert fire(other) == fire(queue) == 0
+    assert len(queue.ids()) == 2
+
+
+def test_who_dies_before_the_commit_leaves_the_tick_to_the_next(queue: Queue, other: Queue) -> None:
+    queue.schedule("a", "0 * * * *")
+    queue.stop_clock("2026-11-16 10:00+00")
+    other.stop_clock("2026-11-16 10:00+00")
+
+    with queue.conn.transaction(force_rollback=True):
+        assert fire(queue) == 1
+
+    assert queue.ids() == []
+    assert fire(other) == 1
+
+
+def test_eight_at_once_fire_every_tick_exactly_once(queue: Queue, database: Database) -> None:
+    for n in range(5):
+        queue.schedule(f"s{n}", "1 second", missed="all")
+    ready = Barrier(8)
+
+    def fire_for_a_minute() -> None:
+        mine = Queue(database.connect())
+        ready.wait()
+        for second in range(1, 61):
+            mine.stop_clock(f"2026-11-16 09:00:{second:02}+00" if second < 60 else "2026-11-16 09:01:00+00")
+            fire(mine)
+
+    with ThreadPoolExecutor(8) as pool:
+        for each in [pool.submit(fire_for_a_minute) for _ in range(8)]:
+            each.result()
+
+    for n in range(5):
+        assert [run.tick.timestamp() % 60 for run in queue.runs(f"s{n}")] == [*range(1, 60), 0]
+    published = (
+        "SELECT count(*) AS a, count(DISTINCT (headers ->> 'schedule', headers ->> 'tick')) AS b FROM messages.message"
+    )
+    assert tuple(queue.row(published)) == (300, 300)
+
+
+def test_a_snapshot_from_before_another_fired_publishes_nothing(queue: Queue, other: Queue) -> None:
+    queue.schedule("a", "0 * * * *")
+    for each in (queue, other):
+        each.stop_clock("2026-11-16 10:00+00")
+
+    with other.conn.transaction(force_rollback=True):
+        other.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        other.ids()
+        assert fire(queue) == 1
+        with pytest.raises(errors.SerializationFailure):
+            fire(other)
+
+    assert len(queue.ids()) == 1
+
+
+# What fails
+
+
+def break_zone(queue: Queue, name: str) -> None:
+    """Let the time zone of a schedule be one that the server does not know any more."""
+    with queue.conn.transaction():
+        queue.conn.execute("SET LOCAL session_replication_role = replica")
+        queue.conn.execute("UPDATE messages.schedule SET time_zone = 'Mars/Base' WHERE name = %s", [name])
+
+
+def test_one_that_fails_harms_no_other_and_says_why(queue: Queue) -> None:
+    said: list[str | None] = []
+    queue.conn.add_notice_handler(lambda d: said.append(d.message_primary))
+    for name in "abc":
+        queue.schedule(name, "0 * * * *")
+    break_zone(queue, "b")
+    queue.later("1 hour")
+
+    assert fire(queue) == 2
+
+    broken = queue.scheduled("b")
+    assert (broken.last_error, broken.failures) == ('time zone "Mars/Base" not recognized', 1)
+    assert broken.failed_at == queue.call("now")
+    assert said == ['schedule b failed: time zone "Mars/Base" not recognized']
+    assert queue.runs("b") == []
+
+
+def test_it_is_tried_again_ever_later(queue: Queue) -> None:
+    queue.schedule("a", "0 * * * *")
+    break_zone(queue, "a")
+    queue.later("1 hour")
+    waits = []
+
+    for _ in range(10):
+        fire(queue)
+        waits.append((queue.scheduled("a").retry_at - queue.call("now")).total_seconds())
+        fire(queue)  # too early: nothing happens
+        queue.later(f"{waits[-1]} s")
+
+    assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+
+
+def test_a_topic_that_refuses_the_message_still_gets_it_once_it_is_mended(queue: Queue) -> None:
+    queue.schedule("a", "0 * * * *")
+    queue.conn.execute(
+        """
+        CREATE FUNCTION pg_temp.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'topic t is full' USING HINT = 'work it off'; END $$;
+        CREATE TRIGGER refuse BEFORE INSERT ON messages.message FOR EACH ROW EXECUTE FUNCTION pg_temp.refuse();
+        """
+    )
+    queue.later("1 hour")
+    fire(queue)
+    failed = queue.scheduled("a")
+    queue.conn.execute("DROP TRIGGER refuse ON messages.message")
+
+    queue.later("2 s")
+
+    assert failed.last_error == "topic t is full: work it off"
+    assert fire(queue) == 1
+    mended = queue.scheduled("a")
+    assert (mended.last_error, mended.failed_at, mended.failures, mended.retry_at) == (None, None, 0, None)
+    assert [run.tick.hour for run in queue.runs("a")] == [10]
+
+
+def test_one_that_was_mended_by_hand_is_tried_at_once(queue: Queue) -> None:
+    queue.schedule("a", "0 * * * *")
+    break_zone(queue, "a")
+    queue.later("1 hour")
+    fire(queue)
+
+    queue.conn.execute("UPDATE messages.schedule SET time_zone = 'Europe/Berlin'")
+
+    assert queue.scheduled("a").retry_at is None
+    assert queue.scheduled("a").next_tick - queue.call("now") == timedelta(hours=1)
+
+
+def test_many_that_fail_do_not_keep_the_others_from_their_turn(queue: Queue) -> None:
+    for n in range(5):
+        queue.schedule(f"bad{n}", "10 * * * *")
+        break_zone(queue, f"bad{n}")
+    queue.schedule("good", "30 * * * *")
+    queue.later("1 hour")
+
+    assert [fire(queue, 5), fire(queue, 5)] == [0, 1]
+
+
+def test_one_whose_topic_is_locked_by_a_long_transaction_is_not_waited_for_long(own_database: Database) -> None:
+    queue, other = (Queue(own_database.connect()) for _ in range(2))
+    queue.conn.execute("ALTER FUNCTION messages.fire_schedules SET lock_timeout = '50ms'")
+    queue.policy("limited", max_depth=100)
+    queue.stop_clock(NINE)
+    queue.schedule("a", "10 * * * *", topic="limited")
+    queue.schedule("b", "20 * * * *", topic="free")
+    queue.later("1 hour")
+
+    with other.conn.transaction():
+        other.publish("limited")
+        assert fire(queue) == 1
+    queue.later("2 s")
+
+    assert queue.scheduled("a").last_error == "canceling statement due to lock timeout"
+    assert fire(queue) == 1
+
+
+def test_no_lock_is_waited_for_longer_than_two_seconds(queue: Queue) -> None:
+    settings = queue.value("SELECT proconfig FROM pg_proc WHERE oid = 'messages.fire_schedules'::regproc")
+
+    assert "lock_timeout=2s" in settings

@@ -1,0 +1,87 @@
+"""messages.forget_waiters: who died waiting is forgotten, and the mark goes with the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.sql.queue import Queue
+
+WAIT = "SELECT FROM messages.wait_for(%s, %s)"
+
+
+@pytest.fixture(autouse=True)
+def _unmarked(queue: Queue) -> Iterator[None]:
+    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    yield
+    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+
+
+def waiters(queue: Queue) -> list[int]:
+    return [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter ORDER BY message_id")]
+
+
+def is_awaited(queue: Queue) -> bool:
+    return bool(queue.value("SELECT pg_sequence_last_value('messages.awaited') > 1"))
+
+
+def test_a_waiter_is_forgotten_when_his_time_is_over_and_not_before(queue: Queue) -> None:
+    first, second = queue.publish_many(2)
+    queue.rows(WAIT, [first, "1 minute"])
+    queue.rows(WAIT, [second, "1 hour"])
+
+    too_early = queue.call("forget_waiters")
+    queue.later("61 seconds")
+    in_time = queue.call("forget_waiters")
+
+    assert (too_early, in_time) == (0, 1)
+    assert waiters(queue) == [second]
+    assert is_awaited(queue) is True
+
+
+def test_the_mark_goes_with_the_last_one(queue: Queue) -> None:
+    queue.rows(WAIT, [queue.publish(), "1 minute"])
+
+    queue.later("61 seconds")
+    queue.call("prune")
+
+    assert waiters(queue) == []
+    assert is_awaited(queue) is False
+
+
+def test_one_who_calls_again_just_now_is_passed_over(queue: Queue, other: Queue) -> None:
+    published = queue.publish()
+    queue.rows(WAIT, [published, "1 ms"])
+
+    with other.conn.transaction():
+        other.rows(WAIT, [published, "1 hour"])
+        queue.later("1 minute")
+        forgotten = queue.call("forget_waiters")
+
+    assert forgotten == 0
+    assert waiters(queue) == [published]
+    assert is_awaited(queue) is True
+
+
+def test_the_mark_stays_under_one_who_begins_to_wait(queue: Queue, other: Queue) -> None:
+    published = queue.publish()
+    queue.conn.execute("SELECT setval('messages.awaited', 2)")
+
+    with other.conn.transaction():
+        other.rows(WAIT, [published, "1 hour"])
+        queue.call("forget_waiters")
+
+    assert is_awaited(queue) is True
+
+
+def test_a_transaction_with_an_old_snapshot_leaves_it_all(queue: Queue) -> None:
+    queue.rows(WAIT, [queue.publish(), "1 ms"])
+    queue.later("1 minute")
+
+    with queue.conn.transaction():
+        queue.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        forgotten = queue.call("forget_waiters")
+
+    assert forgotten == 0
+    assert is_awaited(queue) is True

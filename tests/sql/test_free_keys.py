@@ -1,0 +1,45 @@
+"""messages.free_keys: what the end of a message does to the key that it holds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.sql.queue import Queue
+
+FREE = "SELECT messages.free_keys(ARRAY[(%s, 't', 'k')::messages.departed], %s)"
+
+
+@pytest.fixture(autouse=True)
+def held(queue: Queue) -> None:
+    queue.policy("t", key_ttl="1 hour")
+    queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'k', 1)")
+
+
+def test_a_success_holds_on_for_key_ttl(queue: Queue) -> None:
+    queue.rows(FREE, [1, "success"])
+
+    holds_on = queue.value("SELECT free_at - clock_timestamp() FROM messages.held_key")
+    assert timedelta(minutes=59) < holds_on <= timedelta(hours=1)
+
+
+@pytest.mark.parametrize("result", ["rejected", "failed", "lock_expired", "expired", "cancelled"])
+def test_any_other_result_lets_go(queue: Queue, result: str) -> None:
+    queue.rows(FREE, [1, result])
+
+    assert queue.rows("SELECT FROM messages.held_key") == []
+
+
+def test_a_message_that_does_not_hold_the_key_frees_nothing(queue: Queue) -> None:
+    queue.rows(FREE, [2, "failed"])
+
+    assert queue.value("SELECT message_id FROM messages.held_key") == 1
+
+
+def test_where_key_ttl_was_taken_away_meanwhile_a_success_lets_go_too(queue: Queue) -> None:
+    queue.policy("t", key_ttl=None)
+
+    queue.rows(FREE, [1, "success"])
+
+    assert queue.rows("SELECT FROM messages.held_key") == []

@@ -1,0 +1,39 @@
+"""messages.give_back: one try to hand messages back. (What handing back promises is in test_hand_back.py.)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Background, Queue
+
+
+def give_back(queue: Queue, claimed: Any) -> list[int]:
+    ended: list[int] = queue.call("give_back", [claimed.id], [claimed.claim_id], None, None, None, None)
+    return ended
+
+
+def test_a_message_of_the_same_key_that_commits_meanwhile_fails_the_try(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    queue.publish(key="k")
+    claimed = queue.claim_one()
+
+    with other.conn.transaction():
+        other.publish(key="k")
+        giving = background.start(give_back, queue, claimed)
+        eventually(lambda: background.is_blocked(queue))
+
+    with pytest.raises(errors.UniqueViolation, match="message_key"):
+        giving.result(timeout=5)
+
+
+def test_what_was_unlocked_is_told(queue: Queue) -> None:
+    published = queue.publish()
+    claimed = queue.claim_one()
+
+    assert give_back(queue, claimed) == [published]
+    assert give_back(queue, claimed) == []

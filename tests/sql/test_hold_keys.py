@@ -1,0 +1,66 @@
+"""messages.hold_keys: what a publish writes into held_key. What follows from it is told by test_put.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Background, Queue
+
+HOLD = "SELECT messages.hold_keys(%s, %s, %s, %s)"
+
+
+def held(queue: Queue) -> list[tuple[str, str, int]]:
+    return [(h.topic, h.key, h.message_id) for h in queue.rows("SELECT * FROM messages.held_key ORDER BY topic, key")]
+
+
+def test_only_topics_with_key_ttl_hold_keys(queue: Queue) -> None:
+    queue.policy("t", key_ttl="1 hour")
+
+    queue.rows(HOLD, [[1, 2], ["t", "other"], ["k", "k"], [False, False]])
+
+    assert held(queue) == [("t", "k", 1)]
+
+
+def test_a_key_whose_time_is_over_is_taken_over(queue: Queue) -> None:
+    queue.policy("t", key_ttl="1 hour")
+    queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'k', 1, now() - interval '1 s')")
+
+    queue.rows(HOLD, [[2], ["t"], ["k"], [False]])
+
+    assert held(queue) == [("t", "k", 2)]
+    assert queue.value("SELECT free_at FROM messages.held_key") is None
+
+
+def test_what_the_queue_puts_back_takes_a_free_key_and_leaves_a_held_one(queue: Queue) -> None:
+    queue.policy("t", key_ttl="1 hour")
+    queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'held', 1)")
+
+    queue.rows(HOLD, [[2, 3], ["t", "t"], ["held", "free"], [True, True]])
+
+    assert held(queue) == [("t", "free", 3), ("t", "held", 1)]
+
+
+def test_the_default_of_all_topics_counts_and_0_lifts_it(queue: Queue) -> None:
+    queue.policy("*", key_ttl="1 hour")
+    queue.policy("t", key_ttl="0")
+
+    queue.rows(HOLD, [[1, 2], ["t", "other"], ["k", "k"], [False, False]])
+
+    assert held(queue) == [("other", "k", 2)]
+
+
+def test_of_two_that_take_a_key_at_once_the_second_is_refused(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    queue.policy("t", key_ttl="1 hour")
+    with other.conn.transaction():
+        other.rows(HOLD, [[1], ["t"], ["k"], [False]])
+        second = background.start(queue.rows, HOLD, [[2], ["t"], ["k"], [False]])
+        eventually(lambda: background.is_blocked(queue))
+
+    with pytest.raises(errors.UniqueViolation, match="held by message 1 until it has ended"):
+        second.result(10)

@@ -1,0 +1,36 @@
+"""messages.is_strict: whether a lock of a topic that has run out is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.queue import Queue
+
+
+@pytest.mark.parametrize(
+    ("default", "own", "strict"),
+    [(False, None, False), (True, None, True), (False, True, True), (True, False, False)],
+)
+def test_the_topics_own_word_wins_over_the_default(queue: Queue, default: bool, own: bool | None, strict: bool) -> None:
+    queue.policy("*", strict_lock=default)
+    queue.policy("t", strict_lock=own)
+
+    assert queue.call("is_strict", "t") is strict
+
+
+def test_a_topic_without_a_row_has_the_default(queue: Queue) -> None:
+    assert queue.call("is_strict", "t") is False
+
+    queue.policy("*", strict_lock=True)
+
+    assert queue.call("is_strict", "t") is True
+
+
+@pytest.mark.parametrize(("strict", "lost"), [(False, False), (True, True)])
+def test_a_late_settle_before_another_claim_succeeds_unless_strict(queue: Queue, strict: bool, lost: bool) -> None:
+    queue.policy(strict_lock=strict, lock_for="10 s")
+    published = queue.publish()
+    claimed = queue.claim()
+    queue.later("11 s")
+
+    assert queue.settle("complete", claimed) == ([published] if lost else [])

@@ -1,0 +1,51 @@
+"""messages.judge: a breaker at work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue
+
+BREAKER = {"min_attempts": 4, "pause": "30s", "probes": 2}
+
+
+@pytest.fixture
+def broken(queue: Queue) -> Queue:
+    """Return a queue whose topic t has a breaker that has just opened."""
+    queue.policy(breaker=BREAKER)
+    queue.publish_many(20)
+    claimed = queue.claim(limit=4)
+    queue.settle("fail", claimed, ["boom"] * 4)
+    return queue
+
+
+def breaker(queue: Queue) -> Any:
+    return queue.row("SELECT * FROM messages.breaker WHERE topic = 't'")
+
+
+def test_failures_open_it_and_nothing_more_is_claimed(broken: Queue) -> None:
+    assert breaker(broken).position == "open"
+    assert broken.claim() == []
+
+
+def test_after_the_pause_a_few_are_let_through_and_one_success_closes_it(broken: Queue) -> None:
+    broken.later("31 s")
+
+    probes = broken.claim()
+    assert len(probes) == 2
+    assert broken.claim() == []
+
+    broken.settle("complete", probes)
+    assert breaker(broken).position == "closed"
+    assert len(broken.claim()) == 14
+
+
+def test_a_probe_that_fails_opens_it_again(broken: Queue) -> None:
+    broken.later("31 s")
+
+    broken.settle("fail", broken.claim(), ["boom"] * 2)
+
+    assert breaker(broken).position == "open"
+    assert broken.claim() == []

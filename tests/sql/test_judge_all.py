@@ -1,0 +1,40 @@
+"""messages.judge_all: what the tick does for breakers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.sql.queue import Queue
+
+BREAKER = {"min_attempts": 4, "pause": "30s", "probes": 2}
+
+
+def breaker(queue: Queue) -> Any:
+    return queue.row("SELECT * FROM messages.breaker WHERE topic = 't'")
+
+
+def test_who_cannot_get_the_breakers_row_waits_for_nobody_and_the_next_one_counts(queue: Queue, other: Queue) -> None:
+    queue.policy(breaker=BREAKER)
+    queue.publish_many(9)
+    queue.settle("complete", queue.claim(limit=1))
+    claimed = queue.claim(limit=4)
+
+    with other.conn.transaction():
+        other.rows("SELECT * FROM messages.breaker FOR UPDATE")
+        queue.settle("fail", claimed, ["boom"] * 4)
+        assert breaker(queue).position == "closed"
+    queue.call("judge_all")
+
+    assert breaker(queue).position == "open"
+
+
+def test_a_breaker_that_no_topic_asks_for_any_more_is_forgotten(queue: Queue) -> None:
+    queue.policy(breaker=BREAKER)
+    queue.publish_many(20)
+    queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)
+    queue.policy(breaker=None)
+
+    queue.call("judge_all")
+
+    assert breaker(queue) is None
+    assert len(queue.claim()) == 16

@@ -1,0 +1,20 @@
+"""last_line: the error itself, of a traceback."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.queue import Queue
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (None, None),
+        ("boom", "boom"),
+        ('Traceback:\n  File "x"\nValueError: boom\n\n', "ValueError: boom"),
+        ("x" * 500, "x" * 200),
+    ],
+)
+def test_the_end_of_a_traceback_says_what_went_wrong(queue: Queue, error: str | None, line: str | None) -> None:
+    assert queue.call("last_line", error) == line

@@ -1,0 +1,47 @@
+"""messages.lock_depth: the counter of a topic, made by counting when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.sql.queue import Background, Queue
+
+
+def test_the_first_call_counts_and_later_ones_read(queue: Queue) -> None:
+    queue.publish_many(5)
+
+    counted = queue.call("lock_depth", "t")
+    queue.conn.execute("UPDATE messages.depth SET rows = 77")
+
+    assert (counted, queue.call("lock_depth", "t")) == (5, 77)
+
+
+def test_what_the_caller_will_add_himself_is_left_out(queue: Queue) -> None:
+    queue.publish_many(5)
+
+    assert queue.call("lock_depth", "t", 2) == 3
+
+
+def test_the_transaction_has_its_number_before_it_waits(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    queue.call("lock_depth", "t")
+    with other.conn.transaction():
+        other.call("lock_depth", "t")
+        waiting = background.start(queue.call, "lock_depth", "t")
+        eventually(lambda: background.is_blocked(queue))
+        xid = other.value("SELECT backend_xid FROM pg_stat_activity WHERE pid = %s", [queue.conn.info.backend_pid])
+
+    assert waiting.result(10) == 0
+    assert xid is not None
+
+
+def test_two_that_make_it_at_once_make_one(queue: Queue, other: Queue, background: Background) -> None:
+    queue.publish_many(3)
+    with other.conn.transaction():
+        other.call("lock_depth", "t")
+        waiting = background.start(queue.call, "lock_depth", "t")
+
+    assert waiting.result(10) == 3
+    assert queue.value("SELECT count(*) FROM messages.depth") == 1

@@ -1,0 +1,52 @@
+"""messages.may_redrive: what a redrive would do, without doing it."""
+
+from __future__ import annotations
+
+from tests.sql.deaths import copy_of, die, outcomes
+from tests.sql.queue import Queue
+
+TABLES = """
+    SELECT (SELECT count(*) FROM messages.message) AS live, (SELECT count(*) FROM messages.redrive_log) AS logged,
+           (SELECT last_value FROM messages.message_id_seq)
+"""
+
+
+def test_it_tells_what_redrive_then_does(queue: Queue) -> None:
+    queue.policy(max_redrives=3)
+    queue.policy("keeps", key_retry="keep")
+    ids = [die(queue), die(queue, key="k"), die(queue, key="k"), die(queue, key="l"), die(queue, "keeps", key="m")]
+    often, before = die(queue), die(queue)
+    queue.conn.execute("UPDATE messages.message_archive SET redrives = 3 WHERE id = %s", [often])
+    outcomes(queue, "redrive", [before])
+    ids += [often, before, queue.publish(key="l"), queue.publish("keeps", key="m"), 4711]
+
+    would = outcomes(queue, "may_redrive", ids)
+
+    assert set(would.values()) == {"redriven", "keyless", "superseded", "too_often", "redriven_before", "not_dead"}
+    assert outcomes(queue, "redrive", ids) == would
+
+
+def test_it_changes_nothing(queue: Queue) -> None:
+    queue.policy(dead_letter=True)
+    died = die(queue)
+    before = queue.row(TABLES)
+
+    assert outcomes(queue, "may_redrive", [died]) == {died: "redriven"}
+    assert queue.row(TABLES) == before
+    assert copy_of(queue, died) is not None
+
+
+def test_the_key_counts_in_the_topic_that_it_would_go_to(queue: Queue) -> None:
+    died = die(queue, key="k")
+    queue.publish("other", key="k")
+
+    assert outcomes(queue, "may_redrive", [died]) == {died: "redriven"}
+    assert outcomes(queue, "may_redrive", [died], "other") == {died: "superseded"}
+
+
+def test_force_looks_at_no_bound(queue: Queue) -> None:
+    died = die(queue)
+    queue.conn.execute("UPDATE messages.message_archive SET redrives = 99 WHERE id = %s", [died])
+
+    assert outcomes(queue, "may_redrive", [died]) == {died: "too_often"}
+    assert outcomes(queue, "may_redrive", [died], None, True) == {died: "redriven"}

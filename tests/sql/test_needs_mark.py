@@ -1,0 +1,39 @@
+"""messages.needs_mark: which policies publishing and settling have to look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue
+
+NEEDS = "SELECT messages.needs_mark(t) FROM messages.topic AS t WHERE topic = 't'"
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"key_ttl": "1 s"},
+        {"ttl": "1 s"},
+        {"max_depth": 1},
+        {"max_payload_bytes": 1},
+        {"publish_rate": 1},
+        {"breaker": {}},
+        {"payload_schema": {}},
+        {"registered": True},
+    ],
+    ids=lambda knobs: next(iter(knobs)),
+)
+def test_a_policy_that_publishing_or_settling_looks_at_does(queue: Queue, knobs: dict[str, Any]) -> None:
+    queue.policy(**knobs)
+
+    assert queue.value(NEEDS) is True
+    assert queue.call("is_policed") is True
+
+
+def test_what_only_claims_look_at_does_not(queue: Queue) -> None:
+    queue.policy(max_concurrency=1, dequeue_rate=1, channel_concurrency=1, channel_min_interval="1 s", max_attempts=5)
+    queue.policy(keep_success="none", notify="off", registered=False, lock_for="5 s")
+
+    assert queue.value(NEEDS) is False

@@ -1,0 +1,112 @@
+"""pause: a topic, a channel or everything is stopped, with who and why and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Ear, Queue
+
+PAUSED = "SELECT paused_at, paused_by, paused_why, resume_at FROM messages.topic WHERE topic = %s"
+PAUSED_CHANNEL = (
+    "SELECT paused_at, paused_by, paused_why, resume_at FROM messages.channel WHERE topic = %s AND channel = %s"
+)
+
+
+def test_a_paused_topic_says_since_when_by_whom_and_why(queue: Queue) -> None:
+    queue.call("pause", "mail", "the server is down")
+
+    paused = queue.row(PAUSED, ["mail"])
+    assert (paused.paused_by, paused.paused_why, paused.resume_at) == (
+        queue.value("SELECT session_user::text"),
+        "the server is down",
+        None,
+    )
+    assert abs(paused.paused_at - queue.value("SELECT clock_timestamp()")) < timedelta(seconds=5)
+
+
+def test_a_channel_is_paused_alone(queue: Queue) -> None:
+    queue.call("pause", "mail", channel="acme", why="too loud")
+
+    assert queue.row(PAUSED_CHANNEL, ["mail", "acme"]).paused_why == "too loud"
+    assert queue.row(PAUSED, ["mail"]) is None
+
+
+def test_a_pause_keeps_what_else_the_row_says(queue: Queue) -> None:
+    queue.policy("mail", max_attempts=7)
+
+    queue.call("pause", "mail")
+
+    assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = 'mail'") == 7
+
+
+def test_the_end_of_a_pause_counts_from_the_servers_clock(queue: Queue) -> None:
+    queue.later("0")
+
+    until = queue.call("pause", "mail", resume_in="10 minutes")
+
+    paused = queue.row(PAUSED, ["mail"])
+    assert until == paused.resume_at == paused.paused_at + timedelta(minutes=10)
+
+
+def test_the_end_of_a_pause_may_be_a_point_in_time(queue: Queue) -> None:
+    tomorrow = queue.value("SELECT date_trunc('day', clock_timestamp()) + interval '1 day'")
+
+    assert queue.call("pause", "mail", until=tomorrow) == tomorrow
+
+
+def test_pausing_what_is_paused_replaces_why_and_until_and_keeps_since_when(queue: Queue) -> None:
+    queue.call("pause", "mail", "first", resume_in="1 hour")
+    since = queue.row(PAUSED, ["mail"]).paused_at
+
+    queue.call("pause", "mail", "second")
+
+    paused = queue.row(PAUSED, ["mail"])
+    assert (paused.paused_at, paused.paused_why, paused.resume_at) == (since, "second", None)
+
+
+def test_pausing_what_was_paused_once_begins_anew(queue: Queue) -> None:
+    queue.call("pause", "mail", "first", resume_in="1 minute")
+    since = queue.row(PAUSED, ["mail"]).paused_at
+    queue.later("2 minutes")
+
+    queue.call("pause", "mail", "second")
+
+    assert queue.row(PAUSED, ["mail"]).paused_at > since + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("channel", [None, "acme"])
+def test_daemons_hear_of_a_pause(queue: Queue, listen: Callable[..., Ear], channel: str | None) -> None:
+    ear = listen("topic_changed")
+
+    queue.call("pause", "mail", channel=channel)
+
+    assert "" in ear.heard()
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "mend"),
+    [
+        ({"topic": None}, "pause needs a topic", "name one, or * for all"),
+        ({"topic": "a b"}, '"a b" is no name of a topic', "use 1 to 200 of"),
+        ({"topic": "mail", "channel": "\n"}, "is no name of a channel", "use 1 to 200 printable characters"),
+        ({"topic": "*", "channel": "acme"}, '"*" is no name of a topic that has channels', "use 1 to 200 of"),
+        ({"topic": "mail", "resume_in": "0"}, "resume_in of a pause is 00:00:00", "use an interval from 1 ms"),
+        ({"topic": "mail", "resume_in": "11 years"}, "resume_in of a pause is 11 years", "to 3650 days"),
+        ({"topic": "mail", "until": "2020-01-01Z"}, "until of a pause is 2020-01-01", "use a time to come"),
+        ({"topic": "mail", "until": "infinity"}, "until of a pause is infinity", "within 3650 days"),
+        ({"topic": "mail", "resume_in": "1 h", "until": "2030-01-01Z"}, "both resume_in", "give one of them"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_value_and_the_mend(
+    queue: Queue, given: dict[str, Any], said: str, mend: str
+) -> None:
+    with pytest.raises((errors.InvalidParameterValue, errors.NullValueNotAllowed)) as caught:
+        queue.call("pause", **given)
+
+    assert said in (caught.value.diag.message_primary or "")
+    assert mend in (caught.value.diag.message_hint or "")

@@ -1,0 +1,189 @@
+"""messages.pick_channels: the messages of one topic with a channel. (What a claim promises as a whole is in test_claim.py.)"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from psycopg import sql
+
+from tests.sql.queue import Queue
+
+PICK = """
+    SELECT m.id, m.channel
+    FROM messages.pick_channels(messages.policy('t', messages.now()), messages.now(), %s, %s, %s) AS p
+    CROSS JOIN unnest(p.rows) WITH ORDINALITY AS r (ctid, nth)
+    JOIN messages.message AS m ON m.ctid = r.ctid
+    ORDER BY r.nth
+"""
+
+
+def pick(queue: Queue, after: str | None = None, limit: int = 10, most_bytes: int = 1_000_000) -> list[Any]:
+    return queue.rows(PICK, [after, limit, most_bytes])
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"), [(None, "abc"), ("a", "bca"), ("b", "cab"), ("c", "abc"), ("aa", "bca"), ("z", "abc")]
+)
+@pytest.mark.parametrize("knobs", [{}, {"channel_concurrency": 1}])
+def test_it_goes_once_round_from_the_given_channel(
+    queue: Queue, after: str | None, expected: str, knobs: dict[str, Any]
+) -> None:
+    if knobs:
+        queue.policy(**knobs)
+    for channel in "cab":
+        queue.publish(channel=channel)
+
+    assert "".join(row.channel for row in pick(queue, after)) == expected
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_a_small_claim_goes_on_until_it_is_full_however_many_channels_are_at_their_limits(
+    queue: Queue, limit: int
+) -> None:
+    queue.policy(channel_concurrency=1)
+    queue.publish_many(200, channel=sql.SQL("'full' || n % 100"))
+    assert len(queue.claim(limit=200)) == 100
+    for n in range(10):
+        queue.publish(channel=f"z{n}")
+
+    assert [row.channel for row in pick(queue, limit=limit)] == [f"z{n}" for n in range(limit)]
+
+
+def test_a_channel_gives_at_most_twice_the_even_share_in_one_round(queue: Queue) -> None:
+    queue.publish_many(100, channel="flood")
+    for n in range(9):
+        queue.publish_many(100, channel=f"c{n}")
+
+    assert set(Counter(row.channel for row in pick(queue, limit=50)).values()) == {5}
+    queue.conn.execute("DELETE FROM messages.message WHERE channel <> 'flood' AND id % 100 > 1")
+    assert Counter(row.channel for row in pick(queue, limit=50))["flood"] == 10
+
+
+def test_a_quiet_channel_waits_for_one_round_at_most(queue: Queue) -> None:
+    for n in range(50):
+        queue.publish_many(20, channel=f"flood{n:02}")
+    queue.publish(channel="quiet")
+
+    after, claimed = "flood49", list[Any]()
+    for _ in range(6):
+        claimed += queue.claim(limit=10, after_channels={"t": after})
+        after = claimed[-1].channel
+
+    assert "quiet" in [c.channel for c in claimed[:51]]
+
+
+def test_channels_whose_messages_are_all_delayed_are_passed_over(queue: Queue) -> None:
+    queue.publish(channel="a", wait="1 hour")
+    ready = queue.publish(channel="b")
+    queue.publish(channel="c", wait="1 hour")
+
+    assert [row.id for row in pick(queue)] == [ready]
+
+
+def test_the_bytes_bound_it(queue: Queue) -> None:
+    queue.publish_many(9, channel=sql.SQL("n::text"), body=b"x" * 100)
+
+    assert len(pick(queue, most_bytes=250)) == 3
+
+
+def test_an_ordered_channel_gives_its_messages_one_by_one_in_their_order(queue: Queue) -> None:
+    queue.policy(ordered=True)
+    published = queue.publish_many(3, channel="a", available_at="2026-01-01")
+    queue.publish(channel="b")
+
+    worked = []
+    while claimed := queue.claim():
+        worked += [c.id for c in claimed if c.channel == "a"]
+        assert sum(c.channel == "a" for c in claimed) == 1
+        assert queue.claim() == []
+        queue.settle("complete", claimed)
+
+    assert worked == published
+
+
+def test_in_an_ordered_channel_no_later_priority_passes_a_first_message_that_others_hold(
+    queue: Queue, other: Queue
+) -> None:
+    queue.policy(ordered=True)
+    first, second = queue.publish(channel="a", priority=0), queue.publish(channel="a", priority=9)
+    with other.conn.transaction():
+        other.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+
+        assert queue.claim() == []
+
+    assert [c.id for c in queue.claim()] == [first]
+    assert queue.message(second).claim_id is None
+
+
+def test_room_that_an_expired_message_leaves_is_worth_another_look_at_once(queue: Queue) -> None:
+    queue.policy(ordered=True)
+    queue.publish(channel="busy")
+    queue.claim()
+    queue.publish(channel="busy")
+    queue.publish(channel="a", expires_at="2026-01-01")
+    second = queue.publish(channel="a")
+
+    with queue.conn.transaction():
+        assert queue.claim() == []
+        assert queue.call("next_due", ["t"]).total_seconds() == 0
+
+    assert [c.id for c in queue.claim()] == [second]
+
+
+def fill_all(queue: Queue, channels: int) -> None:
+    """Let one message of each channel run, and another one wait behind it."""
+    for _ in range(2):
+        queue.conn.execute(
+            "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n, '1' FROM generate_series(10001, 10000 + %s) AS n",
+            [channels],
+        )
+    while queue.claim(limit=10_000):
+        pass
+
+
+def claims_until_found(queue: Queue) -> int:
+    """Claim until something is found, and return how many claims that took."""
+    for count in range(1, 20):
+        if queue.claim(limit=10):
+            return count
+    raise AssertionError("it was never found")
+
+
+def test_with_thousands_of_full_channels_a_claim_looks_at_some_and_the_next_one_goes_on(own_queue: Queue) -> None:
+    own_queue.policy(channel_concurrency=1)
+    fill_all(own_queue, 5000)
+    with own_queue.conn.transaction():
+        assert own_queue.claim(limit=10) == []
+        assert own_queue.call("next_due", ["t"]).total_seconds() == 0
+
+    for free in ("c15000", "c10001", "c12500"):
+        own_queue.call("cancel", [own_queue.value("SELECT min(id) FROM messages.message WHERE channel = %s", [free])])
+        # The rest of this round and, if it was passed already, the next one.
+        assert claims_until_found(own_queue) <= 6
+
+
+def test_a_round_that_found_nothing_ends_and_the_next_look_can_wait(own_queue: Queue) -> None:
+    own_queue.policy(channel_concurrency=1)
+    fill_all(own_queue, 5000)
+
+    dues = []
+    for _ in range(3):
+        with own_queue.conn.transaction():
+            assert own_queue.claim(limit=10) == []
+            dues.append(own_queue.call("next_due", ["t"]))
+
+    assert [due is None or due.total_seconds() > 0 for due in dues] == [False, False, True]
+
+
+def test_ten_thousand_limited_channels_fit_into_one_claim(own_queue: Queue) -> None:
+    own_queue.policy(channel_concurrency=1)
+    own_queue.conn.execute(
+        "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n % 10000, '1' FROM generate_series(1, 20000) AS n"
+    )
+
+    claimed = own_queue.claim(limit=10_000)
+
+    assert len({c.channel for c in claimed}) == len(claimed) == 10_000
+    assert own_queue.value("SHOW max_locks_per_transaction") == "64"

@@ -1,0 +1,92 @@
+"""messages.pick_places: the next ready rows of some channels, in turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg import sql
+
+from tests.sql.queue import Queue, Row
+
+PICK = """
+    SELECT p.bytes, p.over, p.expired,
+           (SELECT array_agg(m.id ORDER BY r.nth) FROM unnest(p.rows) WITH ORDINALITY AS r (ctid, nth) JOIN messages.message AS m ON m.ctid = r.ctid) AS ids
+    FROM messages.pick_places(messages.policy('t', messages.now()), messages.now(), %s::text[], %s::smallint[], %s::integer[], %s, %s) AS p
+"""
+
+
+def pick(queue: Queue, places: list[tuple[str, int, int]], limit: int = 100, most_bytes: int = 1_000_000) -> Row:
+    channels, priorities, rooms = (list(each) for each in zip(*places, strict=True))
+    return queue.row(PICK, [channels, priorities, rooms, limit, most_bytes])
+
+
+def names(queue: Queue, picked: Row) -> list[Any]:
+    return [queue.message(each).channel for each in picked.ids or []]
+
+
+def test_the_channels_take_turns_one_message_each(queue: Queue) -> None:
+    queue.publish_many(3, channel="a")
+    queue.publish_many(2, channel="b")
+
+    picked = pick(queue, [("a", 5, 10), ("b", 5, 10)])
+
+    assert names(queue, picked) == ["a", "b", "a", "b", "a"]
+
+
+def test_each_channel_gives_no_more_than_its_room(queue: Queue) -> None:
+    for channel in "abc":
+        queue.publish_many(5, channel=channel)
+
+    picked = pick(queue, [("a", 5, 1), ("b", 5, 0), ("c", 5, 3)])
+
+    assert names(queue, picked) == ["a", "c", "c", "c"]
+
+
+def test_the_room_is_one_for_all_priorities_of_a_channel(queue: Queue) -> None:
+    low = queue.publish_many(3, channel="a", priority=9)
+    high = queue.publish(channel="a", priority=0)
+
+    assert pick(queue, [("a", 0, 2), ("a", 9, 2)]).ids == [high, low[0]]
+
+
+def test_the_limit_is_shared_fairly(queue: Queue) -> None:
+    for channel in "abc":
+        queue.publish_many(5, channel=channel)
+
+    assert names(queue, pick(queue, [(c, 5, 5) for c in "abc"], limit=5)) == ["a", "b", "c", "a", "b"]
+
+
+def test_it_ends_with_the_row_that_reaches_the_bytes(queue: Queue) -> None:
+    queue.publish_many(5, channel=sql.SQL("n::text"), body=b"x" * 100)
+
+    picked = pick(queue, [(str(n), 5, 1) for n in range(1, 6)], most_bytes=250)
+
+    assert (len(picked.ids), picked.bytes) == (3, 300)
+
+
+def test_what_must_end_is_told_apart_from_what_can_be_worked(queue: Queue) -> None:
+    used_up = queue.publish(channel="a", max_attempts=3)
+    queue.conn.execute("UPDATE messages.message SET attempts = 3")
+    expired = queue.publish(channel="a", expires_at="2026-01-01")
+    good = queue.publish(channel="a")
+
+    picked = pick(queue, [("a", 5, 10)])
+
+    assert (picked.ids, picked.over, picked.expired) == ([good], [used_up], [expired])
+
+
+def test_rows_that_others_hold_are_skipped(queue: Queue, other: Queue) -> None:
+    first, second = queue.publish_many(2, channel="a")
+    with other.conn.transaction():
+        other.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+
+        assert pick(queue, [("a", 5, 10)]).ids == [second]
+
+
+def test_in_an_ordered_topic_nothing_passes_a_first_row_that_others_hold(queue: Queue, other: Queue) -> None:
+    queue.policy(ordered=True)
+    first, _ = queue.publish_many(2, channel="a")
+    with other.conn.transaction():
+        other.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+
+        assert pick(queue, [("a", 5, 1)]).ids is None

@@ -1,0 +1,151 @@
+"""messages.policy: what holds for one topic at one moment, its own row over the row '*'."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue, Row
+
+
+def policy(queue: Queue, topic: str = "t") -> Row:
+    return queue.row("SELECT * FROM messages.policy(%s, messages.now())", [topic])
+
+
+def test_a_topic_without_a_row_of_its_own_has_the_defaults_and_no_limit(queue: Queue) -> None:
+    found = policy(queue)
+
+    assert (found.topic, found.max_attempts, found.lock_for.total_seconds(), found.ordered) == ("t", 1, 30, False)
+    limits = (found.stopped_until, found.max_concurrency, found.dequeue_rate, found.probes, found.channel_concurrency)
+    assert limits == (None,) * 5
+    assert (found.is_limited, found.limits_channels) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("knob", "default", "own"),
+    [
+        ("max_attempts", 3, 7),
+        ("max_concurrency", 3, 7),
+        ("dequeue_rate", 3.5, 7.0),
+        ("burst", 3, 7),
+        ("channel_concurrency", 3, 7),
+        ("ordered", True, False),
+    ],
+)
+def test_the_topics_own_value_wins_over_the_default(queue: Queue, knob: str, default: Any, own: Any) -> None:
+    queue.policy("*", **{knob: default})
+    queue.policy("u", **{knob: own})
+
+    assert (getattr(policy(queue, "t"), knob), getattr(policy(queue, "u"), knob)) == (default, own)
+
+
+@pytest.mark.parametrize(
+    ("knob", "none"),
+    [
+        ("max_attempts", 0),
+        ("max_concurrency", 0),
+        ("dequeue_rate", 0),
+        ("channel_concurrency", 0),
+        ("channel_min_interval", "0"),
+    ],
+)
+def test_zero_in_a_topics_row_takes_a_default_limit_away(queue: Queue, knob: str, none: Any) -> None:
+    queue.policy("*", **{knob: "1 s" if knob == "channel_min_interval" else 3})
+    queue.policy("t", **{knob: none})
+
+    assert getattr(policy(queue), knob) is None
+    assert (policy(queue).is_limited, policy(queue).limits_channels) == (False, False)
+
+
+@pytest.mark.parametrize("knobs", [{"max_concurrency": 1}, {"dequeue_rate": 1}])
+def test_a_limit_of_the_whole_topic_makes_it_limited_and_not_its_channels(queue: Queue, knobs: dict[str, Any]) -> None:
+    queue.policy(**knobs)
+
+    assert (policy(queue).is_limited, policy(queue).limits_channels) == (True, False)
+
+
+@pytest.mark.parametrize("knobs", [{"channel_concurrency": 1}, {"channel_min_interval": "1 s"}, {"ordered": True}])
+def test_a_limit_of_channels_makes_its_channels_limited_and_not_the_topic(queue: Queue, knobs: dict[str, Any]) -> None:
+    queue.policy(**knobs)
+
+    assert (policy(queue).is_limited, policy(queue).limits_channels) == (False, True)
+
+
+def test_a_row_for_one_channel_limits_channels_in_its_topic_only(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('t', 'c', 1)")
+
+    assert [policy(queue, topic).limits_channels for topic in ("t", "u")] == [True, False]
+
+
+def test_a_pause_of_a_channel_costs_its_topic_nothing_once_it_is_over(queue: Queue) -> None:
+    queue.call("pause", "t", channel="acme", resume_in="1 minute")
+    while_it_holds = policy(queue).limits_channels
+    queue.later("2 minutes")
+
+    assert (while_it_holds, policy(queue).limits_channels) == (True, False)
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(1, 1), (10, 1), (11, 2), (100, 10), (0.5, 1)])
+def test_a_burst_that_is_not_given_is_a_tenth_of_a_second_of_the_rate(queue: Queue, rate: float, burst: int) -> None:
+    queue.policy(dequeue_rate=rate)
+
+    assert policy(queue).burst == burst
+
+
+@pytest.mark.parametrize("paused", ["t", "*"])
+def test_a_paused_topic_is_stopped_until_somebody_resumes_it(queue: Queue, paused: str) -> None:
+    queue.policy(paused, paused_at="2026-01-01")
+
+    assert queue.value("SELECT stopped_until = 'infinity' FROM messages.policy('t', messages.now())") is True
+
+
+def test_a_pause_with_an_end_stops_until_then_and_no_longer(queue: Queue) -> None:
+    queue.later("0")
+    end = queue.value("SELECT messages.now() + interval '1 minute'")
+    queue.policy(paused_at="2026-01-01", resume_at=end)
+    assert policy(queue).stopped_until == end
+
+    queue.later("1 minute")
+
+    assert policy(queue).stopped_until is None
+
+
+def test_of_two_pauses_the_longer_one_counts(queue: Queue) -> None:
+    queue.policy("*", paused_at="2026-01-01", resume_at="2900-01-01 00:00+00")
+    queue.policy("t", paused_at="2026-01-01", resume_at="2800-01-01 00:00+00")
+
+    assert policy(queue).stopped_until == datetime.fromisoformat("2900-01-01 00:00+00:00")
+
+
+def breaker(queue: Queue, position: str, probe_in: str | None = None) -> None:
+    queue.policy(breaker={"probes": 2})
+    queue.conn.execute(
+        "INSERT INTO messages.breaker (topic, position, probe_at) VALUES ('t', %s, messages.now() + %s::interval)",
+        [position, probe_in],
+    )
+
+
+def test_an_open_breaker_stops_the_topic_until_its_probe_and_then_lets_some_through(queue: Queue) -> None:
+    queue.later("0")
+    breaker(queue, "open", "10 s")
+    assert policy(queue).stopped_until == queue.value("SELECT messages.now() + interval '10 s'")
+
+    queue.later("10 s")
+
+    assert (policy(queue).stopped_until, policy(queue).probes, policy(queue).is_limited) == (None, 2, True)
+
+
+def test_a_closed_breaker_limits_nothing(queue: Queue) -> None:
+    breaker(queue, "closed")
+
+    assert (policy(queue).stopped_until, policy(queue).probes, policy(queue).is_limited) == (None, None, False)
+
+
+def test_a_breaker_that_was_taken_out_of_the_policy_stops_nothing(queue: Queue) -> None:
+    breaker(queue, "open", "1 hour")
+
+    queue.conn.execute("UPDATE messages.topic SET breaker = NULL")
+
+    assert policy(queue).stopped_until is None

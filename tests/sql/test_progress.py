@@ -1,0 +1,91 @@
+"""messages.progress: how far a running message is, written only by who holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from tests.sql.queue import Queue
+
+HALF = {"done": 50, "total": 100, "unit": "rows"}
+
+
+def note(queue: Queue, claimed: list[Any], *progress: Any, **named: Any) -> list[int]:
+    return queue.settle("progress", claimed, [Jsonb(each) for each in progress], **named)
+
+
+def test_it_is_kept_with_the_message_and_replaces_what_was_there(queue: Queue) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+
+    assert note(queue, claimed, {"done": 1}) == []
+    assert note(queue, claimed, HALF) == []
+
+    assert queue.message(published).progress == HALF
+
+
+def test_each_message_of_a_batch_has_its_own(queue: Queue) -> None:
+    first, second = queue.publish_many(2)
+    claimed = queue.claim()
+
+    note(queue, claimed, {"done": 1}, {"done": 2})
+
+    assert (queue.message(first).progress, queue.message(second).progress) == ({"done": 1}, {"done": 2})
+
+
+def test_the_archive_keeps_the_last_one(queue: Queue) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+    note(queue, claimed, HALF)
+
+    queue.settle("complete", claimed)
+
+    assert queue.archived(published).progress == HALF
+
+
+def test_who_lost_the_lock_is_told_and_changes_nothing(queue: Queue) -> None:
+    published = queue.publish()
+    stale = queue.claim()
+    queue.settle("release", stale)
+    queue.claim()
+
+    assert note(queue, stale, HALF) == [published]
+    assert queue.message(published).progress is None
+
+
+def test_a_message_that_ended_is_lost(queue: Queue) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+    queue.call("cancel", [published])
+
+    assert note(queue, claimed, HALF) == [published]
+
+
+def test_who_must_not_wait_passes_over_a_row_that_somebody_holds(queue: Queue, other: Queue) -> None:
+    held, free = queue.publish_many(2)
+    claimed = queue.claim()
+
+    with queue.conn.transaction():
+        queue.conn.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [held])
+        assert note(other, claimed, {"done": 1}, {"done": 2}, wait=False) == []
+
+    assert (queue.message(held).progress, queue.message(free).progress) == (None, {"done": 2})
+
+
+def test_nothing_to_note_is_fine(queue: Queue) -> None:
+    assert queue.call("progress", [], [], []) == []
+
+
+def test_it_writes_no_index(own_database: Any) -> None:
+    queue = Queue(own_database.connect())
+    queue.publish_many(50)
+    claimed = queue.claim()
+    updated = "SELECT pg_stat_get_xact_tuples_updated(c) AS every, pg_stat_get_xact_tuples_hot_updated(c) AS hot FROM CAST('messages.message' AS regclass) AS c"
+
+    with queue.conn.transaction():
+        before = queue.row(updated)
+        note(queue, claimed, *[{"done": n} for n in range(50)])
+        after = queue.row(updated)
+
+    assert (after.every - before.every, after.hot - before.hot) == (50, 50)

@@ -1,0 +1,91 @@
+"""messages.purge_archive: the archive is emptied by hand, in short transactions."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.sql.deaths import die, die_ago
+from tests.sql.queue import Queue
+
+
+@pytest.fixture
+def queue(own_queue: Queue) -> Queue:
+    """A database of its own: no pages of other tests."""
+    return own_queue
+
+
+def purge(queue: Queue, before: datetime, topic: str | None = None, pages: int = 1000) -> list[int]:
+    """Go through the archive and return what each call deleted."""
+    deleted, place = [], None
+    while True:
+        row = queue.row("SELECT * FROM messages.purge_archive(%s, %s, %s, %s)", [before, topic, place, pages])
+        deleted.append(row.deleted)
+        place = row.place
+        if place is None:
+            return deleted
+
+
+def ids(queue: Queue) -> list[int]:
+    return [row.id for row in queue.rows("SELECT id FROM messages.message_archive ORDER BY id")]
+
+
+def test_what_ended_before_a_time_is_deleted_on_whatever_day_and_the_rest_stays(queue: Queue) -> None:
+    old, older = die_ago(queue, "2 hours"), die_ago(queue, "40 days")
+    new = die(queue)
+
+    deleted = purge(queue, queue.call("now") - timedelta(hours=1))
+
+    assert sum(deleted) == 2
+    assert ids(queue) == [new]
+    assert {old, older} & set(ids(queue)) == set()
+
+
+def test_of_one_topic_only_its_rows_are_deleted(queue: Queue) -> None:
+    die_ago(queue, "2 hours", "a")
+    kept = die_ago(queue, "2 hours", "b")
+
+    assert sum(purge(queue, queue.call("now"), "a")) == 1
+    assert ids(queue) == [kept]
+
+
+def test_each_call_is_bounded_by_pages(queue: Queue) -> None:
+    for _ in range(20):
+        die(queue, error="x" * 1500)
+
+    deleted = purge(queue, queue.call("now"), pages=1)
+
+    assert sum(deleted) == 20
+    assert max(deleted) <= 5
+
+
+def test_it_goes_on_at_the_beginning_of_the_next_day_when_its_own_was_dropped_meanwhile(queue: Queue) -> None:
+    die(queue)
+
+    row = queue.row("SELECT * FROM messages.purge_archive(clock_timestamp(), NULL, 'message_archive_20200101:7')")
+
+    assert (row.deleted, ids(queue)) == (1, [])
+    assert row.place == "message_archive_default:0"
+    assert queue.row("SELECT * FROM messages.purge_archive(now(), NULL, %s)", [row.place]) == (0, None)
+
+
+def test_a_time_to_come_is_refused(queue: Queue) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="a purge needs a time that is over"):
+        purge(queue, queue.call("now") + timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    "place", ["", "message", "pg_class:0", "message_archive_default:-1", "message_archive_default"]
+)
+def test_a_place_that_no_call_returned_is_refused(queue: Queue, place: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="place of a purge is"):
+        queue.row("SELECT * FROM messages.purge_archive(now(), NULL, %s)", [place])
+
+
+@pytest.mark.parametrize("pages", [0, None])
+def test_a_number_of_pages_that_is_none_is_refused(queue: Queue, pages: Any) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="pages of a purge are"):
+        queue.row("SELECT * FROM messages.purge_archive(now(), NULL, NULL, %s)", [pages])

@@ -1,0 +1,183 @@
+"""messages.put, through messages.publish: a key of a topic with key_ttl blocks while its message lives, and for a time after a success."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Background, Queue
+
+EVERY_MODE = pytest.mark.parametrize("mode", ["replace", "ignore", "append"])
+
+
+@pytest.fixture(autouse=True)
+def key_ttl(queue: Queue) -> None:
+    queue.policy("t", key_ttl="1 hour", max_attempts=3)
+
+
+@pytest.mark.parametrize(
+    ("mode", "what", "payload"), [("replace", "replaced", 2), ("ignore", "ignored", 1), ("append", "appended", [1, 2])]
+)
+def test_while_it_waits_its_key_does_what_it_does_in_every_topic(
+    queue: Queue, mode: str, what: str, payload: Any
+) -> None:
+    first = queue.send(1, key="k")
+
+    second = queue.send(2, key="k", on_conflict=mode)
+
+    assert (second.id, second.what) == (first.id, what)
+    assert queue.message(first.id).payload == payload
+
+
+@EVERY_MODE
+def test_while_it_runs_the_key_is_held_and_nothing_is_published(queue: Queue, mode: str) -> None:
+    first = queue.send(1, key="k")
+    queue.claim()
+
+    second = queue.send(2, key="k", on_conflict=mode)
+
+    assert (second.id, second.what) == (first.id, "held")
+    assert queue.ids() == [first.id]
+    assert queue.message(first.id).payload == 1
+
+
+@EVERY_MODE
+def test_while_it_waits_to_be_retried_the_key_is_held(queue: Queue, mode: str) -> None:
+    first = queue.send(1, key="k")
+    queue.settle("retry", queue.claim(), ["boom"])
+
+    assert tuple(queue.send(2, key="k", on_conflict=mode)) == (first.id, "held")
+
+
+@EVERY_MODE
+def test_after_a_success_the_key_is_held_for_the_time_and_then_free(queue: Queue, mode: str) -> None:
+    first = queue.send(1, key="k")
+    queue.settle("complete", queue.claim())
+
+    queue.later("59 minutes")
+    within = queue.send(2, key="k", on_conflict=mode)
+    queue.later("2 minutes")
+    after = queue.send(3, key="k", on_conflict=mode)
+
+    assert tuple(within) == (first.id, "held")
+    assert after.what == "inserted"
+    assert queue.ids() == [after.id]
+
+
+@pytest.mark.parametrize("settle", ["fail", "reject"])
+def test_any_other_end_frees_the_key_at_once(queue: Queue, settle: str) -> None:
+    queue.send(1, key="k")
+    queue.settle(settle, queue.claim(), ["boom"])
+
+    assert queue.send(2, key="k", on_conflict="ignore").what == "inserted"
+
+
+def test_a_cancelled_message_frees_its_key_at_once(queue: Queue) -> None:
+    first = queue.send(1, key="k")
+    queue.call("cancel", [first.id])
+
+    assert queue.send(2, key="k").what == "inserted"
+
+
+def test_by_on_conflict_error_and_by_an_insert_a_held_key_is_an_error_that_says_by_whom(queue: Queue) -> None:
+    first = queue.send(1, key="k")
+    claimed = queue.claim()
+
+    with pytest.raises(errors.UniqueViolation, match=f"held by message {first.id} until it has ended"):
+        queue.send(2, key="k")
+    with pytest.raises(errors.UniqueViolation, match=f"held by message {first.id} until it has ended"):
+        queue.publish(key="k")
+    queue.settle("complete", claimed)
+    with pytest.raises(errors.UniqueViolation, match=rf"held by message {first.id} until \d{{4}}-"):
+        queue.publish(key="k")
+
+
+def test_a_key_that_was_published_by_an_insert_is_held_too(queue: Queue) -> None:
+    first = queue.publish(key="k")
+    queue.claim()
+
+    assert tuple(queue.send(2, key="k", on_conflict="ignore")) == (first, "held")
+
+
+def test_keys_of_topics_without_key_ttl_are_not_held(queue: Queue) -> None:
+    queue.send(1, "other", key="k")
+    queue.claim("other")
+
+    assert queue.send(2, "other", key="k", on_conflict="ignore").what == "inserted"
+    assert queue.rows("SELECT FROM messages.held_key") == []
+
+
+def test_a_publish_that_is_rolled_back_holds_nothing(queue: Queue) -> None:
+    with queue.conn.transaction(force_rollback=True):
+        queue.send(1, key="k")
+
+    assert queue.rows("SELECT FROM messages.held_key") == []
+    assert queue.send(2, key="k").what == "inserted"
+
+
+def test_a_bulk_insert_holds_each_key_and_one_held_key_refuses_it_whole(queue: Queue) -> None:
+    statement = "INSERT INTO messages.message (topic, key, payload) SELECT 't', 'k' || n, '1' FROM generate_series(%s::int, %s::int) AS n"
+    queue.conn.execute(statement, [1, 100])
+    queue.claim(limit=1000)
+
+    with pytest.raises(errors.UniqueViolation, match='key "k100" of topic t is held'):
+        queue.conn.execute(statement, [100, 200])
+
+    assert queue.value("SELECT count(*) FROM messages.held_key") == 100
+
+
+@EVERY_MODE
+def test_a_key_that_somebody_else_is_just_taking_is_waited_for(
+    queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
+) -> None:
+    with other.conn.transaction():
+        first = other.send(1, key="k")
+        second = background.start(queue.send, 2, key="k", on_conflict=mode)
+        eventually(lambda: background.is_blocked(queue))
+
+    assert second.result(10).id == first.id
+    assert second.result().what in {"replaced", "ignored", "appended"}
+
+
+@EVERY_MODE
+def test_a_key_whose_message_somebody_else_is_just_publishing_and_claiming_is_waited_for_and_then_held(
+    queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
+) -> None:
+    with other.conn.transaction():
+        first = other.send(1, key="k")
+        other.claim()
+        second = background.start(queue.send, 2, key="k", on_conflict=mode)
+        eventually(lambda: background.is_blocked(queue))
+
+    assert tuple(second.result(10)) == (first.id, "held")
+    assert queue.ids() == [first.id]
+
+
+def test_many_publishers_against_workers_never_have_two_of_a_key_and_never_fail(
+    queue: Queue, other: Queue, third: Queue, background: Background
+) -> None:
+    queue.policy("t", key_ttl="1 ms")
+    modes = ["replace", "ignore", "append"]
+
+    def publish(by: Queue) -> set[str]:
+        return {by.send([n], key=f"k{n % 2}", on_conflict=modes[n % 3]).what for n in range(200)}
+
+    def work(by: Queue) -> int:
+        most = 0
+        for _ in range(80):
+            claimed = by.claim(limit=5)
+            twice = "SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM messages.message WHERE key IS NOT NULL GROUP BY key) AS k"
+            most = max(most, by.value(twice))
+            by.settle("complete", claimed)
+        return most
+
+    publishing = [background.start(publish, queue), background.start(publish, other)]
+    most = background.start(work, third).result(60)
+
+    whats = publishing[0].result(60) | publishing[1].result(60)
+    assert most == 1
+    assert "inserted" in whats
+    assert whats <= {"inserted", "replaced", "ignored", "appended", "held"}

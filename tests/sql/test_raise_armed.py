@@ -1,0 +1,59 @@
+"""messages.raise_armed: publishes know until when somebody may be armed, without reading a table."""
+
+from __future__ import annotations
+
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Queue
+
+
+@pytest.fixture(autouse=True)
+def unarmed(queue: Queue) -> None:
+    queue.value("SELECT setval('messages.armed', 1)")
+
+
+def raise_to(queue: Queue, until: int) -> None:
+    queue.conn.execute("SELECT messages.raise_armed(to_timestamp(%s))", [until])
+
+
+def armed(queue: Queue) -> int:
+    return int(queue.value("SELECT pg_sequence_last_value('messages.armed')"))
+
+
+def test_it_is_raised_at_once_for_those_too_who_cannot_see_the_flag_yet(queue: Queue, other: Queue) -> None:
+    with queue.conn.transaction():
+        raise_to(queue, 1000)
+
+        assert armed(other) == 1000
+
+
+def test_it_is_never_lowered(queue: Queue) -> None:
+    raise_to(queue, 1000)
+
+    raise_to(queue, 900)
+
+    assert armed(queue) == 1000
+
+
+def test_a_part_of_a_second_counts_as_a_whole_one(queue: Queue) -> None:
+    queue.conn.execute("SELECT messages.raise_armed(to_timestamp(1000.001))")
+
+    assert armed(queue) == 1001
+
+
+def test_two_that_raise_it_at_once_do_so_one_after_the_other(queue: Queue, other: Queue) -> None:
+    other.conn.execute("SET lock_timeout = '200ms'")
+    with queue.conn.transaction():
+        raise_to(queue, 1000)
+        with pytest.raises(errors.LockNotAvailable):
+            raise_to(other, 900)
+
+    raise_to(other, 2000)
+    assert armed(queue) == 2000
+
+
+def test_arming_raises_it(queue: Queue) -> None:
+    queue.arm(look_in="1 hour")
+
+    assert armed(queue) >= queue.value("SELECT extract(epoch FROM clock_timestamp() + interval '59 minutes')::bigint")

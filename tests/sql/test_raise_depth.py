@@ -1,0 +1,261 @@
+"""messages.raise_depth: a topic with max_depth never holds more, exactly, whoever publishes at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Background, Queue
+
+
+def is_full(caught: pytest.ExceptionInfo[psycopg.Error]) -> bool:
+    return caught.value.sqlstate == "PGR01"
+
+
+def publish_what_fits(by: Queue, count: int) -> int:
+    """Publish so many in one statement and return how many were taken: all or none."""
+    try:
+        return len(by.publish_many(count))
+    except psycopg.Error as error:
+        if error.sqlstate != "PGR01":
+            raise
+        return 0
+
+
+def depth(queue: Queue, topic: str = "t") -> int | None:
+    row = queue.row("SELECT rows FROM messages.depth WHERE topic = %s", [topic])
+    return row.rows if row else None
+
+
+def test_a_full_topic_refuses_and_says_how_full_it_is_and_what_to_do(queue: Queue) -> None:
+    queue.policy("t", max_depth=3)
+    queue.publish_many(3)
+
+    with pytest.raises(psycopg.Error) as caught:
+        queue.publish_many(2)
+
+    assert is_full(caught)
+    assert caught.value.diag.message_primary == "topic t is full: max_depth is 3, and with 2 more it would hold 5"
+    assert "raise max_depth" in (caught.value.diag.message_hint or "")
+    assert depth(queue) == 3
+
+
+def test_delayed_and_running_messages_count(queue: Queue) -> None:
+    queue.policy("t", max_depth=2)
+    queue.publish()
+    queue.publish(wait="1 hour")
+    queue.claim()
+
+    with pytest.raises(psycopg.Error) as caught:
+        queue.publish()
+
+    assert is_full(caught)
+
+
+@pytest.mark.parametrize("settle", ["complete", "fail", "reject"])
+def test_each_end_of_a_message_makes_room_for_one(queue: Queue, settle: str) -> None:
+    queue.policy("t", max_depth=2)
+    queue.publish_many(2)
+    queue.settle(settle, queue.claim(limit=1), *([] if settle == "complete" else [["boom"]]))
+
+    queue.publish()
+
+    assert depth(queue) == 2
+
+
+def test_a_message_that_is_tried_again_makes_no_room(queue: Queue) -> None:
+    queue.policy("t", max_depth=1, max_attempts=3)
+    queue.publish()
+    queue.settle("retry", queue.claim(), ["boom"])
+
+    with pytest.raises(psycopg.Error) as caught:
+        queue.publish()
+
+    assert is_full(caught)
+
+
+def test_topics_without_a_limit_have_no_counter(queue: Queue) -> None:
+    queue.policy("t", max_depth=1)
+    queue.publish_many(10, "other")
+
+    assert depth(queue, "other") is None
+
+
+def test_the_default_counts_for_each_topic_and_0_lifts_it(queue: Queue) -> None:
+    queue.policy("*", max_depth=1)
+    queue.policy("free", max_depth=0)
+    queue.publish_many(10, "free")
+    queue.publish("a")
+    queue.publish("b")
+
+    with pytest.raises(psycopg.Error) as caught:
+        queue.publish("a")
+
+    assert is_full(caught)
+
+
+def test_a_limit_that_comes_later_counts_what_is_there(queue: Queue) -> None:
+    queue.publish_many(5)
+    queue.policy("t", max_depth=6)
+
+    queue.publish()
+
+    assert depth(queue) == 6
+
+
+def test_a_limit_below_what_is_there_refuses_until_enough_has_ended(queue: Queue) -> None:
+    queue.publish_many(5)
+    queue.policy("t", max_depth=3)
+
+    with pytest.raises(psycopg.Error) as caught:
+        queue.publish()
+    queue.settle("complete", queue.claim(limit=3))
+    queue.publish()
+
+    assert is_full(caught)
+
+
+def test_rollbacks_also_to_a_savepoint_take_the_count_back(queue: Queue) -> None:
+    queue.policy("t", max_depth=5)
+    with queue.conn.transaction():
+        queue.publish()
+        with queue.conn.transaction(force_rollback=True):
+            queue.publish_many(3)
+        with pytest.raises(psycopg.Error), queue.conn.transaction():
+            queue.publish_many(5)
+        queue.publish()
+
+    assert depth(queue) == 2
+
+
+def test_a_bulk_copy_is_counted_once_and_fits_or_not_as_a_whole(queue: Queue) -> None:
+    queue.policy("t", max_depth=30_000)
+
+    def copy(count: int) -> None:
+        with queue.conn.cursor().copy("COPY messages.message (topic, payload) FROM STDIN") as copying:
+            copying.write("t\t1\n" * count)
+
+    copy(20_000)
+    with pytest.raises(psycopg.Error) as caught:
+        copy(20_000)
+
+    assert is_full(caught)
+    assert depth(queue) == 20_000
+
+
+def test_keys_that_stand_already_need_no_room(queue: Queue) -> None:
+    queue.policy("t", max_depth=1)
+    first = queue.send(1, key="k")
+
+    replaced = queue.send(2, key="k", on_conflict="replace")
+    queue.conn.execute(
+        "INSERT INTO messages.message (topic, key, payload) VALUES ('t', 'k', '3') ON CONFLICT DO NOTHING"
+    )
+
+    assert tuple(replaced) == (first.id, "replaced")
+    assert depth(queue) == 1
+
+
+def test_what_is_redriven_is_counted_and_never_refused(queue: Queue) -> None:
+    queue.policy("t", max_depth=1)
+    dead = queue.publish()
+    queue.settle("fail", queue.claim(), ["boom"])
+    queue.publish()
+
+    queue.rows("SELECT * FROM messages.redrive(%s)", [[dead]])
+
+    assert depth(queue) == len(queue.ids()) == 2
+
+
+def test_a_publisher_waits_for_one_that_has_not_committed_and_then_knows_the_room(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    queue.policy("t", max_depth=1)
+    with other.conn.transaction(force_rollback=True):
+        other.publish()
+        second = background.start(queue.publish)
+        eventually(lambda: background.is_blocked(queue))
+
+    assert queue.ids() == [second.result(10)]
+
+
+def test_many_publishers_at_once_fill_it_exactly(
+    queue: Queue, other: Queue, third: Queue, background: Background
+) -> None:
+    queue.policy("t", max_depth=100)
+
+    def publish(by: Queue) -> int:
+        return sum(publish_what_fits(by, 1 + n % 3) for n in range(80))
+
+    published = [background.start(publish, by) for by in (queue, other, third)]
+
+    assert sum(each.result(60) for each in published) == 100
+    assert len(queue.ids()) == depth(queue) == 100
+
+
+def test_publishers_and_workers_at_once_never_exceed_it_and_the_counter_is_right_at_the_end(
+    queue: Queue, other: Queue, third: Queue, background: Background
+) -> None:
+    queue.policy("t", max_depth=20)
+
+    def publish(by: Queue) -> None:
+        for _ in range(200):
+            publish_what_fits(by, 2)
+
+    def work(by: Queue) -> int:
+        most = 0
+        for _ in range(100):
+            most = max(most, by.value("SELECT count(*) FROM messages.message"))
+            by.settle("complete", by.claim(limit=7))
+        return most
+
+    publishing = [background.start(publish, by) for by in (queue, other)]
+    most = background.start(work, third).result(60)
+    for each in publishing:
+        each.result(60)
+
+    assert 10 < most <= 20
+    assert depth(queue) == len(queue.ids())
+
+
+def test_bulk_publishers_of_several_topics_in_opposite_order_do_not_lock_each_other_out(
+    queue: Queue, other: Queue, background: Background
+) -> None:
+    queue.policy("*", max_depth=1_000_000)
+    insert = "INSERT INTO messages.message (topic, payload) SELECT topic, '1' FROM unnest(%s::text[]) AS topic"
+
+    def publish(by: Queue, topics: list[str]) -> None:
+        for _ in range(100):
+            by.conn.execute(insert, [topics])
+
+    publishing = [
+        background.start(publish, queue, ["a", "b", "c"] * 20),
+        background.start(publish, other, ["c", "b", "a"] * 20),
+    ]
+
+    for each in publishing:
+        each.result(60)
+    assert [depth(queue, topic) for topic in "abc"] == [4000, 4000, 4000]
+
+
+def test_above_read_committed_a_publisher_that_saw_less_than_there_is_has_to_try_again(
+    queue: Queue, other: Queue
+) -> None:
+    queue.policy("t", max_depth=2)
+    queue.publish()
+    queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+
+    def publish_after_another() -> None:
+        with queue.conn.transaction():
+            queue.rows("SELECT 1 FROM messages.message")
+            other.publish()
+            queue.publish()
+
+    with pytest.raises(errors.SerializationFailure):
+        publish_after_another()
+
+    assert depth(other) == 2

@@ -1,0 +1,127 @@
+"""messages.requeue: a copy that waits in a .dlq topic goes back to where it died."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.sql.deaths import copy_of, die, outcomes
+from tests.sql.queue import Background, Queue
+
+
+@pytest.fixture
+def died(queue: Queue) -> int:
+    queue.policy(dead_letter=True)
+    return die(queue, payload={"n": 1}, key="k", channel="c", max_attempts=1, headers={"h": 1})
+
+
+def test_it_goes_back_to_its_topic_with_all_that_it_had(queue: Queue, died: int) -> None:
+    copy = copy_of(queue, died)
+
+    (row,) = queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+
+    assert (row.copy_id, row.archived_id, row.outcome) == (copy.id, died, "redriven")
+    (new,) = queue.rows("SELECT * FROM messages.message")
+    assert (new.id, new.topic, new.key, new.channel, new.payload, new.headers) == (
+        row.message_id,
+        "t",
+        "k",
+        "c",
+        {"n": 1},
+        {"h": 1},
+    )
+    assert (new.redriven_from, new.redrives, new.attempts, new.max_attempts) == (died, 1, 0, 1)
+    assert (new.origin_id, new.original_topic, new.dlq_moved_at) == (None, None, None)
+
+
+def test_the_copy_ends_as_cancelled_and_says_why(queue: Queue, died: int) -> None:
+    copy = copy_of(queue, died)
+
+    (row,) = queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+
+    assert queue.archived(copy.id).result == "cancelled"
+    assert queue.archived(copy.id).error == f"its original {died} was put back as message {row.message_id}"
+
+
+def test_the_same_log_guards_requeue_and_redrive(queue: Queue, died: int) -> None:
+    copy = copy_of(queue, died)
+    queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+
+    assert outcomes(queue, "redrive", [died]) == {died: "redriven_before"}
+    assert len(queue.ids()) == 1
+
+
+def test_of_a_requeue_and_a_redrive_at_once_one_puts_it_back(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], died: int
+) -> None:
+    copy = copy_of(queue, died)
+
+    with queue.conn.transaction():
+        queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
+        second = background.start(outcomes, other, "requeue", [copy.id])
+        eventually(lambda: background.is_blocked(other))
+
+    assert second.result(timeout=5) == {copy.id: "not_waiting"}
+    assert len(queue.ids()) == 1
+
+
+def test_of_a_redrive_and_a_requeue_at_once_one_puts_it_back(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], died: int
+) -> None:
+    copy = copy_of(queue, died)
+
+    with queue.conn.transaction():
+        queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+        second = background.start(outcomes, other, "redrive", [died])
+        eventually(lambda: background.is_blocked(other))
+
+    assert second.result(timeout=5) == {died: "redriven_before"}
+    assert len(queue.ids()) == 1
+
+
+def test_one_that_is_worked_or_ended_or_is_no_copy_is_not_moved(queue: Queue, died: int) -> None:
+    (working,) = queue.claim("t.dlq")
+    ordinary = queue.publish()
+
+    assert outcomes(queue, "requeue", [working.id, ordinary, died]) == dict.fromkeys(
+        [died, working.id, ordinary], "not_waiting"
+    )
+    assert queue.ids() == [working.id, ordinary]
+
+
+def test_one_whose_key_is_taken_waits_on_in_the_dlq(queue: Queue, died: int) -> None:
+    copy = copy_of(queue, died)
+    queue.publish(key="k")
+
+    assert outcomes(queue, "requeue", [copy.id]) == {copy.id: "superseded"}
+    assert copy_of(queue, died) is not None
+
+
+def test_a_copy_that_outlived_its_archive_row_goes_back_once_too(queue: Queue, died: int) -> None:
+    copy = copy_of(queue, died)
+    queue.conn.execute("DELETE FROM messages.message_archive")
+
+    (row,) = queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+
+    assert row.outcome == "redriven"
+    assert queue.message(row.message_id).payload == {"n": 1}
+    assert outcomes(queue, "requeue", [copy.id]) == {copy.id: "not_waiting"}
+
+
+def test_a_requeue_counts_against_the_bound_of_redrives(queue: Queue, died: int) -> None:
+    queue.policy(max_redrives=1)
+    queue.rows("SELECT * FROM messages.requeue(%s)", [[copy_of(queue, died).id]])
+    again = queue.claim("t")
+    queue.settle("fail", again, ["boom"])
+    copy = copy_of(queue, again[0].id)
+
+    assert outcomes(queue, "requeue", [copy.id]) == {copy.id: "too_often"}
+    assert copy_of(queue, again[0].id) is not None
+    assert queue.rows("SELECT outcome FROM messages.requeue(%s, p_force => true)", [[copy.id]])[0].outcome == "redriven"
+
+
+@pytest.mark.parametrize("ids", [[], None])
+def test_nothing_is_moved_for_no_ids(queue: Queue, ids: Any) -> None:
+    assert queue.rows("SELECT * FROM messages.requeue(%s)", [ids]) == []

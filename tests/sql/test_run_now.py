@@ -1,0 +1,90 @@
+"""messages.run_now: a schedule publishes its message now, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Queue, Row
+
+
+@pytest.fixture
+def queue(queue: Queue) -> Queue:
+    """The clock stands still at nine o'clock."""
+    queue.stop_clock("2026-11-16 09:00:00+00")
+    return queue
+
+
+def run_now(queue: Queue, name: Any = "s") -> Row:
+    return queue.row("SELECT * FROM messages.run_now(%s)", [name])
+
+
+def test_it_publishes_the_message_and_says_who_did(queue: Queue) -> None:
+    queue.schedule("s", "0 12 * * *", payload={"n": 1}, jitter="1 hour")
+
+    published, what = run_now(queue)
+
+    assert what == "published"
+    message = queue.message(published)
+    assert (message.payload, message.headers["schedule"]) == ({"n": 1}, "s")
+    assert message.available_at - queue.call("now") < queue.value("SELECT interval '1 ms'")
+    (run,) = queue.runs()
+    assert (run.outcome, run.message_id, run.run_by) == (
+        "published",
+        published,
+        queue.value("SELECT session_user::text"),
+    )
+
+
+def test_the_ticks_of_the_schedule_stay_as_they_are(queue: Queue) -> None:
+    queue.schedule("s", "0 10 * * *")
+    before = queue.scheduled().next_tick
+
+    run_now(queue)
+
+    assert (queue.scheduled().next_tick, queue.scheduled().last_tick) == (before, None)
+    queue.later("1 hour")
+    assert queue.call("fire_schedules") == 1
+
+
+def test_at_the_very_time_of_a_tick_both_are_published(queue: Queue) -> None:
+    queue.schedule("s", "0 * * * *")
+    queue.later("1 hour")
+
+    run_now(queue)
+
+    assert queue.call("fire_schedules") == 1
+    assert len(queue.ids()) == len(queue.runs()) == 2
+
+
+def test_as_often_as_one_likes(queue: Queue) -> None:
+    queue.schedule("s", "0 * * * *")
+
+    published = {run_now(queue).id for _ in range(3)}
+
+    assert len(published) == len(queue.runs()) == 3
+
+
+def test_a_paused_schedule_runs_too(queue: Queue) -> None:
+    queue.schedule("s", "0 * * * *")
+    queue.call("pause_schedule", "s")
+
+    assert run_now(queue).id in queue.ids()
+
+
+def test_while_its_key_waits_it_publishes_nothing_and_names_the_one_that_waits(queue: Queue) -> None:
+    queue.schedule("s", "0 * * * *", key="k")
+    published, _ = run_now(queue)
+
+    assert tuple(run_now(queue)) == (published, "ignored")
+    assert [run.outcome for run in queue.runs()] == ["published", "ignored"]
+
+
+@pytest.mark.parametrize("name", ["nope", None])
+def test_a_schedule_that_there_is_not_is_an_error_with_the_mend(queue: Queue, name: Any) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="there is no schedule") as caught:
+        run_now(queue, name)
+
+    assert caught.value.diag.message_hint == "see messages.schedule for those there are"

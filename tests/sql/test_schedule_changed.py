@@ -1,0 +1,139 @@
+"""The triggers of messages.schedule: what is written is checked, learns when it is due, and is told to the daemons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Ear, Queue
+
+
+@pytest.fixture
+def queue(queue: Queue) -> Queue:
+    """The clock stands still at nine o'clock."""
+    queue.stop_clock("2026-11-16 09:00:00+00")
+    return queue
+
+
+def change(queue: Queue, assignment: str) -> None:
+    queue.conn.execute(f"UPDATE messages.schedule SET {assignment}".encode())
+
+
+NAME = "use 1 to 100 of A-Z a-z 0-9 . _ : - with a letter or digit first"
+TOPIC = "use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first"
+PRINTABLE = "use 1 to 200 printable characters, or NULL for none"
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem", "mend"),
+    [
+        ({"name": "a b"}, '"a b" is no name of a schedule', NAME),
+        ({"name": ""}, '"" is no name of a schedule', NAME),
+        ({"name": "x" * 101}, "is no name of a schedule", NAME),
+        ({"topic": "a b"}, 'topic of schedule s is "a b"', TOPIC),
+        ({"topic": "t.dlq"}, 'topic of schedule s is "t.dlq"', "use a name that does not end with .dlq"),
+        ({"topic": None}, 'topic of schedule s is "NULL"', TOPIC),
+        ({"channel": "a\tb"}, "channel of schedule s is", PRINTABLE),
+        ({"key": ""}, 'key of schedule s is ""', PRINTABLE),
+        ({"priority": 10}, "priority of schedule s is 10", r"use 0 \(first\) to 9"),
+        ({"payload": None}, "payload of schedule s is", "store it elsewhere"),
+        ({"headers": "[1]"}, r"headers of schedule s are \[1\]", "use an object of up to 64 kB"),
+        ({"jitter": "-1 s"}, "jitter of schedule s is -00:00:01", "use an interval from 0 to 1 day"),
+        ({"jitter": "25 h"}, "jitter of schedule s is 25:00:00", "use an interval from 0 to 1 day"),
+        ({"missed": "never"}, 'missed of schedule s is "never"', "use skip, once or all"),
+        ({"missed_limit": 0}, "missed_limit of schedule s is 0", "use 1 to 1000"),
+        ({"missed_limit": 1001}, "missed_limit of schedule s is 1001", "use 1 to 1000"),
+        ({"cron": "0 25 * * *"}, 'cron of schedule s: hour is "25"', r"use \* or 0 to 23"),
+        ({"cron": "0 0 30 2 *"}, "a day that never comes", "use a day that the month has"),
+        ({"cron": ""}, 'cron of schedule s: expression is ""', "use five fields"),
+        ({"time_zone": "berlin"}, 'time_zone of schedule s is "berlin"', "use an IANA name, like Europe/Berlin"),
+        ({"time_zone": "EUROPE/BERLIN"}, 'time_zone of schedule s is "EUROPE/BERLIN"', "like Europe/Berlin"),
+        ({"time_zone": "UTC+3"}, 'time_zone of schedule s is "UTC\\+3"', "like UTC or Europe/Berlin"),
+        ({"time_zone": "CEST"}, 'time_zone of schedule s is "CEST"', "like UTC or Europe/Berlin"),
+    ],
+)
+def test_a_bad_value_is_refused_with_knob_value_and_mend(
+    queue: Queue, columns: dict[str, Any], problem: str, mend: str
+) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match=problem) as caught:
+        queue.schedule(**columns)
+
+    assert caught.match(mend)
+
+
+def test_a_bad_change_is_refused_too(queue: Queue) -> None:
+    queue.schedule()
+
+    with pytest.raises(errors.InvalidParameterValue, match='cron of schedule s: minute is "x"'):
+        change(queue, "cron = 'x * * * *'")
+
+
+def test_a_new_schedule_knows_when_it_is_due(queue: Queue) -> None:
+    queue.schedule("s", "0 12 * * *", time_zone="America/New_York")
+
+    assert queue.scheduled().next_tick.isoformat() == "2026-11-16T17:00:00+00:00"
+
+
+def test_a_changed_expression_or_time_zone_moves_the_next_tick(queue: Queue) -> None:
+    queue.schedule("s", "0 12 * * *")
+
+    change(queue, "cron = '30 12 * * *'")
+    by_cron = queue.scheduled().next_tick
+    change(queue, "time_zone = 'Europe/Berlin'")
+    by_zone = queue.scheduled().next_tick
+
+    assert (by_cron.hour, by_cron.minute, by_zone.hour, by_zone.minute) == (12, 30, 11, 30)
+
+
+def test_other_changes_leave_the_next_tick_even_if_it_is_owed(queue: Queue) -> None:
+    queue.schedule("s", "0 12 * * *")
+    queue.later("1 day")
+
+    change(queue, "payload = '7', cron = cron")
+
+    assert queue.scheduled().next_tick.day == 16
+
+
+def test_ticks_of_the_past_are_made_up_for_if_the_next_tick_is_set_back_by_hand(queue: Queue) -> None:
+    queue.schedule("s", "0 * * * *", missed="all")
+
+    change(queue, "next_tick = '2026-11-16 05:00+00'")
+
+    assert queue.call("fire_schedules") == 5
+    assert [run.tick.hour for run in queue.runs()] == [5, 6, 7, 8, 9]
+
+
+def test_what_may_be_due_sooner_is_told_to_the_daemons(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("schedule_changed")
+
+    queue.schedule("s", "0 12 * * *")
+    added = ear.heard()
+    change(queue, "cron = '0 11 * * *'")
+    sooner = ear.heard()
+    queue.call("pause_schedule", "s")
+    paused = ear.heard()
+    queue.call("resume_schedule", "s")
+    resumed = ear.heard()
+
+    assert (added, sooner, paused, resumed) == ([""], [""], [], [""])
+
+
+def test_firing_a_tick_and_what_changes_no_time_are_not_told(queue: Queue, listen: Callable[..., Ear]) -> None:
+    queue.schedule("s", "0 12 * * *")
+    queue.later("4 hours")
+    ear = listen("schedule_changed")
+
+    queue.call("fire_schedules")
+    change(queue, "payload = '7'")
+    change(queue, "cron = '0 13 * * *'")
+
+    assert ear.heard() == []
+
+
+def test_the_caller_of_a_schedule_is_known(queue: Queue) -> None:
+    queue.schedule()
+
+    assert queue.scheduled().created_by == queue.value("SELECT session_user::text")

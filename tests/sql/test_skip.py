@@ -1,0 +1,40 @@
+"""messages.skip: take a waiting message out of the way of those behind it."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def test_a_skipped_message_is_dead_with_the_reason_and_can_be_redriven(queue: Queue) -> None:
+    published = queue.publish()
+
+    assert queue.call("skip", [published], "its order was deleted") == [published]
+
+    assert (queue.archived(published).result, queue.archived(published).error) == (
+        "failed",
+        "skipped: its order was deleted",
+    )
+    assert queue.claim() == []
+
+
+def test_the_channel_goes_on_behind_a_first_message_that_was_skipped(queue: Queue) -> None:
+    queue.policy(ordered=True, max_attempts=5, backoff={"kind": "constant", "base": "1 hour"})
+    first, second = queue.publish_many(2, channel="c")
+    queue.settle("retry", queue.claim(), ["boom"])
+    assert queue.claim() == []
+
+    queue.call("skip", [first])
+
+    assert [c.id for c in queue.claim()] == [second]
+
+
+def test_a_message_that_is_worked_is_not_skipped(queue: Queue) -> None:
+    published = queue.publish()
+    queue.claim()
+
+    assert queue.call("skip", [published]) == []
+    assert queue.message(published) is not None
+
+
+def test_unknown_messages_are_nothing_to_skip(queue: Queue) -> None:
+    assert queue.call("skip", [42]) == []

@@ -1,0 +1,27 @@
+"""messages.standing: the one message that stands under a key."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def test_it_is_the_ready_or_delayed_one_that_was_never_attempted(queue: Queue) -> None:
+    queue.publish(key="running")
+    queue.claim()
+    ready, delayed = queue.publish(key="ready"), queue.publish(key="delayed", wait="1 hour")
+    queue.publish("other", key="elsewhere")
+
+    found = {key: queue.call("standing", "t", key) for key in ("ready", "delayed", "running", "elsewhere", "unknown")}
+
+    assert found == {"ready": ready, "delayed": delayed, "running": None, "elsewhere": None, "unknown": None}
+
+
+def test_one_that_was_given_back_stands_again_and_one_that_failed_does_not(queue: Queue) -> None:
+    released, failed = queue.publish(key="released", max_attempts=2), queue.publish(key="failed", max_attempts=2)
+    first, second = queue.claim()
+    queue.settle("release", [first])
+    queue.settle("retry", [second], ["boom"])
+
+    assert queue.call("standing", "t", "released") == released
+    assert queue.call("standing", "t", "failed") is None
+    assert queue.message(failed) is not None

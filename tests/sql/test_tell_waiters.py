@@ -1,0 +1,45 @@
+"""messages.tell_waiters: rings for the messages that somebody waits for, and for no others. Its races: test_wait_for.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sql.queue import Ear, Queue
+
+
+def wait(queue: Queue, *message_ids: int) -> None:
+    queue.conn.execute("INSERT INTO messages.waiter SELECT unnest(%s::bigint[]), now()", [list(message_ids)])
+
+
+def test_each_message_that_is_waited_for_is_rung_for_once(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("settled")
+    wait(queue, 1, 2, 3)
+
+    told = queue.call("tell_waiters", [2, 3, 4])
+    again = queue.call("tell_waiters", [2, 3, 4])
+
+    assert (told, again) == (2, 0)
+    assert sorted(ear.heard()) == ["2", "3"]
+    assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter")] == [1]
+
+
+def test_where_nobody_waits_nothing_rings(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("settled")
+
+    assert queue.call("tell_waiters", [1, 2]) == 0
+    assert ear.heard() == []
+
+
+def test_above_read_committed_all_are_rung_for_and_no_waiter_is_touched(
+    queue: Queue, listen: Callable[..., Ear]
+) -> None:
+    ear = listen("settled")
+    wait(queue, 1)
+
+    queue.conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    told = queue.call("tell_waiters", [1, 2])
+    queue.conn.execute("COMMIT")
+
+    assert told == 2
+    assert sorted(ear.heard()) == ["1", "2"]
+    assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter")] == [1]

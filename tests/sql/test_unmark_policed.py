@@ -1,0 +1,62 @@
+"""messages.unmark_policed: the mark goes once nothing asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.queue import Queue
+
+
+@pytest.fixture(autouse=True)
+def marked(queue: Queue) -> None:
+    queue.call("mark_policed")
+
+
+def test_it_goes_when_no_topic_uses_such_a_policy(queue: Queue) -> None:
+    queue.policy(max_concurrency=1)
+
+    assert queue.call("unmark_policed") is True
+
+    assert queue.call("is_policed") is False
+    assert queue.call("unmark_policed") is False
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "UPDATE messages.topic SET ttl = '1 s' WHERE topic = '*'",
+        "INSERT INTO messages.topic (topic, max_depth) VALUES ('t', 1)",
+        "INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'u')",
+        "INSERT INTO messages.held_key (topic, key, message_id) VALUES ('t', 'k', 1)",
+        "INSERT INTO messages.depth (topic, rows) VALUES ('t', 1)",
+    ],
+)
+def test_it_stays_while_anything_asks_for_it(queue: Queue, use: str) -> None:
+    queue.conn.execute(use.encode())
+
+    assert queue.call("unmark_policed") is False
+    assert queue.call("is_policed") is True
+
+
+def test_a_transaction_with_an_old_snapshot_leaves_it(queue: Queue) -> None:
+    with queue.conn.transaction():
+        queue.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+        assert queue.call("unmark_policed") is False
+
+
+def test_who_writes_a_policy_while_it_goes_waits_and_marks_again(queue: Queue, other: Queue) -> None:
+    other.conn.execute("SET lock_timeout = '300ms'")
+    with queue.conn.transaction():
+        assert queue.call("unmark_policed") is True
+        with pytest.raises(Exception, match="lock timeout"):
+            other.policy(ttl="1 s")
+
+    other.policy(ttl="1 s")
+    assert queue.call("is_policed") is True
+
+
+def test_the_tick_does_it(queue: Queue) -> None:
+    queue.rows("SELECT * FROM messages.tick('hand')")
+
+    assert queue.call("is_policed") is False

@@ -1,0 +1,357 @@
+"""messages.wait_for: whoever waits for the end of a message is rung when it comes, whatever happens at the same moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.server.postgres import Database
+from tests.sql.queue import Background, Ear, Queue, Row
+
+
+@pytest.fixture(autouse=True)
+def _unmarked(queue: Queue) -> Iterator[None]:
+    """Nobody asks for the mark, so that each test sees it raised by its own waiter."""
+    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    yield
+    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+
+
+def wait_for(queue: Queue, message_id: int, **named: Any) -> Row:
+    given = "".join(f", p_{name} => %({name})s" for name in named)
+    return queue.row(f"SELECT * FROM messages.wait_for(%(id)s{given})", {"id": message_id, **named})
+
+
+def finish(queue: Queue) -> None:
+    """End the message that is running or ready, as success."""
+    claimed = queue.claim()
+    assert len(claimed) == 1
+    assert queue.settle("complete", claimed, ['{"n": 1}']) == []
+
+
+def is_awaited(queue: Queue) -> bool:
+    """Whether ends look for waiters."""
+    return bool(queue.value("SELECT pg_sequence_last_value('messages.awaited') > 1"))
+
+
+def waiters(queue: Queue) -> list[int]:
+    return [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter ORDER BY message_id")]
+
+
+def test_a_message_that_has_ended_is_told_at_once(queue: Queue) -> None:
+    published = queue.publish()
+    finish(queue)
+
+    ended = wait_for(queue, published)
+
+    archived = queue.archived(published)
+    assert tuple(ended) == ("success", {"n": 1}, None, 1, archived.archived_at)
+    assert waiters(queue) == []
+
+
+def test_one_that_has_not_ended_has_no_result_and_rings_when_it_ends(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("settled")
+    published = queue.publish()
+
+    waiting = wait_for(queue, published)
+    before = ear.heard()
+    finish(queue)
+
+    assert tuple(waiting) == (None,) * 5
+    assert (before, ear.heard()) == ([], [str(published)])
+    assert wait_for(queue, published).result == "success"
+
+
+@pytest.mark.parametrize(
+    ("end", "result"),
+    [
+        (lambda queue, message_id: queue.call("cancel", [message_id]), "cancelled"),
+        (lambda queue, _: queue.settle("reject", queue.claim(), ["no"]), "rejected"),
+        (lambda queue, _: queue.settle("fail", queue.claim(), ["boom"]), "failed"),
+        (lambda queue, _: queue.settle("retry", queue.claim(), ["boom"]), "failed"),
+        (lambda queue, _: (queue.claim(lock_for="0 s"), queue.call("expire_locks")), "lock_expired"),
+    ],
+    ids=["cancelled", "rejected", "failed", "used up", "lock_expired"],
+)
+def test_every_end_rings(queue: Queue, listen: Callable[..., Ear], end: Any, result: str) -> None:
+    ear = listen("settled")
+    published = queue.publish()
+    wait_for(queue, published)
+
+    end(queue, published)
+
+    assert ear.heard() == [str(published)]
+    assert wait_for(queue, published).result == result
+
+
+def test_an_attempt_that_ends_without_ending_the_message_does_not_ring(
+    queue: Queue, listen: Callable[..., Ear]
+) -> None:
+    ear = listen("settled")
+    published = queue.publish(max_attempts=5)
+    wait_for(queue, published)
+
+    queue.settle("retry", queue.claim(), ["boom"])
+
+    assert ear.heard() == []
+    assert waiters(queue) == [published]
+
+
+def test_only_ends_that_somebody_waits_for_ring(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("settled")
+    waited_for, other = queue.publish_many(2)
+    wait_for(queue, waited_for)
+
+    queue.call("cancel", [other])
+    before = ear.heard()
+    queue.call("cancel", [waited_for])
+
+    assert (before, ear.heard()) == ([], [str(waited_for)])
+
+
+def test_several_who_wait_for_one_message_are_rung_together_by_one_row(
+    queue: Queue, other: Queue, listen: Callable[..., Ear]
+) -> None:
+    ear = listen("settled")
+    published = queue.publish()
+    wait_for(queue, published, **{"for": "1 minute"})
+    wait_for(other, published, **{"for": "1 hour"})
+
+    remaining = queue.value("SELECT until - clock_timestamp() > interval '59 minutes' FROM messages.waiter")
+    finish(queue)
+
+    assert remaining is True
+    assert ear.heard() == [str(published)]
+    assert waiters(queue) == []
+
+
+def test_a_shorter_wait_does_not_end_a_longer_one(queue: Queue) -> None:
+    published = queue.publish()
+    wait_for(queue, published, **{"for": "1 hour"})
+    wait_for(queue, published, **{"for": "1 ms"})
+
+    assert queue.value("SELECT until - clock_timestamp() > interval '59 minutes' FROM messages.waiter") is True
+
+
+def test_who_waits_costs_publishers_nothing(queue: Queue) -> None:
+    queue.conn.execute("SELECT setval('messages.policed', 1)")
+
+    wait_for(queue, queue.publish())
+
+    assert (is_awaited(queue), queue.call("is_policed")) == (True, False)
+
+
+def test_there_is_no_row_for_a_message_that_never_was(queue: Queue) -> None:
+    assert wait_for(queue, 4711) is None
+    assert wait_for(queue, 2**62) is None
+    assert waiters(queue) == []
+
+
+def test_a_success_of_which_nothing_is_kept_rings_all_the_same_and_leaves_no_row(
+    queue: Queue, listen: Callable[..., Ear]
+) -> None:
+    ear = listen("settled")
+    queue.policy(keep_success="none")
+    published = queue.publish()
+    wait_for(queue, published)
+
+    finish(queue)
+
+    assert ear.heard() == [str(published)]
+    assert wait_for(queue, published) is None
+
+
+def test_a_redrive_is_another_message(queue: Queue, listen: Callable[..., Ear]) -> None:
+    published = queue.publish()
+    queue.settle("fail", queue.claim(), ["boom"])
+
+    queue.rows("SELECT * FROM messages.redrive(%s)", [[published]])
+
+    assert wait_for(queue, published).result == "failed"
+
+
+@pytest.mark.parametrize("time", [None, "0 s", "-1 s", "2 hours"])
+def test_a_time_that_is_none_is_refused_with_its_bounds(queue: Queue, time: Any) -> None:
+    published = queue.publish()
+
+    with pytest.raises(errors.InvalidParameterValue, match="p_for of wait_for is") as caught:
+        wait_for(queue, published, **{"for": time})
+
+    assert "1 ms to 1 hour" in str(caught.value.diag.message_hint)
+
+
+# At the same moment
+
+
+def test_who_comes_while_the_message_ends_waits_for_that_and_is_told(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+
+    with queue.conn.transaction():
+        queue.settle("complete", claimed)
+        waiting = background.start(wait_for, other, published)
+        eventually(lambda: background.is_blocked(other))
+
+    assert waiting.result(timeout=5).result == "success"
+
+
+def test_who_comes_while_an_end_is_undone_waits_on(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Ear]
+) -> None:
+    ear = listen("settled")
+    published = queue.publish()
+    queue.conn.autocommit = False
+    queue.settle("complete", queue.claim())
+    waiting = background.start(wait_for, other, published)
+    eventually(lambda: background.is_blocked(other))
+
+    queue.conn.rollback()
+    queue.conn.autocommit = True
+
+    assert waiting.result(timeout=5).result is None
+    queue.call("cancel", [published])
+    assert ear.heard() == [str(published)]
+
+
+def test_an_end_that_began_before_somebody_came_to_wait_rings_for_him(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Ear]
+) -> None:
+    """The settle runs already, and has not come to the message, when the waiter takes note: the mark was down when it began."""
+    ear = listen("settled")
+    first, second = queue.publish_many(2)
+    claimed = queue.claim()
+    blocker, waiter = Queue(other.conn), Queue(background.watcher)
+
+    with blocker.conn.transaction():
+        blocker.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+        settle = background.start(queue.settle, "complete", claimed)
+        eventually(lambda: background.is_blocked(queue))
+        told = wait_for(waiter, second)
+
+    assert settle.result(timeout=5) == []
+    assert told.result is None
+    assert ear.heard() == [str(second)]
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_an_end_in_a_snapshot_older_than_the_waiter_rings_for_him(
+    queue: Queue, other: Queue, listen: Callable[..., Ear], isolation: str
+) -> None:
+    ear = listen("settled")
+    published = queue.publish()
+    claimed = queue.claim()
+
+    queue.conn.execute(f"BEGIN ISOLATION LEVEL {isolation}")
+    queue.rows("SELECT FROM messages.message")
+    wait_for(other, published)
+    lost = queue.settle("complete", claimed)
+    queue.conn.execute("COMMIT")
+
+    assert lost == []
+    assert ear.heard() == [str(published)]
+
+
+def test_claims_and_heartbeats_do_not_wait_for_who_takes_note(queue: Queue, other: Queue) -> None:
+    published = queue.publish()
+
+    with other.conn.transaction():
+        wait_for(other, published)
+        queue.conn.execute("SET lock_timeout = '1s'")
+        claimed = queue.claim()
+        lost = queue.settle("heartbeat", claimed)
+    queue.conn.execute("RESET lock_timeout")
+
+    assert [c.id for c in claimed] == [published]
+    assert lost == []
+
+
+def test_the_mark_is_not_taken_down_under_who_takes_note(queue: Queue, other: Queue) -> None:
+    published = queue.publish()
+
+    with other.conn.transaction():
+        wait_for(other, published)
+        queue.call("prune")
+
+    assert is_awaited(queue) is True
+
+
+class Session:
+    """A transaction that is taken step by step; a step may have to wait for another transaction."""
+
+    def __init__(self, queue: Queue, background: Background, *steps: Callable[[Queue], Any]) -> None:
+        self.queue, self.background = queue, background
+        self.steps = [lambda q: q.conn.execute("BEGIN"), *steps, lambda q: q.conn.execute("COMMIT")]
+        self.taken: list[Future[Any]] = []
+
+    def is_free(self) -> bool:
+        """Whether the last step is done."""
+        return not self.taken or self.taken[-1].done()
+
+    def has_stopped(self) -> bool:
+        """Whether the last step is done, or waits for a lock."""
+        return self.is_free() or self.background.is_blocked(self.queue)
+
+    def go(self, eventually: Callable[..., Any]) -> None:
+        """Take the next step."""
+        self.taken.append(self.background.start(self.steps.pop(0), self.queue))
+        eventually(self.has_stopped)
+
+
+def play(sessions: dict[str, Session], order: str, eventually: Callable[..., Any]) -> None:
+    """Let each letter's session take its next step in this order; while one is blocked the other goes on."""
+    left = list(order)
+    while left:
+        eventually(lambda: any(session.is_free() for session in sessions.values()))
+        turn = next((name for name in left if sessions[name].is_free()), None)
+        if turn is not None:
+            left.remove(turn)
+            sessions[turn].go(eventually)
+    eventually(lambda: all(session.is_free() for session in sessions.values()))
+
+
+def orders(ours: int, theirs: int) -> Iterator[str]:
+    """Every order in which the steps of two sessions, w and e, can come after each other."""
+    for places in combinations(range(ours + theirs), ours):
+        yield "".join("w" if place in places else "e" for place in range(ours + theirs))
+
+
+ENDS = {
+    "complete": lambda queue, claimed: queue.settle("complete", claimed),
+    "cancel": lambda queue, claimed: queue.call("cancel", [c.id for c in claimed]),
+}
+
+
+@pytest.mark.parametrize("how", sorted(ENDS))
+def test_in_every_order_of_their_steps_who_waits_is_told_or_rung(
+    database: Database,
+    queue: Queue,
+    background: Background,
+    eventually: Callable[..., Any],
+    listen: Callable[..., Ear],
+    how: str,
+) -> None:
+    """Waiter: begin, take note, commit. End: begin, prune (which takes the mark down where it may), end, commit."""
+    waiting, ending = Queue(database.connect()), Queue(database.connect())
+    ear = listen("settled")
+    missed = []
+
+    for order in orders(3, 4):
+        queue.conn.execute("DELETE FROM messages.waiter; SELECT setval('messages.awaited', 1)")
+        published = queue.publish()
+        claimed = queue.claim()
+        waiter = Session(waiting, background, partial(wait_for, message_id=published))
+        end = Session(ending, background, lambda q: q.call("prune"), partial(ENDS[how], claimed=claimed))
+        play({"w": waiter, "e": end}, order, eventually)
+        told, heard = waiter.taken[1].result(), ear.heard()
+        if told.result is None and str(published) not in heard:
+            missed.append(order)
+
+    assert missed == []
