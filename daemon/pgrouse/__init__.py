@@ -1,7 +1,7 @@
 """pgrouse: a message queue and worker daemon in PostgreSQL.
 
-Publishers need `publish` and `publish_many`; handlers need `Context` and the outcomes. Everything is imported when first used, so that
-the command line starts fast.
+Publishers need `publish`, `publish_many` and `wait_for`; handlers need `Context` and the outcomes; operators need `Client`. Everything is
+imported when first used, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -10,38 +10,84 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pgrouse.batch import BatchContext, Item
+    from pgrouse.client import Client
     from pgrouse.context import Context
-    from pgrouse.errors import LockLost, PgrouseError, PublishRefused
+    from pgrouse.errors import (
+        InvalidPayload,
+        KeyTaken,
+        LockLost,
+        NotAdmitted,
+        PayloadTooLarge,
+        PgrouseError,
+        PublishRateExceeded,
+        PublishRefused,
+        TopicFull,
+        TopicNotRegistered,
+        TopicReserved,
+        UnknownMessage,
+    )
     from pgrouse.new_message import NewMessage
     from pgrouse.outcome import Defer, Fail, Reject, Retry
-    from pgrouse.publishing import publish, publish_many
+    from pgrouse.publishing import Published, publish, publish_many
+    from pgrouse.waiting import Ending, wait_for
 
 __all__ = [
+    "BatchContext",
+    "Client",
     "Context",
     "Defer",
+    "Ending",
     "Fail",
+    "InvalidPayload",
+    "Item",
+    "KeyTaken",
     "LockLost",
     "NewMessage",
+    "NotAdmitted",
+    "PayloadTooLarge",
     "PgrouseError",
+    "PublishRateExceeded",
     "PublishRefused",
+    "Published",
     "Reject",
     "Retry",
+    "TopicFull",
+    "TopicNotRegistered",
+    "TopicReserved",
+    "UnknownMessage",
     "publish",
     "publish_many",
+    "wait_for",
 ]
 
 _HOMES = {
+    "BatchContext": "batch",
+    "Client": "client",
     "Context": "context",
     "Defer": "outcome",
+    "Ending": "waiting",
     "Fail": "outcome",
+    "InvalidPayload": "errors",
+    "Item": "batch",
+    "KeyTaken": "errors",
     "LockLost": "errors",
     "NewMessage": "new_message",
+    "NotAdmitted": "errors",
+    "PayloadTooLarge": "errors",
     "PgrouseError": "errors",
+    "PublishRateExceeded": "errors",
     "PublishRefused": "errors",
+    "Published": "publishing",
     "Reject": "outcome",
     "Retry": "outcome",
+    "TopicFull": "errors",
+    "TopicNotRegistered": "errors",
+    "TopicReserved": "errors",
+    "UnknownMessage": "errors",
     "publish": "publishing",
     "publish_many": "publishing",
+    "wait_for": "waiting",
 }
 
 

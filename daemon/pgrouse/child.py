@@ -1,19 +1,26 @@
 """Handlers in child processes (`isolation = "process"`): they may crash, leak, block or hang without harm to anyone else.
 
-A child is started anew (spawn), so that it inherits no socket, lock or descriptor of the daemon; it ends when the daemon ends. It has no
-connection to the database: its context offers no transaction, and the daemon settles for it. A child that overruns its time is killed.
+A child is started anew (spawn), so that it inherits no socket, lock or descriptor of the daemon but one; it ends when the daemon ends. It
+has no connection to the database: its context offers no transaction, and the daemon settles for it. A child that overruns its time, or whose
+message is lost, is killed. What its handler says while it runs (progress, a longer lock) it sends to the daemon through the one socket:
+datagrams, so that children share it without a lock, and one that is killed in the middle leaves nothing broken.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import multiprocessing
 import os
 import signal
+import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
+from datetime import timedelta
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import Thread
 from typing import Any, NoReturn
@@ -21,14 +28,22 @@ from typing import Any, NoReturn
 from pebble import ProcessPool
 
 from pgrouse import config, handler
-from pgrouse.context import Context
+from pgrouse.ack_policy import AckPolicy
+from pgrouse.batch import Batch
+from pgrouse.context import NOTHING, Context
 from pgrouse.message import Message
-from pgrouse.outcome import Ended, ended
+from pgrouse.outcome import Ended
 
 PR_SET_PDEATHSIG = 1
 MAX_TASKS = 1000  # what a handler leaks is bounded: then its child is replaced
 
+# How long a child waits for a daemon that does not read what it says.
+SEND_S = 0.2
+HEARD_AT_ONCE = 100
+DATAGRAM = 65_536
+
 _handler: handler.Handler | None = None
+_to_daemon: socket.socket | None = None
 
 
 class Apart:
@@ -39,6 +54,19 @@ class Apart:
     def holds(self, message: Message) -> bool:
         """Assume so: a child whose message is lost is killed."""
         return True
+
+    def cancelled(self, message: Message) -> bool:
+        """Assume not, for the same reason."""
+        return False
+
+    def note_progress(self, message: Message, text: str) -> None:
+        """Let the daemon note it."""
+        _say(message, progress=text)
+
+    def extend(self, message: Message, lock_for: timedelta) -> Awaitable[None]:
+        """Let the daemon extend the lock."""
+        _say(message, extend_s=lock_for.total_seconds())
+        return NOTHING
 
     @property
     def pool(self) -> Any:
@@ -56,27 +84,56 @@ class Children:
     """
 
     def __init__(self, topic: str, chosen: config.Topic, rules: config.Handlers, size: int) -> None:
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ours.setblocking(False)
         self._make = partial(
             ProcessPool,
             max_workers=size,
             max_tasks=MAX_TASKS,
             initializer=_begin,
-            initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path]),
+            initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path], theirs),
             context=multiprocessing.get_context("spawn"),
         )
         self._pool = self._make()
 
     def schedule(self, message: Message) -> Future[Ended]:
         """Run the handler for one message in a child; its time begins when a child takes it up."""
+        return self._ready().schedule(work, args=[message], timeout=message.run_timeout_s)
+
+    def schedule_batch(self, messages: list[Message], limit_s: float | None) -> Future[list[Ended]]:
+        """Run a batch handler for these messages in a child, at most so long."""
+        return self._ready().schedule(work_batch, args=[messages], timeout=limit_s)
+
+    def _ready(self) -> ProcessPool:
         if not self._pool.active:
             # A child that dies while it has nothing to do breaks the whole pool, and for good.
             broken, self._pool = self._pool, self._make()
             Thread(target=_close, args=[broken], daemon=True).start()
-        return self._pool.schedule(work, args=[message], timeout=message.run_timeout_s)
+        return self._pool
 
     def close(self) -> None:
         """Kill them all."""
         _close(self._pool)
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when a child has said something."""
+        return self._ours.fileno()
+
+    def hear(self) -> list[dict[str, Any]]:
+        """Return what the children have said: each a message's id and claim_id, and a progress or a time."""
+        return list(islice(self._said(), HEARD_AT_ONCE))
+
+    def _said(self) -> Iterator[dict[str, Any]]:
+        with suppress(BlockingIOError):
+            while True:
+                yield json.loads(self._ours.recv(DATAGRAM))
+
+
+def _say(message: Message, **what: Any) -> None:
+    """Tell the daemon; what cannot be told in a moment is not told."""
+    assert _to_daemon is not None  # noqa: S101 - set by the pool's initializer
+    with suppress(OSError):
+        _to_daemon.send(json.dumps({"id": message.id, "claim_id": message.claim_id, **what}).encode())
 
 
 def _close(pool: ProcessPool) -> None:
@@ -87,14 +144,29 @@ def _close(pool: ProcessPool) -> None:
 def work(message: Message) -> Ended:
     """Run the handler for one message, in the child; return how the attempt ended."""
     assert _handler is not None  # noqa: S101 - set by the pool's initializer
+    context = Context(message, Apart(), completed=_handler.rules.policy is AckPolicy.ACK_FIRST)  # type: ignore[arg-type]
     said: object
     try:
-        said = _handler.call(message, Context(message, Apart()))  # type: ignore[arg-type]
+        said = _handler.call(message, context)
         if hasattr(said, "__await__"):
             said = _run(said)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails the message, not the child
         said = error
-    return ended(message, said)
+    return _handler.rules.ended(message, said, context.action)
+
+
+def work_batch(messages: list[Message]) -> list[Ended]:
+    """Run a batch handler for these messages, in the child; return how the attempt of each ended."""
+    assert _handler is not None  # noqa: S101 - set by the pool's initializer
+    batch = Batch(_handler, messages, Apart())  # type: ignore[arg-type]
+    said: object
+    try:
+        said = batch.call()
+        if hasattr(said, "__await__"):
+            said = _run(said)
+    except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
+        said = error
+    return batch.conclude(said)
 
 
 def _run(coroutine: Any) -> object:
@@ -107,8 +179,10 @@ def _exit(leave: Callable[[int], NoReturn], code: int) -> NoReturn:
     leave(code or 1)
 
 
-def _begin(topic: str, chosen: config.Topic, rules: config.Handlers, path: list[str]) -> None:
-    global _handler  # noqa: PLW0603 - one handler is all that a child is for
+def _begin(topic: str, chosen: config.Topic, rules: config.Handlers, path: list[str], to_daemon: socket.socket) -> None:
+    global _handler, _to_daemon  # noqa: PLW0603 - one handler is all that a child is for
+    to_daemon.settimeout(SEND_S)
+    _to_daemon = to_daemon
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":

@@ -13,7 +13,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from pgrouse.message import Message
@@ -22,6 +22,8 @@ from pgrouse.store import Exchange, Want
 # While a daemon has found work without a pause for so long, it takes its flag down. Shorter, and bursts would rewrite the flag's row
 # all the time; longer, and publishers would pay for rings that nobody needs.
 BUSY_S = 0.25
+# While a limit holds messages back: other workers' settles make room, too, and ring for nobody.
+HELD_BACK_S = 1.0
 # How soon to look again while older transactions are still open, or hold what is due; growing from the first to the last.
 HORIZON_S = (0.005, 0.01, 0.02, 0.05)
 
@@ -45,11 +47,23 @@ class Plan:
 
 @dataclass(slots=True)
 class Room:
-    """How much a worker can take now: topics with room, the bound of each, and of all."""
+    """How much a worker can take now: topics with room, the bound of each, and of all.
+
+    Attributes:
+        batches: the same for the topics of batch handlers, whose messages have places of their own.
+        places: so many could begin at once, the others would wait for a place; None = none waits.
+    """
 
     topics: list[str]
     slots: list[int | None] | None
     limit: int
+    batches: Room | None = None
+    places: int | None = field(default=None, compare=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can be taken."""
+        return self.limit <= 0 or not self.topics
 
 
 class Claimer:
@@ -73,6 +87,7 @@ class Claimer:
         self.state = State.LOOKING
         self.listening = False
         self.stopped = False
+        self.held_back = False
         self.wakes = 0
         self._deep = False
         self._look_at = 0.0
@@ -84,7 +99,9 @@ class Claimer:
         self._misses = 0
         self._busy_since: float | None = None
         self._after_topic: str | None = None
+        self._after_batch_topic: str | None = None
         self._after_channels: dict[str, str] = {}
+        self._left_out = False  # the last claim was for batches alone, since the places of everything else were taken
 
     def wake(self) -> None:
         """Something may be ready: a notification came, a handler's topic has room again."""
@@ -107,22 +124,33 @@ class Claimer:
             return None
         return max(0.0, self._look_at - self.clock())
 
-    def plan(self, *, first: bool) -> Plan:
+    def plan(self, *, first: bool, settling: bool = False) -> Plan:
         """Say what the next exchange of a lane shall do besides settling.
 
         Args:
             first: whether the lane is the one that looks and falls asleep for all; the others claim only while there is plenty.
+            settling: whether it settles something, which may make room below a limit.
         """
-        if self.stopped or not (first or self._deep):
+        makes_room = settling and self.held_back
+        if self.stopped or not (first or self._deep or makes_room):
             return Plan()
+        if makes_room:
+            self._look()
         if self.state is not State.LOOKING and self.clock() >= self._look_at:
             self._look()
-        room = self._share(self.room())
+        whole = self.room()
+        room = self._share(whole)
+        if self._left_out and room.limit > 0:
+            self._look()
         disarm = first and self._flag_is_a_burden()
-        if self.state is not State.LOOKING or room.limit <= 0 or not room.topics:
+        if self.state is not State.LOOKING or (room.is_empty and room.batches is None):
             return Plan(disarm=disarm)
         arm_s = self.poll_s() if first and self._must_arm and self.listening else None
         want = self._want(room)
+        if whole.places is not None:
+            want.start = max(0, whole.places - sum(each.limit for each in self._on_the_way))
+        if want.batches is not None and whole.batches is not None:
+            want.batches.start = whole.batches.places
         self._on_the_way.append(want)
         return Plan(want, arm_s, disarm and arm_s is None)
 
@@ -145,6 +173,7 @@ class Claimer:
         if plan.want is None:
             return
         self.ended(plan)
+        self.held_back = got.held_back
         if got.claimed:
             self._found(plan.want, got.claimed)
         else:
@@ -165,13 +194,24 @@ class Claimer:
     def _found(self, want: Want, claimed: list[Message]) -> None:
         self._look()
         self._must_arm = False
-        self._deep = len(claimed) >= want.limit
+        self._deep = self._fills(want, claimed)
         if self._busy_since is None:
             self._busy_since = self.clock()
-        self._after_topic = claimed[-1].topic
         for message in claimed:
             if message.channel is not None:
                 self._after_channels[message.topic] = message.channel
+
+    def _fills(self, want: Want, claimed: list[Message]) -> bool:
+        """Whether there may be more, and where the next claim goes on."""
+        apart = want.batches
+        if apart is None:
+            self._after_topic = claimed[-1].topic
+            return len(claimed) >= want.limit
+        batched = [message.topic for message in claimed if message.topic in apart.topics]
+        single = [message.topic for message in claimed if message.topic not in apart.topics]
+        self._after_batch_topic = batched[-1] if batched else self._after_batch_topic
+        self._after_topic = single[-1] if single else self._after_topic
+        return len(batched) >= apart.limit or (bool(want.topics) and len(single) >= want.limit)
 
     def _found_nothing(self, got: Exchange, *, woken: bool) -> None:
         self._deep = False
@@ -194,6 +234,8 @@ class Claimer:
 
     def _sleep(self, next_due_s: float | None, at_most: float) -> None:
         self._busy_since = None
+        if self.held_back:
+            at_most = min(at_most, self.clock() + HELD_BACK_S)
         look_at = at_most if next_due_s is None else min(at_most, self.clock() + self._pause_s(next_due_s))
         # Two lanes may have looked at once: what the earlier snapshot did not show yet is still due.
         self._look_at = min(look_at, self._look_at) if self.state is State.ASLEEP else look_at
@@ -214,23 +256,44 @@ class Claimer:
     def _share(self, room: Room) -> Room:
         """What of the room this claim may fill: not what those on their way may bring, and while there is plenty only a lane's share."""
         share = -(-room.limit // self.lanes) if self._deep else room.limit
-        limit = min(share, room.limit - sum(want.limit for want in self._on_the_way))
-        if room.slots is None or not self._on_the_way:
-            return Room(room.topics, room.slots, limit)
-        asked: Counter[str] = Counter()
-        for want in self._on_the_way:
-            asked.update(dict(zip(want.topics, (slots or 0 for slots in want.slots or []), strict=False)))
-        free = {
-            topic: None if slots is None else slots - asked[topic]
-            for topic, slots in zip(room.topics, room.slots, strict=True)
-        }
-        topics = [topic for topic, slots in free.items() if slots is None or slots > 0]
-        return Room(topics, [free[topic] for topic in topics], limit)
+        shared = _left_of(room, self._on_the_way, share)
+        if room.batches is not None:
+            # Not shared among lanes: a batch that is claimed in two halves is two batches.
+            on_the_way = [want.batches for want in self._on_the_way if want.batches is not None]
+            batches = _left_of(room.batches, on_the_way, room.batches.limit)
+            shared.batches = None if batches.is_empty else batches
+        return shared
 
     def _want(self, room: Room) -> Want:
-        several = len(room.topics) > 1
         channels = json.dumps(self._after_channels) if self._after_channels else None
-        return Want(room.topics, room.limit, room.slots, self._after_topic if several else None, channels)
+        want = _want_of(room, self._after_topic, channels)
+        self._left_out = bool(room.topics) and room.limit <= 0
+        if room.batches is not None:
+            want.batches = _want_of(room.batches, self._after_batch_topic, channels)
+        return want
+
+
+def _left_of(room: Room, on_the_way: list[Want], share: int) -> Room:
+    """Return what of a room the claims that are on their way leave, at most the share."""
+    limit = min(share, room.limit - sum(want.limit for want in on_the_way))
+    if room.slots is None or not on_the_way:
+        return Room(room.topics, room.slots, limit)
+    asked: Counter[str] = Counter()
+    for want in on_the_way:
+        asked.update(dict(zip(want.topics, (slots or 0 for slots in want.slots or []), strict=False)))
+    free = {
+        topic: None if slots is None else slots - asked[topic]
+        for topic, slots in zip(room.topics, room.slots, strict=True)
+    }
+    topics = [topic for topic, slots in free.items() if slots is None or slots > 0]
+    return Room(topics, [free[topic] for topic in topics], limit)
+
+
+def _want_of(room: Room, after_topic: str | None, channels: str | None) -> Want:
+    if room.is_empty:
+        return Want([], 0)
+    several = len(room.topics) > 1
+    return Want(room.topics, room.limit, room.slots, after_topic if several else None, channels)
 
 
 def jittered(seconds: float) -> float:

@@ -15,28 +15,24 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from pgrouse.config_problem import problem
-from pgrouse.config_source import ConfigProblems, Key, Origin, Problem, Source, environment, read_file
+from pgrouse.config_source import ConfigProblems, Key, Origin, Problem, Source, environment, read_file, show_key
 from pgrouse.dsn import is_dsn
-from pgrouse.duration import Duration
-from pgrouse.duration import show as show_duration
+from pgrouse.duration import Duration, between
+from pgrouse.topic_policy import DEFAULTS, ChannelPolicy, TopicPolicy, Wanted, misplaced
 
 DEFAULT_PATH = Path("pgrouse.toml")
-
-
-def between(low: timedelta, high: timedelta) -> AfterValidator:
-    """Bound a duration, both ends included."""
-
-    def check(value: timedelta) -> timedelta:
-        if not low <= value <= high:
-            raise ValueError(
-                f"must be between {show_duration(low)} and {show_duration(high)}, found {show_duration(value)}"
-            )
-        return value
-
-    return AfterValidator(check)
 
 
 def _dsn(text: str) -> str:
@@ -48,6 +44,8 @@ def _dsn(text: str) -> str:
 
 S = timedelta(seconds=1)
 Dsn = Annotated[str, AfterValidator(_dsn)]
+PolicyName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,199})$")]
+ChannelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
 TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
 WorkerName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
 HandlerName = Annotated[
@@ -76,6 +74,8 @@ class Database(Section):
     """Use prepared statements. Set false behind a pooler in transaction mode that does not support them."""
     pool_size: int = Field(default=10, ge=1, le=1000)
     """Connections for handlers' own transactions, per process; opened when needed."""
+    apply_topics: Literal["never", "migrate", "run"] = "never"
+    """When the policies that the file names are written into the database: by `pgrouse migrate`, or by `pgrouse run` too."""
 
 
 class Worker(Section):
@@ -127,15 +127,42 @@ class Handlers(Section):
         )
 
 
-class Topic(Section):
-    """What works the messages of one topic: `[topics."orders.created"]`."""
+class Topic(TopicPolicy):
+    """What works the messages of one topic, and its policy: `[topics."orders.created"]`; `[topics."*"]` holds the defaults of policies."""
 
-    handler: HandlerName
-    """The function, as `module:function`."""
+    handler: HandlerName = ""
+    """The function, as `module:function`. A table without one sets policies only."""
     concurrency: int | None = Field(default=None, ge=1, le=10_000)
     """At most this many messages of the topic in hand at once, per process. Default: the worker's."""
     isolation: Literal["none", "process"] = "none"
     """`process`: run the handler in a child process, which may crash, leak or hang without harm to others."""
+    batch: int | None = Field(default=None, ge=1, le=10_000)
+    """Give the handler a list of at most this many messages at once. `concurrency` then counts such batches, and is 1 unless given."""
+    batch_wait: Annotated[Duration, between(0 * S, 60 * S)] = 0 * S
+    """How long the first message of a batch waits for others to fill it. 0s: take what is there."""
+    ack_policy: Literal["ack", "ack_first", "reject_on_error", "nack_on_error", "manual"] = "nack_on_error"
+    """What becomes of a message whose handler raised an exception: `nack_on_error` tries again while attempts are left, `reject_on_error` rejects it, `ack` is a success all the same, `ack_first` is one before the handler runs (at most once), `manual` rejects whatever the handler does not acknowledge."""
+    retry: HandlerName | None = None
+    """A function, as `module:function`, that says when a failed attempt is followed by the next. Default: the topic's backoff says it."""
+    channels: dict[ChannelName, ChannelPolicy] = Field(default_factory=dict)
+    """What differs for single channels."""
+    subscriptions: list[TopicName] = Field(default_factory=list)
+    """Topics whose messages this topic gets too, each as a message of its own."""
+
+    @property
+    def wanted(self) -> Wanted:
+        """The policies that the table names."""
+        return Wanted(self, self.channels, tuple(self.subscriptions))
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Topic:
+        if not self.handler and (not self.wanted or self.model_fields_set & WITH_HANDLER):
+            raise ValueError('handler is missing: name the function like "module:function"')
+        return self
+
+
+# Keys of a topic's table that say how its handler is run.
+WITH_HANDLER = frozenset(Topic.model_fields) - frozenset([*TopicPolicy.names(), "handler", "channels", "subscriptions"])
 
 
 class Log(Section):
@@ -153,7 +180,7 @@ class Config(Section):
     database: Database = Database()
     worker: Worker = Worker()
     handlers: Handlers = Handlers()
-    topics: dict[TopicName, Topic] = {}
+    topics: dict[PolicyName, Topic] = {}
     log: Log = Log()
     _path: Path | None = PrivateAttr(default=None)
     _source: Source = PrivateAttr(default_factory=Source)
@@ -162,6 +189,16 @@ class Config(Section):
     def path(self) -> Path | None:
         """The file that was read, absolute; None if there was none."""
         return self._path
+
+    @property
+    def worked(self) -> dict[str, Topic]:
+        """The topics that a daemon of this configuration works: those with a handler."""
+        return {topic: chosen for topic, chosen in self.topics.items() if chosen.handler}
+
+    @property
+    def policies(self) -> dict[str, Wanted]:
+        """The policies that the configuration names, by topic."""
+        return {topic: wanted for topic, chosen in self.topics.items() if (wanted := chosen.wanted)}
 
     def origin(self, *key: str) -> Origin:
         """Return where a value was given, like `pgrouse.toml:7`: `origin("topics", "orders.created", "handler")`."""
@@ -188,13 +225,30 @@ def load(
     _add_environment(source, environ)
     _add_overrides(source, overrides or {})
     try:
-        config = Config.model_validate(source.values)
+        config = Config.model_validate(
+            source.values, context={"folder": path.absolute().parent if path else Path.cwd()}
+        )
     except ValidationError as error:
         problems = [problem(each, source, _known(each["loc"][:-1])) for each in error.errors(include_url=False)]
         raise ConfigProblems(_in_order(source.problems + problems)) from None
-    if source.problems:
-        raise ConfigProblems(_in_order(source.problems))
+    if source.problems or (misplaced := list(_misplaced(config, source))):
+        raise ConfigProblems(_in_order(source.problems or misplaced))
     return _placed(config, path, source)
+
+
+def _misplaced(config: Config, source: Source) -> Iterator[Problem]:
+    """Yield what is right by itself, but not where it stands."""
+    for topic, chosen in config.topics.items():
+        wrong: dict[Key, str] = {(knob,): text for knob, text in misplaced(topic, chosen, TopicPolicy).items()}
+        for channel, policy in chosen.channels.items():
+            found = misplaced(topic, policy, ChannelPolicy)
+            wrong |= {("channels", channel, knob): text for knob, text in found.items()}
+        if topic == DEFAULTS:
+            has = [name for name in ("handler", "channels", "subscriptions") if getattr(chosen, name)]
+            wrong |= {(name,): "is for a topic with a name: the defaults have policies only" for name in has}
+        for inner, text in wrong.items():
+            key = ("topics", topic, *inner)
+            yield Problem(source.origin(key), show_key(key), f"{show_key(key)}: {text}")
 
 
 def _find(path: Path | None, environ: Mapping[str, str]) -> Path | None:

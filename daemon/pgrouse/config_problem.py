@@ -15,20 +15,29 @@ SECRETS = frozenset({("database", "dsn"), ("database", "listen_dsn")})
 EXPECTED = {
     "int_type": "expected a whole number",
     "int_from_float": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "float_type": "expected a number",
+    "float_parsing": "expected a number",
+    "finite_number": "expected a number",
     "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
     "string_type": "expected text in quotes",
     "list_type": 'expected a list like ["a", "b"]',
     "model_type": "expected a table of keys",
     "dict_type": "expected a table of keys",
     "path_type": "expected a path in quotes",
     "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be above {gt}",
     "less_than_equal": "must be at most {le}",
     "literal_error": "expected {expected}",
 }
 NAMES = {
     "handler": 'expected "module:function"',
+    "retry": 'expected "module:function"',
     "allow": 'expected the name of a module like "shop.jobs", or "*"',
     "name": "must be 1 to 200 printable characters",
+    "channels": "is no channel name: 1 to 200 printable characters",
+    "subscriptions": "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first",
     "topics": "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first",
 }
 

@@ -53,6 +53,14 @@ class ConfigProblems(ConfigError):
         self.problems = problems
 
 
+class KeyProblem(ConfigError):
+    """What is wrong with another key of a topic than its handler."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
+        self.key = key
+
+
 @dataclass
 class Source:
     """Values, and for each key where it was given."""

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Generator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 from pydantic_core import from_json
 
+from pgrouse import events
 from pgrouse.errors import LockLost
 from pgrouse.message import Message
+from pgrouse.outcome import UNCHANGED, Acked, Outcome, Reject, Retry
+from pgrouse.progress import as_progress
 from pgrouse.transaction import Transaction
 
 if TYPE_CHECKING:
     from pgrouse.scene import Scene
+
+
+# What messages.heartbeat takes.
+LONGEST_LOCK = timedelta(days=7)
+
+
+class Nothing:
+    """Something to await that is there already."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+NOTHING: Final = Nothing()
 
 
 class Context:
@@ -21,16 +40,19 @@ class Context:
 
     Attributes:
         output: what `transaction()` stores as the message's output. A handler without one just returns it.
+        completed: whether the message is completed already, by `transaction()` or before the handler began (ack_first).
+        action: what the first of `ack()`, `nack()` and `reject()` said; None if none was called.
     """
 
-    __slots__ = ("_message", "_scene", "_since", "completed", "output")
+    __slots__ = ("_message", "_scene", "_since", "action", "completed", "output")
 
-    def __init__(self, message: Message, scene: Scene) -> None:
+    def __init__(self, message: Message, scene: Scene, *, completed: bool = False) -> None:
         self._message = message
         self._scene = scene
         self._since = time.monotonic()
         self.output: Any = None
-        self.completed = False
+        self.completed = completed
+        self.action: Outcome | None = None
 
     @property
     def id(self) -> int:
@@ -94,6 +116,11 @@ class Context:
         return not self.completed and not self._scene.holds(self._message)
 
     @property
+    def cancelled(self) -> bool:
+        """Whether the message was cancelled by somebody; then it is lost, too. A thread does well to look: nobody can stop it."""
+        return self._scene.cancelled(self._message)
+
+    @property
     def log(self) -> structlog.stdlib.BoundLogger:
         """A logger that names the message."""
         return cast(
@@ -101,14 +128,69 @@ class Context:
             structlog.get_logger().bind(message_id=self.id, topic=self.topic, attempt=self.attempt),
         )
 
-    def heartbeat(self) -> None:
+    def heartbeat(self, extend: timedelta | float | None = None) -> Awaitable[None]:
         """Make sure that the message is still this worker's. Locks are extended without this; it is a place to stop at.
+
+        Args:
+            extend: lock it until so long from now, at most 7 days, if it is not locked for longer already: a timedelta or seconds.
+                A handler in a thread waits here until that is done, an async one awaits what is returned.
 
         Raises:
             LockLost: it is not.
+            ValueError: extend is no such time.
         """
+        wished = None if extend is None else _lock_time(extend)
         if self.lost:
             raise LockLost(f"message {self.id} is not this worker's any more: stop working on it")
+        if wished is None or self.completed:
+            return NOTHING
+        return self._scene.extend(self._message, wished)
+
+    def progress(self, done: float, total: float | None = None, unit: str | None = None) -> None:
+        """Note how far the work is. Others see it within about a second; nothing waits for that.
+
+        Args:
+            done: how much is done, from 0 on.
+            total: how much there is, if that is known.
+            unit: of what: "rows".
+
+        Raises:
+            ValueError: one of them is no such thing.
+        """
+        self._scene.note_progress(self._message, as_progress(done, total, unit))
+
+    def ack(self, output: Any = None) -> bool:
+        """Say that the message succeeded, whatever the handler returns or raises after this. It is settled when the handler ends.
+
+        Args:
+            output: what to keep of it; what the handler returns, unless given.
+
+        Returns:
+            Whether this counts: of ack, nack and reject the first one does.
+        """
+        return self._act(Acked(output))
+
+    def nack(
+        self,
+        after: timedelta | None = None,
+        *,
+        state: Any = UNCHANGED,
+        reason: str = "the handler called ctx.nack()",
+    ) -> bool:
+        """Say that the attempt failed, as `Retry` does with the same arguments. Returns whether this counts, as of `ack`."""
+        return self._act(Retry(after, state=state, reason=reason))
+
+    def reject(self, reason: str) -> bool:
+        """Say that the message is invalid, as `Reject` does. Returns whether this counts, as of `ack`."""
+        return self._act(Reject(reason))
+
+    def _act(self, action: Outcome) -> bool:
+        if self.completed or self.action is not None:
+            first = "it is completed" if self.completed else type(self.action).__name__
+            self.log.warning(events.ACTION_IGNORED, action=type(action).__name__, first=first)
+            return False
+        self.action = action
+        return True
 
     def transaction(self) -> Transaction:
         """Open a transaction that also completes the message: `[async] with ctx.transaction() as conn`.
@@ -120,3 +202,15 @@ class Context:
             LockLost: at the end of the block, if the message is not this worker's any more; everything was rolled back.
         """
         return Transaction(self, self._message, self._scene)
+
+
+def _lock_time(extend: Any) -> timedelta:
+    try:
+        time_ = extend if isinstance(extend, timedelta) else timedelta(seconds=extend)
+    except (TypeError, OverflowError, ValueError):
+        time_ = timedelta(0)
+    if not timedelta(0) < time_ <= LONGEST_LOCK:
+        raise ValueError(
+            f"ctx.heartbeat(extend={extend!r:.50}): use a timedelta or seconds, more than 0 and at most 7 days"
+        )
+    return time_

@@ -9,21 +9,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from pebble import ProcessExpired
 
 from pgrouse import child, events, outcome
+from pgrouse.ack_policy import AckPolicy
+from pgrouse.batches import Batches
 from pgrouse.claimer import Room
 from pgrouse.context import Context
 from pgrouse.handler import Handler, Mode
+from pgrouse.interruption import Why, comes_from_outside
 from pgrouse.message import Message
 from pgrouse.outcome import Ended, Kind
+from pgrouse.topic_schemas import TopicSchemas
 
 if TYPE_CHECKING:
     from pgrouse import config
@@ -35,15 +41,9 @@ log = structlog.get_logger()
 
 # A loop that has run handlers for so long without waiting lets everything else have a turn.
 TURN_S = 0.005
+TOPIC = attrgetter("topic")
+Way = Callable[[Handler, Message], Coroutine[Any, Any, Ended | None]]
 CLOSE_S = 2.0
-
-
-class Why(Enum):
-    """Why a running handler is stopped from outside."""
-
-    TIMED_OUT = "timed_out"
-    LOST = "lost"
-    DRAINED = "drained"
 
 
 class Crew:
@@ -54,6 +54,7 @@ class Crew:
         settings: the section `[worker]`.
         children: by topic, where isolation = "process".
         on_room: called when a topic that was full has a place again.
+        schemas: what the topics ask of their payloads; nothing unless given.
     """
 
     def __init__(
@@ -65,10 +66,12 @@ class Crew:
         scene: Scene,
         children: dict[str, child.Children],
         on_room: Callable[[], None],
+        schemas: TopicSchemas | None = None,
     ) -> None:
         self.handlers, self.settings, self.hand, self.settler, self.scene = handlers, settings, hand, settler, scene
         self.children = children
         self.on_room = on_room
+        self.schemas = TopicSchemas() if schemas is None else schemas
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="handler")
         self.waiting: deque[Message] = deque()
         self._running: dict[tuple[int, int], tuple[Message, asyncio.Task[None]]] = {}
@@ -77,11 +80,21 @@ class Crew:
         self._resting: list[asyncio.Future[None]] = []
         self._loops: set[asyncio.Task[None]] = set()
         self.topics = sorted(handlers)
-        self._bounds = {topic: bound for topic in handlers if (bound := self._bound(handlers[topic])) is not None}
+        self._batches = {topic: self._batches_of(each) for topic, each in handlers.items() if each.batching is not None}
+        self._some_wait = any(each.batching.wait_s for each in self._batches.values())
+        self._batch_size = sum(each.size for each in self._batches.values())
+        self._singles = [topic for topic in self.topics if topic not in self._batches]
+        self._bounds = {topic: bound for topic in self._singles if (bound := self._bound(handlers[topic])) is not None}
+        self._ways = {
+            topic: self._run_completed if each.rules.policy is AckPolicy.ACK_FIRST else self._way(each)
+            for topic, each in handlers.items()
+        }
         self._taken: Counter[str] = Counter()
         self._threads_busy = 0
         self._pausing = 0
         self._stopping = False
+        # Messages that waited for a place when they were claimed: their run is counted when they begin.
+        self._uncounted: set[tuple[int, int]] = set()
 
     def room(self) -> Room:
         """Return what can be taken now."""
@@ -90,19 +103,31 @@ class Crew:
             settings.concurrency + settings.prefetch - len(self.waiting) - len(self._running),
             settings.fetch_batch_size,
             # What is done but not settled yet holds new claims back, so that an outage of the database does not fill the memory.
-            2 * settings.concurrency + settings.fetch_batch_size - len(self.hand),
+            2 * (settings.concurrency + self._batch_size) + settings.fetch_batch_size - len(self.hand),
         )
+        batches = self._room_for_batches() if self._batches else None
+        places = settings.concurrency - len(self.waiting) - len(self._running) if settings.prefetch else None
         if not self._bounds:
-            return Room(self.topics, None, limit)
+            return Room(self._singles, None, limit, batches, places)
         free = {
-            topic: self._bounds[topic] - self._taken[topic] if topic in self._bounds else None for topic in self.topics
+            topic: self._bounds[topic] - self._taken[topic] if topic in self._bounds else None
+            for topic in self._singles
         }
         topics = [topic for topic, slots in free.items() if slots is None or slots > 0]
-        return Room(topics, [free[topic] for topic in topics], limit)
+        return Room(topics, [free[topic] for topic in topics], limit, batches, places)
 
-    def add(self, claimed: list[Message], claimed_at: float) -> None:
-        """Take claimed messages in and see that they are run."""
+    def add(self, claimed: list[Message], claimed_at: float, waiting: Iterable[Message] = ()) -> None:
+        """Take claimed messages in and see that they are run.
+
+        Args:
+            claimed: the messages.
+            claimed_at: when their claim was sent.
+            waiting: those of them whose run is not counted yet.
+        """
         self.hand.add(claimed, claimed_at)
+        self._uncounted.update((each.id, each.claim_id) for each in waiting if each.topic not in self._batches)
+        if self._batches:
+            claimed = self._gather(claimed)
         if self._bounds:
             self._taken.update(message.topic for message in claimed if message.topic in self._bounds)
         self.waiting.extend(claimed)
@@ -113,12 +138,27 @@ class Crew:
     def lose(self, message_ids: Iterable[int]) -> None:
         """These are not ours any more: stop their handlers, settle nothing. What has ended already learns it when it is settled."""
         for message in filter(None, map(self.hand.find, message_ids)):
-            if (message.id, message.claim_id) in self._running or message in self.waiting:
+            batches = self._batches.get(message.topic)
+            if batches.has(message) if batches else self._has(message):
                 self.hand.let_go([message])
                 log.warning(
                     events.MESSAGE_LOCK_LOST, message_id=message.id, topic=message.topic, attempt=message.attempt
                 )
-                self._stop(message, Why.LOST)
+                if batches:
+                    batches.lost(message)
+                else:
+                    self._stop(message, Why.LOST)
+
+    def hear(self, children: child.Children) -> None:
+        """Take in what handlers in children say of their messages while they run."""
+        for said in children.hear():
+            message = self.hand.find(said["id"])
+            if message is None or message.claim_id != said["claim_id"]:
+                continue
+            if "progress" in said:
+                self.hand.progress.note(message, said["progress"])
+            else:
+                self.hand.extend(message, timedelta(seconds=said["extend_s"]))
 
     def hand_back_waiting(self) -> None:
         """Give back what was claimed and not started, and from now on what a claim on its way still brings."""
@@ -126,42 +166,108 @@ class Crew:
         while self.waiting:
             message = self.waiting.popleft()
             self._finish(message, Ended(message, Kind.RELEASE))
+        for batches in self._batches.values():
+            batches.hand_back_gathered()
 
     def cancel_running(self) -> None:
         """Stop all handlers; those that obey give their messages back."""
         for key in list(self._running):
             self._stop_key(key, Why.DRAINED)
+        for batches in self._batches.values():
+            batches.cancel_running()
 
     @property
     def running(self) -> int:
-        """How many handlers run now."""
-        return len(self._running)
+        """How many handlers run now; one that has a batch counts once."""
+        return len(self._running) + sum(each.running for each in self._batches.values())
+
+    @property
+    def not_begun(self) -> int:
+        """How many messages wait for a place, or for their batch to become full."""
+        return len(self.waiting) + sum(len(each.gathered) for each in self._batches.values())
 
     def abandon_running(self) -> None:
         """Give back what runs on although it was told to stop: the process is about to end, and it with it."""
         for message, _ in self._running.values():
             if self.hand.holds(message):
-                self.settler.add(Ended(message, Kind.RELEASE))
+                self.settler.add(Ended(message, Kind.RELEASE, ran=True))
+        for batches in self._batches.values():
+            batches.abandon_running()
 
     async def close(self) -> None:
         """End the worker loops and the children. What does not end is left behind, for the end of the process."""
-        for loop in self._loops:
-            loop.cancel()
-        if self._loops:
-            await asyncio.wait(self._loops, timeout=CLOSE_S)
+        tasks = self._tasks()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_S)
         self.threads.shutdown(wait=False, cancel_futures=True)
         await asyncio.gather(*(asyncio.to_thread(each.close) for each in self.children.values()))
 
     @property
     def left_behind(self) -> bool:
         """Whether handlers run on that cannot be stopped: threads, or coroutines that swallow their cancellation."""
-        return self._threads_busy > 0 or any(not loop.done() for loop in self._loops)
+        threads = self._threads_busy + sum(each.threads_busy for each in self._batches.values())
+        return threads > 0 or any(not task.done() for task in self._tasks())
+
+    def _tasks(self) -> list[asyncio.Task[Any]]:
+        return [*self._loops, *(task for each in self._batches.values() for task in each.tasks())]
 
     def _bound(self, handler: Handler) -> int | None:
         """How many messages of a topic may be in hand at once; None = as many as the worker's."""
         if handler.mode is Mode.THREAD:
             return min(handler.concurrency or self.settings.threads, self.settings.threads)
         return handler.concurrency
+
+    def _batches_of(self, handler: Handler) -> Batches:
+        # A batch handler has a concurrency; a thread needs one of the threads.
+        places = self._bound(handler) or 1
+        children = self.children.get(handler.topic)
+        return Batches(
+            handler, places, self.hand, self.scene, self.threads, children, self._begin, self._settle, self._tell_room
+        )
+
+    def _room_for_batches(self) -> Room:
+        slots = {topic: each.room for topic, each in self._batches.items() if each.room}
+        limit = min(sum(slots.values()), self.settings.fetch_batch_size)
+        return Room(list(slots), list(slots.values()), limit, places=0 if self._some_wait else None)
+
+    def _gather(self, claimed: list[Message]) -> list[Message]:
+        """Hand the messages of batch handlers on; return the others."""
+        singles: list[Message] = []
+        for topic, messages in groupby(claimed, TOPIC):
+            if topic in self._batches:
+                self._batches[topic].add(self._fitting(list(messages)))
+            else:
+                singles += messages
+        return singles
+
+    def _fitting(self, messages: list[Message]) -> list[Message]:
+        """Reject what does not fit the topic's payload_schema; return the others."""
+        if not self.schemas:
+            return messages
+        misfits = {message.id: misfit for message in messages if (misfit := self.schemas.misfit(message))}
+        self._settle(Ended(m, Kind.REJECT, error=misfits[m.id]) for m in messages if m.id in misfits)
+        return [message for message in messages if message.id not in misfits]
+
+    def _begin(self, messages: list[Message]) -> None:
+        """A batch begins: if some batches wait to become full, their runs were not counted when they were claimed."""
+        for message in messages if self._some_wait else ():
+            self.settler.begin(message)
+
+    def _settle(self, ended: Iterable[Ended]) -> None:
+        """Take in how the messages of a batch ended. Of those that are not ours any more nothing is settled."""
+        ours = [each for each in ended if self.hand.holds(each.message)]
+        for each in ours:
+            self.settler.add(each)
+        _tell_batch(ours)
+        self.settler.signals.set()
+
+    def _tell_room(self) -> None:
+        self.on_room()
+
+    def _has(self, message: Message) -> bool:
+        return (message.id, message.claim_id) in self._running or message in self.waiting
 
     def _summon(self) -> None:
         """Wake one worker loop if messages wait, and look again when it has come to its first wait: most handlers never do."""
@@ -210,6 +316,8 @@ class Crew:
         """Run one message's handler within its time; None = there is nothing to settle."""
         key = message.id, message.claim_id
         self._running[key] = message, me
+        if key in self._uncounted:
+            self.settler.begin(message)
         try:
             return await self._run(self.handlers[message.topic], message)
         except asyncio.CancelledError:
@@ -237,29 +345,51 @@ class Crew:
                 message.run_timeout_s, self._stop, message, Why.TIMED_OUT
             )
 
-    async def _run(self, handler: Handler, message: Message) -> Ended | None:
+    def _run(self, handler: Handler, message: Message) -> Coroutine[Any, Any, Ended | None]:
+        # No coroutine of its own, and nothing decided that is known beforehand: it would cost every message.
+        if self.schemas and (misfit := self.schemas.misfit(message)):
+            return _rejected(message, misfit)
+        return self._ways[message.topic](handler, message)
+
+    async def _run_completed(self, handler: Handler, message: Message) -> None:
+        """Complete the message, then run its handler: whatever becomes of that is only logged."""
+        if await self.scene.complete_first([message]):
+            log.warning(events.MESSAGE_LOCK_LOST, message_id=message.id, topic=message.topic, attempt=message.attempt)
+            return
+        try:
+            ended = await self._way(handler)(handler, message)
+        except asyncio.CancelledError:
+            why = self._why.get((message.id, message.claim_id))
+            if why is None:
+                raise
+            _tell_after_completion(message, f"the handler was stopped: {why.value}")
+        else:
+            if ended is not None and ended.error is not None:
+                _tell_after_completion(message, ended.error)
+
+    def _way(self, handler: Handler) -> Way:
         match handler.mode:
             case Mode.ASYNC:
-                return await self._on_the_loop(handler, message)
+                return self._on_the_loop
             case Mode.THREAD:
-                return await self._in_a_thread(handler, message)
+                return self._in_a_thread
             case Mode.PROCESS:
-                return await self._in_a_child(handler, message)
+                return self._in_a_child
 
     async def _on_the_loop(self, handler: Handler, message: Message) -> Ended | None:
-        context = Context(message, self.scene) if handler.arguments > 1 else None
+        context = _context(handler, message, self.scene) if handler.arguments > 1 else None
         said: object
         self._limit(message)
         try:
             said = await handler.call(message, context)
         except BaseException as error:  # sys.exit in a handler fails the message, not the daemon
-            if _comes_from_outside(error):
+            if comes_from_outside(error):
                 raise
             if (message.id, message.claim_id) in self._why and not isinstance(error, outcome.Outcome):
                 # What it raises because it was stopped is no failure of its own.
                 raise asyncio.CancelledError from error
             said = error
-        return _said(message, said, context)
+        return _said(handler, message, said, context)
 
     async def _in_a_thread(self, handler: Handler, message: Message) -> Ended | None:
         loop = asyncio.get_running_loop()
@@ -284,7 +414,7 @@ class Crew:
             return outcome.timed_out(message)
         except ProcessExpired as error:
             log.warning(events.CHILD_DIED, message_id=message.id, topic=message.topic, exit_code=error.exitcode)
-            return Ended(message, Kind.RETRY, error=f"the handler's process died with exit code {error.exitcode}")
+            return handler.rules.failed(message, error, f"the handler's process died with exit code {error.exitcode}")
         except Exception as error:  # noqa: BLE001 - whatever could not travel between the processes
             return Ended(message, Kind.RETRY, error=outcome.describe(error))
 
@@ -300,12 +430,18 @@ class Crew:
         """The message leaves the crew; a thread frees its place itself."""
         if not (started and self.handlers[message.topic].mode is Mode.THREAD):
             self._free(message.topic)
+        if self._uncounted:
+            self._uncounted.discard((message.id, message.claim_id))
         if ended is None:
             self.hand.let_go([message])
             self.settler.signals.set()
             return
         if ended.error is not None:
             _tell(ended)
+        for event, why in ended.remarks:
+            log.error(event, message_id=message.id, topic=message.topic, attempt=message.attempt, reason=why)
+        if self.hand.progress:
+            ended.progress = self.hand.progress.last(message)
         self.settler.add(ended)
 
     def _free(self, topic: str) -> None:
@@ -317,19 +453,13 @@ class Crew:
             self.on_room()
 
 
-def _comes_from_outside(error: BaseException) -> bool:
-    """Whether the task was cancelled or closed, rather than that the handler raised CancelledError or GeneratorExit by itself."""
-    me = asyncio.current_task()
-    return me is None or (isinstance(error, asyncio.CancelledError) and me.cancelling() > 0)
-
-
 def _stopped(message: Message, why: Why) -> Ended | None:
     """Return how an attempt ends that was stopped from outside."""
     match why:
         case Why.TIMED_OUT:
             return outcome.timed_out(message)
         case Why.DRAINED:
-            return Ended(message, Kind.RELEASE)
+            return Ended(message, Kind.RELEASE, ran=True)
         case Why.LOST:
             return None
 
@@ -338,27 +468,36 @@ def _call(handler: Handler, message: Message, scene: Scene, begins: Callable[[],
     """Run a sync handler, in its thread."""
     if begins is not None:
         begins()
-    context = Context(message, scene)
+    context = _context(handler, message, scene)
     said: object
     try:
         said = handler.call(message, context)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails the message, not the thread
         said = error
-    return _said(message, said, context)
+    return _said(handler, message, said, context)
 
 
-def _said(message: Message, said: object, context: Context | None) -> Ended | None:
+def _context(handler: Handler, message: Message, scene: Scene) -> Context:
+    return Context(message, scene, completed=handler.rules.policy is AckPolicy.ACK_FIRST)
+
+
+async def _rejected(message: Message, misfit: str) -> Ended:
+    return Ended(message, Kind.REJECT, error=misfit)
+
+
+def _said(handler: Handler, message: Message, said: object, context: Context | None) -> Ended | None:
     """Return what to settle; nothing if the handler completed its message in its own transaction."""
-    if context is None or not context.completed:
-        return outcome.ended(message, said)
-    if said is not None:
-        error = (
-            outcome.describe(said)
-            if isinstance(said, BaseException)
-            else "it returned an output: set ctx.output in the transaction"
-        )
-        log.warning(events.MESSAGE_ENDED_AFTER_COMPLETION, message_id=message.id, topic=message.topic, reason=error)
+    if context is None or not context.completed or handler.rules.policy is AckPolicy.ACK_FIRST:
+        return handler.rules.ended(message, said, None if context is None else context.action)
+    if isinstance(said, BaseException):
+        _tell_after_completion(message, outcome.describe(said))
+    elif said is not None:
+        _tell_after_completion(message, "it returned an output: set ctx.output in the transaction")
     return None
+
+
+def _tell_after_completion(message: Message, error: str) -> None:
+    log.warning(events.MESSAGE_ENDED_AFTER_COMPLETION, message_id=message.id, topic=message.topic, reason=error)
 
 
 TOLD = {
@@ -370,8 +509,18 @@ TOLD = {
 }
 
 
-def _tell(ended: Ended) -> None:
+def _tell_batch(ended: Iterable[Ended]) -> None:
+    """The same for a batch: what went wrong with many of its messages at once is logged once, with the first of them."""
+    alike = Counter((each.kind, each.error) for each in ended if each.error is not None)
+    for each in ended:
+        if each.error is not None and (count := alike.pop((each.kind, each.error), 0)):
+            _tell(each, **({"messages": count} if count > 1 else {}))
+
+
+def _tell(ended: Ended, **more: int) -> None:
     """Log an attempt that did not go well: the last line of its error, never its payload."""
     message = ended.message
     reason = (ended.error or "").rstrip().rpartition("\n")[2]
-    log.warning(TOLD[ended.kind], message_id=message.id, topic=message.topic, attempt=message.attempt, reason=reason)
+    log.warning(
+        TOLD[ended.kind], message_id=message.id, topic=message.topic, attempt=message.attempt, reason=reason, **more
+    )

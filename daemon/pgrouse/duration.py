@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 PATTERN = r"(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+"
@@ -70,3 +71,22 @@ Duration = Annotated[
         }
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The least and the greatest duration that a key takes, both included."""
+
+    low: timedelta
+    high: timedelta
+
+    def __call__(self, value: timedelta) -> timedelta:
+        """Check a duration."""
+        if not self.low <= value <= self.high:
+            raise ValueError(f"must be between {show(self.low)} and {show(self.high)}, found {show(value)}")
+        return value
+
+
+def between(low: timedelta, high: timedelta) -> AfterValidator:
+    """Bound a duration, both ends included."""
+    return AfterValidator(Bounds(low, high))

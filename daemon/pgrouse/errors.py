@@ -51,5 +51,64 @@ class PublishRefused(PgrouseError, ValueError):
     """A message cannot be published as it is; nothing was inserted."""
 
 
+class InvalidPayload(PublishRefused):
+    """The payload does not fit the payload_schema of its topic; `problems` lists why, without the values."""
+
+    def __init__(self, topic: str, problems: list[str]) -> None:
+        super().__init__(f"the payload does not fit the payload_schema of topic {topic}: {'; '.join(problems)}")
+        self.problems = problems
+
+
+class NotAdmitted(PgrouseError):
+    """The policy of its topic does not admit a message. The statement has failed: roll back, at least to a savepoint.
+
+    The error of PostgreSQL is its `__cause__`; `sqlstate` tells the kinds apart in any language.
+    """
+
+    sqlstate = ""
+
+
+class TopicFull(NotAdmitted):
+    """The topic holds `max_depth` messages, or would hold more with these."""
+
+    sqlstate = "PGR01"
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class PublishRateExceeded(NotAdmitted):
+    """The topic's `publish_rate` is used up; the text says when to try again."""
+
+    sqlstate = "PGR02"
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class TopicNotRegistered(NotAdmitted):
+    """Only registered topics are accepted, and this one is not."""
+
+    sqlstate = "PGR03"
+
+
+class PayloadTooLarge(NotAdmitted):
+    """The payload or body has more than the topic's `max_payload_bytes`."""
+
+    sqlstate = "PGR04"
+
+
+class TopicReserved(NotAdmitted):
+    """Names that end with `.dlq` are those of dead letters."""
+
+    sqlstate = "PGR05"
+
+
+class KeyTaken(NotAdmitted):
+    """A message with this key waits, or holds the key by the topic's `key_ttl`."""
+
+    sqlstate = "23505"
+
+
 class LockLost(PgrouseError):
     """The message is not this worker's any more: its lock expired, or it was cancelled. What was settled was not changed."""
+
+
+class UnknownMessage(PgrouseError, LookupError):
+    """There is no such message: it was never published, or ended and nothing of it is kept."""

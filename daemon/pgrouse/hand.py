@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import timedelta
 
 from pgrouse.message import Message
+from pgrouse.progress import Progress
 
 # A lock that is shorter needs its heartbeat sooner than in a second.
 SHORT_S = 3.0
+# Handlers in threads may run on for long after their message was cancelled; so many cancellations are remembered.
+CANCELLED = 10_000
 
 
 @dataclass(slots=True)
@@ -27,17 +33,31 @@ class Held:
     started: float | None = None
 
 
+@dataclass(slots=True)
+class Extension:
+    """A handler's wish to hold its message until so long from now; done when its lock is extended, broken by LockLost."""
+
+    message: Message
+    lock_for: timedelta
+    done: Future[None] = field(default_factory=Future)
+
+
 class Hand:
     """The messages in hand, by id. Handlers in threads may let theirs go; the heartbeat's thread reads copies; the rest is the event loop's.
 
     Attributes:
-        hurry: set when a message with a short lock came.
+        hurry: set when there is something for the heartbeat to do at once: a message with a short lock came, a handler has a wish.
+        progress: what handlers noted of theirs.
+        extensions: what handlers wish and the heartbeat has not done yet.
     """
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
         self._given_up: set[int] = set()
+        self._cancelled: dict[tuple[int, int], None] = {}
         self.hurry = threading.Event()
+        self.progress = Progress(self.hurry.set)
+        self.extensions: deque[Extension] = deque()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -68,15 +88,36 @@ class Hand:
 
     def let_go(self, messages: Iterable[Message]) -> None:
         """These are settled, or not this worker's any more."""
+        noted = bool(self.progress)
         for message in messages:
             # The same message may have been lost and claimed again meanwhile.
             if self.holds(message):
                 self._held.pop(message.id, None)
+                if noted:
+                    self.progress.forget(message)
 
     def give_up(self, message: Message) -> None:
         """Nothing more can be done for it. It stays locked until its lock expires: a message that is nobody's would be worked again at once."""
         self.let_go([message])
         self._given_up.add(message.id)
+
+    def extend(self, message: Message, lock_for: timedelta) -> Future[None]:
+        """Let the heartbeat extend one lock now. Any thread may ask."""
+        wish = Extension(message, lock_for)
+        self.extensions.append(wish)
+        self.hurry.set()
+        return wish.done
+
+    def cancel(self, messages: Iterable[Message]) -> None:
+        """Somebody has cancelled these."""
+        for message in messages:
+            self._cancelled[message.id, message.claim_id] = None
+        while len(self._cancelled) > CANCELLED:
+            del self._cancelled[next(iter(self._cancelled))]
+
+    def is_cancelled(self, message: Message) -> bool:
+        """Whether somebody has cancelled the message."""
+        return (message.id, message.claim_id) in self._cancelled
 
     def snapshot(self) -> list[Held]:
         """Return what is in hand now; safe to call from another thread."""

@@ -20,11 +20,14 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from pgrouse import config
-from pgrouse.config_source import ConfigProblems, Problem, show_key
+from pgrouse.ack_policy import DEFAULT_RULES, AckPolicy, Rules
+from pgrouse.batch import Batching, batching_of, contradictions
+from pgrouse.config_source import ConfigProblems, KeyProblem, Problem, show_key
 from pgrouse.context import Context
 from pgrouse.errors import ConfigError
 from pgrouse.message import Message
 from pgrouse.outcome import Reject
+from pgrouse.retry_strategy import Strategy, strategy
 
 # Children of one topic with isolation = "process", unless its concurrency says otherwise.
 CHILDREN = 4
@@ -50,6 +53,8 @@ class Handler:
         arguments: how many of payload and context it takes.
         payload: what its payload is validated against; None = any JSON.
         concurrency: at most so many at once in this process; None = the worker's.
+        rules: how its attempts end.
+        batching: how its messages are gathered, if it takes lists of them.
     """
 
     topic: str
@@ -59,6 +64,8 @@ class Handler:
     arguments: int
     payload: TypeAdapter[Any] | None
     concurrency: int | None = None
+    rules: Rules = DEFAULT_RULES
+    batching: Batching | None = None
 
     def decode(self, message: Message) -> Any:
         """Return the message's payload as the handler wants it.
@@ -94,13 +101,13 @@ def load(settings: config.Config) -> dict[str, Handler]:
     for folder in reversed(settings.handlers.path):
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
-    problems: list[Problem] = []
+    problems: list[Problem] = contradictions(settings)
     handlers: dict[str, Handler] = {}
-    for topic, chosen in settings.topics.items():
+    for topic, chosen in settings.worked.items():
         try:
             handlers[topic] = find(topic, chosen, settings.handlers)
         except ConfigError as error:
-            key = ("topics", topic, "handler")
+            key = ("topics", topic, error.key if isinstance(error, KeyProblem) else "handler")
             problems.append(Problem(settings.origin(*key), show_key(key), f"{show_key(key)}: {error}"))
     if problems:
         raise ConfigProblems(problems)
@@ -113,18 +120,71 @@ def find(topic: str, chosen: config.Topic, rules: config.Handlers) -> Handler:
     Raises:
         ConfigError: why it cannot be used, and the mend.
     """
-    module_name, _, function_name = chosen.handler.partition(":")
+    function = _find_function(chosen.handler, rules)
+    if not callable(function):
+        raise ConfigError(f"{chosen.handler} is a {type(function).__name__}, not a function")
+    arguments, wanted = _signature(chosen.handler, function)
+    batching, wanted = batching_of(chosen, arguments, wanted)
+    payload = _adapter(chosen.handler, wanted)
+    mode = _mode(chosen, function)
+    usual = 1 if batching else CHILDREN if mode is Mode.PROCESS else None
+    concurrency = chosen.concurrency or usual
+    # A batch handler acknowledges by its items, not by its context.
+    ends = _rules(chosen, rules, 2 if batching else arguments)
+    return Handler(topic, chosen.handler, function, mode, arguments, payload, concurrency, ends, batching)
+
+
+def questions(settings: config.Config) -> list[Problem]:
+    """Return what is allowed but surprises: keys of topics that say nothing together, or say more than their reader may think."""
+    found = []
+    for topic, chosen in settings.topics.items():
+        key = ("topics", topic, "retry" if chosen.retry else "ack_policy")
+        if text := _question(chosen):
+            found.append(Problem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}"))
+    return found
+
+
+def _question(chosen: config.Topic) -> str | None:
+    match chosen.ack_policy, chosen.retry:
+        case "ack_first", _:
+            return (
+                'with ack_policy = "ack_first" a message whose handler fails, or whose worker dies, is not worked again'
+            )
+        case "ack" | "reject_on_error" | "manual" as policy, str():
+            return f'with ack_policy = "{policy}" the strategy is asked only after ctx.nack() or Retry, never after an exception'
+    return None
+
+
+def _rules(chosen: config.Topic, rules: config.Handlers, arguments: int) -> Rules:
+    policy = AckPolicy(chosen.ack_policy)
+    if policy is AckPolicy.MANUAL and arguments < 2:  # noqa: PLR2004 - payload and context
+        raise KeyProblem(
+            "ack_policy",
+            f'"manual" needs a handler that can acknowledge: give {chosen.handler} a second parameter for the context',
+        )
+    if policy is AckPolicy.ACK_FIRST and chosen.retry is not None:
+        raise KeyProblem(
+            "retry",
+            'with ack_policy = "ack_first" nothing is tried again: remove it, or use ack_policy = "nack_on_error"',
+        )
+    return Rules(policy, _strategy(chosen.retry, rules) if chosen.retry else None)
+
+
+def _strategy(name: str, rules: config.Handlers) -> Strategy:
+    try:
+        return strategy(name, _find_function(name, rules))
+    except ConfigError as error:
+        raise KeyProblem("retry", str(error)) from error
+
+
+def _find_function(name: str, rules: config.Handlers) -> Any:
+    """Import what a name like `module:function` means, if it may be used."""
+    module_name, _, function_name = name.partition(":")
     if not rules.permits(module_name):
         raise ConfigError(
             f"module {module_name} may not be used: put it into a folder of handlers.path, or name it in handlers.allow"
         )
-    function = _import(module_name, function_name)
-    if not callable(function):
-        raise ConfigError(f"{chosen.handler} is a {type(function).__name__}, not a function")
-    arguments, payload = _signature(chosen.handler, function)
-    mode = _mode(chosen, function)
-    concurrency = chosen.concurrency or (CHILDREN if mode is Mode.PROCESS else None)
-    return Handler(topic, chosen.handler, function, mode, arguments, payload, concurrency)
+    return _import(module_name, function_name)
 
 
 def _import(module_name: str, function_name: str) -> Any:
@@ -158,7 +218,8 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
 
 
-def _signature(name: str, function: Callable[..., Any]) -> tuple[int, TypeAdapter[Any] | None]:
+def _signature(name: str, function: Callable[..., Any]) -> tuple[int, Any]:
+    """Return how many of payload and context a function takes, and the type of the first; Any if it has none."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
         hints = get_type_hints(_annotated(function), include_extras=True)
@@ -172,12 +233,14 @@ def _signature(name: str, function: Callable[..., Any]) -> tuple[int, TypeAdapte
         raise ConfigError(
             f"{name} needs {len(required)} arguments: a handler takes the payload and, if it likes, a context"
         )
-    wanted = hints.get(positional[0].name, Any) if positional else Any
+    return min(len(positional), 2), hints.get(positional[0].name, Any) if positional else Any
+
+
+def _adapter(name: str, wanted: Any) -> TypeAdapter[Any] | None:
     try:
-        adapter = None if wanted in (Any, inspect.Parameter.empty) else TypeAdapter(wanted)
+        return None if wanted is Any else TypeAdapter(wanted)
     except Exception as error:
         raise ConfigError(f"the payload type of {name} cannot be validated: {error}") from error
-    return min(len(positional), 2), adapter
 
 
 def _list(error: pydantic.ValidationError) -> str:

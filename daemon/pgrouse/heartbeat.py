@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import InvalidStateError
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -19,9 +20,11 @@ import structlog
 
 from pgrouse import events
 from pgrouse.database import Database, hung_up_after
-from pgrouse.errors import DatabaseUnreachable
-from pgrouse.hand import SHORT_S, Hand, Held
-from pgrouse.store import heartbeat_statement
+from pgrouse.errors import DatabaseUnreachable, LockLost
+from pgrouse.hand import SHORT_S, Extension, Hand, Held
+from pgrouse.message import Message
+from pgrouse.progress import Note
+from pgrouse.store import cancelled_statement, heartbeat_statement, progress_statement
 
 log = structlog.get_logger()
 
@@ -102,34 +105,76 @@ class Heartbeat(threading.Thread):
             self._watch_the_loop()
             self._wake.wait(self._pause_s())
             self._wake.clear()
+        for wish in self.hand.extensions:
+            _break(wish)
         self._sign_off()
         self._close()
 
     def _beat(self) -> None:
         now = time.monotonic()
         everything, self._all = self._all, False
+        wishes = [self.hand.extensions.popleft() for _ in range(len(self.hand.extensions))]
+        notes = self.hand.progress.due(now)
         due = [held for held in self.hand.snapshot() if everything or _is_due(held, now)]
         due = [held for held in due if not _is_given_up(held, now)]
         seen = now - self._seen_at >= SEEN_EVERY_S
-        if not due and not seen:
+        if not (due or seen or wishes or notes):
             return
+        try:
+            self._send(due, wishes, notes, seen=seen)
+        except BaseException:
+            self.hand.extensions.extendleft(reversed([wish for wish in wishes if not wish.done.done()]))
+            self.hand.progress.put_back(notes)
+            raise
+
+    def _send(self, due: list[Held], wishes: list[Extension], notes: list[Note], *, seen: bool) -> None:
+        now = time.monotonic()
         if self._conn is None:
             self._conn = self.db.connect_blocking("heartbeat")
         with hung_up_after(HANG_UP_S, self._conn):
             if due:
                 self._extend(self._conn, due, now)
+            for wish in wishes:
+                self._fulfil(self._conn, wish)
+            if notes:
+                noted = [(note.message, note.text) for note in notes]
+                self._lose(
+                    self._conn, self._ask(self._conn, progress_statement(noted, wait=False)), [m for m, _ in noted]
+                )
             if seen:
                 self._sign(self._conn)
                 self._seen_at = now
 
     def _extend(self, conn: psycopg.Connection, due: list[Held], now: float) -> None:
-        with conn.transaction():
-            conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_TIMEOUT_MS}".encode())
-            row = conn.execute(*heartbeat_statement(held.message for held in due)).fetchone()
+        lost = self._ask(conn, heartbeat_statement(held.message for held in due))
         for held in due:
             held.beat = now
-        if row is not None and row[0]:
-            self.loop.call_soon_threadsafe(self.on_lost, row[0])
+        self._lose(conn, lost, [held.message for held in due])
+
+    def _fulfil(self, conn: psycopg.Connection, wish: Extension) -> None:
+        """Extend one lock for as long as its handler wishes, and let the handler go on."""
+        lost = self._ask(conn, heartbeat_statement([wish.message], wish.lock_for))
+        self._lose(conn, lost, [wish.message])
+        if lost:
+            _break(wish)
+        else:
+            _fulfilled(wish)
+
+    def _ask(self, conn: psycopg.Connection, statement: tuple[bytes, list[Any]]) -> list[int]:
+        """Return the ids whose lock was lost, as a statement about some of them says."""
+        with conn.transaction():
+            conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_TIMEOUT_MS}".encode())
+            row = conn.execute(*statement).fetchone()
+        return [] if row is None else list(row[0])
+
+    def _lose(self, conn: psycopg.Connection, lost: list[int], asked: list[Message]) -> None:
+        if not lost:
+            return
+        gone = [message for message in asked if message.id in lost]
+        cancelled = self._ask(conn, cancelled_statement(gone))
+        # Here and not on the event loop: what a handler in a thread sees does not depend on whether that turns.
+        self.hand.cancel(message for message in gone if message.id in cancelled)
+        self.loop.call_soon_threadsafe(self.on_lost, lost)
 
     def _sign(self, conn: psycopg.Connection) -> None:
         if not self._seen(conn):
@@ -178,6 +223,7 @@ class Heartbeat(threading.Thread):
         )
         if self._failing:
             return LONGEST_PAUSE_S
+        soonest = min(soonest, self.hand.progress.pause_s(now))
         return min(max(soonest, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
 
     def _fail(self, error: Exception) -> None:
@@ -190,6 +236,18 @@ class Heartbeat(threading.Thread):
         conn, self._conn = self._conn, None
         if conn is not None:
             conn.close()
+
+
+def _fulfilled(wish: Extension) -> None:
+    with suppress(InvalidStateError):  # nobody waits any more: the handler was cancelled
+        wish.done.set_result(None)
+
+
+def _break(wish: Extension) -> None:
+    with suppress(InvalidStateError):
+        wish.done.set_exception(
+            LockLost(f"message {wish.message.id} is not this worker's any more: stop working on it")
+        )
 
 
 def _is_due(held: Held, now: float) -> bool:

@@ -26,3 +26,4 @@ class Message(NamedTuple):
     lock_for_s: float
     run_timeout_s: float | None
     waited_s: float
+    elapsed_s: float

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from pgrouse import jsonb
 from pgrouse.errors import PublishRefused
@@ -19,6 +19,8 @@ LABEL = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")  # a key or a channe
 MAX_HEADER_BYTES = 65536
 MAX_WAIT = timedelta(days=36_500)
 MAX_ATTEMPTS = 2**31 - 1
+OnConflict = Literal["error", "replace", "ignore", "append"]
+ON_CONFLICT: tuple[OnConflict, ...] = ("error", "replace", "ignore", "append")
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
@@ -36,8 +38,10 @@ class NewMessage:
         priority: 0 (first) to 9; the table's default is 5.
         delay: how long the message is not yet available, by the server's clock.
         available_at: or the time when it becomes available, with a time zone.
-        expires_in: stored as expires_at, counted from now; nothing acts on it in this version.
+        ttl: how long it may wait to be worked, from when it is available; instead of the topic's.
         max_attempts: instead of the topic's; 0 is no limit.
+        on_conflict: what happens if a message with this key waits already: `error`; `replace` its content and TTL, not its place;
+            `ignore` this one; `append`: the payloads become one array.
     """
 
     topic: str
@@ -49,8 +53,9 @@ class NewMessage:
     priority: int | None = None
     delay: timedelta | None = None
     available_at: datetime | None = None
-    expires_in: timedelta | None = None
+    ttl: timedelta | None = None
     max_attempts: int | None = None
+    on_conflict: OnConflict = "error"
 
 
 class Options(TypedDict, total=False):
@@ -63,12 +68,17 @@ class Options(TypedDict, total=False):
     priority: int | None
     delay: timedelta | None
     available_at: datetime | None
-    expires_in: timedelta | None
+    ttl: timedelta | None
     max_attempts: int | None
+    on_conflict: OnConflict
 
 
 def row(message: NewMessage) -> dict[str, Any]:
-    """Check a message; return its columns, without those that were not given. A timedelta counts from the server's now."""
+    """Check a message; return its columns, without those that were not given.
+
+    A timedelta as available_at counts from the server's now; `ttl`, which is no column, from available_at.
+    """
+    _check_on_conflict(message)
     row = {
         "topic": _topic(message.topic),
         "channel": _label("channel", message.channel),
@@ -79,7 +89,7 @@ def row(message: NewMessage) -> dict[str, Any]:
         "headers": _headers(message.headers),
         "max_attempts": _integer("max_attempts", message.max_attempts, MAX_ATTEMPTS),
         "available_at": _available_at(message),
-        "expires_at": _wait("expires_in", message.expires_in),
+        "ttl": _ttl(message),
     }
     return {column: value for column, value in row.items() if value is not None}
 
@@ -152,6 +162,23 @@ def _available_at(message: NewMessage) -> datetime | timedelta | None:
             f"available_at {at.isoformat()} cannot be used: it must be between {FIRST.year} and {LAST.year}"
         )
     return at
+
+
+def _ttl(message: NewMessage) -> timedelta | None:
+    ttl, at = _wait("ttl", message.ttl), message.available_at
+    if ttl is not None and at is not None and at.astimezone(UTC) > LAST - ttl:
+        raise PublishRefused(f"ttl {ttl} cannot be used: the message would expire after the year {LAST.year}")
+    return ttl
+
+
+def _check_on_conflict(message: NewMessage) -> None:
+    mode = message.on_conflict
+    if mode not in ON_CONFLICT:
+        raise PublishRefused(f"on_conflict {mode!r:.50} cannot be used: it must be one of {', '.join(ON_CONFLICT)}")
+    if mode != "error" and message.key is None:
+        raise PublishRefused(f"on_conflict {mode!r} needs a key")
+    if mode == "append" and message.body is not None:
+        raise PublishRefused("on_conflict 'append' gathers payloads: a body cannot be appended")
 
 
 def _wait(name: str, value: timedelta | None) -> timedelta | None:

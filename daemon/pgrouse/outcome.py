@@ -1,7 +1,7 @@
 """How an attempt ended: what a handler may say, and what that means for the queue.
 
-A handler returns a value (success, kept as the output) or returns or raises `Reject`, `Retry`, `Defer` or `Fail`; any other exception
-is a failure that is tried again while attempts are left. `ended()` is the one place where that is decided.
+A handler returns a value (success, kept as the output) or returns or raises `Reject`, `Retry`, `Defer` or `Fail`, or says the same by
+`ctx.ack()`, `ctx.nack()`, `ctx.reject()`. What any other exception means, and silence, is for the topic's ack_policy: see there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final
 from pgrouse.message import Message
 
 ERROR_BYTES = 8192  # the CHECK of messages.message_archive
+SAID = 2000  # characters of an exception's own message that are kept
 OUTPUT_BYTES = 1024 * 1024
 OURS = Path(__file__).parent
 ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -94,9 +95,23 @@ class Kind(StrEnum):
     RELEASE = "release"
 
 
+class Acked(Outcome):
+    """What `ctx.ack()` says. Nobody raises it."""
+
+    def __init__(self, output: Any = None) -> None:
+        super().__init__("acknowledged")
+        self.output = output
+
+
 @dataclass(slots=True)
 class Ended:
-    """One attempt that ended and how it is to be settled. Texts are fit for PostgreSQL; JSON is text."""
+    """One attempt that ended and how it is to be settled. Texts are fit for PostgreSQL; JSON is text.
+
+    Attributes:
+        ran: of a message that is given back: whether its handler had begun.
+        progress: the last progress that the handler noted; written before it is settled.
+        remarks: what there is to log of it besides its error: names of events, and why.
+    """
 
     message: Message
     kind: Kind
@@ -105,23 +120,26 @@ class Ended:
     after: timedelta | None = None
     until: datetime | None = None
     state: str | None = None
+    ran: bool | None = None
+    progress: str | None = None
+    remarks: tuple[tuple[str, str], ...] = ()
 
 
 def ended(message: Message, said: object) -> Ended:
-    """Decide what a handler's return value or exception means."""
-    match said:
+    """Return what a handler's return value, outcome or exception means by itself; of an exception: that the attempt failed."""
+    match said.output if isinstance(said, Acked) else said:
         case None:
             return Ended(message, Kind.COMPLETE)
-        case Reject():
-            return Ended(message, Kind.REJECT, error=clean(str(said)))
-        case Fail():
-            return Ended(message, Kind.FAIL, error=clean(str(said)))
-        case Retry() | Defer():
-            return _later(message, said)
-        case BaseException():
-            return Ended(message, Kind.RETRY, error=describe(said))
-        case _:
-            return _completed(message, said)
+        case Reject() as it:
+            return Ended(message, Kind.REJECT, error=clean(str(it)))
+        case Fail() as it:
+            return Ended(message, Kind.FAIL, error=clean(str(it)))
+        case Retry() | Defer() as it:
+            return _later(message, it)
+        case BaseException() as it:
+            return Ended(message, Kind.RETRY, error=describe(it))
+        case it:
+            return _completed(message, it)
 
 
 def _later(message: Message, said: Retry | Defer) -> Ended:
@@ -152,11 +170,19 @@ def timed_out(message: Message) -> Ended:
 
 
 def describe(error: BaseException) -> str:
-    """Return the traceback of an error without our own frames, the end of it if it is long, fit for the archive."""
+    """Return the traceback of an error without our own frames, the end of it if it is long, fit for the archive.
+
+    A long message is cut behind its beginning: that says what kind of error it is, and the frames must have room too.
+    """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None and Path(trace.tb_frame.f_code.co_filename).parent == OURS:
         trace = trace.tb_next
-    return clean("".join(traceback.format_exception(type(error), error, trace, limit=-20)))
+    parts = traceback.format_exception(type(error), error, trace, limit=-20)
+    return clean(
+        "".join(
+            part if len(part) <= SAID else f"{part[:SAID]}… {len(part) - SAID:,} characters more\n" for part in parts
+        )
+    )
 
 
 def clean(text: str) -> str:

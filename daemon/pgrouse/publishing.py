@@ -8,35 +8,88 @@ and the caller's transaction stays usable.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 import psycopg
 from psycopg.rows import tuple_row
 
-from pgrouse.errors import PublishRefused
+from pgrouse import known_schema
+from pgrouse.errors import (
+    InvalidPayload,
+    KeyTaken,
+    PayloadTooLarge,
+    PublishRateExceeded,
+    PublishRefused,
+    TopicFull,
+    TopicNotRegistered,
+    TopicReserved,
+)
+from pgrouse.known_schema import KnownSchema, Schemas
 from pgrouse.new_message import NewMessage, Options, row
 
 DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
 BLOCK_BYTES = 64 * 1024
+# How often a topic's schema may change while one message is published.
+TRIES = 20
+
+What = Literal["inserted", "replaced", "ignored", "appended", "held", "dropped"]
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+Statement = tuple[bytes, dict[str, Any]]
+# What is asked of the database one after the other; each answer is the only row, None if there is none.
+Steps = Generator[Statement, tuple[Any, ...] | None, "Published"]
+
+
+class Published(int):
+    """The id of the message that stands for what was published; 0 if it was dropped.
+
+    Attributes:
+        what: `inserted`; by on_conflict: `replaced`, `ignored` or `appended`, with the id of the message that waited; `held`: the topic
+            has a key_ttl, and this message still holds the key; `dropped`: the topic is full and its policy is to drop.
+    """
+
+    what: What
+
+    def __new__(cls, message_id: int | None, what: What) -> Published:
+        """Make one. No id: it was dropped."""
+        published = super().__new__(cls, message_id or 0)
+        published.what = what
+        return published
+
+
+class PublishedMany(int):
+    """How many messages were published.
+
+    Attributes:
+        dropped: how many were not: their topics are full, and their policy is to drop.
+    """
+
+    dropped: int
+
+    def __new__(cls, published: int, dropped: int) -> PublishedMany:
+        """Make one."""
+        many = super().__new__(cls, published)
+        many.dropped = dropped
+        return many
 
 
 @overload
-def publish(conn: psycopg.Connection[Any], topic: str, payload: Any = None, **options: Unpack[Options]) -> int: ...
+def publish(
+    conn: psycopg.Connection[Any], topic: str, payload: Any = None, **options: Unpack[Options]
+) -> Published: ...
 
 
 @overload
 def publish(
     conn: psycopg.AsyncConnection[Any], topic: str, payload: Any = None, **options: Unpack[Options]
-) -> Coroutine[Any, Any, int]: ...
+) -> Coroutine[Any, Any, Published]: ...
 
 
 def publish(
     conn: AnyConnection, topic: str, payload: Any = None, **options: Unpack[Options]
-) -> int | Coroutine[Any, Any, int]:
+) -> Published | Coroutine[Any, Any, Published]:
     """Publish one message in the connection's transaction and return its id; await it on an AsyncConnection.
 
     Args:
@@ -47,37 +100,44 @@ def publish(
 
     Raises:
         PublishRefused: at the call, on an AsyncConnection too; nothing was sent.
-        psycopg.Error: the server refused the row (a key that stands already, no right), or is gone.
+        InvalidPayload: the payload does not fit the payload_schema of its topic; nothing was published, the transaction can still be used.
+        NotAdmitted: a policy of the topic is against it: TopicFull, PublishRateExceeded, TopicNotRegistered, PayloadTooLarge, KeyTaken.
+            The transaction has failed.
+        psycopg.Error: the server refused the row for another reason (no right), or is gone.
     """
-    query, values = _insert(NewMessage(topic=topic, payload=payload, **options))
+    steps = _publishing(NewMessage(topic=topic, payload=payload, **options))
+    first = next(steps)
     match conn:
         case psycopg.AsyncConnection():
-            return _insert_async(conn, query, values)
+            return _take_async(conn, steps, first)
         case psycopg.Connection():
-            # A cursor of our own: the caller's row and cursor factories would change what comes back.
-            row = psycopg.Cursor(conn, row_factory=tuple_row).execute(query, values).fetchone()
-            return _id(row)
+            return _take(conn, steps, first)
         case _:
             raise _unknown_connection(conn)
 
 
 @overload
-def publish_many(conn: psycopg.Connection[Any], messages: Iterable[NewMessage]) -> int: ...
+def publish_many(conn: psycopg.Connection[Any], messages: Iterable[NewMessage]) -> PublishedMany: ...
 
 
 @overload
-def publish_many(conn: psycopg.AsyncConnection[Any], messages: Iterable[NewMessage]) -> Coroutine[Any, Any, int]: ...
+def publish_many(
+    conn: psycopg.AsyncConnection[Any], messages: Iterable[NewMessage]
+) -> Coroutine[Any, Any, PublishedMany]: ...
 
 
-def publish_many(conn: AnyConnection, messages: Iterable[NewMessage]) -> int | Coroutine[Any, Any, int]:
+def publish_many(
+    conn: AnyConnection, messages: Iterable[NewMessage]
+) -> PublishedMany | Coroutine[Any, Any, PublishedMany]:
     """Publish any number of messages by COPY in the connection's transaction; return how many. Await it on an AsyncConnection.
 
-    The messages are streamed, and become available in their order. All are published or none. COPY gives no ids back: whoever needs
-    them calls `publish` for each, best within `conn.pipeline()`.
+    The messages are streamed, and become available in their order. All are published or none, but for those that a full topic drops.
+    COPY gives no ids back and knows no `on_conflict`: whoever needs one calls `publish` for each, best within `conn.pipeline()`.
 
     Raises:
         PublishRefused: says which message; none was published, and the transaction can still be used.
-        psycopg.Error: the server refused a row, or is gone.
+        NotAdmitted: a policy of one of the topics is against it; none was published, and the transaction can still be used.
+        psycopg.Error: the server refused a row for another reason, or is gone.
     """
     match conn:
         case psycopg.AsyncConnection():
@@ -94,51 +154,168 @@ def _unknown_connection(conn: object) -> TypeError:
     )
 
 
-def _id(row: tuple[Any, ...] | None) -> int:
-    return int(row[0]) if row else 0
+def _publishing(message: NewMessage) -> Steps:
+    """Yield the statements that publish one message, and return what came of it.
+
+    As a rule that is one, which inserts nothing if the topic has another schema than was known. What was known may be old: nothing is
+    refused before it was asked for.
+    """
+    topic, columns = message.topic, row(message)
+    known, is_fresh = known_schema.recall(topic), False
+    for _ in range(TRIES):
+        problems = known.problems(columns)
+        if problems and is_fresh:
+            raise InvalidPayload(topic, problems)
+        found = None if problems else (yield _insert(columns, message, known))
+        if found is not None:
+            return Published(*found)
+        digest, text = (yield known_schema.READ, {"topic": topic}) or (None, None)
+        if digest == known.digest and not problems:
+            return Published(None, "dropped")
+        known, is_fresh = known_schema.remember(topic, digest, text), True
+    raise PublishRefused(f"the payload_schema of topic {topic} changed {TRIES} times meanwhile: try again")
 
 
-async def _insert_async(conn: psycopg.AsyncConnection[Any], query: bytes, values: list[Any]) -> int:
-    cursor = await psycopg.AsyncCursor(conn, row_factory=tuple_row).execute(query, values)
-    return _id(await cursor.fetchone())
+def _take(conn: psycopg.Connection[Any], steps: Steps, statement: Statement) -> Published:
+    # A cursor of our own: the caller's row and cursor factories would change what comes back.
+    cursor = psycopg.Cursor(conn, row_factory=tuple_row)
+    while True:
+        try:
+            found = cursor.execute(*statement).fetchone()
+        except psycopg.Error as error:
+            raise _in_our_words(error) from error
+        try:
+            statement = steps.send(found)
+        except StopIteration as end:
+            return _published(end)
 
 
-def _insert(message: NewMessage) -> tuple[bytes, list[Any]]:
-    """Return the INSERT of one message. Columns that were not given are not named: the server's defaults hold."""
-    columns = row(message)
-    values = ", ".join("clock_timestamp() + %s" if isinstance(value, timedelta) else "%s" for value in columns.values())
-    query = f"INSERT INTO messages.message ({', '.join(columns)}) VALUES ({values}) RETURNING id"  # noqa: S608 - only names of ours
-    return query.encode(), list(columns.values())
+async def _take_async(conn: psycopg.AsyncConnection[Any], steps: Steps, statement: Statement) -> Published:
+    cursor = psycopg.AsyncCursor(conn, row_factory=tuple_row)
+    while True:
+        try:
+            found = await (await cursor.execute(*statement)).fetchone()
+        except psycopg.Error as error:
+            raise _in_our_words(error) from error
+        try:
+            statement = steps.send(found)
+        except StopIteration as end:
+            return _published(end)
+
+
+def _published(end: StopIteration) -> Published:
+    published: Published = end.value
+    return published
+
+
+REFUSALS = (TopicFull, PublishRateExceeded, TopicNotRegistered, PayloadTooLarge, TopicReserved)
+KEYS = ("message_key", "held_key_pkey")
+
+
+def _in_our_words(error: psycopg.Error) -> Exception:
+    """Return what the error of the server means, itself if it is none of a policy."""
+    said = ": ".join(filter(None, [error.diag.message_primary, error.diag.message_hint]))
+    for kind in REFUSALS:
+        if error.sqlstate == kind.sqlstate:
+            return kind(said)
+    if (
+        error.sqlstate == KeyTaken.sqlstate
+        and error.diag.constraint_name in KEYS
+        and error.diag.schema_name == "messages"
+    ):
+        return KeyTaken(
+            said if error.diag.message_hint else "a message with this key waits already: nothing was published"
+        )
+    return error
+
+
+# Said, since nothing else tells the server what a parameter of a SELECT is.
+TYPES = {
+    "priority": "int",
+    "payload": "jsonb",
+    "body": "bytea",
+    "headers": "jsonb",
+    "max_attempts": "int",
+    "available_at": "timestamptz",
+    "delay": "interval",
+    "ttl": "interval",
+}
+
+
+# While no topic has a policy that publishing must look at, it has no schema either: to know that costs next to nothing.
+SCHEMA_IS_KNOWN = """
+    CASE WHEN pg_sequence_last_value('messages.policed'::regclass) = 1 THEN %(known_schema)s::text IS NULL
+    ELSE messages.schema_digest(%(topic)s::text) IS NOT DISTINCT FROM %(known_schema)s::text END
+"""
+
+
+def _insert(columns: dict[str, Any], message: NewMessage, known: KnownSchema) -> Statement:
+    """Return the statement that publishes one message, if its topic has the schema that is known."""
+    values = dict(columns)
+    if isinstance(values.get("available_at"), timedelta):
+        values["delay"] = values.pop("available_at")
+    given = {name: f"%({name})s::{TYPES.get(name, 'text')}" for name in values}
+    publish = _by_function(given, message) if message.on_conflict != "error" else _by_row(given)
+    return publish.format(SCHEMA_IS_KNOWN).encode(), values | {"known_schema": known.digest}
+
+
+def _by_row(given: dict[str, str]) -> str:
+    """Columns that were not given are not named: the server's defaults hold."""
+    columns = dict(given)
+    if delay := columns.pop("delay", None):
+        columns["available_at"] = f"clock_timestamp() + {delay}"
+    if ttl := columns.pop("ttl", None):
+        columns["expires_at"] = f"greatest({columns.get('available_at', 'NULL')}, clock_timestamp()) + {ttl}"
+    return (
+        f"INSERT INTO messages.message ({', '.join(columns)}) SELECT {', '.join(columns.values())} WHERE {{}} "
+        "RETURNING id, 'inserted'"
+    )
+
+
+def _by_function(given: dict[str, str], message: NewMessage) -> str:
+    arguments = ", ".join(f"p_{name} => {value}" for name, value in given.items())
+    mode = message.on_conflict  # one of ON_CONFLICT, which row() has checked
+    return f"SELECT p.id, p.what FROM messages.publish(p_on_conflict => '{mode}', {arguments}) AS p WHERE {{}}"  # noqa: S608
 
 
 UNTIMED = ("topic", "channel", "key", "priority", "payload", "body", "headers", "max_attempts")
 TIMES = ("available_at", "expires_at")
 # The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look for it too late.
-CLOCK = b"SELECT clock_timestamp() FROM pg_current_xact_id()"
+BEGIN = b"SELECT clock_timestamp(), (" + known_schema.READ_ALL + b") FROM pg_current_xact_id()"
 
 
-def _copy(conn: psycopg.Connection[Any], rows: Rows) -> int:
+def _copy(conn: psycopg.Connection[Any], rows: Rows) -> PublishedMany:
+    published = 0
     with psycopg.Cursor(conn, row_factory=tuple_row) as cursor:
         cursor.execute(b"SELECT")  # joins, or begins, the caller's transaction; without it the next line would commit
-        with conn.transaction():
-            cursor.execute(CLOCK)
-            for statement, blocks in rows.copies(cursor.fetchone()):
-                with cursor.copy(statement) as copy:
-                    for block in blocks:
-                        copy.write(block)
-    return rows.count
+        try:
+            with conn.transaction():
+                cursor.execute(BEGIN)
+                for statement, blocks in rows.copies(cursor.fetchone()):
+                    with cursor.copy(statement) as copy:
+                        for block in blocks:
+                            copy.write(block)
+                    published += cursor.rowcount
+        except psycopg.Error as error:
+            raise _in_our_words(error) from error
+    return PublishedMany(published, rows.count - published)
 
 
-async def _copy_async(conn: psycopg.AsyncConnection[Any], rows: Rows) -> int:
+async def _copy_async(conn: psycopg.AsyncConnection[Any], rows: Rows) -> PublishedMany:
+    published = 0
     async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
         await cursor.execute(b"SELECT")
-        async with conn.transaction():
-            await cursor.execute(CLOCK)
-            for statement, blocks in rows.copies(await cursor.fetchone()):
-                async with cursor.copy(statement) as copy:
-                    for block in blocks:
-                        await copy.write(block)
-    return rows.count
+        try:
+            async with conn.transaction():
+                await cursor.execute(BEGIN)
+                for statement, blocks in rows.copies(await cursor.fetchone()):
+                    async with cursor.copy(statement) as copy:
+                        for block in blocks:
+                            await copy.write(block)
+                    published += cursor.rowcount
+        except psycopg.Error as error:
+            raise _in_our_words(error) from error
+    return PublishedMany(published, rows.count - published)
 
 
 class Rows:
@@ -150,16 +327,19 @@ class Rows:
 
     def __init__(self, messages: Iterable[NewMessage]) -> None:
         self.count = 0
+        self._schemas = Schemas(None)
         self._rows = self._checked(messages)
         self._next = next(self._rows, None)
 
-    def copies(self, clock: tuple[datetime] | None) -> Iterator[tuple[bytes, Iterator[bytes]]]:
-        """Yield each COPY statement and its blocks of text. clock: the server's."""
-        started = time.monotonic()
+    def copies(self, found: tuple[Any, ...] | None) -> Iterator[tuple[bytes, Iterator[bytes]]]:
+        """Yield each COPY statement and its blocks of text. found: what BEGIN returned, the server's clock and all schemas."""
+        assert found is not None  # noqa: S101 - BEGIN returns a row
+        started, clock = time.monotonic(), found[0]
+        self._schemas = Schemas(found[1])
 
         def now() -> datetime:
-            assert clock is not None  # noqa: S101 - CLOCK returns a row
-            return clock[0] + timedelta(seconds=time.monotonic() - started)
+            moment: datetime = clock + timedelta(seconds=time.monotonic() - started)
+            return moment
 
         if self._next is not None and not self._is_timed(self._next):
             yield _copy_statement(UNTIMED), _blocks(self._lines_untimed())
@@ -169,29 +349,47 @@ class Rows:
     def _checked(self, messages: Iterable[NewMessage]) -> Iterator[dict[str, Any]]:
         for number, message in enumerate(messages, 1):
             try:
-                yield {"priority": DEFAULT_PRIORITY} | row(message)
+                yield {"priority": DEFAULT_PRIORITY} | _row_of_many(message)
             except PublishRefused as error:
                 raise PublishRefused(f"message number {number}: {error}") from error
 
     @staticmethod
     def _is_timed(row: dict[str, Any]) -> bool:
-        return "available_at" in row or "expires_at" in row
+        return "available_at" in row or "ttl" in row
 
     def _lines_untimed(self) -> Iterator[bytes]:
         while self._next is not None and not self._is_timed(self._next):
-            yield _line(self._next, UNTIMED)
+            yield self._line(self._next, UNTIMED)
             self._advance()
 
     def _lines_timed(self, now: Callable[[], datetime]) -> Iterator[bytes]:
         while (row := self._next) is not None:
-            moment = now()
-            times = {name: moment + row[name] for name in TIMES if isinstance(row.get(name), timedelta)}
-            yield _line({"available_at": moment} | row | times, UNTIMED + TIMES)
+            yield self._line(row | _times(row, now()), UNTIMED + TIMES)
             self._advance()
+
+    def _line(self, row: dict[str, Any], columns: tuple[str, ...]) -> bytes:
+        try:
+            self._schemas.check(row)
+        except InvalidPayload as error:
+            raise InvalidPayload(f"{row['topic']} (message number {self.count + 1})", error.problems) from error
+        return _line(row, columns)
 
     def _advance(self) -> None:
         self.count += 1
         self._next = next(self._rows, None)
+
+
+def _row_of_many(message: NewMessage) -> dict[str, Any]:
+    if message.on_conflict != "error":
+        raise PublishRefused(f"on_conflict {message.on_conflict!r} is not for many at once: call publish for each")
+    return row(message)
+
+
+def _times(row: dict[str, Any], now: datetime) -> dict[str, datetime]:
+    wait = row.get("available_at", timedelta(0))
+    available_at = now + wait if isinstance(wait, timedelta) else wait
+    times = {"available_at": available_at}
+    return times | {"expires_at": max(available_at, now) + row["ttl"]} if "ttl" in row else times
 
 
 def _copy_statement(columns: tuple[str, ...]) -> bytes:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Sequence
+from datetime import timedelta
 
+import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from pgrouse.context import NOTHING
 from pgrouse.database import Database
 from pgrouse.hand import Hand
+from pgrouse.loops.loop import backoff_s, tell
 from pgrouse.message import Message
+from pgrouse.store import complete_statement
 
 
 class Scene:
@@ -30,9 +36,52 @@ class Scene:
         """Whether the message is still in this worker's hand, under this claim."""
         return self._hand.holds(message)
 
-    def completed(self, message: Message) -> None:
-        """Its transaction was committed: nothing is left to settle, and that its lock is gone is no loss. Any thread may say so."""
-        self._hand.let_go([message])
+    def completed(self, *messages: Message) -> None:
+        """Their transaction was committed: nothing is left to settle, and that their locks are gone is no loss. Any thread may say so."""
+        self._hand.let_go(messages)
+
+    def cancelled(self, message: Message) -> bool:
+        """Whether somebody has cancelled the message."""
+        return self._hand.is_cancelled(message)
+
+    def note_progress(self, message: Message, text: str) -> None:
+        """Take in how far a handler is. Nothing is noted of a message that is not in hand any more. Any thread may say so."""
+        if self._hand.holds(message):
+            self._hand.progress.note(message, text)
+        if not self._hand.holds(message):
+            # It was let go meanwhile: nobody else would ever take the note away.
+            self._hand.progress.forget(message)
+
+    def last_progress(self, message: Message) -> str | None:
+        """Return what was noted last."""
+        return self._hand.progress.last(message)
+
+    def extend(self, message: Message, lock_for: timedelta) -> Awaitable[None]:
+        """Let the heartbeat extend the message's lock. On the event loop the result is awaited; anywhere else this waits for it."""
+        done = self._hand.extend(message, lock_for)
+        if _is_on_a_loop():
+            return asyncio.wrap_future(done)
+        done.result()
+        return NOTHING
+
+    async def complete_first(self, messages: Sequence[Message]) -> list[int]:
+        """Complete messages before their handler runs; return the ids of those that were not this worker's any more.
+
+        Tries until the database answers.
+        """
+        failures = 0
+        while True:
+            try:
+                async with self.pool.connection() as conn:
+                    cursor = await conn.execute(*complete_statement(messages, [None] * len(messages)))
+                    row = await cursor.fetchone()
+            except psycopg.OperationalError as error:
+                failures += 1
+                tell("ack_first", failures, error)
+                await asyncio.sleep(backoff_s(failures))
+            else:
+                self.completed(*messages)
+                return list(row[0]) if row else []
 
     async def __aenter__(self) -> Scene:
         await self.pool.open()
@@ -43,3 +92,11 @@ class Scene:
         # Whoever still runs has been told and waited for; nobody waits for him here.
         await self.pool.close(timeout=2)
         await asyncio.to_thread(self.blocking_pool.close, timeout=2)
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

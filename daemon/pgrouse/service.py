@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import structlog
 
-from pgrouse import child, config, events, handler, schema, supervisor, systemd
+from pgrouse import child, config, events, handler, policy_change, schema, supervisor, systemd
 from pgrouse.claimer import Claimer, jittered
 from pgrouse.crew import Crew
 from pgrouse.database import Database
@@ -33,8 +33,9 @@ from pgrouse.loops.ticker import Ticker
 from pgrouse.loops.watchdog import Watchdog
 from pgrouse.scene import Scene
 from pgrouse.settler import Settler
-from pgrouse.signal import Signals
+from pgrouse.signal import Signal, Signals
 from pgrouse.stop import Stop
+from pgrouse.topic_schemas import TopicSchemas
 
 log = structlog.get_logger()
 
@@ -54,12 +55,21 @@ def run(settings: config.Config) -> int:
         supervisor.end_with_the_parent()
     elif settings.worker.processes > 1:
         handler.load(settings)
+        _tell_questions(settings)
         return supervisor.run(settings.worker.processes)
     daemon = Daemon(settings, handler.load(settings))
+    if not supervisor.is_child():
+        _tell_questions(settings)
     code = asyncio.run(daemon.run())
     if daemon.stop.is_reload:
         _begin_anew()
     return code
+
+
+def _tell_questions(settings: config.Config) -> None:
+    """Say what is allowed but surprises in the configuration, once."""
+    for each in handler.questions(settings):
+        log.warning(events.HANDLER_RULES_QUESTIONED, where=str(each.origin), key=each.key, reason=each.text)
 
 
 class Daemon:
@@ -73,8 +83,10 @@ class Daemon:
         self.hand = Hand()
         self.settler = Settler(self.signals)
         self.scene = Scene(self.db, self.hand)
+        self.schemas, self.topic_changed = TopicSchemas(), Signal()
+        children = _children(settings, handlers)
         self.crew = Crew(
-            handlers, settings.worker, self.hand, self.settler, self.scene, _children(settings, handlers), self._wake
+            handlers, settings.worker, self.hand, self.settler, self.scene, children, self._wake, self.schemas
         )
         self.claimer = Claimer(self.crew.room, self._poll_s, time.monotonic, settings.worker.lanes)
         self.stop = Stop(self.signals, self._may_reload)
@@ -97,9 +109,11 @@ class Daemon:
 
     async def _work(self) -> None:
         """Run all loops until the daemon is drained."""
-        self.listener = Listener(self.db, self._wake, self._check_locks, self._hearing)
+        self.listener = Listener(self.db, self._wake, self._check_locks, self.topic_changed.set, self._hearing)
         self.heartbeat = Heartbeat(self.db, self.hand, self.crew.lose, self._registration(), self.status)
         self.heartbeat.start()
+        for each in self.crew.children.values():
+            asyncio.get_running_loop().add_reader(each, self.crew.hear, each)
         log.info(events.DAEMON_STARTED, worker=self.name, topics=self.crew.topics, version=version("pgrouse"))
         systemd.notify(STATUS=f"working {len(self.handlers)} topics")
         try:
@@ -127,7 +141,9 @@ class Daemon:
             *self.lanes,
             self.listener,
             Prober(self.db, self.listener),
-            Ticker(self.db, settings.tick.total_seconds(), lambda: self.settler.settled),
+            Ticker(
+                self.db, settings.tick.total_seconds(), lambda: self.settler.settled, self.schemas, self.topic_changed
+            ),
             Watchdog(),
         ]
 
@@ -176,8 +192,24 @@ class Daemon:
     def _check_database(self) -> None:
         with self.db.connect_blocking("start") as conn:
             schema.check(conn)
+            self._apply_policies(conn)
+            self.schemas.read_first(conn)
             if conn.execute("SELECT FROM pg_extension WHERE extname = 'pg_cron'").fetchone() is None:
                 log.info(events.PG_CRON_ABSENT, meaning="locks expire only while a daemon runs")
+
+    def _apply_policies(self, conn: psycopg.Connection) -> None:
+        """Write the file's policies into the database if it says so; else say what is not as the file has it."""
+        if self.settings.database.apply_topics == "run":
+            for change in policy_change.apply(conn, self.settings.policies):
+                log.info(events.POLICY_CHANGED, topic=change.topic, change=str(change))
+            return
+        for change in policy_change.differences(conn, self.settings.policies):
+            log.warning(
+                events.POLICY_NOT_APPLIED,
+                topic=change.topic,
+                change=str(change),
+                mend="run `pgrouse topic apply`, or set database.apply_topics",
+            )
 
     def _wake(self) -> None:
         self.claimer.wake()
@@ -227,7 +259,7 @@ class Daemon:
             "listener": self.listener.mode.value,
             "claimer": self.claimer.state.value,
             "running": self.crew.running,
-            "waiting": len(self.crew.waiting),
+            "waiting": self.crew.not_begun,
             "in_hand": len(self.hand),
             **self._counts(),
         }

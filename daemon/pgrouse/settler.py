@@ -9,6 +9,7 @@ from __future__ import annotations
 import structlog
 
 from pgrouse import events
+from pgrouse.message import Message
 from pgrouse.outcome import Ended, Kind
 from pgrouse.signal import Signals
 
@@ -25,6 +26,7 @@ class Settler:
     def __init__(self, signals: Signals) -> None:
         self.signals = signals
         self.waiting: list[Ended] = []
+        self.begun: list[Message] = []
         self.in_flight = 0
         self.counts: dict[Kind, int] = dict.fromkeys(Kind, 0)
         self.lost = 0
@@ -33,6 +35,16 @@ class Settler:
         """Take in one attempt that ended."""
         self.waiting.append(ended)
         self.signals.set()
+
+    def begin(self, message: Message) -> None:
+        """Take in that a message which had waited for a place begins: its run is counted with the next flush."""
+        self.begun.append(message)
+        self.signals.set()
+
+    def take_begun(self) -> list[Message]:
+        """Hand out what has begun; the caller adds it again if it could not be told."""
+        taken, self.begun = self.begun, []
+        return taken
 
     def take(self) -> list[Ended]:
         """Hand out everything that waits; the caller reports with `done` or `put_back`."""

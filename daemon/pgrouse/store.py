@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -16,10 +18,18 @@ from psycopg import AsyncConnection, AsyncCursor
 from pgrouse.message import Message
 from pgrouse.outcome import Ended, Kind
 
-CLAIM = (
-    "SELECT * FROM messages.claim(%s, %s::text[], %s, %s::int[], p_after_topic => %s, p_after_channels => %s::jsonb)"
+CLAIM = "SELECT * FROM messages.claim(%s, %s::text[], %s, %s::int[], p_after_topic => %s, p_after_channels => %s::jsonb, p_start => %s)"
+# Nobody waits for the disk before a handler runs: what a crash of the server takes back is a lock, and the fence sees to the rest.
+# A transaction that settles does wait. See docs/decisions/0008-claims-do-not-wait-for-the-disk.md.
+UNFLUSHED = "set_config('synchronous_commit', 'off', true)"
+OLDEST_XID = "SELECT messages.oldest_xid()"
+OLDEST_XID_UNFLUSHED = f"SELECT messages.oldest_xid(), {UNFLUSHED}"
+ARM = f"SELECT messages.arm(%s, %s, make_interval(secs => %s)), {UNFLUSHED}"
+# In the transaction of the claim: what that held back because of a limit, next_due looks beyond.
+NEXT_DUE = (
+    "SELECT extract(epoch FROM messages.next_due(%s::text[]))::float8,"
+    " coalesce(current_setting('messages.held_back', true), '') <> ''"
 )
-NEXT_DUE = "SELECT extract(epoch FROM messages.next_due(%s::text[]))::float8"
 
 
 @dataclass(slots=True)
@@ -32,6 +42,8 @@ class Want:
         slots: per topic, at most so many; None = no bound of its own.
         after_topic: where the last claim ended.
         after_channels: the same within each topic, as JSON.
+        start: so many begin at once, the others wait in the worker and their run is not counted yet; None = all begin.
+        batches: the same for the topics of batch handlers; a claim of its own, in the same transaction.
     """
 
     topics: list[str]
@@ -39,6 +51,14 @@ class Want:
     slots: list[int | None] | None = None
     after_topic: str | None = None
     after_channels: str | None = None
+    start: int | None = None
+    batches: Want | None = None
+
+    @property
+    def parts(self) -> list[Want]:
+        """The claims that it takes, mostly one."""
+        both = [self] if self.batches is None else [self, self.batches]
+        return [each for each in both if each.topics]
 
 
 @dataclass(slots=True)
@@ -49,6 +69,7 @@ class Exchange:
         claimed: the messages that are this worker's now.
         lost: of those settled, the ids whose lock had been lost.
         next_due_s: seconds until the next delayed message is due, if that was asked for and one waits.
+        held_back: whether the claim passed over messages because of a limit.
         own_xid: a transaction id taken after arming, if that was asked for.
         oldest_xid: all transactions below it had ended before the claim.
     """
@@ -56,6 +77,7 @@ class Exchange:
     claimed: list[Message] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
     next_due_s: float | None = None
+    held_back: bool = False
     own_xid: int | None = None
     oldest_xid: int | None = None
 
@@ -79,6 +101,7 @@ class Store:
         ended: Sequence[Ended],
         want: Want | None,
         *,
+        begun: Sequence[Message] = (),
         arm: tuple[list[str], float] | None = None,
         disarm: bool = False,
     ) -> Exchange:
@@ -87,33 +110,38 @@ class Store:
         Args:
             ended: the attempts to settle, in one transaction with the claim.
             want: what to claim; None claims nothing.
+            begun: messages that had waited in the worker and have begun since: their run is counted now.
             arm: topics and seconds until the next look by itself: commit the flag and take an own transaction id, before the claim.
             disarm: take the flag down, in the transaction of the claim.
         """
         got = Exchange()
         async with self.conn.pipeline() as pipeline:
             if arm is not None:
-                await self._execute("SELECT messages.arm(%s, %s, make_interval(secs => %s))", [self.sleeper, *arm])
+                await self._execute(ARM, [self.sleeper, *arm])
                 await pipeline.sync()
                 own = await self._execute("SELECT messages.own_xid()", [])
                 await pipeline.sync()
+            if noted := [(each.message, each.progress) for each in ended if each.progress is not None]:
+                # By itself: it takes its rows' locks in no order that the settles know of.
+                await self._execute(*progress_statement(noted))
+                await pipeline.sync()
             if disarm:
                 await self._execute("SELECT messages.disarm(%s)", [self.sleeper])
+            if begun:
+                await self._execute("SELECT messages.started(%s::bigint[], %s::bigint[])", _claims(begun))
             settled = [await self._settle(kind, batch) for kind, batch in _by_kind(ended)]
             if want is not None:
-                oldest = await self._execute("SELECT messages.oldest_xid()", [])
-                claim = await self._execute(
-                    CLAIM, [self.worker, want.topics, want.limit, want.slots, want.after_topic, want.after_channels]
-                )
-                due = await self._execute(NEXT_DUE, [want.topics])
+                oldest = await self._execute(OLDEST_XID if ended else OLDEST_XID_UNFLUSHED, [])
+                claims = [await self._claim(each) for each in want.parts]
+                due = await self._execute(NEXT_DUE, [[topic for each in want.parts for topic in each.topics]])
         if arm is not None:
             got.own_xid = await _one(own)
         for cursor in settled:
             got.lost += await _one(cursor)
         if want is not None:
             got.oldest_xid = await _one(oldest)
-            got.claimed = [Message._make(row) for row in await claim.fetchall()]
-            got.next_due_s = await _one(due)
+            got.claimed = [Message._make(row) for claim in claims for row in await claim.fetchall()]
+            got.next_due_s, got.held_back = await due.fetchone() or (None, False)
         return got
 
     async def release_forgotten(self, known: list[int]) -> list[int]:
@@ -136,6 +164,19 @@ class Store:
         """Move the marks from which claims read; return how many there are."""
         return int(await _one(await self._execute("SELECT messages.raise_low_water()", [])))
 
+    async def fire_schedules(self) -> float:
+        """Publish what the schedules owe; return the seconds until they owe something again, infinity if never."""
+        await self._execute("SELECT messages.fire_schedules()", [])
+        due = await self._execute("SELECT extract(epoch FROM messages.next_schedule_due())::float8", [])
+        due_s = await _one(due)
+        return math.inf if due_s is None else float(due_s)
+
+    async def _claim(self, want: Want) -> AsyncCursor:
+        return await self._execute(
+            CLAIM,
+            [self.worker, want.topics, want.limit, want.slots, want.after_topic, want.after_channels, want.start],
+        )
+
     async def _settle(self, kind: Kind, batch: list[Ended]) -> AsyncCursor:
         statement, columns = SETTLE[kind]
         ids = _bigints(e.message.id for e in batch)
@@ -145,9 +186,9 @@ class Store:
             statement, [ids, claims, *(values if any(v is not None for v in values) else None for values in given)]
         )
 
-    async def _execute(self, statement: str, values: Sequence[Any]) -> AsyncCursor:
+    async def _execute(self, statement: str | bytes, values: Sequence[Any]) -> AsyncCursor:
         cursor = self.conn.cursor(binary=True)
-        await cursor.execute(statement.encode(), values)
+        await cursor.execute(statement.encode() if isinstance(statement, str) else statement, values)
         return cursor
 
 
@@ -170,22 +211,38 @@ SETTLE: dict[Kind, tuple[str, tuple[str, ...]]] = {
         "SELECT messages.defer(%s::bigint[], %s::bigint[], %s::interval[], %s::timestamptz[], %s::text[]::jsonb[])",
         ("after", "until", "state"),
     ),
-    Kind.RELEASE: ("SELECT messages.release(%s::bigint[], %s::bigint[])", ()),
+    Kind.RELEASE: ("SELECT messages.release(%s::bigint[], %s::bigint[], %s::boolean[])", ("ran",)),
 }
 
 
-def complete_statement(message: Message, output: str | None) -> tuple[bytes, list[Any]]:
-    """Return the statement that completes one message. Its row is ([],) if it did, ([id],) if the lock was lost."""
-    return SETTLE[Kind.COMPLETE][0].encode(), [[message.id], [message.claim_id], [output]]
+def complete_statement(messages: Sequence[Message], outputs: list[str | None]) -> tuple[bytes, list[Any]]:
+    """Return the statement that completes messages. Its row has the ids of those whose lock was lost: ([],) if there are none."""
+    return SETTLE[Kind.COMPLETE][0].encode(), [[m.id for m in messages], [m.claim_id for m in messages], outputs]
 
 
-def heartbeat_statement(messages: Iterable[Message]) -> tuple[bytes, list[Any]]:
-    """Return the statement that extends the locks of these messages."""
-    held = list(messages)
-    return b"SELECT messages.heartbeat(%s::bigint[], %s::bigint[])", [
-        _bigints(m.id for m in held),
-        _bigints(m.claim_id for m in held),
+def heartbeat_statement(messages: Iterable[Message], lock_for: timedelta | None = None) -> tuple[bytes, list[Any]]:
+    """Return the statement that extends the locks of these messages, to the topic's time from now unless one is given."""
+    return b"SELECT messages.heartbeat(%s::bigint[], %s::bigint[], %s)", [*_claims(messages), lock_for]
+
+
+def cancelled_statement(messages: Iterable[Message]) -> tuple[bytes, list[Any]]:
+    """Return the statement that tells which of these, whose lock was lost, were cancelled."""
+    return b"SELECT messages.was_cancelled(%s::bigint[], %s::bigint[])", _claims(messages)
+
+
+def progress_statement(noted: Sequence[tuple[Message, str]], *, wait: bool = True) -> tuple[bytes, list[Any]]:
+    """Return the statement that writes how far these messages are. wait: also for rows that others hold at this moment."""
+    claims = _claims(message for message, _ in noted)
+    return b"SELECT messages.progress(%s::bigint[], %s::bigint[], %s::text[]::jsonb[], %s)", [
+        *claims,
+        [text for _, text in noted],
+        wait,
     ]
+
+
+def _claims(messages: Iterable[Message]) -> list[Any]:
+    held = list(messages)
+    return [_bigints(m.id for m in held), _bigints(m.claim_id for m in held)]
 
 
 def _by_kind(ended: Iterable[Ended]) -> Iterable[tuple[Kind, list[Ended]]]:

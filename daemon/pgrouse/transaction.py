@@ -11,7 +11,7 @@ from psycopg import AsyncConnection, Connection
 
 from pgrouse.errors import LockLost
 from pgrouse.outcome import as_json
-from pgrouse.store import complete_statement
+from pgrouse.store import complete_statement, progress_statement
 
 if TYPE_CHECKING:
     from pgrouse.context import Context
@@ -50,6 +50,9 @@ class Transaction:
         self._refuse_a_second()
         async with self._scene.pool.connection() as conn, conn.transaction():
             yield conn
+            self._refuse_a_second()
+            if (last := self._scene.last_progress(self._message)) is not None:
+                await conn.execute(*progress_statement([(self._message, last)]))
             cursor = await conn.execute(*self._completion())
             self._check(await cursor.fetchone())
         self._committed()
@@ -59,12 +62,15 @@ class Transaction:
         self._refuse_a_second()
         with self._scene.blocking_pool.connection() as conn, conn.transaction():
             yield conn
+            self._refuse_a_second()
+            if (last := self._scene.last_progress(self._message)) is not None:
+                conn.execute(*progress_statement([(self._message, last)]))
             self._check(conn.execute(*self._completion()).fetchone())
         self._committed()
 
     def _completion(self) -> tuple[bytes, list[object]]:
         output = self._context.output
-        return complete_statement(self._message, None if output is None else as_json(output))
+        return complete_statement([self._message], [None if output is None else as_json(output)])
 
     def _check(self, row: tuple[list[int]] | None) -> None:
         if row != ([],):
@@ -77,6 +83,11 @@ class Transaction:
         self._scene.completed(self._message)
 
     def _refuse_a_second(self) -> None:
+        if self._context.action is not None:
+            raise RuntimeError(
+                f"of message {self._message.id} ctx.ack(), ctx.nack() or ctx.reject() said how it ends: "
+                "use one of them or ctx.transaction(), not both"
+            )
         if self._context.completed:
             raise RuntimeError(
                 f"message {self._message.id} is completed already: do all its writes in one ctx.transaction()"

@@ -24,7 +24,7 @@ def check(session: Session) -> int:
 
     Every problem is told with its file, line and key.
     """
-    from pgrouse.handler import load  # noqa: PLC0415
+    from pgrouse.handler import load, questions  # noqa: PLC0415
 
     try:
         handlers = load(session.config)
@@ -34,6 +34,8 @@ def check(session: Session) -> int:
         for problem in _problems(error):
             session.output.record(problem)
         return error.exit_code
+    for question in questions(session.config):
+        session.output.note(f"warning: {question}")
     where = str(session.config.path) if session.config.path else None
     if session.as_json:
         session.output.record({"ok": True, "file": where, "topics": sorted(handlers)})
@@ -88,7 +90,10 @@ def _shown(value: Any) -> Any:
 
 @config.command()
 def schema() -> None:
-    """Print the JSON Schema of the file, for editors that complete and check TOML."""
+    """Print the JSON Schema of the file.
+
+    For editors that complete and check TOML.
+    """
     from pgrouse.config import Config  # noqa: PLC0415
 
     described = {

@@ -94,6 +94,11 @@ RUNNING: list[tuple[tuple[type[psycopg.Error], ...], str, ExitCode]] = [
 # What only the database can find out about a message that is published.
 CONSTRAINTS: dict[str | None, tuple[str, str]] = {
     "message_key": ("a message with this key waits already", "nothing was published"),
+    "schedule_pkey": ("there is a schedule of this name already", "choose another name, or change it with --replace"),
+    "message_topic_is_a_name": (
+        "that is no name of a topic",
+        "use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first",
+    ),
     "message_payload_fits_16_mib": (
         "the payload needs more than 16 MiB in the database",
         "store it elsewhere and publish where it is",

@@ -2,40 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import Group, Session
+from pgrouse.cli.batches import PUT_BACK, WILL_NOT_DO, put_back, report
+from pgrouse.cli.command import READ_TIMEOUT, Group, Session
 from pgrouse.cli.message import style_of_state
-from pgrouse.cli.output import Column, show_ago
+from pgrouse.cli.output import Column, plural, show_ago
 from pgrouse.cli.parameter import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.errors import ExitCode
 
-# The conditions repeat the predicate of the index message_archive_dead. %(before)s: the last id of the page before.
+if TYPE_CHECKING:
+    import psycopg
+
+PAGE = 10_000  # ids that are chosen at once
+
+# Topic by topic, and of each no more than the page: in the index message_archive_dead the latest of a topic stand together.
+# The conditions repeat the predicate of that index. %(before)s: the last id of the page before.
 LIST = """
-  SELECT d.id, d.topic, d.result, d.channel, d.key, d.attempts, d.archived_at, d.handled_by AS worker, d.error_fingerprint,
-         d.error, clock_timestamp() - d.archived_at AS age, d.redriven_as
-  FROM messages.dead AS d
-  WHERE d.result NOT IN ('success', 'cancelled')
-    AND (%(topic)s::text IS NULL OR d.topic = %(topic)s)
-    AND (%(result)s::text IS NULL OR d.result = %(result)s)
-    AND (%(since)s::interval IS NULL OR d.archived_at > now() - %(since)s)
-    AND (%(redriven)s OR d.redriven_as IS NULL)
-    AND (%(before)s::bigint IS NULL OR (d.archived_at, d.id) < (
-      SELECT last.archived_at, last.id FROM messages.message_archive AS last WHERE last.id = %(before)s))
+  SELECT d.*, clock_timestamp() - d.archived_at AS age
+  FROM (
+    SELECT %(topic)s::text WHERE %(topic)s::text IS NOT NULL
+    UNION ALL
+    SELECT t.topic FROM messages.dead_topics() AS t (topic) WHERE %(topic)s::text IS NULL
+  ) AS t (topic)
+  CROSS JOIN LATERAL (
+    SELECT d.id, d.topic, d.result, d.channel, d.key, d.attempts, d.redrives, d.archived_at, d.handled_by AS worker,
+           d.error_fingerprint, d.error, d.redriven_as
+    FROM messages.dead AS d
+    WHERE d.result NOT IN ('success', 'cancelled')
+      AND d.topic = t.topic
+      AND (%(result)s::text IS NULL OR d.result = %(result)s)
+      AND (%(fingerprint)s::text IS NULL OR d.error_fingerprint = %(fingerprint)s)
+      AND (%(error)s::text IS NULL OR strpos(lower(d.error), lower(%(error)s)) > 0)
+      AND (%(since)s::interval IS NULL OR d.archived_at > now() - %(since)s)
+      AND (%(until)s::interval IS NULL OR d.archived_at <= now() - %(until)s)
+      AND (%(redriven)s OR d.redriven_as IS NULL)
+      AND (%(before)s::bigint IS NULL OR (d.archived_at, d.id) < (
+        SELECT last.archived_at, last.id FROM messages.message_archive AS last WHERE last.id = %(before)s))
+    ORDER BY d.archived_at DESC, d.id DESC LIMIT %(limit)s
+  ) AS d
   ORDER BY d.archived_at DESC, d.id DESC LIMIT %(limit)s"""
+# With more than half of an archive in view the planner would read all of it.
+BY_INDEX = b"SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
+GROUP = """
+  SELECT g.topic, g.result, g.error_fingerprint, g.count, g.redriven, g.first_seen, g.last_seen, g.sample_id, g.sample_error, g.trend,
+         g.at_least, clock_timestamp() - g.first_seen AS first_age, clock_timestamp() - g.last_seen AS last_age
+  FROM messages.dead_groups(%(since)s, %(topic)s, %(result)s, %(bars)s) AS g
+  WHERE %(redriven)s OR g.redriven < g.count
+  ORDER BY g.count - g.redriven DESC, g.last_seen DESC LIMIT %(limit)s"""
+REQUEUE = """
+  SELECT r.copy_id, r.message_id, r.outcome
+  FROM messages.requeue(%(ids)s, %(rate)s, %(delay)s, %(force)s) AS r ORDER BY r.copy_id"""
+# One branch per index of the table.
+BRANCH = """
+  (SELECT m.id FROM messages.message AS m
+   WHERE m.topic = %(topic)s AND m.claim_id IS NULL AND {branch} AND m.dlq_moved_at IS NOT NULL AND m.id > %(after)s
+   ORDER BY m.id LIMIT %(page)s)"""
+WAITING = " UNION ALL ".join(BRANCH.format(branch=f"m.channel {which}") for which in ("IS NULL", "IS NOT NULL"))
+WAITING += " ORDER BY id LIMIT %(page)s"
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+BARS = "▁▂▃▄▅▆▇█"
 
 
 @click.group(cls=Group)
 def dead() -> None:
-    """List and show dead messages."""
+    """List, group and show dead messages, move dead letters back."""
 
 
 @dead.command("list")
 @click.option("--topic", help="Only of this topic.")
 @click.option("--result", type=click.Choice(DEAD_RESULTS), help="Only with this result.")
+@click.option("--fingerprint", help="Only with this kind of error: see `pgrouse dead group`.")
+@click.option("--error", help="Only those whose error has this text, in whatever case.")
 @click.option("--since", type=DURATION, help="Only those that ended in this time, like 30m or 7d.")
+@click.option("--until", type=DURATION, help="Only those that ended earlier than this time ago.")
 @click.option("--before", type=MESSAGE_ID, help="Only those listed behind this id: the next page.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @click.option("--redriven", is_flag=True, help="Those too that were put back since.")
@@ -48,11 +93,12 @@ def list_dead(
     from psycopg.rows import dict_row  # noqa: PLC0415
 
     with session.read() as conn:
+        conn.execute(BY_INDEX)
         rows = conn.cursor(row_factory=dict_row).execute(LIST.encode(), {**filters, "limit": limit}).fetchall()
     ages = {row["id"]: row.pop("age") for row in rows}
-    found = session.output.rows(
-        _columns(), [row | ({} if session.as_json else {"age": ages[row["id"]]}) for row in rows], "no dead messages"
-    )
+    if not session.as_json:
+        rows = [row | {"age": ages[row["id"]], "redrives": row["redrives"] or None} for row in rows]
+    found = session.output.rows(_columns(), rows, "no dead messages")
     if found == limit:
         session.output.note(f"there may be more: --before {rows[-1]['id']}")
     return ExitCode.FOUND_A_PROBLEM if found and fail_if_any else ExitCode.OK
@@ -65,15 +111,132 @@ def _columns() -> list[Column]:
         Column("RESULT", "result", style=style_of_state),
         Column("ENDED", "age", show_ago),
         Column("ATTEMPTS", "attempts", right=True),
+        Column("REDRIVES", "redrives", right=True, optional=True),
         Column("REDRIVEN AS", "redriven_as", right=True, optional=True),
-        Column("ERROR", "error", _last_line, wide=True),
+        Column("ERROR", "error", last_line, wide=True),
     ]
 
 
-def _last_line(error: str) -> str:
+def last_line(error: str) -> str:
     """Return what a traceback says at its end: the error itself."""
     lines = error.strip().splitlines()
     return lines[-1][:200] if lines else ""
+
+
+@dead.command()
+@click.option("--topic", help="Only of this topic.")
+@click.option("--result", type=click.Choice(DEAD_RESULTS), help="Only with this result.")
+@click.option(
+    "--since",
+    type=DURATION,
+    default="7d",
+    show_default=True,
+    help="How far back to look; 2d or less is shown by the hour.",
+)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many groups.")
+@click.option("--redriven", is_flag=True, help="Groups too of which all were put back since.")
+@click.pass_obj
+def group(
+    session: Session, topic: str | None, result: str | None, since: timedelta, limit: int, redriven: bool
+) -> None:
+    """Group dead messages by topic, result and kind of error.
+
+    Of each topic the latest 2,000 are looked at: where there are more, numbers end with a plus. The trend shows how many died in each hour
+    or day, the latest at the right.
+    """
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    unit = HOUR if since <= 2 * DAY else DAY
+    values = {"topic": topic, "result": result, "since": since, "bars": min(60, max(1, round(since / unit)))}
+    with session.read() as conn:
+        query = conn.cursor(row_factory=dict_row).execute(GROUP, {**values, "redriven": redriven, "limit": limit})
+        rows = query.fetchall()
+    ages = [{"first_age": row.pop("first_age"), "last_age": row.pop("last_age")} for row in rows]
+    if not session.as_json:
+        rows = [row | age | _shown(row) for row, age in zip(rows, ages, strict=True)]
+    session.output.rows(_group_columns("hour" if unit == HOUR else "day"), rows, "no dead messages")
+
+
+def _group_columns(unit: str) -> list[Column]:
+    return [
+        Column("DEAD", "dead", right=True),
+        Column("TOPIC", "topic", wide=True),
+        Column("RESULT", "result", style=style_of_state),
+        Column("PUT BACK", "put_back", "{:,}".format, right=True, optional=True),
+        Column("FIRST", "first_age", show_ago, spare=True),
+        Column("LAST", "last_age", show_ago),
+        Column(f"BY {unit.upper()}", "bars", spare=True),
+        Column("FINGERPRINT", "error_fingerprint"),
+        Column("SAMPLE", "sample_id", right=True),
+        Column("ERROR", "sample_error", last_line, wide=True),
+    ]
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    dead = f"{row['count'] - row['redriven']:,}" + ("+" if row["at_least"] else "")
+    return {"dead": dead, "put_back": row["redriven"] or None, "bars": _bars(row["trend"])}
+
+
+def _bars(counts: list[int]) -> str:
+    """Draw numbers as bars, the largest one highest; zero is a dot."""
+    highest = max(counts)
+    return "".join(BARS[(count * len(BARS) - 1) // highest] if count else "·" for count in counts)
+
+
+@dead.command()
+@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, metavar="[ID...]")
+@click.option("--topic", help="All that wait in the .dlq of this topic.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@click.option(
+    "--rate", type=click.FloatRange(0.001, 1_000_000), help="So many a second become available. Default: all at once."
+)
+@click.option("--force", is_flag=True, help="Also those that were put back max_redrives times already.")
+@click.pass_obj
+def requeue(
+    session: Session,
+    message_ids: tuple[int, ...],
+    topic: str | None,
+    limit: int | None,
+    rate: float | None,
+    force: bool,
+) -> int:
+    """Move dead letters from a .dlq topic back to where they died.
+
+    As for a redrive of the dead message itself: it is put back once, by whichever of the two.
+    """
+    if bool(message_ids) == (topic is not None) or (message_ids and limit):
+        raise click.UsageError("say which: either IDs, or --topic, with a --limit if you like")
+    with session.connect() as conn:
+        pages = (
+            iter([list(message_ids)]) if topic is None else _waiting(conn, f"{topic.removesuffix('.dlq')}.dlq", limit)
+        )
+        rows = put_back(conn, REQUEUE, pages, rate=rate, force=force)
+        return _conclude(session, rows, by_id=bool(message_ids))
+
+
+def _waiting(conn: psycopg.Connection, topic: str, limit: int | None) -> Iterator[list[int]]:
+    left, after = limit or 2**62, 0
+    while left > 0:
+        values = {"topic": topic, "after": after, "page": min(left, PAGE)}
+        with conn.transaction():
+            conn.execute(READ_TIMEOUT)
+            conn.execute(BY_INDEX)
+            ids = [message_id for (message_id,) in conn.execute(WAITING.encode(), values)]
+        if not ids:
+            return
+        yield ids
+        left, after = left - len(ids), ids[-1]
+
+
+def _conclude(session: Session, rows: Iterable[tuple[int, int | None, str]], *, by_id: bool) -> int:
+    outcomes = report(session, rows, "copy_id", by_id=by_id)
+    done = sum(outcomes[outcome] for outcome in PUT_BACK)
+    if not by_id:
+        session.output.say(
+            f"moved {plural(done, 'message')} back" if outcomes else "no dead letter waits: nothing was moved"
+        )
+    not_moved = by_id and any(outcomes[outcome] for outcome in ("not_waiting", *WILL_NOT_DO))
+    return ExitCode.FOUND_A_PROBLEM if not_moved else ExitCode.OK
 
 
 @dead.command()

@@ -17,7 +17,10 @@ def maintenance() -> None:
 @maintenance.command()
 @click.pass_obj
 def run(session: Session) -> int:
-    """Run all maintenance functions once, as pg_cron and the daemons do all the time. It may be called at any time."""
+    """Run all maintenance functions once.
+
+    As pg_cron and the daemons do all the time; it may be called at any time.
+    """
     from psycopg.rows import dict_row  # noqa: PLC0415
 
     with session.connect() as conn:

@@ -11,20 +11,12 @@ from pgrouse.cli.command import Group, Session
 from pgrouse.cli.output import Column, show_ago
 from pgrouse.cli.parameter import DURATION, MESSAGE_ID, RESULTS
 from pgrouse.errors import ExitCode
+from pgrouse.message_row import STATE
 
 if TYPE_CHECKING:
     import psycopg
 
 LIVE_STATES = ("ready", "delayed", "retrying", "running")
-
-# As in the view messages.state; this reads single columns, which analysts may.
-STATE = """
-  CASE
-    WHEN m.claim_id IS NOT NULL THEN 'running'
-    WHEN m.available_at <= clock_timestamp() THEN 'ready'
-    WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
-    ELSE 'delayed'
-  END"""
 
 # One branch per index of the table, each bounded: a topic is found by its index, no topic by the primary key.
 BRANCHES = (
@@ -55,7 +47,7 @@ LIST_ENDED = """
 
 @click.group(cls=Group)
 def message() -> None:
-    """List, show and cancel messages."""
+    """List, show, cancel and skip messages."""
 
 
 @message.command("list")
@@ -144,5 +136,31 @@ def cancel(session: Session, message_ids: tuple[int, ...], reason: str | None) -
     for each in missed:
         session.output.problem(
             f"message {each} was not cancelled: it has ended, or was never published (`pgrouse message show {each}`)"
+        )
+    return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK
+
+
+@message.command()
+@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
+@click.option("--reason", help="Is kept as the message's error.")
+@click.pass_obj
+def skip(session: Session, message_ids: tuple[int, ...], reason: str | None) -> int:
+    """Take messages that wait out of the way of those behind them.
+
+    It is meant for the message that holds up an ordered channel. They are archived as failed, and can be redriven.
+    """
+    with session.connect() as conn:
+        # That they are dead now is no news to whoever does this.
+        conn.execute("SET client_min_messages = error")
+        row: Any = conn.execute("SELECT messages.skip(%s, %s)", [list(message_ids), reason]).fetchone()
+    skipped = set(row[0])
+    missed = [each for each in dict.fromkeys(message_ids) if each not in skipped]
+    if session.as_json:
+        session.output.record({"skipped": sorted(skipped), "not_waiting": missed})
+    for each in sorted(skipped):
+        session.output.say(f"skipped {each}")
+    for each in missed:
+        session.output.problem(
+            f"message {each} was not skipped: it runs, has ended, or was never published (`pgrouse explain {each}`)"
         )
     return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK

@@ -32,6 +32,8 @@ class Column:
         show: how a value is written for people; None as a value is always a dash.
         right: whether it stands at the right, as numbers do.
         wide: whether it gives way, and is cut, when the terminal is narrow.
+        folds: whether it is broken into lines instead of cut: every word of it counts.
+        spare: whether it is left out when the terminal is too narrow for all.
         style: a style of rich for a value, on terminals only.
         optional: whether the column is left out when no row has a value for it.
     """
@@ -41,6 +43,8 @@ class Column:
     show: Callable[[Any], str] = str
     right: bool = False
     wide: bool = False
+    folds: bool = False
+    spare: bool = False
     style: Callable[[Any], str] = lambda _: ""
     optional: bool = False
 

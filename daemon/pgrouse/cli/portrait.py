@@ -10,69 +10,30 @@ from typing import Any
 import click
 
 from pgrouse.cli.command import Session
-from pgrouse.cli.message import STATE
 from pgrouse.cli.output import harmless, show_age, show_ago
 from pgrouse.errors import ExitCode
 from pgrouse.jsonb import Raw
+from pgrouse.message_row import JSON_COLUMNS, query
 
 DEAD = ("rejected", "failed", "lock_expired", "expired")
+LINEAGE = "SELECT l.id, l.kind, l.topic, l.state, l.redrives, l.archived_at FROM messages.lineage(%s) AS l"
 LONGEST = 20_000  # characters of one value that a terminal is given
-
-# What analysts may read of both tables, then what is only for those who may read contents. NULL: the other table has no such column.
-COLUMNS = {
-    "topic": ("m.topic", "a.topic"),
-    "state": (STATE, "a.result"),
-    "channel": ("m.channel", "a.channel"),
-    "key": ("m.key", "a.key"),
-    "priority": ("m.priority", "a.priority"),
-    "created_at": ("m.created_at", "a.created_at"),
-    "available_at": ("m.available_at", "a.available_at"),
-    "attempts": ("m.attempts", "a.attempts"),
-    "worker": ("m.locked_by", "a.handled_by"),
-    "locked_at": ("m.locked_at", "a.locked_at"),
-    "lock_expires_at": ("m.lock_expires_at", "NULL"),
-    "archived_at": ("NULL", "a.archived_at"),
-    "redriven_from": ("NULL::bigint", "a.redriven_from"),
-    "error_fingerprint": ("NULL", "a.error_fingerprint"),
-    "history": ("m.history::text", "a.history::text"),
-    "error": ("NULL", "a.error"),
-}
-CONTENTS = {
-    "redriven_from": ("m.redriven_from", "a.redriven_from"),
-    "redriven_as": ("NULL", "(SELECT r.message_id FROM messages.redrive_log AS r WHERE r.archived_id = a.id)"),
-    "expires_at": ("m.expires_at", "a.expires_at"),
-    "max_attempts": ("m.max_attempts", "a.max_attempts"),
-    "original_topic": ("m.original_topic", "a.original_topic"),
-    "headers": ("m.headers::text", "a.headers::text"),
-    "state_kept": ("m.state::text", "a.state::text"),
-    "progress": ("m.progress::text", "a.progress::text"),
-    "output": ("NULL", "a.output::text"),
-    "payload": ("m.payload::text", "a.payload::text"),
-    "body": ("m.body", "a.body"),
-}
-JSON_COLUMNS = ("history", "headers", "state_kept", "progress", "output", "payload")
 
 # The two times of a message that was not delayed are read one after the other.
 AT_ONCE = timedelta(milliseconds=100)
 
 
-def _query(contents: bool) -> str:
-    columns = COLUMNS | CONTENTS if contents else COLUMNS
-    live = ", ".join(f"{expression} AS {name}" for name, (expression, _) in columns.items())
-    ended = ", ".join(f"{expression} AS {name}" for name, (_, expression) in columns.items())
-    return (
-        f"SELECT m.id, {live} FROM messages.message AS m WHERE m.id = %(id)s "  # noqa: S608 - constants only
-        f"UNION ALL SELECT a.id, {ended} FROM messages.message_archive AS a WHERE a.id = %(id)s"
-    )
-
-
 def show_message(session: Session, message_id: int, *, contents: bool, only_dead: bool = False) -> int:
-    """Print a message. contents: its payload too; only_dead: refuse one that is not dead."""
+    """Print a message. contents: its payload too; only_dead: refuse one that is not dead, and tell where it comes from."""
     from psycopg.rows import dict_row  # noqa: PLC0415
 
     with session.read() as conn:
-        row = conn.cursor(row_factory=dict_row).execute(_query(contents).encode(), {"id": message_id}).fetchone()
+        row = (
+            conn.cursor(row_factory=dict_row).execute(query(contents=contents).encode(), {"id": message_id}).fetchone()
+        )
         clock: Any = conn.execute("SELECT clock_timestamp()").fetchone()
+        if row is not None and only_dead:
+            row["lineage"] = conn.cursor(row_factory=dict_row).execute(LINEAGE, [message_id]).fetchall()
     if row is None:
         session.output.problem(f"there is no message {message_id}: it was never published, or its day left the archive")
         return ExitCode.FOUND_A_PROBLEM
@@ -98,7 +59,7 @@ def _print(row: dict[str, Any], now: datetime) -> None:
     for attempt in _attempts(row):
         number = f"attempt {attempt.get('attempt')}"
         click.echo(f"  {_dim(f'{number:<13}')}{harmless(_attempt(attempt))}")
-    for name in ("error", "headers", "state_kept", "progress", "output", "payload", "body"):
+    for name in ("error", "headers", "state_kept", "output", "payload", "body"):
         if row.get(name) is not None:
             click.echo(
                 f"  {_dim(name.replace('state_kept', 'checkpoint'))}\n{textwrap.indent(harmless(_long(row[name], name)), '    ')}"
@@ -116,6 +77,8 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         "available": _moment(row["available_at"], now) if row["available_at"] - row["created_at"] > AT_ONCE else None,
         "expires": _moment(row.get("expires_at"), now),
         "attempts": f"{row['attempts']}" + (f" of {limit}" if limit else ""),
+        "runs": row["runs"] if row["runs"] != row["attempts"] else None,
+        "progress": _progress(row.get("progress")),
         "worker": row["worker"],
         "locked": _moment(row["locked_at"], now),
         "locked until": _moment(row["lock_expires_at"], now),
@@ -124,8 +87,34 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         "redriven from": row["redriven_from"],
         "redriven as": row.get("redriven_as"),
         "first topic": row.get("original_topic"),
+        "lineage": _lineage(row.get("lineage", [])),
+        "dead letter": next((f"{m['id']} ({_state(m)})" for m in row.get("lineage", []) if m["kind"] == "copy"), None),
     }
     return [(name, str(value)) for name, value in facts.items() if value is not None]
+
+
+def _lineage(members: list[dict[str, Any]]) -> str | None:
+    """Write the circle of redrives, the oldest first; None if a message went through none."""
+    circle = [m for m in members if m["kind"] != "copy"]
+    return " → ".join(f"{m['id']} ({_state(m)})" for m in circle) if len(circle) > 1 else None
+
+
+def _state(member: dict[str, Any]) -> str:
+    return "this one" if member["kind"] == "this" else member["state"] or "left the archive"
+
+
+def _progress(text: str | None) -> str | None:
+    """Write a progress on one line: `30 of 100 rows (30 %)`; what was not written by `ctx.progress` as it is."""
+    try:
+        said = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(said, dict) or not isinstance(done := said.get("done"), int | float):
+        return text
+    total, unit = said.get("total"), said.get("unit")
+    of = f"of {total:,}" if isinstance(total, int | float) else ""
+    share = f"({100 * done / total:.0f} %)" if isinstance(total, int | float) and total > 0 else ""
+    return " ".join(filter(None, [f"{done:,}", of, str(unit or ""), share]))
 
 
 def _moment(at: datetime | None, now: datetime) -> str | None:
@@ -138,7 +127,7 @@ def _attempts(row: dict[str, Any]) -> list[dict[str, Any]]:
     if row["archived_at"] is None or row["locked_at"] is None:
         return attempts
     started, ended = row["locked_at"].isoformat(), row["archived_at"].isoformat()
-    last = {"attempt": row["attempts"], "worker": row["worker"], "started": started, "ended": ended}
+    last = {"attempt": row["attempts"], "run": row["runs"], "worker": row["worker"], "started": started, "ended": ended}
     return [*attempts, {**last, "outcome": row["state"], "error": row["error"]}]
 
 
@@ -149,7 +138,8 @@ def _attempt(attempt: dict[str, Any]) -> str:
     )
     took = f" after {show_age(max(ended - started, timedelta(0)))}" if started and ended else ""
     error = (attempt.get("error") or "").strip().splitlines()
-    return f"{attempt.get('outcome')}{took} by {attempt.get('worker')}" + (f": {error[-1]}" if error else "")
+    unrun = "" if attempt.get("run") else ", never begun,"
+    return f"{attempt.get('outcome')}{took}{unrun} by {attempt.get('worker')}" + (f": {error[-1]}" if error else "")
 
 
 def _long(value: str | bytes, name: str) -> str:

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from pgrouse.new_message import NewMessage
 
 
+# What is said besides the id.
+WHAT = {
+    "replaced": "replaced what waited under this key",
+    "ignored": "not published: this message waits under the key",
+    "appended": "appended to what waited under this key",
+    "held": "not published: this message still holds the key",
+    "dropped": "dropped: the topic is full",
+}
+
+
 @click.command(cls=Command)
 @click.argument("topic")
 @click.argument("payload", required=False, metavar="[JSON | -]")
@@ -30,9 +40,16 @@ if TYPE_CHECKING:
 )
 @click.option("--delay", type=DURATION, help="Not available before this time has passed, like 90s or 1h30m.")
 @click.option("--available-at", type=MOMENT, help="Not available before this time, like 2027-01-31T08:00:00+01:00.")
-@click.option("--expires-in", type=DURATION, help="Stored as expires_at; nothing acts on it in this version.")
+@click.option("--ttl", type=DURATION, help="How long it may wait to be worked, from when it is available, like 1h.")
 @click.option("--priority", type=click.IntRange(0, 9), help="0 goes first, 9 last. [default: 5]")
 @click.option("--key", help="Deduplication key: at most one untried message of the topic has it.")
+@click.option(
+    "--on-conflict",
+    type=click.Choice(("error", "replace", "ignore", "append")),
+    default="error",
+    show_default=True,
+    help="What happens if a message with this key waits already. replace keeps its id and its place.",
+)
 @click.option("--channel", help="Fairness and limit group inside the topic.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")
 @click.option("--max-attempts", type=click.IntRange(0), help="Attempts instead of the topic's; 0 is no limit.")
@@ -57,6 +74,8 @@ def publish(
     """  # noqa: D301 - click reads the real \b
     if sum(given is not None for given in (payload, body_file, lines)) > 1:
         raise click.UsageError("a payload, --body-file and --lines exclude each other")
+    if lines is not None and options["on_conflict"] != "error":
+        raise click.UsageError("--lines publishes by COPY, which knows no --on-conflict")
     shared = {"topic": topic, "headers": dict(headers) or None, **options}
     if lines is not None:
         _publish_lines(session, lines, shared)
@@ -70,11 +89,16 @@ def _content(payload: str | None, body_file: IO[bytes] | None) -> dict[str, Any]
     if body_file is not None:
         return {"body": body_file.read()}
     if payload == "-":
-        payload = _text(sys.stdin.buffer.read(), "payload")
+        payload = utf8(sys.stdin.buffer.read(), "payload")
     return {"payload": None if payload is None else Raw(payload)}
 
 
-def _text(data: bytes, where: str) -> str:
+def utf8(data: bytes, where: str) -> str:
+    """Decode what a file or the standard input held.
+
+    Raises:
+        PublishRefused: it is not UTF-8; says where.
+    """
     from pgrouse.errors import PublishRefused  # noqa: PLC0415
 
     try:
@@ -89,20 +113,26 @@ def _publish_one(session: Session, values: dict[str, Any]) -> None:
     from pgrouse.publishing import publish as publish_one  # noqa: PLC0415
 
     with session.connect() as conn:
-        message_id = publish_one(conn, **values)
+        published = publish_one(conn, **values)
+    message_id = int(published) or None
     if session.as_json:
-        session.output.record({"id": message_id, "topic": values["topic"]})
-    session.output.say(str(message_id))
+        session.output.record({"id": message_id, "topic": values["topic"], "what": published.what})
+    if published.what != "inserted":
+        session.output.note(WHAT[published.what])
+    if message_id is not None:
+        session.output.say(str(message_id))
 
 
 def _publish_lines(session: Session, lines: IO[bytes], shared: dict[str, Any]) -> None:
     from pgrouse.publishing import publish_many  # noqa: PLC0415
 
     with session.connect() as conn:
-        count = publish_many(conn, _messages(lines, shared))
+        many = publish_many(conn, _messages(lines, shared))
     if session.as_json:
-        session.output.record({"published": count, "topic": shared["topic"]})
-    session.output.say(f"published {plural(count, 'message')}")
+        session.output.record({"published": int(many), "dropped": many.dropped, "topic": shared["topic"]})
+    if many.dropped:
+        session.output.note(f"{plural(many.dropped, 'message')} dropped: the topic is full")
+    session.output.say(f"published {plural(int(many), 'message')}")
 
 
 def _messages(lines: IO[bytes], shared: dict[str, Any]) -> Iterator[NewMessage]:
@@ -111,4 +141,4 @@ def _messages(lines: IO[bytes], shared: dict[str, Any]) -> Iterator[NewMessage]:
 
     for number, line in enumerate(lines, 1):
         if line.strip():
-            yield NewMessage(payload=Raw(_text(line.strip(), f"line {number}")), **shared)
+            yield NewMessage(payload=Raw(utf8(line.strip(), f"line {number}")), **shared)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from pgrouse.cli.batches import BATCH, PUT_BACK, WILL_NOT_DO, put_back, report, tell_stayed
 from pgrouse.cli.command import READ_TIMEOUT, Command, Session
 from pgrouse.cli.output import Column, plural, show_ago
 from pgrouse.cli.parameter import DEAD_RESULTS, DURATION, MESSAGE_ID
@@ -17,136 +18,186 @@ from pgrouse.errors import ExitCode
 if TYPE_CHECKING:
     import psycopg
 
-BATCH = 500
-PUT_BACK = "SELECT r.archived_id, r.message_id FROM messages.redrive(%s) AS r ORDER BY r.archived_id"
+PAGE = 10_000  # ids that are chosen at once
+BOUND = 10_000  # a dry run looks at so many
 
-WHERE = """
-  FROM messages.dead AS d
-  WHERE d.result NOT IN ('success', 'cancelled')
-    AND d.redriven_as IS NULL
-    AND (%(ids)s::bigint[] IS NULL OR d.id = ANY (%(ids)s))
-    AND (%(topic)s::text IS NULL OR d.topic = %(topic)s)
-    AND (%(result)s::text IS NULL OR d.result = %(result)s)
-    AND (%(since)s::interval IS NULL OR d.archived_at > now() - %(since)s)"""
-CHOSEN = f"SELECT d.id {WHERE} ORDER BY d.archived_at, d.id LIMIT %(limit)s"
-SUMMARY = f"""
-  SELECT chosen.topic, chosen.result, count(*) AS messages, clock_timestamp() - min(chosen.archived_at) AS oldest
-  FROM (SELECT d.topic, d.result, d.archived_at {WHERE} ORDER BY d.archived_at, d.id LIMIT %(limit)s) AS chosen
-  GROUP BY chosen.topic, chosen.result ORDER BY chosen.topic, chosen.result"""  # noqa: S608
+REDRIVE = """
+  SELECT r.archived_id, r.message_id, r.outcome
+  FROM messages.redrive(%(ids)s, %(rate)s, %(delay)s, %(force)s) AS r ORDER BY r.archived_id"""
+EDITED = """
+  SELECT r.archived_id, r.message_id, r.outcome
+  FROM messages.redrive_edited(%(id)s, %(payload)s::jsonb, %(headers)s::jsonb, %(to)s, %(merge)s, %(force)s) AS r"""
+TIMES = "SELECT clock_timestamp() - %(since)s::interval, clock_timestamp() - coalesce(%(until)s::interval, '0')"
+FIND = """
+  SELECT f.id
+  FROM messages.find_dead(%(topic)s, %(result)s, %(fingerprint)s, %(since)s, %(until)s, %(error)s, %(page)s, %(after)s) AS f
+  ORDER BY f.archived_at, f.id"""
+WOULD = """
+  SELECT m.outcome, a.topic, a.result, a.error_fingerprint, a.id, a.error, clock_timestamp() - a.archived_at AS age
+  FROM messages.may_redrive(%(ids)s, NULL, %(force)s) AS m
+  LEFT JOIN messages.message_archive AS a ON a.id = m.archived_id AND a.archived_at = m.archived_at
+  ORDER BY a.archived_at, a.id"""
 
 
 @click.command(cls=Command)
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, metavar="[ID...]")
 @click.option("--topic", help="Those of this topic.")
 @click.option("--result", type=click.Choice(DEAD_RESULTS), help="Those with this result.")
+@click.option("--fingerprint", help="Those with this kind of error: see `pgrouse dead group`.")
+@click.option("--error", help="Those whose error has this text, in whatever case.")
 @click.option("--since", type=DURATION, help="Those that ended in this time, like 30m or 7d.")
+@click.option("--until", type=DURATION, help="Those that ended earlier than this time ago.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
 @click.option("--all", "every", is_flag=True, help="All of them.")
+@click.option(
+    "--rate", type=click.FloatRange(0.001, 1_000_000), help="So many a second become available. Default: all at once."
+)
+@click.option("--force", is_flag=True, help="Also those that were put back max_redrives times already.")
+@click.option("--payload", metavar="JSON", help="For one ID: merge this into its payload.")
+@click.option("--headers", metavar="JSON", help="For one ID: merge this into its headers.")
+@click.option("--to", metavar="TOPIC", help="For one ID: put it into this topic.")
+@click.option("--replace", is_flag=True, help="Let --payload and --headers replace the old ones instead.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be put back.")
 @click.pass_obj
 def redrive(
     session: Session,
+    /,
     message_ids: tuple[int, ...],
-    topic: str | None,
-    result: str | None,
-    since: timedelta | None,
-    limit: int | None,
     every: bool,
+    rate: float | None,
+    force: bool,
+    payload: str | None,
+    headers: str | None,
+    to: str | None,
+    replace: bool,
     dry_run: bool,
+    **filters: Any,
 ) -> int:
     """Put dead messages back.
 
     Those of the given ids, those that fit all filters, or all: each becomes a new message. A message is redriven once; its new message
-    may be redriven when it dies. One whose key stands ready again stays dead.
+    may be redriven when it dies, up to max_redrives times. One whose key waits in a newer message stays dead.
     """
-    filters = {"topic": topic, "result": result, "since": since, "limit": limit}
+    edit = {"payload": payload, "headers": headers, "to": to}
     chosen = any(value is not None for value in filters.values())
     if sum((bool(message_ids), chosen, every and not chosen)) != 1:
         raise click.UsageError("say which: either IDs, or filters, or --all")
-    wanted = {**filters, "ids": list(message_ids) or None, "limit": limit or 2**62}
+    if any(value is not None for value in edit.values()):
+        return _redrive_edited(session, _only(message_ids, rate, dry_run), edit, merge=not replace, force=force)
+    if replace:
+        raise click.UsageError("--replace says how --payload and --headers are meant: give one of them")
     with session.connect() as conn:
+        pages = iter([message_ids]) if message_ids else _pages(conn, filters)
         if dry_run:
-            return _preview(session, conn, wanted)
-        return _redrive(session, conn, wanted)
+            return _preview(session, conn, pages, force=force)
+        rows = put_back(conn, REDRIVE, pages, rate=rate, force=force)
+        return _conclude(session, rows, by_id=bool(message_ids))
 
 
-def _preview(session: Session, conn: psycopg.Connection, wanted: dict[str, Any]) -> int:
-    from psycopg.rows import dict_row  # noqa: PLC0415
+def _only(message_ids: tuple[int, ...], rate: float | None, dry_run: bool) -> int:
+    if len(message_ids) != 1 or rate is not None or dry_run:
+        raise click.UsageError(
+            "--payload, --headers and --to edit one message: give one ID, and neither --rate nor --dry-run"
+        )
+    return message_ids[0]
 
+
+def _redrive_edited(session: Session, message_id: int, edit: dict[str, str | None], *, merge: bool, force: bool) -> int:
+    from pgrouse.jsonb import Raw, encode  # noqa: PLC0415
+
+    texts = {name: None if (text := edit[name]) is None else encode(Raw(text), name) for name in ("payload", "headers")}
+    values = {"id": message_id, "to": edit["to"], "merge": merge, "force": force, **texts}
+    with session.connect() as conn:
+        row: Any = conn.execute(EDITED, values).fetchone()
+    return _conclude(session, [row], by_id=True)
+
+
+def _pages(conn: psycopg.Connection, filters: dict[str, Any]) -> Iterator[list[int]]:
+    """Choose page by page, up to the moment at which it begins: what dies again meanwhile is not put back again and again."""
+    times: Any = conn.execute(TIMES, {name: filters[name] for name in ("since", "until")}).fetchone()
+    since, until = times
+    left, after = filters["limit"] or 2**62, None
+    while left > 0:
+        page = min(left, PAGE)
+        ids = _page(conn, filters | {"since": since, "until": until, "page": page, "after": after})
+        if ids:
+            yield ids
+        if len(ids) < page:
+            return
+        left, after = left - len(ids), ids[-1]
+
+
+def _page(conn: psycopg.Connection, values: dict[str, str | int | datetime | None]) -> list[int]:
     with conn.transaction():
         conn.execute(READ_TIMEOUT)
-        rows = conn.cursor(row_factory=dict_row).execute(SUMMARY.encode(), wanted).fetchall()
+        return [message_id for (message_id,) in conn.execute(FIND, values)]
+
+
+def _conclude(session: Session, rows: Iterable[tuple[int, int | None, str]], *, by_id: bool) -> int:
+    outcomes = report(session, rows, "archived_id", by_id=by_id)
+    done = sum(outcomes[outcome] for outcome in PUT_BACK)
+    if not by_id:
+        session.output.say(
+            f"put back {plural(done, 'message')}" if outcomes else "no dead message fits: nothing was put back"
+        )
+    not_done = by_id and any(outcomes[outcome] for outcome in WILL_NOT_DO)
+    return ExitCode.FOUND_A_PROBLEM if not_done else ExitCode.OK
+
+
+def _preview(session: Session, conn: psycopg.Connection, pages: Iterator[Any], *, force: bool) -> int:
+    found = _would(conn, next(pages, [])[:BOUND], force)
+    groups = _grouped(found)
     columns = [
         Column("TOPIC", "topic", wide=True),
         Column("RESULT", "result"),
         Column("MESSAGES", "messages", "{:,}".format, right=True),
         Column("OLDEST", "oldest", show_ago),
+        Column("FINGERPRINT", "error_fingerprint"),
+        Column("SAMPLE", "sample_id", right=True),
+        Column("ERROR", "sample_error", _last_line, wide=True),
     ]
-    session.output.rows(columns, rows, "no dead message fits: nothing would be put back")
-    if rows:
-        session.output.say(
-            f"would put back {plural(sum(row['messages'] for row in rows), 'message')}: run it again without --dry-run"
-        )
+    session.output.rows(columns, groups, "no dead message fits: nothing would be put back")
+    outcomes = Counter(row["outcome"] for row in found)
+    done = sum(outcomes[outcome] for outcome in PUT_BACK)
+    if groups:
+        least = "at least " if len(found) == BOUND else ""
+        session.output.say(f"would put back {least}{plural(done, 'message')}: run it again without --dry-run")
+    tell_stayed(session, outcomes)
     return ExitCode.OK
 
 
-def _redrive(session: Session, conn: psycopg.Connection, wanted: dict[str, Any]) -> int:
-    """Put back batch by batch, each in a transaction of its own: a long run can be interrupted and begun again."""
-    chosen = [message_id for (message_id,) in conn.execute(CHOSEN.encode(), wanted)]
-    done = 0
-    with _progress(len(chosen)) as progress:
-        for start in range(0, len(chosen), BATCH):
-            ids = chosen[start : start + BATCH]
-            back = conn.execute(PUT_BACK, [ids]).fetchall()
-            for archived_id, message_id in back:
-                _report(session, archived_id, message_id, wanted)
-            done += len(back)
-            progress.advance(len(ids))
-    return _conclude(session, wanted, len(chosen), done)
+def _would(conn: psycopg.Connection, ids: Any, force: bool) -> list[dict[str, Any]]:
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    found: list[dict[str, Any]] = []
+    for start in range(0, len(ids), BATCH):
+        values = {"ids": list(ids[start : start + BATCH]), "force": force}
+        found += conn.cursor(row_factory=dict_row).execute(WOULD, values).fetchall()
+    return found
 
 
-def _report(session: Session, archived_id: int, message_id: int, wanted: dict[str, Any]) -> None:
-    if session.as_json:
-        session.output.record({"archived_id": archived_id, "message_id": message_id})
-    elif wanted["ids"]:
-        session.output.say(f"{archived_id} is back as {message_id}")
-
-
-def _conclude(session: Session, wanted: dict[str, Any], tried: int, done: int) -> int:
-    if not wanted["ids"]:
-        session.output.say(
-            f"put back {plural(done, 'message')}" if tried else "no dead message fits: nothing was put back"
+def _grouped(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what would be put back, by topic, result and kind of error; the oldest of each is its sample."""
+    groups: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for row in found:
+        if row["outcome"] not in PUT_BACK:
+            continue
+        key = (row["topic"] or "", row["result"] or "", row["error_fingerprint"] or "")
+        group = groups.setdefault(
+            key,
+            {name: row[name] for name in ("topic", "result", "error_fingerprint")}
+            | {
+                "messages": 0,
+                "oldest": row["age"] or timedelta(0),
+                "sample_id": row["id"],
+                "sample_error": row["error"],
+            },
         )
-    if stuck := tried - done:
-        session.output.problem(
-            f"{plural(stuck, 'message')} stayed dead: a message with their key waits already, or somebody else put them back just now"
-        )
-    asked = len(set(wanted["ids"] or []))
-    if asked > tried:
-        session.output.problem(
-            f"{asked - tried} of {asked} ids: no dead message, or redriven before (`pgrouse dead list --redriven`)"
-        )
-    return ExitCode.FOUND_A_PROBLEM if done < asked else ExitCode.OK
+        group["messages"] += 1
+    return [groups[key] for key in sorted(groups)]
 
 
-class Progress(Protocol):
-    """Where a long run says how far it is."""
+def _last_line(error: str) -> str:
+    from pgrouse.cli.dead import last_line  # noqa: PLC0415
 
-    def advance(self, messages: int) -> None:
-        """Take note that so many more are dealt with."""
-
-
-class Silence:
-    """No bar: nobody watches."""
-
-    def advance(self, messages: int) -> None:
-        """Do nothing."""
-
-
-def _progress(total: int) -> AbstractContextManager[Progress]:
-    """Give a bar on a terminal if there is more than one batch to do."""
-    if total <= BATCH or not sys.stderr.isatty():
-        return nullcontext(Silence())
-    from pgrouse.cli.progress import Bar  # noqa: PLC0415
-
-    return Bar("redriving", total)
+    return last_line(error)

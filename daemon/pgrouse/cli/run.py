@@ -16,6 +16,7 @@ from pgrouse.errors import ConfigError
     "--log-level", "level", type=click.Choice(["debug", "info", "warning", "error"]), help="Instead of log.level."
 )
 @click.option("--log-format", "format_", type=click.Choice(["auto", "console", "json"]), help="Instead of log.format.")
+@click.option("--apply-topics", is_flag=True, help="Write the policies that the file names into the database first.")
 @click.pass_obj
 def run(
     session: Session,
@@ -24,6 +25,7 @@ def run(
     name: str | None,
     level: str | None,
     format_: str | None,
+    apply_topics: bool,
 ) -> int:
     """Run the daemon: work messages until it is stopped.
 
@@ -31,8 +33,9 @@ def run(
     """
     session.overrides["worker"] = {"concurrency": concurrency, "processes": processes, "name": name}
     session.overrides["log"] = {"level": level, "format": format_ or ("json" if session.as_json else None)}
+    session.overrides["database"] = {"apply_topics": "run" if apply_topics else None}
     config = session.config
-    if not config.topics:
+    if not config.worked:
         where = config.path or "a pgrouse.toml (`pgrouse init` writes one)"
         raise ConfigError(
             f'there is nothing to work: add a table [topics."orders.created"] with its handler to {where}'

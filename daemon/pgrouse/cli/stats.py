@@ -81,7 +81,9 @@ def _remarks(topics: list[dict[str, Any]], maintenance: dict[str, float]) -> lis
     """Say what a person should know besides the numbers."""
     lonely = [row["topic"] for row in topics if not row["handled"] and (row["ready"] or row["delayed"])]
     remarks = (
-        [f"nobody handles {', '.join(lonely[:3])}{' …' if lonely[3:] else ''}: its messages wait, nothing is lost"]
+        [
+            f"nobody handles {', '.join(lonely[:3])}{' …' if lonely[3:] else ''}: what is published there waits, nothing is lost"
+        ]
         if lonely
         else []
     )

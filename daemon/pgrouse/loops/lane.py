@@ -50,9 +50,9 @@ class Lane:
     async def step(self) -> float:
         """One turn; waits for a signal if there is nothing to do."""
         store = await self._store()
-        plan = self.claimer.plan(first=self.first)
         ended = self.settler.take()
-        if ended or plan.want is not None or plan.disarm:
+        plan = self.claimer.plan(first=self.first, settling=bool(ended))
+        if ended or plan.want is not None or plan.disarm or self.settler.begun:
             await self._turn(store, ended, plan)
         else:
             await self.signal.wait(self.claimer.wait_s() if self.first else None)
@@ -92,18 +92,24 @@ class Lane:
         self.settler.done(ended, got.lost)
         self.crew.hand.let_go(each.message for each in ended)
         self.claimer.heard(plan, got, began=began, wakes=wakes)
+        if self.claimer.held_back and not self.first:
+            # When to look again may have changed, and that is what the first lane waits for.
+            self.settler.signals.set()
         if got.claimed:
-            self.crew.add(got.claimed, began)
+            start = plan.want.start if plan.want else None
+            self.crew.add(got.claimed, began, waiting=[] if start is None else got.claimed[start:])
             # Most handlers end before this returns, so that the next turn settles them and claims in one.
             await asyncio.sleep(0)
 
     async def _exchange(self, store: Store, ended: list[Ended], plan: Plan) -> Exchange:
         self._claim_is_uncertain = plan.want is not None
         arm = None if plan.arm_s is None or plan.want is None else (self.crew.topics, plan.arm_s)
+        begun = self.settler.take_begun()
         try:
             async with asyncio.timeout(TURN_TIMEOUT_S):
-                got = await store.exchange(ended, plan.want, arm=arm, disarm=plan.disarm)
+                got = await store.exchange(ended, plan.want, begun=begun, arm=arm, disarm=plan.disarm)
         except BaseException as error:
+            self.settler.begun += begun
             self.claimer.ended(plan)
             self.settler.put_back(ended)
             if isinstance(error, psycopg.Error) and not _is_curable(error):

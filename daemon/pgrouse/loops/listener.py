@@ -22,6 +22,10 @@ log = structlog.get_logger()
 
 NEW_MESSAGE = "new_message"
 CANCELLED = "cancelled"
+# A policy was changed: what a pause or a limit held back may be ready now.
+TOPIC_CHANGED = "topic_changed"
+# A schedule was changed: it may be due sooner than the ticker knows.
+SCHEDULE_CHANGED = "schedule_changed"
 PING_EVERY_S = 5.0
 PING_TIMEOUT_S = 5.0
 
@@ -40,6 +44,7 @@ class Listener:
     Args:
         on_new: called for each notification that may mean new messages.
         on_cancelled: called when somebody says that a message was cancelled. Anyone may say so: it is a reason to look, no more.
+        on_topic_changed: called when somebody says that a topic's policy, or a schedule, was changed.
         on_mode: called with True when notifications are known to arrive, with False when not.
     """
 
@@ -50,9 +55,11 @@ class Listener:
         db: database.Database,
         on_new: Callable[[], None],
         on_cancelled: Callable[[], None],
+        on_topic_changed: Callable[[], None],
         on_mode: Callable[[bool], None],
     ) -> None:
         self.db, self.on_new, self.on_cancelled, self.on_mode = db, on_new, on_cancelled, on_mode
+        self.on_topic_changed = on_topic_changed
         self.mode = Mode.CONNECTING
         # A channel of our own for pings, so that they wake nobody else.
         self.ping_channel = f"ping_{token_hex(8)}"
@@ -92,7 +99,9 @@ class Listener:
 
     async def _connect(self) -> psycopg.AsyncConnection:
         conn = await self.db.connect_listener()
-        await conn.execute(f'LISTEN {NEW_MESSAGE}; LISTEN {CANCELLED}; LISTEN "{self.ping_channel}"'.encode())
+        await conn.execute(
+            f'LISTEN {NEW_MESSAGE}; LISTEN {CANCELLED}; LISTEN {TOPIC_CHANGED}; LISTEN {SCHEDULE_CHANGED}; LISTEN "{self.ping_channel}"'.encode()
+        )
         log.debug(events.LISTENER_CONNECTED)
         # Only a ping proves that it hears; until then what was published meanwhile is found by looking.
         self.on_new()
@@ -104,6 +113,11 @@ class Listener:
             self.pong.set()
         elif channel == CANCELLED:
             self.on_cancelled()
+        elif channel == SCHEDULE_CHANGED:
+            self.on_topic_changed()
+        elif channel == TOPIC_CHANGED:
+            self.on_topic_changed()
+            self.on_new()
         else:
             self.on_new()
 

@@ -1,4 +1,7 @@
-"""The ticker: runs the maintenance in SQL every few seconds, as pg_cron does every minute. Whoever comes first does the work."""
+"""The ticker: runs the maintenance in SQL every few seconds, as pg_cron does every minute. Whoever comes first does the work.
+
+In between it fires the schedules, each at its time. It also keeps the daemon's copy of the topics' schemas: read when somebody says that a topic was changed, and else about once a second.
+"""
 
 from __future__ import annotations
 
@@ -11,45 +14,61 @@ import structlog
 
 from pgrouse import database, events
 from pgrouse.claimer import jittered
+from pgrouse.signal import Signal
 from pgrouse.store import Store
+from pgrouse.topic_schemas import TopicSchemas
 
 log = structlog.get_logger()
 
 TICK_TIMEOUT_S = 60
 # While messages are claimed, the marks from which claims read are moved about once a second.
 LOW_WATER_S = 1.0
+# What is due and was not fired is in the hands of somebody else at this moment: how soon to look again.
+FIRE_AGAIN_S = 0.02
 
 
 class Ticker:
-    """Runs `messages.tick`, and in between `messages.raise_low_water`.
+    """Runs `messages.tick`, and in between `messages.raise_low_water`, fires the schedules, and reads the topics' schemas.
 
     Args:
+        schemas: the daemon's copy of the topics' payload schemas.
+        changed: set when somebody says that a topic or a schedule was changed.
         tick_s: how often to tick, in seconds, give or take a fifth.
         settled: how many attempts have been settled so far; while that stands still the marks need not move.
     """
 
     name = "ticker"
 
-    def __init__(self, db: database.Database, tick_s: float, settled: Callable[[], int]) -> None:
+    def __init__(
+        self, db: database.Database, tick_s: float, settled: Callable[[], int], schemas: TopicSchemas, changed: Signal
+    ) -> None:
         self.db = db
+        self.schemas, self.changed = schemas, changed
         self.tick_s = tick_s
         self.settled = settled
         self._settled_before = 0
         self._tick_at = 0.0
+        self._fire_at = 0.0
         self._conn: psycopg.AsyncConnection | None = None
 
     async def step(self) -> float:
-        """Tick if it is time; else move the marks."""
+        """Read the schemas; tick if it is time, else move the marks; fire the schedules that are due."""
         if self._conn is None:
             self._conn = await self.db.connect("ticker")
         store = Store(self._conn, self.db.worker)
         async with asyncio.timeout(TICK_TIMEOUT_S):
+            await self.schemas.read(self._conn)
             if time.monotonic() >= self._tick_at:
                 _tell(await store.tick(unless_within_s=self.tick_s * 0.8))
                 self._tick_at = time.monotonic() + jittered(self.tick_s)
             elif self._has_settled():
                 await store.raise_low_water()
-        return min(LOW_WATER_S, self.tick_s)
+            if time.monotonic() >= self._fire_at:
+                due_s = await store.fire_schedules()
+                self._fire_at = time.monotonic() + max(FIRE_AGAIN_S, min(due_s, self.tick_s))
+        if await self.changed.wait(max(0.0, min(LOW_WATER_S, self.tick_s, self._fire_at - time.monotonic()))):
+            self._fire_at = 0.0
+        return 0
 
     def _has_settled(self) -> bool:
         before, self._settled_before = self._settled_before, self.settled()

@@ -1,0 +1,85 @@
+"""`pgrouse archive`: what the archive keeps, by hand. By itself it keeps what the topics' retention says."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pgrouse.cli.command import READ_TIMEOUT, Group, Session
+from pgrouse.cli.output import plural
+from pgrouse.cli.parameter import DURATION
+from pgrouse.errors import ExitCode
+
+if TYPE_CHECKING:
+    import psycopg
+
+BOUND = 10_000  # counting stops here
+
+COUNT = """
+  SELECT count(*) FROM (
+    SELECT FROM messages.message_archive AS a
+    WHERE a.archived_at < %(before)s AND (%(topic)s::text IS NULL OR a.topic = %(topic)s)
+    LIMIT %(bound)s
+  ) AS f"""
+PURGE = "SELECT p.deleted, p.place FROM messages.purge_archive(%(before)s, %(topic)s, %(place)s) AS p"
+
+
+@click.group(cls=Group)
+def archive() -> None:
+    """Delete old messages from the archive by hand."""
+
+
+@archive.command()
+@click.option("--topic", help="Only of this topic.")
+@click.option(
+    "--older-than", type=DURATION, required=True, help="Those that ended earlier than this time ago, like 7d."
+)
+@click.option("--dry-run", is_flag=True, help="Only say how many would be deleted.")
+@click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
+@click.pass_obj
+def purge(session: Session, topic: str | None, older_than: timedelta, dry_run: bool, yes: bool) -> int:
+    """Delete messages that have ended before their retention does it.
+
+    Whatever their result. It goes through the archive in short transactions, and can be interrupted and begun again.
+    """
+    with session.connect() as conn:
+        row: Any = conn.execute("SELECT clock_timestamp() - %s::interval", [older_than]).fetchone()
+        before = row[0]
+        found = _count(conn, before, topic)
+        what = f"{'at least ' if found >= BOUND else ''}{plural(found, 'message')}" + (
+            f" of topic {topic}" if topic else ""
+        )
+        if dry_run or not found:
+            return _preview(session, found, what)
+        if not yes:
+            click.confirm(f"delete {what} for good?", abort=True, err=True)
+        return _purge(session, conn, before, topic)
+
+
+def _count(conn: psycopg.Connection, before: datetime, topic: str | None) -> int:
+    with conn.transaction():
+        conn.execute(READ_TIMEOUT)
+        row: Any = conn.execute(COUNT, {"before": before, "topic": topic, "bound": BOUND}).fetchone()
+    return int(row[0])
+
+
+def _preview(session: Session, found: int, what: str) -> int:
+    if session.as_json:
+        session.output.record({"messages": found, "at_least": found >= BOUND})
+    session.output.say(f"would delete {what}: run it again without --dry-run" if found else "nothing is that old")
+    return ExitCode.OK
+
+
+def _purge(session: Session, conn: psycopg.Connection, before: datetime, topic: str | None) -> int:
+    deleted, place = 0, None
+    while True:
+        row: Any = conn.execute(PURGE, {"before": before, "topic": topic, "place": place}).fetchone()
+        deleted, place = deleted + row[0], row[1]
+        if place is None:
+            break
+    if session.as_json:
+        session.output.record({"deleted": deleted})
+    session.output.say(f"deleted {plural(deleted, 'message')}")
+    return ExitCode.OK

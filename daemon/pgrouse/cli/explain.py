@@ -1,0 +1,49 @@
+"""`pgrouse explain`: why is my message not running?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pgrouse.cli.command import Command, Session
+from pgrouse.cli.message import style_of_state
+from pgrouse.cli.output import Column
+from pgrouse.cli.parameter import MESSAGE_ID
+from pgrouse.errors import ExitCode
+
+ABSENT = ("gone", "never_published")
+FINE = {
+    "ready": "green",
+    "running": "cyan",
+    "prefetched": "cyan",
+    "success": "green",
+    "fanned_out": "green",
+    "cancelled": "dim",
+}
+
+
+@click.command(cls=Command)
+@click.argument("message_id", type=MESSAGE_ID, metavar="ID")
+@click.pass_obj
+def explain(session: Session, message_id: int) -> int:
+    """Say why a message is not running, or how it ended.
+
+    The most decisive reason stands first. Exit code 1 if there is no such message.
+    """
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    with session.read() as conn:
+        reasons: list[dict[str, Any]] = (
+            conn.cursor(row_factory=dict_row).execute("SELECT * FROM messages.explain(%s)", [message_id]).fetchall()
+        )
+    if session.as_json:
+        session.output.record({"id": message_id, "reasons": reasons})
+    else:
+        columns = [Column("WHY", "code", style=_style), Column("", "reason", wide=True, folds=True)]
+        session.output.rows(columns, reasons, "")
+    return ExitCode.FOUND_A_PROBLEM if reasons[-1]["code"] in ABSENT else ExitCode.OK
+
+
+def _style(code: str) -> str:
+    return FINE.get(code) or style_of_state(code) or "yellow"

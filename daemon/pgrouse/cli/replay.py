@@ -1,0 +1,141 @@
+"""`pgrouse replay`: what succeeded is published again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pgrouse.cli.batches import BATCH, Pace, show_progress, tell_stayed
+from pgrouse.cli.command import READ_TIMEOUT, Command, Session
+from pgrouse.cli.output import plural
+from pgrouse.cli.parameter import MESSAGE_ID, MOMENT
+from pgrouse.errors import ExitCode
+
+if TYPE_CHECKING:
+    import psycopg
+
+BOUND = 10_000  # counting stops here
+
+# As messages.replay chooses.
+COUNT = """
+  SELECT count(*), count(*) FILTER (WHERE f.is_whole)
+  FROM (
+    SELECT num_nonnulls(a.payload, a.body) = 1 AS is_whole
+    FROM messages.message_archive AS a
+    WHERE a.archived_at >= %(since)s AND a.archived_at < %(until)s AND a.topic = %(topic)s AND a.result = 'success'
+      AND a.attempts > 0 AND a.id > %(after)s
+    LIMIT %(limit)s
+  ) AS f"""
+REPLAY = """
+  SELECT r.archived_id, r.message_id, r.outcome
+  FROM messages.replay(%(topic)s, %(since)s, %(until)s, %(page)s, %(rate)s, %(delay)s, %(after)s) AS r
+  ORDER BY r.archived_id"""
+
+
+@click.command(cls=Command)
+@click.argument("topic")
+@click.option(
+    "--from", "since", type=MOMENT, required=True, help="Successes from this time on, like 2027-01-31T08:00:00+01:00."
+)
+@click.option("--to", "until", type=MOMENT, help="Successes before this time. Default: now.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many, those that were published first.")
+@click.option(
+    "--rate", type=click.FloatRange(0.001, 1_000_000), help="So many a second become available. Default: all at once."
+)
+@click.option("--after", type=MESSAGE_ID, default=0, help="Go on behind this id: where a replay was interrupted.")
+@click.option("--dry-run", is_flag=True, help="Only say how many would be published again.")
+@click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
+@click.pass_obj
+def replay(
+    session: Session,
+    topic: str,
+    since: datetime,
+    until: datetime | None,
+    limit: int | None,
+    rate: float | None,
+    after: int,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Publish again what succeeded in a time.
+
+    Each becomes a new message without a key that knows its ancestor. Whatever its handler did, it does again.
+    """
+    if until is not None and until <= since:
+        raise click.UsageError(f"--to {until.isoformat()} is not later than --from {since.isoformat()}")
+    with session.connect() as conn:
+        now: Any = conn.execute("SELECT clock_timestamp()").fetchone()
+        # Never beyond now: what is replayed succeeds too, and would be replayed again.
+        wanted = {
+            "topic": topic,
+            "since": since,
+            "until": min(until or now[0], now[0]),
+            "limit": limit or 2**62,
+            "after": after,
+        }
+        found, whole = _count(conn, wanted)
+        if dry_run or not found:
+            _preview(session, found, whole)
+            return ExitCode.OK
+        if not yes:
+            click.confirm(f"publish {_shown(whole)} of topic {topic} again?", abort=True, err=True)
+        return _replay(session, conn, wanted, rate, found)
+
+
+def _count(conn: psycopg.Connection, wanted: dict[str, Any]) -> tuple[int, int]:
+    with conn.transaction():
+        conn.execute(READ_TIMEOUT)
+        row: Any = conn.execute(COUNT, wanted | {"limit": min(wanted["limit"], BOUND)}).fetchone()
+    return row[0], row[1]
+
+
+def _shown(count: int) -> str:
+    return f"{'at least ' if count >= BOUND else ''}{plural(count, 'message')}"
+
+
+def _preview(session: Session, found: int, whole: int) -> None:
+    if session.as_json:
+        session.output.record({"messages": whole, "no_payload": found - whole, "at_least": found >= BOUND})
+    if found:
+        session.output.say(f"would publish {_shown(whole)} again: run it again without --dry-run")
+    else:
+        session.output.note("no success fits: nothing is published again")
+    tell_stayed(session, Counter(no_payload=found - whole))
+
+
+def _replay(session: Session, conn: psycopg.Connection, wanted: dict[str, Any], rate: float | None, found: int) -> int:
+    pace, outcomes, left, after = Pace(rate), Counter[str](), wanted["limit"], wanted["after"]
+    with show_progress("replaying", found) as progress:
+        progress.expect(found)
+        try:
+            while left > 0:
+                page = {
+                    "page": min(left, BATCH),
+                    "rate": rate,
+                    "delay": pace.delay(outcomes["replayed"]),
+                    "after": after,
+                }
+                rows = conn.execute(REPLAY, wanted | page).fetchall()
+                if not rows:
+                    break
+                outcomes.update(outcome for _, _, outcome in rows)
+                left, after = left - len(rows), rows[-1][0]
+                _report(session, rows)
+                progress.advance(len(rows))
+        except BaseException:
+            session.output.problem(
+                f"published {plural(outcomes['replayed'], 'message')} again; go on with --after {after}"
+            )
+            raise
+    session.output.say(f"published {plural(outcomes['replayed'], 'message')} again")
+    tell_stayed(session, outcomes)
+    return ExitCode.OK
+
+
+def _report(session: Session, rows: list[tuple[int, int | None, str]]) -> None:
+    if session.as_json:
+        for archived_id, message_id, outcome in rows:
+            session.output.record({"archived_id": archived_id, "message_id": message_id, "outcome": outcome})

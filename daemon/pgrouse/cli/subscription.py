@@ -1,0 +1,73 @@
+"""`pgrouse subscription`: which topics get what is published to another."""
+
+from __future__ import annotations
+
+import click
+
+from pgrouse.cli.command import Group, Session
+from pgrouse.cli.output import Column
+from pgrouse.errors import ExitCode
+
+LIST = """
+  SELECT s.topic, s.subscriber, s.created_at, s.created_by FROM messages.subscription AS s
+  WHERE %(topic)s::text IS NULL OR %(topic)s IN (s.topic, s.subscriber)
+  ORDER BY s.topic, s.subscriber"""
+ADD = "INSERT INTO messages.subscription (topic, subscriber) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+REMOVE = "DELETE FROM messages.subscription WHERE topic = %s AND subscriber = %s"
+
+
+@click.group(cls=Group)
+def subscription() -> None:
+    """Let topics get what is published to others.
+
+    A message that is published to TOPIC becomes one ordinary message in each SUBSCRIBER's topic, in the publisher's transaction.
+    """
+
+
+@subscription.command("list")
+@click.argument("topic", required=False)
+@click.pass_obj
+def list_subscriptions(session: Session, topic: str | None) -> None:
+    """List the subscriptions, or those of one topic on either side."""
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    with session.read() as conn:
+        rows = conn.cursor(row_factory=dict_row).execute(LIST.encode(), {"topic": topic}).fetchall()
+    columns = [
+        Column("TOPIC", "topic", wide=True),
+        Column("SUBSCRIBER", "subscriber", wide=True),
+        Column("BY", "created_by"),
+    ]
+    session.output.rows(columns, rows, "no subscriptions")
+
+
+@subscription.command()
+@click.argument("topic")
+@click.argument("subscriber")
+@click.pass_obj
+def add(session: Session, topic: str, subscriber: str) -> None:
+    """Let SUBSCRIBER get what is published to TOPIC from now on."""
+    with session.connect() as conn:
+        added = conn.execute(ADD, [topic, subscriber]).rowcount > 0
+    if session.as_json:
+        session.output.record({"topic": topic, "subscriber": subscriber, "added": added})
+    session.output.say(
+        f"{subscriber} gets what is published to {topic}" + ("" if added else ", as before: nothing to change")
+    )
+
+
+@subscription.command()
+@click.argument("topic")
+@click.argument("subscriber")
+@click.pass_obj
+def remove(session: Session, topic: str, subscriber: str) -> int:
+    """End a subscription. What was published before stays. Exit code 1 if there was none."""
+    with session.connect() as conn:
+        removed = conn.execute(REMOVE, [topic, subscriber]).rowcount > 0
+    if session.as_json:
+        session.output.record({"topic": topic, "subscriber": subscriber, "removed": removed})
+    if removed:
+        session.output.say(f"{subscriber} no longer gets what is published to {topic}")
+        return ExitCode.OK
+    session.output.problem(f"{subscriber} does not subscribe to {topic}: see `pgrouse subscription list`")
+    return ExitCode.FOUND_A_PROBLEM

@@ -1,0 +1,86 @@
+"""The payload_schema of a topic as a publisher knows it, to check payloads without asking for it each time.
+
+The statement that publishes carries the digest of what was known, and does nothing if the topic has another one by now.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pgrouse.errors import InvalidPayload
+
+if TYPE_CHECKING:
+    from pgrouse.payload_schema import PayloadSchema
+
+READ = b"""
+    SELECT messages.schema_digest(%(topic)s::text), coalesce(t.payload_schema, d.payload_schema)::text
+    FROM messages.topic AS d
+    LEFT JOIN messages.topic AS t ON t.topic = %(topic)s
+    WHERE d.topic = '*'
+"""
+READ_ALL = b"SELECT jsonb_object_agg(t.topic, t.payload_schema)::text FROM messages.topic AS t WHERE t.payload_schema IS NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSchema:
+    """What was last read of one topic. No digest: it has no schema."""
+
+    digest: str | None = None
+    text: str | None = None
+
+    def problems(self, row: dict[str, Any]) -> list[str]:
+        """Return what does not fit in the columns of a message.
+
+        Raises:
+            SchemaUnusable: the schema itself cannot be used; nothing can be published to the topic until it is mended.
+        """
+        return [] if self.text is None else _compiled(self.text).problems(row.get("payload"))
+
+
+# By topic. What another database has under the same name only costs one more look: it counts for nothing without its digest.
+_last: dict[str, KnownSchema] = {}
+_NONE = KnownSchema()
+
+
+def recall(topic: str) -> KnownSchema:
+    """Return what was last read of a topic; nothing known is taken for no schema."""
+    return _last.get(topic, _NONE)
+
+
+def remember(topic: str, digest: str | None, text: str | None) -> KnownSchema:
+    """Keep what was read of a topic."""
+    known = KnownSchema(digest, text)
+    if digest is None:
+        _last.pop(topic, None)
+    else:
+        _last[topic] = known
+    return known
+
+
+class Schemas:
+    """The schemas of all topics at one moment, from READ_ALL."""
+
+    def __init__(self, text: str | None) -> None:
+        self._texts = {topic: json.dumps(schema) for topic, schema in json.loads(text or "{}").items()}
+
+    def check(self, row: dict[str, Any]) -> None:
+        """Check the columns of a message.
+
+        Raises:
+            InvalidPayload: the payload does not fit the schema of its topic.
+            SchemaUnusable: that cannot be used.
+        """
+        if not self._texts:
+            return
+        if problems := KnownSchema(text=self._texts.get(row["topic"], self._texts.get("*"))).problems(row):
+            raise InvalidPayload(row["topic"], problems)
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str) -> PayloadSchema:
+    from pgrouse.payload_schema import compile_schema  # noqa: PLC0415 - most topics have no schema
+
+    return compile_schema(json.loads(text))

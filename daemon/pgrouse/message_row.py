@@ -1,0 +1,58 @@
+"""All that is known of one message, live or archived, by one statement."""
+
+from __future__ import annotations
+
+# As in the view messages.state; this reads single columns, which analysts may.
+STATE = """
+  CASE
+    WHEN m.claim_id IS NOT NULL THEN 'running'
+    WHEN m.available_at <= clock_timestamp() THEN 'ready'
+    WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
+    ELSE 'delayed'
+  END"""
+
+# What analysts may read of both tables, then what is only for those who may read contents. NULL: the other table has no such column.
+COLUMNS = {
+    "topic": ("m.topic", "a.topic"),
+    "state": (STATE, "a.result"),
+    "channel": ("m.channel", "a.channel"),
+    "key": ("m.key", "a.key"),
+    "priority": ("m.priority", "a.priority"),
+    "created_at": ("m.created_at", "a.created_at"),
+    "available_at": ("m.available_at", "a.available_at"),
+    "attempts": ("m.attempts", "a.attempts"),
+    "runs": ("m.runs", "a.runs"),
+    "worker": ("m.locked_by", "a.handled_by"),
+    "locked_at": ("m.locked_at", "a.locked_at"),
+    "lock_expires_at": ("m.lock_expires_at", "NULL"),
+    "archived_at": ("NULL", "a.archived_at"),
+    "redriven_from": ("NULL::bigint", "a.redriven_from"),
+    "error_fingerprint": ("NULL", "a.error_fingerprint"),
+    "history": ("m.history::text", "a.history::text"),
+    "error": ("NULL", "a.error"),
+}
+CONTENTS = {
+    "redriven_from": ("m.redriven_from", "a.redriven_from"),
+    "redriven_as": ("NULL", "(SELECT r.message_id FROM messages.redrive_log AS r WHERE r.archived_id = a.id)"),
+    "expires_at": ("m.expires_at", "a.expires_at"),
+    "max_attempts": ("m.max_attempts", "a.max_attempts"),
+    "original_topic": ("m.original_topic", "a.original_topic"),
+    "headers": ("m.headers::text", "a.headers::text"),
+    "state_kept": ("m.state::text", "a.state::text"),
+    "progress": ("m.progress::text", "a.progress::text"),
+    "output": ("NULL", "a.output::text"),
+    "payload": ("m.payload::text", "a.payload::text"),
+    "body": ("m.body", "a.body"),
+}
+JSON_COLUMNS = ("history", "headers", "state_kept", "progress", "output", "payload")
+
+
+def query(*, contents: bool) -> str:
+    """Return the statement for the message %(id)s. contents: with what only those may read who may read payloads; JSON is text."""
+    columns = COLUMNS | CONTENTS if contents else COLUMNS
+    live = ", ".join(f"{expression} AS {name}" for name, (expression, _) in columns.items())
+    ended = ", ".join(f"{expression} AS {name}" for name, (_, expression) in columns.items())
+    return (
+        f"SELECT m.id, {live} FROM messages.message AS m WHERE m.id = %(id)s "  # noqa: S608 - constants only
+        f"UNION ALL SELECT a.id, {ended} FROM messages.message_archive AS a WHERE a.id = %(id)s"
+    )

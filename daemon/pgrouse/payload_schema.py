@@ -1,0 +1,108 @@
+"""The JSON Schema of a topic's payloads: one function makes it ready, its method tells what does not fit.
+
+Nothing is ever fetched: a `$ref` reaches no further than the schema itself. `format` is not checked. Patterns are those of Rust's regex
+(RE2 syntax: no look-around, no back-references), whose time grows with the length of the text and no faster. A problem names the place
+and the rule, never the value: what a payload holds is nobody's business in a log, or in an archive that analysts read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
+
+from pgrouse.errors import PgrouseError
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
+
+# What stands in a problem where the value would.
+MASK = "the value"
+# A longer payload is told its first problem only: a list with a million entries that are all wrong would take seconds.
+LISTED_CHARS = 16_384
+PROBLEMS = 20
+PROBLEM_CHARS = 300
+NO_JSON = "(whole): it has a body instead of a payload, and the topic's payload_schema wants JSON"
+
+
+class SchemaUnusable(PgrouseError, ValueError):
+    """This is no JSON Schema, or one that cannot be used here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadSchema:
+    """A schema that is ready to check payloads; `compile_schema` makes one.
+
+    Attributes:
+        takes_all: whether it asks for nothing: `true` or `{}`, by which a topic lifts the schema of the defaults.
+    """
+
+    validator: Validator
+    takes_all: bool
+
+    def problems(self, payload: str | None) -> list[str]:
+        """Return what does not fit in a payload, at most 20 entries; empty if it fits.
+
+        Args:
+            payload: JSON text; None = a message with a body.
+
+        Raises:
+            ValueError: it is no JSON, or none that Python can hold.
+        """
+        if payload is None:
+            return [] if self.takes_all else [NO_JSON]
+        value = from_json(payload)
+        if self.validator.is_valid(value):
+            return []
+        if len(payload) > LISTED_CHARS:
+            return [self._first(value)]
+        found = list(self.validator.iter_errors(value))
+        more = [f"and {len(found) - PROBLEMS} more"] if len(found) > PROBLEMS else []
+        return [_tell(each) for each in found[:PROBLEMS]] + more
+
+    def _first(self, value: Any) -> str:
+        from jsonschema_rs import ValidationError  # noqa: PLC0415 - loaded with the first schema
+
+        try:
+            self.validator.validate(value)
+        except ValidationError as error:
+            return f"{_tell(error)} (the payload is large: this is the first problem)"
+        return "it does not fit"  # not reached: it is not valid
+
+
+def compile_schema(schema: Any) -> PayloadSchema:
+    """Make a schema ready.
+
+    Args:
+        schema: what `messages.topic.payload_schema` holds; its draft is what `$schema` says, 2020-12 unless given.
+
+    Raises:
+        SchemaUnusable: it is none, refers to something outside, or has a pattern that cannot be used; says where.
+    """
+    if not isinstance(schema, dict | bool):  # the library would read a string as JSON
+        raise SchemaUnusable(f"payload_schema: a {type(schema).__name__} is no JSON Schema: use an object")
+    import jsonschema_rs  # noqa: PLC0415 - who uses no schema does not wait for it
+
+    try:
+        validator = jsonschema_rs.validator_for(
+            schema, validate_formats=False, offline=True, pattern_options=jsonschema_rs.RegexOptions(), mask=MASK
+        )
+    except jsonschema_rs.ValidationError as error:
+        raise SchemaUnusable(f"payload_schema: {_tell(error)}{_mend(error)}") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise SchemaUnusable(f"payload_schema: {error}") from None
+    return PayloadSchema(validator, takes_all=schema is True or schema == {})
+
+
+def _tell(error: ValidationError) -> str:
+    text = f"{'.'.join(map(str, error.instance_path)) or '(whole)'}: {error.message}"
+    return text if len(text) <= PROBLEM_CHARS else text[: PROBLEM_CHARS - 1] + "…"
+
+
+def _mend(error: ValidationError) -> str:
+    if "pattern" in error.instance_path or "patternProperties" in error.instance_path:
+        return "; patterns are written as for RE2: no look-around and no back-references"
+    if "Retrieval is disabled" in error.message:
+        return "; nothing is fetched: put what it refers to into its own $defs"
+    return ""
