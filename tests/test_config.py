@@ -179,7 +179,7 @@ WRONG = {
     '[handlers]\nallow = ["a", 3]': "pgrouse.toml:2: handlers.allow[1]: expected text in quotes, found 3",
     '[handlers]\nallow = ["a b"]': 'pgrouse.toml:2: handlers.allow[0]: expected the name of a module like "shop.jobs", '
     "or \"*\", found 'a b'",
-    "[topics.a]\nconcurrency = 1": "pgrouse.toml:1: topics.a.handler is missing",
+    "[topics.a]\nconcurrency = 1": 'pgrouse.toml:1: topics.a: handler is missing: name the function like "module:function"',
     '[topics.a]\nhandler = "a.b"': "pgrouse.toml:2: topics.a.handler: expected \"module:function\", found 'a.b'",
     '[topics.a]\nhandler = "m:f"\nisolation = "thread"': "pgrouse.toml:3: topics.a.isolation: expected 'none' or "
     "'process', found 'thread'",
@@ -386,13 +386,13 @@ def test_handlers_come_from_the_folders_or_from_modules_that_are_named(
 
 def test_the_reference_page_has_every_key_with_its_default() -> None:
     page = (Path(__file__).parents[1] / "docs/reference/configuration.md").read_text()
-    documented = dict(re.findall(r"^\| `([^`]+)` \| [^|]+ \| ([^|]+) \|", page, re.MULTILINE))
+    documented = dict(re.findall(r"^\| `([^`]+\.[^`]+)` \| [^|]+ \| ([^|]+) \|", page, re.MULTILINE))
     sample = Config(topics={"NAME": config.Topic(handler="module:function")})
     handlers = {"handlers.path": ["."]}
 
     expected = {show_key(key): _shown(handlers.get(show_key(key), value)) for key, value in leaves(sample)}
 
-    expected["topics.NAME.handler"] = "required"
+    expected["topics.NAME.handler"] = "none"
     assert documented == expected
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import subprocess
 import sys
 import warnings
@@ -13,12 +14,23 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import RawCursor, errors, rows
+from psycopg import RawCursor, errors, rows, sql
 from psycopg.pq import TransactionStatus
 from pydantic import BaseModel
 
-from pgrouse.errors import PgrouseError, PublishRefused
-from pgrouse.new_message import NewMessage, Options
+from pgrouse.errors import (
+    InvalidPayload,
+    KeyTaken,
+    NotAdmitted,
+    PayloadTooLarge,
+    PgrouseError,
+    PublishRateExceeded,
+    PublishRefused,
+    TopicFull,
+    TopicNotRegistered,
+    TopicReserved,
+)
+from pgrouse.new_message import ON_CONFLICT, NewMessage, Options
 from pgrouse.publishing import DEFAULT_PRIORITY, publish, publish_many
 from tests.server.postgres import Database
 
@@ -118,10 +130,10 @@ def test_bytes_are_published_as_the_body(conn: Connection, db: Connection) -> No
 
 
 def test_delays_count_from_the_servers_clock(conn: Connection, db: Connection) -> None:
-    publish(conn, "t", delay=timedelta(hours=1), expires_in=timedelta(days=1))
+    publish(conn, "t", delay=timedelta(hours=1), ttl=timedelta(days=1))
     conn.commit()
 
-    ((delay, life),) = stored(db, "available_at - created_at, expires_at - created_at")
+    ((delay, life),) = stored(db, "available_at - created_at, expires_at - available_at")
     assert abs(delay - timedelta(hours=1)) < timedelta(seconds=1)
     assert abs(life - timedelta(days=1)) < timedelta(seconds=1)
 
@@ -148,11 +160,13 @@ def test_a_pipeline_publishes_many_and_knows_their_ids(conn: Connection, db: Con
     assert stored(db, "id, payload") == list(zip(ids, range(5), strict=True))
 
 
-def test_a_key_that_stands_already_is_the_databases_error(conn: Connection) -> None:
+def test_a_key_that_waits_already_is_an_error_unless_something_else_is_said(conn: Connection) -> None:
     publish(conn, "t", key="k")
 
-    with pytest.raises(errors.UniqueViolation, match="message_key"):
+    with pytest.raises(KeyTaken, match="a message with this key waits already") as caught:
         publish(conn, "t", key="k")
+
+    assert isinstance(caught.value.__cause__, errors.UniqueViolation)
 
 
 def test_on_an_async_connection_it_is_awaited(database: Database, db: Connection) -> None:
@@ -218,10 +232,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"delay": 5}, "delay 5 cannot be used: it must be a timedelta"),
     ({"delay": timedelta(seconds=-1)}, "delay"),
     ({"delay": timedelta.max}, "from 0 to 36,500 days"),
-    ({"expires_in": timedelta(seconds=-1)}, "expires_in"),
+    ({"ttl": timedelta(seconds=-1)}, "ttl"),
     ({"available_at": datetime(2050, 1, 1)}, "must be a datetime with a time zone"),  # noqa: DTZ001 - that is the point
     ({"available_at": datetime.max.replace(tzinfo=UTC)}, "must be between 1970 and 9000"),
     ({"available_at": LATER, "delay": timedelta(1)}, "delay and available_at were both given"),
+    ({"available_at": datetime(9000, 1, 1, tzinfo=UTC), "ttl": timedelta(1)}, "would expire after the year 9000"),
+    ({"key": "k", "on_conflict": "upsert"}, "on_conflict 'upsert' cannot be used: it must be one of error, replace"),
+    ({"on_conflict": "replace"}, "on_conflict 'replace' needs a key"),
+    ({"key": "k", "on_conflict": "append", "body": b"x"}, "a body cannot be appended"),
 ]
 
 
@@ -251,7 +269,7 @@ def test_a_refusal_is_an_error_of_ours_and_a_value_error() -> None:
         {"payload": "x" * (16 * 1024 * 1024 - 100)},
         {"body": b"x" * 16 * 1024 * 1024},
         {"headers": {"a": "x" * 65000}},
-        {"delay": timedelta(0), "expires_in": timedelta(36_500), "max_attempts": 2**31 - 1},
+        {"delay": timedelta(0), "ttl": timedelta(36_500), "max_attempts": 2**31 - 1},
         {"available_at": datetime(1970, 1, 1, tzinfo=UTC)},
         {"available_at": datetime(9000, 1, 1, tzinfo=UTC)},
     ],
@@ -268,6 +286,259 @@ def test_a_payload_that_only_the_database_finds_too_large_is_refused_by_it(conn:
     # Small numbers take more room in jsonb than in text.
     with pytest.raises(errors.CheckViolation, match="message_payload_fits_16_mib"):
         publish(conn, "t", [1] * 3_000_000)
+
+
+# Keys
+
+
+def test_the_result_is_the_id_and_tells_what_happened(conn: Connection) -> None:
+    first = publish(conn, "t", 1, key="k")
+    others = [publish(conn, "t", 2, key="k", on_conflict=mode) for mode in ON_CONFLICT[1:]]
+    conn.commit()
+
+    assert first.what == "inserted"
+    assert [other.what for other in others] == ["replaced", "ignored", "appended"]
+    assert {int(other) for other in others} == {first}
+    assert json.dumps({"id": first}) == f'{{"id": {int(first)}}}'
+
+
+def test_the_id_can_be_given_to_the_database_again(conn: Connection) -> None:
+    published = publish(conn, "t")
+
+    assert conn.execute("SELECT topic FROM messages.message WHERE id = %s", [published]).fetchone() == ("t",)
+
+
+def test_everything_can_be_given_together_with_on_conflict(conn: Connection, db: Connection) -> None:
+    publish(
+        conn, "t", Order(id=7), key="k", on_conflict="replace", headers={"a": 1}, channel="c", priority=0, max_attempts=3,
+        delay=timedelta(hours=1), ttl=timedelta(days=1),
+    )  # fmt: skip
+    publish(conn, "b", body=b"\x00", key="k", on_conflict="ignore", available_at=LATER)
+    conn.commit()
+
+    columns = "payload, body, headers, channel, priority, max_attempts, expires_at - available_at"
+    assert stored(db, columns) == [
+        ({"id": 7}, None, {"a": 1}, "c", 0, 3, timedelta(days=1)),
+        (None, b"\x00", None, None, 5, None, None),
+    ]
+
+
+def test_on_an_async_connection_keys_do_the_same(database: Database, db: Connection) -> None:
+    async def work(conn: psycopg.AsyncConnection[Any]) -> list[str]:
+        async with conn.transaction():
+            return [(await publish(conn, "t", n, key="k", on_conflict="append")).what for n in range(2)]
+
+    assert on_async(database, work) == ["inserted", "appended"]
+    assert stored(db) == [("t", [0, 1])]
+
+
+def test_a_key_that_is_held_is_told(conn: Connection, db: Connection) -> None:
+    db.execute("INSERT INTO messages.topic (topic, key_ttl) VALUES ('t', '1 hour')")
+    first = publish(conn, "t", key="k")
+    conn.commit()
+    db.execute("SELECT messages.claim('w', '{t}', 1)")
+
+    held = publish(conn, "t", key="k", on_conflict="ignore")
+    with pytest.raises(KeyTaken, match=f"held by message {first} until it has ended"):
+        publish(conn, "t", key="k")
+
+    assert (held, held.what) == (first, "held")
+
+
+# What the policies of a topic say
+
+
+POLICIES: list[tuple[dict[str, Any], type[NotAdmitted], str]] = [
+    (
+        {"max_depth": 1},
+        TopicFull,
+        "topic t is full: max_depth is 1, and with 1 more it would hold 2: publish again when",
+    ),
+    (
+        {"publish_rate": 1},
+        PublishRateExceeded,
+        "publish_rate of topic t is 1 a second: this is too soon: try again in ",
+    ),
+    ({"max_payload_bytes": 1}, PayloadTooLarge, "a message of topic t has 3 bytes, max_payload_bytes is 1: store it"),
+    ({"registered": False}, TopicNotRegistered, "topic t is not registered, and only registered topics are accepted"),
+]
+
+
+@pytest.mark.parametrize(("policy", "kind", "said"), POLICIES, ids=[kind.__name__ for _, kind, _ in POLICIES])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_policy_that_is_against_it_is_an_error_of_its_own(
+    conn: Connection, db: Connection, policy: dict[str, Any], kind: type[NotAdmitted], said: str, many: bool
+) -> None:
+    db.execute("UPDATE messages.topic SET registered = %s WHERE topic = '*'", ["registered" in policy])
+    ((knob, value),) = policy.items()
+    columns = sql.SQL("INSERT INTO messages.topic (topic, {}) VALUES ('t', {})").format(sql.Identifier(knob), value)
+    db.execute(columns)
+
+    def publish_twice() -> None:
+        for _ in range(2):
+            publish_many(conn, [NewMessage(topic="t", payload="x")]) if many else publish(conn, "t", "x")
+
+    with pytest.raises(kind) as caught:
+        publish_twice()
+
+    assert said in str(caught.value)
+    assert isinstance(caught.value.__cause__, psycopg.Error)
+    assert caught.value.__cause__.sqlstate == kind.sqlstate
+
+
+def test_a_reserved_name_is_an_error_of_its_own(conn: Connection) -> None:
+    with pytest.raises(TopicReserved, match=r"names that end with \.dlq are those of dead letters"):
+        publish(conn, "orders.dlq")
+
+
+def test_what_a_full_topic_drops_has_no_id(conn: Connection, db: Connection) -> None:
+    db.execute("INSERT INTO messages.topic (topic, max_depth, on_full) VALUES ('t', 1, 'drop')")
+
+    published = [publish(conn, "t"), publish(conn, "t"), publish(conn, "t", key="k", on_conflict="replace")]
+    many = publish_many(conn, [NewMessage(topic=topic) for topic in ("t", "other", "t")])
+    conn.commit()
+
+    assert [p.what for p in published] == ["inserted", "dropped", "dropped"]
+    assert [bool(p) for p in published] == [True, False, False]
+    assert (many, many.dropped) == (1, 2)
+    assert stored(db, "topic") == [("t",), ("other",)]
+
+
+def test_the_ttl_of_the_topic_holds_for_one_and_for_many_and_their_own_wins(conn: Connection, db: Connection) -> None:
+    db.execute("INSERT INTO messages.topic (topic, ttl) VALUES ('t', '1 hour')")
+
+    publish(conn, "t")
+    publish_many(conn, [NewMessage(topic="t"), NewMessage(topic="t", ttl=timedelta(minutes=1))])
+    conn.commit()
+
+    assert stored(db, "round(extract(epoch FROM expires_at - available_at))") == [(3600,), (3600,), (60,)]
+
+
+def test_the_ttl_counts_from_when_it_is_available(conn: Connection, db: Connection) -> None:
+    ttl = timedelta(hours=1)
+    past = datetime.now(UTC) - timedelta(days=1)
+    for at in (LATER, past):
+        publish(conn, "t", available_at=at, ttl=ttl)
+        publish_many(conn, [NewMessage(topic="t", available_at=at, ttl=ttl)])
+    conn.commit()
+
+    lives = stored(db, "expires_at - greatest(available_at, created_at)")
+    assert all(abs(life - ttl) < timedelta(seconds=1) for (life,) in lives)
+
+
+# Schemas
+
+SCHEMA = '{"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}'
+LOOSER = '{"type": "object"}'
+
+
+@pytest.fixture
+def schema(db: Connection) -> Callable[[str | None], None]:
+    """`schema(text)` sets the payload_schema of topic t."""
+
+    def set_schema(text: str | None) -> None:
+        db.execute(
+            "INSERT INTO messages.topic (topic, payload_schema) VALUES ('t', %(s)s) ON CONFLICT (topic) DO UPDATE SET payload_schema = %(s)s",
+            {"s": text},
+        )
+
+    return set_schema
+
+
+@pytest.mark.parametrize("options", [{}, {"key": "k", "on_conflict": "replace"}])
+def test_a_payload_that_does_not_fit_the_topics_schema_is_refused_and_the_transaction_can_go_on(
+    conn: Connection, db: Connection, schema: Callable[[str | None], None], options: dict[str, Any]
+) -> None:
+    schema(SCHEMA)
+
+    for _ in range(2):  # the first time it is not known yet
+        with pytest.raises(InvalidPayload, match="does not fit the payload_schema of topic t: id: ") as caught:
+            publish(conn, "t", {"id": "s3cret"}, **options)
+    published = publish(conn, "t", {"id": 7}, **options)
+    conn.commit()
+
+    assert len(caught.value.problems) == 1
+    assert "s3cret" not in str(caught.value)
+    assert stored(db, "id, payload") == [(published, {"id": 7})]
+
+
+def test_a_schema_that_changes_counts_for_the_next_publish(
+    conn: Connection, db: Connection, schema: Callable[[str | None], None]
+) -> None:
+    publish(conn, "t", [])
+    schema(SCHEMA)
+    with pytest.raises(InvalidPayload):
+        publish(conn, "t", {})
+    conn.commit()
+    schema(LOOSER)
+    publish(conn, "t", {})
+    conn.commit()
+    schema(None)
+    publish(conn, "t", [1])
+    conn.commit()
+
+    assert stored(db, "payload") == [([],), ({},), ([1],)]
+
+
+def test_once_it_is_known_a_publish_is_one_round_trip(
+    conn: Connection, schema: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema(SCHEMA)
+    publish(conn, "t", {"id": 1})
+    sent = []
+    execute = psycopg.Cursor.execute
+    monkeypatch.setattr(
+        psycopg.Cursor, "execute", lambda *args, **named: [sent.append(args[1]), execute(*args, **named)][1]
+    )
+
+    publish(conn, "t", {"id": 2})
+    publish(conn, "other", {"id": 2})
+
+    assert len(sent) == 2
+
+
+def test_a_body_does_not_fit_a_schema(conn: Connection, schema: Callable[[str | None], None]) -> None:
+    schema(LOOSER)
+
+    with pytest.raises(InvalidPayload, match="it has a body instead of a payload"):
+        publish(conn, "t", body=b"x")
+
+
+def test_the_schema_of_the_defaults_holds_where_a_topic_has_none(conn: Connection, db: Connection) -> None:
+    db.execute("UPDATE messages.topic SET payload_schema = %s WHERE topic = '*'", [SCHEMA])
+
+    with pytest.raises(InvalidPayload):
+        publish(conn, "whatever", 1)
+    with pytest.raises(InvalidPayload):
+        publish_many(conn, [NewMessage(topic="whatever", payload=1)])
+    assert publish(conn, "whatever", {"id": 1}) > 0
+
+
+def test_of_many_the_first_that_does_not_fit_is_named_and_none_is_published(
+    conn: Connection, db: Connection, schema: Callable[[str | None], None]
+) -> None:
+    schema(SCHEMA)
+    good, bad = NewMessage(topic="t", payload={"id": 1}), NewMessage(topic="t", payload={"id": None})
+
+    with pytest.raises(InvalidPayload, match=r"topic t \(message number 3\): id: "):
+        publish_many(conn, [good, NewMessage(topic="other"), bad])
+    publish_many(conn, [good])
+    conn.commit()
+
+    assert stored(db) == [("t", {"id": 1})]
+
+
+def test_on_an_async_connection_the_schema_is_found_and_checked_too(
+    database: Database, schema: Callable[[str | None], None]
+) -> None:
+    schema('{"type": "string", "maxLength": 3}')
+
+    async def work(conn: psycopg.AsyncConnection[Any]) -> int:
+        with pytest.raises(InvalidPayload):
+            await publish(conn, "t", "long")
+        return await publish(conn, "t", "abc")
+
+    assert on_async(database, work) > 0
 
 
 # Many messages
@@ -317,7 +588,7 @@ def test_messages_with_times_of_their_own_stand_among_others(conn: Connection, d
         NewMessage(topic="hour", delay=timedelta(hours=1)),
         NewMessage(topic="now"),
         NewMessage(topic="later", available_at=LATER),
-        NewMessage(topic="day", expires_in=timedelta(days=1)),
+        NewMessage(topic="day", ttl=timedelta(days=1)),
     ]
 
     assert publish_many(conn, messages) == 5
@@ -333,7 +604,7 @@ def test_messages_with_times_of_their_own_stand_among_others(conn: Connection, d
 def test_no_message_seems_available_before_its_transaction_began(conn: Connection, db: Connection) -> None:
     conn.execute("SELECT txid_current()")
     began = db.execute("SELECT clock_timestamp()").fetchone()
-    publish_many(conn, [NewMessage(topic="t", expires_in=timedelta(1)), NewMessage(topic="t")])
+    publish_many(conn, [NewMessage(topic="t", ttl=timedelta(1)), NewMessage(topic="t")])
     conn.commit()
 
     assert began is not None
@@ -351,7 +622,7 @@ def test_many_join_the_callers_transaction(conn: Connection, db: Connection) -> 
 
 def test_in_autocommit_mode_all_are_published_or_none(database: Database, db: Connection) -> None:
     with psycopg.connect(database.dsn, autocommit=True) as conn:
-        with pytest.raises(errors.UniqueViolation):
+        with pytest.raises(KeyTaken):
             publish_many(conn, [NewMessage(topic="t"), *[NewMessage(topic="t", key="k", delay=timedelta(1))] * 2])
         after_failure = stored(db)
         publish_many(conn, [NewMessage(topic="t"), NewMessage(topic="t", delay=timedelta(1))])
@@ -384,6 +655,11 @@ def test_an_error_of_the_callers_own_iterator_comes_out_as_it_is(conn: Connectio
     conn.commit()
 
     assert stored(db) == []
+
+
+def test_many_know_no_on_conflict(conn: Connection) -> None:
+    with pytest.raises(PublishRefused, match="message number 1: on_conflict 'ignore' is not for many at once"):
+        publish_many(conn, [NewMessage(topic="t", key="k", on_conflict="ignore")])
 
 
 def test_none_is_a_number_of_messages_too(conn: Connection) -> None:

@@ -25,6 +25,11 @@ def test_each_shell_gets_a_script_of_its_own(shell: Shell, name: str) -> None:
         ("pgrouse message c", ["cancel"]),
         ("pgrouse dead list --fa", ["--fail-if-any"]),
         ("pgrouse dead list --result re", ["rejected"]),
+        ("pgrouse topic set mail max_r", ["max_redrives="]),
+        ("pgrouse topic set mail max_attempts=5 backoff.ma", ["backoff.max_total="]),
+        ("pgrouse topic set mail notify=a", ["notify=auto", "notify=always"]),
+        ("pgrouse topic set mail --channel acme con", ["concurrency="]),
+        ("pgrouse topic unset mail max_r", ["max_redrives"]),
     ],
 )
 def test_words_are_completed(words: str, completed: list[str]) -> None:

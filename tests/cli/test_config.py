@@ -144,3 +144,13 @@ def test_the_schema_describes_the_file(shell: Shell) -> None:
     assert schema["title"] == "pgrouse.toml"
     assert set(schema["properties"]) == {"database", "worker", "handlers", "topics", "log"}
     assert schema["additionalProperties"] is False
+
+
+def test_what_is_allowed_but_surprises_is_a_warning(shell: Shell, write: Write, folder: Path) -> None:
+    (folder / "cli_rules_handlers.py").write_text("def work(payload): ...")
+    write('[topics.a]\nhandler = "cli_rules_handlers:work"\nack_policy = "ack_first"')
+
+    ended = shell("config", "check")
+
+    assert (ended.code, ended.out.partition(":")[0]) == (0, "ok")
+    assert ended.err.startswith("warning: pgrouse.toml:3: topics.a.ack_policy: ")

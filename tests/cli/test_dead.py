@@ -98,3 +98,163 @@ def test_a_message_that_lives_is_not_shown_as_dead(pgrouse: Shell, queue: Queue)
 
     assert ended.code == 1
     assert ended.err == f"pgrouse: message {alive} is not dead, it is ready: `pgrouse message show {alive}`\n"
+
+
+def test_more_filters_narrow_the_list_by_kind_of_error_its_text_and_time(pgrouse: Shell, queue: Queue) -> None:
+    (full,) = die(queue, "a", error="disk 7 is full")
+    (old,) = die(queue, "a", error="no route", age="2 hours")
+
+    assert listed(pgrouse, "--fingerprint", queue.archived(full).error_fingerprint) == [full]
+    assert listed(pgrouse, "--error", "NO ROUTE") == [old]
+    assert listed(pgrouse, "--until", "1h") == [old]
+
+
+# Groups
+
+
+def test_what_differs_only_in_particulars_is_one_group(pgrouse: Shell, queue: Queue) -> None:
+    die(queue, "a", error="disk 7 is full")
+    (last,) = die(queue, "a", error="disk 8 is full")
+    die(queue, "b", error="no route")
+
+    many, one = pgrouse("dead", "group", "--json").objects
+
+    assert (many["topic"], many["count"], many["sample_id"], many["sample_error"]) == ("a", 2, last, "disk 8 is full")
+    assert (one["topic"], one["count"], one["at_least"]) == ("b", 1, False)
+
+
+def test_people_see_how_many_since_when_a_trend_and_a_sample(pgrouse: Shell, queue: Queue) -> None:
+    for age in ("10 minutes", "10 minutes", "90 minutes", "4 hours 30 minutes"):
+        die(queue, "orders", error="Traceback\nTimeoutError: no answer", age=age)
+
+    heading, row = pgrouse("dead", "group", "--since", "6h").out.splitlines()
+
+    assert heading.split("  ")[0] == "DEAD"
+    assert "BY HOUR" in heading
+    assert "·▄··▄█" in row
+    assert row.split()[:3] == ["4", "orders", "failed"]
+    assert row.endswith("TimeoutError: no answer")
+
+
+def test_a_long_time_is_shown_by_the_day(pgrouse: Shell, queue: Queue) -> None:
+    die(queue, "a", age="26 hours")
+
+    heading, row = pgrouse("dead", "group").out.splitlines()
+
+    assert "BY DAY" in heading
+    assert "·····█·" in row
+
+
+def test_groups_of_which_all_were_put_back_are_shown_on_demand(pgrouse: Shell, queue: Queue) -> None:
+    (dead,) = die(queue, "a")
+    pgrouse("redrive", dead)
+
+    assert pgrouse("dead", "group").err == "no dead messages\n"
+    (row,) = pgrouse("dead", "group", "--redriven", "--json").objects
+    assert (row["count"], row["redriven"]) == (1, 1)
+
+
+def test_beyond_the_bound_a_number_ends_with_a_plus(pgrouse: Shell, queue: Queue) -> None:
+    queue.publish_many(2100)
+    claimed = queue.claim(limit=2100)
+    queue.settle("fail", claimed, ["boom"] * len(claimed))
+
+    _, row = pgrouse("dead", "group").out.splitlines()
+
+    assert row.split()[0] == "2,000+"
+
+
+# The circle
+
+
+def test_the_list_counts_the_redrives_behind_a_message_if_there_are_any(pgrouse: Shell, queue: Queue) -> None:
+    (first,) = die(queue, "a")
+    second = pgrouse("redrive", first, "--json").object["message_id"]
+    queue.settle("fail", queue.claim("a"), ["boom"])
+
+    heading, row = pgrouse("dead", "list").out.splitlines()
+
+    assert heading.split()[:6] == ["ID", "TOPIC", "RESULT", "ENDED", "ATTEMPTS", "REDRIVES"]
+    assert (row.split()[0], row.split()[-2:]) == (str(second), ["1", "boom"])
+
+
+def test_the_circle_of_redrives_is_shown(pgrouse: Shell, queue: Queue) -> None:
+    (first,) = die(queue, "a")
+    second = pgrouse("redrive", first, "--json").object["message_id"]
+    queue.settle("fail", queue.claim("a"), ["boom"])
+    third = pgrouse("redrive", second, "--json").object["message_id"]
+
+    shown = pgrouse("dead", "show", second)
+
+    assert f"lineage      {first} (failed) → {second} (this one) → {third} (ready)\n" in shown.out
+    assert [(m["id"], m["kind"]) for m in pgrouse("dead", "show", second, "--json").object["lineage"]] == [
+        (first, "ancestor"),
+        (second, "this"),
+        (third, "descendant"),
+    ]
+
+
+def test_a_dead_message_names_its_dead_letter(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("a", dead_letter=True)
+    (dead,) = die(queue, "a")
+    (copy,) = queue.ids()
+
+    assert f"dead letter  {copy} (ready)\n" in pgrouse("dead", "show", dead).out
+
+
+# Dead letters go back
+
+
+def test_dead_letters_are_moved_back_by_their_ids(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("a", dead_letter=True)
+    (dead,) = die(queue, "a")
+    (copy,) = queue.ids()
+
+    ended = pgrouse("dead", "requeue", copy)
+
+    (new,) = queue.ids()
+    assert (ended.code, ended.out, ended.err) == (0, f"{copy} is back as {new}\n", "")
+    assert (queue.message(new).topic, queue.message(new).redriven_from) == ("a", dead)
+
+
+@pytest.mark.parametrize("topic", ["a", "a.dlq"])
+def test_all_of_a_topic_are_moved_back_in_as_many_batches_as_it_takes(
+    pgrouse: Shell, queue: Queue, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    monkeypatch.setattr("pgrouse.cli.dead.PAGE", 2)
+    queue.policy("*", dead_letter=True)
+    die(queue, "a", "a", "b")
+    queue.publish("a", channel="c")
+    queue.settle("fail", queue.claim("a"), ["boom"])
+
+    ended = pgrouse("dead", "requeue", "--topic", topic)
+
+    assert ended.out == "moved 3 messages back\n"
+    assert sorted(row.topic for row in queue.rows("SELECT topic FROM messages.message")) == ["a", "a", "a", "b.dlq"]
+
+
+def test_a_limit_moves_the_oldest(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("a", dead_letter=True)
+    first, _ = die(queue, "a", "a")
+
+    row = pgrouse("dead", "requeue", "--topic", "a", "--limit", "1", "--json").object
+
+    assert queue.message(row["message_id"]).redriven_from == first
+
+
+def test_what_is_no_waiting_dead_letter_is_told(pgrouse: Shell, queue: Queue) -> None:
+    alive = queue.publish()
+
+    ended = pgrouse("dead", "requeue", alive)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith(f"pgrouse: message {alive} not moved: no copy that waits in a .dlq topic")
+    assert pgrouse("dead", "requeue", "--topic", "t").out == "no dead letter waits: nothing was moved\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["1", "--topic", "a"], ["1", "--limit", "1"]])
+def test_which_dead_letters_has_to_be_said(shell: Shell, arguments: list[str]) -> None:
+    ended = shell("dead", "requeue", *arguments)
+
+    assert ended.code == 2
+    assert ended.err.startswith("pgrouse: say which: either IDs, or --topic")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.cli.shell import Shell
 from tests.sql.queue import Queue
@@ -130,6 +131,7 @@ def test_json_shows_all_of_a_live_message(pgrouse: Shell, queue: Queue) -> None:
         {"h": "x"},
     )
     assert (shown["key"], shown["priority"], shown["attempts"], shown["archived_at"]) == ("k", 1, 0, None)
+    assert shown["runs"] == 0
 
 
 def test_an_ended_message_is_shown_from_the_archive(pgrouse: Shell, queue: Queue) -> None:
@@ -237,3 +239,81 @@ def test_what_is_not_live_cannot_be_cancelled_and_is_named(pgrouse: Shell, state
         "cancelled": [states["running"]],
         "not_live": [999],
     }
+
+
+# skip
+
+
+def test_the_message_that_holds_up_its_channel_is_skipped_and_the_next_one_goes_on(
+    pgrouse: Shell, queue: Queue
+) -> None:
+    queue.policy(ordered=True, max_attempts=2)
+    first, second = (queue.publish(channel="c") for _ in range(2))
+    queue.settle("retry", queue.claim(), ["boom"], ["1 hour"])
+    assert queue.claim() == []
+
+    ended = pgrouse("message", "skip", first, "--reason", "cannot be read")
+
+    assert (ended.code, ended.out) == (0, f"skipped {first}\n")
+    assert (queue.archived(first).result, queue.archived(first).error) == ("failed", "skipped: cannot be read")
+    assert [each.id for each in queue.claim()] == [second]
+
+
+def test_what_does_not_wait_cannot_be_skipped_and_is_named(pgrouse: Shell, states: dict[str, int]) -> None:
+    wanted: list[Any] = [states["ready"], states["running"], states["success"], 999]
+
+    ended = pgrouse("message", "skip", *wanted)
+
+    assert (ended.code, ended.out) == (1, f"skipped {states['ready']}\n")
+    assert ended.err.splitlines() == [
+        f"pgrouse: message {each} was not skipped: it runs, has ended, or was never published (`pgrouse explain {each}`)"
+        for each in wanted[1:]
+    ]
+    assert pgrouse("message", "skip", states["delayed"], states["running"], "--json").object == {
+        "skipped": [states["delayed"]],
+        "not_waiting": [states["running"]],
+    }
+
+
+def test_only_an_operator_may_skip(pgrouse: Shell, acting_as: Callable[[str], None], states: dict[str, int]) -> None:
+    acting_as("messages_analyst")
+
+    ended = pgrouse("message", "skip", states["ready"])
+
+    assert (ended.code, ended.out) == (1, "")
+    assert "messages_operator" in ended.err
+
+
+# what is shown of a message at work
+
+
+@pytest.mark.parametrize(
+    ("progress", "line"),
+    [
+        ({"done": 30, "total": 100, "unit": "rows"}, "progress     30 of 100 rows (30 %)"),
+        ({"done": 1500}, "progress     1,500"),
+        ({"done": 0.5, "total": 0}, "progress     0.5 of 0"),
+        ({"page": 7}, 'progress     {"page": 7}'),
+    ],
+)
+def test_a_message_shows_how_far_it_is(pgrouse: Shell, queue: Queue, progress: dict[str, object], line: str) -> None:
+    published = queue.publish()
+    queue.settle("progress", queue.claim(), [Jsonb(progress)])
+
+    assert f"  {line}\n" in pgrouse("message", "show", published).out
+
+
+def test_a_message_shows_its_attempts_and_its_runs_and_which_attempt_never_began(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy(max_attempts=3, backoff={"kind": "none"})
+    published = queue.publish()
+    queue.claim(start=0, lock_for="0")
+    queue.call("expire_locks")
+    queue.settle("complete", queue.claim())
+
+    shown = pgrouse("message", "show", published)
+
+    assert "  attempts     2" in shown.out
+    assert "  runs         1\n" in shown.out
+    first, second = [line for line in shown.out.splitlines() if "attempt 1" in line or "attempt 2" in line]
+    assert ", never begun, by w" in first
+    assert ", never begun, by w" not in second

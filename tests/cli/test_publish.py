@@ -22,7 +22,7 @@ def test_it_prints_the_id(pgrouse: Shell, queue: Queue) -> None:
 def test_json_has_the_id_and_the_topic(pgrouse: Shell, queue: Queue) -> None:
     found = pgrouse("publish", "t", "--json").object
 
-    assert found == {"id": queue.ids()[0], "topic": "t"}
+    assert found == {"id": queue.ids()[0], "topic": "t", "what": "inserted"}
 
 
 def test_without_a_payload_it_is_null(pgrouse: Shell, queue: Queue) -> None:
@@ -58,12 +58,12 @@ def test_a_file_of_bytes_is_published_as_the_body(pgrouse: Shell, queue: Queue, 
 
 
 def test_every_option_reaches_the_message(pgrouse: Shell, queue: Queue) -> None:
-    options = "--key k --channel c --priority 0 --header a=1 --header b=x=y --max-attempts 3 --delay 1h --expires-in 1d"
+    options = "--key k --channel c --priority 0 --header a=1 --header b=x=y --max-attempts 3 --delay 1h --ttl 1d"
 
     pgrouse("publish", "t", "1", *options.split())
 
     (message,) = queue.rows(
-        "SELECT *, available_at - created_at AS delay, expires_at - created_at AS life FROM messages.message"
+        "SELECT *, available_at - created_at AS delay, expires_at - available_at AS life FROM messages.message"
     )
     assert (message.key, message.channel, message.priority, message.max_attempts) == ("k", "c", 0, 3)
     assert message.headers == {"a": "1", "b": "x=y"}
@@ -85,7 +85,11 @@ def test_a_file_of_lines_is_published_in_its_order(pgrouse: Shell, queue: Queue,
     assert (ended.code, ended.out) == (0, "published 3 messages\n")
     rows = queue.rows("SELECT payload, channel FROM messages.message ORDER BY id")
     assert rows == [({"n": 1}, "c"), ([2], "c"), ("3", "c")]
-    assert pgrouse("publish", "t", "--lines", "in.jsonl", "--json").object == {"published": 3, "topic": "t"}
+    assert pgrouse("publish", "t", "--lines", "in.jsonl", "--json").object == {
+        "published": 3,
+        "dropped": 0,
+        "topic": "t",
+    }
 
 
 def test_of_a_file_with_a_wrong_line_nothing_is_published(pgrouse: Shell, queue: Queue) -> None:
@@ -146,3 +150,61 @@ def test_a_payload_that_only_the_database_finds_too_large_is_told(pgrouse: Shell
 
     assert ended.code == 1
     assert ended.err.startswith("pgrouse: the payload needs more than 16 MiB in the database: store it elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("replace", "replaced what waited under this key"),
+        ("ignore", "not published: this message waits under the key"),
+        ("append", "appended to what waited under this key"),
+    ],
+)
+def test_what_happened_under_a_key_is_told_beside_the_id(pgrouse: Shell, queue: Queue, mode: str, said: str) -> None:
+    first = pgrouse("publish", "t", "1", "--key", "k")
+
+    ended = pgrouse("publish", "t", "2", "--key", "k", "--on-conflict", mode)
+
+    assert (ended.code, ended.out, ended.err) == (0, first.out, said + "\n")
+
+
+def test_what_a_full_topic_drops_is_told_and_has_no_id(pgrouse: Shell, queue: Queue, folder: Path) -> None:
+    queue.policy("t", max_depth=1, on_full="drop")
+    (folder / "in.jsonl").write_text("1\n2\n3\n")
+
+    many = pgrouse("publish", "t", "--lines", "in.jsonl")
+    one = pgrouse("publish", "t", "4")
+
+    assert (many.code, many.out, many.err) == (0, "published 1 message\n", "2 messages dropped: the topic is full\n")
+    assert (one.code, one.out, one.err) == (0, "", "dropped: the topic is full\n")
+    assert pgrouse("publish", "t", "--json").object == {"id": None, "topic": "t", "what": "dropped"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "said"),
+    [
+        ({"max_depth": 1}, 75, "topic t is full: max_depth is 1, and with 2 more it would hold 2: publish again"),
+        ({"max_payload_bytes": 1}, 1, "a message of topic t has 3 bytes, max_payload_bytes is 1: store it elsewhere"),
+        ({"payload_schema": {"type": "string"}}, 1, "does not fit the payload_schema of topic t (message number 1)"),
+    ],
+)
+def test_what_a_policy_refuses_is_one_line_and_an_exit_code(
+    pgrouse: Shell, queue: Queue, policy: dict[str, object], code: int, said: str
+) -> None:
+    queue.policy("t", **policy)
+
+    ended = pgrouse("publish", "t", "--lines", "-", stdin="100\n200\n")
+
+    assert (ended.code, ended.out) == (code, "")
+    assert said in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert queue.ids() == []
+
+
+def test_lines_know_no_on_conflict(pgrouse: Shell) -> None:
+    ended = pgrouse("publish", "t", "--lines", "-", "--key", "k", "--on-conflict", "ignore", stdin="1\n")
+
+    assert (ended.code, ended.err) == (
+        2,
+        "pgrouse: --lines publishes by COPY, which knows no --on-conflict: see `pgrouse publish --help`\n",
+    )

@@ -25,12 +25,12 @@ def test_messages_are_put_back_by_their_ids(pgrouse: Shell, queue: Queue) -> Non
     assert second not in waiting(queue)
 
 
-def test_json_pairs_each_with_its_new_message(pgrouse: Shell, queue: Queue) -> None:
+def test_json_pairs_each_with_its_new_message_and_says_what_became_of_it(pgrouse: Shell, queue: Queue) -> None:
     (dead,) = die(queue, "a")
 
     found = pgrouse("redrive", dead, "--json").object
 
-    assert found == {"archived_id": dead, "message_id": queue.ids()[0]}
+    assert found == {"archived_id": dead, "message_id": queue.ids()[0], "outcome": "redriven"}
 
 
 def test_filters_choose_together(pgrouse: Shell, queue: Queue) -> None:
@@ -67,51 +67,213 @@ def test_all_are_put_back_in_as_many_batches_as_it_takes(pgrouse: Shell, queue: 
     assert len(queue.ids()) == 1200
 
 
-def test_a_dry_run_only_says_what_it_would_do(pgrouse: Shell, queue: Queue) -> None:
-    die(queue, "a", "b", "b")
+def test_a_dry_run_only_says_what_it_would_do_by_topic_result_and_kind_of_error(pgrouse: Shell, queue: Queue) -> None:
+    (first,) = die(queue, "a")
+    die(queue, "b", error="disk 7 is full")
+    die(queue, "b", error="disk 8 is full")
+    die(queue, "b", error="no route")
 
     ended = pgrouse("redrive", "--all", "--dry-run")
 
-    assert ended.out.splitlines()[-1] == "would put back 3 messages: run it again without --dry-run"
-    assert [line.split()[:3] for line in ended.out.splitlines()[1:-1]] == [["a", "failed", "1"], ["b", "failed", "2"]]
-    assert [(row["topic"], row["messages"]) for row in pgrouse("redrive", "--all", "--dry-run", "--json").objects] == [
-        ("a", 1),
-        ("b", 2),
+    assert ended.out.splitlines()[-1] == "would put back 4 messages: run it again without --dry-run"
+    assert sorted(line.split()[:3] for line in ended.out.splitlines()[1:-1]) == [
+        ["a", "failed", "1"],
+        ["b", "failed", "1"],
+        ["b", "failed", "2"],
     ]
+    groups = {
+        (row["topic"], row["messages"]): row for row in pgrouse("redrive", "--all", "--dry-run", "--json").objects
+    }
+    assert set(groups) == {("a", 1), ("b", 1), ("b", 2)}
+    assert (groups["a", 1]["sample_id"], groups["a", 1]["sample_error"]) == (first, "boom")
     assert queue.ids() == []
+
+
+def test_a_dry_run_knows_what_would_stay_dead(pgrouse: Shell, queue: Queue) -> None:
+    queue.publish(key="k")
+    queue.settle("fail", queue.claim(), ["boom"])
+    queue.publish(key="k")
+    die(queue, "a")
+
+    ended = pgrouse("redrive", "--all", "--dry-run")
+
+    assert ended.out.splitlines()[-1] == "would put back 1 message: run it again without --dry-run"
+    assert "1 message stayed dead: a newer message with the same key waits" in ended.err
 
 
 def test_a_dead_message_is_put_back_once(pgrouse: Shell, queue: Queue) -> None:
     (dead,) = die(queue, "a")
-    pgrouse("redrive", dead)
+    new = pgrouse("redrive", dead, "--json").object["message_id"]
 
     ended = pgrouse("redrive", dead)
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == "pgrouse: 1 of 1 ids: no dead message, or redriven before (`pgrouse dead list --redriven`)\n"
+    assert ended.err == (
+        f"pgrouse: message {dead} not put back: redriven before (`pgrouse dead list --redriven`) [{new}]\n"
+    )
     assert pgrouse("redrive", "--all").out == "no dead message fits: nothing was put back\n"
     assert len(queue.ids()) == 1
 
 
 @pytest.mark.parametrize("arguments", [["999"], ["1", "999"]])
-def test_ids_that_are_not_dead_are_told(pgrouse: Shell, queue: Queue, arguments: list[str]) -> None:
+def test_each_id_that_is_not_dead_is_told(pgrouse: Shell, queue: Queue, arguments: list[str]) -> None:
     queue.publish()
 
     ended = pgrouse("redrive", *arguments)
 
     assert ended.code == 1
-    assert ended.err.startswith(f"pgrouse: {len(arguments)} of {len(arguments)} ids: no dead message")
+    assert [line.split(" (")[0] for line in ended.err.splitlines()] == [
+        f"pgrouse: message {each} not put back: no dead message" for each in arguments
+    ]
 
 
-def test_one_whose_key_waits_again_stays_dead_and_the_others_do_not_wait_for_it(pgrouse: Shell, queue: Queue) -> None:
+def test_one_whose_key_waits_again_stays_dead_which_is_no_error_and_the_others_do_not_wait_for_it(
+    pgrouse: Shell, queue: Queue
+) -> None:
     stuck = queue.publish(key="k")
     queue.settle("fail", queue.claim(), ["boom"])
     (other,) = die(queue, "t")
-    queue.publish(key="k")
+    newer = queue.publish(key="k")
 
     ended = pgrouse("redrive", "--all")
 
     assert (ended.code, ended.out) == (0, "put back 1 message\n")
-    assert ended.err.startswith("pgrouse: 1 message stayed dead: a message with their key waits already")
+    assert ended.err.startswith("pgrouse: 1 message stayed dead: a newer message with the same key waits")
     assert other in waiting(queue)
-    assert pgrouse("redrive", stuck).code == 1
+    named = pgrouse("redrive", stuck)
+    assert (named.code, named.err.endswith(f"(the topic's key_retry is supersede) [{newer}]\n")) == (0, True)
+
+
+def test_with_key_retry_keep_it_comes_back_without_its_key(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy(key_retry="keep")
+    stuck = queue.publish(key="k")
+    queue.settle("fail", queue.claim(), ["boom"])
+    queue.publish(key="k")
+
+    ended = pgrouse("redrive", stuck)
+
+    assert (ended.code, stuck in waiting(queue)) == (0, True)
+    assert ended.err == "1 message came back without the key: a newer message has it\n"
+
+
+def test_more_filters_choose_by_kind_of_error_its_text_and_time(pgrouse: Shell, queue: Queue) -> None:
+    (wanted,) = die(queue, "a", age="2 hours", error="disk 7 is full")
+    die(queue, "a", error="disk 8 is full")
+    die(queue, "a", age="2 hours", error="no route")
+    fingerprint = queue.archived(wanted).error_fingerprint
+
+    ended = pgrouse("redrive", "--fingerprint", fingerprint, "--error", "FULL", "--until", "1h", "--since", "1d")
+
+    assert ended.out == "put back 1 message\n"
+    assert waiting(queue) == [wanted]
+
+
+def test_a_rate_spreads_them_over_all_batches(pgrouse: Shell, queue: Queue) -> None:
+    queue.publish_many(1100)
+    for _ in range(11):
+        claimed = queue.claim(limit=100)
+        queue.settle("fail", claimed, ["boom"] * len(claimed))
+
+    pgrouse("redrive", "--all", "--rate", "100")
+
+    spread = "SELECT extract(epoch FROM max(available_at) - min(available_at))::float FROM messages.message"
+    assert 10 < queue.value(spread) < 12
+    steps = "SELECT count(DISTINCT available_at) FROM messages.message"
+    assert queue.value(steps) == 1100
+
+
+def test_what_dies_again_during_the_run_is_not_put_back_again_and_again(
+    pgrouse: Shell, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgrouse.cli.redrive.PAGE", 1)
+    die(queue, "a", "a")
+    queue.conn.execute(
+        """
+        CREATE FUNCTION die_at_once() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+          PERFORM messages.fail(ARRAY[c.id], ARRAY[c.claim_id], ARRAY['again']) FROM messages.claim('w', ARRAY['a'], 10) AS c;
+          RETURN NULL;
+        END $$;
+        CREATE TRIGGER zz_die AFTER INSERT ON messages.message FOR EACH STATEMENT EXECUTE FUNCTION die_at_once();
+        """
+    )
+    try:
+        ended = pgrouse("redrive", "--all")
+    finally:
+        queue.conn.execute("DROP FUNCTION die_at_once CASCADE")
+
+    assert ended.out == "put back 2 messages\n"
+    assert queue.value("SELECT count(*) FROM messages.message_archive") == 4
+
+
+def test_the_circle_is_bounded_unless_it_is_forced(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("a", max_redrives=1)
+    (first,) = die(queue, "a")
+    second = pgrouse("redrive", first, "--json").object["message_id"]
+    queue.settle("fail", queue.claim("a"), ["boom"])
+
+    refused = pgrouse("redrive", second)
+
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
+        f"pgrouse: message {second} stayed dead: put back max_redrives times already; --force does it all the same\n"
+    )
+    assert pgrouse("redrive", "--all").err.startswith("pgrouse: 1 message stayed dead: put back max_redrives times")
+    assert pgrouse("redrive", second, "--force").code == 0
+
+
+def test_one_message_is_edited_on_its_way_back(pgrouse: Shell, queue: Queue) -> None:
+    dead = queue.publish("a", payload={"id": 7, "n": 1}, headers={"h": 1})
+    queue.settle("fail", queue.claim("a"), ["boom"])
+
+    ended = pgrouse(
+        "redrive", dead, "--payload", '{"n": 9007199254740993}', "--headers", '{"by": "me"}', "--to", "b", "--json"
+    )
+
+    new = queue.message(ended.object["message_id"])
+    assert (new.topic, new.payload, new.headers) == ("b", {"id": 7, "n": 9007199254740993}, {"h": 1, "by": "me"})
+
+
+def test_an_edit_may_replace(pgrouse: Shell, queue: Queue) -> None:
+    (dead,) = die(queue, "a")
+
+    new = pgrouse("redrive", dead, "--payload", "[1]", "--replace", "--json").object["message_id"]
+
+    assert queue.message(new).payload == [1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["1", "2", "--payload", "1"], "--payload, --headers and --to edit one message"),
+        (["--all", "--to", "b"], "--payload, --headers and --to edit one message"),
+        (["1", "--to", "b", "--rate", "1"], "--payload, --headers and --to edit one message"),
+        (["1", "--replace"], "--replace says how --payload and --headers are meant"),
+        (["1", "--rate", "0"], "invalid value for '--rate'"),
+    ],
+)
+def test_what_does_not_go_together_is_told(shell: Shell, arguments: list[str], complaint: str) -> None:
+    ended = shell("redrive", *arguments)
+
+    assert ended.code == 2
+    assert complaint in ended.err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "complaint"),
+    [
+        ("--payload", '{"a": 1', "payload"),
+        ("--headers", "[1]", "headers of a redrive are a JSON array"),
+        ("--to", "x.dlq", "topics that end with .dlq are filled by dead_letter alone"),
+    ],
+)
+def test_an_edit_that_cannot_be_is_refused(
+    pgrouse: Shell, queue: Queue, option: str, value: str, complaint: str
+) -> None:
+    (dead,) = die(queue, "a")
+
+    ended = pgrouse("redrive", dead, option, value)
+
+    assert ended.code == 1
+    assert complaint in ended.err
+    assert queue.ids() == []

@@ -55,7 +55,7 @@ def test_topics_that_nobody_handles_are_told(pgrouse: Shell, queue: Queue) -> No
 
     ended = pgrouse("stats")
 
-    assert "nobody handles a, c, d: its messages wait, nothing is lost\n" in ended.err
+    assert "nobody handles a, c, d: what is published there waits, nothing is lost\n" in ended.err
     assert [line.split()[-1] for line in ended.out.splitlines()[1:]] == ["nobody", "yes", "nobody", "nobody"]
 
 

@@ -32,6 +32,9 @@ def environ(database: Database, queue: Queue) -> dict[str, str]:
         ("stats", "TOPIC READY RUNNING DELAYED DEAD 24H OLDEST HANDLED"),
         ("message list", "ID TOPIC STATE PRIO ATTEMPTS AVAILABLE CHANNEL KEY"),
         ("dead list", "ID TOPIC RESULT ENDED ATTEMPTS ERROR"),
+        ("topic list", "TOPIC PAUSED SETS"),
+        ("topic show *", "KNOB VALUE FROM"),
+        ("redrive --all --dry-run", "TOPIC RESULT MESSAGES OLDEST FINGERPRINT SAMPLE ERROR"),
         ("worker list", "NAME STATE SEEN UP HOST PID SLOTS TOPICS"),
         ("config show", "KEY VALUE FROM"),
     ],
@@ -43,6 +46,38 @@ def test_every_table_fits_the_terminal_with_all_its_headings(
 
     assert lines[0].split() == headings.split()
     assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize(
+    ("since", "width", "headings"),
+    [
+        ("7d", 120, "DEAD TOPIC RESULT FIRST LAST BY DAY FINGERPRINT SAMPLE ERROR"),
+        ("7d", 80, "DEAD TOPIC RESULT LAST BY DAY FINGERPRINT SAMPLE ERROR"),
+        ("2d", 120, "DEAD TOPIC RESULT LAST BY HOUR FINGERPRINT SAMPLE ERROR"),
+        ("2d", 80, "DEAD TOPIC RESULT LAST FINGERPRINT SAMPLE ERROR"),
+    ],
+)
+def test_a_narrow_terminal_lacks_what_can_be_spared_and_no_fingerprint_is_cut(
+    environ: dict[str, str], queue: Queue, since: str, width: int, headings: str
+) -> None:
+    heading, row = plain(on_terminal([PGROUSE, "dead", "group", "--since", since], environ, width))
+
+    assert heading.split() == headings.split()
+    assert f" {queue.value('SELECT error_fingerprint FROM messages.dead')} " in row
+    assert len(row) <= width
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_reason_is_broken_into_lines_and_nothing_of_it_is_cut(
+    environ: dict[str, str], queue: Queue, width: int
+) -> None:
+    why = " ".join(f"word-{n}" for n in range(30))
+    queue.call("pause", LONG, why)
+
+    lines = plain(on_terminal([PGROUSE, "explain", "1"], environ, width))
+
+    assert max(map(len, lines)) <= width
+    assert why in " ".join(" ".join(lines).split())
 
 
 @pytest.mark.parametrize("command", ["stats", "dead list", "message show 1"])

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tests.daemon.process import Daemon, Fleet, Journal
+from tests.daemon.runs import Runs
 from tests.server.postgres import Database
 from tests.sql.queue import Ear, Queue
 
@@ -72,3 +73,17 @@ def journal(fleet: Fleet) -> Journal:
 def start(fleet: Fleet, database: Database) -> Callable[..., Daemon]:
     """`start({"job": "work:echo"})` starts a daemon on this test's database and returns when it sleeps and would hear a publish."""
     return lambda topics, **settings: fleet.start(database.connect(), topics, **{"dsn": database.dsn, **settings})
+
+
+@pytest.fixture
+def runs(queue: Queue) -> Runs:
+    """What handlers of the module `timed` write down."""
+    return Runs(queue)
+
+
+@pytest.fixture
+def two_daemons(start: Callable[..., Daemon], database: Database) -> Callable[..., list[Daemon]]:
+    """`two_daemons({"job": "timed:run"})` starts two daemons that both write down their runs, and returns when both sleep."""
+    return lambda topics, **settings: [
+        start(topics, **{"environ": {"RUNS": database.dsn}, "concurrency": 20, **settings}) for _ in range(2)
+    ]

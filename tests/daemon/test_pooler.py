@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from pgrouse import wait_for
 from tests.daemon import pgbouncer
-from tests.daemon.process import Daemon, Fleet, Journal
+from tests.daemon.process import Daemon, Fleet, Journal, now
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -64,3 +67,22 @@ def test_a_listener_behind_the_pooler_is_found_out_and_messages_are_found_by_pol
     assert eventually(lambda: journal.entries("start", published), within_s=2)
     assert queue.value("SELECT count(*) FROM messages.sleeper WHERE armed_until > clock_timestamp()") == 0
     eventually(lambda: queue.value("SELECT status ->> 'listener' FROM messages.worker") == "degraded")
+
+
+def test_whoever_waits_for_an_end_through_it_is_warned_and_looks_each_second(
+    start: Start, pooled: str, database: Database, queue: Queue
+) -> None:
+    daemon = start({"job": "holding:hold"}, dsn=database.dsn)
+    published = queue.publish("job")
+
+    def end_once_waited_for() -> None:
+        eventually(lambda: queue.rows("SELECT FROM messages.waiter"))
+        daemon.open_gate()
+
+    threading.Thread(target=end_once_waited_for).start()
+    began = now()
+    with pytest.warns(RuntimeWarning, match="through a pooler"):
+        ending = wait_for(pooled, published, timedelta(seconds=20))
+
+    assert ending.succeeded
+    assert now() - began < 10

@@ -9,13 +9,16 @@ from typing import Any
 
 import psycopg
 import pytest
+from docs import internals
 
 from tests.docs.page import ROOT, Page
 from tests.docs.psql import Psql, same
 from tests.server.postgres import Postgres
 
 PAGE = Page("docs/reference/protocol.md")
-DOCUMENTED = {text for _, text in PAGE.headings() if text.startswith("messages.")}
+INTERNALS = Page("docs/reference/internals.md")
+DOCUMENTED = {text for page in (PAGE, INTERNALS) for _, text in page.headings() if text.startswith("messages.")}
+CALLED_BY_OTHERS = sorted(name for name in internals.granted() if (ROOT / f"sql/functions/{name}.sql").exists())
 ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")
 
 FUNCTIONS = """
@@ -43,11 +46,17 @@ def test_every_function_table_view_and_type_of_the_schema_is_documented_and_no_o
     assert functions | relations == DOCUMENTED
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "sql/functions").iterdir()), ids=lambda file: file.stem)
-def test_the_signature_of_each_function_is_that_of_its_file(file: Any) -> None:
-    section = PAGE.section(f"messages.{file.stem}")
+def test_the_page_about_the_inside_is_what_the_files_say() -> None:
+    assert INTERNALS.text == internals.page(), "run `python docs/internals.py`"
 
-    assert _unwrapped(section.blocks[0].text) == _unwrapped(_signature(file.read_text()))
+
+@pytest.mark.parametrize("name", CALLED_BY_OTHERS)
+def test_the_signature_of_each_function_is_that_of_its_file(name: str) -> None:
+    section = PAGE.section(f"messages.{name}")
+
+    assert _unwrapped(section.blocks[0].text) == _unwrapped(
+        _signature((ROOT / f"sql/functions/{name}.sql").read_text())
+    )
 
 
 def test_every_column_is_named_in_the_section_of_its_table(db: psycopg.Connection[Any]) -> None:

@@ -297,7 +297,7 @@ def test_an_owner_who_is_no_superuser_and_may_create_no_roles_installs_it_for_hi
     assert schema.migrate(plain_owner) == []
     assert owner(plain_owner) == "plain Owner"
     assert works(plain_owner)
-    assert plain_owner.execute("SELECT count(*) FROM messages.tick()").fetchone() == (5,)
+    assert plain_owner.execute("SELECT bool_and(did >= 0) FROM messages.tick()").fetchone() == (True,)
 
 
 def test_a_superuser_who_migrates_it_later_leaves_it_to_its_owner(

@@ -411,6 +411,69 @@ class TestRoom:
         assert want is not None
         assert (want.after_topic, want.after_channels) == ("b", '{"a": "x", "b": "z"}')
 
+    def test_batches_are_claimed_beside_everything_else_and_have_room_of_their_own(
+        self, rig: Rig, claimed: Claimed
+    ) -> None:
+        rig.room = Room(["job"], None, 10, Room(["bulk", "heap"], [500, 100], 600))
+
+        rig.find(claimed("job"), claimed("bulk"))
+
+        want = rig.plan().want
+        assert want is not None
+        assert want.batches is not None
+        assert (want.topics, want.limit) == (["job"], 10)
+        assert (want.batches.topics, want.batches.slots, want.batches.limit) == (["bulk", "heap"], [500, 100], 600)
+        assert want.batches.after_topic == "bulk"
+
+    def test_a_batch_is_never_claimed_in_two_halves(self, clock: Clock, claimed: Claimed) -> None:
+        rig = Rig(clock, lanes=2)
+        rig.room = Room(["job"], None, 10, Room(["bulk"], [500], 500))
+        rig.find(*[claimed("job") for _ in range(10)])
+
+        first, second = rig.plan(lane=0).want, rig.plan(lane=1).want
+
+        assert first is not None
+        assert first.batches is not None
+        assert (first.limit, first.batches.limit) == (5, 500)
+        assert second is not None
+        assert (second.limit, second.batches) == (5, None)
+
+    def test_a_full_batch_lets_the_other_lanes_claim_too(self, clock: Clock, claimed: Claimed) -> None:
+        rig = Rig(clock, lanes=2)
+        rig.room = Room([], [], 10, Room(["bulk"], [3], 3))
+
+        rig.find(*[claimed("bulk") for _ in range(3)])
+
+        assert rig.plan(lane=1).want is not None
+
+    def test_while_all_places_are_taken_only_batches_are_claimed(self, rig: Rig) -> None:
+        rig.room = Room(["job"], None, 0, Room(["bulk"], [500], 500))
+
+        want = rig.plan().want
+
+        assert want is not None
+        assert [each.topics for each in want.parts] == [["bulk"]]
+
+    def test_it_looks_again_when_what_was_left_out_has_room(self, listening: Rig) -> None:
+        listening.room = Room(["job"], None, 0, Room(["bulk"], [500], 500))
+        listening.fall_asleep()
+        assert listening.plan() == Plan()
+
+        listening.room = Room(["job"], None, 1, Room(["bulk"], [500], 500))
+
+        want = listening.plan().want
+        assert want is not None
+        assert want.topics == ["job"]
+
+    def test_what_waits_in_a_batch_has_not_begun(self, rig: Rig) -> None:
+        rig.room = Room(["job"], None, 10, Room(["bulk"], [500], 500, places=0))
+
+        want = rig.plan().want
+
+        assert want is not None
+        assert want.batches is not None
+        assert (want.start, want.batches.start) == (None, 0)
+
     def test_stopped_it_plans_nothing_any_more(self, asleep: Rig) -> None:
         asleep.claimer.stop()
         asleep.claimer.wake()

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ import pytest
 from structlog.testing import LogCapture
 
 from pgrouse import heartbeat
+from pgrouse.errors import LockLost
 from pgrouse.hand import Hand
 from pgrouse.heartbeat import Heartbeat, Registration
 from pgrouse.message import Message
@@ -26,6 +28,9 @@ class Notes:
     def __init__(self) -> None:
         self.beats: list[tuple[float, set[int]]] = []
         self.lost: list[int] = []
+        self.cancelled: list[int] = []
+        self.locked_for: list[Any] = []
+        self.progress: list[tuple[float, list[str]]] = []
         self.fails = False
         self.connections = 0
         self.signed = False
@@ -40,7 +45,14 @@ class Notes:
     def execute(self, statement: Any, values: Any = ()) -> Notes:
         if self.fails:
             raise psycopg.OperationalError("gone")
-        if b"messages.heartbeat" in (statement if isinstance(statement, bytes) else statement.encode()):
+        text = statement if isinstance(statement, bytes) else statement.encode()
+        if b"messages.was_cancelled" in text:
+            self._row = (self.cancelled,)
+        elif b"messages.progress" in text:
+            self.progress.append((time.monotonic(), values[2]))
+            self._row = ([],)
+        elif b"messages.heartbeat" in text:
+            self.locked_for.append(values[2])
             ids = {int(each) for each in values[0].strip("{}").split(",")}
             self.beats.append((time.monotonic(), ids))
             self._row: tuple[Any] = ([each for each in self.lost if each in ids],)
@@ -174,3 +186,92 @@ async def test_a_blocked_event_loop_is_said_once(monkeypatch: pytest.MonkeyPatch
         await until(lambda: logged.entries)
 
     assert [e["event"] for e in logged.entries] == ["event_loop.blocked"]
+
+
+async def test_a_handlers_wish_is_fulfilled_at_once_with_its_own_time(claimed: Claimed) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
+    hand.add([message], time.monotonic())
+
+    async with beating(hand, notes):
+        await until(lambda: notes.signed)
+        await asyncio.wrap_future(hand.extend(message, timedelta(minutes=10)))
+
+    assert (notes.beats[0][1], notes.locked_for) == ({message.id}, [timedelta(minutes=10)])
+
+
+async def test_a_wish_for_a_lost_lock_is_broken_and_the_loss_is_told(claimed: Claimed) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
+    hand.add([message], time.monotonic())
+    notes.lost = [message.id]
+    told: list[int] = []
+
+    async with beating(hand, notes, told.extend):
+        with pytest.raises(LockLost):
+            await asyncio.wrap_future(hand.extend(message, timedelta(minutes=10)))
+        await until(lambda: told)
+
+    assert told == [message.id]
+
+
+async def test_a_wish_waits_for_a_database_that_is_away(claimed: Claimed, logged: LogCapture) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
+    hand.add([message], time.monotonic())
+    notes.fails = True
+
+    async with beating(hand, notes):
+        wish = hand.extend(message, timedelta(minutes=10))
+        await until(lambda: notes.connections >= 2)
+        assert not wish.done()
+        notes.fails = False
+        await asyncio.wrap_future(wish)
+
+
+async def test_a_wish_that_nobody_can_fulfil_any_more_is_broken_at_the_end(claimed: Claimed) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
+    notes.fails = True
+
+    async with beating(hand, notes):
+        wish = hand.extend(message, timedelta(minutes=10))
+
+    with pytest.raises(LockLost):
+        wish.result(timeout=1)
+
+
+async def test_a_wish_whose_handler_was_cancelled_harms_nobody(claimed: Claimed) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
+    hand.add([message], time.monotonic())
+
+    async with beating(hand, notes) as thread:
+        hand.extend(message, timedelta(minutes=10)).cancel()
+        await asyncio.wrap_future(hand.extend(message, timedelta(minutes=20)))
+        assert thread.is_alive()
+
+
+async def test_a_cancellation_is_known_before_the_event_loop_hears_of_the_loss(claimed: Claimed) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
+    hand.add([message], time.monotonic())
+    notes.lost = notes.cancelled = [message.id]
+    known: list[bool] = []
+
+    async with beating(hand, notes, lambda lost: known.append(hand.is_cancelled(message))) as thread:
+        await until(lambda: notes.connections)
+        thread.poke()
+        await until(lambda: known)
+
+    assert known == [True]
+
+
+async def test_progress_is_written_at_once_and_then_once_a_second(claimed: Claimed) -> None:
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
+    hand.add([message], time.monotonic())
+
+    async with beating(hand, notes):
+        await until(lambda: notes.signed)
+        for n in range(3):
+            hand.progress.note(message, str(n))
+            await until(lambda: notes.progress)
+        await until(lambda: len(notes.progress) == 2)
+
+    (first, one), (second, last) = notes.progress
+    assert (one, last) == (["0"], ["2"])
+    assert second - first >= 0.9

@@ -176,3 +176,13 @@ class TestErrors:
                 raise RuntimeError
 
         assert "Mute" in describe(Mute())
+
+    def test_a_long_message_is_cut_so_that_the_kind_of_error_and_its_frames_are_kept(self) -> None:
+        with pytest.raises(ValueError, match="xxx") as caught:
+            raise ValueError("x" * 20_000)
+
+        told = describe(caught.value)
+
+        assert told.startswith("Traceback (most recent call last):\n")
+        assert told.splitlines()[-1].startswith("ValueError: xxx")
+        assert told.endswith("x… 18,013 characters more\n")

@@ -54,3 +54,10 @@ def nap_in_thread(payload, ctx):
     write("start", ctx)
     time.sleep(payload)
     write("end", ctx)
+
+
+def hold_in_thread_until_cancelled(payload, ctx):
+    """Looks whether somebody cancelled the message, as a long handler in a thread should."""
+    write("start", ctx)
+    until_in_thread(lambda: ctx.cancelled)
+    write("saw cancelled", ctx, lost=ctx.lost)

@@ -157,3 +157,12 @@ async def locked_now(payload, ctx):
     async with ctx.transaction() as conn:
         cursor = await conn.execute("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL")
         (ctx.output,) = await cursor.fetchone()
+
+
+# Fail while the gate is shut.
+
+
+async def fail_until_gate(payload, ctx):
+    await asyncio.sleep(0.02)
+    if not is_open("gate"):
+        raise ConnectionError("the other side is down")

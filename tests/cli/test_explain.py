@@ -1,0 +1,58 @@
+"""`pgrouse explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.cli.stage import die
+from tests.sql.queue import Queue
+
+
+def test_the_reasons_stand_below_each_other_the_most_decisive_first(pgrouse: Shell, queue: Queue) -> None:
+    message = queue.publish("mail")
+    queue.call("pause", "mail", "too loud")
+
+    lines = pgrouse("explain", message).out.splitlines()
+
+    assert [line.split()[0] for line in lines] == ["WHY", "paused", "unhandled"]
+    assert "too loud" in lines[1]
+
+
+def test_json_has_the_details_for_programs(pgrouse: Shell, queue: Queue) -> None:
+    message = queue.publish("mail")
+    queue.call("pause", "mail", "too loud")
+
+    told = pgrouse("explain", message, "--json").object
+
+    assert told["id"] == message
+    assert told["reasons"][0]["code"] == "paused"
+    assert told["reasons"][0]["detail"]["why"] == "too loud"
+
+
+def test_of_a_dead_message_it_says_why(pgrouse: Shell, queue: Queue) -> None:
+    (message,) = die(queue, "mail", error="Traceback\nValueError: boom")
+
+    ended = pgrouse("explain", message)
+
+    assert ended.code == 0
+    assert "ValueError: boom" in ended.out
+
+
+def test_a_message_that_never_was_is_exit_code_1(pgrouse: Shell) -> None:
+    ended = pgrouse("explain", 999_999)
+
+    assert ended.code == 1
+    assert "it was never published" in ended.out
+
+
+@pytest.mark.parametrize("role", ["messages_operator", "messages_analyst"])
+def test_operators_and_analysts_may_ask(
+    pgrouse: Shell, queue: Queue, acting_as: Callable[[str], None], role: str
+) -> None:
+    message = queue.publish()
+    acting_as(role)
+
+    assert pgrouse("explain", message).code == 0

@@ -1,0 +1,214 @@
+"""`pgrouse schedule`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.sql.queue import Queue
+
+REPORT = ("schedule", "add", "report", "0 2 * * mon-fri", "report.nightly")
+
+
+def test_a_schedule_is_added_and_shows_its_next_five_ticks(pgrouse: Shell, queue: Queue) -> None:
+    ended = pgrouse(*REPORT, "--time-zone", "Europe/Berlin")
+
+    assert (ended.code, ended.err) == (0, "")
+    first, *lines = ended.out.splitlines()
+    assert first == "schedule report  on"
+    assert "  cron      0 2 * * mon-fri (Europe/Berlin)" in lines
+    ticks = [line for line in lines if " 02:00:00 (in " in line]
+    assert len(ticks) == 5
+    assert not any(day in line for line in ticks for day in ("Sat", "Sun"))
+    assert queue.scheduled("report").topic == "report.nightly"
+
+
+def test_every_option_reaches_the_schedule(pgrouse: Shell, queue: Queue) -> None:
+    options = "--jitter 5m --missed all --missed-limit 7 --priority 2 --key k --channel c --header a=1"
+
+    pgrouse("schedule", "add", "s", "@daily", "t", '{"total": 1.10}', *options.split())
+
+    found = queue.scheduled()
+    assert (found.jitter, found.missed, found.missed_limit) == (timedelta(minutes=5), "all", 7)
+    assert (found.priority, found.key, found.channel, found.headers) == (2, "k", "c", {"a": "1"})
+    assert queue.value("SELECT payload::text FROM messages.schedule") == '{"total": 1.10}'
+
+
+def test_the_payload_may_come_from_the_standard_input(pgrouse: Shell, queue: Queue) -> None:
+    pgrouse("schedule", "add", "s", "@daily", "t", "-", stdin='{"name": "größe"}')
+
+    assert queue.scheduled().payload == {"name": "größe"}
+
+
+def test_json_has_everything_that_is_known(pgrouse: Shell, queue: Queue) -> None:
+    added = pgrouse("schedule", "add", "s", "@hourly", "t", '{"n": 1}', "--json").object
+    pgrouse("schedule", "run-now", "s")
+
+    shown = pgrouse("schedule", "show", "s", "--json").object
+
+    assert (added["name"], added["state"], added["payload"], len(added["next_ticks"])) == ("s", "on", {"n": 1}, 5)
+    assert added["next_tick"] == added["next_ticks"][0]
+    assert [(run["outcome"], run["message_id"]) for run in shown["runs"]] == [("published", queue.ids()[0])]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a b", "@daily", "t"], '"a b" is no name of a schedule'),
+        (["s", "0 25 * * *", "t"], 'cron of schedule s: hour is "25"'),
+        (["s", "0 0 30 2 *", "t"], "a day that never comes"),
+        (["s", "@daily", "a b"], 'topic of schedule s is "a b"'),
+        (["s", "@daily", "t", "--time-zone", "berlin"], "use an IANA name, like Europe/Berlin"),
+        (["s", "@daily", "t", "--jitter", "2d"], "use an interval from 0 to 1 day"),
+        (["s", "@daily", "t", "--key", ""], 'key of schedule s is ""'),
+        (["s", "@daily", "t", "{"], "payload is no JSON"),
+    ],
+)
+def test_what_cannot_be_scheduled_is_exit_code_1_and_one_line_with_the_mend(
+    pgrouse: Shell, queue: Queue, arguments: list[str], said: str
+) -> None:
+    ended = pgrouse("schedule", "add", *arguments)
+
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert ended.err.startswith("pgrouse: ")
+    assert said in ended.err
+    assert queue.rows("SELECT name FROM messages.schedule") == []
+
+
+def test_a_name_that_is_taken_is_refused_unless_it_is_to_be_replaced(pgrouse: Shell, queue: Queue) -> None:
+    pgrouse(*REPORT)
+
+    refused = pgrouse("schedule", "add", "report", "@daily", "other")
+    before = queue.scheduled("report").topic
+    replaced = pgrouse("schedule", "add", "report", "@daily", "other", "--replace")
+
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
+        "pgrouse: there is a schedule of this name already: choose another name, or change it with --replace\n"
+    )
+    assert (before, replaced.code, queue.scheduled("report").topic) == ("report.nightly", 0, "other")
+
+
+def test_schedules_are_listed_by_name(pgrouse: Shell, queue: Queue) -> None:
+    queue.schedule("b", "@hourly")
+    queue.schedule("a", "@daily", time_zone="Europe/Berlin")
+    queue.call("pause_schedule", "b")
+
+    ended = pgrouse("schedule", "list")
+    rows = pgrouse("schedule", "list", "--json").objects
+
+    assert ended.out.splitlines()[0].split() == ["NAME", "STATE", "CRON", "TIME", "ZONE", "TOPIC", "NEXT", "LAST"]
+    assert [line.split()[:4] for line in ended.out.splitlines()[1:]] == [
+        ["a", "on", "@daily", "Europe/Berlin"],
+        ["b", "paused", "@hourly", "UTC"],
+    ]
+    assert ended.out.splitlines()[2].split()[-2:] == ["-", "-"]
+    assert [(row["name"], row["state"], len(row["next_ticks"])) for row in rows] == [("a", "on", 5), ("b", "paused", 0)]
+
+
+def test_without_a_schedule_it_says_how_to_add_one(pgrouse: Shell) -> None:
+    ended = pgrouse("schedule", "list")
+
+    assert (ended.code, ended.out, ended.err) == (0, "", "no schedule: add one with `pgrouse schedule add`\n")
+
+
+def test_one_that_fails_shows_why_and_does_not_break_the_list(pgrouse: Shell, queue: Queue) -> None:
+    queue.schedule("s", "1 second")
+    with queue.conn.transaction():
+        queue.conn.execute("SET LOCAL session_replication_role = replica")
+        queue.conn.execute(
+            "UPDATE messages.schedule SET time_zone = 'Mars/Base', cron = '@daily', next_tick = '2020-01-01'"
+        )
+    queue.call("fire_schedules")
+
+    listed = pgrouse("schedule", "list")
+    (row,) = pgrouse("schedule", "list", "--json").objects
+    shown = pgrouse("schedule", "show", "s")
+
+    assert 'time zone "Mars/Base" not recognized' in listed.out
+    assert (row["state"], row["next_ticks"], row["failures"]) == ("failing", [], 1)
+    assert '  error     time zone "Mars/Base" not recognized (tried again in ' in shown.out
+
+
+def test_it_is_paused_with_a_reason_and_resumed(pgrouse: Shell, queue: Queue) -> None:
+    queue.schedule("s", "@daily")
+
+    paused = pgrouse("schedule", "pause", "s", "--why", "no paper")
+    again = pgrouse("schedule", "pause", "s", "--why", "no ink")
+    shown = pgrouse("schedule", "show", "s")
+    resumed = pgrouse("schedule", "resume", "s")
+
+    assert (paused.out, again.out, resumed.out) == ("s is paused\n", "s was paused already\n", "s goes on\n")
+    assert shown.out.startswith("schedule s  paused\n")
+    assert "by postgres: no ink" in shown.out
+    assert queue.scheduled().paused_at is None
+
+
+def test_a_run_by_hand_prints_the_id(pgrouse: Shell, queue: Queue) -> None:
+    queue.schedule("s", "@daily", payload={"n": 1})
+
+    ended = pgrouse("schedule", "run-now", "s")
+
+    assert queue.message(int(ended.out)).payload == {"n": 1}
+    assert "published message" in pgrouse("schedule", "show", "s").out
+
+
+def test_a_run_by_hand_that_publishes_nothing_is_exit_code_1(pgrouse: Shell, queue: Queue) -> None:
+    queue.schedule("s", "@daily", key="k")
+    waits = pgrouse("schedule", "run-now", "s").out.strip()
+
+    ended = pgrouse("schedule", "run-now", "s")
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == f"pgrouse: message {waits} has the key of this schedule: nothing was published\n"
+    assert pgrouse("schedule", "run-now", "s", "--json").object == {"name": "s", "id": int(waits), "what": "ignored"}
+
+
+def test_a_removed_schedule_is_gone_and_its_messages_stay(pgrouse: Shell, queue: Queue) -> None:
+    queue.schedule("s", "@daily")
+    pgrouse("schedule", "run-now", "s")
+
+    ended = pgrouse("schedule", "remove", "s")
+
+    assert (ended.code, ended.out) == (0, "s is removed\n")
+    assert queue.rows("SELECT name FROM messages.schedule") == []
+    assert len(queue.ids()) == 1
+
+
+@pytest.mark.parametrize("verb", ["show", "pause", "resume", "run-now", "remove"])
+def test_a_schedule_that_there_is_not_is_exit_code_1(pgrouse: Shell, verb: str) -> None:
+    ended = pgrouse("schedule", verb, "nope")
+
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert "there is no schedule" in ended.err
+
+
+def test_an_operator_may_do_all_of_it(pgrouse: Shell, acting_as: Any) -> None:
+    acting_as("messages_operator")
+
+    codes = [
+        pgrouse(*arguments).code
+        for arguments in (
+            REPORT,
+            ("schedule", "list"),
+            ("schedule", "show", "report"),
+            ("schedule", "pause", "report"),
+            ("schedule", "resume", "report"),
+            ("schedule", "run-now", "report"),
+            (*REPORT, "--replace"),
+            ("schedule", "remove", "report"),
+        )
+    ]
+
+    assert codes == [0] * 8
+
+
+def test_a_limit_of_what_is_missed_is_refused_where_it_limits_nothing(pgrouse: Shell, queue: Queue) -> None:
+    ended = pgrouse("schedule", "add", "s", "@daily", "t", "--missed", "once", "--missed-limit", "5")
+
+    assert (ended.code, ended.out) == (2, "")
+    assert "--missed-limit needs --missed all, not --missed once" in ended.err
+    assert queue.rows("SELECT name FROM messages.schedule") == []

@@ -1,0 +1,452 @@
+"""`pgrouse topic`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from tests.cli.shell import Shell
+from tests.sql.queue import Queue
+
+
+def row(queue: Queue, topic: str = "mail") -> Any:
+    return queue.row("SELECT * FROM messages.topic WHERE topic = %s", [topic])
+
+
+# set, unset
+
+
+def test_several_knobs_are_set_at_once_and_told_as_old_and_new(pgrouse: Shell, queue: Queue) -> None:
+    ended = pgrouse(
+        "topic", "set", "mail", "max_attempts=5", "lock_for=2m", "backoff.kind=constant", "dequeue_rate=0.5"
+    )
+
+    assert (ended.code, ended.out.splitlines()[:2]) == (
+        0,
+        ["mail: max_attempts inherit -> 5", "mail: lock_for inherit -> 2m"],
+    )
+    assert (row(queue).max_attempts, row(queue).backoff, row(queue).dequeue_rate) == (5, {"kind": "constant"}, 0.5)
+
+
+def test_json_tells_each_change(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("mail", lock_for="1 minute")
+
+    changed = pgrouse("topic", "set", "mail", "lock_for=2m", "backoff=none", "--json").object
+
+    assert changed["dry_run"] is False
+    assert changed["changes"] == [
+        {"topic": "mail", "channel": None, "knob": "lock_for", "old": 60.0, "new": 120.0},
+        {"topic": "mail", "channel": None, "knob": "backoff", "old": None, "new": {"kind": "none"}},
+    ]
+
+
+def test_what_holds_already_is_not_set_again(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=5)
+
+    ended = pgrouse("topic", "set", "mail", "max_attempts=5")
+
+    assert (ended.code, ended.out) == (0, "the policies are as they shall be: nothing to change\n")
+
+
+def test_a_dry_run_only_says_what_would_change(pgrouse: Shell, queue: Queue) -> None:
+    assert pgrouse("topic", "set", "mail", "max_attempts=5", "--dry-run").out == (
+        "would change mail: max_attempts inherit -> 5\n"
+    )
+    assert row(queue) is None
+
+
+def test_the_defaults_are_a_topic_too(pgrouse: Shell, queue: Queue) -> None:
+    pgrouse("topic", "set", "*", "max_attempts=none", "lock_for=1m")
+
+    assert (row(queue, "*").max_attempts, row(queue, "*").lock_for.total_seconds()) == (None, 60)
+
+
+def test_a_channel_has_its_own_limits(pgrouse: Shell, queue: Queue) -> None:
+    ended = pgrouse("topic", "set", "mail", "--channel", "acme", "concurrency=2", "min_interval=1s")
+
+    assert ended.out.splitlines()[0] == "mail, channel acme: concurrency inherit -> 2"
+    assert queue.value("SELECT concurrency FROM messages.channel WHERE topic = 'mail' AND channel = 'acme'") == 2
+
+
+def test_a_schema_is_read_from_a_file_or_given_as_it_is(pgrouse: Shell, queue: Queue, folder: Path) -> None:
+    (folder / "order.json").write_text('{"type": "object"}')
+
+    pgrouse("topic", "set", "mail", "payload_schema=@order.json")
+    from_file = row(queue).payload_schema
+    pgrouse("topic", "set", "mail", 'payload_schema={"type": "array"}')
+
+    assert (from_file, row(queue).payload_schema) == ({"type": "object"}, {"type": "array"})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["max_attempts=-5"], "max_attempts: must be at least 0, found '-5'"),
+        (["lock_for=soon"], "lock_for: expected a duration like"),
+        (["max_atempts=5"], "unknown knob 'max_atempts'; did you mean 'max_attempts'?"),
+        (["backoff.bse=5s"], "unknown knob 'bse' in [backoff]; did you mean 'base'?"),
+        (["backoff=none", "backoff.base=5s"], "backoff is given as a whole already"),
+        (["ttl=1s", "ttl=2s"], "ttl is given twice: '1s' and '2s'"),
+        (["ttl"], "expected a knob and its value like max_attempts=5, found 'ttl'"),
+        (["lock_for=none"], "lock_for: a topic cannot be without it: set a value or 'inherit'"),
+        (["payload_schema={nonsense"], "payload_schema: is no JSON"),
+        (["payload_schema=@none.json"], "none.json cannot be read (No such file or directory)"),
+        (['payload_schema={"type": "objekt"}'], "payload_schema: type: "),
+        (["--channel", "acme", "max_concurrency=1"], "unknown knob 'max_concurrency'; did you mean 'concurrency'?"),
+    ],
+)
+def test_a_bad_value_is_refused_with_knob_value_and_mend(
+    pgrouse: Shell, queue: Queue, given: list[str], said: str
+) -> None:
+    ended = pgrouse("topic", "set", "mail", *given)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert row(queue) is None
+
+
+def test_all_that_is_wrong_is_said_at_once(pgrouse: Shell) -> None:
+    said = pgrouse("topic", "set", "mail", "max_attempts=-5", "notify=maybe").err
+
+    assert "max_attempts: must be at least 0" in said
+    assert "notify: expected 'auto', 'always' or 'off', found 'maybe'" in said
+
+
+def test_what_only_the_server_can_refuse_is_said_with_its_hint(pgrouse: Shell) -> None:
+    ended = pgrouse("topic", "set", "a b", "max_attempts=5")
+
+    assert ended.code == 1
+    assert ended.err.startswith('pgrouse: "a b" is no name of a topic (SQLSTATE 22023): use 1 to 200 of')
+
+
+def test_whoever_may_not_is_told_which_role_it_needs(pgrouse: Shell, acting_as: Callable[[str], None]) -> None:
+    acting_as("messages_analyst")
+
+    ended = pgrouse("topic", "set", "mail", "max_attempts=5")
+
+    assert ended.code == 1
+    assert "needs messages_operator" in ended.err
+
+
+def test_an_operator_may(pgrouse: Shell, acting_as: Callable[[str], None], queue: Queue) -> None:
+    acting_as("messages_operator")
+
+    assert pgrouse("topic", "set", "mail", "max_attempts=5").code == 0
+    assert pgrouse("topic", "set", "mail", "--channel", "acme", "concurrency=5").code == 0
+    assert pgrouse("topic", "pause", "mail").code == 0
+    assert pgrouse("topic", "resume", "mail").code == 0
+    assert row(queue).max_attempts == 5
+
+
+def test_unset_knobs_are_inherited_again(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=5, lock_for="1 minute", notify="off")
+
+    ended = pgrouse("topic", "unset", "mail", "max_attempts", "lock_for")
+
+    assert ended.out == "mail: max_attempts 5 -> inherit\nmail: lock_for 1m -> inherit\n"
+    assert (row(queue).max_attempts, row(queue).lock_for, row(queue).notify) == (None, None, "off")
+
+
+def test_the_defaults_lose_what_they_need_not_have_and_nothing_else(pgrouse: Shell, queue: Queue) -> None:
+    assert pgrouse("topic", "unset", "*", "max_attempts").code == 0
+    refused = pgrouse("topic", "unset", "*", "lock_for")
+
+    assert row(queue, "*").max_attempts is None
+    assert refused.code == 2
+    assert "lock_for: the defaults cannot be without it" in refused.err
+
+
+def test_an_unknown_knob_cannot_be_unset(pgrouse: Shell) -> None:
+    assert "did you mean 'max_attempts'?" in pgrouse("topic", "unset", "mail", "max_atempts").err
+    assert "expected the name of a knob" in pgrouse("topic", "unset", "mail", "ttl=5s").err
+
+
+# show, list
+
+
+def test_each_knob_is_shown_with_what_holds_and_where_it_comes_from(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=5)
+
+    shown = pgrouse("topic", "show", "mail", "--json").object
+    lines = {line.split()[0]: line.split()[1:] for line in pgrouse("topic", "show", "mail").out.splitlines()}
+
+    assert shown["policy"]["max_attempts"] == {"value": 5, "from": "mail"}
+    assert shown["policy"]["lock_for"] == {"value": 30.0, "from": "*"}
+    assert shown["policy"]["ttl"] == {"value": None, "from": None}
+    assert (lines["max_attempts"], lines["lock_for"], lines["ttl"]) == (["5", "mail"], ["30s", "*"], ["-", "-"])
+
+
+def test_a_channel_is_shown_with_what_it_has_of_its_topic(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("mail", channel_min_interval="1 s")
+    queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('mail', 'acme', 2)")
+
+    shown = pgrouse("topic", "show", "mail", "--channel", "acme", "--json").object
+
+    assert shown["policy"] == {
+        "concurrency": {"value": 2, "from": "channel acme"},
+        "min_interval": {"value": 1.0, "from": "mail"},
+    }
+
+
+def test_pauses_channels_and_subscriptions_are_shown_too(pgrouse: Shell, queue: Queue) -> None:
+    queue.call("pause", "mail", "too loud", resume_in="10 minutes")
+    queue.call("pause", "mail", channel="acme")
+    queue.conn.execute("UPDATE messages.channel SET concurrency = 2")
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('mail', 'audit'), ('a', 'mail')")
+
+    said = pgrouse("topic", "show", "mail").out
+    shown = pgrouse("topic", "show", "mail", "--json").object
+
+    user = queue.value("SELECT session_user::text")
+    assert f"by {user}, for another 10m: too loud" in said
+    assert "channel acme is paused since" in said
+    assert "until it is resumed" in said
+    assert "channel acme: concurrency=2" in said
+    assert "audit gets what is published to mail" in said
+    assert shown["paused"]["topic mail"]["why"] == "too loud"
+    assert [each["channel"] for each in shown["channels"]] == ["acme"]
+    assert (shown["subscribers"], shown["subscriptions"]) == (["audit"], ["a"])
+
+
+def test_topics_are_listed_with_what_they_set(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=5, lock_for="2 minutes")
+    queue.conn.execute("INSERT INTO messages.topic (topic) VALUES ('idle')")
+    queue.call("pause", "mail", "why")
+
+    rows = {each["topic"]: each for each in pgrouse("topic", "list", "--json").objects}
+    lines = pgrouse("topic", "list").out.splitlines()
+
+    assert list(rows) == ["*", "idle", "mail"]
+    assert rows["mail"]["policy"] == {"max_attempts": 5, "lock_for": 120.0}
+    assert rows["mail"]["paused"]["why"] == "why"
+    assert lines[-1].split()[-2:] == ["max_attempts=5", "lock_for=2m"]
+    assert lines[-2].split() == ["idle", "-", "nothing"]
+
+
+@pytest.mark.parametrize("role", ["messages_operator", "messages_analyst"])
+def test_operators_and_analysts_may_look(pgrouse: Shell, acting_as: Callable[[str], None], role: str) -> None:
+    acting_as(role)
+
+    assert pgrouse("topic", "list").code == 0
+    assert pgrouse("topic", "show", "mail").code == 0
+
+
+# pause, resume
+
+
+def test_a_topic_is_paused_and_resumed(pgrouse: Shell, queue: Queue) -> None:
+    paused = pgrouse("topic", "pause", "mail", "--why", "too loud", "--for", "10m", "--json").object
+    why = row(queue).paused_why
+    resumed = pgrouse("topic", "resume", "mail")
+
+    assert (paused["topic"], paused["paused"], why) == ("mail", True, "too loud")
+    assert paused["resume_at"] is not None
+    assert (resumed.code, resumed.out) == (0, "resumed topic mail\n")
+    assert row(queue).paused_at is None
+
+
+def test_a_channel_is_paused_alone(pgrouse: Shell, queue: Queue) -> None:
+    assert pgrouse("topic", "pause", "mail", "--channel", "acme").out == (
+        "paused channel acme of topic mail until it is resumed\n"
+    )
+    assert queue.value("SELECT channel FROM messages.channel WHERE paused_at IS NOT NULL") == "acme"
+
+
+def test_what_is_not_paused_cannot_be_resumed(pgrouse: Shell) -> None:
+    ended = pgrouse("topic", "resume", "mail")
+
+    assert (ended.code, ended.err) == (1, "pgrouse: topic mail is not paused: see `pgrouse topic show mail`\n")
+
+
+def test_a_pause_in_the_past_is_refused_by_the_server(pgrouse: Shell) -> None:
+    ended = pgrouse("topic", "pause", "mail", "--until", "2020-01-01T00:00:00Z")
+
+    assert ended.code == 1
+    assert "until of a pause is 2020-01-01" in ended.err
+    assert "use a time to come" in ended.err
+
+
+# apply, and migrate
+
+
+FILE = """
+[topics."*"]
+max_attempts = 3
+[topics.mail]
+lock_for = "2m"
+payload_schema = "@order.json"
+subscriptions = ["user.changed"]
+[topics.mail.channels.acme]
+concurrency = 2
+"""
+SAID = [
+    "*: max_attempts 1 -> 3",
+    "mail: lock_for inherit -> 2m",
+    'mail: payload_schema inherit -> {"type": "object"}',
+    "mail, channel acme: concurrency inherit -> 2",
+    "mail: + subscription to user.changed",
+]
+
+
+@pytest.fixture
+def file(folder: Path) -> Path:
+    """A configuration that names policies."""
+    (folder / "order.json").write_text('{"type": "object"}')
+    file = folder / "pgrouse.toml"
+    file.write_text(FILE)
+    return file
+
+
+@pytest.mark.usefixtures("file")
+def test_what_the_file_names_is_applied_once(pgrouse: Shell, queue: Queue) -> None:
+    shown = pgrouse("topic", "apply", "--dry-run").out.splitlines()
+    untouched = row(queue)
+    first = pgrouse("topic", "apply").out.splitlines()
+    second = pgrouse("topic", "apply").out
+
+    assert (shown, untouched) == ([f"would change {each}" for each in SAID], None)
+    assert first == SAID
+    assert second == "the policies are as they shall be: nothing to change\n"
+
+
+def test_a_configuration_without_policies_is_told(pgrouse: Shell) -> None:
+    ended = pgrouse("topic", "apply", "--json")
+
+    assert ended.object == {"changes": [], "dry_run": False}
+    assert ended.err == "the configuration names no policy: write knobs into its [topics] tables\n"
+
+
+@pytest.mark.usefixtures("file")
+def test_migrate_applies_them_only_when_told_to(pgrouse: Shell, queue: Queue) -> None:
+    assert "max_attempts" not in pgrouse("migrate").out
+    assert row(queue) is None
+
+    assert pgrouse("migrate", "--apply-topics").out.splitlines()[-5:] == SAID
+
+
+@pytest.mark.parametrize("when", ["migrate", "run"])
+def test_the_file_can_tell_migrate_to(pgrouse: Shell, queue: Queue, file: Path, when: str) -> None:
+    file.write_text(f'[database]\napply_topics = "{when}"\n{FILE}')
+
+    assert pgrouse("migrate", "--dry-run").out.splitlines()[-1] == f"would change {SAID[-1]}"
+    assert row(queue) is None
+    assert pgrouse("migrate").out.splitlines()[-5:] == SAID
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[topics."*"]\nmax_attempts = "inherit"',
+            'pgrouse.toml:2: topics."*".max_attempts: the defaults have nothing',
+        ),
+        ('[topics."*"]\nhandler = "a:b"', 'pgrouse.toml:2: topics."*".handler: is for a topic with a name'),
+        ('[topics.a]\nlock_for = "none"', "pgrouse.toml:2: topics.a.lock_for: a topic cannot be without it"),
+        (
+            "[topics.a]\nmax_atempts = 1",
+            "pgrouse.toml:2: unknown key 'max_atempts' in [topics.a]; did you mean 'max_attempts'?",
+        ),
+        ("[topics.a.channels.b]\nconcurency = 1", "did you mean 'concurrency'?"),
+        ("[topics.a]\nconcurrency = 1\nmax_attempts = 2", "topics.a: handler is missing"),
+        ("[topics.a]\n", "topics.a: handler is missing"),
+        ('[topics.a]\nsubscriptions = ["a b"]', "topics.a.subscriptions[0]: is no topic name"),
+        ('[topics.a]\npayload_schema = "@x.json"', "x.json cannot be read"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_told_with_its_line(shell: Shell, folder: Path, text: str, said: str) -> None:
+    (folder / "pgrouse.toml").write_text(text)
+
+    ended = shell("config", "check")
+
+    assert ended.code == 78
+    assert said in ended.err
+
+
+@pytest.mark.usefixtures("file")
+def test_a_table_of_policies_alone_needs_no_handler(shell: Shell) -> None:
+    assert "0 topics" in shell("config", "check").out
+
+
+@pytest.mark.usefixtures("file")
+def test_a_daemon_with_policies_but_no_handler_has_nothing_to_work(shell: Shell) -> None:
+    ended = shell("run")
+
+    assert ended.code == 78
+    assert "there is nothing to work" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("knob", "fits"),
+    [
+        ("max_attempts = 5", True),
+        ('max_attempts = "none"', True),
+        ('lock_for = "1h30m"', True),
+        ('backoff = { kind = "constant", base = "1s" }', True),
+        ("max_atempts = 5", False),
+        ("max_attempts = -1", False),
+        ('backoff = { kind = "exponentail" }', False),
+        ('notify = "maybe"', False),
+    ],
+)
+def test_the_schema_for_editors_knows_the_knobs(shell: Shell, knob: str, fits: bool) -> None:
+    schema = json.loads(shell("config", "schema").out)
+
+    for topic in ('"*"', '"orders.created"'):
+        assert jsonschema_rs.is_valid(schema, tomllib.loads(f"[topics.{topic}]\n{knob}")) is fits
+
+
+def test_a_pause_has_one_end(pgrouse: Shell) -> None:
+    ended = pgrouse("topic", "pause", "mail", "--for", "5m", "--until", "2027-01-01T00:00:00Z")
+
+    assert (ended.code, ended.out) == (2, "")
+    assert "--for and --until exclude each other" in ended.err
+
+
+def test_whoever_resumes_the_defaults_in_vain_is_told_what_he_can_paste(pgrouse: Shell) -> None:
+    ended = pgrouse("topic", "resume", "*")
+
+    assert (ended.code, ended.err) == (1, "pgrouse: topic * is not paused: see `pgrouse topic show '*'`\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["set", "mail", "backoff=constant"],
+            "backoff: expected its parts one by one, like backoff.kind=…, found 'constant'",
+        ),
+        (["unset", "mail", "backoff.kind"], "expected a whole knob like 'backoff', found 'backoff.kind'"),
+    ],
+)
+def test_a_knob_of_parts_is_set_by_parts_and_unset_as_a_whole(pgrouse: Shell, arguments: list[str], said: str) -> None:
+    ended = pgrouse("topic", *arguments)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+
+
+def test_a_limit_that_is_lifted_is_shown_as_none(pgrouse: Shell) -> None:
+    said = pgrouse("topic", "set", "mail", "ttl=none", "max_concurrency=none", "on_lock_expired_delay=0s").out
+    pgrouse("topic", "set", "mail", "--channel", "ann", "concurrency=none")
+
+    shown = pgrouse("topic", "show", "mail").out
+    values = {line.split()[0]: line.split()[1] for line in shown.splitlines()}
+
+    assert "mail: ttl inherit -> none" in said.splitlines()
+    assert (values["ttl"], values["max_concurrency"], values["on_lock_expired_delay"]) == ("none", "none", "0s")
+    assert "channel ann: concurrency=none" in shown
+    assert "ttl=none" in pgrouse("topic", "list").out
+
+
+def test_of_a_topic_without_a_policy_of_its_own_that_is_said(pgrouse: Shell) -> None:
+    pgrouse("topic", "set", "mail", "ttl=1h")
+
+    assert pgrouse("topic", "show", "mial").err == "topic mial sets nothing of its own: see `pgrouse topic list`\n"
+    assert pgrouse("topic", "show", "mail").err == ""
+    assert pgrouse("topic", "show", "*").err == ""

@@ -1,0 +1,125 @@
+"""Handlers that say something while they run: how far they are, that they need longer; and that look whether they are still wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+
+from work import is_open, until, until_in_thread, write
+
+from pgrouse import LockLost
+
+
+def report_in_thread(payload, ctx):
+    """Say each of these, then wait for the gate, then say the last one and end at once."""
+    for step in payload["steps"]:
+        ctx.progress(*step)
+    write("reported", ctx)
+    until_in_thread(lambda: is_open("gate"))
+    if "last" in payload:
+        ctx.progress(*payload["last"])
+
+
+async def report(payload, ctx):
+    for step in payload["steps"]:
+        ctx.progress(*step)
+    write("reported", ctx)
+    await until(lambda: is_open("gate"))
+    if "last" in payload:
+        ctx.progress(*payload["last"])
+
+
+report_in_process = report_in_thread
+
+
+async def report_in_transaction(payload, ctx):
+    async with ctx.transaction() as conn:
+        ctx.progress(3, 3, "rows")
+        await conn.execute("SELECT 1")
+
+
+async def report_nonsense(payload, ctx):
+    for call in (
+        lambda: ctx.progress(-1),
+        lambda: ctx.progress("many"),
+        lambda: ctx.progress(1, float("nan")),
+        lambda: ctx.progress(True),
+        lambda: ctx.progress(1, 2, "x" * 51),
+        lambda: ctx.progress(1, unit=5),
+        lambda: ctx.heartbeat(extend=-1),
+        lambda: ctx.heartbeat(extend="soon"),
+        lambda: ctx.heartbeat(extend=timedelta(days=8)),
+        lambda: ctx.heartbeat(extend=float("nan")),
+    ):
+        try:
+            call()
+        except ValueError as error:
+            write("refused", ctx, error=str(error))
+
+
+async def report_blocking(payload, ctx):
+    """Blocks the event loop after it has said something."""
+    ctx.progress(1, 2)
+    write("reported", ctx)
+    while not is_open("gate"):
+        time.sleep(0.01)  # noqa: ASYNC251 - that is the fault
+
+
+def report_fast(payload, ctx):
+    """Say something very often for a while."""
+    began, count = time.monotonic(), 0
+    while time.monotonic() - began < payload:
+        count += 1
+        ctx.progress(count)
+        if count % 1000 == 0:
+            time.sleep(0.001)
+    write("counted", ctx, count=count)
+    until_in_thread(lambda: is_open("gate"))
+
+
+async def extend(payload, ctx):
+    await ctx.heartbeat()
+    try:
+        await ctx.heartbeat(extend=payload)
+    except LockLost as error:
+        write("lost", ctx, error=str(error))
+        raise
+    write("extended", ctx)
+    await until(lambda: is_open("gate"))
+
+
+def extend_in_thread(payload, ctx):
+    ctx.heartbeat()
+    try:
+        ctx.heartbeat(extend=timedelta(seconds=payload))
+    except LockLost as error:
+        write("lost", ctx, error=str(error))
+        raise
+    write("extended", ctx)
+    until_in_thread(lambda: is_open("gate"))
+
+
+extend_in_process = extend_in_thread
+
+
+def extend_when_told(payload, ctx):
+    write("start", ctx)
+    until_in_thread(lambda: is_open("extend"))
+    extend_in_thread(payload, ctx)
+
+
+def look_in_thread(payload, ctx):
+    """Works until it is not wanted any more."""
+    write("start", ctx, cancelled=ctx.cancelled)
+    until_in_thread(lambda: ctx.lost)
+    write("end", ctx, cancelled=ctx.cancelled)
+
+
+async def look(payload, ctx):
+    write("start", ctx, cancelled=ctx.cancelled)
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        write("end", ctx, cancelled=ctx.cancelled)
+        raise

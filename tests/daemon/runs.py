@@ -1,0 +1,67 @@
+"""What the handlers of a fleet wrote down about their runs, by the clock of the database, and what can be proved from that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.sql.queue import Queue, Row
+
+TABLE = """
+    CREATE TABLE run (
+      nth bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id bigint, topic text, channel text, pid integer,
+      started timestamptz DEFAULT clock_timestamp(), ended timestamptz)
+"""
+# How many ran at the moment at which one more began, that one included.
+MOST_AT_ONCE = """
+    SELECT max((
+      SELECT count(*) FROM run AS o
+      WHERE o.topic = r.topic AND (%(channel)s::text IS NULL OR o.channel = r.channel)
+        AND o.started <= r.started AND coalesce(o.ended, 'infinity') > r.started))
+    FROM run AS r WHERE r.topic = %(topic)s AND (%(channel)s::text IS NULL OR r.channel = %(channel)s)
+"""
+USED = """
+    SELECT (extract(epoch FROM sum(ended - started)) / extract(epoch FROM max(ended) - min(started)))::float
+    FROM run WHERE topic = %(topic)s AND (%(channel)s::text IS NULL OR channel = %(channel)s)
+"""
+
+
+class Runs:
+    """The runs of one test.
+
+    Args:
+        queue: a connection to the database of the fleet.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        queue.conn.execute(TABLE)
+
+    def rows(self, channel: str | None = None) -> list[Row]:
+        """Return the runs, first started first."""
+        return self.queue.rows(
+            """
+            SELECT id, topic, channel, pid, extract(epoch FROM started)::float AS started, extract(epoch FROM ended)::float AS ended
+            FROM run WHERE %s::text IS NULL OR channel = %s ORDER BY run.started, nth
+            """,
+            [channel, channel],
+        )
+
+    def most_at_once(self, topic: str = "job", channel: str | None = None) -> int:
+        """Return how many ran at once at most."""
+        return int(self.queue.value(MOST_AT_ONCE, {"topic": topic, "channel": channel}))
+
+    def places_used(self, topic: str = "job", channel: str | None = None) -> float:
+        """Return how many ran at once on average, from the first start to the last end."""
+        return float(self.queue.value(USED, {"topic": topic, "channel": channel}))
+
+    def claimed_at(self, channel: str | None = None) -> list[float]:
+        """Return when each archived message was claimed for the last time, in this order."""
+        statement = """
+            SELECT extract(epoch FROM locked_at)::float AS at FROM messages.message_archive
+            WHERE %s::text IS NULL OR channel = %s ORDER BY 1
+        """
+        return [row.at for row in self.queue.rows(statement, [channel, channel])]
+
+    def pids(self) -> set[Any]:
+        """Return the processes that ran anything."""
+        return {row.pid for row in self.rows()}

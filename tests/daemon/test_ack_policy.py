@@ -1,0 +1,230 @@
+"""Acknowledgement policies: what becomes of a message whose handler raised, or said nothing. The same in every place a handler runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.daemon.process import Daemon, Fleet, Journal
+from tests.server.deadline import eventually
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+
+POLICIES = ("ack", "ack_first", "reject_on_error", "nack_on_error", "manual")
+HANDLERS = {
+    "async": {"handler": "rules:end"},
+    "thread": {"handler": "rules:end_in_thread"},
+    "process": {"handler": "rules:end_in_process", "isolation": "process", "concurrency": 1},
+}
+TOPICS = {
+    f"{where}.{policy}": {**handler, "ack_policy": policy} for where, handler in HANDLERS.items() for policy in POLICIES
+}
+everywhere = pytest.mark.parametrize("where", ["async", "thread", "process"])
+
+
+@pytest.fixture(scope="module")
+def database(server: Postgres) -> Iterator[Database]:
+    with server.new_database(template=server.migrated) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def fleet(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """One daemon for all of these tests."""
+    fleet = Fleet(tmp_path_factory.mktemp("ack"))
+    Queue(database.connect()).policy("*", max_attempts=2, backoff={"kind": "none"})
+    fleet.start(
+        database.connect(),
+        {
+            **TOPICS,
+            "bare": {"handler": "rules:without_context", "ack_policy": "reject_on_error"},
+            "again": {"handler": "rules:complete_again", "ack_policy": "ack"},
+            "again.first": {"handler": "rules:complete_again", "ack_policy": "ack_first"},
+        },
+        dsn=database.dsn,
+    )
+    yield fleet
+    fleet.kill()
+
+
+@pytest.fixture
+def daemon(fleet: Fleet) -> Daemon:
+    return fleet.daemons[0]
+
+
+@pytest.fixture
+def journal(fleet: Fleet) -> Journal:
+    return fleet.journal
+
+
+@pytest.fixture
+def archived(queue: Queue, fleet: Fleet) -> Callable[[int], Any]:
+    return lambda published: eventually(lambda: queue.archived(published))
+
+
+def work(queue: Queue, where: str, policy: str, **payload: Any) -> int:
+    return queue.publish(f"{where}.{policy}", payload=payload)
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("policy", "result", "runs"),
+    [
+        ("ack", "success", 1),
+        ("reject_on_error", "rejected", 1),
+        ("nack_on_error", "failed", 2),
+        ("manual", "rejected", 1),
+    ],
+)
+def test_what_an_exception_means_is_for_the_policy(
+    queue: Queue, archived: Callable[[int], Any], where: str, policy: str, result: str, runs: int
+) -> None:
+    published = work(queue, where, policy, then="raise")
+
+    ended = archived(published)
+    assert (ended.result, ended.runs) == (result, runs)
+    if result != "success":
+        assert ended.error.startswith("Traceback")
+        assert ended.error.rstrip().endswith("ZeroDivisionError: division by zero")
+
+
+@everywhere
+def test_with_ack_an_exception_is_logged(
+    queue: Queue, daemon: Daemon, archived: Callable[[int], Any], where: str
+) -> None:
+    published = work(queue, where, "ack", then="raise")
+
+    event = daemon.event("attempt.error_ignored", message_id=published)
+    assert (event["level"], event["reason"]) == ("error", "ZeroDivisionError: division by zero")
+    assert (archived(published).result, archived(published).error) == ("success", None)
+
+
+@everywhere
+@pytest.mark.parametrize("policy", ["ack", "reject_on_error", "nack_on_error"])
+def test_a_handler_that_returns_has_succeeded(
+    queue: Queue, archived: Callable[[int], Any], where: str, policy: str
+) -> None:
+    published = work(queue, where, policy, then="done")
+
+    assert (archived(published).result, archived(published).output) == ("success", "done")
+
+
+@everywhere
+def test_with_manual_whatever_is_not_acknowledged_is_rejected(
+    queue: Queue, daemon: Daemon, archived: Callable[[int], Any], where: str
+) -> None:
+    published = work(queue, where, "manual", then="done")
+
+    assert archived(published).result == "rejected"
+    assert archived(published).error.startswith("the handler ended without ctx.ack()")
+    daemon.event("message.rejected", message_id=published)
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("actions", "result", "attempts", "state"),
+    [
+        (["ack"], "success", 1, None),
+        (["nack"], "failed", 2, {"page": 3}),
+        (["reject"], "rejected", 1, None),
+        (["ack", "reject"], "success", 1, None),
+        (["reject", "ack"], "rejected", 1, None),
+        (["nack", "ack"], "failed", 2, {"page": 3}),
+    ],
+)
+@pytest.mark.parametrize("policy", ["manual", "ack", "reject_on_error"])
+def test_the_first_manual_action_counts_under_every_policy(
+    queue: Queue,
+    archived: Callable[[int], Any],
+    where: str,
+    policy: str,
+    actions: list[str],
+    result: str,
+    attempts: int,
+    state: Any,
+) -> None:
+    published = work(queue, where, policy, actions=actions, then="raise")
+
+    ended = archived(published)
+    assert (ended.result, ended.attempts, ended.state) == (result, attempts, state)
+
+
+@everywhere
+def test_what_is_raised_after_a_manual_action_is_logged_and_changes_nothing(
+    queue: Queue, daemon: Daemon, archived: Callable[[int], Any], where: str
+) -> None:
+    published = work(queue, where, "manual", actions=["ack"], then="raise")
+
+    assert archived(published).result == "success"
+    daemon.event("attempt.error_ignored", message_id=published, reason="ZeroDivisionError: division by zero")
+
+
+@everywhere
+def test_an_acknowledged_message_keeps_what_the_handler_returns_unless_ack_was_given_an_output(
+    queue: Queue, archived: Callable[[int], Any], where: str
+) -> None:
+    returned = work(queue, where, "manual", actions=["ack"], then="done")
+    given = work(queue, where, "manual", actions=["ack with output"], then="done")
+
+    assert archived(returned).output == "done"
+    assert archived(given).output == {"said": "by ack"}
+
+
+@everywhere
+@pytest.mark.parametrize("policy", ["ack", "reject_on_error", "manual"])
+def test_an_outcome_that_is_raised_wins_over_the_policy(
+    queue: Queue, archived: Callable[[int], Any], where: str, policy: str
+) -> None:
+    rejected = work(queue, where, policy, then="raise Reject")
+    retried = work(queue, where, policy, then="raise Retry")
+
+    assert archived(rejected).result == "rejected"
+    assert (archived(retried).result, archived(retried).runs) == ("failed", 2)
+
+
+@everywhere
+def test_with_ack_first_the_message_has_succeeded_whatever_the_handler_does(
+    queue: Queue, daemon: Daemon, journal: Journal, archived: Callable[[int], Any], where: str
+) -> None:
+    published = work(queue, where, "ack_first", then="raise", actions=["reject"])
+
+    journal.entry("start", published)
+    ended = archived(published)
+    assert (ended.result, ended.error, ended.output) == ("success", None, None)
+    event = daemon.event("message.ended_after_completion", message_id=published)
+    assert event["reason"].rstrip().endswith("ZeroDivisionError: division by zero")
+    assert len(journal.entries("start", published)) == 1
+
+
+def test_a_child_that_dies_fails_its_attempt_under_every_policy_that_settles_after_it(
+    queue: Queue, archived: Callable[[int], Any]
+) -> None:
+    dying = {policy: work(queue, "process", policy, then="die") for policy in POLICIES}
+
+    results = {policy: (archived(each).result, archived(each).runs) for policy, each in dying.items()}
+    assert results.pop("ack_first") == ("success", 1)
+    assert set(results.values()) == {("failed", 2)}
+
+
+def test_a_handler_without_a_context_has_a_policy_too(queue: Queue, archived: Callable[[int], Any]) -> None:
+    published = queue.publish("bare")
+
+    assert archived(published).result == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "error"),
+    [
+        ("again", {"nack": True}, "use one of them or ctx.transaction(), not both"),
+        ("again.first", {}, "is completed already"),
+    ],
+)
+def test_a_transaction_that_would_complete_a_message_for_the_second_time_is_refused(
+    queue: Queue, journal: Journal, archived: Callable[[int], Any], topic: str, payload: Any, error: str
+) -> None:
+    published = queue.publish(topic, payload=payload)
+
+    assert error in journal.entry("refused", published)["error"]
+    assert archived(published).result == ("success" if topic == "again.first" else "failed")

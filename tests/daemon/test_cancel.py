@@ -1,0 +1,100 @@
+"""From messages.cancel to the handler: it learns within a second that its message was cancelled, wherever it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.daemon.process import Daemon, Journal, now
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+SOON_S = 1.0
+
+
+def test_a_coroutine_is_cancelled_at_its_next_await(start: Start, queue: Queue, journal: Journal) -> None:
+    start({"job": "holding:hold"})
+    published = queue.publish("job")
+    journal.entry("start", published)
+
+    began = now()
+    queue.call("cancel", [published], "no longer wanted")
+
+    assert journal.entry("cancelled", published)["at"] - began < SOON_S
+    assert (queue.archived(published).result, queue.archived(published).error) == (
+        "cancelled",
+        "cancelled: no longer wanted",
+    )
+
+
+def test_a_thread_sees_it_when_it_looks(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "holding:hold_in_thread_until_cancelled"})
+    published = queue.publish("job")
+    journal.entry("start", published)
+
+    began = now()
+    queue.call("cancel", [published])
+
+    seen = journal.entry("saw cancelled", published)
+    assert (seen["at"] - began < SOON_S, seen["lost"]) == (True, True)
+    assert queue.archived(published).result == "cancelled"
+    assert daemon.stop() == 0
+
+
+def test_a_child_is_killed_and_the_next_message_has_one_again(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": {"handler": "holding:hold_in_process", "isolation": "process", "concurrency": 1}})
+    published = queue.publish("job")
+    child = journal.entry("start", published)["pid"]
+
+    began = now()
+    queue.call("cancel", [published])
+    eventually(lambda: not Path(f"/proc/{child}").exists())
+    took = now() - began
+    daemon.open_gate()
+    following = queue.publish("job")
+
+    assert took < SOON_S
+    assert eventually(lambda: queue.archived(following)).result == "success"
+    assert queue.archived(published).result == "cancelled"
+
+
+def test_only_the_handler_of_that_message_is_stopped(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "holding:hold"})
+    first, second = queue.publish_many(2, "job")
+    journal.entry("start", first)
+    journal.entry("start", second)
+
+    queue.call("cancel", [first])
+    journal.entry("cancelled", first)
+    daemon.open_gate()
+
+    assert eventually(lambda: queue.archived(second)).result == "success"
+    assert journal.entries("cancelled", second) == []
+
+
+def test_a_message_that_waits_is_never_started(start: Start, queue: Queue, journal: Journal) -> None:
+    cancelled, other = queue.publish_many(2, "job")
+    queue.call("cancel", [cancelled])
+
+    start({"job": "work:echo"})
+
+    assert eventually(lambda: queue.archived(other)).result == "success"
+    assert journal.entries("start", cancelled) == []
+
+
+def test_without_the_notification_it_is_the_next_heartbeat_that_tells(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    """As behind a pooler: heartbeats come at each third of the lock."""
+    queue.policy("job", lock_for="3 s")
+    start({"job": "holding:hold"})
+    published = queue.publish("job")
+    began = journal.entry("start", published)["at"]
+
+    # What cancel does, without what it rings.
+    queue.conn.execute(
+        "SELECT messages.archive(ARRAY[id], ARRAY[claim_id], 'cancelled', NULL, NULL, 'an operator') FROM messages.message"
+    )
+
+    assert journal.entry("cancelled", published)["at"] - began < 3

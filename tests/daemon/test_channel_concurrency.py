@@ -1,0 +1,59 @@
+"""channel_concurrency: at most so many messages of one channel run at once, over all daemons; single channels may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.daemon.process import Daemon
+from tests.daemon.runs import Runs
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Daemons = Callable[..., list[Daemon]]
+
+
+@pytest.mark.every_server
+def test_two_daemons_together_never_exceed_it_and_use_nine_tenths_of_it(
+    two_daemons: Daemons, queue: Queue, runs: Runs
+) -> None:
+    queue.policy("job", channel_concurrency=2)
+    queue.conn.execute(
+        "INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('job', 'wide', 5), ('job', 'narrow', 1)"
+    )
+    two_daemons({"job": "timed:run"}, concurrency=7)
+    limits = {"a": 2, "b": 2, "wide": 5, "narrow": 1}
+
+    for channel, limit in limits.items():
+        queue.publish_many(6 * limit, "job", channel=channel, payload={"for": 0.5})
+
+    eventually(lambda: queue.ids() == [], within_s=20)
+    assert len(runs.pids()) == 2
+    assert {channel: runs.most_at_once(channel=channel) for channel in limits} == limits
+    for channel, limit in limits.items():
+        assert runs.places_used(channel=channel) >= 0.9 * limit
+
+
+def test_a_channel_without_a_limit_of_its_own_may_take_all_places(
+    two_daemons: Daemons, queue: Queue, runs: Runs
+) -> None:
+    queue.policy("job", channel_concurrency=1)
+    queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('job', 'free', 0)")
+    two_daemons({"job": "timed:run"})
+
+    queue.publish_many(10, "job", channel="free", payload={"for": 0.5})
+
+    eventually(lambda: runs.rows() != [] and runs.most_at_once(channel="free") == 10, within_s=5)
+
+
+def test_a_full_channel_holds_no_other_up(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
+    queue.policy("job", channel_concurrency=1)
+    two_daemons({"job": "timed:run"}, concurrency=4)
+    queue.publish_many(50, "job", channel="full", payload={"for": 60})
+    eventually(lambda: len(runs.rows("full")) == 1)
+
+    queue.publish_many(6, "job", channel="quiet", payload={"for": 0.01})
+
+    eventually(lambda: len(runs.rows("quiet")) == 6, within_s=3)
+    assert runs.most_at_once(channel="full") == 1

@@ -1,0 +1,40 @@
+"""A quiet channel waits for one rotation at most, however much the others hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from psycopg import sql
+
+from tests.daemon.process import Daemon
+from tests.daemon.runs import Runs
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Daemons = Callable[..., list[Daemon]]
+PLACES = 5
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("floods", [1, 30])
+def test_its_message_waits_for_one_rotation_at_most(
+    two_daemons: Daemons, queue: Queue, runs: Runs, floods: int
+) -> None:
+    two_daemons({"job": "timed:run"}, concurrency=PLACES, lanes=1)
+    queue.publish_many(600, "job", channel=sql.SQL("'flood' || (n % {})").format(floods), payload={"for": 0.05})
+    eventually(lambda: len(runs.rows()) > 50)
+
+    published = [queue.publish("job", channel=channel, payload={"for": 0.05}) for channel in ("a quiet one", "zzz")]
+
+    eventually(lambda: all(queue.archived(each) is not None for each in published), within_s=10)
+    for each in published:
+        waited_for = queue.value(
+            """
+            SELECT count(*) FROM run AS f JOIN run AS q ON q.id = %s
+            WHERE f.channel LIKE 'flood%%' AND f.started BETWEEN (SELECT created_at FROM messages.message_archive WHERE id = q.id) AND q.started
+            """,
+            [each],
+        )
+        # Each daemon goes round by itself; a claim of all places may be on its way.
+        assert waited_for <= 2 * (floods + 2 * PLACES)

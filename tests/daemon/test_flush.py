@@ -1,0 +1,43 @@
+"""Which transactions of a daemon wait for the disk: those that say that something is done."""
+
+from __future__ import annotations
+
+import asyncio
+
+from psycopg import AsyncConnection
+
+from pgrouse.outcome import Ended, Kind
+from pgrouse.store import Store, Want
+from tests.server.postgres import Database
+
+# What the setting is when the transaction commits.
+WATCH = """
+    CREATE TABLE public.commits (what text, synchronous_commit text);
+    CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+    BEGIN
+      INSERT INTO public.commits VALUES (TG_TABLE_NAME || ' ' || TG_OP, current_setting('synchronous_commit'));
+      RETURN NULL;
+    END $$;
+    CREATE CONSTRAINT TRIGGER note AFTER UPDATE OR DELETE ON messages.message
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.note();
+    CREATE CONSTRAINT TRIGGER note AFTER INSERT ON messages.sleeper
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.note();
+"""
+
+
+async def claim_and_complete(dsn: str) -> None:
+    async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
+        store = Store(conn, "w")
+        claimed = (await store.exchange([], Want(["t"], 10), arm=(["t"], 60.0))).claimed
+        await store.exchange([Ended(message, Kind.COMPLETE) for message in claimed], Want(["t"], 10))
+
+
+def test_a_claim_and_a_flag_wait_for_no_flush_and_a_settle_does(database: Database) -> None:
+    conn = database.connect()
+    conn.execute(WATCH)
+    conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('t', '1')")
+
+    asyncio.run(claim_and_complete(database.dsn))
+
+    commits = set(conn.execute("SELECT what, synchronous_commit FROM public.commits").fetchall())
+    assert commits == {("sleeper INSERT", "off"), ("message UPDATE", "off"), ("message DELETE", "on")}

@@ -1,0 +1,76 @@
+"""ordered: the messages of one channel are worked one after the other, in their order, whatever becomes of them and whoever works them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from tests.daemon.process import Daemon
+from tests.daemon.runs import Runs
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Daemons = Callable[..., list[Daemon]]
+
+
+def in_order(runs: Runs, channel: str) -> bool:
+    """Whether each began when the one before had ended, and none was passed."""
+    rows = runs.rows(channel)
+    return [run.id for run in rows] == sorted(run.id for run in rows) and all(
+        before.ended <= after.started for before, after in pairwise(rows)
+    )
+
+
+@pytest.mark.every_server
+def test_two_daemons_work_each_channel_in_order_and_all_channels_at_once(
+    two_daemons: Daemons, queue: Queue, runs: Runs
+) -> None:
+    queue.policy("job", ordered=True)
+    two_daemons({"job": "timed:run"}, concurrency=3)
+
+    for _ in range(6):
+        for channel in "abcd":
+            queue.publish("job", channel=channel, payload={"for": 0.5})
+
+    eventually(lambda: queue.ids() == [], within_s=20)
+    assert len(runs.rows()) == 24
+    assert len(runs.pids()) == 2
+    assert all(in_order(runs, channel) for channel in "abcd")
+    assert min(runs.places_used(channel=channel) for channel in "abcd") >= 0.9
+
+
+def test_while_a_message_backs_off_its_channel_waits_and_the_others_go_on(
+    two_daemons: Daemons, queue: Queue, runs: Runs
+) -> None:
+    queue.policy("job", ordered=True, max_attempts=3, backoff={"kind": "constant", "base": "0.5 s"})
+    two_daemons({"job": "timed:run"})
+    payloads = [{"for": 0.01}, {"for": 0.01, "fails": 2}, {"for": 0.01}]
+
+    for channel in "ab":
+        for payload in payloads if channel == "a" else [{"for": 0.01}] * 3:
+            queue.publish("job", channel=channel, payload=payload)
+
+    eventually(lambda: queue.ids() == [], within_s=20)
+    first, *failing, last = runs.rows("a")
+    assert [run.id for run in failing] == [failing[0].id] * 3
+    assert first.id < failing[0].id < last.id
+    assert in_order(runs, "a")
+    assert all(after.started - before.ended >= 0.5 for before, after in pairwise(failing))
+    assert runs.rows("b")[-1].ended < failing[1].started
+
+
+def test_a_message_that_is_skipped_lets_its_channel_go_on_at_once(
+    two_daemons: Daemons, queue: Queue, runs: Runs
+) -> None:
+    queue.policy("job", ordered=True, max_attempts=3, backoff={"kind": "constant", "base": "1 hour"})
+    two_daemons({"job": "timed:run"})
+    blocking = queue.publish("job", channel="a", payload={"for": 0, "fails": 1})
+    behind = queue.publish("job", channel="a", payload={"for": 0})
+    eventually(lambda: queue.message(blocking).attempts == 1 and queue.message(blocking).claim_id is None)
+
+    queue.call("skip", [blocking], "it can never be")
+
+    eventually(lambda: queue.archived(behind) is not None, within_s=2)
+    assert [run.id for run in runs.rows("a")] == [blocking, behind]

@@ -1,0 +1,149 @@
+"""Topics and channels are paused and resumed while daemons run: all of them obey, at once, and what runs already may end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from tests.daemon.process import Daemon, Journal, is_armed, now
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+# The poll of these daemons is 30 s.
+AT_ONCE_S = 1.0
+
+
+@pytest.fixture
+def daemons(start: Start) -> list[Daemon]:
+    """Two daemons with the same topics, asleep."""
+    topics = {"job": "work:echo", "held": "holding:hold", "other": "work:echo"}
+    return [start(topics) for _ in range(2)]
+
+
+# No lane has said anything for half a second: they look again and again while they fall asleep.
+QUIET = """
+    SELECT count(*) > 0 AND bool_and(state = 'idle' AND clock_timestamp() - state_change > interval '0.5 s')
+    FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%%lane%%'
+"""
+
+
+def asleep(queue: Queue, daemons: list[Daemon]) -> bool:
+    return all(is_armed(queue.conn, each) for each in daemons) and bool(queue.value(QUIET))
+
+
+@pytest.mark.every_server
+@pytest.mark.usefixtures("daemons")
+def test_within_a_second_nothing_of_a_paused_topic_begins_on_any_daemon_and_within_a_second_it_goes_on(
+    queue: Queue, journal: Journal
+) -> None:
+    for _ in range(30):
+        queue.publish_many(10, "job")
+    eventually(lambda: len({e["pid"] for e in journal.entries("start")}) == 2)
+
+    queue.call("pause", "job", "a test")
+    paused_at = now()
+    waiting = [queue.publish("job") for _ in range(200)]
+    beside = queue.publish("other")
+
+    journal.entry("start", beside)
+    eventually(lambda: now() > paused_at + AT_ONCE_S)
+    before = {e["id"] for e in journal.entries("start")}
+    assert before.isdisjoint(waiting[-50:])
+    assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL") == 0
+    assert queue.rows("SELECT * FROM messages.explain(%s)", [waiting[-1]])[0].code == "paused"
+
+    queue.call("resume", "job")
+    resumed_at = now()
+
+    first = eventually(lambda: [e for e in journal.entries("start") if e["id"] in waiting and e["id"] not in before])[0]
+    assert first["at"] - resumed_at < AT_ONCE_S
+    eventually(lambda: queue.ids() == [])
+
+
+def test_what_runs_when_its_topic_is_paused_may_end(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
+    running = queue.publish("held")
+    journal.entry("start", running)
+
+    queue.call("pause", "held")
+    waiting = queue.publish("held")
+    for daemon in daemons:
+        daemon.open_gate()
+
+    eventually(lambda: queue.archived(running))
+    assert queue.archived(running).result == "success"
+    assert queue.message(waiting).attempts == 0
+
+
+def test_a_paused_channel_keeps_no_other_from_going_on(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
+    queue.call("pause", "job", channel="loud")
+    held = queue.publish("job", channel="loud")
+
+    journal.entry("start", queue.publish("job", channel="quiet"))
+    journal.entry("start", queue.publish("job"))
+    eventually(lambda: asleep(queue, daemons))
+    assert queue.message(held).attempts == 0
+    queue.call("resume", "job", "loud")
+    resumed_at = now()
+
+    assert journal.entry("start", held)["at"] - resumed_at < AT_ONCE_S
+
+
+def test_everything_can_be_paused_at_once(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
+    queue.call("pause", "*", "maintenance")
+
+    held = [queue.publish("job"), queue.publish("other", channel="c")]
+
+    eventually(lambda: asleep(queue, daemons))
+    assert journal.entries("start") == []
+    queue.call("resume", "*")
+    resumed_at = now()
+    assert all(journal.entry("start", each)["at"] - resumed_at < AT_ONCE_S for each in held)
+
+
+@pytest.mark.parametrize("channel", [None, "c"])
+def test_a_pause_ends_by_itself_while_all_daemons_sleep(
+    daemons: list[Daemon], queue: Queue, journal: Journal, channel: str | None
+) -> None:
+    begun = now()
+    queue.call("pause", "job", resume_in=timedelta(seconds=3), channel=channel)
+    held = queue.publish("job", channel=channel)
+    eventually(lambda: asleep(queue, daemons))
+
+    late = journal.entry("start", held)["at"] - begun - 3
+
+    assert -0.1 < late < AT_ONCE_S
+
+
+def test_a_pause_taken_back_in_the_table_itself_is_heard_and_not_found_out_by_looking(
+    daemons: list[Daemon], queue: Queue, journal: Journal
+) -> None:
+    took = [_until_it_goes_on(daemons, queue, journal) for _ in range(5)]
+
+    # While something is held back they look each second: half a second for each, if nobody heard.
+    assert sum(took) < 1.0
+
+
+def _until_it_goes_on(daemons: list[Daemon], queue: Queue, journal: Journal) -> float:
+    queue.call("pause", "job")
+    held = queue.publish("job")
+    eventually(lambda: asleep(queue, daemons))
+    queue.conn.execute("UPDATE messages.topic SET paused_at = NULL WHERE topic = 'job'")
+    taken_back_at = now()
+    return float(journal.entry("start", held)["at"] - taken_back_at)
+
+
+def test_a_lifted_limit_wakes_those_that_sleep(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
+    queue.policy("held", max_concurrency=1)
+    first, second = queue.publish("held"), queue.publish("held")
+    journal.entry("start", first)
+    eventually(lambda: asleep(queue, daemons))
+    assert queue.rows("SELECT * FROM messages.explain(%s)", [second])[0].code == "topic_full"
+
+    queue.policy("held", max_concurrency=2)
+    lifted_at = now()
+
+    assert journal.entry("start", second)["at"] - lifted_at < AT_ONCE_S

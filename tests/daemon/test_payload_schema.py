@@ -1,0 +1,99 @@
+"""payload_schema: the daemon checks a payload before the handler runs, by what the topic's row says at that time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+WANTS_ID = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
+HANDLERS = {
+    "async": "work:echo",
+    "thread": "work:echo_in_thread",
+    "process": {"handler": "work:echo_in_thread", "isolation": "process", "concurrency": 1},
+    "ack_first": {"handler": "work:echo", "ack_policy": "ack_first"},
+}
+
+
+def ends(queue: Queue, payload: Any, topic: str = "job") -> Any:
+    published = queue.publish(topic, payload=Jsonb(payload))
+    return eventually(lambda: queue.archived(published))
+
+
+@pytest.mark.parametrize("where", list(HANDLERS))
+def test_a_payload_that_does_not_fit_is_rejected_with_the_list_of_problems_and_not_run(
+    start: Start, queue: Queue, journal: Journal, where: str
+) -> None:
+    queue.policy("job", payload_schema=WANTS_ID, max_attempts=3)
+    start({"job": HANDLERS[where]})
+
+    fits, does_not = ends(queue, {"id": 7}), ends(queue, {"id": "secret"})
+
+    assert fits.result == "success"
+    assert (does_not.result, does_not.attempts) == ("rejected", 1)
+    assert does_not.error == 'payload_schema: id: the value is not of type "integer"'
+    assert journal.entries("start", does_not.id) == []
+
+
+def test_a_body_is_rejected_where_json_is_asked_for(start: Start, queue: Queue) -> None:
+    queue.policy("job", payload_schema=WANTS_ID)
+    start({"job": "work:take_bytes"})
+    published = queue.publish("job", body=b"x")
+
+    ended = eventually(lambda: queue.archived(published))
+
+    assert ended.result == "rejected"
+    assert ended.error.startswith("payload_schema: (whole): it has a body")
+
+
+def test_a_schema_holds_as_soon_as_it_is_written_and_no_longer_than_it_is_there(start: Start, queue: Queue) -> None:
+    daemon = start({"job": "work:echo"})
+    assert ends(queue, {}).result == "success"
+
+    queue.policy("job", payload_schema=WANTS_ID)
+    eventually(lambda: ends(queue, {}).result == "rejected", within_s=1)
+    queue.policy("job", payload_schema={})
+    eventually(lambda: ends(queue, {}).result == "success", within_s=1)
+    queue.policy("job", payload_schema=WANTS_ID)
+    eventually(lambda: ends(queue, {}).result == "rejected", within_s=1)
+    queue.conn.execute("DELETE FROM messages.topic WHERE topic = 'job'")
+    eventually(lambda: ends(queue, {}).result == "success", within_s=1)
+    assert daemon.stop() == 0
+
+
+def test_a_change_is_found_within_a_second_also_by_a_daemon_that_hears_nothing(start: Start, queue: Queue) -> None:
+    daemon = start({"job": "work:echo"}, poll="0.3s")
+    queue.conn.execute("DROP TRIGGER topic_changed ON messages.topic")
+
+    queue.policy("job", payload_schema=WANTS_ID)
+
+    eventually(lambda: ends(queue, {}).result == "rejected", within_s=2)
+    assert daemon.alive
+
+
+def test_the_schema_of_the_defaults_holds_for_topics_without_one_of_their_own(start: Start, queue: Queue) -> None:
+    queue.policy("*", payload_schema=WANTS_ID)
+    queue.policy("lenient", payload_schema={})
+    start({"job": "work:echo", "lenient": "work:echo"})
+
+    assert ends(queue, {}).result == "rejected"
+    assert ends(queue, {}, "lenient").result == "success"
+
+
+def test_a_schema_that_cannot_be_used_is_logged_once_and_rejects_nothing(start: Start, queue: Queue) -> None:
+    queue.policy("job", payload_schema={"pattern": "(?=look ahead)"})
+    daemon = start({"job": "work:echo"})
+
+    assert {ends(queue, each).result for each in ("a", "b", "c")} == {"success"}
+
+    (event,) = daemon.events("payload_schema.unusable", topic="job")
+    assert event["level"] == "error"
+    assert "no look-around" in event["reason"]

@@ -1,0 +1,47 @@
+"""A daemon that is killed while it holds all places of a limit: they come free when its locks end, and never earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.daemon.process import Daemon
+from tests.daemon.runs import Runs
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+LOCKS_END = "SELECT extract(epoch FROM lock_expires_at)::float AS at FROM messages.message WHERE claim_id IS NOT NULL ORDER BY 1"
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize(
+    "knobs",
+    [{"max_concurrency": 2}, {"channel_concurrency": 2}, {"ordered": True}],
+    ids=["topic", "channel", "ordered channel"],
+)
+def test_its_places_are_free_when_its_locks_have_ended_and_not_before(
+    start: Start, database: Database, queue: Queue, runs: Runs, knobs: dict[str, Any]
+) -> None:
+    queue.policy("job", lock_for="1 s", max_attempts=2, on_lock_expired_delay="0 s", **knobs)
+    settings: dict[str, Any] = {"environ": {"RUNS": database.dsn}, "concurrency": 10}
+    places = 1 if "ordered" in knobs else 2
+    first = start({"job": "timed:run"}, **settings)
+    published = queue.publish_many(4, "job", channel="c", payload={"for": 60})
+    eventually(lambda: len(runs.rows()) == places)
+    start({"job": "timed:run"}, **settings)
+
+    first.kill()
+    free_at = [row.at for row in queue.rows(LOCKS_END)]
+
+    eventually(lambda: len(runs.rows()) == 2 * places, within_s=5)
+    after = runs.rows()[places:]
+    assert {run.pid for run in after} != {first.pid}
+    assert len(free_at) == places
+    assert all(0 <= run.started - at <= 2 for run, at in zip(after, free_at, strict=True))
+    assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL") == places
+    if "ordered" in knobs:
+        assert {run.id for run in after} == {published[0]}

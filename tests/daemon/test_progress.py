@@ -1,0 +1,149 @@
+"""ctx.progress and ctx.cancelled: what others see of a handler that runs, and what it sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.daemon.process import Daemon, Journal, now
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+HANDLERS = {
+    "async": "telling:report",
+    "thread": "telling:report_in_thread",
+    "process": {"handler": "telling:report_in_process", "isolation": "process", "concurrency": 1},
+}
+everywhere = pytest.mark.parametrize("where", list(HANDLERS))
+
+
+def progress(queue: Queue, published: int) -> Any:
+    return queue.message(published).progress
+
+
+@everywhere
+def test_progress_is_seen_while_the_handler_runs_and_the_last_one_stays(
+    start: Start, queue: Queue, journal: Journal, where: str
+) -> None:
+    daemon = start({"job": HANDLERS[where]})
+    published = queue.publish("job", payload={"steps": [[30, 100, "rows"]], "last": [100, 100, "rows"]})
+
+    eventually(lambda: progress(queue, published) == {"done": 30, "total": 100, "unit": "rows"})
+    assert queue.message(published).claim_id is not None
+    daemon.open_gate()
+
+    ended = eventually(lambda: queue.archived(published))
+    assert (ended.result, ended.progress) == ("success", {"done": 100, "total": 100, "unit": "rows"})
+
+
+@everywhere
+def test_of_what_is_said_in_quick_succession_the_last_is_written_without_waiting_for_the_end(
+    start: Start, queue: Queue, journal: Journal, where: str
+) -> None:
+    start({"job": HANDLERS[where]})
+    published = queue.publish("job", payload={"steps": [[n] for n in range(1, 501)]})
+
+    eventually(lambda: progress(queue, published) == {"done": 500}, within_s=3 if where != "process" else 10)
+
+
+def test_a_handler_that_says_it_all_the_time_is_written_about_once_a_second(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.conn.execute("CREATE TABLE written (at timestamptz DEFAULT clock_timestamp())")
+    queue.conn.execute("GRANT ALL ON written TO PUBLIC")
+    queue.conn.execute(
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.written DEFAULT VALUES; RETURN NULL; END'"
+    )
+    queue.conn.execute(
+        "CREATE TRIGGER note AFTER UPDATE OF progress ON messages.message FOR EACH ROW EXECUTE FUNCTION note()"
+    )
+    daemon = start({"job": "telling:report_fast"})
+    published = queue.publish("job", payload=Jsonb(3.5))
+
+    count = journal.entry("counted", published)["count"]
+    eventually(lambda: progress(queue, published) == {"done": count})
+    daemon.open_gate()
+    eventually(lambda: queue.archived(published))
+
+    writes = queue.value("SELECT count(*) FROM written")
+    assert count > 1000
+    # One at the start, one each second, one for the last, one with the settle.
+    assert 3 <= writes <= 7
+
+
+def test_an_event_loop_that_is_blocked_does_not_keep_progress_back(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    daemon = start({"job": "telling:report_blocking"})
+    published = queue.publish("job")
+
+    eventually(lambda: progress(queue, published) == {"done": 1, "total": 2})
+    daemon.open_gate()
+    assert eventually(lambda: queue.archived(published)).result == "success"
+
+
+def test_progress_belongs_to_the_transaction_that_completes_the_message(start: Start, queue: Queue) -> None:
+    start({"job": "telling:report_in_transaction"})
+    published = queue.publish("job")
+
+    ended = eventually(lambda: queue.archived(published))
+
+    assert (ended.result, ended.progress) == ("success", {"done": 3, "total": 3, "unit": "rows"})
+
+
+def test_what_is_no_progress_and_no_time_is_refused_with_the_argument_and_its_value(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    start({"job": "telling:report_nonsense"})
+    published = queue.publish("job")
+    eventually(lambda: queue.archived(published))
+
+    said = [entry["error"] for entry in journal.entries("refused", published)]
+    assert [each.partition(":")[0] for each in said] == [
+        "ctx.progress(done=-1)",
+        "ctx.progress(done='many')",
+        "ctx.progress(total=nan)",
+        "ctx.progress(done=True)",
+        f"ctx.progress(unit='{'x' * 51}')",
+        "ctx.progress(unit=5)",
+        "ctx.heartbeat(extend=-1)",
+        "ctx.heartbeat(extend='soon')",
+        "ctx.heartbeat(extend=datetime.timedelta(days=8))",
+        "ctx.heartbeat(extend=nan)",
+    ]
+
+
+@pytest.mark.parametrize("handler", ["telling:look", "telling:look_in_thread"])
+def test_a_handler_sees_that_its_message_was_cancelled(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
+    queue.policy("job", lock_for="1 hour")
+    start({"job": handler})
+    published = queue.publish("job")
+    assert journal.entry("start", published)["cancelled"] is False
+
+    said_at = now()
+    queue.call("cancel", [published])
+
+    seen = journal.entry("end", published)
+    assert seen["cancelled"] is True
+    assert seen["at"] - said_at < 1, "the notification told it, not the next heartbeat"
+
+
+@pytest.mark.parametrize("handler", ["telling:look", "telling:look_in_thread"])
+def test_a_lock_that_was_lost_otherwise_is_no_cancellation(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
+    start({"job": handler}, tick="1h")
+    queue.policy("job", lock_for="0.5 s")
+    published = queue.publish("job")
+    journal.entry("start", published)
+
+    queue.conn.execute("UPDATE messages.message SET claim_id = claim_id + 1 WHERE id = %s", [published])
+
+    assert journal.entry("end", published)["cancelled"] is False

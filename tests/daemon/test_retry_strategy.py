@@ -1,0 +1,140 @@
+"""A user's own retry strategy: a function that says whether there is another attempt, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+HANDLERS = {
+    "async": {"handler": "rules:end"},
+    "thread": {"handler": "rules:end_in_thread"},
+    "process": {"handler": "rules:end_in_process", "isolation": "process", "concurrency": 1},
+}
+RETRIED = """
+  SELECT extract(epoch FROM available_at - clock_timestamp())::float8 AS waits_s
+  FROM messages.message WHERE id = %s AND claim_id IS NULL AND attempts = 1"""
+everywhere = pytest.mark.parametrize("where", list(HANDLERS))
+
+
+@pytest.fixture
+def run(start: Start, queue: Queue) -> Callable[..., Daemon]:
+    """`run("async", "timedelta(0)")` starts a daemon whose strategy returns that."""
+
+    def run(where: str, strategy: str, **more: str) -> Daemon:
+        queue.policy("job", max_attempts=4, backoff={"kind": "constant", "base": "1 hour"})
+        daemon = start({"job": {**HANDLERS[where], "retry": "rules:as_told", **more}})
+        (daemon.folder / "strategy").write_text(strategy)
+        return daemon
+
+    return run
+
+
+@everywhere
+def test_the_strategy_says_when_each_attempt_begins_until_they_are_used_up(
+    run: Callable[..., Daemon], queue: Queue, journal: Journal, where: str
+) -> None:
+    run(where, "timedelta(milliseconds=100 * attempt)")
+    published = queue.publish("job", payload={"then": "raise"})
+
+    ended = eventually(lambda: queue.archived(published))
+
+    assert (ended.result, ended.attempts) == ("failed", 4)
+    starts = [entry["at"] for entry in journal.entries("start", published)]
+    waits = [later - sooner for sooner, later in pairwise(starts)]
+    assert all(wait >= 0.1 * nth for nth, wait in enumerate(waits, 1))
+    assert starts[-1] - starts[0] < 10, "the topic's backoff would have waited for hours"
+
+
+def test_the_strategy_is_told_the_attempt_the_time_since_the_first_and_the_error(
+    run: Callable[..., Daemon], queue: Queue, journal: Journal
+) -> None:
+    run("async", "0.2")
+    published = queue.publish("job", payload={"then": "raise"})
+
+    eventually(lambda: queue.archived(published))
+
+    asked = journal.entries("asked")
+    assert [entry["attempt"] for entry in asked] == [1, 2, 3], "after the last attempt nothing is left to say"
+    assert {entry["error"] for entry in asked} == {"ZeroDivisionError"}
+    assert asked[0]["elapsed"] == 0
+    assert 0.2 <= asked[1]["elapsed"] < asked[2]["elapsed"] < 10
+
+
+@everywhere
+def test_none_gives_up_whatever_attempts_are_left(run: Callable[..., Daemon], queue: Queue, where: str) -> None:
+    run(where, "None")
+    published = queue.publish("job", payload={"then": "raise"})
+
+    ended = eventually(lambda: queue.archived(published))
+
+    assert (ended.result, ended.attempts) == ("failed", 1)
+    assert ended.error.rstrip().endswith("ZeroDivisionError: division by zero")
+
+
+def test_a_time_of_the_handlers_own_wins(run: Callable[..., Daemon], queue: Queue, journal: Journal) -> None:
+    run("async", "None")
+    published = queue.publish("job", payload={"then": "raise Retry"})
+
+    assert eventually(lambda: queue.archived(published)).attempts == 4
+    assert journal.entries("asked") == []
+
+
+def test_a_retry_without_a_time_asks_the_strategy_also_where_exceptions_reject(
+    run: Callable[..., Daemon], queue: Queue, journal: Journal
+) -> None:
+    run("async", "None", ack_policy="reject_on_error")
+    rejected = queue.publish("job", payload={"then": "raise"})
+
+    assert eventually(lambda: queue.archived(rejected)).result == "rejected"
+    assert journal.entries("asked") == []
+
+
+@pytest.mark.parametrize(
+    ("where", "strategy", "reason"),
+    [
+        ("async", "1 / 0", "rules:as_told raised ZeroDivisionError: division by zero"),
+        ("thread", "exit()", "rules:as_told raised SystemExit"),
+        (
+            "process",
+            "'soon'",
+            "rules:as_told returned 'soon': expected a timedelta, a number of seconds, or None to give up",
+        ),
+    ],
+)
+def test_a_strategy_that_fails_leaves_it_to_the_topics_backoff_and_is_logged(
+    run: Callable[..., Daemon], queue: Queue, where: str, strategy: str, reason: str
+) -> None:
+    daemon = run(where, strategy)
+    published = queue.publish("job", payload={"then": "raise"})
+
+    event = daemon.event("attempt.retry_strategy_failed", message_id=published)
+    assert event["level"] == "error"
+    assert event["reason"].startswith(reason)
+    (retried,) = eventually(lambda: queue.rows(RETRIED, [published]))
+    assert 3000 < retried.waits_s <= 3600
+
+
+def test_a_child_that_dies_asks_the_strategy(run: Callable[..., Daemon], queue: Queue, journal: Journal) -> None:
+    run("process", "None")
+    published = queue.publish("job", payload={"then": "die"})
+
+    ended = eventually(lambda: queue.archived(published))
+
+    assert (ended.result, ended.attempts) == ("failed", 1)
+    assert journal.entry("asked")["error"] == "ProcessExpired"
+
+
+def test_the_topics_max_total_bounds_a_strategy_too(run: Callable[..., Daemon], queue: Queue) -> None:
+    run("async", "3600")
+    queue.policy("job", backoff={"kind": "none", "max_total": "10 minutes"})
+    published = queue.publish("job", payload={"then": "raise"})
+
+    assert eventually(lambda: queue.archived(published)).attempts == 1

@@ -1,0 +1,183 @@
+"""Schedules over a fleet: each tick is published on time and exactly once, whoever is there to do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from pgrouse import cron
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue, Row
+
+Start = Callable[..., Daemon]
+SECOND = timedelta(seconds=1)
+# A tick of the maintenance would be no help: schedules have a timer of their own.
+ALONE = {"tick": "30s", "poll": "30s"}
+
+
+def lateness_s(runs: list[Row]) -> list[float]:
+    return [(run.fired_at - run.tick).total_seconds() for run in runs]
+
+
+def assert_exactly_once(queue: Queue, name: str) -> None:
+    """Every second since the first run has one run, and each run one message, which was worked once."""
+    runs = queue.runs(name)
+    ticks = [run.tick for run in runs]
+    assert ticks == [ticks[0] + n * SECOND for n in range(len(ticks))]
+    assert {run.outcome for run in runs} == {"published"}
+    told = "SELECT id, headers ->> 'tick' AS tick FROM messages.{} WHERE headers ->> 'schedule' = '" + name + "'"
+    eventually(lambda: queue.rows(told.format("message")) == [])
+    worked = queue.rows(told.format("message_archive"))
+    assert sorted(row.id for row in worked) == sorted(run.message_id for run in runs)
+    assert len({row.tick for row in worked}) == len(runs)
+
+
+def stop_schedules(queue: Queue) -> None:
+    queue.rows("SELECT messages.pause_schedule(name) FROM messages.schedule")
+
+
+def test_a_schedule_fires_at_its_time_by_a_timer_not_by_the_next_tick(start: Start, queue: Queue) -> None:
+    start({"t": "work:echo"}, **ALONE)
+
+    queue.schedule("s", "1 second")
+
+    eventually(lambda: len(queue.runs()) >= 4)
+    assert all(0 <= late < 0.5 for late in lateness_s(queue.runs()))
+
+
+def test_a_daemon_that_starts_makes_up_for_what_was_missed_as_the_policy_says(start: Start, queue: Queue) -> None:
+    for missed in ("once", "all"):
+        queue.schedule(missed, "@hourly", missed=missed)
+    queue.conn.execute("UPDATE messages.schedule SET next_tick = next_tick - interval '4 hours'")
+    hour = queue.value("SELECT date_trunc('hour', clock_timestamp())")
+
+    start({"t": "work:echo"}, **ALONE)
+
+    eventually(lambda: queue.scheduled("all").last_tick and queue.scheduled("once").last_tick)
+    assert [run.tick for run in queue.runs("all")] == [hour - timedelta(hours=n) for n in (3, 2, 1, 0)]
+    assert [run.tick for run in queue.runs("once")] == [hour]
+
+
+@pytest.fixture
+def cron_in_thread(database: Database) -> Iterator[None]:
+    """Ticks as pg_cron's job does, all the time."""
+    over = Event()
+    conn = database.connect()
+
+    def tick() -> None:
+        while not over.wait(0.01):
+            conn.execute("SELECT messages.tick('cron')")
+
+    thread = Thread(target=tick)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+def test_three_daemons_and_pg_crons_job_together_fire_every_tick_exactly_once(
+    start: Start, queue: Queue, cron_in_thread: None
+) -> None:
+    for _ in range(3):
+        start({"t": "work:echo"}, tick="0.2s")
+
+    for name in "abc":
+        queue.schedule(name, "1 second", missed="all")
+
+    eventually(lambda: all(len(queue.runs(name)) >= 6 for name in "abc"), within_s=20)
+    stop_schedules(queue)
+    for name in "abc":
+        assert_exactly_once(queue, name)
+
+
+def test_no_tick_is_lost_or_fired_twice_while_daemons_are_killed_and_started(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("*", max_attempts=0, lock_for="1 s", backoff={"kind": "none"})
+    queue.schedule("s", "1 second", missed="all")
+    daemons = [start({"t": "work:echo"}, tick="0.2s") for _ in range(2)]
+
+    for daemon in daemons:
+        runs = len(queue.runs())
+        eventually(lambda runs=runs: len(queue.runs()) >= runs + 2)
+        daemon.kill()
+        start({"t": "work:echo"}, tick="0.2s")
+    eventually(lambda: len(queue.runs()) >= 7)
+
+    stop_schedules(queue)
+    assert_exactly_once(queue, "s")
+
+
+def test_a_schedule_that_fails_does_not_keep_the_daemon_busy_nor_the_others_from_their_time(
+    start: Start, queue: Queue
+) -> None:
+    queue.schedule("bad", "1 second")
+    queue.schedule("good", "1 second")
+    with queue.conn.transaction():
+        queue.conn.execute("SET LOCAL session_replication_role = replica")
+        queue.conn.execute("UPDATE messages.schedule SET time_zone = 'Mars/Base', cron = '@hourly' WHERE name = 'bad'")
+    daemon = start({"t": "work:echo"}, **ALONE)
+    eventually(lambda: queue.scheduled("bad").failures == 1)
+    used = daemon.cpu_s()
+
+    eventually(lambda: queue.scheduled("bad").failures == 2)
+    eventually(lambda: len(queue.runs("good")) >= 4)
+
+    assert daemon.cpu_s() - used < 0.5
+    assert all(late < 0.5 for late in lateness_s(queue.runs("good")[1:]))
+
+
+# With pg_cron itself
+
+
+@pytest.fixture
+def jobs(server: Postgres, queue: Queue) -> Iterator[Any]:
+    """pg_cron maintains the queue."""
+    with server.admin(server.cron_database) as conn:
+        launchers = "SELECT FROM pg_stat_activity WHERE backend_type = 'pg_cron launcher'"
+        eventually(lambda: conn.execute(launchers).rowcount)
+        cron.install(queue.conn)
+        yield conn
+        cron.remove(queue.conn)
+
+
+@pytest.mark.slow
+@pytest.mark.pg_cron
+@pytest.mark.every_server
+def test_with_no_daemon_alive_pg_cron_fires_within_the_minute(queue: Queue, jobs: Any) -> None:
+    queue.schedule("s", "* * * * *")
+
+    eventually(queue.runs, within_s=100)
+
+    (run,) = queue.runs()
+    assert run.outcome == "published"
+    assert 0 <= lateness_s([run])[0] < 61
+
+
+@pytest.mark.slow
+@pytest.mark.pg_cron
+@pytest.mark.every_server
+def test_pg_cron_and_two_daemons_together_fire_every_tick_exactly_once(
+    start: Start, queue: Queue, jobs: Any, server: Postgres
+) -> None:
+    if server.version >= 17:  # whose pg_cron knows seconds
+        jobs.execute(
+            "SELECT cron.alter_job(jobid, schedule => '1 seconds') FROM cron.job WHERE jobname LIKE 'messages.tick@%'"
+        )
+    for _ in range(2):
+        # Seldom: a tick of pg_cron that meets another one leaves it the work, and pg_cron has one a minute.
+        start({"t": "work:echo"}, tick="10s")
+
+    queue.schedule("s", "1 second", missed="all")
+
+    by_cron = "SELECT FROM messages.tick_mark WHERE caller = 'cron' AND task = 'fire_schedules'"
+    eventually(lambda: queue.rows(by_cron), within_s=100)
+    eventually(lambda: len(queue.runs()) >= 5)
+    stop_schedules(queue)
+    assert_exactly_once(queue, "s")

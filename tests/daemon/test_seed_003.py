@@ -1,0 +1,229 @@
+"""The promises that a queue of NOTIFY and pg_cron makes to its users, from end to end: real daemons, pg_cron, the server's real log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from pgrouse import cron, schema
+from tests.daemon.process import Daemon, Fleet, Journal
+from tests.server.deadline import eventually
+from tests.server.ground import Ground, Missing
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Ear, Queue
+
+Start = Callable[..., Daemon]
+SECRET = "s3cret"
+
+
+@pytest.fixture(scope="module")
+def own_server(session_ground: Ground) -> Iterator[Postgres]:
+    """A server whose log holds nothing but what these tests do."""
+    try:
+        with session_ground.private_server() as server:
+            yield server
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def database(own_server: Postgres) -> Iterator[Database]:
+    """The queue of all tests here, in the database of pg_cron, so that its users can schedule without ado."""
+    if own_server.pg_cron is None:
+        pytest.skip("this server has no pg_cron: install PostgreSQL with it from your distribution's packages")
+    database = Database(own_server, own_server.cron_database)
+    with own_server.admin(database.name) as conn:
+        schema.migrate(conn)
+        eventually(
+            lambda: conn.execute("SELECT FROM pg_stat_activity WHERE backend_type = 'pg_cron launcher'").rowcount
+        )
+    yield database
+    database.disconnect()
+
+
+@pytest.fixture
+def queue(database: Database) -> Queue:
+    return Queue(database.connect())
+
+
+def ended(queue: Queue, published: int) -> Any:
+    """Wait for the end of a message and return its row of the archive."""
+    return eventually(lambda: queue.archived(published))
+
+
+# Every way in which a message ends
+
+
+def test_a_published_message_is_worked_and_archived_as_success(start: Start, queue: Queue, journal: Journal) -> None:
+    start({"orders": "work:echo"})
+
+    published = queue.row(
+        "INSERT INTO messages.message (topic, payload) VALUES ('orders', '{\"id\": 7}') RETURNING id"
+    ).id
+
+    archived = ended(queue, published)
+    assert (archived.result, archived.payload, archived.output) == ("success", {"id": 7}, {"id": 7})
+    assert queue.message(published) is None
+    assert len(journal.entries("start", published)) == 1
+
+
+@pytest.mark.parametrize(
+    ("do", "result", "error"),
+    [("reject", "rejected", "not a word of it is true"), ("raise", "failed", "ZeroDivisionError: division by zero")],
+)
+def test_what_cannot_be_worked_is_archived_with_its_result_at_the_first_attempt(
+    start: Start, queue: Queue, do: str, result: str, error: str
+) -> None:
+    start({"orders": "work:act"})
+
+    published = queue.publish("orders", payload={"do": do})
+
+    archived = ended(queue, published)
+    assert (archived.result, archived.attempts) == (result, 1)
+    assert error in archived.error
+
+
+def test_a_worker_that_works_longer_than_it_may_archives_its_message_as_lock_expired_itself(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("slow", run_timeout="300 ms", lock_for="1 hour")
+    daemon = start({"slow": "holding:hold"}, name="slowcoach")
+
+    published = queue.publish("slow")
+
+    archived = ended(queue, published)
+    assert (archived.result, archived.attempts) == ("lock_expired", 1)
+    assert f"slowcoach:{daemon.pid}" in archived.handled_by
+    journal.entry("cancelled", published)
+
+
+# How many workers there are
+
+
+def test_with_no_worker_a_message_waits_and_the_next_worker_takes_it(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    published = queue.publish("patient")
+    queue.rows("SELECT * FROM messages.tick()")
+    waiting = queue.row("SELECT state FROM messages.state WHERE id = %s", [published]).state
+
+    start({"patient": "work:echo"})
+
+    assert waiting == "ready"
+    assert ended(queue, published).result == "success"
+
+
+def test_several_workers_share_the_messages_and_none_is_worked_twice(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    for _ in range(3):
+        start({"shared": "holding:nap"}, concurrency=5)
+
+    published = [each for _ in range(10) for each in queue.publish_many(9, "shared", payload=Jsonb(0.05))]
+
+    eventually(lambda: queue.value("SELECT count(*) FROM messages.message WHERE topic = 'shared'") == 0, within_s=30)
+    started = journal.entries("start")
+    assert sorted(entry["id"] for entry in started) == published
+    assert len({entry["pid"] for entry in started}) == 3
+    assert {queue.archived(each).result for each in published} == {"success"}
+
+
+# Dead messages
+
+
+def test_a_worker_of_ones_own_over_the_dead_messages_hears_of_each_and_puts_it_back(
+    start: Start, queue: Queue, database: Database
+) -> None:
+    """It is no daemon: it listens to dead_message, reads messages.dead, mends, and redrives."""
+    ear = Ear(database.connect(), "dead_message")
+    start({"bills": "work:act"})
+
+    published = queue.publish("bills", payload={"do": "fail"})
+    (heard,) = eventually(ear.heard)
+    dead = queue.row("SELECT topic, payload, result, error FROM messages.dead WHERE id = %s", [int(heard)])
+    back = queue.row("SELECT * FROM messages.redrive(%s)", [[int(heard)]])
+
+    assert int(heard) == published
+    assert tuple(dead) == ("bills", {"do": "fail"}, "failed", "the account is closed")
+    assert ended(queue, back.message_id).redriven_from == published
+    assert queue.archived(published).result == "failed"
+
+
+def test_the_servers_log_warns_of_a_dead_message_and_shows_nothing_of_what_is_in_it(
+    start: Start, queue: Queue, own_server: Postgres
+) -> None:
+    start({"letters": "work:act"})
+
+    published = queue.publish("letters", payload={"do": "reject", "to": SECRET})
+    ended(queue, published)
+
+    log = own_server.place.log.read_text()
+    assert f"WARNING:  dead message {published} of topic letters: rejected" in log
+    assert SECRET not in log
+
+
+# What pg_cron does while no worker is alive
+
+
+@dataclass
+class Minute:
+    """What there was before, and what was heard while pg_cron had its turn."""
+
+    killed: int
+    waiting: int
+    heard: list[str]
+
+
+@pytest.fixture(scope="module")
+def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
+    """A worker dies at work, a message waits for nobody, a job publishes: then pg_cron comes by, which takes up to a minute."""
+    queue, fleet = Queue(database.connect()), Fleet(tmp_path_factory.mktemp("minute"))
+    queue.policy("fragile", lock_for="1 s")
+    daemon = fleet.start(queue.conn, {"fragile": "holding:hold"}, dsn=database.dsn)
+    killed = queue.publish("fragile")
+    fleet.journal.entry("start", killed)
+    daemon.kill()
+    waiting = queue.publish("stranded", wait="-1 hour")
+    ear = Ear(database.connect(), "new_message", "dead_message")
+    cron.install(queue.conn)
+    queue.conn.execute(
+        """
+        SELECT cron.schedule('nightly-report', '* * * * *',
+          $$INSERT INTO messages.message (topic, payload) VALUES ('report', '{"of": "today"}')$$)
+        """
+    )
+    ticked = "SELECT FROM messages.tick_mark WHERE caller = 'cron' AND task = 'prune'"
+    eventually(lambda: queue.rows(ticked) and queue.archived(killed), within_s=130, every_s=0.2)
+    eventually(lambda: queue.rows("SELECT FROM messages.message WHERE topic = 'report'"), within_s=65)
+    heard = ear.heard()
+    yield Minute(killed, waiting, heard)
+    queue.conn.execute("SELECT cron.unschedule('nightly-report')")
+    cron.remove(queue.conn)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.usefixtures("minute")
+def test_a_message_that_plain_pg_cron_publishes_is_a_message_like_any_other(start: Start, queue: Queue) -> None:
+    start({"report": "work:echo"})
+
+    archived = eventually(lambda: queue.rows("SELECT * FROM messages.message_archive WHERE topic = 'report'"))[0]
+
+    assert (archived.result, archived.output) == ("success", {"of": "today"})
+
+
+@pytest.mark.timeout(240)
+def test_the_message_of_a_worker_that_died_is_archived_as_lock_expired(queue: Queue, minute: Minute) -> None:
+    archived = queue.archived(minute.killed)
+
+    assert (archived.result, archived.attempts) == ("lock_expired", 1)
+    assert str(minute.killed) in minute.heard
+
+
+@pytest.mark.timeout(240)
+def test_a_message_that_nobody_took_is_rung_for_again_and_stays(queue: Queue, minute: Minute) -> None:
+    assert "stranded" in minute.heard
+    assert queue.message(minute.waiting).attempts == 0

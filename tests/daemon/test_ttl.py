@@ -1,0 +1,55 @@
+"""ttl: a message that was not worked in time ends as expired, whether daemons are busy, stopped or dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+
+def test_what_waits_too_long_behind_others_expires_and_is_never_run(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("job", ttl="0.5 s", max_concurrency=1)
+    daemon = start({"job": "holding:hold"})
+    running = queue.publish("job")
+    journal.entry("start", running)
+
+    late = queue.publish("job")
+
+    eventually(lambda: queue.archived(late) is not None, within_s=3)
+    assert queue.archived(late).result == "expired"
+    daemon.open_gate()
+    eventually(lambda: queue.archived(running) is not None)
+    assert queue.archived(running).result == "success"
+    assert [e["id"] for e in journal.entries("start")] == [running]
+
+
+def test_in_a_topic_that_nobody_handles_the_tick_of_any_daemon_ends_it(start: Start, queue: Queue) -> None:
+    queue.policy("unknown", ttl="0.3 s")
+    start({"job": "work:echo"})
+
+    published = queue.publish("unknown")
+
+    eventually(lambda: queue.archived(published) is not None, within_s=3)
+    assert (queue.archived(published).result, queue.archived(published).attempts) == ("expired", 0)
+
+
+def test_a_message_that_is_being_worked_may_end_well_after_its_time(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("job", ttl="0.2 s")
+    daemon = start({"job": "holding:hold"})
+    published = queue.publish("job")
+    journal.entry("start", published)
+    eventually(lambda: queue.value("SELECT expires_at < clock_timestamp() FROM messages.message"))
+
+    queue.rows("SELECT * FROM messages.tick('hand')")
+    daemon.open_gate()
+
+    eventually(lambda: queue.archived(published) is not None)
+    assert queue.archived(published).result == "success"

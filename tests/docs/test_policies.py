@@ -1,0 +1,54 @@
+"""docs/reference/policies.md does what it says, and leaves out no policy."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from pgrouse.topic_policy import TopicPolicy
+from tests.docs.page import Page
+from tests.docs.psql import Psql, same
+
+PAGE = Page("docs/reference/policies.md")
+
+
+def test_its_sql_prints_what_the_page_shows(psql: Psql) -> None:
+    examples = [
+        (block.line, block.text, after.text if after.line == block.end + 1 and after.kind == "text" else None)
+        for block, after in pairwise(PAGE.blocks)
+        if block.kind == "sql runnable"
+    ]
+
+    printed = [(line, same(psql.run(script))) for line, script, _ in examples]
+
+    assert len(examples) > 10
+    assert [each for each in printed if any(line.startswith("ERROR") for line in each[1])] == []
+    assert [shown for shown, (_, _, text) in zip(printed, examples, strict=True) if text is not None] == [
+        (line, same(text)) for line, _, text in examples if text is not None
+    ]
+
+
+def test_its_handlers_can_be_defined() -> None:
+    handlers = [block for block in PAGE.blocks if block.kind == "python runnable"]
+    names: dict[str, Any] = {"__name__": "example"}
+
+    for handler in handlers:
+        exec(compile("\n" * handler.line + handler.text, PAGE.path, "exec"), names)
+
+    assert {"export", "load"} <= names.keys()
+
+
+def test_every_knob_of_a_topic_is_on_the_page() -> None:
+    # Whether publishes ring is no policy of what becomes of a message.
+    missing = [knob for knob in TopicPolicy.names() if knob not in PAGE.text and knob != "notify"]
+
+    assert missing == []
+
+
+def test_every_policy_says_its_limit_and_links_to_the_rest_of_it() -> None:
+    sections = [PAGE.section(heading) for number, heading in PAGE.headings() if number > 1]
+
+    without = [section.name for section in sections if "Limit: " not in section.text or "](" not in section.text]
+
+    assert len(sections) == 15
+    assert without == []

@@ -1,0 +1,263 @@
+"""Client: what operators do, from Python, through the same SQL functions as everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import namedtuple_row
+from pydantic import ValidationError
+
+from pgrouse import Client, UnknownMessage
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def queue(db: psycopg.Connection[Any]) -> Queue:
+    return Queue(db)
+
+
+@pytest.fixture
+def client(database: Database) -> Iterator[Client]:
+    with Client(database.dsn) as client:
+        yield client
+
+
+def kill(queue: Queue, count: int = 1, topic: str = "t", error: str = "boom") -> list[int]:
+    """Publish messages and let them fail."""
+    published = queue.publish_many(count, topic)
+    claimed = queue.claim(topic)
+    queue.settle("fail", claimed, [error] * count)
+    return published
+
+
+# The connection
+
+
+def test_a_connection_of_its_own_is_closed_at_the_end_and_one_of_the_caller_is_not(database: Database) -> None:
+    theirs = database.connect()
+
+    with Client(database.dsn) as own, Client(theirs):
+        pass
+
+    assert (own.conn.closed, theirs.closed) == (True, False)
+
+
+def test_on_a_connection_of_the_caller_nothing_holds_before_he_commits(queue: Queue, database: Database) -> None:
+    published = queue.publish()
+    conn = database.connect(autocommit=False)
+
+    Client(conn).cancel(published)
+    conn.rollback()
+
+    assert queue.message(published) is not None
+
+
+def test_the_factories_of_the_callers_connection_do_not_matter(queue: Queue, database: Database) -> None:
+    published = queue.publish()
+    conn = database.connect(row_factory=namedtuple_row)
+
+    assert Client(conn).message(published)["state"] == "ready"
+
+
+def test_a_coroutine_calls_it_in_a_thread(queue: Queue, client: Client) -> None:
+    published = queue.publish()
+
+    assert asyncio.run(asyncio.to_thread(client.cancel, published)) == [published]
+
+
+# Messages
+
+
+def test_a_message_is_told_whether_it_lives_or_has_ended(queue: Queue, client: Client) -> None:
+    published = queue.publish(payload={"n": 1}, headers={"h": 2})
+    live = client.message(published)
+    queue.settle("complete", queue.claim(), ['{"done": true}'])
+    ended = client.message(published)
+
+    assert (live["state"], live["payload"], live["headers"], live["output"]) == ("ready", {"n": 1}, {"h": 2}, None)
+    assert (ended["state"], ended["payload"], ended["output"]) == ("success", {"n": 1}, {"done": True})
+
+
+def test_a_message_that_never_was_is_an_error(client: Client) -> None:
+    with pytest.raises(UnknownMessage, match="there is no message 4711"):
+        client.message(4711)
+
+
+def test_messages_are_cancelled_with_a_reason_and_those_that_have_ended_are_not(queue: Queue, client: Client) -> None:
+    first, second = queue.publish_many(2)
+    client.cancel(first)
+
+    cancelled = client.cancel(first, second, reason="ordered twice")
+
+    assert cancelled == [second]
+    assert queue.archived(second).error == "cancelled: ordered twice"
+
+
+def test_a_message_that_waits_is_skipped_and_one_that_runs_is_not(queue: Queue, client: Client) -> None:
+    running, waiting = queue.publish("t"), queue.publish("u")
+    queue.claim("t")
+
+    skipped = client.skip(running, waiting, reason="malformed")
+
+    assert skipped == [waiting]
+    assert queue.archived(waiting).error == "skipped: malformed"
+
+
+def test_it_says_why_a_message_does_not_run(queue: Queue, client: Client) -> None:
+    published = queue.publish(wait="1 hour")
+
+    reasons = client.explain(published)
+
+    assert reasons == [row._asdict() for row in queue.rows("SELECT * FROM messages.explain(%s)", [published])]
+    assert reasons[0]["code"]
+
+
+def test_it_waits_for_the_end_of_a_message(queue: Queue, client: Client, eventually: Callable[..., Any]) -> None:
+    published = queue.publish()
+    with ThreadPoolExecutor(1) as threads:
+        waiter = threads.submit(client.wait_for, published, MINUTE)
+        eventually(lambda: queue.rows("SELECT FROM messages.waiter"))
+
+        queue.settle("reject", queue.claim(), ["no"])
+
+        assert waiter.result(timeout=10).result == "rejected"
+
+
+# Dead messages
+
+
+def test_dead_messages_are_found_by_filters_page_by_page(queue: Queue, client: Client) -> None:
+    first, second, third = kill(queue, 3)
+    kill(queue, 2, "u")
+
+    page = client.dead(topic="t", result="failed", limit=2)
+    following = client.dead(topic="t", after=page[-1]["id"], since=datetime(2000, 1, 1, tzinfo=UTC))
+
+    assert [row["id"] for row in page] == [first, second]
+    assert [row["id"] for row in following] == [third]
+    assert client.dead(error="no such thing") == []
+
+
+def test_dead_messages_are_grouped(queue: Queue, client: Client) -> None:
+    kill(queue, 3, error="order 17 is closed")
+    kill(queue, 2, error="order 18 is closed")
+
+    (group,) = client.dead_groups(since=timedelta(hours=1))
+
+    assert (group["topic"], group["result"], group["count"]) == ("t", "failed", 5)
+
+
+def test_dead_messages_are_put_back_by_id_and_by_filter(queue: Queue, client: Client) -> None:
+    first, second = kill(queue, 2)
+    (other,) = kill(queue, 1, "u")
+
+    by_id = client.redrive(first, first + 10_000, delay=MINUTE)
+    by_filter = client.redrive_where(topic="u", rate=10.0, force=True)
+
+    assert {row["archived_id"]: row["outcome"] for row in by_id} == {first: "redriven", first + 10_000: "not_dead"}
+    assert [(row["archived_id"], row["outcome"]) for row in by_filter] == [(other, "redriven")]
+    assert [row["id"] for row in client.dead()] == [second]
+
+
+def test_a_copy_of_a_dead_message_is_moved_back(queue: Queue, client: Client) -> None:
+    client.set_policy("t", dead_letter=True)
+    (dead,) = kill(queue)
+    copy = queue.value("SELECT id FROM messages.message WHERE topic = 't.dlq'")
+
+    (row,) = client.requeue(copy)
+
+    assert (row["copy_id"], row["archived_id"], row["outcome"]) == (copy, dead, "redriven")
+
+
+def test_what_succeeded_is_published_again(queue: Queue, client: Client) -> None:
+    first, second = queue.publish_many(2)
+    queue.settle("complete", queue.claim())
+    now = datetime.now(UTC)
+
+    page = client.replay("t", now - MINUTE, now + MINUTE, limit=1)
+    following = client.replay("t", now - MINUTE, now + MINUTE, after=page[-1]["archived_id"])
+
+    assert [(row["archived_id"], row["outcome"]) for row in page + following] == [
+        (first, "replayed"),
+        (second, "replayed"),
+    ]
+
+
+# Topics
+
+
+def test_a_policy_is_set_and_read(queue: Queue, client: Client) -> None:
+    changed = client.set_policy("t", max_attempts=5, lock_for=MINUTE)
+
+    assert len(changed) == 2
+    assert client.set_policy("t", max_attempts=5) == []
+    policy = client.policy("t")
+    assert (policy["max_attempts"], policy["lock_for"], policy["keep_success"]) == (5, MINUTE, "full")
+    assert client.policy()["max_attempts"] == 1
+
+
+@pytest.mark.parametrize("knobs", [{"max_attempt": 5}, {"max_attempts": -1}, {"keep_success": "some"}])
+def test_a_knob_that_there_is_not_or_a_value_that_it_cannot_have_is_refused_by_name(
+    client: Client, knobs: dict[str, Any]
+) -> None:
+    (knob,) = knobs
+
+    with pytest.raises(ValidationError, match=knob):
+        client.set_policy("t", **knobs)
+
+
+def test_a_topic_and_a_channel_are_paused_and_resumed(queue: Queue, client: Client) -> None:
+    queue.publish("t")
+    queue.publish("u", channel="c")
+
+    until_somebody_resumes = client.pause("t", why="the relay is down")
+    for_a_while = client.pause("u", channel="c", resume_in=MINUTE)
+    claimed = queue.claim("t", "u")
+    resumed = [client.resume("t"), client.resume("t"), client.resume("u", channel="c")]
+
+    assert until_somebody_resumes is None
+    assert for_a_while is not None
+    assert for_a_while > datetime.now(UTC)
+    assert claimed == []
+    assert resumed == [True, False, True]
+    assert len(queue.claim("t", "u")) == 2
+
+
+def test_it_counts_what_stands_in_the_queue(queue: Queue, client: Client) -> None:
+    queue.publish_many(3)
+    kill(queue, 1, "u")
+
+    assert {row["topic"]: (row["ready"], row["dead_last_day"]) for row in client.stats()} == {"t": (3, 0), "u": (0, 1)}
+
+
+# Schedules
+
+
+def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client: Client) -> None:
+    client.add_schedule("nightly", "0 2 * * *", "report", {"of": "today"}, time_zone="Europe/Berlin", headers={"h": 1})
+    (schedule,) = client.schedules()
+    published = client.run_schedule_now("nightly")
+    paused = [client.pause_schedule("nightly", why="holidays"), client.pause_schedule("nightly")]
+    resumed = [client.resume_schedule("nightly"), client.resume_schedule("nightly")]
+    removed = [client.remove_schedule("nightly"), client.remove_schedule("nightly")]
+
+    assert (schedule["name"], schedule["topic"], schedule["time_zone"]) == ("nightly", "report", "Europe/Berlin")
+    assert schedule["next_tick"] > datetime.now(UTC)
+    assert published["what"] == "published"
+    assert queue.message(published["id"]).payload == {"of": "today"}
+    assert (paused, resumed, removed) == ([True, False], [True, False], [True, False])
+    assert client.schedules() == []
+
+
+def test_what_the_server_refuses_is_its_own_error(client: Client) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="cron"):
+        client.add_schedule("nightly", "61 2 * * *", "report")

@@ -1,0 +1,214 @@
+"""The knobs of a policy: what each takes, what it refuses and with which words, and that it is what the database has."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pydantic import ValidationError
+
+from pgrouse import topic_policy
+from pgrouse.config_problem import problem
+from pgrouse.config_source import Source
+from pgrouse.topic_policy import PARTS, Backoff, ChannelPolicy, TopicPolicy, Word, column, misplaced, named
+
+DURATION = 'expected a duration like "250ms", "5s", "1h30m" or "1d", or a number of seconds'
+SCHEMA = 'expected a JSON Schema: a table, true, or "@FILE" with one'
+
+# Every knob, one value out of its bounds and one of another kind, and what is said of it.
+BAD = [
+    ("max_attempts", -1, "must be at least 0, found -1"),
+    ("max_attempts", "many", "expected a whole number, found 'many'"),
+    ("lock_for", "50ms", "must be between 100ms and 7d, found 50ms"),
+    ("lock_for", "8d", "must be between 100ms and 7d, found 8d"),
+    ("lock_for", "soon", f"{DURATION}, found 'soon'"),
+    ("run_timeout", 0, "must be between 1ms and 30d, found 0s"),
+    ("on_lock_expired_delay", "31d", "must be between 0s and 30d, found 31d"),
+    ("strict_lock", "perhaps", "expected true or false, found 'perhaps'"),
+    ("key_ttl", "366d", "must be between 0s and 365d, found 366d"),
+    ("key_retry", "drop", "expected 'supersede' or 'keep', found 'drop'"),
+    ("ttl", "-1s", f"{DURATION}, found '-1s'"),
+    ("max_depth", -1, "must be at least 0, found -1"),
+    ("on_full", "panic", "expected 'error' or 'drop', found 'panic'"),
+    ("max_payload_bytes", 0, "must be at least 1, found 0"),
+    ("max_payload_bytes", 16_777_217, "must be at most 16777216, found 16777217"),
+    ("max_concurrency", 1.5, "expected a whole number, found 1.5"),
+    ("dequeue_rate", -0.5, "must be at least 0.0, found -0.5"),
+    ("dequeue_rate", "fast", "expected a number, found 'fast'"),
+    ("burst", 0, "must be at least 1, found 0"),
+    ("publish_rate", 1_000_001, "must be at most 1000000.0, found 1000001"),
+    ("channel_concurrency", -1, "must be at least 0, found -1"),
+    ("channel_min_interval", "31d", "must be between 0s and 30d, found 31d"),
+    ("ordered", 2, "expected true or false, found 2"),
+    ("keep_success", "some", "expected 'full', 'no_payload' or 'none', found 'some'"),
+    ("retention", "59m", "must be between 1h and 10000d, found 59m"),
+    ("dead_letter", "x", "expected true or false, found 'x'"),
+    ("max_redrives", -1, "must be at least 0, found -1"),
+    ("notify", "sometimes", "expected 'auto', 'always' or 'off', found 'sometimes'"),
+    ("payload_schema", 5, f"{SCHEMA}, found 5"),
+    (
+        "payload_schema",
+        "@none.json",
+        "none.json cannot be read (No such file or directory): name a file with a JSON Schema",
+    ),
+    ("payload_schema", {"type": "objekt"}, "type: the value is not valid"),
+    ("registered", [], "expected true or false, found a list"),
+    ("backoff", {"kind": "exponentail"}, "expected 'none', 'constant', 'linear' or 'exponential', found 'exponentail'"),
+    ("backoff", {"base": "11000d"}, f"{DURATION}, found '11000d'"),
+    ("backoff", {"factor": 0.5}, "must be at least 1.0, found 0.5"),
+    ("backoff", {"jitter": 2}, 'expected "full" or a number from 0 to 1, found 2'),
+    ("backoff", {"bse": "1s"}, "did you mean 'base'?"),
+    ("breaker", {"failure_rate": 0}, "breaker.failure_rate: must be above 0.0, found 0"),
+    ("breaker", {"failure_rate": 1.5}, "must be at most 1.0, found 1.5"),
+    ("breaker", {"min_attempts": 0}, "must be at least 1, found 0"),
+    ("breaker", {"window": "2d"}, "must be between 1s and 1d, found 2d"),
+    ("breaker", {"pause": "0s"}, "must be between 1s and 1d, found 0s"),
+    ("breaker", {"probes": 1001}, "must be at most 1000, found 1001"),
+    ("breaker", {"probs": 1}, "did you mean 'probes'?"),
+    ("backoff", 5, "expected a table of keys, found 5"),
+]
+
+
+def refusal(policy: type[TopicPolicy | ChannelPolicy], values: dict[str, Any], **how: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        policy.model_validate(values, **how)
+    (error,) = caught.value.errors(include_url=False)
+    return problem(error, Source(), PARTS.get(next(iter(values)), policy).names()).text
+
+
+@pytest.mark.parametrize("strict", [None, False], ids=["in the file", "on the command line"])
+@pytest.mark.parametrize(("knob", "value", "said"), BAD, ids=[f"{knob}={value!r}" for knob, value, _ in BAD])
+def test_what_a_knob_cannot_be_is_refused_with_knob_value_and_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knob: str, value: Any, said: str, strict: bool | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    text = refusal(TopicPolicy, {knob: value}, strict=strict)
+
+    assert knob in text
+    assert said in text
+
+
+def test_every_knob_has_a_bad_value_above() -> None:
+    assert {knob for knob, _, _ in BAD} == set(TopicPolicy.names())
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "said"),
+    [
+        ("concurrency", -1, "concurrency: must be at least 0, found -1"),
+        ("min_interval", "31d", "min_interval: must be between 0s and 30d, found 31d"),
+        ("max_concurrency", 1, "unknown key 'max_concurrency'; did you mean 'concurrency'?"),
+    ],
+)
+def test_a_channel_has_knobs_of_its_own(knob: str, value: Any, said: str) -> None:
+    assert refusal(ChannelPolicy, {knob: value}) == said
+
+
+def test_an_unknown_knob_is_refused_with_the_nearest_known_one() -> None:
+    assert refusal(TopicPolicy, {"max_atempts": 3}) == "unknown key 'max_atempts'; did you mean 'max_attempts'?"
+
+
+def test_the_file_takes_no_text_for_a_number() -> None:
+    assert refusal(TopicPolicy, {"max_attempts": "5"}) == "max_attempts: expected a whole number, found '5'"
+
+
+def test_the_knobs_are_the_columns_of_the_database(db: psycopg.Connection[Any]) -> None:
+    state = {"topic", "paused_at", "resume_at", "paused_by", "paused_why", "updated_at"}
+    columns = {
+        table: {
+            name
+            for (name,) in db.execute(
+                "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0", [f"messages.{table}"]
+            )
+        }
+        for table in ("topic", "channel")
+    }
+
+    assert set(TopicPolicy.names()) == columns["topic"] - state
+    assert set(ChannelPolicy.names()) == columns["channel"] - state - {"channel"}
+
+
+def test_the_defaults_need_the_knobs_that_the_database_says(db: psycopg.Connection[Any]) -> None:
+    (checked,) = db.execute(
+        """
+        SELECT array_agg(a.attname::text) FROM pg_constraint AS c
+        JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey) AND a.attname <> 'topic'
+        WHERE c.conname = 'topic_defaults_are_whole'
+        """
+    ).fetchone() or ([],)
+
+    assert set(checked) == topic_policy.WHOLE
+
+
+@pytest.mark.parametrize("knob", TopicPolicy.names())
+def test_every_knob_can_be_told_to_inherit(knob: str) -> None:
+    policy = TopicPolicy.model_validate({knob: "inherit"})
+
+    assert named(policy, TopicPolicy) == {knob: Word.INHERIT}
+    assert column("mail", knob, Word.INHERIT) is None
+    assert misplaced("mail", policy, TopicPolicy) == {}
+    assert "found 'inherit'" in misplaced("*", policy, TopicPolicy)[knob]
+
+
+@pytest.mark.parametrize(
+    ("knob", "held"),
+    [
+        ("max_attempts", 0),
+        ("dequeue_rate", 0),
+        ("ttl", timedelta(0)),
+        ("max_payload_bytes", 16_777_216),
+        ("payload_schema", True),
+        ("backoff", Backoff(kind="none")),
+    ],
+)
+def test_none_lifts_a_limit_of_the_defaults(knob: str, held: Any) -> None:
+    policy = TopicPolicy.model_validate({knob: "none"})
+
+    assert misplaced("mail", policy, TopicPolicy) == {}
+    assert column("mail", knob, getattr(policy, knob)) == held
+
+
+def test_none_is_what_keep_success_has_of_its_own() -> None:
+    assert TopicPolicy.model_validate({"keep_success": "none"}).keep_success == "none"
+
+
+@pytest.mark.parametrize("knob", ["lock_for", "run_timeout", "notify", "burst"])
+def test_none_is_refused_where_a_topic_cannot_be_without(knob: str) -> None:
+    wrong = misplaced("mail", TopicPolicy.model_validate({knob: "none"}), TopicPolicy)
+
+    assert wrong == {knob: "a topic cannot be without it: set a value or 'inherit', found 'none'"}
+
+
+def test_none_takes_from_the_defaults_what_they_need_not_have() -> None:
+    policy = TopicPolicy.model_validate({"run_timeout": "none", "max_attempts": "none"})
+
+    assert misplaced("*", policy, TopicPolicy) == {}
+    assert column("*", "run_timeout", Word.NONE) is None
+    assert column("*", "max_attempts", Word.NONE) is None
+    assert column("*", "max_redrives", Word.NONE) == 0
+
+
+def test_a_schema_is_read_from_a_file_next_to_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "order.json").write_text('{"type": "object"}')
+
+    policy = TopicPolicy.model_validate({"payload_schema": "@order.json"}, context={"folder": tmp_path})
+
+    assert policy.payload_schema == {"type": "object"}
+
+
+def test_what_is_not_named_is_not_there_when_it_is_written() -> None:
+    policy = TopicPolicy.model_validate({"lock_for": "90s", "backoff": {"base": "5s"}, "ttl": "inherit"})
+
+    assert json.loads(policy.model_dump_json()) == {"lock_for": "1m30s", "backoff": {"base": "5s"}, "ttl": "inherit"}
+
+
+def test_editors_learn_of_values_words_and_meanings() -> None:
+    described = TopicPolicy.model_json_schema()["properties"]
+
+    assert described["max_attempts"]["description"].startswith("How many attempts a message has")
+    assert {"enum": ["inherit", "none"]} in described["max_attempts"]["anyOf"]

@@ -1,0 +1,759 @@
+"""Batch handlers without a database: what they are given, what is said of each message, and how batches are gathered and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AfterValidator, BaseModel, TypeAdapter
+from structlog.testing import LogCapture
+
+from pgrouse import Defer, Fail, LockLost, Reject, Retry, config
+from pgrouse import handler as handlers
+from pgrouse.ack_policy import AckPolicy, Rules
+from pgrouse.batch import Batch, BatchContext, Batching, Item
+from pgrouse.claimer import Room
+from pgrouse.crew import Crew
+from pgrouse.errors import ConfigError
+from pgrouse.hand import Hand
+from pgrouse.handler import Handler, Mode
+from pgrouse.message import Message
+from pgrouse.outcome import ERROR_BYTES, Ended, Kind
+from pgrouse.retry_strategy import Strategy
+from pgrouse.settler import Settler
+from pgrouse.signal import Signals
+from tests.unit.test_crew import Gate, ends, nothing, until
+from tests.unit.test_crew import handler as single
+
+Claimed = Callable[..., Message]
+
+HELD: Any = SimpleNamespace(stopping=False, holds=lambda message: True)
+
+
+class Order(BaseModel):
+    id: int
+
+
+def batch_handler(
+    function: Callable[..., Any],
+    size: int = 10,
+    *,
+    topic: str = "bulk",
+    wait_s: float = 0.0,
+    items: bool = False,
+    arguments: int = 1,
+    payload: Any = None,
+    places: int = 1,
+    rules: Rules = Rules(),  # noqa: B008 - frozen
+) -> Handler:
+    mode = Mode.ASYNC if asyncio.iscoroutinefunction(function) else Mode.THREAD
+    adapter = None if payload is None else TypeAdapter(payload)
+    return Handler(
+        topic, "module:function", function, mode, arguments, adapter, places, rules, Batching(size, wait_s, items)
+    )
+
+
+def run(function: Callable[..., Any], messages: list[Message], scene: Any = HELD, **more: Any) -> list[Ended]:
+    """How the messages of one batch end, the handler being called right here."""
+    batch = Batch(batch_handler(function, **more), messages, scene)
+    said: object
+    try:
+        said = batch.call()
+    except BaseException as error:  # noqa: BLE001
+        said = error
+    return batch.conclude(said)
+
+
+def kinds(ended: list[Ended]) -> list[Kind]:
+    return [each.kind for each in ended]
+
+
+@pytest.fixture
+def three(claimed: Claimed) -> list[Message]:
+    return [claimed("bulk", payload=str(n)) for n in range(3)]
+
+
+class TestReturning:
+    def test_nothing_means_that_all_succeeded(self, three: list[Message]) -> None:
+        assert run(lambda payloads: None, three) == [Ended(each, Kind.COMPLETE) for each in three]
+
+    def test_a_list_has_an_output_or_an_outcome_for_each(self, claimed: Claimed) -> None:
+        messages = [claimed("bulk") for _ in range(7)]
+        said = [{"kept": 1}, None, Reject("bad"), Retry(timedelta(1)), Fail("gone"), Defer(timedelta(2)), KeyError("x")]
+
+        ended = run(lambda payloads: said, messages)
+
+        assert kinds(ended) == ["complete", "complete", "reject", "retry", "fail", "defer", "retry"]
+        assert [ended[0].output, ended[1].output] == ['{"kept": 1}', None]
+        assert (ended[2].error, ended[3].after, ended[5].after) == ("bad", timedelta(1), timedelta(2))
+        assert (ended[6].error or "").rstrip() == "KeyError: 'x'"
+
+    @pytest.mark.parametrize(
+        ("said", "found"),
+        [([1, 2], "a list of 2"), ([], "a list of 0"), ({"a": 1}, "a dict"), (7, "a int"), ("abc", "a str")],
+    )
+    def test_what_cannot_be_divided_among_them_fails_all_and_says_why(
+        self, three: list[Message], said: Any, found: str
+    ) -> None:
+        ended = run(lambda payloads: said, three)
+
+        assert kinds(ended) == [Kind.RETRY] * 3
+        assert (
+            f"in a batch of 3: TypeError: the handler returned {found} for 3 messages: return None, or a list with one outcome for each"
+            in (ended[0].error or "")
+        )
+
+    def test_an_output_that_cannot_be_kept_is_dropped_for_its_message_alone(self, three: list[Message]) -> None:
+        ended = run(lambda payloads: [1, {object()}, 3], three)
+
+        assert kinds(ended) == [Kind.COMPLETE] * 3
+        assert [each.output for each in ended] == ["1", None, "3"]
+        assert (ended[1].error or "").startswith("the output was dropped")
+
+
+class TestRaising:
+    def test_an_exception_is_one_of_all_messages_and_says_that_it_was_a_batch(self, three: list[Message]) -> None:
+        def divide(payloads: list[int]) -> None:
+            raise ZeroDivisionError("by zero")
+
+        ended = run(divide, three)
+
+        assert kinds(ended) == [Kind.RETRY] * 3
+        assert (ended[2].error or "").startswith("in a batch of 3: Traceback")
+        assert (ended[2].error or "").rstrip().endswith("ZeroDivisionError: by zero")
+        assert [each.message for each in ended] == three
+
+    def test_a_long_error_keeps_the_hint_and_its_end(self, three: list[Message]) -> None:
+        def shout(payloads: list[int]) -> None:
+            raise ExceptionGroup("many", [ValueError(str(n) * 900) for n in range(10)])
+
+        error = run(shout, three)[0].error or ""
+
+        assert error.startswith("in a batch of 3: ")
+        assert "9" * 900 in error
+        assert "0" * 900 not in error
+        assert len(error.encode()) <= ERROR_BYTES
+
+    def test_an_outcome_is_one_of_all_messages(self, three: list[Message]) -> None:
+        def shut(payloads: list[int]) -> None:
+            raise Retry(timedelta(minutes=1), reason="the shop is shut")
+
+        ended = run(shut, three)
+
+        assert kinds(ended) == [Kind.RETRY] * 3
+        assert {(each.after, each.error) for each in ended} == {(timedelta(minutes=1), "the shop is shut")}
+
+    def test_a_lost_lock_that_no_transaction_found_is_a_failure_like_others(self, three: list[Message]) -> None:
+        def lose(payloads: list[int]) -> None:
+            raise LockLost("of another message")
+
+        assert kinds(run(lose, three)) == [Kind.RETRY] * 3
+
+    def test_a_strategy_is_asked_once_for_each_that_has_attempts_left(self, claimed: Claimed) -> None:
+        def divide(payloads: list[int]) -> None:
+            raise ZeroDivisionError("by zero")
+
+        def strategy(attempt: int, elapsed: timedelta, error: BaseException) -> int:
+            asked.append(attempt)
+            return attempt * 10
+
+        asked: list[int] = []
+        messages = [claimed("bulk", attempt=attempt, max_attempts=3) for attempt in (1, 2, 3)]
+        ended = run(divide, messages, rules=Rules(strategy=Strategy("module:strategy", strategy)))
+
+        assert asked == [1, 2]
+        assert [each.after for each in ended] == [timedelta(seconds=10), timedelta(seconds=20), None]
+
+    def test_the_topics_ack_policy_decides_what_an_exception_means(self, three: list[Message]) -> None:
+        def divide(payloads: list[int]) -> None:
+            raise ZeroDivisionError("by zero")
+
+        ended = run(divide, three, rules=Rules(AckPolicy.REJECT_ON_ERROR))
+
+        assert kinds(ended) == [Kind.REJECT] * 3
+
+
+class TestItems:
+    def test_they_tell_what_a_context_would(self, claimed: Claimed) -> None:
+        message = claimed(
+            "bulk",
+            payload="7",
+            channel="c",
+            key="k",
+            attempt=2,
+            max_attempts=3,
+            headers='{"h": 1}',
+            state='{"page": 4}',
+        )
+        seen: list[Item[int]] = []
+
+        run(seen.extend, [message], items=True)
+
+        (item,) = seen
+        assert (item.id, item.payload, item.channel, item.key) == (message.id, 7, "c", "k")
+        assert (item.attempt, item.max_attempts, item.headers, item.state) == (2, 3, {"h": 1}, {"page": 4})
+        assert not item.lost
+
+    def test_each_may_end_in_its_own_way(self, claimed: Claimed) -> None:
+        def sort(items: list[Item[int]]) -> None:
+            items[0].complete({"kept": 1})
+            items[1].reject("bad")
+            items[2].retry(timedelta(1), state=7, reason="later")
+            items[3].fail("gone")
+            items[4].defer(timedelta(2), state={"page": 2})
+
+        ended = run(sort, [claimed("bulk") for _ in range(6)], items=True)
+
+        assert kinds(ended) == ["complete", "reject", "retry", "fail", "defer", "complete"]
+        assert (ended[0].output, ended[1].error, ended[3].error) == ('{"kept": 1}', "bad", "gone")
+        assert (ended[2].after, ended[2].state, ended[2].error) == (timedelta(1), "7", "later")
+        assert (ended[4].after, ended[4].state) == (timedelta(2), '{"page": 2}')
+
+    def test_the_first_that_is_said_counts_and_the_next_is_told_so(self, claimed: Claimed) -> None:
+        counted: list[bool] = []
+
+        def change_mind(items: list[Item[int]]) -> list[Any]:
+            counted.extend([items[0].reject("bad"), items[0].complete(), items[0].retry()])
+            return [{"too": "late"}]
+
+        ended = run(change_mind, [claimed("bulk")], items=True)
+
+        assert counted == [True, False, False]
+        assert kinds(ended) == [Kind.REJECT]
+
+    def test_an_exception_is_about_those_of_which_nothing_was_said(self, three: list[Message]) -> None:
+        def stumble(items: list[Item[int]]) -> None:
+            items[0].complete("done")
+            items[1].reject("bad")
+            raise OSError("disk full")
+
+        ended = run(stumble, three, items=True)
+
+        assert kinds(ended) == [Kind.COMPLETE, Kind.REJECT, Kind.RETRY]
+        assert "disk full" in (ended[2].error or "")
+
+    def test_what_is_said_after_the_end_does_not_count(self, claimed: Claimed) -> None:
+        kept: list[Item[int]] = []
+        run(kept.extend, [claimed("bulk")], items=True)
+
+        assert kept[0].reject("too late") is False
+
+    def test_a_list_that_the_handler_changes_is_its_own(self, three: list[Message]) -> None:
+        def consume(items: list[Item[int]]) -> list[int]:
+            return [items.pop().payload for _ in range(3)]
+
+        assert [each.output for each in run(consume, three, items=True)] == ["2", "1", "0"]
+
+
+class TestPayloads:
+    def test_one_that_does_not_fit_is_rejected_alone_and_the_others_are_worked(self, claimed: Claimed) -> None:
+        messages = [claimed("bulk", payload=text) for text in ('{"id": 1}', '{"id": "x"}', '{"id": 3}')]
+        seen: list[int] = []
+
+        def take(orders: list[Order]) -> list[int]:
+            seen.extend(order.id for order in orders)
+            return [order.id * 10 for order in orders]
+
+        ended = run(take, messages, payload=Order)
+
+        assert seen == [1, 3]
+        assert kinds(ended) == [Kind.COMPLETE, Kind.REJECT, Kind.COMPLETE]
+        assert [each.output for each in ended] == ["10", None, "30"]
+        assert (ended[1].error or "").startswith("payload: id: Input should be a valid integer")
+
+    def test_a_validator_that_breaks_is_about_its_message_alone(self, claimed: Claimed) -> None:
+        def explode(value: Any) -> Any:
+            return {"a": 1}[value]
+
+        messages = [claimed("bulk", payload='"a"'), claimed("bulk", payload='"b"')]
+
+        ended = run(lambda values: None, messages, payload=Annotated[str, AfterValidator(explode)])
+
+        assert kinds(ended) == [Kind.COMPLETE, Kind.RETRY]
+        assert (ended[1].error or "").rstrip().endswith("KeyError: 'b'")
+
+    def test_a_batch_of_which_nothing_fits_runs_no_handler(self, claimed: Claimed) -> None:
+        def never(orders: list[Order]) -> None:
+            pytest.fail("it was called")
+
+        ended = run(never, [claimed("bulk", payload="{}"), claimed("bulk", payload="[")], payload=Order)
+
+        assert kinds(ended) == [Kind.REJECT, Kind.REJECT]
+
+
+class TestContext:
+    def test_it_tells_the_topic_and_the_shortest_time(self, claimed: Claimed) -> None:
+        seen: list[BatchContext] = []
+        times = [None, 30.0, 20.0]
+        messages = [claimed("bulk", run_timeout_s=each) for each in times]
+
+        run(lambda payloads, ctx: seen.append(ctx), messages, arguments=2)
+
+        (ctx,) = seen
+        assert ctx.topic == "bulk"
+        assert ctx.time_left_s == pytest.approx(20, abs=1)
+        assert (ctx.stopping, ctx.completed) == (False, False)
+
+    def test_no_limit_is_no_limit(self, three: list[Message]) -> None:
+        seen: list[float | None] = []
+
+        run(lambda payloads, ctx: seen.append(ctx.time_left_s), three, arguments=2)
+
+        assert seen == [None]
+
+    def test_it_is_lost_only_when_all_are_and_an_item_when_it_is(self, three: list[Message]) -> None:
+        held = set(three)
+        scene = SimpleNamespace(stopping=False, holds=held.__contains__)
+        seen: list[Any] = []
+
+        def look(items: list[Item[int]], ctx: BatchContext) -> None:
+            held.discard(three[1])
+            seen.append([item.lost for item in items])
+            ctx.heartbeat()
+            held.clear()
+            with pytest.raises(LockLost, match="no message of this batch"):
+                ctx.heartbeat()
+
+        run(look, three, scene, items=True, arguments=2)
+
+        assert seen == [[False, True, False]]
+
+
+@asynccontextmanager
+async def crew_of(*all_handlers: Handler, **worker: Any) -> AsyncIterator[Crew]:
+    hand, settler = Hand(), Settler(Signals())
+    scene: Any = SimpleNamespace(stopping=False, holds=hand.holds)
+    by_topic = {each.topic: each for each in all_handlers}
+    crew = Crew(by_topic, config.Worker(**worker), hand, settler, scene, {}, on_room=lambda: None)
+    try:
+        yield crew
+    finally:
+        await crew.close()
+
+
+class TestGathering:
+    async def test_what_was_claimed_together_is_worked_together_up_to_the_size(self, claimed: Claimed) -> None:
+        sizes: list[int] = []
+
+        async def count(payloads: list[Any]) -> None:
+            sizes.append(len(payloads))
+
+        async with crew_of(batch_handler(count, 4, places=3)) as crew:
+            crew.add([claimed("bulk") for _ in range(10)], 0)
+            await until(lambda: len(crew.settler.waiting) == 10)
+
+        assert sizes == [4, 4, 2]
+
+    async def test_topics_are_not_mixed_and_others_are_not_gathered(self, claimed: Claimed) -> None:
+        seen: list[tuple[str, Any]] = []
+
+        async def first(payloads: list[Any]) -> None:
+            seen.append(("first", payloads))
+
+        async def second(payloads: list[Any]) -> None:
+            seen.append(("second", payloads))
+
+        async def one(payload: Any) -> None:
+            seen.append(("one", payload))
+
+        messages = [
+            claimed(topic, payload=str(n)) for n, topic in enumerate(["first", "first", "job", "second", "second"])
+        ]
+        async with crew_of(
+            batch_handler(first, topic="first"), batch_handler(second, topic="second"), single(one)
+        ) as crew:
+            crew.add(messages, 0)
+            await until(lambda: len(crew.settler.waiting) == 5)
+
+        assert sorted(seen, key=str) == [("first", [0, 1]), ("one", 2), ("second", [3, 4])]
+
+    async def test_the_first_waits_for_more_as_long_as_it_may(self, claimed: Claimed) -> None:
+        sizes: list[int] = []
+
+        async def count(payloads: list[Any]) -> None:
+            sizes.append(len(payloads))
+
+        async with crew_of(batch_handler(count, 4, wait_s=0.1)) as crew:
+            began = time.monotonic()
+            crew.add([claimed("bulk")], 0)
+            crew.add([claimed("bulk") for _ in range(2)], 0)
+            assert crew.room().batches == Room(["bulk"], [1], 1)
+            assert crew.not_begun == 3
+            await until(lambda: crew.settler.waiting)
+
+        assert sizes == [3]
+        assert time.monotonic() - began >= 0.1
+
+    async def test_a_full_batch_waits_for_nothing(self, claimed: Claimed) -> None:
+        async with crew_of(batch_handler(nothing, 3, wait_s=60)) as crew:
+            crew.add([claimed("bulk")], 0)
+            crew.add([claimed("bulk") for _ in range(2)], 0)
+            await until(lambda: len(crew.settler.waiting) == 3)
+
+    async def test_what_comes_while_all_places_are_taken_waits_for_one(self, claimed: Claimed) -> None:
+        gate = Gate()
+
+        async with crew_of(batch_handler(gate.handle, 2)) as crew:
+            crew.add([claimed("bulk", payload=str(n)) for n in range(4)], 0)
+            await until(lambda: gate.started)
+            await asyncio.sleep(0)
+
+            assert gate.started == [[0, 1]]
+            gate.open.set()
+            await until(lambda: len(crew.settler.waiting) == 4)
+        assert gate.started == [[0, 1], [2, 3]]
+
+
+class TestRoom:
+    async def test_it_is_what_fills_the_free_places_beside_that_of_all_others(self, claimed: Claimed) -> None:
+        gate = Gate()
+
+        async with crew_of(batch_handler(gate.handle, 50, places=3), single(nothing), concurrency=10) as crew:
+            assert crew.room() == Room(["job"], None, 10, Room(["bulk"], [150], 150))
+            crew.add([claimed("bulk") for _ in range(20)], 0)
+            await until(lambda: gate.started)
+
+            assert crew.room() == Room(["job"], None, 10, Room(["bulk"], [100], 100))
+            gate.open.set()
+
+    async def test_it_is_never_more_than_one_claim_may_bring(self) -> None:
+        async with crew_of(batch_handler(nothing, 50, places=3), fetch_batch_size=70) as crew:
+            assert crew.room().batches == Room(["bulk"], [150], 70)
+
+    async def test_when_a_place_is_free_again_it_is_told(self, claimed: Claimed) -> None:
+        gate, told = Gate(), []
+
+        async with crew_of(batch_handler(gate.handle, 2)) as crew:
+            crew.on_room = lambda: told.append(crew.room().batches)
+            crew.add([claimed("bulk")], 0)
+            await until(lambda: gate.started)
+            assert crew.room().batches == Room([], [], 0)
+            gate.open.set()
+            await until(lambda: told)
+
+            assert told == [Room(["bulk"], [2], 2)]
+
+    async def test_batches_in_threads_are_bounded_by_the_threads(self) -> None:
+        async with crew_of(batch_handler(lambda payloads: None, 10, places=50), threads=3) as crew:
+            assert crew.room().batches == Room(["bulk"], [30], 30)
+
+    async def test_batches_in_hand_do_not_hold_back_what_others_may_claim(self, claimed: Claimed) -> None:
+        gate = Gate()
+
+        async with crew_of(
+            batch_handler(gate.handle, 500), single(nothing), concurrency=5, fetch_batch_size=10
+        ) as crew:
+            crew.add([claimed("bulk") for _ in range(500)], 0)
+            await until(lambda: gate.started)
+
+            assert crew.room().limit == 5
+            gate.open.set()
+
+
+class TestLosing:
+    async def test_a_batch_goes_on_without_one_of_its_messages_and_nothing_is_settled_for_that(
+        self, claimed: Claimed, logged: LogCapture
+    ) -> None:
+        gate, seen = asyncio.Event(), []
+        kept, lost = claimed("bulk"), claimed("bulk")
+
+        async def look(items: list[Item[Any]]) -> None:
+            await gate.wait()
+            seen.extend(item.lost for item in items)
+            items[1].reject("bad")
+
+        async with crew_of(batch_handler(look, items=True)) as crew:
+            crew.add([kept, lost], 0)
+            await until(lambda: crew.running)
+            crew.lose([lost.id])
+            gate.set()
+            await until(lambda: not crew.running)
+
+        assert seen == [False, True]
+        assert ends(crew) == [(kept.id, Kind.COMPLETE)]
+        assert [e["message_id"] for e in logged.entries if e["event"] == "message.lock_lost"] == [lost.id]
+
+    async def test_a_batch_of_which_all_are_lost_is_cancelled(self, claimed: Claimed) -> None:
+        gate, messages = Gate(), [claimed("bulk") for _ in range(3)]
+
+        async with crew_of(batch_handler(gate.handle)) as crew:
+            crew.add(messages, 0)
+            await until(lambda: gate.started)
+            crew.lose([each.id for each in messages])
+            await until(lambda: not crew.running)
+
+            assert (ends(crew), len(crew.hand)) == ([], 0)
+            assert crew.room().batches == Room(["bulk"], [10], 10)
+
+    async def test_one_that_is_lost_while_it_waits_is_not_run(self, claimed: Claimed) -> None:
+        gate = Gate()
+        first, lost, last = (claimed("bulk", payload=str(n)) for n in range(3))
+
+        async with crew_of(batch_handler(gate.handle, 2, wait_s=0.02)) as crew:
+            crew.add([first], 0)
+            await until(lambda: gate.started)
+            crew.add([lost, last], 0)
+            crew.lose([lost.id])
+            gate.open.set()
+            await until(lambda: len(crew.settler.waiting) == 2)
+
+        assert gate.started == [[0], [2]]
+
+
+class TestTime:
+    async def test_a_batch_that_overruns_the_shortest_time_ends_what_is_not_settled(
+        self, claimed: Claimed, logged: LogCapture
+    ) -> None:
+        async def dawdle(items: list[Item[Any]]) -> None:
+            items[0].complete("in time")
+            await asyncio.sleep(60)
+
+        messages = [claimed("bulk", run_timeout_s=each) for each in (60.0, 0.02, None)]
+        async with crew_of(batch_handler(dawdle, items=True)) as crew:
+            crew.add(messages, 0)
+            await until(lambda: len(crew.settler.waiting) == 3)
+
+        assert [kind for _, kind in ends(crew)] == [Kind.COMPLETE, Kind.EXPIRE, Kind.EXPIRE]
+        assert (
+            crew.settler.waiting[1].error
+            == "in a batch of 3: lock_expired: the handler ran longer than its run_timeout of 0.02 s"
+        )
+        (told,) = [e for e in logged.entries if e["event"] == "attempt.timed_out"]
+        assert (told["messages"], told["message_id"]) == (2, messages[1].id)
+
+    async def test_a_thread_keeps_its_place_and_what_it_says_later_does_not_count(self, claimed: Claimed) -> None:
+        release, counted = threading.Event(), []
+
+        def block(items: list[Item[Any]]) -> None:
+            release.wait(5)
+            counted.append(items[0].complete())
+
+        async with crew_of(batch_handler(block, items=True)) as crew:
+            message = claimed("bulk", run_timeout_s=0.02)
+            crew.add([message], 0)
+            await until(lambda: crew.settler.waiting)
+
+            assert ends(crew) == [(message.id, Kind.EXPIRE)]
+            assert crew.room().batches == Room([], [], 0)
+            assert crew.left_behind
+            release.set()
+            await until(lambda: crew.room().batches == Room(["bulk"], [10], 10))
+        assert counted == [False]
+        assert not crew.left_behind
+        assert len(crew.settler.waiting) == 1
+
+
+class TestStopping:
+    async def test_what_was_gathered_is_handed_back_and_what_a_claim_still_brings_too(self, claimed: Claimed) -> None:
+        gate = Gate()
+        running, waiting, late = claimed("bulk"), claimed("bulk"), claimed("bulk")
+
+        async with crew_of(batch_handler(gate.handle)) as crew:
+            crew.add([running], 0)
+            await until(lambda: crew.running)
+            crew.add([waiting], 0)
+            crew.hand_back_waiting()
+            crew.add([late], 0)
+            gate.open.set()
+            await until(lambda: not crew.running)
+
+        assert ends(crew) == [(waiting.id, Kind.RELEASE), (late.id, Kind.RELEASE), (running.id, Kind.COMPLETE)]
+
+    async def test_what_a_claim_still_brings_is_not_begun_although_there_is_a_place(self, claimed: Claimed) -> None:
+        late = claimed("bulk")
+
+        async with crew_of(batch_handler(nothing)) as crew:
+            crew.hand_back_waiting()
+            crew.add([late], 0)
+
+            assert crew.running == 0
+        assert ends(crew) == [(late.id, Kind.RELEASE)]
+
+    async def test_a_cancelled_batch_keeps_what_was_said_and_hands_the_rest_back(self, claimed: Claimed) -> None:
+        async def begin(items: list[Item[Any]]) -> None:
+            items[0].complete()
+            await asyncio.sleep(60)
+
+        first, second = claimed("bulk"), claimed("bulk")
+        async with crew_of(batch_handler(begin, items=True)) as crew:
+            crew.add([first, second], 0)
+            await until(lambda: crew.running)
+            await asyncio.sleep(0)
+            crew.cancel_running()
+            await until(lambda: not crew.running)
+
+        assert ends(crew) == [(first.id, Kind.COMPLETE), (second.id, Kind.RELEASE)]
+
+    async def test_one_that_is_stopped_before_its_first_step_ends_all_the_same(self, claimed: Claimed) -> None:
+        message = claimed("bulk")
+
+        async with crew_of(batch_handler(nothing)) as crew:
+            crew.add([message], 0)
+            crew.cancel_running()
+            await until(lambda: not crew.running)
+
+            assert ends(crew) == [(message.id, Kind.RELEASE)]
+            assert crew.room().batches == Room(["bulk"], [10], 10)
+
+    async def test_messages_of_a_batch_that_does_not_end_are_handed_back_all_the_same(self, claimed: Claimed) -> None:
+        gate, message = Gate(), claimed("bulk")
+
+        async with crew_of(batch_handler(gate.handle)) as crew:
+            crew.add([message], 0)
+            await until(lambda: crew.running)
+            crew.abandon_running()
+
+            assert ends(crew) == [(message.id, Kind.RELEASE)]
+            gate.open.set()
+
+
+async def test_an_outcome_that_cannot_be_told_costs_its_batch_an_attempt_and_no_place(
+    claimed: Claimed, logged: LogCapture
+) -> None:
+    class Untellable(Reject):
+        def __str__(self) -> str:
+            raise ZeroDivisionError
+
+    async def say(payloads: list[Any]) -> list[Any]:
+        return [None, Untellable("?")]
+
+    messages = [claimed("bulk"), claimed("bulk")]
+    async with crew_of(batch_handler(say)) as crew:
+        crew.add(messages, 0)
+        await until(lambda: len(crew.settler.waiting) == 2)
+
+        assert {kind for _, kind in ends(crew)} == {Kind.RETRY}
+        assert crew.room().batches == Room(["bulk"], [10], 10)
+    assert [e["loop"] for e in logged.entries if e["event"] == "loop.broken"] == ["batch"]
+
+
+async def test_what_is_wrong_with_many_is_logged_once_with_their_number(claimed: Claimed, logged: LogCapture) -> None:
+    async def stumble(payloads: list[Any]) -> None:
+        raise OSError("disk full")
+
+    messages = [claimed("bulk") for _ in range(5)]
+    async with crew_of(batch_handler(stumble)) as crew:
+        crew.add(messages, 0)
+        await until(lambda: len(crew.settler.waiting) == 5)
+
+    (told,) = [e for e in logged.entries if e["event"] == "attempt.failed"]
+    assert (told["messages"], told["message_id"], told["reason"]) == (5, messages[0].id, "OSError: disk full")
+
+
+MODULE = """
+from collections.abc import Sequence
+from typing import Annotated, Any
+import pydantic
+from pgrouse import Item
+
+class Order(pydantic.BaseModel):
+    id: int
+
+def payloads(orders: list[Order], ctx): ...
+def items(orders: list[Item[Order]]): ...
+def plain_items(items: list[Item], ctx): ...
+def sequence(orders: Sequence[Order]): ...
+def bare(orders: list): ...
+def silent(orders): ...
+def anything(orders: Any): ...
+def one(order: Order): ...
+def item(order: Item[Order]): ...
+def mapping(order: dict[str, int]): ...
+def nothing(): ...
+async def coroutine(orders: list[Order]): ...
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Handler]]:
+    """`load("payloads", "batch = 10")` loads a configuration whose topic `job` has this handler and these lines."""
+    (tmp_path / "bulk_jobs.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def load(function: str, *lines: str, worker: str = "") -> dict[str, Handler]:
+        head = f"[worker]\n{worker}\n" if worker else ""
+        body = "\n".join(['[topics."job"]', f'handler = "bulk_jobs:{function}"', *lines])
+        (tmp_path / "pgrouse.toml").write_text(head + body + "\n")
+        return handlers.load(config.load(tmp_path / "pgrouse.toml", environ={}))
+
+    return load
+
+
+class TestSignature:
+    @pytest.mark.parametrize(
+        ("function", "as_items", "payload"),
+        [
+            ("payloads", False, "Order"),
+            ("items", True, "Order"),
+            ("plain_items", True, None),
+            ("sequence", False, "Order"),
+            ("bare", False, None),
+            ("silent", False, None),
+            ("anything", False, None),
+            ("coroutine", False, "Order"),
+        ],
+    )
+    def test_the_annotation_says_what_the_list_is_of(
+        self, load: Callable[..., dict[str, Handler]], function: str, as_items: bool, payload: str | None
+    ) -> None:
+        handler = load(function, "batch = 10", 'batch_wait = "200ms"')["job"]
+
+        assert handler.batching == Batching(10, 0.2, as_items)
+        found = None if handler.payload is None else handler.payload._type.__name__  # type: ignore[attr-defined]
+        assert found == payload
+
+    def test_batches_are_worked_one_at_a_time_unless_concurrency_says_more(
+        self, load: Callable[..., dict[str, Handler]]
+    ) -> None:
+        assert load("payloads", "batch = 10")["job"].concurrency == 1
+        assert load("payloads", "batch = 10", 'isolation = "process"')["job"].concurrency == 1
+        assert load("payloads", "batch = 10", "concurrency = 3")["job"].concurrency == 3
+
+    def test_without_batch_a_list_is_one_payload(self, load: Callable[..., dict[str, Handler]]) -> None:
+        handler = load("payloads")["job"]
+
+        assert handler.batching is None
+        assert handler.payload is not None
+        assert [order.id for order in handler.payload.validate_python([{"id": 1}])] == [1]
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("function", "lines", "says"),
+        [
+            ("payloads", ["batch = 0"], ':3: topics.job.batch: must be at least 1, found 0'),
+            ("payloads", ["batch = 10001"], ":3: topics.job.batch: must be at most 10000, found 10001"),
+            ("payloads", ['batch = "9"'], ":3: topics.job.batch: expected a whole number, found '9'"),
+            ("payloads", ["batch = 9", 'batch_wait = "2m"'], ":4: topics.job.batch_wait: must be between 0s and 1m, found 2m"),
+            ("payloads", ['batch_wait = "1s"'], ":3: topics.job.batch_wait: nothing is gathered without batch: add batch = 100, say, or remove it"),
+            ("one", ["batch = 9"], ":3: topics.job.batch: bulk_jobs:one takes Order, but gets a list of at most 9: annotate its first argument as list[Order], or remove batch"),
+            ("mapping", ["batch = 9"], ":3: topics.job.batch: bulk_jobs:mapping takes dict[str, int], but gets a list"),
+            ("item", ["batch = 9"], ":3: topics.job.batch: bulk_jobs:item takes Item[Order], but gets a list of at most 9: annotate its first argument as list[Item[Order]]"),
+            ("nothing", ["batch = 9"], ":3: topics.job.batch: bulk_jobs:nothing takes nothing, but gets a list"),
+            ("items", [], ":2: topics.job.handler: bulk_jobs:items takes a list of Items, which only batches have: add batch = 100, say"),
+            ("payloads", ["batch = 9", 'ack_policy = "manual"'], ':4: topics.job.ack_policy: "manual" needs a handler that can acknowledge: with batch, let bulk_jobs:payloads take a list[Item]'),
+        ],
+    )  # fmt: skip
+    def test_what_contradicts_itself_is_refused_with_line_key_and_mend(
+        self, load: Callable[..., dict[str, Handler]], function: str, lines: list[str], says: str
+    ) -> None:
+        with pytest.raises(ConfigError) as refused:
+            load(function, *lines)
+
+        assert f"pgrouse.toml{says}" in str(refused.value)
+        assert refused.value.exit_code == 78
+
+    def test_a_batch_that_no_claim_can_fill_is_refused(self, load: Callable[..., dict[str, Handler]]) -> None:
+        with pytest.raises(ConfigError) as refused:
+            load("payloads", "batch = 500", worker="fetch_batch_size = 200")
+
+        assert "pgrouse.toml:5: topics.job.batch: 500 is more than worker.fetch_batch_size, 200" in str(refused.value)
+        assert "set that to at least 500, or lower batch" in str(refused.value)

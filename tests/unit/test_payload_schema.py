@@ -1,0 +1,135 @@
+"""The JSON Schema of payloads: what fits, what is told of what does not, and what a schema may not do."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from pgrouse.payload_schema import PROBLEMS, SchemaUnusable, compile_schema
+
+ORDER = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "lines": {"type": "array", "items": {"type": "string"}}},
+    "required": ["id"],
+    "additionalProperties": False,
+}
+
+
+def problems(schema: Any, payload: Any) -> list[str]:
+    return compile_schema(schema).problems(json.dumps(payload))
+
+
+def test_a_payload_that_fits_has_no_problems() -> None:
+    assert problems(ORDER, {"id": 7, "lines": ["a"]}) == []
+
+
+def test_every_problem_is_told_with_its_place_and_never_with_a_value() -> None:
+    found = problems(ORDER, {"id": "secret", "lines": ["fine", 4711]})
+
+    assert [each.partition(":")[0] for each in found] == ["id", "lines.1"]
+    assert not any("secret" in each or "4711" in each for each in found)
+
+
+def test_what_is_missing_or_too_much_is_told_by_its_name() -> None:
+    assert sorted(problems(ORDER, {"price": 1})) == [
+        '(whole): "id" is a required property',
+        "(whole): Additional properties are not allowed ('price' was unexpected)",
+    ]
+
+
+def test_at_most_twenty_problems_are_listed_and_the_others_counted() -> None:
+    found = problems({"items": {"type": "string"}}, list(range(50)))
+
+    assert len(found) == PROBLEMS + 1
+    assert found[-1] == "and 30 more"
+
+
+def test_of_a_large_payload_only_the_first_problem_is_told() -> None:
+    began = time.perf_counter()
+
+    (problem,) = problems({"items": {"type": "string"}}, list(range(300_000)))
+
+    assert problem.startswith("0: ")
+    assert problem.endswith("(the payload is large: this is the first problem)")
+    assert time.perf_counter() - began < 5
+
+
+def test_a_body_does_not_fit_a_schema() -> None:
+    (problem,) = compile_schema({"type": "object"}).problems(None)
+
+    assert "wants JSON" in problem
+
+
+@pytest.mark.parametrize("schema", [True, {}])
+def test_a_schema_that_asks_for_nothing_takes_a_body_too(schema: Any) -> None:
+    assert compile_schema(schema).problems(None) == []
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "(.*a){20}"])
+def test_a_pattern_takes_time_in_proportion_to_the_text(pattern: str) -> None:
+    schema = compile_schema({"pattern": pattern, "patternProperties": {pattern: {}}, "unevaluatedProperties": False})
+    hostile = "a" * 20_000 + "!"
+    began = time.perf_counter()
+
+    schema.problems(json.dumps(hostile))
+    schema.problems(json.dumps({hostile: 1}))
+
+    assert time.perf_counter() - began < 2
+
+
+def test_formats_are_not_checked() -> None:
+    assert problems({"format": "email"}, "no address") == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "nonsense"}, "payload_schema: type: "),
+        ({"properties": {"a": {"minimum": "1"}}}, "payload_schema: properties.a.minimum: "),
+        ([1], "payload_schema: a list is no JSON Schema: use an object"),
+        ("{}", "payload_schema: a str is no JSON Schema: use an object"),
+        ({"$ref": "#/$defs/nowhere"}, "payload_schema: (whole): Pointer '/$defs/nowhere' does not exist"),
+        ({"$schema": "http://example.com/mine"}, "payload_schema: (whole): Unknown meta-schema"),
+    ],
+)
+def test_what_is_no_schema_is_refused_with_the_place(schema: Any, problem: str) -> None:
+    with pytest.raises(SchemaUnusable) as caught:
+        compile_schema(schema)
+
+    assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "["])
+def test_a_pattern_without_such_a_bound_is_refused_with_the_mend(pattern: str) -> None:
+    for schema in ({"pattern": pattern}, {"patternProperties": {pattern: {}}}):
+        with pytest.raises(SchemaUnusable, match="no look-around and no back-references"):
+            compile_schema(schema)
+
+
+def test_nothing_is_ever_fetched() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/schema.json"
+
+        with pytest.raises(SchemaUnusable, match=r"nothing is fetched: put what it refers to into its own \$defs"):
+            compile_schema({"$ref": address})
+
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_a_file_is_not_read() -> None:
+    with pytest.raises(SchemaUnusable, match="nothing is fetched"):
+        compile_schema({"$ref": "file:///etc/hostname"})
+
+
+def test_who_uses_no_schema_does_not_wait_for_the_library() -> None:
+    code = "import sys, pgrouse.service; sys.exit('jsonschema_rs' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

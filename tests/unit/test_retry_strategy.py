@@ -1,0 +1,96 @@
+"""A retry strategy: what it may return, and what function may be one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pgrouse.errors import ConfigError
+from pgrouse.message import Message
+from pgrouse.retry_strategy import StrategyFailed, strategy
+
+Claimed = Callable[..., Message]
+
+
+def answer(claimed: Claimed, value: Any) -> timedelta | None:
+    return strategy("m:f", lambda attempt, elapsed, error: value).ask(claimed(), OSError())
+
+
+@pytest.mark.parametrize(
+    ("returned", "meant"),
+    [
+        (timedelta(minutes=1), timedelta(minutes=1)),
+        (5, timedelta(seconds=5)),
+        (0.25, timedelta(milliseconds=250)),
+        (0, timedelta(0)),
+        (None, None),
+    ],
+)
+def test_it_returns_a_time_or_none(claimed: Claimed, returned: Any, meant: timedelta | None) -> None:
+    assert answer(claimed, returned) == meant
+
+
+@pytest.mark.parametrize(
+    ("rubbish", "shown"),
+    [
+        ("soon", "'soon'"),
+        (-1, "-1"),
+        (-0.5, "-0.5"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        (1e300, "1e+300"),
+        (10**400, "1000"),
+        (True, "True"),
+        (timedelta(seconds=-1), "datetime.timedelta"),
+        ([1], "a list"),
+        (object(), "a object"),
+    ],
+)
+def test_what_is_no_time_is_told_with_its_value(claimed: Claimed, rubbish: Any, shown: str) -> None:
+    with pytest.raises(StrategyFailed) as caught:
+        answer(claimed, rubbish)
+
+    assert str(caught.value).startswith(f"m:f returned {shown}")
+    assert str(caught.value).endswith(": expected a timedelta, a number of seconds, or None to give up")
+
+
+def test_it_is_asked_with_the_attempt_the_time_since_the_first_and_the_error(claimed: Claimed) -> None:
+    asked: list[Any] = []
+    error = OSError("gone")
+
+    strategy("m:f", lambda *given: asked.extend(given)).ask(claimed(attempt=3, elapsed_s=1.5), error)
+
+    assert asked == [3, timedelta(seconds=1.5), error]
+
+
+@pytest.mark.parametrize("broken", [ZeroDivisionError("no"), SystemExit(3), KeyboardInterrupt()])
+def test_what_it_raises_is_its_failure(claimed: Claimed, broken: BaseException) -> None:
+    def fail(attempt: int, elapsed: timedelta, error: BaseException) -> None:
+        raise broken
+
+    with pytest.raises(StrategyFailed, match=f"m:f raised {type(broken).__name__}"):
+        strategy("m:f", fail).ask(claimed(), OSError())
+
+
+async def a_coroutine(attempt: int, elapsed: timedelta, error: BaseException) -> int:
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (5, "m:f is a int, not a function"),
+        (a_coroutine, "m:f is a coroutine function: a retry strategy is a plain function that returns at once"),
+        (
+            lambda attempt, elapsed: 0,
+            r"m:f cannot be called with \(attempt, elapsed, error\): give it three parameters",
+        ),
+        (lambda a, b, c, d: 0, r"m:f cannot be called with \(attempt, elapsed, error\): give it three parameters"),
+    ],
+)
+def test_what_cannot_be_one_is_refused_with_the_mend(function: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        strategy("m:f", function)

@@ -1,0 +1,126 @@
+"""ack_policy and retry in the configuration: what contradicts itself is refused, what surprises is said."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pgrouse import config, handler
+from pgrouse.ack_policy import AckPolicy
+from pgrouse.config_source import ConfigProblems
+from pgrouse.errors import ExitCode
+
+MODULE = """
+def bare(payload): ...
+def work(payload, ctx): ...
+def soon(attempt, elapsed, error): return 1
+def short(attempt): return 1
+async def slow(attempt, elapsed, error): return 1
+constant = 7
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "rules_jobs.py").write_text(MODULE)
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    sys.modules.pop("rules_jobs", None)
+
+
+@pytest.fixture
+def settings(folder: Path) -> Callable[[str], config.Config]:
+    """Reads a configuration whose topic `job` has these further lines."""
+
+    def settings(lines: str) -> config.Config:
+        (folder / "pgrouse.toml").write_text(f'[topics.job]\nhandler = "rules_jobs:work"\n{lines}\n')
+        return config.load(folder / "pgrouse.toml", environ={})
+
+    return settings
+
+
+def test_the_default_is_to_retry_by_the_topics_backoff(settings: Callable[[str], config.Config]) -> None:
+    rules = handler.load(settings(""))["job"].rules
+
+    assert (rules.policy, rules.strategy) == (AckPolicy.NACK_ON_ERROR, None)
+
+
+@pytest.mark.parametrize("policy", list(AckPolicy))
+def test_each_policy_is_known_by_its_name(settings: Callable[[str], config.Config], policy: AckPolicy) -> None:
+    assert handler.load(settings(f'ack_policy = "{policy}"'))["job"].rules.policy is policy
+
+
+def test_a_strategy_is_found_as_a_handler_is(settings: Callable[[str], config.Config]) -> None:
+    strategy = handler.load(settings('retry = "rules_jobs:soon"'))["job"].rules.strategy
+
+    assert strategy is not None
+    assert strategy.name == "rules_jobs:soon"
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (
+            'ack_policy = "acknowledge"',
+            "pgrouse.toml:3: topics.job.ack_policy: expected 'ack', 'ack_first', 'reject_on_error', 'nack_on_error' or 'manual', found 'acknowledge'",
+        ),
+        ("ack_policy = 1", "pgrouse.toml:3: topics.job.ack_policy: expected 'ack',"),
+        ('retry = "soon"', "pgrouse.toml:3: topics.job.retry: expected \"module:function\", found 'soon'"),
+        ('retry = "rules_jobs:later"', "pgrouse.toml:3: topics.job.retry: rules_jobs has no function later"),
+        ('retry = "os:system"', "pgrouse.toml:3: topics.job.retry: module os may not be used: put it into a folder of handlers.path"),
+        ('retry = "rules_jobs:constant"', "pgrouse.toml:3: topics.job.retry: rules_jobs:constant is a int, not a function"),
+        ('retry = "rules_jobs:short"', "pgrouse.toml:3: topics.job.retry: rules_jobs:short cannot be called with (attempt, elapsed, error): give it three"),
+        ('retry = "rules_jobs:slow"', "pgrouse.toml:3: topics.job.retry: rules_jobs:slow is a coroutine function: a retry strategy is a plain function"),
+        (
+            'ack_policy = "ack_first"\nretry = "rules_jobs:soon"',
+            'pgrouse.toml:4: topics.job.retry: with ack_policy = "ack_first" nothing is tried again: remove it, or use ack_policy = "nack_on_error"',
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_file_line_key_and_mend(
+    settings: Callable[[str], config.Config], lines: str, problem: str
+) -> None:
+    with pytest.raises(ConfigProblems) as refused:
+        handler.load(settings(lines))
+
+    assert problem in str(refused.value)
+    assert refused.value.exit_code == ExitCode.BAD_CONFIG
+
+
+def test_a_handler_that_cannot_acknowledge_is_refused_for_manual(folder: Path) -> None:
+    (folder / "pgrouse.toml").write_text('[topics.job]\nhandler = "rules_jobs:bare"\nack_policy = "manual"\n')
+
+    with pytest.raises(ConfigProblems) as refused:
+        handler.load(config.load(folder / "pgrouse.toml", environ={}))
+
+    assert str(refused.value).endswith(
+        'pgrouse.toml:3: topics.job.ack_policy: "manual" needs a handler that can acknowledge: give rules_jobs:bare a second parameter for the context'
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "key", "text"),
+    [
+        ('ack_policy = "ack_first"', "topics.job.ack_policy", "is not worked again"),
+        ('ack_policy = "ack"\nretry = "rules_jobs:soon"', "topics.job.retry", 'with ack_policy = "ack" the strategy is asked only after'),
+        ('ack_policy = "reject_on_error"\nretry = "rules_jobs:soon"', "topics.job.retry", "never after an exception"),
+        ('ack_policy = "manual"\nretry = "rules_jobs:soon"', "topics.job.retry", "never after an exception"),
+    ],
+)  # fmt: skip
+def test_what_surprises_is_questioned(
+    settings: Callable[[str], config.Config], lines: str, key: str, text: str
+) -> None:
+    (question,) = handler.questions(settings(lines))
+
+    assert question.key == key
+    assert text in question.text
+    assert "pgrouse.toml:" in str(question)
+
+
+@pytest.mark.parametrize("lines", ["", 'retry = "rules_jobs:soon"', 'ack_policy = "manual"', 'ack_policy = "ack"'])
+def test_what_does_not_is_not(settings: Callable[[str], config.Config], lines: str) -> None:
+    assert handler.questions(settings(lines)) == []
