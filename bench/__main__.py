@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable
 
 import click
-from bench import claim_flatness, drain, idle, latency, publish, slow_disk
+from bench import claim_flatness, drain, idle, latency, policies, publish, slow_disk
 from bench.figure import Report
 from bench.ground import Ground
 from bench.usage import Machine
@@ -16,6 +16,7 @@ Benchmark = Callable[[Ground, Machine], Report]
 
 BENCHMARKS: dict[str, Benchmark] = {
     "drain": lambda ground, machine: drain.measure(ground, machine, rounds=5, messages=200_000),
+    "policies": lambda ground, machine: policies.measure(ground, machine, rounds=3, messages=100_000),
     "latency": lambda ground, machine: latency.measure(ground, machine, rounds=4, messages=400),
     "publish": lambda ground, machine: publish.measure(ground, machine, rounds=10, seconds=3, clients=8),
     "idle": lambda ground, machine: idle.measure(ground, machine, rounds=3, seconds=30),
@@ -34,7 +35,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 def main(names: tuple[str, ...], dsn: str | None, flush_ms: float | None, no_wait: bool, as_json: bool) -> None:
     """Measure what pgrouse does, each figure beside its limit in the same run.
 
-    NAME: drain, latency, publish, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
+    NAME: drain, policies, latency, publish, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")

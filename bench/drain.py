@@ -45,7 +45,7 @@ def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Rep
         for _ in range(rounds):
             for clients in CLIENTS:
                 runs[_name(clients)].append(_by_plain_sql(ground, machine, backlog, messages, clients))
-            runs[DAEMON].append(_by_daemon(ground, machine, backlog, messages))
+            runs[DAEMON].append(by_daemon(ground, machine, backlog, messages))
     return _report(runs, messages, ground.is_private)
 
 
@@ -74,7 +74,8 @@ def _by_plain_sql(ground: Ground, machine: Machine, backlog: Database, messages:
         return Run(_rate(database, messages), (server + client) / messages * 1e6, client / messages * 1e6)
 
 
-def _by_daemon(ground: Ground, machine: Machine, backlog: Database, messages: int) -> Run:
+def by_daemon(ground: Ground, machine: Machine, backlog: Database, messages: int) -> Run:
+    """Let one daemon work off a copy of a backlog."""
     with ground.database("drain", backlog) as database:
         ground.checkpoint()
         machine.wait_until_quiet()

@@ -1,0 +1,69 @@
+"""What policies cost: nothing where they are not used, and what channels and their limits take from the drain."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import ExitStack
+
+from bench import drain
+from bench.figure import Figure, Report, Target
+from bench.ground import Database, Ground
+from bench.usage import Machine
+
+PLAIN = "no policy anywhere"
+UNUSED = "every policy on another topic"
+CHANNELS = "10,000 channels"
+LIMITED = "10,000 channels, each with a limit"
+EVERY_POLICY = """
+    INSERT INTO messages.topic
+      (topic, ttl, key_ttl, max_depth, max_payload_bytes, publish_rate, max_concurrency, dequeue_rate, channel_concurrency,
+       channel_min_interval, ordered, strict_lock, dead_letter, breaker)
+    VALUES ('other', '1 day', '1 hour', 1000, 1000, 1000, 10, 1000, 1, '1 s', true, true, true, '{}')
+"""
+# Each way to publish and to limit the backlog that is drained, with the share of the plain drain that it must reach.
+WAYS = {
+    PLAIN: ("NULL::text", "SELECT", None),
+    UNUSED: ("NULL::text", EVERY_POLICY, Target(0.95, at_least=True)),
+    CHANNELS: ("'c' || n %% 10000", "SELECT", Target(0.4, at_least=True)),
+    LIMITED: (
+        "'c' || n %% 10000",
+        "INSERT INTO messages.topic (topic, channel_concurrency) VALUES ('noop', 1000)",
+        None,
+    ),
+}
+
+
+def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Report:
+    """Drain each backlog by a daemon, in turn, there and back."""
+    rates: dict[str, list[float]] = defaultdict(list)
+    with ExitStack() as ends:
+        backlogs = {way: ends.enter_context(ground.database(f"backlog_{n}")) for n, way in enumerate(WAYS)}
+        for way, backlog in backlogs.items():
+            _publish(backlog, messages, way)
+        for number in range(rounds):
+            # There and back, so that what drifts in the machine drifts for all alike.
+            for way in list(WAYS) if number % 2 else reversed(WAYS):
+                rates[way].append(drain.by_daemon(ground, machine, backlogs[way], messages).rate)
+    return _report(rates, messages)
+
+
+def _publish(database: Database, messages: int, way: str) -> None:
+    channel, policy, _ = WAYS[way]
+    with database.connect() as conn:
+        conn.execute(policy.encode())
+        conn.execute(
+            "INSERT INTO messages.message (topic, channel, payload)"
+            f" SELECT 'noop', {channel}, jsonb_build_object('n', n) FROM generate_series(1, %s) AS n".encode(),
+            [messages],
+        )
+        conn.execute("VACUUM ANALYZE messages.message")
+
+
+def _report(rates: dict[str, list[float]], messages: int) -> Report:
+    plain = Figure(PLAIN, "messages/s", rates[PLAIN])
+    others = [
+        Figure(way, "messages/s", rates[way], plain, target) for way, (_, _, target) in WAYS.items() if way != PLAIN
+    ]
+    return Report(
+        "policies", f"{messages:,} messages with a no-op async handler, drained by one daemon.", [plain, *others]
+    )
