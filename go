@@ -89,7 +89,12 @@ def test(arguments: list[str]) -> NoReturn:
             f"what needs PostgreSQL's own packages is skipped; to run it, once: sudo apt-get install {' '.join(missing)}"
         )
     install(FOR_TEST)
-    become(VENV / "bin" / "python", "-m", "pytest", *arguments)
+    become(VENV / "bin" / "python", "-m", "pytest", *at_once(arguments), *arguments)
+
+
+def at_once(arguments: list[str]) -> list[str]:
+    """Say how many tests run side by side: they mostly wait, for time or for a server. One file stays with one process."""
+    return [] if any(each.startswith("-n") for each in arguments) else ["-n", "2", "--dist", "loadfile"]
 
 
 def check(arguments: list[str]) -> NoReturn:
