@@ -428,6 +428,21 @@ def test_a_message_that_changes_while_it_is_being_claimed_is_claimed_as_it_is_th
     assert queue.claim() == []
 
 
+@pytest.mark.parametrize(("attempts", "waits"), [(1, "on"), (2, "off")])
+def test_a_claim_that_must_last_waits_for_the_disk_whatever_its_caller_asked_for(
+    database: Database, attempts: int, waits: str
+) -> None:
+    queue = Queue(database.connect(options="-c synchronous_commit=on"))
+    queue.publish(max_attempts=attempts)
+
+    with queue.conn.transaction():
+        queue.conn.execute("SET LOCAL synchronous_commit = off")
+        assert len(queue.claim()) == 1
+        assert queue.value("SHOW synchronous_commit") == waits
+
+    assert queue.value("SHOW synchronous_commit") == "on"
+
+
 def test_claimers_on_eight_connections_never_share_a_message(queue: Queue, database: Database) -> None:
     published = queue.publish_many(2000)
     queue.publish_many(500, channel=sql.SQL("(n % 7)::text"))
