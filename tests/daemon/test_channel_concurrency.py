@@ -26,7 +26,7 @@ def test_two_daemons_together_never_exceed_it_and_use_nine_tenths_of_it(
     limits = {"a": 2, "b": 2, "wide": 5, "narrow": 1}
 
     for channel, limit in limits.items():
-        queue.publish_many(6 * limit, "job", channel=channel, payload={"for": 0.5})
+        queue.publish_many(4 * limit, "job", channel=channel, payload={"for": 1.2})
 
     eventually(lambda: queue.ids() == [], within_s=20)
     assert len(runs.pids()) == 2

@@ -33,7 +33,7 @@ def test_two_daemons_together_keep_it_in_each_channel_and_lose_a_tenth_at_most(
         claimed = runs.claimed_at(channel)
         assert min(b - a for a, b in pairwise(claimed)) >= interval - 2e-6
         # A tenth, and once what it takes to look again.
-        assert claimed[-1] - claimed[0] <= (len(claimed) - 1) * interval / 0.9 + 0.05
+        assert claimed[-1] - claimed[0] <= (len(claimed) - 1) * interval / 0.9 + 0.1
     free = runs.claimed_at("free")
     assert free[-1] - free[0] < 1
 

@@ -24,7 +24,7 @@ def most_ahead(moments: list[float], rate: float) -> float:
 
 
 @pytest.mark.every_server
-@pytest.mark.parametrize(("rate", "burst", "count"), [(60, 6, 180), (8, 1, 20)])
+@pytest.mark.parametrize(("rate", "burst", "count"), [(60, 6, 180), (8, 1, 30)])
 def test_two_daemons_together_never_exceed_it_and_reach_nine_tenths_of_it(
     two_daemons: Daemons, queue: Queue, runs: Runs, rate: int, burst: int, count: int
 ) -> None:

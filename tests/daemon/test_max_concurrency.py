@@ -22,10 +22,10 @@ def test_two_daemons_together_never_exceed_it_and_use_nine_tenths_of_it(
     queue.policy("job", max_concurrency=limit)
     two_daemons({"job": "timed:run"}, concurrency=4)
 
-    queue.publish_many(6 * limit, "job", payload={"for": 0.5})
+    queue.publish_many(4 * limit, "job", payload={"for": 1.2})
 
     eventually(lambda: queue.ids() == [], within_s=20)
-    assert len(runs.rows()) == 6 * limit
+    assert len(runs.rows()) == 4 * limit
     assert len(runs.pids()) >= daemons
     assert runs.most_at_once() == limit
     assert runs.places_used() >= 0.9 * limit

@@ -8,6 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
 
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Background, Ear, Queue
@@ -55,6 +57,57 @@ def database(emptied: Callable[[], Database]) -> Iterator[Database]:
     database = emptied()
     yield database
     database.disconnect()
+
+
+class Kept:
+    """The connection that tests of the shared database use first: kept from one to the next, so that the server compiles its functions once.
+
+    A test gets it as a new one would be: what a session remembers is reset, and it is opened anew if the test before left it in any other state.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self._conn: psycopg.Connection[Any] | None = None
+
+    def take(self) -> psycopg.Connection[Any]:
+        """Return the connection, clean."""
+        if self._conn is not None and self._is_usable(self._conn):
+            self._conn.execute(FORGET)
+        else:
+            self.close()
+            self._conn = psycopg.connect(self.dsn, autocommit=True)
+        return self._conn
+
+    def close(self) -> None:
+        """Close it."""
+        if self._conn is not None:
+            self._conn.close()
+
+    def _is_usable(self, conn: psycopg.Connection[Any]) -> bool:
+        untouched = (conn.autocommit, conn.isolation_level, conn.read_only, conn.row_factory) == AS_OPENED
+        heard = conn._notice_handlers or conn._notify_handlers
+        return untouched and not heard and conn.info.transaction_status is TransactionStatus.IDLE
+
+
+# The rest of DISCARD ALL. Not its plans, which is the point.
+FORGET = (
+    "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; CLOSE ALL; SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
+)
+AS_OPENED = (True, None, None, tuple_row)
+
+
+@pytest.fixture(scope="session")
+def kept(emptied: Callable[[], Database]) -> Iterator[Kept]:
+    """The connection that is kept."""
+    kept = Kept(emptied().dsn)
+    yield kept
+    kept.close()
+
+
+@pytest.fixture
+def db(database: Database, kept: Kept) -> psycopg.Connection[Any]:
+    """An autocommit connection to `database`."""
+    return kept.take() if database.dsn == kept.dsn else database.connect()
 
 
 @pytest.fixture
