@@ -43,7 +43,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgro
 CLUSTER_CONF = Path("/etc/postgresql-common/createcluster.d/pgrouse.conf")
 
 FOR_DEMO = ["--extra=demo"]
-FOR_TEST = [*FOR_DEMO, "--group=test", "--group=uv"]
+FOR_SPARK = ["--extra=spark", "--extra=delta"]
+FOR_TEST = [*FOR_DEMO, *FOR_SPARK, "--extra=java", "--group=test", "--group=uv"]
 FOR_CHECK = [*FOR_TEST, "--group=check"]
 
 # What the Debian packages of a PostgreSQL version bring, by which is seen whether they are there.
@@ -56,7 +57,12 @@ TEST_PACKAGES = SERVER_PACKAGES | {
     "spin": "/usr/bin/spin",
     "gcc": "/usr/bin/gcc",
     "libc6-dev": "/usr/include/stdio.h",
+    "chromium": "/usr/bin/chromium",
 }
+
+# All tests in two rounds. Side by side those that mostly wait, for time or for a server; one file stays with one process. Then those on Spark,
+# which fills all cores by itself.
+ROUNDS = [["-n", "2", "--dist", "loadfile", "-m", "not spark"], ["-m", "spark"]]
 
 
 def main(arguments: list[str]) -> None:
@@ -75,7 +81,7 @@ def demo(arguments: list[str]) -> NoReturn:
     """Show pgrouse at work."""
     if os.geteuid() == 0:
         install_debian_packages(SERVER_PACKAGES)
-    install(FOR_DEMO)
+    install([*FOR_DEMO, *FOR_SPARK, "--extra=java"] if "--spark" in arguments else FOR_DEMO)
     become(VENV / "bin" / "pgrouse", "demo", *arguments)
 
 
@@ -89,12 +95,11 @@ def test(arguments: list[str]) -> NoReturn:
             f"what needs PostgreSQL's own packages is skipped; to run it, once: sudo apt-get install {' '.join(missing)}"
         )
     install(FOR_TEST)
-    become(VENV / "bin" / "python", "-m", "pytest", *at_once(arguments), *arguments)
-
-
-def at_once(arguments: list[str]) -> list[str]:
-    """Say how many tests run side by side: they mostly wait, for time or for a server. One file stays with one process."""
-    return [] if any(each.startswith("-n") for each in arguments) else ["-n", "2", "--dist", "loadfile"]
+    rounds = [arguments] if arguments else ROUNDS
+    codes = [
+        subprocess.run([VENV / "bin" / "python", "-m", "pytest", *each], check=False).returncode for each in rounds
+    ]
+    sys.exit(max(codes))
 
 
 def check(arguments: list[str]) -> NoReturn:

@@ -7,7 +7,18 @@ import platform
 from collections.abc import Callable
 
 import click
-from bench import claim_flatness, drain, idle, latency, policies, publish, slow_disk
+from bench import (
+    claim_flatness,
+    drain,
+    idle,
+    latency,
+    policies,
+    publish,
+    slow_disk,
+    spark_consume,
+    spark_export,
+    spark_publish,
+)
 from bench.figure import Report
 from bench.ground import Ground
 from bench.usage import Machine
@@ -19,6 +30,11 @@ BENCHMARKS: dict[str, Benchmark] = {
     "policies": lambda ground, machine: policies.measure(ground, machine, rounds=3, messages=100_000),
     "latency": lambda ground, machine: latency.measure(ground, machine, rounds=4, messages=400),
     "publish": lambda ground, machine: publish.measure(ground, machine, rounds=10, seconds=3, clients=8),
+    "spark-export": lambda ground, machine: spark_export.measure(
+        ground, machine, rounds=3, rows=1_000_000, growth=(1_000_000, 10_000_000)
+    ),
+    "spark-publish": lambda ground, machine: spark_publish.measure(ground, machine, rounds=3, messages=1_000_000),
+    "spark-consume": lambda ground, machine: spark_consume.measure(ground, machine, rounds=3, messages=500_000),
     "idle": lambda ground, machine: idle.measure(ground, machine, rounds=3, seconds=30),
     "claim-flatness": lambda ground, machine: claim_flatness.measure(ground, machine, rounds=3),
 }
@@ -35,7 +51,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 def main(names: tuple[str, ...], dsn: str | None, flush_ms: float | None, no_wait: bool, as_json: bool) -> None:
     """Measure what pgrouse does, each figure beside its limit in the same run.
 
-    NAME: drain, policies, latency, publish, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
+    NAME: drain, policies, latency, publish, spark-export, spark-publish, spark-consume, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")

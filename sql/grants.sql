@@ -19,9 +19,13 @@ BEGIN
     ['messages_publisher', 'SELECT ON SEQUENCE messages.armed, messages.policed'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.schema_digest, messages.new_message, messages.notify_policy'],
+    -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. Nobody reads the stage.
+    ['messages_publisher', 'INSERT ON messages.publish_stage'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.begin_stage, messages.publish_staged, messages.clear_stage, messages.job_result, messages.job_rejected'],
 
     ['messages_worker', 'USAGE ON SCHEMA messages'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_forgotten, messages.heartbeat, messages.progress, messages.was_cancelled, messages.started'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.held, messages.held_ids, messages.count_ready'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.own_xid, messages.oldest_xid'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.worker_started, messages.worker_seen, messages.worker_stopped, messages.tick, messages.raise_low_water'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due'],
@@ -37,6 +41,7 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.may_redrive, messages.dead_groups, messages.lineage'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy, messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.explain'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.forget_export, messages.held_by_export'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.next_ticks, messages.run_now, messages.pause_schedule, messages.resume_schedule'],
 
     ['messages_analyst', 'USAGE ON SCHEMA messages'],
@@ -44,7 +49,7 @@ BEGIN
     ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, locked_at, history, result, error, error_fingerprint, handled_by, archived_at, archive_xid, redriven_from) ON messages.message_archive'],
     ['messages_analyst', 'SELECT ON messages.state, messages.topic, messages.channel, messages.subscription, messages.worker, messages.tick_mark'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.dead_groups, messages.lineage'],
-    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.unhandled_topics, messages.explain'],
+    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.unhandled_topics, messages.explain, messages.held_by_export'],
 
     ['messages_maintainer', 'USAGE ON SCHEMA messages'],
     ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.expire_ttl, messages.judge_all, messages.renotify_stale, messages.fire_schedules, messages.raise_low_water, messages.maintain_partitions, messages.purge, messages.prune']

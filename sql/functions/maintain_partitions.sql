@@ -1,4 +1,5 @@
--- Days of the archive: make the partitions of the days to come, drop those older than every topic's retention.
+-- Days of the archive: make the partitions of the days to come, drop those older than every topic's retention,
+-- unless an export has not read all of them (held_by_export says so).
 -- Called by: tick. Result: how many partitions were made or dropped.
 -- Locks: ACCESS EXCLUSIVE on the default partition while a day is made, on the whole archive while one is dropped. Both wait for at most
 -- 100 ms, since every settle waits behind them: while somebody reads the archive for long, this fails and the next tick tries again.
@@ -38,6 +39,11 @@ BEGIN
   FOR v_name IN
     SELECT d.name FROM messages.archive_days() AS d WHERE d.day + 1 <= ((messages.now() - v_keep) AT TIME ZONE 'UTC')::date
   LOOP
+    CONTINUE WHEN NOT messages.is_exported(v_name);
+    -- Whoever still writes into that day is waited for, and what came from there is looked at, before it is gone for good.
+    LOCK TABLE ONLY messages.message_archive IN ACCESS EXCLUSIVE MODE;
+    EXECUTE format('LOCK TABLE messages.%I IN ACCESS EXCLUSIVE MODE', v_name);
+    CONTINUE WHEN NOT messages.is_exported(v_name);
     EXECUTE format('DROP TABLE messages.%I', v_name);
     DELETE FROM messages.purge_mark AS k WHERE k.partition = v_name;
     v_did := v_did + 1;

@@ -1,7 +1,7 @@
 -- Forget what is older than its retention, as far as no whole day of the archive can be dropped for it: rows of topics that keep theirs for
 -- shorter than the longest, rows that stand in the default partition, alerts, and the marks of redrives.
 -- Called by: tick. Bounded: it looks at p_pages pages of 8 kB of the archive, and goes on there the next time (messages.purge_mark).
--- A day is looked at once all of it is too old for a topic; the mark '*' stands for the topics that have no retention of their own.
+-- A day is looked at once all of it is too old for a topic, and read by every export; the mark '*' stands for the topics that have no retention of their own.
 -- Locks: the rows it deletes. Result: how many.
 CREATE OR REPLACE FUNCTION messages.purge(p_pages integer DEFAULT 1000)
 RETURNS bigint
@@ -35,6 +35,8 @@ BEGIN
     ORDER BY d.name, t.topic
   LOOP
     EXIT WHEN v_left <= 0;
+    -- A day is gone through once: it is not begun while rows of it must stay. In the default partition those are passed over.
+    CONTINUE WHEN NOT v_due.is_default AND NOT messages.is_exported(v_due.name);
     v_to := v_due.place + v_left;
     v_did := v_did + messages.purge_pages(v_due.name, v_due.place, v_to, v_due.topic, v_due.before);
     v_left := v_left - greatest(least(v_to, v_due.pages) - v_due.place, 1);

@@ -1,5 +1,5 @@
 -- Delete what ended before a time, of one topic or of all, some pages a call, so that a caller can go through the archive in short transactions.
--- Called by: operators. p_place: what the call before returned as place; NULL = from the beginning.
+-- What an export has not read yet stays. Called by: operators. p_place: what the call before returned as place; NULL = from the beginning.
 -- Locks: the rows it deletes. Result: how many, and where the next call goes on; place NULL = that was all.
 CREATE OR REPLACE FUNCTION messages.purge_archive(
   p_before timestamptz, p_topic text DEFAULT NULL, p_place text DEFAULT NULL, p_pages integer DEFAULT 1000,

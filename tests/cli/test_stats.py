@@ -13,6 +13,8 @@ import pytest
 from tests.cli.shell import PGROUSE, Shell
 from tests.cli.stage import die, start
 from tests.server.postgres import Database
+from tests.sql.deaths import die_ago
+from tests.sql.exports import export
 from tests.sql.queue import Queue
 
 
@@ -109,3 +111,14 @@ def test_watching_in_a_pipe_prints_again_and_again(database: Database, queue: Qu
 
 def _has_topic(line: str, topic: str) -> bool:
     return line.startswith("{") and topic in [each["topic"] for each in json.loads(line)["topics"]]
+
+
+def test_an_export_that_the_retention_waits_for_is_named(pgrouse: Shell, queue: Queue) -> None:
+    died = die_ago(queue, "40 days")
+    export(queue, "lake", upto=died)
+    assert "retention" not in pgrouse("stats").err
+    die_ago(queue, "40 days")
+
+    assert "retention waits for export lake since " in " ".join(pgrouse("stats").err.split())
+    (held,) = pgrouse("stats", "--json").object["held_by_export"]
+    assert (held["name"], held["lake"]) == ("lake", "/lake")

@@ -110,10 +110,10 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     assert in_checkout | {"pgrouse/py.typed"} <= set(ZipFile(wheel).namelist())
 
 
-def test_the_wheel_takes_no_name_in_site_packages_but_its_own(wheel: Path) -> None:
+def test_the_wheel_takes_no_names_in_site_packages_but_its_own(wheel: Path) -> None:
     top_level = {name.split("/")[0] for name in ZipFile(wheel).namelist()}
 
-    assert {name for name in top_level if not name.endswith(".dist-info")} == {"pgrouse"}
+    assert {name for name in top_level if not name.endswith(".dist-info")} == {"pgrouse", "pyspark_pgrouse"}
 
 
 def test_the_installed_command_says_its_version(installed: Path) -> None:

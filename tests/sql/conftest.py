@@ -90,9 +90,7 @@ class Kept:
 
 
 # The rest of DISCARD ALL. Not its plans, which is the point.
-FORGET = (
-    "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; CLOSE ALL; SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
-)
+FORGET = "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; CLOSE ALL; SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
 AS_OPENED = (True, None, None, tuple_row)
 
 

@@ -10,6 +10,7 @@ import pytest
 from psycopg import errors
 
 from tests.server.postgres import Database
+from tests.sql.exports import export
 from tests.sql.queue import Background, Queue
 
 PARTITIONS = (
@@ -254,3 +255,49 @@ def test_columns_that_a_later_version_adds_move_too(own_database: Database) -> N
 
     assert lies_in(queue, 1) == partitions(queue)[-1]
     assert queue.archived(1).extra == "x"
+
+
+def test_a_day_that_an_export_has_not_read_stays_until_it_has(queue: Queue) -> None:
+    archive(queue, 1, "0 days")
+    archive(queue, 2, "0 days")
+    export(queue, "behind", upto=1)
+    export(queue, "ahead", upto=2)
+    queue.later("32 days")
+
+    queue.call("maintain_partitions", 0)
+    assert queue.archived(1) is not None
+
+    queue.call("forget_export", "behind")
+    queue.call("maintain_partitions", 0)
+    assert queue.archived(1) is None
+
+
+def test_a_day_that_no_row_keeps_is_dropped_although_an_export_is_behind(queue: Queue) -> None:
+    first = today(queue)
+    archive(queue, 1, "3 days")
+    export(queue)
+    queue.later("35 days")
+
+    queue.call("maintain_partitions", 0)
+
+    assert names(first, 1)[0] not in partitions(queue)
+    assert queue.archived(1) is not None
+
+
+def test_what_commits_into_a_day_while_it_waits_to_be_dropped_is_not_lost(
+    own_database: Database, eventually: Callable[..., Any]
+) -> None:
+    queue, maker, watcher = (Queue(own_database.connect()) for _ in range(3))
+    background = Background(watcher.conn)
+    maker.conn.execute("ALTER FUNCTION messages.maintain_partitions SET lock_timeout = '10s'")
+    archive(queue, 1, "0 days")
+    export(queue, upto=1)
+    maker.later("32 days")
+
+    with queue.conn.transaction():
+        archive(queue, 2, "0 days")
+        made = background.start(maker.call, "maintain_partitions", 0)
+        eventually(lambda: background.is_blocked(maker))
+    made.result(timeout=10)
+
+    assert queue.archived(2) is not None

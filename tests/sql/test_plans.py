@@ -69,6 +69,8 @@ HOT = {
     "release": f"SELECT messages.release({HELD})",
     "release_forgotten": "SELECT messages.release_forgotten('w', ARRAY[1])",
     "heartbeat": f"SELECT messages.heartbeat({HELD})",
+    "held": f"SELECT * FROM messages.held({HELD})",
+    "held_ids": "SELECT * FROM messages.held_ids(ARRAY[1, 2])",
 }
 # What runs now and then.
 COLD = {

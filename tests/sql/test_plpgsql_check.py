@@ -43,9 +43,13 @@ BY_DESIGN = {
     "lost": ["routine is marked as VOLATILE, should be STABLE"],
     # It must see who came first meanwhile.
     "standing": ["routine is marked as VOLATILE, should be STABLE"],
+    # It must see what a call that it waited for has committed.
+    "own_job": ["routine is marked as VOLATILE, should be STABLE"],
     # They lock rows in a subquery; the checker does not count that.
     "pick": ["routine is marked as VOLATILE, should be STABLE"],
     "pick_places": ["routine is marked as VOLATILE, should be STABLE"],
+    # It must see what was committed while its caller waited for a lock.
+    "is_exported": ["routine is marked as VOLATILE, should be STABLE"],
     # It names its partition at run time; the checker cannot see that it deletes.
     "purge_pages": ["routine is marked as VOLATILE, should be STABLE"],
     # Its end is an endless loop that only a RETURN leaves.

@@ -8,6 +8,7 @@ import pytest
 from psycopg import errors
 
 from tests.sql.deaths import copy_of, die
+from tests.sql.exports import export
 from tests.sql.queue import Queue
 
 
@@ -149,3 +150,25 @@ def test_a_copy_in_the_dlq_outlives_the_archive_row_of_its_original(queue: Queue
 
     assert queue.archived(died) is None
     assert copy_of(queue, died).topic == "t.dlq"
+
+
+def test_a_day_that_an_export_has_not_read_is_gone_through_once_it_has(queue: Queue) -> None:
+    queue.policy("short", retention="1 day")
+    read, _ = die(queue, "short"), die(queue, "short")
+    export(queue, upto=read)
+    queue.later("3 days")
+
+    assert purge_until_idle(queue) == [0]
+    assert topics(queue) == ["short", "short"]
+
+    queue.call("forget_export", "e")
+    assert purge_until_idle(queue)[0] == 2
+
+
+def test_in_the_default_partition_only_what_an_export_has_not_read_stays(queue: Queue) -> None:
+    read, unread = die(queue), die(queue)
+    export(queue, upto=read)
+    queue.conn.execute("UPDATE messages.message_archive SET archived_at = archived_at - interval '60 days'")
+
+    assert purge_until_idle(queue)[0] == 1
+    assert (queue.archived(read), queue.archived(unread) is None) == (None, False)

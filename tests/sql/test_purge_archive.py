@@ -9,6 +9,7 @@ import pytest
 from psycopg import errors
 
 from tests.sql.deaths import die, die_ago
+from tests.sql.exports import export
 from tests.sql.queue import Queue
 
 
@@ -89,3 +90,11 @@ def test_a_place_that_no_call_returned_is_refused(queue: Queue, place: str) -> N
 def test_a_number_of_pages_that_is_none_is_refused(queue: Queue, pages: Any) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="pages of a purge are"):
         queue.row("SELECT * FROM messages.purge_archive(now(), NULL, NULL, %s)", [pages])
+
+
+def test_by_hand_too_nothing_goes_that_an_export_has_not_read(queue: Queue) -> None:
+    read, unread = die_ago(queue, "1 day"), die_ago(queue, "1 day")
+    export(queue, upto=read)
+
+    assert sum(purge(queue, queue.call("now"))) == 1
+    assert ids(queue) == [unread]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.sql.deaths import die
+from tests.sql.exports import export
 from tests.sql.queue import Queue
 
 
@@ -56,3 +57,11 @@ def test_other_pages_stay(queue: Queue) -> None:
     assert 0 < did < len(died)
     pages = "SELECT DISTINCT (ctid::text::point)[0]::int AS page FROM messages.message_archive ORDER BY 1"
     assert [row.page for row in queue.rows(pages)][:2] == [0, 2]
+
+
+def test_what_an_export_has_not_read_stays(queue: Queue) -> None:
+    read, unread = die(queue), die(queue)
+    export(queue, upto=read)
+
+    assert purged(queue, 0, 1, None) == 1
+    assert [row.id for row in queue.rows("SELECT id FROM messages.message_archive")] == [unread]

@@ -18,7 +18,10 @@ FUNCTIONS = "SELECT p.* FROM pg_proc AS p WHERE p.pronamespace = 'messages'::reg
 
 # What each role may call. A function that is missing here is called by no role: only by the owner's own functions.
 MAY_CALL = {
-    "publisher": {"publish", "schema_digest", "new_message", "notify_policy"},
+    "publisher": {
+        *("publish", "schema_digest", "new_message", "notify_policy"),
+        *("begin_stage", "publish_staged", "clear_stage", "job_result", "job_rejected"),
+    },
     "worker": {
         *(
             "now",
@@ -48,6 +51,7 @@ MAY_CALL = {
             "raise_low_water",
         ),
         *("fire_schedules", "next_schedule_due"),
+        *("held", "held_ids", "count_ready"),
     },
     "operator": {
         "now",
@@ -60,6 +64,7 @@ MAY_CALL = {
         "requeue",
         "replay",
         "purge_archive",
+        *("open_export", "advance_export", "forget_export", "held_by_export"),
         "dead_topics",
         "find_dead",
         "may_redrive",
@@ -80,7 +85,16 @@ MAY_CALL = {
         "resume",
         "explain",
     },
-    "analyst": {"stats", "unhandled_topics", "explain", "dead_topics", "find_dead", "dead_groups", "lineage"},
+    "analyst": {
+        "stats",
+        "unhandled_topics",
+        "explain",
+        "dead_topics",
+        "find_dead",
+        "dead_groups",
+        "lineage",
+        "held_by_export",
+    },
     "maintainer": {
         "tick",
         "expire_locks",
@@ -201,7 +215,12 @@ def test_no_function_runs_a_text_but_those_that_name_a_partition_and_the_one_for
 ) -> None:
     building = queue.rows(f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE f.prosrc ~* '\\mexecute\\M'")
 
-    assert {row.proname for row in building} == {"maintain_partitions", "purge_pages", "prune_cron_history"}
+    assert {row.proname for row in building} == {
+        "maintain_partitions",
+        "is_exported",
+        "purge_pages",
+        "prune_cron_history",
+    }
 
 
 def test_everything_belongs_to_the_owner_who_cannot_log_in(queue: Queue) -> None:
@@ -422,6 +441,24 @@ def test_an_operator_of_ones_own_in_front_of_the_catalog_is_never_called(
     )
 
     assert worker.settle("complete", worker.claim()) == []
+
+
+def test_a_publisher_publishes_in_bulk_what_it_staged_and_sees_nothing_of_what_others_stage(
+    as_role: Callable[[str], Queue],
+) -> None:
+    publisher = as_role("publisher")
+    attempt = publisher.call("begin_stage", "j")
+    with publisher.conn.cursor().copy("COPY messages.publish_stage (attempt, topic, payload) FROM STDIN") as copy:
+        copy.write_row((attempt, "t", "1"))
+
+    done = publisher.row("SELECT * FROM messages.publish_staged('j', %s, %s)", [[attempt], [1]])
+
+    assert done.published == 1
+    assert publisher.row("SELECT published FROM messages.job_result('j')").published == 1
+    for table in ("publish_stage", "publish_attempt", "publish_job", "publish_rejected"):
+        assert refuses(publisher, f"SELECT * FROM messages.{table}")
+        assert refuses(publisher, f"DELETE FROM messages.{table}")
+    assert refuses(publisher, "INSERT INTO messages.publish_job (job) VALUES ('k')")
 
 
 # Operator, analyst, maintainer, nobody

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,24 @@ TOPICS = "SELECT s.topic, s.ready, s.delayed, s.running, s.dead_last_day, s.olde
 MAINTENANCE = """
   SELECT k.caller, extract(epoch FROM clock_timestamp() - max(k.ran_at))::double precision FROM messages.tick_mark AS k
   GROUP BY k.caller ORDER BY k.caller"""
+HELD = """
+  SELECT h.name, h.lake, h.advanced_at, h.oldest_at, h.held_since FROM messages.held_by_export() AS h
+  WHERE h.held_since IS NOT NULL ORDER BY h.name"""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What stands in the queue.
+
+    Attributes:
+        topics: one row per topic.
+        maintenance: for each caller of the maintenance functions how many seconds ago it last did.
+        held: the exports for which the retention waits.
+    """
+
+    topics: list[dict[str, Any]]
+    maintenance: dict[str, float]
+    held: list[dict[str, Any]]
 
 
 @click.command(cls=Command)
@@ -33,21 +52,22 @@ def stats(session: Session, watch: bool, every: timedelta) -> None:
     """
     with session.connect() as conn:
         if not watch:
-            _print(session, *_read(conn))
+            _print(session, _read(conn))
         elif session.output.on_terminal:
             _watch_on_terminal(conn, every)
         else:
             _watch_in_pipe(session, conn, every)
 
 
-def _read(conn: psycopg.Connection) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Return one row per topic, and for each caller of the maintenance functions how many seconds ago it last did."""
+def _read(conn: psycopg.Connection) -> Stats:
     from psycopg.rows import dict_row  # noqa: PLC0415
 
     with conn.transaction():
         conn.execute(READ_TIMEOUT)
-        topics = conn.cursor(row_factory=dict_row).execute(TOPICS, [BOUND]).fetchall()
-        return topics, dict(conn.execute(MAINTENANCE).fetchall())
+        rows = conn.cursor(row_factory=dict_row)
+        topics = rows.execute(TOPICS, [BOUND]).fetchall()
+        held = rows.execute(HELD).fetchall()
+        return Stats(topics, dict(conn.execute(MAINTENANCE).fetchall()), held)
 
 
 def _columns() -> list[Column]:
@@ -68,18 +88,25 @@ def _columns() -> list[Column]:
     ]
 
 
-def _print(session: Session, topics: list[dict[str, Any]], maintenance: dict[str, float]) -> None:
+def _print(session: Session, found: Stats) -> None:
     if session.as_json:
-        session.output.record({"topics": topics, "count_bound": BOUND, "maintenance_age_s": maintenance})
+        session.output.record(
+            {
+                "topics": found.topics,
+                "count_bound": BOUND,
+                "maintenance_age_s": found.maintenance,
+                "held_by_export": found.held,
+            }
+        )
         return
-    session.output.rows(_columns(), topics, "no topic yet: publish a message")
-    for line in _remarks(topics, maintenance):
+    session.output.rows(_columns(), found.topics, "no topic yet: publish a message")
+    for line in _remarks(found):
         session.output.note(line)
 
 
-def _remarks(topics: list[dict[str, Any]], maintenance: dict[str, float]) -> list[str]:
+def _remarks(found: Stats) -> list[str]:
     """Say what a person should know besides the numbers."""
-    lonely = [row["topic"] for row in topics if not row["handled"] and (row["ready"] or row["delayed"])]
+    lonely = [row["topic"] for row in found.topics if not row["handled"] and (row["ready"] or row["delayed"])]
     remarks = (
         [
             f"nobody handles {', '.join(lonely[:3])}{' …' if lonely[3:] else ''}: what is published there waits, nothing is lost"
@@ -87,20 +114,28 @@ def _remarks(topics: list[dict[str, Any]], maintenance: dict[str, float]) -> lis
         if lonely
         else []
     )
-    said = ", ".join(f"by {caller} {show_age(age)} ago" for caller, age in maintenance.items())
+    said = ", ".join(f"by {caller} {show_age(age)} ago" for caller, age in found.maintenance.items())
     return [
         *remarks,
+        *map(_held, found.held),
         f"maintenance: {said}" if said else "maintenance never ran: start a daemon, or `pgrouse cron install`",
     ]
 
 
+def _held(export: dict[str, Any]) -> str:
+    return (
+        f"retention waits for export {export['name']} since {export['held_since']:%Y-%m-%d %H:%M}: "
+        f"run `pgrouse pipeline export {export['lake']} --name {export['name']}`, or give it up with --forget {export['name']}"
+    )
+
+
 def _watch_in_pipe(session: Session, conn: psycopg.Connection, every: timedelta) -> None:
     while True:
-        topics, maintenance = _read(conn)
+        found = _read(conn)
         if session.as_json:
-            _print(session, topics, maintenance)
+            _print(session, found)
         else:
-            session.output.say(plain_table(_columns(), topics) + "\n")
+            session.output.say(plain_table(_columns(), found.topics) + "\n")
         time.sleep(every.total_seconds())
 
 
@@ -114,7 +149,7 @@ def _watch_on_terminal(conn: psycopg.Connection, every: timedelta) -> None:
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            topics, maintenance = _read(conn)
-            remarks = [Text(line, style="dim") for line in _remarks(topics, maintenance)]
-            live.update(Group(rich_table(_columns(), topics, console.width), Text(), *remarks), refresh=True)
+            found = _read(conn)
+            remarks = [Text(line, style="dim") for line in _remarks(found)]
+            live.update(Group(rich_table(_columns(), found.topics, console.width), Text(), *remarks), refresh=True)
             time.sleep(every.total_seconds())

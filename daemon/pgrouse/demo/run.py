@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 import tomllib
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgrouse.demo import books, death, directory, hints, reading, report, retries, wake
+from pgrouse.demo import books, death, directory, hints, pipeline, reading, report, retries, wake
 from pgrouse.demo.alerts import Alerts
 from pgrouse.demo.death import Death
 from pgrouse.demo.directory import Directory
@@ -35,12 +35,14 @@ class Wish:
         limit: at most so many files.
         dsn: a database of the user's; None = a private server.
         keep: leave everything running.
+        spark: go on with the archive, on Spark.
     """
 
     directory: Path | None
     limit: int | None
     dsn: str | None
     keep: bool
+    spark: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ def run(wish: Wish, screen: Screen) -> Report:
         alerts = Alerts(ends.enter_context(stage.connect()))
         watch = Watch(ends.enter_context(stage.connect()), Published(), workers, alerts, screen)
         told = _report(watch, wish, _play(watch, wish), stage, began)
+        if wish.spark:
+            told = replace(told, checks=[*told.checks, *pipeline.play(watch.conn, stage.dsn, screen)])
         _conclude(told, screen)
         if not told.balanced:
             folder.keep_logs = True

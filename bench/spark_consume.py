@@ -1,0 +1,88 @@
+"""How fast Spark works off a backlog by a function that does nothing, against one daemon with the same messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from bench import drain
+from bench.figure import Figure, Report, Target
+from bench.ground import Database, Ground
+from bench.usage import Machine
+
+ROWS = 50_000
+WITHIN_S = 900
+SPARK = f"Spark, batches of {ROWS:,}"
+DAEMON = "one daemon process"
+# The first batches warm the JVM up: whoever consumes with Spark does so for hours.
+COLD = 2
+FILL = """
+    INSERT INTO messages.message (topic, payload)
+    SELECT 'noop', jsonb_build_object('n', n, 'text', repeat(md5(n::text), 8)) FROM generate_series(1, %s) AS n
+"""
+# From the first claim of the first warm batch to the last settle; the claims of a batch follow its predecessor at once.
+SPAN = """
+    SELECT count(*), extract(epoch FROM max(a.archived_at) - min(a.locked_at))::float8
+    FROM messages.message_archive AS a
+    WHERE a.result = 'success'
+      AND a.locked_at > (
+        SELECT max(c.archived_at)
+        FROM (SELECT archived_at FROM messages.message_archive ORDER BY archived_at LIMIT %s) AS c)
+"""
+BOOKS = "SELECT count(DISTINCT id), count(*) FROM messages.message_archive WHERE result = 'success'"
+
+
+def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Report:
+    """Drain the same backlog by Spark and by a daemon, in turn."""
+    rates: dict[str, list[float]] = defaultdict(list)
+    with ground.database("backlog") as backlog:
+        _publish(backlog, messages)
+        for _ in range(rounds):
+            rates[SPARK].append(_by_spark(ground, machine, backlog, messages))
+            rates[DAEMON].append(drain.by_daemon(ground, machine, backlog, messages).rate)
+    daemon = Figure(DAEMON, "messages/s", rates[DAEMON])
+    spark = Figure(SPARK, "messages/s", rates[SPARK], limit=daemon, target=Target(20_000, at_least=True, of_value=True))
+    return Report(
+        "spark-consume",
+        f"{messages:,} messages of some 300 bytes, archive kept, durable; `pgrouse pipeline consume` with a function that does nothing.",
+        [daemon, spark],
+        [f"Spark runs with local[2] on the same machine; its start and its first {COLD} batches are left out."],
+    )
+
+
+def _publish(database: Database, messages: int) -> None:
+    with database.connect() as conn:
+        conn.execute(FILL, [messages])
+        conn.execute("VACUUM ANALYZE messages.message")
+
+
+def _by_spark(ground: Ground, machine: Machine, backlog: Database, messages: int) -> float:
+    with ground.database("spark", backlog) as database, tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "spark_functions.py").write_text("def nothing(batch):\n    pass\n")
+        ground.checkpoint()
+        machine.wait_until_quiet()
+        command = [str(Path(sys.executable).with_name("pgrouse")), "pipeline", "consume", "spark_functions:nothing"]
+        command += ["--topics", "noop", "--rows", str(ROWS), "--available-now", "--master", "local[2]", "--json"]
+        env = {**os.environ, "PGROUSE_DSN": database.dsn}
+        done = subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=False
+        )
+        if done.returncode:
+            raise SystemExit(f"pgrouse pipeline consume ended with {done.returncode}: {done.stderr}")
+        told = [json.loads(line) for line in done.stdout.splitlines()]
+        return _rate(database, messages, sum(batch["messages"] for batch in told[:COLD]))
+
+
+def _rate(database: Database, messages: int, cold: int) -> float:
+    """Return the messages per second of the warm batches, by the server's clock. The books must balance."""
+    with database.connect() as conn:
+        books = conn.execute(BOOKS).fetchone()
+        span = conn.execute(SPAN, [cold]).fetchone()
+    if books != (messages, messages) or span is None:
+        raise SystemExit(f"{messages} messages were published, but the archive has {books}")
+    return float(span[0]) / float(span[1])

@@ -1,0 +1,121 @@
+"""How fast Spark publishes, against Spark's own JDBC writer into the same table, which shows its rows piece by piece."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.figure import Figure, Report, Target
+from bench.ground import SETTINGS, Database, Ground
+from bench.usage import Machine
+from psycopg.conninfo import conninfo_to_dict
+
+from pgrouse import devdb
+from pgrouse.devdb.scratch import Scratch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DRIVER = Path("/usr/share/java/postgresql.jar")
+PARTITIONS = 4
+TOPICS = 20
+PAYLOAD = "to_json(struct(id, id % 977 AS customer, repeat('x', 250) AS note)) AS payload"
+JDBC = "Spark's JDBC writer, rewriteBatchedInserts"
+OURS = "df.write.format('pgrouse')"
+
+
+class Reachable(Ground):
+    """A private server that also listens at a port: JDBC cannot use a socket."""
+
+    def _private_server(self) -> str:
+        scratch = Scratch("bench")
+        self._ends.callback(scratch.remove)
+        folder, port = scratch.folder / "server", _free_port()
+        server = devdb.Server(self._installation, folder, database="bench", settings=SETTINGS, port=port)
+        self._ends.callback(server.remove)
+        server.start()
+        self._server = server
+        return server.dsn(host="127.0.0.1")
+
+
+def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Report:
+    """Publish the same cached rows in both ways, in turn, each time into an empty table; the first round only warms up."""
+    from pyspark_pgrouse.session import session  # noqa: PLC0415 - the other benchmarks do without Spark
+
+    if not DRIVER.exists():
+        raise SystemExit(
+            f"spark-publish compares with JDBC, and {DRIVER} is missing: apt-get install libpostgresql-jdbc-java"
+        )
+    del ground
+    rates: dict[str, list[float]] = defaultdict(list)
+    conf = {"spark.jars": str(DRIVER), "spark.driver.memory": "3g"}
+    with Reachable() as reachable, reachable.database("spark") as database, session("bench", "local[2]", conf) as spark:
+        rows = _rows(spark, messages)
+        for number in range(rounds + 1):
+            for name, write in (JDBC, _by_jdbc), (OURS, _by_us):
+                rate = _run(reachable, machine, database, lambda write=write: write(rows, database), messages)
+                if number > 0:
+                    rates[name].append(rate)
+    return _report(rates, messages)
+
+
+def _rows(spark: SparkSession, messages: int) -> DataFrame:
+    ids = spark.range(0, messages, 1, PARTITIONS)
+    rows = ids.selectExpr(f"concat('topic', id % {TOPICS}) AS topic", PAYLOAD).cache()
+    rows.count()
+    return rows
+
+
+def _by_jdbc(rows: DataFrame, database: Database) -> None:
+    at = conninfo_to_dict(database.dsn)
+    url = (
+        f"jdbc:postgresql://{at['host']}:{at['port']}/{at['dbname']}?reWriteBatchedInserts=true&stringtype=unspecified"
+    )
+    known = {"user": at["user"], "password": at.get("password", "")}
+    options = {
+        "url": url,
+        "dbtable": "messages.message",
+        "batchsize": "5000",
+        "driver": "org.postgresql.Driver",
+        **known,
+    }
+    rows.write.format("jdbc").options(**options).mode("append").save()
+
+
+def _by_us(rows: DataFrame, database: Database) -> None:
+    rows.write.format("pgrouse").option("dsn", database.dsn).mode("append").save()
+
+
+def _run(ground: Ground, machine: Machine, database: Database, write: Callable[[], None], messages: int) -> float:
+    """Write into an empty table; return rows per second."""
+    with database.connect() as conn:
+        conn.execute("TRUNCATE messages.message")
+        ground.checkpoint()
+        machine.wait_until_quiet()
+        began = time.monotonic()
+        write()
+        took = time.monotonic() - began
+        if conn.execute("SELECT count(*) FROM messages.message").fetchone() != (messages,):
+            raise SystemExit("not all rows were published")
+    return messages / took
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _report(rates: dict[str, list[float]], messages: int) -> Report:
+    jdbc = Figure(JDBC, "rows/s", rates[JDBC])
+    ours = Figure(OURS, "rows/s", rates[OURS], jdbc, Target(1.0, at_least=True))
+    about = (
+        f"{messages:,} cached rows of a topic and a payload of some 300 bytes, {PARTITIONS} partitions on local[2], in turn, after one round "
+        "that warms up. JDBC shows its rows piece by piece; ours become visible at one moment."
+    )
+    return Report("spark-publish", about, [jdbc, ours])

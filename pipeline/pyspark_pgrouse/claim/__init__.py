@@ -1,0 +1,1 @@
+"""Spark as a worker: a micro-batch is a claim."""

@@ -1,0 +1,209 @@
+"""How each message of a batch ended: settled from executors, by a DataFrame with a row for each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pgrouse import duration
+from pgrouse.errors import ConfigError
+from pgrouse.outcome import clean
+from pyspark_pgrouse.claim.hand import Pairs
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    SUCCESS = "success"
+    RETRY = "retry"
+    REJECT = "reject"
+    FAIL = "fail"
+    DEFER = "defer"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What became of a batch.
+
+    Attributes:
+        counts: how many messages ended how, by outcome; those without any are missing.
+        lost: how many were not held any more: their lock had expired, or they were cancelled. Nothing was changed for them.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    lost: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many messages there were, the lost ones included."""
+        return sum(self.counts.values()) + self.lost
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The SQL function of an outcome; `values` names what it takes beside ids and claims."""
+
+    query: str
+    values: tuple[str, ...] = ()
+
+
+STATEMENTS = {
+    Outcome.SUCCESS: Statement("SELECT messages.complete(%(ids)s::bigint[], %(claims)s::bigint[])"),
+    Outcome.RETRY: Statement(
+        "SELECT messages.retry(%(ids)s::bigint[], %(claims)s::bigint[], %(reasons)s::text[], %(afters)s::interval[])",
+        ("reasons", "afters"),
+    ),
+    Outcome.REJECT: Statement(
+        "SELECT messages.reject(%(ids)s::bigint[], %(claims)s::bigint[], %(reasons)s::text[])", ("reasons",)
+    ),
+    Outcome.FAIL: Statement(
+        "SELECT messages.fail(%(ids)s::bigint[], %(claims)s::bigint[], %(reasons)s::text[])", ("reasons",)
+    ),
+    Outcome.DEFER: Statement(
+        "SELECT messages.defer(%(ids)s::bigint[], %(claims)s::bigint[], %(afters)s::interval[])", ("afters",)
+    ),
+    Outcome.RELEASE: Statement(
+        "SELECT messages.release(%(ids)s::bigint[], %(claims)s::bigint[], array_fill(true, ARRAY[cardinality(%(ids)s::bigint[])]))"
+    ),
+}
+NEEDED = ("id", "claim_id")
+OPTIONAL = {"outcome": "string", "reason": "string", "after": "string"}
+COUNTED = "outcome string, settled long, lost long"
+
+
+def settle(outcomes: DataFrame, dsn: str | None = None) -> Settled:
+    """Settle the messages of a DataFrame, each partition by a connection of its own.
+
+    A message that was settled leaves the claimed DataFrame: what is read of that again does not have it. So this comes last, or what is
+    needed afterwards is persisted before.
+
+    Args:
+        outcomes: columns id and claim_id as the stream has them; `outcome`, one of success, retry, reject, fail, defer and release
+            (NULL, or no such column: success); `reason` of the first three that do not succeed; `after`, of retry and defer: when to
+            try again, as an interval, seconds, or text like `5m` (NULL: as the topic's backoff says; of defer at once).
+        dsn: as the option of the format.
+
+    Returns:
+        How many ended how.
+
+    Raises:
+        ConfigError: a column is missing, or holds what it cannot.
+        DatabaseUnreachable: with the reason.
+    """
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - only drivers need it
+
+    from pyspark_pgrouse.executors import own_error  # noqa: PLC0415
+
+    frame = outcomes.select(*_columns(outcomes))
+    try:
+        rows = frame.mapInArrow(partial(_settle, dsn), COUNTED).collect()
+    except PySparkException as error:
+        raise own_error(str(error)) or error from None
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[row.outcome] += row.settled
+    return Settled({outcome: count for outcome, count in counts.items() if count}, sum(row.lost for row in rows))
+
+
+def _columns(outcomes: DataFrame) -> list[Column]:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - only drivers need it
+
+    if missing := [name for name in NEEDED if name not in outcomes.columns]:
+        raise ConfigError(
+            f"outcomes have no column {' and '.join(missing)}: keep {' and '.join(NEEDED)} of the claimed rows"
+        )
+    return [
+        *(f.col(name) for name in NEEDED),
+        *(
+            f.col(name) if name in outcomes.columns else f.lit(None).cast(type_).alias(name)
+            for name, type_ in OPTIONAL.items()
+        ),
+    ]
+
+
+def _settle(dsn: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Settle a partition, on an executor."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    from pyspark_pgrouse import connection  # noqa: PLC0415
+
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return
+    with connection.connect(dsn) as conn:
+        for batch in (first, *filled):
+            counted = settle_rows(conn, [tuple(row.values()) for row in batch.to_pylist()])
+            yield pa.RecordBatch.from_pylist(
+                [{"outcome": outcome, "settled": done, "lost": lost} for outcome, done, lost in counted],
+                pa.schema([("outcome", pa.string()), ("settled", pa.int64()), ("lost", pa.int64())]),
+            )
+
+
+Row = tuple[int, int, str | None, timedelta | None]
+
+
+def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[tuple[Any, ...]]) -> list[tuple[str, int, int]]:
+    """Settle rows of id, claim_id, outcome, reason and after.
+
+    Returns:
+        Of each outcome how many messages were settled so, and how many were lost.
+
+    Raises:
+        ConfigError: an outcome or a delay is none; nothing was settled.
+    """
+    by_outcome: dict[Outcome, list[Row]] = {}
+    # All are looked at before the first is settled: what is wrong with one is wrong with the function.
+    for id_, claim, outcome, reason, after in rows:
+        by_outcome.setdefault(outcome_of(outcome), []).append((id_, claim, reason, after_of(after)))
+    return [(outcome.value, *_settle_one(conn, outcome, some)) for outcome, some in by_outcome.items()]
+
+
+def _settle_one(conn: psycopg.Connection[Any], outcome: Outcome, rows: Sequence[Row]) -> tuple[int, int]:
+    statement = STATEMENTS[outcome]
+    pairs = Pairs.of((id_, claim) for id_, claim, *_ in rows)
+    values: dict[str, Any] = {"ids": pairs.ids, "claims": pairs.claims}
+    if "reasons" in statement.values:
+        values["reasons"] = [clean(reason or f"{outcome} by the batch's function") for _, _, reason, _ in rows]
+    if "afters" in statement.values:
+        values["afters"] = [after for *_, after in rows]
+    row = conn.execute(statement.query.encode(), values).fetchone()
+    lost = len(row[0]) if row else 0
+    return len(rows) - lost, lost
+
+
+def outcome_of(text: str | None) -> Outcome:
+    """Return the outcome of a name; NULL is success.
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    try:
+        return Outcome(text or Outcome.SUCCESS)
+    except ValueError:
+        raise ConfigError(f"outcome must be one of {', '.join(Outcome)}, found {text!r}") from None
+
+
+def after_of(value: Any) -> timedelta | None:
+    """Return a delay that was given as an interval, as seconds or as text.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if value is None:
+        return None
+    try:
+        return duration.parse(value)
+    except ValueError as error:
+        raise ConfigError(f"after: {error}") from None

@@ -1,0 +1,210 @@
+"""Connections to PostgreSQL from drivers and executors, and what must be so before anything is read."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pgrouse import dsn as dsns
+from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+# A dead peer is noticed after 25 s. What the connection string says wins.
+DEFAULTS: dict[str, Any] = {
+    "application_name": "pgrouse-spark",
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15000,
+    "client_encoding": "utf8",
+}
+# How long the driver waits for a server that was there. A task waits for less: Spark runs it four times.
+PATIENCE_S = 30.0
+TASK_PATIENCE_S = 10.0
+# What libpq says of a server that restarts. Of a wrong password or name it says something else, and no task waits for that.
+COMES_BACK = re.compile(
+    r"Connection refused|No such file or directory|server closed the connection"
+    r"|the database system is (?:starting up|shutting down|in recovery mode|not yet accepting connections)"
+)
+# How much ADBC gathers before it hands out a batch.
+BATCH_BYTES = 4 * 1024 * 1024
+
+PRESENT = (
+    "SELECT to_regnamespace('messages') IS NOT NULL, has_schema_privilege(to_regnamespace('messages')::oid, 'USAGE')"
+)
+COLUMNS = """
+    SELECT a.attname, has_column_privilege(a.attrelid, a.attnum, 'SELECT')
+    FROM pg_catalog.pg_attribute AS a
+    JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid
+    WHERE c.relnamespace = to_regnamespace('messages') AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+
+def conninfo(dsn: str | None) -> str:
+    """Return the connection string with what all connections have in common.
+
+    Raises:
+        ConfigError: libpq cannot read it. The text does not repeat it.
+    """
+    from psycopg import ProgrammingError  # noqa: PLC0415 - executors load it when they connect
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo  # noqa: PLC0415
+
+    try:
+        return make_conninfo("", **{**DEFAULTS, **conninfo_to_dict(dsn or "")})
+    except ProgrammingError:
+        raise ConfigError(
+            "option dsn is not a connection string of PostgreSQL: expected postgresql://user@host/database "
+            "or host=... dbname=..."
+        ) from None  # its text quotes what was given
+
+
+def connect(dsn: str | None) -> psycopg.Connection[Any]:
+    """Open an autocommit connection.
+
+    Args:
+        dsn: None = the environment, as libpq reads it.
+
+    Raises:
+        ConfigError: the connection string cannot be read.
+        DatabaseUnreachable: with the reason that libpq gave, without the password.
+    """
+    import psycopg  # noqa: PLC0415 - executors load it when they connect
+
+    try:
+        return psycopg.connect(conninfo(dsn), autocommit=True)
+    except psycopg.OperationalError as error:
+        raise DatabaseUnreachable(_told(error, dsn)) from None  # the cause would show what it was given
+
+
+def _told(error: BaseException, dsn: str | None) -> str:
+    reason = " ".join(str(error).split())
+    return f"no connection to PostgreSQL: {dsns.redact(reason, dsns.secrets(dsn))}"
+
+
+def dsn_for_adbc(dsn: str | None) -> str:
+    """Return what ADBC's driver is to connect with; never empty, since it takes no empty one."""
+    return conninfo(dsn)
+
+
+def ask(
+    dsn: str | None,
+    question: Callable[[psycopg.Connection[Any]], T],
+    patience_s: float = PATIENCE_S,
+    *,
+    known: bool = False,
+) -> T:
+    """Open a connection, ask, and close it; again, if the server went away.
+
+    Args:
+        dsn: as in `connect`.
+        question: what to do with the connection. It is asked again from the start, so twice must be as good as once.
+        patience_s: for how many seconds a server that was there is waited for.
+        known: it was there before.
+
+    Raises:
+        DatabaseUnreachable: it was never there, or did not come back in time.
+    """
+    from psycopg import OperationalError  # noqa: PLC0415 - executors load it when they connect
+
+    for _ in _tries(patience_s):
+        try:
+            with connect(dsn) as conn:
+                known = True
+                return question(conn)
+        except DatabaseUnreachable as error:
+            lost = error
+            if not known:
+                raise
+        except OperationalError as error:
+            lost = DatabaseUnreachable(_told(error, dsn))
+            if not conn.broken:
+                raise
+    raise lost
+
+
+def _tries(patience_s: float) -> Iterator[None]:
+    """Yield at once, and from time to time until patience is over."""
+    deadline = time.monotonic() + patience_s
+    yield
+    while time.monotonic() < deadline:
+        time.sleep(random.uniform(0.1, 1.0))  # noqa: S311 - not all at once
+        yield
+
+
+def arrow(dsn: str | None, query: str, patience_s: float = TASK_PATIENCE_S) -> Iterator[pa.RecordBatch]:
+    """Run a query through ADBC and yield what it returns, a few megabytes at a time.
+
+    Args:
+        dsn: as in `connect`.
+        query: complete; ADBC runs it by COPY, which takes no parameters.
+        patience_s: for how many seconds a server that restarts is waited for.
+
+    Raises:
+        DatabaseUnreachable: no connection could be made.
+        PgrouseError: the query failed. Neither text holds a secret.
+    """
+    import adbc_driver_postgresql  # noqa: PLC0415 - executors load it when they read
+    import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415
+
+    hint = {adbc_driver_postgresql.StatementOptions.BATCH_SIZE_HINT_BYTES.value: BATCH_BYTES}
+    with closing(_opened(dsn, patience_s)) as conn, closing(conn.cursor(adbc_stmt_kwargs=hint)) as cursor:
+        try:
+            cursor.execute(query)
+            yield from cursor.fetch_record_batch()
+        except (adbc.Error, OSError) as error:
+            raise PgrouseError(f"reading failed: {dsns.redact(str(error), dsns.secrets(dsn))}") from None
+
+
+def _opened(dsn: str | None, patience_s: float) -> Any:
+    import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415 - executors load it when they read
+
+    for _ in _tries(patience_s):
+        try:
+            return adbc.connect(dsn_for_adbc(dsn), autocommit=True)
+        except adbc.Error as error:
+            lost = DatabaseUnreachable(_told(error, dsn))
+            if not COMES_BACK.search(str(error)):
+                break
+    raise lost
+
+
+def check(conn: psycopg.Connection[Any], table: str, columns: Sequence[str]) -> None:
+    """Make sure that the table is there and that this role may read the columns.
+
+    Args:
+        conn: a connection.
+        table: `message` or `message_archive`.
+        columns: those that will be read.
+
+    Raises:
+        SchemaMismatch: there is no schema `messages` here, or it is older than this reader.
+        ConfigError: the role may not read; the text has the GRANT that mends it.
+    """
+    who = conn.info.user
+    there, usable = conn.execute(PRESENT).fetchone() or (False, False)
+    if not there:
+        raise SchemaMismatch(
+            f"database {conn.info.dbname} has no schema messages: run `pgrouse migrate` there, or name the right one"
+        )
+    if not usable:
+        raise ConfigError(f"role {who} may not use the schema messages: GRANT messages_operator TO {who}")
+    found = dict(conn.execute(COLUMNS, [table]).fetchall())
+    wanted = sorted(set(columns))
+    if missing := [name for name in wanted if name not in found]:
+        raise SchemaMismatch(f"messages.{table} has no column {', '.join(missing)}: run `pgrouse migrate`")
+    if denied := [name for name in wanted if not found[name]]:
+        raise ConfigError(
+            f"role {who} may not read {', '.join(denied)} of messages.{table}: GRANT messages_operator TO {who}, "
+            "or read fewer columns by .schema(...)"
+        )

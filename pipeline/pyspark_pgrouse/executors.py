@@ -1,0 +1,59 @@
+"""Work on executors: each part of it is a task, and what tasks return comes back to the driver."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch
+from pyspark_pgrouse.lake.directory import LakeUnwritable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+P = TypeVar("P")
+R = TypeVar("R")
+# What tasks raise on purpose.
+KINDS = {kind.__name__: kind for kind in (LakeUnwritable, ConfigError, DatabaseUnreachable, SchemaMismatch)}
+# How the last line of a traceback names such an error.
+OWN = re.compile(r"^(?:pgrouse\.errors|pyspark_pgrouse[\w.]+)\.(\w+): (.+)$", re.MULTILINE)
+
+
+def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]) -> list[R]:
+    """Do the work on every part, each in a task of its own; return the results in the order of the parts.
+
+    Raises:
+        PgrouseError: what a task raised last, after Spark had tried it as often as it is set to.
+    """
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - only drivers need it
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa  # noqa: PLC0415
+
+        for batch in batches:
+            numbers = batch.column(0).to_pylist()
+            done = [pickle.dumps(work(parts[number])) for number in numbers]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(numbers, pa.int64()), pa.array(done, pa.binary())], ["n", "done"]
+            )
+
+    if not parts:
+        return []
+    try:
+        rows = spark.range(0, len(parts), 1, len(parts)).mapInArrow(run, "n long, done binary").collect()
+    except PySparkException as error:
+        raise own_error(str(error)) or error from None
+    # Our own tasks wrote it a moment ago.
+    return [pickle.loads(row.done) for row in sorted(rows, key=lambda row: row.n)]  # noqa: S301
+
+
+def own_error(text: str) -> PgrouseError | None:
+    """Return the error that a task raised, if it is one that pgrouse raises on purpose."""
+    found = OWN.findall(text)
+    if not found:
+        return None
+    name, said = found[-1]
+    return KINDS.get(name, PgrouseError)(said)

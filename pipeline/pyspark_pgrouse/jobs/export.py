@@ -1,0 +1,214 @@
+"""`pgrouse pipeline export`: the archive becomes a lake of Parquet files."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import click
+
+from pgrouse.cli.command import Command, Session
+from pgrouse.cli.output import plural
+from pgrouse.cli.parameter import DURATION, MOMENT
+from pgrouse.cli.progress import Bar
+from pgrouse.errors import ExitCode
+from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.executors import on_executors
+from pyspark_pgrouse.java import java_home
+from pyspark_pgrouse.jobs.program import main, on_spark
+from pyspark_pgrouse.lake import compaction, delta
+from pyspark_pgrouse.lake.cursor import forget, held
+from pyspark_pgrouse.lake.export import Export, Wanted
+from pyspark_pgrouse.lake.manifest import Manifest
+from pyspark_pgrouse.position import cut_lag
+from pyspark_pgrouse.session import session as spark_session
+
+TODAY = "SELECT (pg_catalog.clock_timestamp() AT TIME ZONE 'UTC')::date"
+
+
+@dataclass(frozen=True)
+class After:
+    """What is done after the batches. compact: merge small files; keep_replaced: how long the merged ones stay."""
+
+    compact: bool
+    keep_replaced: timedelta
+
+
+def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(",")) if value else ()
+    if "" in names:
+        raise click.BadParameter(f"expected topics with commas between them, found {value!r}")
+    return names
+
+
+@click.command(cls=Command)
+@click.argument("lake", required=False)
+@click.option("--name", default="default", show_default=True, help="Of the export: each lake has one of its own.")
+@click.option("--topics", callback=_names, help="Only these, by comma. Said once: a lake keeps to it.")
+@click.option("--since", type=MOMENT, help="Only what ended at or after this time. Said once: a lake keeps to it.")
+@click.option(
+    "--delta",
+    "with_delta",
+    is_flag=True,
+    help="Keep a Delta table over the same files. Said once, with the first export.",
+)
+@click.option(
+    "--batch-rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Of one commit, at most."
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 9999),
+    help="Into how many tasks a batch is split. Default: what Spark runs at a time.",
+)
+@click.option("--every", type=DURATION, help="Go on until interrupted, and look again after this time.")
+@click.option("--compact", is_flag=True, help="Afterwards merge the small files of days that are over.")
+@click.option(
+    "--keep-replaced",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="How long merged files stay for those who still read them.",
+)
+@click.option("--forget", "forgotten", metavar="NAME", help="Give an export up: the retention waits for it no longer.")
+@on_spark
+@click.pass_obj
+def export(
+    session: Session,
+    lake: str | None,
+    name: str,
+    topics: tuple[str, ...],
+    since: datetime | None,
+    with_delta: bool,
+    batch_rows: int,
+    partitions: int | None,
+    every: timedelta | None,
+    compact: bool,
+    keep_replaced: timedelta,
+    forgotten: str | None,
+    master: str | None,
+    conf: dict[str, str],
+) -> int:
+    """Write the archive to LAKE, a directory or a URL like s3a://bucket/lake, as Parquet files by date and topic.
+
+    Each row gets there exactly once, whatever is killed when. Run it again to go on: it writes what came since. While the export is
+    there the retention drops nothing that it has not written.
+    """
+    dsn = session.config.database.dsn
+    if forgotten is not None:
+        return _forget(session, dsn, forgotten)
+    if lake is None:
+        raise click.UsageError("name the lake: a directory, or a URL like s3a://bucket/lake")
+    wanted = Wanted(name, batch_rows, topics, since, with_delta)
+    after = After(compact, keep_replaced)
+    java_home()
+    if with_delta:
+        delta.check_installed()
+    with ExitStack() as scope:
+        conn = scope.enter_context(connect(dsn))
+        scope.enter_context(held(conn, name))
+        # What is wrong with the lake or the database is said before Spark takes its time to start.
+        work = Export.begin(conn, dsn, lake, wanted)
+        spark = scope.enter_context(spark_session("export", master, conf))
+        at_once = partitions or spark.sparkContext.defaultParallelism
+        Rounds(session, work, at_once, partial(on_executors, spark), after).run(every)
+    return ExitCode.OK
+
+
+def _forget(session: Session, dsn: str | None, name: str) -> int:
+    with connect(dsn) as conn:
+        forget(conn, name)
+    if session.as_json:
+        session.output.record({"forgotten": name})
+    session.output.say(f"export {name} is given up: the retention waits for it no longer")
+    return ExitCode.OK
+
+
+@dataclass
+class Rounds:
+    """The export at work, and what it says of itself."""
+
+    session: Session
+    work: Export
+    partitions: int
+    run_parts: Callable[..., Any]
+    after: After
+
+    def run(self, every: timedelta | None) -> None:
+        """Export what there is; with `every` again and again, until interrupted."""
+        self._round()
+        while every is not None:
+            time.sleep(every.total_seconds())
+            self._round()
+
+    def _round(self) -> None:
+        began = time.monotonic()
+        written = list(self._batches())
+        merged = self._compacted() if self.after.compact else 0
+        self._report(written, merged, time.monotonic() - began)
+
+    def _batches(self) -> Iterator[Manifest]:
+        with _progress(self.session, self.work) as tell:
+            for manifest in self.work.batches(self.run_parts, self.partitions):
+                self._follow()
+                tell(manifest)
+                yield manifest
+
+    def _compacted(self) -> int:
+        lake = self.work.lake
+        row: Any = self.work.conn.execute(TODAY).fetchone()
+        merged = compaction.compact(lake, self.run_parts, row[0])
+        self._follow()
+        compaction.expire(lake, self.after.keep_replaced)
+        return merged
+
+    def _follow(self) -> None:
+        if self.work.lake.about.delta:
+            delta.follow(self.work.lake)
+
+    def _report(self, written: list[Manifest], merged: int, seconds: float) -> None:
+        rows, files = sum(m.rows for m in written), sum(len(m.add) for m in written)
+        lag = cut_lag(self.work.conn)
+        output = self.session.output
+        if self.session.as_json:
+            output.record(
+                {
+                    "lake": self.work.lake.directory.url,
+                    "name": self.work.wanted.name,
+                    "batches": len(written),
+                    "rows": rows,
+                    "files": files,
+                    "bytes": sum(f.bytes for m in written for f in m.add),
+                    "merged_files": merged,
+                    "seconds": round(seconds, 3),
+                    "position": self.work.cursor.position.as_offset(),
+                    "cut_lag": asdict(lag),
+                }
+            )
+        rate = f", {rows / seconds:,.0f} a second" if rows else ""
+        output.say(f"wrote {plural(rows, 'row')} in {plural(files, 'file')} to {self.work.lake.directory.url}{rate}")
+        if merged:
+            output.say(f"merged {plural(merged, 'small file')}")
+        if lag.oldest_s is not None:
+            output.note(f"{lag}: what was archived since then is for the next run")
+
+
+@contextmanager
+def _progress(session: Session, work: Export) -> Iterator[Callable[[Manifest], None]]:
+    """Show how far it is: a bar on a terminal, else a line for each batch."""
+    if not sys.stderr.isatty():
+        yield lambda m: session.output.note(
+            f"batch {m.number}: {plural(m.rows, 'row')} in {plural(len(m.add), 'file')}"
+        )
+        return
+    with Bar("exporting", work.rows_left()) as bar:
+        yield lambda m: bar.advance(m.rows)
+
+
+if __name__ == "__main__":
+    main(export)

@@ -1,0 +1,46 @@
+"""A job as a program of its own, for spark-submit; and the options that all jobs have."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from pgrouse.errors import ExitCode
+
+
+def on_spark(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what says where a job runs: `--master` and `--conf`, as spark-submit has them."""
+    conf = click.option(
+        "--conf",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_pairs,
+        help="A setting of Spark. May be given more than once.",
+    )
+    master = click.option(
+        "--master", help="Where it runs: spark://host:7077, local[4]. Default: SPARK_MASTER, else all cores here."
+    )
+    return master(conf(command))
+
+
+def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    for value in values:
+        if "=" not in value:
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE")
+    return dict(value.split("=", 1) for value in values)
+
+
+def main(command: click.Command) -> None:
+    """Run a job as a program, with the exit codes of `pgrouse`."""
+    from pgrouse.cli.command import Session  # noqa: PLC0415
+    from pgrouse.cli.failure import report  # noqa: PLC0415
+
+    try:
+        with command.make_context(f"pgrouse pipeline {command.name}", sys.argv[1:], obj=Session()) as ctx:
+            code = command.invoke(ctx) or ExitCode.OK
+    except BaseException as error:  # noqa: BLE001 - what is not explained there is raised again
+        code = report(error, sys.stderr)
+    sys.exit(int(code))

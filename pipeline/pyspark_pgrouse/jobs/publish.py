@@ -1,0 +1,167 @@
+"""`pgrouse pipeline publish`: the rows of files or of a table become messages."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+
+from pgrouse.cli.command import Command, Session
+from pgrouse.cli.output import Column, plural
+from pgrouse.errors import ConfigError, ExitCode, PgrouseError
+from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.java import java_home
+from pyspark_pgrouse.jobs.program import main, on_spark
+from pyspark_pgrouse.publish.error import told_by_spark
+from pyspark_pgrouse.publish.job import Outcome, outcome, rejected, rejected_rows
+from pyspark_pgrouse.publish.source import Format, Source, exists
+from pyspark_pgrouse.publish.stage import check_usable
+from pyspark_pgrouse.session import session as spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SHOWN = 5  # rejected rows that are told
+BAR = {"spark.ui.showConsoleProgress": "true"}
+
+
+@click.command(cls=Command)
+@click.argument("paths", nargs=-1, metavar="[PATH...]")
+@click.option("--table", help="Publish the rows of this table instead of files.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice([each.value for each in Format]),
+    default=Format.JSON.value,
+    show_default=True,
+    help="Of the files. json: one object per line.",
+)
+@click.option("--topic", help="Publish all rows to this topic. Default: each has a column topic.")
+@click.option("--whole", is_flag=True, help="Each whole row is a payload. Default: its columns are those of a message.")
+@click.option("--job", help="The key under which this is published once. Default: made of the files.")
+@click.option("--max-rejected", type=click.IntRange(0), help="Publish nothing if more rows than this are rejected.")
+@click.option(
+    "--rejected", "rejected_to", metavar="DIR", help="Write the rejected rows to a new directory, as Parquet."
+)
+@click.option("--dry-run", is_flag=True, help="Publish nothing; say what would be published, and what rejected.")
+@on_spark
+@click.pass_obj
+def publish(
+    session: Session,
+    /,
+    paths: tuple[str, ...],
+    table: str | None,
+    format_: str,
+    topic: str | None,
+    whole: bool,
+    job: str | None,
+    max_rejected: int | None,
+    rejected_to: str | None,
+    dry_run: bool,
+    master: str | None,
+    conf: dict[str, str],
+) -> int:
+    """Publish the rows of files or of a table.
+
+    All become visible at one moment, and once: the same files published again publish nothing. Rows that cannot be published are
+    rejected, each with its reason, and the others are published all the same.
+    """
+    if bool(paths) == bool(table):
+        raise click.UsageError("say what to publish: either paths, or --table")
+    if whole and topic is None:
+        raise click.UsageError("--whole needs --topic: the rows have no column for it")
+    source = Source(paths, table, Format(format_), whole, topic)
+    dsn = session.config.database.dsn or None
+    java_home()
+    if not dry_run:
+        with connect(dsn) as conn:
+            check_usable(conn)
+    with spark_session("publish", master, (BAR if sys.stderr.isatty() else {}) | conf) as spark:
+        rows = source.read(spark)
+        if dry_run:
+            return _preview(session, rows, topic)
+        if rejected_to is not None and exists(spark, rejected_to):
+            raise ConfigError(f"--rejected {rejected_to} exists already: name a new directory")
+        key = job or source.key(spark, rows) or f"table/{uuid4()}"
+        done = _publish(rows, dsn, key, topic, max_rejected)
+        if rejected_to is not None and done.rejected:
+            rejected(spark, key, dsn).write.parquet(rejected_to)
+    return _conclude(session, dsn, key, done)
+
+
+def _publish(rows: DataFrame, dsn: str | None, job: str, topic: str | None, max_rejected: int | None) -> Outcome:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - what is wrong with Java is said before Spark is loaded
+
+    before = outcome(dsn, job)
+    if before is not None:
+        return before
+    options = {"dsn": dsn, "job": job, "topic": topic, "maxRejected": max_rejected}
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        rows.write.format("pgrouse").options(**given).mode("append").save()
+    except PySparkException as error:
+        raise told_by_spark(error) from None
+    done = outcome(dsn, job)
+    if done is None:
+        raise PgrouseError(f"job {job} was not published")
+    # The key was free a moment ago: whoever took it meanwhile published the same.
+    return Outcome(**asdict(done) | {"is_repeat": False})
+
+
+def _conclude(session: Session, dsn: str | None, job: str, done: Outcome) -> int:
+    if session.as_json:
+        session.output.record({"job": job, **asdict(done)})
+    if done.is_repeat:
+        session.output.say(f"published before, as job {job}: nothing was published now; --job NAME publishes it again")
+    else:
+        session.output.say(f"published {plural(done.published, 'message')} as job {job}")
+    for count, what in (
+        (done.ignored, "ignored: their keys wait already"),
+        (done.dropped, "dropped: their topics are full"),
+    ):
+        if count:
+            session.output.note(f"{plural(count, 'row')} {what}")
+    if not done.rejected:
+        return ExitCode.OK
+    session.output.problem(f"{plural(done.rejected, 'row')} rejected; the first:")
+    for nth, reason, given in _first(dsn, job):
+        session.output.note(f"  {nth}: {reason}: {given:.200}")
+    return ExitCode.FOUND_A_PROBLEM
+
+
+def _first(dsn: str | None, job: str) -> list[tuple[int, str, str]]:
+    return [row for row, _ in zip(rejected_rows(dsn, job, SHOWN), range(SHOWN), strict=False)]
+
+
+def _preview(session: Session, rows: DataFrame, topic: str | None) -> int:
+    from pyspark_pgrouse.publish import columns as publish_columns  # noqa: PLC0415
+
+    publish_columns.check(rows.schema, topic)
+    groups = _judged(rows, topic)
+    columns = [
+        Column("TOPIC", "topic", wide=True),
+        Column("ROWS", "rows", "{:,}".format, right=True),
+        Column("REJECTED BECAUSE", "reason", folds=True),
+    ]
+    session.output.rows(columns, groups, "no rows: nothing would be published")
+    good = sum(group["rows"] for group in groups if group["reason"] is None)
+    session.output.say(f"would publish {plural(good, 'message')}: run it again without --dry-run")
+    return ExitCode.FOUND_A_PROBLEM if any(group["reason"] for group in groups) else ExitCode.OK
+
+
+def _judged(rows: DataFrame, topic: str | None) -> list[dict[str, Any]]:
+    """Return how many rows of each topic would be published, and why others would not, as far as can be told without the database."""
+    from pyspark_pgrouse.publish.preview import judge  # noqa: PLC0415
+
+    found = rows.mapInArrow(judge(topic), "topic STRING, reason STRING").groupBy("topic", "reason").count()
+    return [
+        {"topic": row["topic"], "rows": row["count"], "reason": row["reason"]}
+        for row in found.orderBy("topic", "reason").collect()
+    ]
+
+
+if __name__ == "__main__":
+    main(publish)

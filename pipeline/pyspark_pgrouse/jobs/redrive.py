@@ -1,0 +1,169 @@
+"""`pgrouse pipeline redrive`: the dead messages that an expression chooses get another chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pgrouse.cli.batches import PUT_BACK, put_back, report
+from pgrouse.cli.command import Command, Session
+from pgrouse.cli.output import Column, plural, show_ago
+from pgrouse.cli.redrive import REDRIVE
+from pgrouse.errors import ConfigError, ExitCode
+from pyspark_pgrouse.java import java_home
+from pyspark_pgrouse.jobs.program import main, on_spark
+from pyspark_pgrouse.lake.lake import Lake
+from pyspark_pgrouse.position import system_identifier
+from pyspark_pgrouse.publish.error import told_by_spark
+from pyspark_pgrouse.session import session as spark_session
+
+if TYPE_CHECKING:
+    import psycopg
+    from pyspark.sql import DataFrame, SparkSession
+
+PAGE = 10_000  # ids that the driver holds at once
+DEAD = "result NOT IN ('success', 'cancelled')"
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+GROUPS = (
+    "count(*) AS messages",
+    "min(archived_at) AS oldest",
+    "min_by(id, struct(archived_at, id)) AS sample_id",
+    "min_by(substring_index(trim(error), '\\n', -1), struct(archived_at, id)) AS sample_error",
+)
+
+
+@click.command(cls=Command)
+@click.option(
+    "--where", required=True, metavar="SQL", help="Which: an expression of Spark's SQL over the columns of the archive."
+)
+@click.option(
+    "--lake", metavar="DIR", help="Choose in this lake, without a load on the database. Default: in the database."
+)
+@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@click.option(
+    "--rate", type=click.FloatRange(0.001, 1_000_000), help="So many a second become available. Default: all at once."
+)
+@click.option("--force", is_flag=True, help="Also those that were put back max_redrives times already.")
+@click.option("--dry-run", is_flag=True, help="Put nothing back; say what was chosen, by topic and kind of error.")
+@on_spark
+@click.pass_obj
+def redrive(
+    session: Session,
+    /,
+    where: str,
+    lake: str | None,
+    limit: int | None,
+    rate: float | None,
+    force: bool,
+    dry_run: bool,
+    master: str | None,
+    conf: dict[str, str],
+) -> int:
+    """Put back the dead messages that an expression chooses, like "topic = 'orders' AND error LIKE '%timeout%'".
+
+    Spark only chooses: the database decides about each, and puts it back once, however often this is run or interrupted.
+    """
+    java_home()
+    with ExitStack() as scope:
+        conn = scope.enter_context(session.connect())
+        found = None if lake is None else _own_lake(conn, lake)
+        spark = scope.enter_context(spark_session("redrive", master, conf))
+        chosen = _chosen(_dead(spark, found, session.config.database.dsn or None), where, limit)
+        with _told_in_our_words():
+            return _preview(session, chosen) if dry_run else _put_back(session, conn, chosen, rate, force=force)
+
+
+@contextmanager
+def _told_in_our_words() -> Iterator[None]:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - what is wrong with Java is said before Spark is loaded
+
+    try:
+        yield
+    except PySparkException as error:
+        raise told_by_spark(error) from None
+
+
+def _own_lake(conn: psycopg.Connection, url: str) -> Lake:
+    lake, here = Lake.open(url), system_identifier(conn)
+    if lake.about.system_identifier != here:
+        raise ConfigError(
+            f"the lake {url} is of the database cluster {lake.about.system_identifier}, and this is {here}: its ids are other messages here"
+        )
+    return lake
+
+
+def _dead(spark: SparkSession, lake: Lake | None, dsn: str | None) -> DataFrame:
+    if lake is not None:
+        return lake.read(spark).where(DEAD)
+    reader = spark.read.format("pgrouse").option("mode", "dead").option("pushdown", spark.conf.get(PUSHDOWN, "false"))
+    return (reader.option("dsn", dsn) if dsn else reader).load()
+
+
+def _chosen(dead: DataFrame, where: str, limit: int | None) -> DataFrame:
+    """Return the chosen ones, the oldest first.
+
+    Raises:
+        ConfigError: the expression is none, or about columns that are not there.
+    """
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - what is wrong with Java is said before Spark is loaded
+
+    try:
+        chosen = dead.where(where)
+    except AnalysisException as error:
+        raise ConfigError(f"--where {where}: {error.getMessage() or error}") from error
+    oldest = chosen.select("id", "topic", "result", "error", "error_fingerprint", "archived_at").orderBy(
+        "archived_at", "id"
+    )
+    return oldest if limit is None else oldest.limit(limit)
+
+
+def _pages(chosen: DataFrame) -> Iterator[list[int]]:
+    ids = (row["id"] for row in chosen.select("id").toLocalIterator())
+    while page := list(islice(ids, PAGE)):
+        yield page
+
+
+def _put_back(session: Session, conn: psycopg.Connection, chosen: DataFrame, rate: float | None, *, force: bool) -> int:
+    outcomes = report(
+        session, put_back(conn, REDRIVE, _pages(chosen), rate=rate, force=force), "archived_id", by_id=False
+    )
+    done = sum(outcomes[outcome] for outcome in PUT_BACK)
+    session.output.say(
+        f"put back {plural(done, 'message')}" if outcomes else "no dead message fits: nothing was put back"
+    )
+    return ExitCode.OK
+
+
+def _preview(session: Session, chosen: DataFrame) -> int:
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    groups = chosen.groupBy("topic", "result", "error_fingerprint").agg(*map(f.expr, GROUPS))
+    now = datetime.now(UTC)
+    rows = [_group(row.asDict(), now) for row in groups.orderBy("topic", "result", "error_fingerprint").collect()]
+    columns = [
+        Column("TOPIC", "topic", wide=True),
+        Column("RESULT", "result"),
+        Column("MESSAGES", "messages", "{:,}".format, right=True),
+        Column("OLDEST", "oldest", show_ago),
+        Column("FINGERPRINT", "error_fingerprint"),
+        Column("SAMPLE", "sample_id", right=True),
+        Column("ERROR", "sample_error", wide=True),
+    ]
+    session.output.rows(columns, rows, "no dead message fits: nothing would be put back")
+    if rows:
+        total = sum(row["messages"] for row in rows)
+        session.output.say(f"chose {plural(total, 'message')}: run it again without --dry-run")
+    return ExitCode.OK
+
+
+def _group(row: dict[str, Any], now: datetime) -> dict[str, Any]:
+    return row | {"oldest": now - row["oldest"].astimezone(UTC)}
+
+
+if __name__ == "__main__":
+    main(redrive)

@@ -1,0 +1,208 @@
+"""`pgrouse pipeline report`: tables and one HTML page of what happened in a window of time."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pgrouse.cli.command import Command, Session
+from pgrouse.cli.output import plural
+from pgrouse.cli.parameter import DURATION, MOMENT
+from pgrouse.errors import PgrouseError
+from pyspark_pgrouse.jobs.program import main, on_spark
+from pyspark_pgrouse.report.goal import Goal
+from pyspark_pgrouse.report.window import Window
+
+if TYPE_CHECKING:
+    from pyspark_pgrouse.report.destination import Destination
+    from pyspark_pgrouse.report.findings import Findings
+    from pyspark_pgrouse.report.source import Source
+
+
+class WhenType(click.ParamType[datetime]):
+    """A point in time in ISO 8601 with its zone, or how long ago it was: `24h`."""
+
+    name = "when"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Read it."""
+        from pgrouse.duration import parse  # noqa: PLC0415
+
+        try:
+            return datetime.now(UTC) - parse(value)
+        except ValueError:
+            pass
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            self.fail(
+                f'expected a time ago like "24h", or a time with its zone like "2026-11-20T10:00Z", found {value!r}',
+                param,
+                ctx,
+            )
+        return moment.astimezone(UTC)
+
+
+class GoalType(click.ParamType[Goal]):
+    """A goal of service."""
+
+    name = "goal"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Goal:
+        """Read it."""
+        try:
+            return value if isinstance(value, Goal) else Goal.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",")) if text is not None else ()
+    if "" in names:
+        raise click.BadParameter(f"expected names of topics with commas between them, found {text!r}")
+    return names
+
+
+@click.command(cls=Command)
+@click.option("--out", required=True, metavar="DIR", help="Where to: report.html, and tables/ beside it.")
+@click.option("--lake", metavar="URL", help="Read a lake. Default: the archive in the database.")
+@click.option(
+    "--since", type=WhenType(), default="24h", show_default=True, help="From when on: a time, or how long ago."
+)
+@click.option("--until", type=WhenType(), default="0s", show_default="now", help="Up to when.")
+@click.option("--topics", callback=_names, metavar="A,B", help="Only these topics.")
+@click.option("--baseline", type=DURATION, help="Compare with so long a time before --since.")
+@click.option("--deploy", type=MOMENT, help="Compare what ended from this time on with what ended before it.")
+@click.option(
+    "--slo",
+    "goals",
+    type=GoalType(),
+    multiple=True,
+    help='A goal: "99%:5s", or "topic=99.9%:2s". May be given more than once.',
+)
+@click.option("--open", "opens", is_flag=True, help="Show the page in the browser.")
+@on_spark
+@click.pass_obj
+def report(
+    session: Session,
+    /,
+    out: str,
+    lake: str | None,
+    topics: tuple[str, ...],
+    goals: tuple[Goal, ...],
+    opens: bool,
+    master: str | None,
+    conf: dict[str, str],
+    **times: Any,
+) -> None:
+    """Make tables and one HTML page of what happened.
+
+    Throughput, latency, failures, retries, channels and capacity over a window of time, from a lake or from the database.
+    """
+    from pyspark_pgrouse import session as spark_session  # noqa: PLC0415
+    from pyspark_pgrouse.report.destination import Destination  # noqa: PLC0415
+    from pyspark_pgrouse.report.making import Order, make  # noqa: PLC0415
+
+    window = _window(**times)
+    # What can be wrong is found out before Spark takes its time to start.
+    destination = Destination.at(out)
+    order = Order(_source(session, lake, topics), window, tuple(dict.fromkeys(goals)), destination)
+    with spark_session.session("report", master, conf) as spark, _stages(session) as began, _explained():
+        findings = make(spark, order, began)
+    _say(session, findings, destination)
+    if opens and not webbrowser.open(destination.page if "://" in destination.page else f"file://{destination.page}"):
+        session.output.note("no browser could be opened")
+
+
+def _window(since: datetime, until: datetime, baseline: timedelta | None, deploy: datetime | None) -> Window:
+    if since >= until:
+        raise click.UsageError(
+            f"--since {since.isoformat()} is not before --until {until.isoformat()}: name an earlier time"
+        )
+    if baseline is not None and deploy is not None:
+        raise click.UsageError("--baseline and --deploy are two ways to compare: give one of them")
+    if deploy is not None and not since < deploy < until:
+        raise click.UsageError(
+            f"--deploy {deploy.isoformat()} is not between --since {since.isoformat()} and --until {until.isoformat()}: "
+            "name an earlier --since"
+        )
+    if baseline is not None and not baseline:
+        raise click.UsageError(
+            "--baseline 0s has nothing to compare with: give the length of the time before --since, like 24h"
+        )
+    if baseline is not None:
+        return Window.after_baseline(since, until, baseline)
+    return Window(since, until, mark=deploy.astimezone(UTC) if deploy else None)
+
+
+def _source(session: Session, lake: str | None, topics: tuple[str, ...]) -> Source:
+    from pyspark_pgrouse.report.source import FromDatabase, FromLake  # noqa: PLC0415
+
+    if lake is not None:
+        return FromLake.open(lake, topics)
+    return FromDatabase.open(session.config.database.dsn or None, topics)
+
+
+@contextmanager
+def _stages(session: Session) -> Iterator[Callable[[str], None]]:
+    """Say what is being made: as a bar to people, as lines to logs."""
+    from pyspark_pgrouse.report.making import STAGES  # noqa: PLC0415
+
+    if not sys.stderr.isatty():
+        yield lambda stage: session.output.note(f"report: {stage}")
+        return
+    from pgrouse.cli.progress import Bar  # noqa: PLC0415
+
+    with Bar("report", len(STAGES)) as bar:
+        yield lambda _: bar.advance(1)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Raise the error of a task that says itself what is wrong, instead of what Spark makes of it."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    from pyspark_pgrouse.executors import own_error  # noqa: PLC0415
+
+    try:
+        yield
+    except PgrouseError:
+        raise
+    except PySparkException as error:
+        raise own_error(str(error)) or error from None
+
+
+def _say(session: Session, findings: Findings, destination: Destination) -> None:
+    whole = findings.whole
+    session.output.say(
+        f"{plural(whole.ended, 'message')} ended, {whole.dead:,} of them dead, in {plural(findings.topic_count, 'topic')}: {destination.page}"
+    )
+    if session.as_json:
+        session.output.record(
+            {
+                "page": destination.page,
+                "tables": {name: f"{destination.tables}/{name}" for name in findings.tables},
+                "since": findings.asked.since,
+                "until": findings.asked.until,
+                "read": findings.read,
+                "ended": whole.ended,
+                "dead": whole.dead,
+                "failure_rate": whole.failure_rate,
+                "total_p50_s": whole.total.p50,
+                "total_p99_s": whole.total.p99,
+                "topics": findings.topic_count,
+                "new_fingerprints": findings.new_faults if findings.window.mark else None,
+            }
+        )
+
+
+if __name__ == "__main__":
+    main(report)

@@ -1,0 +1,1 @@
+"""The archive as a lake of Parquet files."""

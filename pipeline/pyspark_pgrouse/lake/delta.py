@@ -1,0 +1,131 @@
+"""A Delta table over the files of a lake: its log follows the manifests, each in one commit that bears the manifest's number.
+
+The table is in the directory of the lake. A commit that is there is not made again, so a follower may be killed at any point.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse.lake.columns import arrow_schema
+from pyspark_pgrouse.lake.directory import LakeUnwritable
+from pyspark_pgrouse.lake.lake import Lake
+from pyspark_pgrouse.lake.manifest import Change, Column, DataFile, Manifest
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
+
+# By this name the table counts the manifests that it has.
+APPLICATION = "pgrouse-export"
+PARTITIONED_BY = ["date", "topic"]
+
+
+def check_installed() -> None:
+    """Make sure that the package is there.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if find_spec("deltalake") is None:
+        raise ConfigError("--delta needs the package deltalake, which is not installed: pip install 'pgrouse[delta]'")
+
+
+def follow(lake: Lake) -> int:
+    """Bring the table up to the last manifest; return how many commits that took.
+
+    Raises:
+        ConfigError: deltalake is not installed.
+        LakeUnwritable: the table cannot be written.
+    """
+    check_installed()
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - it comes with an extra
+
+    last = lake.snapshot().number
+    try:
+        done = _followed(lake)
+        for number in range(done + 1, last + 1):
+            _append(lake, lake.manifest(number))
+    except (DeltaError, OSError) as error:
+        raise LakeUnwritable(
+            f"the Delta table in {lake.directory.url} cannot be written: {error}: mend that and run it again; the lake itself is complete"
+        ) from error
+    return last - done
+
+
+def _followed(lake: Lake) -> int:
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    if not DeltaTable.is_deltatable(lake.directory.url):
+        return 0
+    return DeltaTable(lake.directory.url).transaction_version(APPLICATION) or 0
+
+
+def _append(lake: Lake, manifest: Manifest) -> None:
+    from deltalake import CommitProperties, Transaction  # noqa: PLC0415
+
+    table = _table(lake, manifest.columns)
+    # A compaction leaves the rows what they are: whoever reads the changes of the table has nothing to read then.
+    is_new = manifest.change is Change.EXPORT
+    actions: list[AddAction | RemoveAction] = [
+        *(_add(f, is_new) for f in manifest.add),
+        *(_remove(f, is_new) for f in _removed(lake, manifest)),
+    ]
+    table.create_write_transaction(
+        actions,
+        mode="append",
+        schema=table.schema(),
+        partition_by=PARTITIONED_BY,
+        commit_properties=CommitProperties(app_transactions=[Transaction(APPLICATION, manifest.number)]),
+    )
+
+
+def _table(lake: Lake, columns: tuple[Column, ...]) -> DeltaTable:
+    """Return the table, with all of these columns."""
+    from deltalake import DeltaTable, Schema  # noqa: PLC0415
+
+    url, wanted = lake.directory.url, arrow_schema(columns)
+    if not DeltaTable.is_deltatable(url):
+        DeltaTable.create(url, schema=wanted, partition_by=PARTITIONED_BY, mode="ignore")
+    table = DeltaTable(url)
+    there = {field.name for field in table.schema().fields}
+    if new := [field for field in Schema.from_arrow(wanted).fields if field.name not in there]:
+        table.alter.add_columns(new)
+        table = DeltaTable(url)
+    return table
+
+
+def _removed(lake: Lake, manifest: Manifest) -> list[DataFile]:
+    """Return the files that a manifest removes, as the manifests before it added them."""
+    wanted = set(manifest.remove)
+    found: list[DataFile] = []
+    for number in range(manifest.number - 1, 0, -1):
+        if len(found) == len(wanted):
+            break
+        found += [f for f in lake.manifest(number).add if f.path in wanted]
+    return found
+
+
+def _add(file: DataFile, is_new: bool) -> AddAction:
+    from deltalake.transaction import AddAction  # noqa: PLC0415
+
+    rows = json.dumps({"numRecords": file.rows})
+    return AddAction(file.path, file.bytes, _partition(file), _now_ms(), is_new, rows)
+
+
+def _remove(file: DataFile, is_new: bool) -> RemoveAction:
+    from deltalake.transaction import RemoveAction  # noqa: PLC0415
+
+    return RemoveAction(file.path, is_new, _now_ms(), file.bytes, _partition(file))
+
+
+def _partition(file: DataFile) -> dict[str, str | None]:
+    return {"date": file.date.isoformat(), "topic": file.topic}
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)

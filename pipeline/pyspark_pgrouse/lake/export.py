@@ -1,0 +1,245 @@
+"""An export: batches of the archive go into a lake, each exactly once, whatever is killed when.
+
+A batch is done in four steps: say that it begins; write its files, under names that nobody used before; write its manifest, which makes
+them count; move the cursor in the database. Killed before the manifest, the batch never was: the next run removes its files and writes it
+again. Killed after it, the next run only moves the cursor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse import position as positions
+from pyspark_pgrouse.lake.columns import archive_columns
+from pyspark_pgrouse.lake.cursor import ExportCursor, ExportElsewhere
+from pyspark_pgrouse.lake.directory import Directory
+from pyspark_pgrouse.lake.lake import About, Lake, Snapshot
+from pyspark_pgrouse.lake.manifest import Change, DataFile, Manifest
+from pyspark_pgrouse.lake.slice import Slice, Source, write_slice
+from pyspark_pgrouse.position import Position
+from pyspark_pgrouse.read.scope import Scope, literal
+
+if TYPE_CHECKING:
+    import psycopg
+
+# Of one slice: a task that has less to do than this is not worth starting.
+LEAST_ROWS = 25_000
+
+# A plan that is right for an empty archive is wrong for a full one.
+SETTINGS = "SET enable_seqscan = off; SET enable_sort = off; SET jit = off"
+# What the planner thinks is left: good enough for a progress bar.
+LEFT = """
+    EXPLAIN (FORMAT JSON)
+    SELECT FROM messages.message_archive AS a WHERE a.archive_xid >= %(xid)s::xid8 AND {since}"""
+
+Run = Callable[[Callable[[Slice], list[DataFile]], Sequence[Slice]], list[list[DataFile]]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an export is asked for.
+
+    Attributes:
+        name: of the export; its cursor bears it.
+        batch_rows: how many rows a batch has at most.
+        topics: the only ones; empty = all. A lake has the same ones for ever.
+        since: from when on; None = everything. Likewise.
+        delta: whether a Delta table follows the manifests. Likewise.
+    """
+
+    name: str = "default"
+    batch_rows: int = 1_000_000
+    topics: tuple[str, ...] = ()
+    since: datetime | None = None
+    delta: bool = False
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A planned batch. start is exclusive, end inclusive."""
+
+    number: int
+    start: Position
+    end: Position
+    slices: tuple[Slice, ...]
+
+
+@dataclass
+class Export:
+    """An export at work.
+
+    Attributes:
+        conn: to the database; whoever holds the export holds it by this connection.
+        lake: where it writes to.
+        wanted: what is asked for.
+        source: what its slices read.
+        cursor: how far it is.
+    """
+
+    conn: psycopg.Connection[Any]
+    lake: Lake
+    wanted: Wanted
+    source: Source
+    cursor: ExportCursor
+
+    @classmethod
+    def begin(cls, conn: psycopg.Connection[Any], dsn: str | None, url: str, wanted: Wanted) -> Export:
+        """Open the lake, or make it, and go on where its last batch ended. Only one process may do so at a time.
+
+        Raises:
+            ConfigError: the lake and the export, or this database, do not belong together; the text says what to do.
+            SchemaMismatch: the schema is too old.
+            LakeUnwritable: the lake fails.
+        """
+        conn.execute(SETTINGS)
+        columns = archive_columns(conn)
+        lake = _opened(conn, Directory.at(url), wanted)
+        cursor = _reconciled(conn, lake, wanted.name, lake.snapshot())
+        lake.clean()
+        scope = Scope(topics=lake.about.topics, since=lake.about.since)
+        return cls(conn, lake, wanted, Source(dsn, columns, scope), cursor)
+
+    def rows_left(self) -> int:
+        """Return about how many rows there are to write."""
+        asked = LEFT.format(since=self._since)
+        row: Any = self.conn.execute(asked, {"xid": self.cursor.position.xid}).fetchone()
+        return int(row[0][0]["Plan"]["Plan Rows"])
+
+    def batches(self, run: Run, partitions: int) -> Iterator[Manifest]:
+        """Write what there is below the cut of now, batch by batch; yield each manifest when it is committed.
+
+        Args:
+            run: how slices are run: see `executors.on_executors`.
+            partitions: into how many slices a batch is split at most.
+        """
+        cut = positions.cut(self.conn)
+        while batch := self.plan(cut, partitions):
+            yield self.write(batch, run)
+
+    def plan(self, cut: str, partitions: int) -> Batch | None:
+        """Return the next batch below a cut; None if nothing is there."""
+        start, rows = self.cursor.position, self.wanted.batch_rows
+        slice_rows = max(math.ceil(rows / partitions), LEAST_ROWS)
+        number = self.lake.snapshot().number + 1
+        slices: list[Slice] = []
+        for planned in range(0, rows, slice_rows):
+            begin = slices[-1].end if slices else start
+            limit = min(slice_rows, rows - planned)
+            end = positions.next_end(self.conn, begin, limit, 0, cut, Scope(since=self.lake.about.since))
+            if end is None:
+                break
+            slices.append(Slice(number, len(slices), begin, end))
+        return Batch(number, start, slices[-1].end, tuple(slices)) if slices else None
+
+    def write(self, batch: Batch, run: Run) -> Manifest:
+        """Write a batch and commit it.
+
+        Raises:
+            ExportElsewhere: somebody else wrote this batch, or gave the export up.
+            LakeUnwritable: the disk is full, or the store fails. What the batch had written is removed.
+        """
+        directory, source = self.lake.directory, self.source
+        self.lake.begin(batch.number)
+        try:
+            written = run(lambda part: write_slice(source, directory, part), batch.slices)
+        except Exception:
+            self.lake.clean()
+            raise
+        files = tuple(file for part in written for file in part)
+        manifest = self._manifest(batch, files)
+        self._commit(manifest, files)
+        self.cursor = self.cursor.advance(self.conn, batch.end)
+        self.lake.end(batch.number)
+        return manifest
+
+    def _manifest(self, batch: Batch, files: tuple[DataFile, ...]) -> Manifest:
+        columns = tuple(c.column for c in self.source.columns)
+        start, end = batch.start.as_offset(), batch.end.as_offset()
+        return Manifest(batch.number, Change.EXPORT, datetime.now(UTC), start, end, columns, files, ())
+
+    def _commit(self, manifest: Manifest, files: tuple[DataFile, ...]) -> None:
+        directory = self.lake.directory
+        for file in files if directory.is_local else ():
+            if directory.size(file.path) != file.bytes:
+                raise ConfigError(
+                    f"{directory.full(file.path)} was written by an executor, but is not there for the driver: "
+                    "use a lake that all machines see, as a shared file system or s3a://"
+                )
+        directory.settle({file.path.rsplit("/", 1)[0] for file in files})
+        if not self.lake.commit(manifest):
+            raise ExportElsewhere(
+                f"batch {manifest.number} of {directory.url} was committed by another process: run it again if it is still wanted"
+            )
+
+    @property
+    def _since(self) -> str:
+        since = self.lake.about.since
+        return f"a.archived_at >= {literal(since)}".replace("%", "%%") if since else "TRUE"
+
+
+def _opened(conn: psycopg.Connection[Any], directory: Directory, wanted: Wanted) -> Lake:
+    system = positions.system_identifier(conn)
+    lake = Lake.find(directory)
+    if lake is not None:
+        _check(lake.about, directory.url, system, wanted)
+        return lake
+    if cursor := ExportCursor.find(conn, wanted.name):
+        raise _elsewhere(cursor, directory.url)
+    about = About(str(uuid4()), wanted.name, system, wanted.topics, wanted.since, wanted.delta, datetime.now(UTC))
+    return Lake.make(directory, about)
+
+
+def _elsewhere(cursor: ExportCursor, url: str) -> ConfigError:
+    return ConfigError(
+        f"export {cursor.name} writes to another lake, {cursor.lake}: use another --name for {url}, "
+        f"or give that one up with --forget {cursor.name}"
+    )
+
+
+def _check(about: About, url: str, system: str, wanted: Wanted) -> None:
+    if about.system_identifier != system:
+        raise ConfigError(
+            f"the lake {url} holds the archive of another cluster ({about.system_identifier}; this one is {system}): "
+            f"name another lake; if this database was restored from that one, first give the export up with --forget {about.name}"
+        )
+    if about.name != wanted.name:
+        raise ConfigError(f"the lake {url} is written by export {about.name}: use --name {about.name}, or another lake")
+    if wanted.topics and set(wanted.topics) != set(about.topics):
+        raise ConfigError(f"the lake {url} was made for {_topics(about)}: leave --topics out, or name another lake")
+    if wanted.since and wanted.since != about.since:
+        since = about.since.isoformat() if about.since else "the beginning"
+        raise ConfigError(
+            f"the lake {url} was made with what ended since {since}: leave --since out, or name another lake"
+        )
+    if wanted.delta and not about.delta:
+        raise ConfigError(f"the lake {url} was made without a Delta table: leave --delta out, or name another lake")
+
+
+def _topics(about: About) -> str:
+    return f"--topics {','.join(about.topics)}" if about.topics else "all topics"
+
+
+def _reconciled(conn: psycopg.Connection[Any], lake: Lake, name: str, snapshot: Snapshot) -> ExportCursor:
+    """Open the cursor where the lake ends; after a crash between the two, move it there."""
+    url, system = lake.directory.url, lake.about.system_identifier
+    end = Position.from_offset(snapshot.end) if snapshot.end else Position(system, "0", 0)
+    positions.expect(conn, end)
+    cursor = ExportCursor.opened(conn, name, url, lake.about.lake, end)
+    if cursor.lake_id != lake.about.lake:
+        raise _elsewhere(cursor, url)
+    if _order(cursor.position) > _order(end):
+        raise ConfigError(
+            f"the lake {url} lacks what export {name} had written: restore all of it, or give the export up with --forget {name} "
+            "and begin a new lake with what the database still has"
+        )
+    return cursor if cursor.position == end else cursor.advance(conn, end)
+
+
+def _order(position: Position) -> tuple[int, int]:
+    return int(position.xid), position.id

@@ -1,0 +1,80 @@
+"""One slice of a batch: rows between two positions of the archive become files of the lake. This is what runs on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark_pgrouse.connection import arrow
+from pyspark_pgrouse.lake.columns import ArchiveColumn
+from pyspark_pgrouse.lake.directory import Directory
+from pyspark_pgrouse.lake.manifest import DataFile
+from pyspark_pgrouse.lake.writer import LakeWriter
+from pyspark_pgrouse.position import Position
+from pyspark_pgrouse.read.scope import EVERYTHING, Scope, literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a batch. start is exclusive, end inclusive."""
+
+    batch: int
+    index: int
+    start: Position
+    end: Position
+
+
+@dataclass(frozen=True)
+class Source:
+    """What all slices of an export read.
+
+    Attributes:
+        dsn: of the database; None = the environment.
+        columns: of the archive.
+        scope: which rows.
+    """
+
+    dsn: str | None = field(repr=False)
+    columns: tuple[ArchiveColumn, ...]
+    scope: Scope = EVERYTHING
+
+    def query(self, part: Slice) -> str:
+        """Return the statement that reads a slice. Its conditions are those of the index that each day has."""
+        columns = ", ".join(f"{c.sql} AS {_quoted(c.column.name)}" for c in self.columns)
+        return (
+            f"SELECT {columns} FROM messages.message_archive AS a "  # noqa: S608 - all of it is ours or quoted
+            f"WHERE (a.archive_xid, a.id) > {_place(part.start)} AND (a.archive_xid, a.id) <= {_place(part.end)} "
+            f"AND {self.scope.sql()}"
+        )
+
+    def read(self, part: Slice) -> Iterator[pa.RecordBatch]:
+        """Read a slice."""
+        return arrow(self.dsn, self.query(part))
+
+
+def write_slice(source: Source, directory: Directory, part: Slice) -> list[DataFile]:
+    """Write a slice into the lake; return the files. If it fails it leaves none.
+
+    Raises:
+        LakeUnwritable: the disk is full, or the store fails.
+        DatabaseUnreachable: no connection could be made.
+    """
+    writer = LakeWriter(directory, f"{part.batch:020}-{part.index:04}", tuple(c.column for c in source.columns))
+    with writer:
+        for rows in source.read(part):
+            writer.write(rows)
+    return writer.files
+
+
+def _place(position: Position) -> str:
+    return f"({literal(position.xid)}::xid8, {int(position.id)})"
+
+
+def _quoted(name: str) -> str:
+    from psycopg.sql import Identifier  # noqa: PLC0415 - executors load it when they read
+
+    return Identifier(name).as_string(None)

@@ -1,0 +1,209 @@
+"""Rows become Parquet files, one row of files for each date and topic, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import date
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from pyspark_pgrouse.lake.columns import arrow_schema
+from pyspark_pgrouse.lake.directory import Directory
+from pyspark_pgrouse.lake.manifest import Column, DataFile, folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COMPRESSION = "zstd"
+# A row group is what readers skip or read at once.
+GROUP_ROWS = 131_072
+GROUP_BYTES = 64 * 1024 * 1024
+# What is read before it is split by partition: to split every few rows costs more than to write them.
+GATHER_BYTES = 32 * 1024 * 1024
+# What may wait in memory for its row group, of all partitions together.
+WAITING_BYTES = 256 * 1024 * 1024
+# Files that are open at a time. A partition that loses its place goes on in another file.
+OPEN_FILES = 64
+
+Partition = tuple[date, str]
+
+
+@dataclass
+class _Waiting:
+    """Rows of one partition that are not written yet."""
+
+    parts: list[pa.Table] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+
+
+class _File:
+    """A Parquet file that is being written."""
+
+    def __init__(self, directory: Directory, path: str, schema: pa.Schema) -> None:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - executors load it when they write
+
+        self.path = path
+        self.rows = 0
+        self.bytes = 0
+        self._scope = ExitStack()
+        self._parquet: Any = None
+        self._stream = self._scope.enter_context(directory.sink(path))
+        try:
+            self._parquet = pq.ParquetWriter(self._stream, schema, compression=COMPRESSION)
+        except BaseException as error:
+            self.discard(error)
+            raise
+
+    def write(self, rows: pa.Table) -> None:
+        """Write one row group."""
+        self._parquet.write_table(rows, row_group_size=max(rows.num_rows, 1))
+        self.rows += rows.num_rows
+
+    def close(self) -> None:
+        """Complete it."""
+        try:
+            self._parquet.close()
+            self.bytes = self._stream.tell()
+        except BaseException as error:
+            self.discard(error)
+            raise
+        self._scope.close()
+
+    def discard(self, error: BaseException) -> None:
+        """Let nothing of it be left. An error of the store is raised with its explanation."""
+        if self._parquet is not None:
+            with suppress(Exception):
+                self._parquet.close()
+            # What it could not write now it shall not try again when it is collected.
+            self._parquet.is_open = False
+        self._scope.__exit__(type(error), error, error.__traceback__)
+
+
+class LakeWriter:
+    """Writes the files of one slice. Leave its context without an error, and they are there; with one, and none is.
+
+    Attributes:
+        files: what was written.
+    """
+
+    def __init__(self, directory: Directory, stem: str, columns: tuple[Column, ...]) -> None:
+        """Begin.
+
+        Args:
+            directory: of the lake.
+            stem: what the names of its files begin with. What follows makes them unlike those of every other attempt.
+            columns: of the rows; `date` and `topic` are among them.
+        """
+        self.files: list[DataFile] = []
+        self._directory = directory
+        self._stem = f"{stem}-{uuid4().hex[:12]}"
+        self._schema = arrow_schema(columns)
+        self._gathered: list[pa.RecordBatch] = []
+        self._waiting: dict[Partition, _Waiting] = {}
+        self._open: dict[Partition, _File] = {}
+        self._begun = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self._finish()
+        except BaseException as late:
+            self._discard(late)
+            raise
+        if error is not None:
+            self._discard(error)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take rows in. They are written once there are enough for a row group."""
+        self._gathered.append(self._as_in_files(rows))
+        if sum(each.nbytes for each in self._gathered) >= GATHER_BYTES:
+            self._sort_out()
+
+    def _sort_out(self) -> None:
+        """Split what is gathered by partition, and write what is enough."""
+        gathered, self._gathered = self._gathered, []
+        for partition, part in _partitioned(gathered):
+            waiting = self._waiting.setdefault(partition, _Waiting())
+            waiting.parts.append(part)
+            waiting.rows += part.num_rows
+            waiting.bytes += part.nbytes
+            if waiting.rows >= GROUP_ROWS or waiting.bytes >= GROUP_BYTES:
+                self._flush(partition)
+        while sum(w.bytes for w in self._waiting.values()) > WAITING_BYTES:
+            self._flush(max(self._waiting, key=lambda p: self._waiting[p].bytes))
+
+    def _as_in_files(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa  # noqa: PLC0415
+
+        columns = [rows.column(f.name).cast(f.type) for f in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _flush(self, partition: Partition) -> None:
+        import pyarrow as pa  # noqa: PLC0415
+
+        waiting = self._waiting.pop(partition)
+        self._file(partition).write(pa.concat_tables(waiting.parts))
+
+    def _file(self, partition: Partition) -> _File:
+        if partition not in self._open:
+            if len(self._open) >= OPEN_FILES:
+                self._close(next(iter(self._open)))
+            path = f"{folder(*partition)}/{self._stem}-{self._begun:04}.parquet"
+            self._begun += 1
+            self._open[partition] = _File(self._directory, path, self._schema)
+        return self._open[partition]
+
+    def _close(self, partition: Partition) -> None:
+        file = self._open.pop(partition)
+        file.close()
+        self.files.append(DataFile(file.path, *partition, file.rows, file.bytes))
+
+    def _finish(self) -> None:
+        self._sort_out()
+        for partition in list(self._waiting):
+            self._flush(partition)
+            # Most partitions are small: their files need not be open together.
+            self._close(partition)
+        for partition in list(self._open):
+            self._close(partition)
+
+    def _discard(self, error: BaseException) -> None:
+        with ExitStack() as all_of_them:
+            all_of_them.callback(self._directory.remove, [f.path for f in self.files])
+            for file in self._open.values():
+                all_of_them.callback(file.discard, error)
+
+
+def _partitioned(batches: list[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.Table]]:
+    """Split rows by date and topic; in each part they keep their order, and share no memory with the others."""
+    import numpy as np  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    batches = [batch for batch in batches if batch.num_rows]
+    if not batches:
+        return
+    # It gives memory back less eagerly than Arrow's own pool: to get it anew each time takes as long as to write the rows.
+    pool = pa.system_memory_pool()
+    rows = pa.Table.from_batches(batches).combine_chunks(memory_pool=pool)
+    days = rows.column("date").cast(pa.int32()).to_numpy()
+    topics = rows.column("topic").combine_chunks().dictionary_encode()
+    keys = days.astype(np.int64) * len(topics.dictionary) + topics.indices.to_numpy()
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] - 1))
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        chosen = order[start:end]
+        first = int(chosen[0])
+        part = (
+            rows
+            if len(chosen) == rows.num_rows
+            else pc.take(rows, pa.array(chosen), boundscheck=False, memory_pool=pool)
+        )
+        yield (rows.column("date")[first].as_py(), rows.column("topic")[first].as_py()), part

@@ -1,0 +1,274 @@
+"""What a user may say to the format, and what of it contradicts itself."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from pgrouse import duration
+from pgrouse.errors import ConfigError
+
+
+class Mode(StrEnum):
+    """Which messages are meant."""
+
+    ARCHIVE = "archive"
+    DEAD = "dead"
+    READY = "ready"
+    CLAIM = "claim"
+    PUBLISH = "publish"
+
+
+class Use(StrEnum):
+    """What is done with them. READ is any of the next two, while Spark has not said which."""
+
+    READ = "read"
+    BATCH = "batch"
+    STREAM = "stream"
+    WRITE = "write"
+
+
+ENDED = (Mode.ARCHIVE, Mode.DEAD)
+READING = (*ENDED, Mode.READY, Mode.CLAIM)
+# Which modes an option goes with, in the spelling that is shown.
+READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
+    "mode": READING,
+    "dsn": READING,
+    "topics": READING,
+    "since": ENDED,
+    "until": ENDED,
+    "numPartitions": READING,
+    "maxRowsPerBatch": (*ENDED, Mode.CLAIM),
+    "maxBytesPerBatch": (*ENDED, Mode.CLAIM),
+    "startingOffsets": ENDED,
+    "payload": READING,
+    "pushdown": ENDED,
+    "consumer": (Mode.CLAIM,),
+    "lock": (Mode.CLAIM,),
+}
+WRITE_OPTIONS = ("dsn", "topic", "job", "maxRejected")
+ONLY_STREAMS = ("maxRowsPerBatch", "maxBytesPerBatch", "startingOffsets", "consumer", "lock")
+ONLY_BATCHES = ("pushdown",)
+# Spark hands its own options to the sink of a stream, too.
+OF_SPARK = ("checkpointlocation",)
+
+JSON = "json"
+BINARY = "binary"
+EARLIEST = "earliest"
+LATEST = "latest"
+DEFAULT_PARTITIONS = 4
+DEFAULT_MAX_ROWS = 1_000_000
+# What is claimed is locked until the batch is done, so a batch is smaller.
+DEFAULT_MAX_CLAIMED = 50_000
+DEFAULT_CLAIM_ROWS = 50_000
+MAX_PARTITIONS = 10_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one read or write, checked.
+
+    Made by `parse`; the defaults are those of a read that says nothing.
+    """
+
+    mode: Mode = Mode.ARCHIVE
+    dsn: str | None = field(default=None, repr=False)
+    """A connection string or URI of libpq; None = the environment (PG*, PGSERVICE), as libpq reads it."""
+    topics: tuple[str, ...] = ()
+    """Only these; () = all."""
+    since: datetime | None = None
+    """Only what was archived at this moment or later."""
+    until: datetime | None = None
+    """Only what was archived before this moment."""
+    partitions: int = DEFAULT_PARTITIONS
+    """How many tasks read, each with a connection of its own."""
+    max_rows: int = DEFAULT_MAX_ROWS
+    """Rows in one micro-batch, at most."""
+    max_bytes: int = 0
+    """Bytes of stored payloads in one micro-batch, at most, though never less than one row; 0 = no limit."""
+    starting: str = EARLIEST
+    """Where a new stream begins: `earliest`, `latest`, or an offset as JSON."""
+    payload: str = JSON
+    """`json`, `binary`, or the columns of the payload in Spark's DDL."""
+    consumer: str | None = None
+    lock: timedelta | None = None
+    job: str | None = None
+    pushdown: bool = False
+    topic: str | None = None
+    """Where rows without a topic of their own are published."""
+    max_rejected: int | None = None
+    """If more rows cannot be published than this, none is; None = any number may be rejected."""
+
+    @classmethod
+    def parse(cls, mapping: Mapping[str, str], use: Use = Use.READ, now: datetime | None = None) -> Options:
+        """Read the options as Spark hands them over: the names in any case, the values as text.
+
+        Args:
+            mapping: the options.
+            use: what is done; more is checked when it is known.
+            now: what durations in `since` and `until` are counted back from.
+
+        Raises:
+            ConfigError: an option is not known, has a value that it cannot have, or does not go with another.
+        """
+        given = {str(name).lower(): str(value) for name, value in mapping.items()}
+        return _for_writing(given) if use is Use.WRITE else _for_reading(given, use, now or datetime.now(UTC))
+
+
+def _for_writing(given: dict[str, str]) -> Options:
+    _refuse_unknown(set(given) - set(OF_SPARK), WRITE_OPTIONS, READ_OPTIONS, "is for reading, not for writing")
+    return Options(
+        mode=Mode.PUBLISH,
+        dsn=given.get("dsn") or None,
+        topic=given.get("topic") or None,
+        job=given.get("job") or None,
+        max_rejected=_number(given, "maxRejected", 0, least=0) if "maxrejected" in given else None,
+    )
+
+
+def _for_reading(given: dict[str, str], use: Use, now: datetime) -> Options:
+    _refuse_unknown(given, READ_OPTIONS, WRITE_OPTIONS, "is for writing, not for reading")
+    mode = _mode(given)
+    _refuse_contradictions(given, mode, use)
+    options = Options(
+        mode=mode,
+        dsn=given.get("dsn") or None,
+        topics=_topics(given),
+        since=_moment(given, "since", use, now),
+        until=_moment(given, "until", use, now),
+        partitions=_number(given, "numPartitions", 1 if mode is Mode.READY else DEFAULT_PARTITIONS, MAX_PARTITIONS),
+        max_rows=_number(given, "maxRowsPerBatch", DEFAULT_CLAIM_ROWS if mode is Mode.CLAIM else DEFAULT_MAX_ROWS),
+        max_bytes=_number(given, "maxBytesPerBatch", 0),
+        starting=_starting(given),
+        payload=_payload(given),
+        consumer=given.get("consumer") or None,
+        lock=_lock(given),
+        pushdown=_flag(given, "pushdown"),
+    )
+    if options.since and options.until and options.since >= options.until:
+        raise ConfigError(f"option since ({options.since}) is not before option until ({options.until})")
+    return options
+
+
+def _refuse_unknown(given: Iterable[str], known: Iterable[str], others: Iterable[str], why: str) -> None:
+    shown = {name.lower(): name for name in known}
+    elsewhere = {name.lower(): name for name in others}
+    for name in sorted(given):
+        if name in shown:
+            continue
+        if name in elsewhere:
+            raise ConfigError(f"option {elsewhere[name]} {why}; known here: {', '.join(shown.values())}")
+        near = difflib.get_close_matches(name, shown, 1)
+        hint = f"did you mean {shown[near[0]]}? " if near else ""
+        raise ConfigError(f"no option {name}: {hint}Known: {', '.join(shown.values())}")
+
+
+def _mode(given: dict[str, str]) -> Mode:
+    text = given.get("mode", Mode.ARCHIVE)
+    if text not in READING:
+        raise ConfigError(f"option mode must be one of {', '.join(READING)}, found {text!r}")
+    return Mode(text)
+
+
+def _refuse_contradictions(given: dict[str, str], mode: Mode, use: Use) -> None:
+    for name, modes in READ_OPTIONS.items():
+        if name.lower() in given and mode not in modes:
+            raise ConfigError(f"option {name} does not go with mode {mode}: it is for mode {' and '.join(modes)}")
+    if use is Use.BATCH and mode is Mode.CLAIM:
+        raise ConfigError("mode claim is for spark.readStream: only a stream can say that its messages are done")
+    if use is Use.STREAM and mode is Mode.READY:
+        raise ConfigError(
+            "mode ready is for spark.read: what waits changes all the time. To consume it, use mode claim"
+        )
+    wrong, where = {Use.BATCH: (ONLY_STREAMS, "streams"), Use.STREAM: (ONLY_BATCHES, "batch reads")}.get(use, ((), ""))
+    for name in wrong:
+        if name.lower() in given:
+            raise ConfigError(f"option {name} is for {where}, and this is none")
+
+
+def _topics(given: dict[str, str]) -> tuple[str, ...]:
+    if "topics" not in given:
+        return ()
+    topics = tuple(topic.strip() for topic in given["topics"].split(","))
+    if "" in topics:
+        raise ConfigError(f"option topics must be names with commas between them, found {given['topics']!r}")
+    return topics
+
+
+def _moment(given: dict[str, str], name: str, use: Use, now: datetime) -> datetime | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return _moment_before(text, name, use, now)
+    if moment.tzinfo is None:
+        raise ConfigError(f"option {name} needs a time zone, found {text!r}: write {text}Z for UTC")
+    return moment.astimezone(UTC)
+
+
+def _moment_before(text: str, name: str, use: Use, now: datetime) -> datetime:
+    try:
+        before = duration.parse(text)
+    except ValueError as error:
+        expected = "a moment like 2026-03-01T00:00Z or a duration before now like 2h"
+        raise ConfigError(f"option {name} must be {expected}, found {text!r}") from error
+    if use is Use.STREAM:
+        raise ConfigError(
+            f"option {name} of a stream must be a moment, found the duration {text!r}: a batch that is read again "
+            "must find the same rows"
+        )
+    return now - before
+
+
+def _number(given: dict[str, str], name: str, default: int, most: int = 2**63 - 1, least: int = 1) -> int:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    # At most 19 digits: int() of a longer one takes long, and of one with underscores takes it.
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19 and least <= int(text) <= most):  # noqa: PLR2004
+        raise ConfigError(f"option {name} must be a whole number from {least} to {most}, found {text!r}")
+    return int(text)
+
+
+def _starting(given: dict[str, str]) -> str:
+    text = given.get("startingoffsets", EARLIEST)
+    if text in (EARLIEST, LATEST):
+        return text
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigError(f"option startingOffsets must be earliest, latest or an offset as JSON, found {text!r}")
+    return text
+
+
+def _payload(given: dict[str, str]) -> str:
+    text = given.get("payload", JSON).strip()
+    if text in (JSON, BINARY) or " " in text:
+        return text
+    raise ConfigError(
+        f"option payload must be json, binary or columns like `order_id BIGINT, total DOUBLE`, found {text!r}"
+    )
+
+
+def _lock(given: dict[str, str]) -> timedelta | None:
+    if "lock" not in given:
+        return None
+    try:
+        return duration.parse(given["lock"])
+    except ValueError as error:
+        raise ConfigError(f"option lock: {error}") from error
+
+
+def _flag(given: dict[str, str], name: str) -> bool:
+    text = given.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"option {name} must be true or false, found {given[name]!r}")
+    return text == "true"

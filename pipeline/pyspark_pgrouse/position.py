@@ -1,0 +1,194 @@
+"""Positions in the archive, and the cut below which it never changes any more.
+
+A transaction id below the oldest one that still runs is settled for good: its rows are all there, or never will be. So a reader that stays
+below that cut misses nothing and reads nothing twice, however late others commit. `(archive_xid, id)` splits even one transaction that
+archived a million rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse.read.scope import EVERYTHING, Scope
+
+if TYPE_CHECKING:
+    import psycopg
+
+VERSION = 1
+
+CUT = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text"
+NEWEST = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text"
+SYSTEM = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
+
+# The columns of t are qualified: without that, ORDER BY would take the text of the same name, where 950 comes after 18034.
+BY_ROWS = """
+    SELECT t.archive_xid::text, t.id
+    FROM (
+      SELECT a.archive_xid, a.id
+      FROM messages.message_archive AS a
+      WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(cut)s::xid8 AND {condition}
+      ORDER BY a.archive_xid, a.id
+      LIMIT %(rows)s
+    ) AS t
+    ORDER BY t.archive_xid DESC, t.id DESC
+    LIMIT 1
+"""
+# pg_column_size does not fetch what is stored out of line, so this is as quick as it can be; it counts compressed bytes.
+BY_BYTES = """
+    SELECT t.archive_xid::text, t.id
+    FROM (
+      SELECT
+        s.archive_xid, s.id,
+        sum(s.bytes) OVER (ORDER BY s.archive_xid, s.id ROWS UNBOUNDED PRECEDING) AS bytes,
+        row_number() OVER (ORDER BY s.archive_xid, s.id) AS place
+      FROM (
+        SELECT
+          a.archive_xid, a.id,
+          coalesce(pg_column_size(a.payload), 0) + coalesce(pg_column_size(a.body), 0) AS bytes
+        FROM messages.message_archive AS a
+        WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(cut)s::xid8 AND {condition}
+        ORDER BY a.archive_xid, a.id
+        LIMIT %(rows)s
+      ) AS s
+    ) AS t
+    WHERE t.bytes <= %(bytes)s OR t.place = 1
+    ORDER BY t.archive_xid DESC, t.id DESC
+    LIMIT 1
+"""
+LAG = """
+    WITH writing AS (
+      SELECT
+        clock_timestamp() - s.xact_start AS age,
+        format('pid %s of role %s in database %s (%s)', s.pid, s.usename, s.datname, s.application_name) AS holder
+      FROM pg_catalog.pg_stat_activity AS s
+      WHERE s.backend_xid IS NOT NULL
+      UNION ALL
+      SELECT clock_timestamp() - p.prepared, format('the prepared transaction %L in database %s', p.gid, p.database)
+      FROM pg_catalog.pg_prepared_xacts AS p
+    ), oldest AS (
+      SELECT w.age, w.holder FROM writing AS w ORDER BY w.age DESC NULLS LAST LIMIT 1
+    )
+    SELECT
+      (pg_snapshot_xmax(n.snapshot)::text::numeric - pg_snapshot_xmin(n.snapshot)::text::numeric)::bigint,
+      extract(epoch FROM o.age)::double precision,
+      o.holder
+    FROM pg_catalog.pg_current_snapshot() AS n (snapshot)
+    LEFT JOIN oldest AS o ON true
+"""
+WAY_OUT = (
+    "Its transaction ids mean something else there, so going on would lose rows or read them twice. "
+    "Either name the database that was read before, or begin anew: an empty checkpoint and an empty place to write to, "
+    "with startingOffsets earliest"
+)
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in the archive. As a start it is exclusive, as an end inclusive."""
+
+    system: str
+    """The system identifier of the cluster whose transactions are counted here."""
+    xid: str
+    id: int
+
+    def as_offset(self) -> dict[str, Any]:
+        """Return it as Spark writes it into a checkpoint. xid is text: in JSON, numbers above 2**53 are not safe."""
+        return {"v": VERSION, "sys": self.system, "xid": self.xid, "id": self.id}
+
+    @classmethod
+    def from_offset(cls, offset: dict[str, Any]) -> Position:
+        """Read it back.
+
+        Raises:
+            ConfigError: it is none, or one of a later version.
+        """
+        match offset:
+            case {"v": 1, "sys": str(system), "xid": str(xid), "id": int(id_)} if xid.isdecimal():
+                return cls(system, xid, id_)
+        raise ConfigError(
+            f'not a position in the archive: {offset!r}; expected {{"v": 1, "sys": "7710...", "xid": "941", "id": 17}}'
+        )
+
+
+def system_identifier(conn: psycopg.Connection[Any]) -> str:
+    """Return what tells this cluster from every other; a standby and its primary share it."""
+    return str(conn.execute(SYSTEM).fetchone()[0])  # type: ignore[index]
+
+
+def cut(conn: psycopg.Connection[Any]) -> str:
+    """Return the oldest transaction id that is not settled: every row with a lower one is there for good."""
+    return str(conn.execute(CUT).fetchone()[0])  # type: ignore[index]
+
+
+def next_end(
+    conn: psycopg.Connection[Any],
+    start: Position,
+    limit_rows: int,
+    limit_bytes: int,
+    cut: str,
+    filter: Scope = EVERYTHING,  # noqa: A002 - the word for it
+) -> Position | None:
+    """Return where a batch that begins after `start` ends; None if nothing is there.
+
+    Args:
+        conn: a connection.
+        start: exclusive.
+        limit_rows: how many rows the batch may have.
+        limit_bytes: how many bytes they may have where they are stored, though one row always fits; 0 = no limit.
+        cut: from `cut`; may be from an earlier moment.
+        filter: which rows count.
+    """
+    bounded = BY_BYTES if limit_bytes else BY_ROWS
+    query = bounded.format(condition=filter.sql().replace("%", "%%"))
+    found = conn.execute(
+        query, {"xid": start.xid, "id": start.id, "cut": cut, "rows": limit_rows, "bytes": limit_bytes}
+    ).fetchone()
+    return Position(start.system, *found) if found else None
+
+
+def expect(conn: psycopg.Connection[Any], position: Position) -> None:
+    """Make sure that a position is one in this cluster.
+
+    Raises:
+        ConfigError: it is of another cluster, or of this one's future: the cluster was restored. The text says what to do.
+    """
+    here = system_identifier(conn)
+    newest = int(conn.execute(NEWEST).fetchone()[0])  # type: ignore[index]
+    if position.system != here:
+        raise ConfigError(
+            f"this position is of the cluster with system identifier {position.system}, but the database is in {here}. "
+            f"{WAY_OUT}"
+        )
+    if int(position.xid) > newest:
+        raise ConfigError(
+            f"this position is ahead of the database (transaction {position.xid}, but it is at {newest}): "
+            f"it was restored from a backup. {WAY_OUT}"
+        )
+
+
+@dataclass(frozen=True)
+class CutLag:
+    """How far the cut is behind, and who holds it."""
+
+    transactions: int
+    """How many transaction ids lie between the cut and the newest."""
+    oldest_s: float | None
+    """For how long the oldest transaction has written, in seconds; None if none does, or this role may not see it."""
+    holder: str | None
+    """Which one that is, in words."""
+
+    def __str__(self) -> str:
+        behind = f"the cut is {self.transactions} transactions behind"
+        return f"{behind}, held for {self.oldest_s:.0f} s by {self.holder}" if self.oldest_s is not None else behind
+
+
+def cut_lag(conn: psycopg.Connection[Any]) -> CutLag:
+    """Measure how far the cut is behind.
+
+    A transaction that has written holds it, in any database of the cluster, until it ends; so does a prepared one.
+    To see those of other roles takes pg_read_all_stats.
+    """
+    row = conn.execute(LAG).fetchone()
+    return CutLag(*row)  # type: ignore[misc]

@@ -1,0 +1,1 @@
+"""DataFrames become messages."""

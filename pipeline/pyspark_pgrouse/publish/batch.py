@@ -1,0 +1,64 @@
+"""`df.write.format("pgrouse")`: all rows of a DataFrame become messages at one moment, and once however often the job is run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from pgrouse.errors import ConfigError, PgrouseError
+from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.publish import columns as publish_columns
+from pyspark_pgrouse.publish.job import Outcome, publish
+from pyspark_pgrouse.publish.stage import Staged, check_usable, clear, stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from pyspark_pgrouse.options import Options
+
+
+class PublishWriter(DataSourceArrowWriter):
+    """Stages the rows of each task, and publishes what the successful ones have staged in one transaction.
+
+    Spark makes it on the driver and gives copies of it to the executors: it holds no connection.
+
+    Raises:
+        ConfigError: the DataFrame or the options cannot be published, or the role may not.
+        DatabaseUnreachable: no connection. Both are said before any task runs.
+    """
+
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigError('a queue cannot be overwritten: use .mode("append")')
+        publish_columns.check(schema, options.topic)
+        with connect(options.dsn) as conn:
+            check_usable(conn)
+        self.options = options
+        self.job = options.job or f"spark/{uuid4()}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task; each repetition of it stages anew, and only what the last one says is published."""
+        return stage(self.options.dsn, self.job, self.options.topic, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish. Said again, it does nothing: the job's key is in the same transaction.
+
+        Raises:
+            NotAdmitted: a policy of a topic is against it, or the stage was lost; nothing was published.
+        """
+        self.outcome: Outcome = publish(self.options.dsn, self.job, staged(messages), self.options.max_rejected)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Throw away what was staged. What cannot be thrown away now is so by the queue's own maintenance, after a day."""
+        with contextlib.suppress(PgrouseError):
+            clear(self.options.dsn, staged(messages))
+
+
+def staged(messages: Iterable[Any]) -> list[Staged]:
+    """Return what the tasks told; those that failed told nothing."""
+    return [message for message in messages if isinstance(message, Staged)]

@@ -1,0 +1,166 @@
+"""What is wrong with rows that are to be published, column by column; the database is asked only for what it alone can tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pgrouse import jsonb
+from pgrouse.errors import InvalidPayload
+from pgrouse.known_schema import Schemas
+from pgrouse.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_WAIT, ON_CONFLICT
+from pgrouse.payload_schema import SchemaUnusable
+from pyspark_pgrouse.publish.columns import CORRUPT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_pgrouse.publish.columns import Columns
+
+# As in pgrouse.new_message, in the words of RE2.
+TOPIC = r"\A[A-Za-z0-9][A-Za-z0-9._:-]{0,199}\z"
+LABEL = r"\A[^\x00-\x1f\x7f]{1,200}\z"
+MAX_HEADER_BYTES = 65536
+MICROSECOND = timedelta(microseconds=1)
+LONGEST_US = MAX_WAIT // MICROSECOND
+FIRST_US, LAST_US = 0, (LAST - FIRST) // MICROSECOND
+
+# A mask of the rows that are wrong, and what is wrong with them.
+Fault = tuple["pa.Array", str]
+
+
+def faults(columns: Columns, count: int) -> pa.Array:
+    """Return for each row what is wrong with it; null = nothing that can be seen here.
+
+    Args:
+        columns: as `publish_columns.normal` makes them.
+        count: how many rows there are.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - executors load it when they write
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    found = pa.nulls(count, pa.string())
+    for mask, reason in _faults(pc, columns, count):
+        wrong = pc.fill_null(mask, False)
+        if pc.any(wrong).as_py():
+            found = pc.if_else(pc.and_(wrong, pc.is_null(found)), reason, found)
+    return found
+
+
+def _faults(pc: Any, columns: Columns, count: int) -> Iterator[Fault]:
+    if CORRUPT in columns:
+        yield columns[CORRUPT].is_valid(), "the line cannot be read"
+    yield from _topic_faults(pc, columns, count)
+    yield from _content_faults(pc, columns, count)
+    for name in ("channel", "key"):
+        if name in columns:
+            unfit = pc.invert(pc.match_substring_regex(columns[name], LABEL))
+            yield unfit, f"{name} must be a string of 1 to 200 printable characters"
+    yield from _outside(pc, columns, "priority", 0, 9, "an integer from 0 to 9")
+    yield from _outside(pc, columns, "max_attempts", 0, MAX_ATTEMPTS, f"an integer from 0 to {MAX_ATTEMPTS}")
+    for name in ("delay", "ttl"):
+        yield from _outside(pc, columns, name, 0, LONGEST_US, f"from 0 to {MAX_WAIT.days:,} days")
+    for name in ("available_at", "expires_at"):
+        yield from _outside(pc, columns, name, FIRST_US, LAST_US, f"between {FIRST.year} and {LAST.year}")
+    yield from _both(pc, columns, "delay", "available_at")
+    yield from _both(pc, columns, "ttl", "expires_at")
+    yield from _conflict_faults(pc, columns)
+
+
+def _topic_faults(pc: Any, columns: Columns, count: int) -> Iterator[Fault]:
+    yield _absent(pc, columns, "topic", count), "topic is missing"
+    if "topic" in columns:
+        topics = columns["topic"]
+        unfit = pc.invert(pc.match_substring_regex(topics, TOPIC))
+        yield unfit, "topic is no topic name: use 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first"
+        yield pc.ends_with(topics, ".dlq"), "topic is reserved: names that end with .dlq are those of dead letters"
+
+
+def _content_faults(pc: Any, columns: Columns, count: int) -> Iterator[Fault]:
+    no_payload, no_body = (_absent(pc, columns, name, count) for name in ("payload", "body"))
+    yield pc.and_(no_payload, no_body), "payload is missing: JSON's null is the string null"
+    yield pc.invert(pc.or_(no_payload, no_body)), "payload and body were both given: a message has one of them"
+    for name, limit in (("payload", jsonb.MAX_BYTES), ("body", jsonb.MAX_BYTES), ("headers", MAX_HEADER_BYTES)):
+        if name in columns:
+            yield pc.greater(pc.binary_length(columns[name]), limit), f"{name} has more than {limit:,} bytes"
+
+
+def _conflict_faults(pc: Any, columns: Columns) -> Iterator[Fault]:
+    import pyarrow as pa  # noqa: PLC0415
+
+    if "on_conflict" not in columns:
+        return
+    modes = columns["on_conflict"]
+    unknown = pc.invert(pc.is_in(modes, pa.array([*ON_CONFLICT, None])))
+    yield unknown, f"on_conflict must be one of {', '.join(ON_CONFLICT)}"
+    keyless = _absent(pc, columns, "key", len(modes))
+    yield pc.and_(pc.not_equal(modes, "error"), keyless), "on_conflict needs a key"
+    if "body" in columns:
+        appended = pc.and_(pc.equal(modes, "append"), pc.is_valid(columns["body"]))
+        yield appended, "on_conflict append gathers payloads: a body cannot be appended"
+
+
+def _outside(pc: Any, columns: Columns, name: str, first: int, last: int, expected: str) -> Iterator[Fault]:
+    if name in columns:
+        column = columns[name]
+        yield pc.or_(pc.less(column, first), pc.greater(column, last)), f"{name} must be {expected}"
+
+
+def _both(pc: Any, columns: Columns, one: str, other: str) -> Iterator[Fault]:
+    if one in columns and other in columns:
+        mask = pc.and_(pc.is_valid(columns[one]), pc.is_valid(columns[other]))
+        yield mask, f"{one} and {other} were both given: use one of them"
+
+
+def _absent(pc: Any, columns: Columns, name: str, count: int) -> pa.Array:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pc.is_null(columns[name]) if name in columns else pa.repeat(pa.scalar(True), count)
+
+
+def misfits(columns: Columns, schemas: Schemas) -> pa.Array:
+    """Return for each row why its payload does not fit the payload_schema of its topic; null = it does."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    topics = columns["topic"].to_pylist()
+    payloads = columns["payload"].to_pylist() if "payload" in columns else [None] * len(topics)
+    return pa.array([_misfit(schemas, *row) for row in zip(topics, payloads, strict=True)], pa.string())
+
+
+def _misfit(schemas: Schemas, topic: str, payload: str | None) -> str | None:
+    try:
+        schemas.check({"topic": topic, "payload": payload})
+    except (InvalidPayload, SchemaUnusable) as error:
+        return str(error)
+    except ValueError as error:
+        return f"payload is no JSON: {error}"
+    return None
+
+
+def unreadable(columns: Columns, count: int) -> pa.Array:
+    """Return for each row what in it is no JSON, as far as Python's parser tells. It takes time: for rows among which some were refused."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    found: list[str | None] = [None] * count
+    for name in ("headers", "payload"):
+        if name in columns:
+            found = [
+                _unreadable(name, text) or before for text, before in zip(columns[name].to_pylist(), found, strict=True)
+            ]
+    return pa.array(found, pa.string())
+
+
+def _unreadable(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        return f"{name} is no JSON: {error}"
+    return None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")

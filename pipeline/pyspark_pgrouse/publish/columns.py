@@ -1,0 +1,153 @@
+"""The columns of a DataFrame that is published: which there are, of which types, and what becomes of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pgrouse.errors import ConfigError
+from pgrouse.new_message import TOPIC
+from pyspark_pgrouse.publish.json_text import as_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+# Where Spark's readers put a line that they cannot read: a row that has one is rejected.
+CORRUPT = "_corrupt_record"
+WHOLE = ("tinyint", "smallint", "int", "bigint")
+NUMBERS = (*WHOLE, "float", "double", "decimal")
+WAITS = ("interval day", "interval hour", "interval minute", "interval second", *NUMBERS)
+ANYTHING = ("",)
+# How the name of a type may begin, as Spark writes it.
+TYPES: dict[str, tuple[str, ...]] = {
+    "topic": ("string",),
+    "payload": ANYTHING,
+    "body": ("binary",),
+    "headers": ("string", "map<", "struct<"),
+    "key": ("string", *WHOLE),
+    "on_conflict": ("string",),
+    "channel": ("string", *WHOLE),
+    "priority": WHOLE,
+    "delay": WAITS,
+    "available_at": ("timestamp",),
+    "ttl": WAITS,
+    "expires_at": ("timestamp",),
+    "max_attempts": WHOLE,
+    CORRUPT: ("string",),
+}
+KNOWN = tuple(name for name in TYPES if name != CORRUPT)
+Columns = dict[str, "pa.Array"]
+MICROSECONDS = 1_000_000
+
+
+def check(schema: StructType, topic: str | None) -> None:
+    """Make sure that a DataFrame has columns that can be published.
+
+    Args:
+        schema: of the DataFrame.
+        topic: the topic of all rows, from the options.
+
+    Raises:
+        ConfigError: it has a column that is not known, one of another type, or lacks one.
+    """
+    names = [field.name for field in schema.fields]
+    for field in schema.fields:
+        _check_type(field.name, field.dataType.simpleString())
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"column {twice[0]} stands twice in the DataFrame")
+    if "payload" not in names and "body" not in names:
+        raise ConfigError("the DataFrame has neither a column payload nor a column body: one of them is the message")
+    _check_topic("topic" in names, topic)
+
+
+def _check_type(name: str, type_: str) -> None:
+    if name not in TYPES:
+        near = difflib.get_close_matches(name, KNOWN, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ConfigError(
+            f"no column {name} of a message: {hint}Known: {', '.join(KNOWN)}. Drop it, or put it into payload"
+        )
+    if name == "payload" and type_ == "binary":
+        raise ConfigError("column payload is binary: bytes are published in a column body, JSON as a string")
+    if type_ == "timestamp_ntz":
+        raise ConfigError(f"column {name} has no time zone: cast it to TIMESTAMP")
+    if not type_.startswith(TYPES[name]):
+        expected = " or ".join(each.rstrip("<") for each in TYPES[name])
+        raise ConfigError(f"column {name} is {type_}: it must be {expected}")
+
+
+def _check_topic(in_rows: bool, topic: str | None) -> None:
+    if in_rows and topic is not None:
+        raise ConfigError("there is a column topic and an option topic: drop one of them")
+    if not in_rows and topic is None:
+        raise ConfigError("no column topic and no option topic: say where to publish")
+    if topic is not None and not TOPIC.fullmatch(topic):
+        raise ConfigError(f"option topic {topic!r:.250} is no topic name: use 1 to 200 of A-Z a-z 0-9 . _ : -")
+
+
+def normal(batch: pa.RecordBatch, topic: str | None) -> Columns:
+    """Return the columns in the one type that each of them is stored from.
+
+    JSON is text, waits and moments are microseconds (since 1970), numbers are of 64 bits. A column without any value is left out.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - executors load it when they write
+
+    given = dict(zip(batch.schema.names, batch.columns, strict=True))
+    made = {name: _normal(name, column) for name, column in given.items() if column.null_count < len(column)}
+    if topic is not None:
+        made["topic"] = pa.repeat(pa.scalar(topic), batch.num_rows)
+    return made
+
+
+def _normal(name: str, column: pa.Array) -> pa.Array:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return _CONVERSIONS.get(name, _text)(pa, column)
+
+
+def _text(pa: Any, column: pa.Array) -> pa.Array:
+    return column.cast(pa.string())
+
+
+def _json(pa: Any, column: pa.Array) -> pa.Array:
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return column.cast(pa.string()) if is_text else as_json(column)
+
+
+def _whole(pa: Any, column: pa.Array) -> pa.Array:
+    return column.cast(pa.int64())
+
+
+def _bytes(pa: Any, column: pa.Array) -> pa.Array:
+    return column.cast(pa.binary())
+
+
+def _moment(pa: Any, column: pa.Array) -> pa.Array:
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+
+
+def _wait(pa: Any, column: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    if pa.types.is_duration(column.type):
+        return column.cast(pa.duration("us")).cast(pa.int64())
+    seconds = column.cast(pa.float64())
+    # What no clock could hold becomes what no wait may be.
+    bounded = pc.min_element_wise(pc.max_element_wise(seconds, -1.0, skip_nulls=False), 1e12, skip_nulls=False)
+    known = pc.if_else(pc.is_nan(bounded), -1.0, bounded)
+    return pc.round(pc.multiply(known, float(MICROSECONDS))).cast(pa.int64())
+
+
+_CONVERSIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "payload": _json,
+    "headers": _json,
+    "body": _bytes,
+    "priority": _whole,
+    "max_attempts": _whole,
+    "delay": _wait,
+    "ttl": _wait,
+    "available_at": _moment,
+    "expires_at": _moment,
+}

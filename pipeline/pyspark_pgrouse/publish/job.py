@@ -1,0 +1,94 @@
+"""A job of bulk publishing: the one transaction in which it publishes, what became of it, and the rows that were rejected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark_pgrouse.connection import ask, connect
+from pyspark_pgrouse.publish.error import in_our_words
+from pyspark_pgrouse.publish.stage import Staged
+
+if TYPE_CHECKING:
+    import psycopg
+    from pyspark.sql import DataFrame, SparkSession
+
+PUBLISH = b"""
+    SELECT p.published, p.ignored, p.dropped, p.rejected, p.is_repeat
+    FROM messages.publish_staged(%s, %s::uuid[], %s::bigint[], %s) AS p
+"""
+RESULT = b"SELECT j.published, j.ignored, j.dropped, j.rejected, true FROM messages.job_result(%s) AS j"
+REJECTED = b"SELECT r.nth, r.reason, r.given FROM messages.job_rejected(%s, %s, %s) AS r ORDER BY r.nth"
+PAGE = 10_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the rows of a job.
+
+    Attributes:
+        published: became messages, or changed one that waits (on_conflict replace and append).
+        ignored: their key stands or is held, and on_conflict is ignore.
+        dropped: their topic is full, and its policy is to drop.
+        rejected: cannot be published; see `rejected`.
+        is_repeat: the job was published before: this is what became of it then.
+    """
+
+    published: int
+    ignored: int
+    dropped: int
+    rejected: int
+    is_repeat: bool
+
+
+def publish(dsn: str | None, job: str, staged: Sequence[Staged], max_rejected: int | None = None) -> Outcome:
+    """Publish what tasks staged, all at once, if the job was not published before.
+
+    Args:
+        dsn: where; None = the environment.
+        job: its key.
+        staged: what each task told.
+        max_rejected: if more rows are rejected, nothing is published; None = any number may be.
+
+    Raises:
+        DatabaseUnreachable: no connection, or it was lost and did not come back.
+        NotAdmitted: a policy of a topic is against it, or the stage was lost; nothing was published.
+    """
+    counted = [(each.attempt, each.rows) for each in staged if each.attempt is not None]
+    values = [job, [attempt for attempt, _ in counted], [rows for _, rows in counted], max_rejected]
+
+    def once(conn: psycopg.Connection[Any]) -> Outcome:
+        row: Any = conn.execute(PUBLISH, values).fetchone()
+        return Outcome(*row)
+
+    # Asked again when the connection was lost: the key of the job is committed with the messages, or not at all.
+    with in_our_words():
+        return ask(dsn, once)
+
+
+def outcome(dsn: str | None, job: str) -> Outcome | None:
+    """Return what became of a job; None if it was not published."""
+    with in_our_words():
+        row = ask(dsn, lambda conn: conn.execute(RESULT, [job]).fetchone())
+    return Outcome(*row) if row else None
+
+
+def rejected(spark: SparkSession, job: str, dsn: str | None = None) -> DataFrame:
+    """Return the rows of a job that were not published: `nth` numbers them, `reason`, and `given`, their columns as JSON.
+
+    Raises:
+        ConfigError: the job is another user's.
+        DatabaseUnreachable: no connection.
+    """
+    return spark.createDataFrame(list(rejected_rows(dsn, job)), "nth BIGINT, reason STRING, given STRING")
+
+
+def rejected_rows(dsn: str | None, job: str, page_size: int = PAGE) -> Iterator[tuple[int, str, str]]:
+    """Yield the rows of a job that were not published, page by page: their number, the reason, and what was given as JSON."""
+    last = 0
+    with connect(dsn) as conn, in_our_words():
+        while page := conn.execute(REJECTED, [job, last, page_size]).fetchall():
+            last = page[-1][0]
+            yield from ((nth, reason, json.dumps(given, ensure_ascii=False)) for nth, reason, given in page)

@@ -1,0 +1,34 @@
+"""What would become of rows, as far as can be told without the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark_pgrouse.publish import check as publish_check
+from pyspark_pgrouse.publish import columns as publish_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Judge = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+def judge(topic: str | None) -> Judge:
+    """Return a function for mapInArrow that gives the topic of each row, and why it would be rejected; null = it would not."""
+
+    def judged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (_judged(batch, topic) for batch in batches)
+
+    return judged
+
+
+def _judged(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
+    import pyarrow as pa  # noqa: PLC0415 - executors load it
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    columns = publish_columns.normal(batch, topic)
+    none = pa.nulls(batch.num_rows, pa.string())
+    reasons = publish_check.faults(columns, batch.num_rows)
+    reasons = pc.coalesce(reasons, publish_check.unreadable(columns, batch.num_rows))
+    return pa.record_batch([columns.get("topic", none), reasons], names=["topic", "reason"])

@@ -1,0 +1,236 @@
+"""What one task stages: rows that can be published by COPY, and beside them those that cannot, each with its reason."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pgrouse.errors import ConfigError, SchemaMismatch
+from pgrouse.known_schema import READ_ALL, Schemas
+from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.publish import check as publish_check
+from pyspark_pgrouse.publish import columns as publish_columns
+from pyspark_pgrouse.publish import copy as publish_copy
+from pyspark_pgrouse.publish.error import in_our_words
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+
+    from pyspark_pgrouse.publish.columns import Columns
+
+BEGIN = b"SELECT messages.begin_stage(%s)"
+CLEAR = b"SELECT messages.clear_stage(%s::uuid[])"
+REJECT = b"COPY messages.publish_stage (attempt, reason, given) FROM STDIN (ENCODING 'UTF8')"
+USABLE = """
+    SELECT to_regprocedure('messages.begin_stage(text)') IS NOT NULL,
+           has_schema_privilege(to_regnamespace('messages')::oid, 'USAGE')
+           AND has_function_privilege(to_regprocedure('messages.begin_stage(text)')::oid, 'EXECUTE')
+"""
+# One COPY; what is wrong with a row is searched for within it.
+COPY_BYTES = 32 * 1024 * 1024
+# Of one value of a rejected row, and of the reason.
+KEPT_CHARS = 100_000
+REASON_CHARS = 1_000
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What a task tells the driver.
+
+    Attributes:
+        job: which job it staged for.
+        attempt: the number it staged under; None = the job was published before, nothing was staged.
+        rows: how many rows it staged, rejected ones included.
+    """
+
+    job: str
+    attempt: str | None = None
+    rows: int = 0
+
+
+def check_usable(conn: psycopg.Connection[Any]) -> None:
+    """Make sure that one can publish in bulk here.
+
+    Raises:
+        SchemaMismatch: the schema is missing or older.
+        ConfigError: the role may not; the text has the GRANT that mends it.
+    """
+    there, permitted = conn.execute(USABLE).fetchone() or (False, False)
+    if not there:
+        raise SchemaMismatch(
+            f"database {conn.info.dbname} has no schema messages, or one that is older: run `pgrouse migrate`"
+        )
+    if not permitted:
+        raise ConfigError(f"role {conn.info.user} may not publish: GRANT messages_publisher TO {conn.info.user}")
+
+
+def stage(dsn: str | None, job: str, topic: str | None, batches: Iterable[pa.RecordBatch]) -> Staged:
+    """Stage the rows of a task.
+
+    Args:
+        dsn: where; None = the environment.
+        job: the key under which all tasks publish together.
+        topic: of all rows; None = they have a column of their own.
+        batches: the rows.
+
+    Raises:
+        DatabaseUnreachable: no connection.
+        PgrouseError: the server refused something that is not about one row.
+    """
+    with connect(dsn) as conn, in_our_words():
+        attempt = _one(conn.execute(BEGIN, [job]))
+        if attempt is None:
+            return Staged(job)
+        rows = Rows(conn, attempt, _one(conn.execute(READ_ALL)))
+        for batch in batches:
+            for part in _parts(batch):
+                rows.add(publish_columns.normal(part, topic), part.num_rows)
+        return Staged(job, str(attempt), rows.count)
+
+
+def clear(dsn: str | None, staged: Sequence[Staged]) -> None:
+    """Throw away what was staged.
+
+    Raises:
+        PgrouseError: it stays, for a day.
+    """
+    attempts = [each.attempt for each in staged if each.attempt is not None]
+    if attempts:
+        with connect(dsn) as conn, in_our_words():
+            conn.execute(CLEAR, [attempts])
+
+
+def _one(cursor: psycopg.Cursor[Any]) -> Any:
+    row = cursor.fetchone()
+    return row[0] if row else None
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch that is too large for one COPY."""
+    size = max(1, batch.num_rows * COPY_BYTES // max(batch.nbytes, COPY_BYTES))
+    for start in range(0, batch.num_rows, size):
+        yield batch.slice(start, size)
+
+
+class Rows:
+    """The rows of one attempt.
+
+    Args:
+        conn: an autocommit connection. Each COPY is a transaction of its own: only whole attempts are ever published.
+        attempt: the number of the attempt.
+        schemas: the payload_schema of all topics, from READ_ALL; None = no topic has one.
+
+    Attributes:
+        count: how many are staged, rejected ones included.
+    """
+
+    def __init__(self, conn: psycopg.Connection[Any], attempt: UUID, schemas: str | None) -> None:
+        self.count = 0
+        self._conn = conn
+        self._attempt = attempt
+        self._schemas = Schemas(schemas) if schemas else None
+
+    def add(self, columns: Columns, count: int) -> None:
+        """Stage rows: each as a message, or as a rejected one."""
+        good = self._without(columns, publish_check.faults(columns, count))
+        good.pop(publish_columns.CORRUPT, None)
+        if good and self._schemas:
+            good = self._without(good, publish_check.misfits(good, self._schemas))
+        if good and (refused := self._refused(good)):
+            self._look(good, refused)
+
+    def _look(self, columns: Columns, refused: psycopg.Error) -> None:
+        """Find the rows because of which a COPY was refused: first those that are no JSON, which is the common case."""
+        good = self._without(columns, publish_check.unreadable(columns, len(columns["topic"])))
+        if good and len(good["topic"]) < len(columns["topic"]):
+            found = self._refused(good)
+            if found is None:
+                return
+            refused = found
+        if good:
+            self._halve(good, refused)
+
+    def _halve(self, columns: Columns, refused: psycopg.Error) -> None:
+        """Find the rows because of which a COPY was refused, when only the server can tell."""
+        count = len(columns["topic"])
+        if count == 1:
+            self._reject(columns, [_reason(refused)])
+            return
+        for start, end in ((0, count // 2), (count // 2, count)):
+            half = {name: column.slice(start, end - start) for name, column in columns.items()}
+            if found := self._refused(half):
+                self._halve(half, found)
+
+    def _refused(self, columns: Columns) -> psycopg.Error | None:
+        """Stage rows all together; return why the server took none of them."""
+        import psycopg  # noqa: PLC0415
+
+        try:
+            with self._conn.cursor() as cursor, cursor.copy(publish_copy.statement(list(columns))) as copy:
+                copy.write(publish_copy.HEADER)
+                copy.write(publish_copy.encode(columns, self._attempt))
+                copy.write(publish_copy.TRAILER)
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
+            return error
+        self.count += len(columns["topic"])
+        return None
+
+    def _without(self, columns: Columns, reasons: pa.Array) -> Columns:
+        """Reject the rows that have a reason, and return the others; nothing at all if there are none."""
+        if reasons.null_count == len(reasons):
+            return columns
+        self._reject(
+            {name: column.filter(reasons.is_valid()) for name, column in columns.items()},
+            reasons.drop_null().to_pylist(),
+        )
+        if reasons.null_count == 0:
+            return {}
+        return {name: column.filter(reasons.is_null()) for name, column in columns.items()}
+
+    def _reject(self, columns: Columns, reasons: Sequence[str]) -> None:
+        rows = zip(*(column.to_pylist() for column in columns.values()), strict=True)
+        with self._conn.cursor() as cursor, cursor.copy(REJECT) as copy:
+            for reason, row in zip(reasons, rows, strict=True):
+                given = {
+                    name: _given(name, value) for name, value in zip(columns, row, strict=True) if value is not None
+                }
+                copy.write_row((self._attempt, _storable(reason)[:REASON_CHARS], json.dumps(given)))
+        self.count += len(reasons)
+
+
+def _reason(refused: psycopg.Error) -> str:
+    import psycopg  # noqa: PLC0415
+
+    # What a constraint says in detail is the whole row again.
+    detail = None if isinstance(refused, psycopg.IntegrityError) else refused.diag.message_detail
+    return ": ".join(filter(None, [refused.diag.message_primary, detail])) or str(refused)
+
+
+def _given(name: str, value: Any) -> str | int | float:
+    """Write one value of a rejected row so that a person can read it, and a program publish it again."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()[:KEPT_CHARS]
+    if isinstance(value, str):
+        return _storable(value)[:KEPT_CHARS]
+    if name in publish_copy.WAITS:
+        return float(value / publish_columns.MICROSECONDS)
+    return _moment(value) if name in publish_copy.MOMENTS else int(value)
+
+
+def _moment(microseconds: int) -> str | int:
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)).isoformat()
+    except OverflowError:
+        return microseconds
+
+
+def _storable(text: str) -> str:
+    return text.replace("\x00", "\ufffd")

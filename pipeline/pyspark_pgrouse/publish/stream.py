@@ -1,0 +1,79 @@
+"""`df.writeStream.format("pgrouse")`: each micro-batch becomes messages at one moment, and once, also after a restart."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pgrouse.errors import ConfigError, PgrouseError
+from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.publish import columns as publish_columns
+from pyspark_pgrouse.publish.batch import staged
+from pyspark_pgrouse.publish.job import publish
+from pyspark_pgrouse.publish.stage import Staged, check_usable, clear, stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from pyspark_pgrouse.options import Options
+
+# What Spark tells its tasks; the driver's side is not told the query.
+QUERY = "sql.streaming.queryId"
+BATCH = "streaming.sql.batchId"
+
+
+class PublishStreamWriter(DataSourceStreamArrowWriter):
+    """Publishes each micro-batch as a job whose key is the query's id and the number of the batch.
+
+    Spark repeats a batch that it had written but not yet noted when it was stopped: its job is published then, and is left at that.
+
+    Raises:
+        ConfigError: the DataFrame or the options cannot be published, or the role may not.
+        DatabaseUnreachable: no connection.
+    """
+
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigError('a queue cannot be overwritten: use .outputMode("append")')
+        if options.job:
+            raise ConfigError("option job is not for streams: the query and the number of the batch are the key")
+        publish_columns.check(schema, options.topic)
+        with connect(options.dsn) as conn:
+            check_usable(conn)
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task."""
+        return stage(self.options.dsn, job_of_task(), self.options.topic, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Publish the batch.
+
+        Raises:
+            NotAdmitted: a policy of a topic is against it, or the stage was lost; the query fails, and repeats the batch when it is restarted.
+        """
+        done = staged(messages)
+        if done:
+            publish(self.options.dsn, done[0].job, done, self.options.max_rejected)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Throw away what was staged."""
+        with contextlib.suppress(PgrouseError):
+            clear(self.options.dsn, staged(messages))
+
+
+def job_of_task() -> str:
+    """Return the key of the micro-batch that this task belongs to."""
+    from pyspark import TaskContext  # noqa: PLC0415 - there is one only in a task
+
+    task = TaskContext.get()
+    query, batch = (task and task.getLocalProperty(name) for name in (QUERY, BATCH))
+    if not query or not batch:
+        raise PgrouseError(
+            "Spark has not said which query and batch this task is of: write it as a batch, with option job"
+        )
+    return f"{query}/{batch}"

@@ -1,0 +1,1 @@
+"""The archive, the dead messages and what waits, as DataFrames."""

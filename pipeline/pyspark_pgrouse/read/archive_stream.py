@@ -1,0 +1,157 @@
+"""Reading the archive, or its dead messages, by `spark.readStream`: every row once, in the order of (archive_xid, id)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_pgrouse import connection, position, schema
+from pyspark_pgrouse.options import EARLIEST, LATEST
+from pyspark_pgrouse.position import Position
+from pyspark_pgrouse.read import slices
+from pyspark_pgrouse.read.archive_batch import NEEDED, QUERY
+from pyspark_pgrouse.read.scope import Scope
+from pyspark_pgrouse.read.slices import Rows, Slice
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from pyspark_pgrouse.options import Options
+
+T = TypeVar("T")
+
+log = logging.getLogger("pgrouse.spark")
+
+UNLIMITED = 2**63 - 1
+# A transaction that writes for longer than this is worth a word, once in a while.
+LAG_WORTH_TELLING_S = 60.0
+LAG_TOLD_EVERY_S = 300.0
+
+
+class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what was archived below the cut, from where it stopped.
+
+    A batch is a range of (archive_xid, id) below the cut: it never changes any more, so a batch that is read again has the same rows. An
+    instance lives in the driver for as long as its query; copies of it read on the executors.
+    """
+
+    def __init__(self, options: Options, schema_: StructType) -> None:
+        self._options = options
+        self._columns = schema.chosen(options, schema_)
+        self._rows = Rows(options.dsn, self._columns, schema_)
+        self._scope = Scope.of(options)
+        self._target: str | None = None
+        self._nothing_until: Position | None = None
+        self._told_at = -LAG_TOLD_EVERY_S
+        self._was_there = False
+
+    def _ask(self, question: Callable[[psycopg.Connection[Any]], T]) -> T:
+        # A query that runs outlives a restart of the server; one that starts says at once that there is none.
+        answer = connection.ask(self._options.dsn, question, known=self._was_there)
+        self._was_there = True
+        return answer
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, here and below
+        """Return where a new stream begins. One that goes on from a checkpoint begins where that says."""
+        return self._ask(self._start).as_offset()
+
+    def _start(self, conn: psycopg.Connection[Any]) -> Position:
+        self._check(conn)
+        system = position.system_identifier(conn)
+        match self._options.starting:
+            case str(word) if word == EARLIEST:
+                return Position(system, "0", 0)
+            case str(word) if word == LATEST:
+                return Position(system, position.cut(conn), 0)
+        given = Position.from_offset(json.loads(self._options.starting))
+        position.expect(conn, given)
+        return given
+
+    def _check(self, conn: psycopg.Connection[Any]) -> None:
+        needed = [*schema.sources(self._columns), *self._scope.columns(), *NEEDED]
+        sized = ["payload", "body"] if self._options.max_bytes else []
+        connection.check(conn, "message_archive", [*needed, *sized])
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Remember where the cut is now: this run goes so far and no farther."""
+        self._target = self._ask(position.cut)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return how much a batch has unless the trigger says otherwise."""
+        return ReadMaxRows(self._options.max_rows)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return where the next batch ends; `start` itself if there is nothing."""
+        begin = Position.from_offset(start)
+        return self._ask(lambda conn: self._end(conn, begin, limit)).as_offset()
+
+    def _end(self, conn: psycopg.Connection[Any], start: Position, limit: ReadLimit) -> Position:
+        position.expect(conn, start)
+        self._tell_lag(conn)
+        cut = self._target or position.cut(conn)
+        # What is passed over is not looked at again with each poll: of a rare topic that might be the whole archive.
+        seen = self._nothing_until
+        end = position.next_end(conn, max(start, seen or start, key=_place), *self._limits(limit), cut, self._scope)
+        if end is None:
+            self._nothing_until = Position(start.system, cut, 0)
+        return end or start
+
+    def _limits(self, limit: ReadLimit) -> tuple[int, int]:
+        match limit:
+            case ReadAllAvailable():
+                return UNLIMITED, 0
+            case ReadMaxRows(rows):
+                return rows, self._options.max_bytes
+            case ReadMaxBytes(size):
+                return self._options.max_rows, size
+        return self._options.max_rows, self._options.max_bytes
+
+    def _tell_lag(self, conn: psycopg.Connection[Any]) -> None:
+        if time.monotonic() - self._told_at < LAG_TOLD_EVERY_S:
+            return
+        lag = position.cut_lag(conn)
+        if lag.oldest_s is not None and lag.oldest_s >= LAG_WORTH_TELLING_S:
+            self._told_at = time.monotonic()
+            log.warning("%s: rows archived since are not read until it ends", lag)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return the cut, for the progress of the query: how far this stream could be."""
+        here = self._ask(lambda conn: Position(position.system_identifier(conn), position.cut(conn), 0))
+        return here.as_offset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Cut a batch into slices. It may be one of an earlier run."""
+        first, last = Position.from_offset(start), Position.from_offset(end)
+        return self._ask(lambda conn: self._slices(conn, first, last))
+
+    def _slices(self, conn: psycopg.Connection[Any], first: Position, last: Position) -> list[InputPartition]:
+        position.expect(conn, first)
+        position.expect(conn, last)
+        self._check(conn)
+        chosen, columns = self._scope.sql(), schema.select(self._columns)
+        ranges = slices.cut_up(conn, chosen, (first.xid, first.id), (last.xid, last.id), self._options.partitions)
+        return [
+            Slice(QUERY.format(columns=columns, condition=chosen, range=slices.between(*bounds))) for bounds in ranges
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one slice, on an executor."""
+        return self._rows.read(partition)
+
+
+def _place(position: Position) -> tuple[int, int]:
+    return int(position.xid), position.id

@@ -1,0 +1,68 @@
+"""Filters of a Spark query as conditions of PostgreSQL, where both mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import datasource
+
+from pyspark_pgrouse.read.scope import literal
+
+if TYPE_CHECKING:
+    from pyspark_pgrouse.schema import Column
+
+ORDERED = ("BIGINT", "INT", "TIMESTAMP")
+# Text is compared for equality only: its order is a matter of collation.
+OPERATORS: dict[type, tuple[str, tuple[str, ...]]] = {
+    datasource.EqualTo: ("=", (*ORDERED, "STRING")),
+    datasource.GreaterThan: (">", ORDERED),
+    datasource.GreaterThanOrEqual: (">=", ORDERED),
+    datasource.LessThan: ("<", ORDERED),
+    datasource.LessThanOrEqual: ("<=", ORDERED),
+}
+# JSON of the same meaning has the same text here, but nobody promises that.
+NOT_PUSHED = ("payload", "payload_misfit", "headers", "state", "progress", "history", "output")
+
+
+def condition(filter_: datasource.Filter, columns: Sequence[Column]) -> str | None:
+    """Return the filter as SQL about the alias `a`; None if Spark must do it."""
+    attribute = getattr(filter_, "attribute", ())
+    column = next((one for one in columns if (one.name,) == attribute), None)
+    if column is None or column.name in NOT_PUSHED:
+        return None
+    match filter_:
+        case datasource.In(_, values):
+            return _any_of(column, values)
+        case datasource.IsNull():
+            return f"{column.bare} IS NULL"
+        case datasource.IsNotNull():
+            return f"{column.bare} IS NOT NULL"
+    operator, types = OPERATORS.get(type(filter_), ("", ()))
+    if column.spark not in types:
+        return None
+    return _compared(column, operator, filter_.value)  # type: ignore[attr-defined]
+
+
+def _any_of(column: Column, values: Sequence[Any]) -> str | None:
+    told = [_value(column, value) for value in values]
+    if not told or None in told or column.spark not in OPERATORS[datasource.EqualTo][1]:
+        return None
+    return f"{column.bare} IN ({', '.join(str(value) for value in told)})"
+
+
+def _compared(column: Column, operator: str, value: Any) -> str | None:
+    told = _value(column, value)
+    return None if told is None else f"{column.bare} {operator} {told}"
+
+
+def _value(column: Column, value: Any) -> str | None:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return None
+    if isinstance(value, str) and "\0" in value:
+        return None
+    if not isinstance(value, int | str | datetime) or isinstance(value, bool):
+        return None
+    told = literal(value)
+    return f"({told})::text::xid8" if column.name == "archive_xid" else told

@@ -1,0 +1,80 @@
+"""Reading what waits, by `spark.read`: a look at the queue, which takes nothing from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_pgrouse import connection, schema
+from pyspark_pgrouse.read.scope import Scope
+from pyspark_pgrouse.read.slices import Rows, Slice
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from pyspark_pgrouse.options import Options
+
+# Ready is what a claim would look at now: not locked, and due. (A paused topic or a limit may still hold it back.)
+READY = "a.claim_id IS NULL AND a.available_at <= now() AND (a.expires_at IS NULL OR a.expires_at > now())"
+NEEDED = ("id", "claim_id", "available_at", "expires_at")
+QUERY = "SELECT {columns} FROM messages.message AS a WHERE {condition} AND {range}"
+# Rough is enough: the bounds only share out the work.
+BOUNDS = """
+    SELECT t.id
+    FROM (
+      SELECT a.id, row_number() OVER (ORDER BY a.id) AS place, count(*) OVER () AS total
+      FROM messages.message AS a
+      WHERE {condition}
+    ) AS t
+    WHERE t.place %% greatest(ceil(t.total::numeric / %(parts)s)::bigint, 1) = 0 AND t.place < t.total
+    ORDER BY t.place
+"""
+
+
+class ReadyBatch(DataSourceReader):
+    """Reads the messages that are ready.
+
+    One task reads them in one statement, so what it sees is one moment. With numPartitions above 1 each task sees its own moment: a
+    message is never read twice, since the slices are ranges of ids, but one that was claimed in between is missing, and one that became
+    ready in between may be there. (A snapshot cannot be shared between tasks: who exports it must stay connected until all have begun,
+    and a reader's driver side ends with the planning.)
+    """
+
+    def __init__(self, options: Options, schema_: StructType) -> None:
+        self._options = options
+        self._columns = schema.chosen(options, schema_)
+        self._rows = Rows(options.dsn, self._columns, schema_)
+
+    def partitions(self) -> list[InputPartition]:
+        """Cut the queue into ranges of ids."""
+        return connection.ask(self._options.dsn, self._plan)
+
+    def _plan(self, conn: psycopg.Connection[Any]) -> list[InputPartition]:
+        scope = Scope(topics=self._options.topics)
+        connection.check(conn, "message", [*schema.sources(self._columns), *scope.columns(), *NEEDED])
+        chosen = f"{READY} AND {scope.sql()}"
+        bounds = self._bounds(conn, chosen)
+        columns = schema.select(self._columns)
+        return [
+            Slice(QUERY.format(columns=columns, condition=chosen, range=_between(first, last)))
+            for first, last in zip([None, *bounds], [*bounds, None], strict=True)
+        ]
+
+    def _bounds(self, conn: psycopg.Connection[Any], chosen: str) -> list[int | None]:
+        if self._options.partitions == 1:
+            return []
+        query = BOUNDS.format(condition=chosen.replace("%", "%%"))
+        return [id_ for (id_,) in conn.execute(query, {"parts": self._options.partitions})]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one slice, on an executor."""
+        return self._rows.read(partition)
+
+
+def _between(first: int | None, last: int | None) -> str:
+    parts = ([f"a.id > {first}"] if first is not None else []) + ([f"a.id <= {last}"] if last is not None else [])
+    return " AND ".join(parts) or "TRUE"

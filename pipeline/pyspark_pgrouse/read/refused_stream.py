@@ -1,0 +1,46 @@
+"""A stream that cannot be read, for a reason that Spark shall show.
+
+What a stream's reader raises while it is made never arrives: the process that makes it fails over the reader that it does not have. (Seen
+with Spark 4.3: "cannot access local variable 'reader'".) So the reason is kept until Spark asks the first question.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+    from pgrouse.errors import PgrouseError
+
+
+class RefusedStream(DataSourceStreamReader):
+    """Answers every question with an error."""
+
+    def __init__(self, reason: PgrouseError) -> None:
+        self._reason = reason
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name, here and below
+        """Raise it."""
+        self._refuse()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Raise it."""
+        self._refuse()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Raise it."""
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Raise it."""
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Raise it."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise self._reason

@@ -1,0 +1,1 @@
+"""The page: HTML with charts in it, that needs nothing from anywhere else."""

@@ -1,0 +1,93 @@
+"""The part on what went wrong."""
+
+from __future__ import annotations
+
+from pyspark_pgrouse.report.findings import Fault, Findings, Total
+from pyspark_pgrouse.report.html.chart import Chart, Series
+from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
+from pyspark_pgrouse.report.html.quantity import count, moment, share, short, span
+from pyspark_pgrouse.report.html.section import card, more, section
+from pyspark_pgrouse.report.html.sparkline import sparkline
+from pyspark_pgrouse.report.html.table import bar, data_table
+
+COLOURS = {"failed": "d1", "rejected": "d2", "lock_expired": "d3", "expired": "d4"}
+LINE = 300
+HEADS = ("topic", "failure rate", "", "dead", "messages")
+
+
+def failures(findings: Findings) -> Markup:
+    """Return dead messages over time, the topics that fail most, and the errors."""
+    if not findings.whole.dead:
+        return section("failures", "Failures", "No message died in this window.")
+    stacked = [
+        Series(result, colour, findings.deaths[result], short)
+        for result, colour in COLOURS.items()
+        if any(findings.deaths.get(result, ()))
+    ]
+    chart = Chart(
+        "deaths",
+        f"Dead messages per {span(findings.window.bucket_s)}, by result",
+        "Stacked areas of the results that are neither success nor cancelled.",
+        findings.window,
+        stacked=stacked,
+        whole=True,
+    )
+    lead = f"{count(findings.whole.dead)} messages died: {share(findings.whole.failure_rate)} of those that were not cancelled."
+    return section("failures", "Failures", lead, chart.render(), _by_topic(findings), _faults(findings))
+
+
+def _by_topic(findings: Findings) -> Markup:
+    failing = sorted(findings.failing.items(), key=lambda item: -(item[1].failure_rate or 0))
+    most = max((t.failure_rate or 0 for _, t in failing), default=0) or 1
+    table = data_table(HEADS, (_row(name, t, most) for name, t in failing))
+    rest = more(len(failing), findings.failing_count, "failures")
+    return card(tag("h3", "Topics with the most dead messages, by failure rate"), table, rest)
+
+
+def _row(name: str, total: Total, most: float) -> tuple[Child, ...]:
+    failed = total.failure_rate or 0
+    return named(name), share(failed), bar(failed / most, "d1"), count(total.dead), short(total.ended)
+
+
+def _faults(findings: Findings) -> Markup:
+    items = (_fault(findings, fault) for fault in findings.faults)
+    lead = tag(
+        "p",
+        "Grouped by fingerprint: errors that differ only in numbers, ids and quoted strings are one.",
+        class_="lead",
+    )
+    rest = more(len(findings.faults), findings.fault_count, "fingerprints")
+    return tag("div", tag("h3", "Errors"), lead, tag("ol", *items, class_="faults"), rest, class_="card")
+
+
+def _fault(findings: Findings, fault: Fault) -> Markup:
+    compared = findings.window.mark is not None
+    badge = tag("b", "NEW", class_="new", title="never seen before the mark") if compared and fault.is_new else None
+    error = (fault.error or f"({fault.result}, without an error)").strip()
+    line = headline(error)
+    facts = " \N{MIDDLE DOT} ".join(
+        [
+            f"first {moment(fault.first_seen)}",
+            f"last {moment(fault.last_seen)}",
+            *([f"before the mark: {count(fault.before)}"] if compared else []),
+            f"newest: message {fault.sample_id}",
+            f"fingerprint {fault.fingerprint}",
+        ]
+    )
+    trace = tag("details", tag("summary", "Whole error"), tag("pre", error)) if error != line else None
+    return tag(
+        "li",
+        tag(
+            "div", tag("strong", short(fault.messages)), badge, named(fault.topic), tag("i", fault.result), class_="who"
+        ),
+        sparkline(fault.trend, f"dead messages over time, at most {count(max(fault.trend, default=0))}"),
+        tag("code", line if len(line) <= LINE else f"{line[:LINE]}\N{HORIZONTAL ELLIPSIS}", class_="error"),
+        tag("small", facts),
+        trace,
+    )
+
+
+def headline(error: str) -> str:
+    """Return the line that names an error: the last one of a Python traceback, else the first."""
+    lines = error.splitlines() or [""]
+    return lines[-1 if lines[0].startswith("Traceback ") else 0].strip()

@@ -1,0 +1,84 @@
+"""Numbers as people read them: short, and with their unit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+GAP = "\N{NO-BREAK SPACE}"
+NOTHING = "\N{EN DASH}"
+_LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_TIMES = (
+    (86400.0 * 2, 86400.0, "d"),
+    (3600.0 * 2, 3600.0, "h"),
+    (120.0, 60.0, "min"),
+    (0.9995, 1.0, "s"),
+    (0.0, 0.001, "ms"),
+)
+
+
+def count(number: int) -> str:
+    """Write every digit: `1,234`."""
+    return f"{number:,}"
+
+
+def short(number: float) -> str:
+    """Write three digits: `12.3 k`, `840`, `0.25`."""
+    for size, unit in _LARGE:
+        if abs(number) >= size * 0.9995:
+            return f"{digits(number / size)}{GAP}{unit}"
+    return digits(number)
+
+
+def digits(number: float) -> str:
+    """Write at most three digits, without zeros behind the point."""
+    places = 0 if abs(number) >= 99.95 else 1 if abs(number) >= 9.995 else 2  # noqa: PLR2004 - where a fourth digit would begin
+    written = f"{number:.{places}f}"
+    return written.rstrip("0").rstrip(".") if "." in written else written
+
+
+def rate(per_second: float) -> str:
+    """Write how many a second; by the minute, hour or day if they are few: `12.3 k/s`, `4/min`."""
+    for unit, times in (("s", 1), ("min", 60), ("h", 3600)):
+        if per_second * times >= 1:
+            return f"{short(per_second * times)}/{unit}"
+    return f"{short(per_second * 86400)}/d" if per_second else "0/s"
+
+
+def duration(seconds: float | None) -> str:
+    """Write a time in one unit: `1.2 ms`, `4.25 s`, `17 min`."""
+    if seconds is None:
+        return NOTHING
+    size, unit = next((size, unit) for least, size, unit in _TIMES if seconds >= least)
+    return f"{digits(seconds / size)}{GAP}{unit}"
+
+
+def span(seconds: float) -> str:
+    """Write a length of time in the largest unit that fits it: `24 h`, `90 s`, `7 d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size and (seconds % size == 0 or seconds >= 3 * size):
+            return f"{digits(seconds / size)}{GAP}{unit}"
+    return f"{digits(seconds)}{GAP}s"
+
+
+def share(part: float | None) -> str:
+    """Write a share in percent; what is not all and not nothing never looks like it: `<0.01 %`."""
+    if part is None:
+        return NOTHING
+    percent = part * 100
+    if 0 < percent < 0.01:  # noqa: PLR2004
+        return f"<0.01{GAP}%"
+    if 99.99 < percent < 100:  # noqa: PLR2004
+        return f">99.99{GAP}%"
+    places = 2 if percent < 1 or percent > 99 else 1  # noqa: PLR2004
+    return f"{percent:.{places}f}".rstrip("0").rstrip(".") + f"{GAP}%"
+
+
+def times(factor: float) -> str:
+    """Write a factor: `2.4 x`."""
+    return f"{short(factor)}{GAP}\N{MULTIPLICATION SIGN}"
+
+
+def moment(at: datetime) -> str:
+    """Write a point in time, in UTC: `2026-11-22 10:00:05`; without seconds if they are zero."""
+    at = at.astimezone(UTC)
+    return at.strftime("%Y-%m-%d %H:%M:%S" if at.second else "%Y-%m-%d %H:%M")

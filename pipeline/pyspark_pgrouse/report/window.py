@@ -1,0 +1,91 @@
+"""The time that a report is about: what is shown, what it is compared with, and how finely."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+# A chart has no more points than this: more are not seen, and the page would grow with the window.
+POINTS = 300
+STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+MINUTE_S = 60
+
+
+@dataclass(frozen=True)
+class Window:
+    """From `since` to before `until`; a message belongs to the time at which it ended.
+
+    Attributes:
+        since: where what is shown begins.
+        until: where it ends.
+        mark: what ended from here on is compared with what ended before; None = nothing is compared.
+        read_since: where what is read begins: before `since`, if that is compared.
+    """
+
+    since: datetime
+    until: datetime
+    mark: datetime | None = None
+    read_since: datetime | None = None
+
+    @classmethod
+    def after_baseline(cls, since: datetime, until: datetime, baseline: timedelta) -> Window:
+        """Compare all that is shown with as long a time before it as `baseline` says."""
+        return cls(since, until, mark=since, read_since=since - baseline)
+
+    @property
+    def first(self) -> datetime:
+        """The start of what is read."""
+        return self.read_since or self.since
+
+    @property
+    def seconds(self) -> float:
+        """How long what is shown takes."""
+        return (self.until - self.since).total_seconds()
+
+    @property
+    def before_s(self) -> float:
+        """How long the time before the mark is; 0 without a mark."""
+        return (self.mark - self.first).total_seconds() if self.mark else 0.0
+
+    @property
+    def after_s(self) -> float:
+        """How long the time from the mark on is; 0 without a mark."""
+        return (self.until - self.mark).total_seconds() if self.mark else 0.0
+
+    @property
+    def is_deploy(self) -> bool:
+        """Whether the mark lies within what is shown."""
+        return self.mark is not None and self.since < self.mark
+
+    @property
+    def bucket_s(self) -> int:
+        """The width of one point of a chart, in seconds."""
+        for step in STEPS_S:
+            if self._points(step) <= POINTS:
+                return step
+        days = math.ceil(self.seconds / POINTS / STEPS_S[-1])
+        return next(n for n in range(days, days + 3) if self._points(n * STEPS_S[-1]) <= POINTS) * STEPS_S[-1]
+
+    @property
+    def step_s(self) -> int:
+        """The width of one row of the tables by time: a minute, less in a window of some minutes."""
+        return min(MINUTE_S, self.bucket_s)
+
+    def starts(self) -> list[datetime]:
+        """Return where each bucket begins. The first may begin before the window."""
+        first, step = self._first_bucket(self.bucket_s), self.bucket_s
+        return [datetime.fromtimestamp(first + i * step, UTC) for i in range(self._points(step))]
+
+    def fitted(self, first: datetime | None, last: datetime | None) -> Window:
+        """Return the window without the empty time around its rows, if they fill less than half of it."""
+        if first is None or last is None or self.mark or (last - first).total_seconds() * 2 >= self.seconds:
+            return self
+        air = max((last - first) / 20, timedelta(seconds=1))
+        return replace(self, since=max(self.since, first - air), until=min(self.until, last + air))
+
+    def _first_bucket(self, step: int) -> int:
+        return math.floor(self.since.timestamp() / step) * step
+
+    def _points(self, step: int) -> int:
+        return math.ceil((self.until.timestamp() - self._first_bucket(step)) / step)

@@ -1,0 +1,177 @@
+"""The columns that a read has: their names, their types, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse.options import BINARY, JSON, Mode, Options
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+MISFIT = "payload_misfit"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a read."""
+
+    name: str
+    spark: str
+    """Its type in Spark's DDL."""
+    sql: str
+    """Where it comes from: an expression about the alias `a`."""
+    source: tuple[str, ...]
+    """The columns of the table that must be readable for it."""
+
+    @property
+    def bare(self) -> str:
+        """The column itself, as an index knows it."""
+        return f"a.{self.name}"
+
+
+def _plain(name: str, spark: str) -> Column:
+    return Column(name, spark, f"a.{name}", (name,))
+
+
+def _cast(name: str, spark: str, type_: str) -> Column:
+    return Column(name, spark, f"a.{name}::{type_}", (name,))
+
+
+def _json(name: str) -> Column:
+    # As text: what a value cannot be in Arrow, or in Python, never breaks a read.
+    return _cast(name, "STRING", "text")
+
+
+def _text(name: str) -> Column:
+    # Domains have types of their own, which ADBC does not know.
+    return _cast(name, "STRING", "text")
+
+
+MESSAGE = (
+    _plain("id", "BIGINT"),
+    _text("topic"),
+    _text("channel"),
+    _text("key"),
+    _cast("priority", "INT", "integer"),
+    _json("payload"),
+    _cast("body", "BINARY", "bytea"),
+    _json("headers"),
+    _json("state"),
+    _json("progress"),
+    _cast("created_at", "TIMESTAMP", "timestamptz"),
+    _cast("available_at", "TIMESTAMP", "timestamptz"),
+    _cast("expires_at", "TIMESTAMP", "timestamptz"),
+    _cast("attempts", "INT", "integer"),
+    _cast("runs", "INT", "integer"),
+    _cast("max_attempts", "INT", "integer"),
+    _json("history"),
+    _plain("origin_id", "BIGINT"),
+    _text("original_topic"),
+    _plain("dlq_moved_at", "TIMESTAMP"),
+    _plain("redriven_from", "BIGINT"),
+    _plain("redrives", "INT"),
+)
+ENDED = (
+    _plain("claim_id", "BIGINT"),
+    _plain("locked_at", "TIMESTAMP"),
+    _text("result"),
+    _text("error"),
+    _text("error_fingerprint"),
+    _json("output"),
+    _text("handled_by"),
+    _plain("archived_at", "TIMESTAMP"),
+    # Transaction ids are unsigned, but at a million a second the upper half is 290,000 years away; as a number it has statistics in Parquet.
+    Column("archive_xid", "BIGINT", "a.archive_xid::text::bigint", ("archive_xid",)),
+)
+ARCHIVE = (*MESSAGE, *ENDED)
+# What a claim hands out: messages.claimed.
+CLAIMED = tuple(
+    _plain(name, spark)
+    for name, spark in {
+        "id": "BIGINT",
+        "claim_id": "BIGINT",
+        "topic": "STRING",
+        "channel": "STRING",
+        "key": "STRING",
+        "priority": "INT",
+        "attempt": "INT",
+        "max_attempts": "INT",
+        "payload": "STRING",
+        "body": "BINARY",
+        "headers": "STRING",
+        "state": "STRING",
+    }.items()
+)
+OF_MODE = {Mode.ARCHIVE: ARCHIVE, Mode.DEAD: ARCHIVE, Mode.READY: MESSAGE, Mode.CLAIM: CLAIMED}
+
+
+def columns(options: Options) -> tuple[Column, ...]:
+    """Return the columns of a read, in their order."""
+    made = OF_MODE[options.mode]
+    if options.payload == JSON:
+        return made
+    if options.payload == BINARY:
+        return tuple(_bytes(column) for column in made if column.name != "body")
+    return tuple(part for column in made for part in _parsed(column, options.payload))
+
+
+def _bytes(column: Column) -> Column:
+    if column.name != "payload":
+        return column
+    return replace(
+        column,
+        spark="BINARY",
+        sql="coalesce(a.body::bytea, convert_to(a.payload::text, 'UTF8'))",
+        source=("payload", "body"),
+    )
+
+
+def _parsed(column: Column, fields: str) -> tuple[Column, ...]:
+    if column.name != "payload":
+        return (column,)
+    # What does not fit stands beside it, so that no message is lost for its payload.
+    return (replace(column, spark=f"STRUCT<{fields}>"), Column(MISFIT, "STRING", "NULL::text", ()))
+
+
+def ddl(options: Options) -> str:
+    """Return the columns of a read in Spark's DDL."""
+    return ", ".join(f"{column.name} {column.spark}" for column in columns(options))
+
+
+def chosen(options: Options, schema: StructType) -> tuple[Column, ...]:
+    """Return the columns that a read with this schema has, in the order of the schema.
+
+    A schema of the user's may have fewer than there are: the others are never asked for.
+
+    Raises:
+        ConfigError: it has one that is not there, or one of another type.
+    """
+    known = {column.name: column for column in columns(options)}
+    for field in schema.fields:
+        _check(field, known, options)
+    if MISFIT in schema.names and "payload" not in schema.names:
+        raise ConfigError(f"column {MISFIT} needs column payload beside it: it holds what did not fit there")
+    return tuple(known[field.name] for field in schema.fields)
+
+
+def _check(field: Any, known: dict[str, Column], options: Options) -> None:
+    if field.name not in known:
+        raise ConfigError(f"no column {field.name} in mode {options.mode}; there are {', '.join(known)}")
+    expected = known[field.name].spark
+    # Spark has parsed the fields of a struct, and says it itself if it cannot.
+    if not expected.startswith("STRUCT") and field.dataType.simpleString() != expected.lower():
+        raise ConfigError(f"column {field.name} is {expected}, not {field.dataType.simpleString().upper()}")
+
+
+def select(chosen: Sequence[Column]) -> str:
+    """Return the columns as a SELECT lists them, of the alias `a`."""
+    return ", ".join(f"{column.sql} AS {column.name}" for column in chosen)
+
+
+def sources(chosen: Sequence[Column]) -> list[str]:
+    """Return the columns of the table that must be readable."""
+    return sorted({name for column in chosen for name in column.source})

@@ -1,0 +1,74 @@
+"""The Spark session of a job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark_pgrouse.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What a job wants of Spark unless the cluster or the command line says otherwise.
+WANTED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Plans show the options of CREATE TEMPORARY VIEW ... USING; Spark hides those that this names (its own default: url).
+    "spark.sql.redaction.options.regex": "(?i)url|dsn",
+}
+# On one machine, where nobody looks at Spark's own pages and bars.
+LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+
+
+@contextmanager
+def session(name: str, master: str | None = None, conf: dict[str, str] | None = None) -> Iterator[SparkSession]:
+    """Open the session of a job, and close it at the end if it was opened here.
+
+    Args:
+        name: what Spark's pages call it: `pgrouse <name>`.
+        master: `spark://…`, `local[2]`; None = what spark-submit or SPARK_MASTER said, else all cores of this machine.
+        conf: more settings of Spark; they win.
+
+    Raises:
+        ConfigError: there is no Java that Spark runs on.
+    """
+    if (home := java_home()) is not None:
+        os.environ["JAVA_HOME"] = home
+    # Executors on this machine run what runs here; on a cluster PYSPARK_PYTHON names their own.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - what is wrong with Java is said before Spark starts
+
+    before = SparkSession.getActiveSession()
+    spark = before or _build(name, master, conf or {})
+    try:
+        yield spark
+    finally:
+        if before is None:
+            spark.stop()
+
+
+def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
+    from pyspark import SparkConf  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    settled = SparkConf()
+    where = master or settled.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
+    wanted = WANTED | (LOCAL if where.startswith("local") else {})
+    for key, value in wanted.items():
+        settled.setIfMissing(key, value)
+    for key, value in conf.items():
+        settled.set(key, value)
+    builder = SparkSession.builder.config(conf=settled.setMaster(where).setAppName(f"pgrouse {name}"))
+    made: SparkSession = builder.getOrCreate()
+    return made

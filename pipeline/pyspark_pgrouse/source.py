@@ -1,0 +1,74 @@
+"""The format `pgrouse`: what Spark asks for a reader or a writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from pgrouse.errors import PgrouseError
+from pyspark_pgrouse import schema as schemas
+from pyspark_pgrouse.options import Mode, Options, Use
+from pyspark_pgrouse.read.refused_stream import RefusedStream
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """`spark.read`, `spark.readStream`, `df.write` and `df.writeStream` with `.format("pgrouse")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "pgrouse"
+
+    def schema(self) -> str:
+        """Return the columns that a read has unless it names its own."""
+        return schemas.ddl(Options.parse(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what `spark.read` reads with."""
+        options = Options.parse(self.options, Use.BATCH)
+        if options.mode is Mode.READY:
+            from pyspark_pgrouse.read.ready_batch import ReadyBatch  # noqa: PLC0415 - each use loads its own part
+
+            return ReadyBatch(options, schema)
+        from pyspark_pgrouse.read.archive_batch import ArchiveBatch, PushdownArchiveBatch  # noqa: PLC0415
+
+        return (PushdownArchiveBatch if options.pushdown else ArchiveBatch)(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what `spark.readStream` reads with."""
+        try:
+            return self._stream_reader(schema)
+        except PgrouseError as error:
+            return RefusedStream(error)
+
+    def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        options = Options.parse(self.options, Use.STREAM)
+        if options.mode is Mode.CLAIM:
+            from pyspark_pgrouse.claim.stream import ClaimStream  # noqa: PLC0415
+
+            return ClaimStream(options, schema)
+        from pyspark_pgrouse.read.archive_stream import ArchiveStream  # noqa: PLC0415
+
+        return ArchiveStream(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what `df.write` publishes with."""
+        from pyspark_pgrouse.publish.batch import PublishWriter  # noqa: PLC0415
+
+        return PublishWriter(Options.parse(self.options, Use.WRITE), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Return what `df.writeStream` publishes with."""
+        from pyspark_pgrouse.publish.stream import PublishStreamWriter  # noqa: PLC0415
+
+        return PublishStreamWriter(Options.parse(self.options, Use.WRITE), schema, overwrite)

@@ -1,0 +1,25 @@
+-- Note that an export has written everything up to a position. Whoever says where it stood before and is wrong changes nothing: of two
+-- exporters with one name the second learns of the first.
+-- Called by: pgrouse pipeline export, once the rows are in the lake for good. Locks: the cursor's row.
+-- Result: whether it stood there, in this cluster. A position that transactions still at work could fall below is refused.
+CREATE OR REPLACE FUNCTION messages.advance_export(p_name text, p_from_xid xid8, p_from_id bigint, p_xid xid8, p_id bigint)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  IF p_xid >= pg_snapshot_xmin(pg_current_snapshot()) THEN
+    RAISE EXCEPTION 'transactions up to % are not all over: rows below that position may still come', p_xid
+      USING ERRCODE = '22023', HINT = 'read below pg_snapshot_xmin(pg_current_snapshot()) only';
+  END IF;
+  IF (p_xid, p_id) < (p_from_xid, p_from_id) THEN
+    RAISE EXCEPTION 'an export goes forward, not from (%, %) to (%, %)', p_from_xid, p_from_id, p_xid, p_id USING ERRCODE = '22023';
+  END IF;
+  UPDATE messages.export_cursor AS c
+  SET xid = p_xid, id = p_id, advanced_at = clock_timestamp()
+  FROM pg_control_system() AS s
+  WHERE c.name = p_name AND c.xid = p_from_xid AND c.id = p_from_id AND c.system_identifier = s.system_identifier::text;
+  RETURN FOUND;
+END
+$$;

@@ -1,0 +1,37 @@
+-- Show messages that a worker holds once more, as claim handed them out: for one that lets others read what it claimed.
+-- Called by: the stream reader of Spark, and the executors that read for it. p_ids, p_claim_ids: pairs, as every settle has them.
+-- Locks: nothing, and no run is counted. Result: a row for each that is still under its claim; those that were lost are missing. The times
+-- are of now, lock_for_s is the topic's.
+-- Shape: a row is looked up by its id, and only then its claim compared, by an operator that permits NULL: one that does not would let the
+-- planner take message_locked, which looks small to it, and read all of that for every id.
+CREATE OR REPLACE FUNCTION messages.held(p_ids bigint[], p_claim_ids bigint[])
+RETURNS SETOF messages.claimed
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  v_now timestamptz := messages.now();
+BEGIN
+  RETURN QUERY
+  SELECT
+    m.id, m.claim_id, m.topic::text, m.channel::text, m.key::text, m.priority::smallint, m.attempts::integer,
+    nullif(coalesce(m.max_attempts, t.max_attempts, d.max_attempts), 0)::integer,
+    m.payload::text, m.body::bytea, m.headers::text, m.state::text,
+    extract(epoch FROM coalesce(t.lock_for, d.lock_for))::double precision,
+    extract(epoch FROM coalesce(t.run_timeout, d.run_timeout))::double precision,
+    extract(epoch FROM v_now - m.available_at)::double precision,
+    extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at))::double precision
+  FROM unnest(p_ids, p_claim_ids) AS h (id, claim_id)
+  JOIN messages.message AS m ON m.id = h.id AND m.claim_id IS NOT DISTINCT FROM h.claim_id
+  CROSS JOIN messages.topic AS d
+  LEFT JOIN messages.topic AS t ON t.topic = m.topic
+  WHERE d.topic = '*' AND h.claim_id IS NOT NULL;
+END
+$$;

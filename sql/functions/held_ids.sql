@@ -1,0 +1,24 @@
+-- Say which messages are still under these claims: for a worker that knows its claims and not what was in them, after a restart, or that
+-- wants to settle what others have not settled for it.
+-- Called by: the stream reader of Spark. Locks: nothing. Result: pairs of id and claim_id, by id.
+-- All locked rows are read, by their index: they are few.
+CREATE OR REPLACE FUNCTION messages.held_ids(p_claim_ids bigint[])
+RETURNS TABLE (id bigint, claim_id bigint)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT m.id, m.claim_id
+  FROM messages.message AS m
+  WHERE m.claim_id IS NOT NULL AND m.claim_id = ANY (p_claim_ids)
+  ORDER BY m.id;
+END
+$$;

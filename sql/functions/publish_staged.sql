@@ -1,0 +1,84 @@
+-- Publish what was staged for a job: all of it becomes visible at once, and once however often this is called.
+-- Called by: publishers, when all tasks have staged. p_attempts: from each task the number under which it staged last; p_counts: how many rows
+-- it staged under it, those included that it rejected itself. What was staged for the job under other numbers is thrown away.
+-- p_max_rejected: if more rows are rejected than that, nothing is published; NULL = no limit.
+-- Rejected, each with its reason: rows whose topic is not registered, that are larger than their topic permits, whose key stands or is held
+-- (on_conflict error), that cannot be appended. If a topic is full or its publish_rate is used up the whole job fails.
+-- Result: how many were published (on_conflict replace and append included), ignored (an ignored or held key), dropped (full topics that
+-- drop), rejected; is_repeat: the job was published before, by a call that these numbers are of.
+-- Errors: PGR01, PGR02 as every INSERT; PGR06 rows are missing: the server crashed meanwhile (the stage is not in the WAL), or a day has passed;
+-- PGR07 too many rows are rejected; 42501 the job, or what was staged, is another user's. Nothing is published then, and the stage stays.
+-- Locks: the job, so that a second call waits for the first; the attempts; what an INSERT of the messages locks; the stage, for a moment.
+CREATE OR REPLACE FUNCTION messages.publish_staged(
+  p_job text, p_attempts uuid[], p_counts bigint[], p_max_rejected bigint DEFAULT NULL,
+  OUT published bigint, OUT ignored bigint, OUT dropped bigint, OUT rejected bigint, OUT published_at timestamptz, OUT is_repeat boolean
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_job     messages.publish_job := messages.own_job(p_job);
+  v_now     messages.moment;
+  v_has     record;
+  v_keyed   record;
+BEGIN
+  IF p_attempts IS NULL OR p_counts IS NULL OR cardinality(p_attempts) <> cardinality(p_counts) THEN
+    RAISE EXCEPTION 'publish_staged: % attempts and % counts', cardinality(p_attempts), cardinality(p_counts)
+      USING ERRCODE = '22023', HINT = 'give one count for each attempt';
+  END IF;
+  INSERT INTO messages.publish_job (job) VALUES (p_job) ON CONFLICT DO NOTHING;
+  is_repeat := NOT FOUND;
+  IF is_repeat THEN
+    v_job := messages.own_job(p_job);
+    SELECT v_job.published, v_job.ignored, v_job.dropped, v_job.rejected, v_job.published_at
+    INTO published, ignored, dropped, rejected, published_at;
+    PERFORM messages.clear_stage(p_attempts);
+    RETURN;
+  END IF;
+
+  PERFORM messages.check_stage(p_job, p_attempts, p_counts);
+  PERFORM messages.refuse_staged(p_attempts);
+  SELECT count(*) FILTER (WHERE s.reason IS NULL AND s.key IS NULL) AS plain, coalesce(bool_or(s.key IS NOT NULL), false) AS keyed
+  INTO v_has
+  FROM messages.publish_stage AS s WHERE s.attempt = ANY (p_attempts);
+
+  -- The clock is read after the transaction has its number: a message must not seem older than its transaction, or claims look for it too late.
+  v_now := clock_timestamp();
+  INSERT INTO messages.message (topic, channel, priority, payload, body, headers, available_at, expires_at, max_attempts)
+  SELECT s.topic, s.channel, s.priority, s.payload, s.body, s.headers,
+         CASE WHEN s.delay IS NULL THEN coalesce(s.available_at, v_now) ELSE v_now + s.delay END,
+         CASE
+           WHEN s.ttl IS NULL THEN s.expires_at
+           ELSE least(greatest(coalesce(s.available_at, v_now + s.delay, v_now), v_now) + s.ttl, '9000-01-01 00:00+00')
+         END,
+         s.max_attempts
+  FROM messages.publish_stage AS s
+  WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL AND s.key IS NULL;
+  GET DIAGNOSTICS published = ROW_COUNT;
+  dropped := v_has.plain - published;
+  ignored := 0;
+  IF v_has.keyed THEN
+    v_keyed := messages.publish_keyed(p_attempts);
+    published := published + v_keyed.published;
+    ignored := v_keyed.ignored;
+    dropped := dropped + v_keyed.dropped;
+  END IF;
+
+  rejected := messages.keep_rejected(p_job, p_attempts);
+  IF rejected > p_max_rejected THEN
+    RAISE EXCEPTION 'job "%" has % rows that cannot be published, and % would be let pass', p_job, rejected, p_max_rejected
+      USING ERRCODE = 'PGR07', HINT = 'the first: ' || (
+        SELECT left(r.reason, 500) FROM messages.publish_rejected AS r WHERE r.job = p_job AND r.nth = 1);
+  END IF;
+  UPDATE messages.publish_job AS j
+  SET published = publish_staged.published, ignored = publish_staged.ignored, dropped = publish_staged.dropped,
+      rejected = publish_staged.rejected, published_at = clock_timestamp()
+  WHERE j.job = p_job
+  RETURNING j.published_at INTO published_at;
+  PERFORM messages.clear_stage(p_attempts || ARRAY(SELECT a.attempt FROM messages.publish_attempt AS a WHERE a.job = p_job));
+END
+$$;

@@ -1,0 +1,96 @@
+"""Somebody who does what a page says: runs its commands, saves its files, and keeps a daemon in a second terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.docs.page import ROOT, Block
+from tests.server.postgres import Database
+
+COMMANDS = Path(sys.executable).parent
+PSQL = """#!{python}
+import sys, psycopg
+sys.path.insert(0, {root!r})
+from tests.docs.psql import Psql
+print(Psql(psycopg.connect(sys.argv[1], autocommit=True)).run(sys.argv[3] + ";"))
+"""
+BUSY = """
+    SELECT count(*) FROM messages.message
+    WHERE claim_id IS NOT NULL OR available_at < clock_timestamp() + interval '1 s'
+"""
+
+
+class Reader:
+    """Somebody who does what a page says, in a folder of his own, with a second terminal for the daemon."""
+
+    def __init__(self, folder: Path, database: Database, eventually: Callable[..., Any], busy: str = BUSY) -> None:
+        self.folder, self.database, self.eventually, self.busy = folder, database, eventually, busy
+        self.daemon: subprocess.Popen[bytes] | None = None
+        self.env = {
+            "PATH": f"{self._own_psql()}:{COMMANDS}:{os.environ['PATH']}",
+            "PGROUSE_DSN": database.dsn,
+            "COLUMNS": "120",
+            "HOME": str(folder),
+        }
+
+    def follow(self, block: Block) -> str:
+        """Do what a block says; return what it would show: commands with their output, or the text as it is."""
+        words = block.kind.split()
+        if words == ["console", "runnable"]:
+            return "\n".join(self._command(line) for line in block.text.split("\n") if line.startswith("$ "))
+        if words == ["console", "daemon"]:
+            self.stop_the_daemon()
+            self._start_the_daemon()
+        elif len(words) == 2:
+            (self.folder / words[1]).write_text(block.text + "\n")
+        return block.text
+
+    def stop_the_daemon(self) -> None:
+        if self.daemon is not None:
+            self.daemon.send_signal(signal.SIGINT)
+            assert self.daemon.wait(timeout=20) == 130
+            self.daemon = None
+
+    def _start_the_daemon(self) -> None:
+        self.daemon = subprocess.Popen(["pgrouse", "run"], cwd=self.folder, env=self.env, stderr=subprocess.DEVNULL)
+        self.eventually(lambda: self._ask("SELECT count(*) FROM messages.worker"))
+
+    def _command(self, line: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", line.removeprefix("$ ")],
+            cwd=self.folder,
+            env=self.env,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        if self.daemon is not None:
+            self.eventually(lambda: not self._ask(self.busy))
+        return "\n".join([line, *(done.stdout + done.stderr).rstrip("\n").splitlines()])
+
+    def _ask(self, query: str) -> int:
+        with self.database.server.admin(self.database.name) as conn:
+            row: Any = conn.execute(query.encode()).fetchone()
+            return int(row[0])
+
+    def _own_psql(self) -> Path:
+        """Return a folder with a psql: there need not be one where the tests run."""
+        folder = self.folder / ".bin"
+        folder.mkdir()
+        (folder / "psql").write_text(PSQL.format(python=sys.executable, root=str(ROOT)))
+        (folder / "psql").chmod(0o755)
+        return folder
+
+
+def steady(text: str, varies: Sequence[tuple[str, str]]) -> str:
+    """Return the text without what varies: each pattern becomes its word."""
+    for pattern, word in varies:
+        text = re.sub(pattern, word, text, flags=re.MULTILINE)
+    return "\n".join(line.rstrip() for line in text.split("\n") if line.strip())

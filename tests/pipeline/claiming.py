@@ -1,0 +1,64 @@
+"""What the tests of claiming share: streams as plain Python, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
+
+from pyspark_pgrouse import schema
+from pyspark_pgrouse.claim.stream import ClaimStream
+from pyspark_pgrouse.options import Options, Use
+from tests.server.postgres import Database
+
+TYPES: dict[str, DataType] = {
+    "BIGINT": LongType(),
+    "INT": IntegerType(),
+    "STRING": StringType(),
+    "BINARY": BinaryType(),
+}
+
+
+class Stream:
+    """A claim stream as Spark drives it, a call at a time."""
+
+    def __init__(self, dsn: str, **given: str) -> None:
+        mapping = {"mode": "claim", "dsn": dsn, "topics": "t", **given}
+        options = Options.parse(mapping, Use.STREAM)
+        # Spark would parse the DDL, but for that it must run.
+        fields = [StructField(column.name, TYPES[column.spark]) for column in schema.columns(options)]
+        self.reader = ClaimStream(options, StructType(fields))
+        self.offset = self.reader.initialOffset()
+        self.before = self.offset
+
+    def next(self, rows: int = 50_000) -> list[dict[str, Any]]:
+        """Say that the batch is done, ask for the next one, and read it."""
+        self.before, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadMaxRows(rows))
+        return [] if self.offset == self.before else self.read()
+
+    def read(self) -> list[dict[str, Any]]:
+        """Read the batch that ends here; after a restart this is how it is read again."""
+        parts = self.reader.partitions(self.before, self.offset)
+        rows = [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
+        return sorted(rows, key=lambda row: row["id"])
+
+    def resume(self, crashed: Stream) -> None:
+        """Begin where another stream was."""
+        self.before, self.offset = crashed.before, crashed.offset
+
+    def crash(self) -> None:
+        """End without giving anything back, as when Spark is killed."""
+        self.reader.worker.end(give_back=False)
+
+
+@contextmanager
+def streaming(database: Database, **given: str) -> Iterator[Stream]:
+    """Open a stream, and end its worker at the end."""
+    stream = Stream(database.dsn, **given)
+    try:
+        yield stream
+    finally:
+        stream.reader.stop()

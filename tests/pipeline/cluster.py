@@ -1,0 +1,107 @@
+"""A standalone cluster of Spark on this machine: a master and workers, from the installed pyspark."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+from pyspark_pgrouse.java import java_home
+from tests.server.deadline import eventually
+
+SPARK_HOME = Path(pyspark.__file__).parent
+DEPLOY = "org.apache.spark.deploy"
+# For JVMs that live for seconds.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A cold JVM on a busy machine.
+WITHIN_S = 90
+ENDS_WITHIN_S = 20
+MASTER = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:[1-9]\d*)")
+REGISTERED = re.compile(r"Successfully registered with master spark://")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that runs.
+
+    Attributes:
+        master: its URL.
+        folder: where its master and workers log, and where executors work.
+        workers: how many.
+    """
+
+    master: str
+    folder: Path
+    workers: int
+
+    def executors(self) -> set[tuple[str, str]]:
+        """Return which worker had an executor of which application."""
+        return {(log.parts[-5], log.parts[-3]) for log in self.folder.glob("*/work/app-*/*/stderr")}
+
+    def logs(self) -> str:
+        """Return all that masters, workers and executors logged; executors begin with the command that started them."""
+        logs = [*self.folder.glob("*.log"), *self.folder.glob("*/work/app-*/*/std*")]
+        return "\n".join(log.read_text(errors="replace") for log in logs)
+
+
+@contextmanager
+def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """Start a cluster on free ports; kill it at the end, with its executors.
+
+    Its environment has nothing that says where a database is: what executors know of it, a job has told them.
+    """
+    with ExitStack() as running:
+        master = folder / "master.log"
+        running.enter_context(_daemon(master, "master.Master", "--host", "127.0.0.1", "--port", "0"))
+        url = _logged(master, MASTER)[1]
+        for name in [f"worker{number}" for number in range(1, workers + 1)]:
+            work = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / name / "work")]
+            running.enter_context(_daemon(folder / f"{name}.log", "worker.Worker", "--host", "127.0.0.1", *work, url))
+        for number in range(1, workers + 1):
+            _logged(folder / f"worker{number}.log", REGISTERED)
+        yield Cluster(url, folder, workers)
+
+
+def java() -> dict[str, str]:
+    """Return what the environment must have for Spark to find its Java."""
+    home = java_home()
+    return {} if home is None else {"JAVA_HOME": home}
+
+
+@contextmanager
+def _daemon(log: Path, kind: str, *arguments: str) -> Iterator[None]:
+    command = [str(SPARK_HOME / "bin" / "spark-class"), f"{DEPLOY}.{kind}", "--webui-port", "0", *arguments]
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "SPARK_", "PYSPARK_"))}
+    env = own | java() | {
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK,
+        # Its port is a fixed one.
+        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+    }  # fmt: skip
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, env=env, cwd=log.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        yield
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a daemon with all that it started: executors are of its process group."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=ENDS_WITHIN_S)
+
+
+def _logged(log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
+    """Wait until a daemon has logged something."""
+    return eventually(lambda: pattern.search(log.read_text(errors="replace")), within_s=WITHIN_S)  # type: ignore[return-value]

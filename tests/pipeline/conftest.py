@@ -1,0 +1,35 @@
+"""What the tests of the pipeline begin with: one Spark for all of them, and the queue of the SQL tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyspark_pgrouse.session import session
+from tests.sql.conftest import background, database, emptied, listen, other, own_database, own_queue, queue, third
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["background", "database", "emptied", "listen", "other", "own_database", "own_queue", "queue", "third"]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark with two threads, which tries a failed task again (plain local[2] never does)."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "1g",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.local.dir": str(tmp_path_factory.mktemp("spark")),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # py4j leaves sockets to the garbage collector
+        with session("tests", "local[2,4]", conf) as spark:
+            yield spark

@@ -1,0 +1,87 @@
+"""An archive with something in it, and a lake to write it to, without Spark: slices run here, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.lake.cursor import held
+from pyspark_pgrouse.lake.export import Export, Wanted
+from pyspark_pgrouse.lake.lake import Lake
+from pyspark_pgrouse.lake.manifest import Manifest
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+# Ids go up by one; the day and the topic change from row to row.
+FILL = """
+    INSERT INTO messages.message_archive (
+      id, topic, priority, payload, body, headers, created_at, available_at, attempts, result, archived_at, output, error)
+    SELECT
+      %(first)s + n, coalesce(%(topic)s, (ARRAY['mail', 'a:b', '007'])[1 + n %% 3]), 5,
+      CASE WHEN n %% 5 > 0 THEN jsonb_build_object('n', n, 'text', 'tëxt') END, CASE WHEN n %% 5 = 0 THEN '\\x00ff' || int4send(n) END,
+      '{"h": 1}', now(), now(), 1, CASE WHEN n %% 10 = 0 THEN 'failed' ELSE 'success' END,
+      now() - (n %% 2) * interval '1 day' - %(days_ago)s * interval '1 day', 'null', 'it broke'
+    FROM generate_series(0, %(count)s - 1) AS n"""
+ALL = "SELECT id FROM messages.message_archive ORDER BY id"
+
+
+def fill(queue: Queue, count: int, topic: str | None = None, days_ago: int = 0, first: int | None = None) -> list[int]:
+    """Archive so many messages in one transaction, of two days; return their ids."""
+    first = first or queue.value("SELECT coalesce(max(id), 0) + 1 FROM messages.message_archive")
+    queue.conn.execute(FILL, {"first": first, "count": count, "topic": topic, "days_ago": days_ago})
+    return list(range(first, first + count))
+
+
+def archive(queue: Queue) -> list[int]:
+    """Return the ids of all archived messages."""
+    return [row.id for row in queue.rows(ALL)]
+
+
+def one_by_one(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """Run parts here, one after the other."""
+    return [work(part) for part in parts]
+
+
+def killed(*_: Any) -> None:
+    """Stand for a step that a process does not come to any more."""
+    raise KeyboardInterrupt
+
+
+def exported(database: Database, url: str, run: Any = one_by_one, partitions: int = 3, **wanted: Any) -> list[Manifest]:
+    """Export what there is, in batches of 100 rows unless told otherwise."""
+    asked = Wanted(**{"batch_rows": 100} | wanted)
+    with connect(database.dsn) as conn, held(conn, asked.name):
+        export = Export.begin(conn, database.dsn, url, asked)
+        return list(export.batches(run, partitions))
+
+
+def rows(lake: str | Path, columns: str = "id", where: str = "TRUE", order: str = "id") -> list[Any]:
+    """Read the committed files of a lake with DuckDB."""
+    files = Lake.open(str(lake)).files()
+    if not files:
+        return []
+    query = f"SELECT {columns} FROM read_parquet($files, union_by_name = true, hive_partitioning = false) WHERE {where} ORDER BY {order}"
+    with duckdb.connect() as db:
+        return db.execute(query, {"files": files}).fetchall()
+
+
+def ids(lake: str | Path) -> list[int]:
+    """Return the ids in a lake, with each as often as it is there."""
+    return [row[0] for row in rows(lake)]
+
+
+def data_files(lake: str | Path) -> set[str]:
+    """Return all Parquet files that lie in the directory, committed or not."""
+    root = Path(lake)
+    return {str(path.relative_to(root)) for path in root.rglob("*") if ".parquet" in path.name}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    """A place for a lake."""
+    return str(tmp_path / "lake")

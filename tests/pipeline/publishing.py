@@ -1,0 +1,81 @@
+"""What the tests of publishing are told in: batches as Spark hands them over, jobs, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DayTimeIntervalType,
+    DoubleType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from pyspark_pgrouse.options import Options, Use
+from pyspark_pgrouse.publish.batch import PublishWriter
+from pyspark_pgrouse.publish.job import Outcome, rejected_rows
+from tests.server.postgres import Database
+
+TYPES: dict[str, DataType] = {
+    "string": StringType(),
+    "binary": BinaryType(),
+    "int": IntegerType(),
+    "double": DoubleType(),
+    "timestamp": TimestampType(),
+    "timestamp_ntz": TimestampNTZType(),
+    "interval": DayTimeIntervalType(0, 3),
+    "map": MapType(StringType(), StringType()),
+    "struct": StructType([StructField("n", IntegerType())]),
+}
+PLAIN = {"topic": "string", "payload": "string"}
+
+
+def schema(columns: dict[str, str]) -> StructType:
+    """Return the schema of a DataFrame with these columns."""
+    return StructType([StructField(name, TYPES[type_]) for name, type_ in columns.items()])
+
+
+def batch(**columns: Any) -> pa.RecordBatch:
+    """Return rows; a column is an array, or a list of strings."""
+    made = {n: v if isinstance(v, pa.Array) else pa.array(v, pa.string()) for n, v in columns.items()}
+    return pa.record_batch(made)
+
+
+def rows(*payloads: str | None, topic: str = "t") -> pa.RecordBatch:
+    """Return rows with these payloads."""
+    return batch(topic=[topic] * len(payloads), payload=list(payloads))
+
+
+def writer(database: Database, columns: dict[str, str] | None = None, **options: Any) -> PublishWriter:
+    """Return the writer that Spark would make."""
+    given = {name: str(value) for name, value in {"dsn": database.dsn, **options}.items()}
+    return PublishWriter(Options.parse(given, Use.WRITE), schema(columns or PLAIN), overwrite=False)
+
+
+def publish(database: Database, *batches: pa.RecordBatch, **options: Any) -> Outcome:
+    """Publish batches by one task, and return what became of them."""
+    columns = dict.fromkeys(batches[0].schema.names, "string")
+    made = writer(database, columns | {n: "binary" for n in columns if n == "body"}, **{"job": str(uuid4()), **options})
+    made.commit([made.write(iter(batches))])
+    return made.outcome
+
+
+def reasons(database: Database, job: str) -> list[str]:
+    """Return why rows of a job were rejected."""
+    return [reason for _, reason, _ in rejected_rows(database.dsn, job)]
+
+
+def then(batches: Iterable[pa.RecordBatch], call: Any) -> Iterator[pa.RecordBatch]:
+    """Yield batches, and call something when the last of them was taken and dealt with."""
+    yield from batches
+    call()

@@ -1,0 +1,279 @@
+"""Reading the archive by `spark.read`."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import datasource as spark_filters
+
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse.options import Options, Use
+from pyspark_pgrouse.read.archive_batch import ArchiveBatch, PushdownArchiveBatch
+from tests.pipeline.reading import archive, ids, rows, spark_schema
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BLOCKED = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() AND pid <> ALL(%s)"
+
+
+def batch(database: Database, *names: str, **given: str) -> ArchiveBatch:
+    """Make a reader as Spark does, with all columns or with these."""
+    options = Options.parse({"dsn": database.dsn, **given}, Use.BATCH)
+    made = PushdownArchiveBatch if options.pushdown else ArchiveBatch
+    return made(options, spark_schema(options, *names))
+
+
+def test_every_column_arrives_as_what_it_is(database: Database, queue: Queue) -> None:
+    archive(queue.conn, [7], payload='{"a": "é"}', result="failed", at="2026-03-01 12:00+00")
+    reader = batch(database)
+
+    (row,) = rows(reader, reader.partitions())
+
+    assert (row["id"], row["topic"], row["priority"], row["payload"]) == (7, "t", 5, '{"a": "é"}')
+    assert (row["result"], row["error"], row["body"], row["key"]) == ("failed", "ValueError", None, None)
+    assert row["archived_at"] == datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert row["archive_xid"] == queue.value("SELECT archive_xid::text::bigint FROM messages.message_archive")
+
+
+def test_the_slices_have_every_row_once(database: Database, queue: Queue) -> None:
+    for first in range(0, 1000, 100):
+        archive(queue.conn, range(first, first + 100))
+    reader = batch(database, "id", numPartitions="4")
+
+    parts = reader.partitions()
+
+    assert len(parts) == 4
+    assert sorted(ids(reader, parts)) == list(range(1000))
+
+
+def test_all_slices_see_the_moment_of_the_planning(database: Database, queue: Queue) -> None:
+    begun_before = database.connect(autocommit=False)
+    archive(begun_before, [1])
+    archive(queue.conn, [2])
+    reader = batch(database, "id", numPartitions="2")
+
+    parts = reader.partitions()
+    begun_before.commit()
+    archive(queue.conn, [3])
+
+    # 2 is there although an older transaction was still at work: a stream has to wait for it, a look need not.
+    assert ids(reader, parts) == [2]
+
+
+def test_an_empty_archive_has_no_rows(database: Database, queue: Queue) -> None:
+    reader = batch(database)
+
+    assert rows(reader, reader.partitions()) == []
+
+
+def test_dead_messages_are_those_that_ended_neither_well_nor_by_will(database: Database, queue: Queue) -> None:
+    for number, result in enumerate(["success", "rejected", "failed", "lock_expired", "expired", "cancelled"]):
+        archive(queue.conn, [number], result=result)
+    reader = batch(database, "id", mode="dead")
+
+    assert ids(reader, reader.partitions()) == [1, 2, 3, 4]
+
+
+def test_topics_and_times_choose_rows(database: Database, queue: Queue) -> None:
+    archive(queue.conn, [1], topic="a", at="2026-03-01 00:00+00")
+    archive(queue.conn, [2], topic="b", at="2026-03-01 00:00+00")
+    archive(queue.conn, [3], topic="c", at="2026-03-01 00:00+00")
+    archive(queue.conn, [4], topic="a", at="2026-03-02 00:00+00")
+    archive(queue.conn, [5], topic="a", at="2026-02-28 23:59+00")
+    reader = batch(database, "id", topics="a,b", since="2026-03-01T00:00Z", until="2026-03-02T00:00Z")
+
+    assert sorted(ids(reader, reader.partitions())) == [1, 2]
+
+
+def test_a_topic_is_a_name_whatever_it_looks_like(database: Database, queue: Queue) -> None:
+    archive(queue.conn, [1])
+    reader = batch(database, "id", topics="x') OR ('1'='1, 100%s")
+
+    assert ids(reader, reader.partitions()) == []
+
+
+def test_a_schema_with_fewer_columns_reads_only_those_in_its_own_order(database: Database, queue: Queue) -> None:
+    archive(queue.conn, [1], topic="a")
+    reader = batch(database, "topic", "id")
+
+    (part, *_) = reader.partitions()
+
+    assert "payload" not in part.query
+    assert [list(row.items()) for row in rows(reader, [part])] == [[("topic", "a"), ("id", 1)]]
+
+
+def test_a_schema_with_a_column_that_is_not_there_or_another_type_is_refused(database: Database) -> None:
+    options = Options.parse({"dsn": database.dsn})
+    id_as_text = spark_schema(options, "id", "topic")
+    id_as_text["id"].dataType = id_as_text["topic"].dataType
+    unknown = spark_schema(options, "id")
+    unknown["id"].name = "ident"
+
+    with pytest.raises(ConfigError, match="column id is BIGINT, not STRING"):
+        ArchiveBatch(options, id_as_text)
+    with pytest.raises(ConfigError, match=r"no column ident in mode archive; there are id, topic, "):
+        ArchiveBatch(options, unknown)
+
+
+def test_binary_payloads_are_the_bytes_of_the_body_or_of_the_json(database: Database, queue: Queue) -> None:
+    archive(queue.conn, [1], body=b"\x00\xff")
+    archive(queue.conn, [2], payload='"é"')
+    reader = batch(database, "id", "payload", payload="binary")
+
+    found = {row["id"]: row["payload"] for row in rows(reader, reader.partitions())}
+
+    assert found == {1: b"\x00\xff", 2: '"é"'.encode()}
+
+
+HOSTILE = [
+    "null",
+    "3",
+    "[]",
+    '"text"',
+    '{"order_id": "1"}',
+    '{"order_id": 1.5}',
+    '{"order_id": true}',
+    '{"order_id": 9223372036854775808}',
+    '{"order_id": {"a": [1]}}',
+    '{"total": 1' + "0" * 400 + "}",
+    '{"order_id": 1' + "0" * 5000 + "}",
+    '{"total": ' + "[" * 1500 + "]" * 1500 + "}",
+]
+
+
+def test_a_payload_becomes_columns_and_what_does_not_fit_stands_beside_them(database: Database, queue: Queue) -> None:
+    archive(queue.conn, [0], payload='{"order_id": 1, "total": 2, "more": [null, "x"]}')
+    archive(queue.conn, [1], payload='{"total": 2.5}')
+    for number, payload in enumerate(HOSTILE):
+        archive(queue.conn, [100 + number], payload=payload)
+    archive(queue.conn, [2], body=b"not JSON")
+    reader = batch(database, payload="order_id BIGINT, total DOUBLE")
+
+    found = {row["id"]: row for row in rows(reader, reader.partitions())}
+
+    assert found[0]["payload"] == {"order_id": 1, "total": 2.0}
+    assert found[1]["payload"] == {"order_id": None, "total": 2.5}
+    assert found[2]["payload"] is found[2]["payload_misfit"] is None
+    for number, payload in enumerate(HOSTILE):
+        row = found.pop(100 + number)
+        assert row["payload"] is None
+        assert row["payload_misfit"].replace(" ", "") == payload.replace(" ", "")
+    assert all(row["payload_misfit"] is None for row in found.values())
+
+
+def test_a_hostile_payload_breaks_no_read_of_json(database: Database, queue: Queue) -> None:
+    for number, payload in enumerate(HOSTILE):
+        archive(queue.conn, [number], payload=payload)
+    reader = batch(database, "id", "payload")
+
+    assert len(rows(reader, reader.partitions())) == len(HOSTILE)
+
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+FILTERS: list[tuple[Any, list[int]]] = [
+    (spark_filters.EqualTo(("topic",), "a"), [1]),
+    (spark_filters.EqualTo(("topic",), "a' OR ''='"), []),
+    (spark_filters.In(("result",), ("failed", "expired")), [3]),
+    (spark_filters.LessThan(("id",), 3), [1, 2]),
+    (spark_filters.GreaterThanOrEqual(("id",), 3), [3]),
+    (spark_filters.LessThanOrEqual(("archived_at",), NOON), [1]),
+    (spark_filters.GreaterThan(("archive_xid",), 2**40), []),
+    (spark_filters.IsNull(("error",)), [1, 2]),
+    (spark_filters.IsNotNull(("error",)), [3]),
+]
+
+
+@pytest.mark.parametrize(("filter_", "expected"), FILTERS, ids=str)
+def test_filters_are_run_by_the_database(
+    database: Database, queue: Queue, filter_: spark_filters.Filter, expected: list[int]
+) -> None:
+    archive(queue.conn, [1], topic="a", at="2026-03-01 12:00+00")
+    archive(queue.conn, [2], topic="b")
+    archive(queue.conn, [3], topic="c", result="failed")
+    reader = batch(database, pushdown="true")
+    assert isinstance(reader, PushdownArchiveBatch)
+
+    left = list(reader.pushFilters([filter_]))
+
+    assert left == []
+    assert sorted(ids(reader, reader.partitions())) == expected
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        spark_filters.LessThan(("topic",), "b"),  # by a collation or by bytes?
+        spark_filters.EqualTo(("payload",), "{}"),
+        spark_filters.StringStartsWith(("topic",), "a"),
+        spark_filters.Not(spark_filters.EqualTo(("topic",), "a")),
+        spark_filters.EqualTo(("payload", "order_id"), 3),
+        spark_filters.EqualTo(("topic",), "a\0b"),
+        spark_filters.EqualTo(("archived_at",), NOON.replace(tzinfo=None)),
+        spark_filters.In(("id",), (1, None)),
+    ],
+    ids=str,
+)
+def test_what_sql_might_understand_otherwise_is_left_to_spark(
+    database: Database, filter_: spark_filters.Filter
+) -> None:
+    reader = batch(database, pushdown="true")
+    assert isinstance(reader, PushdownArchiveBatch)
+
+    assert list(reader.pushFilters([filter_])) == [filter_]
+
+
+def test_without_pushdown_spark_need_not_allow_it(database: Database) -> None:
+    assert type(batch(database)).pushFilters is spark_filters.DataSourceReader.pushFilters
+
+
+@pytest.mark.spark
+def test_spark_finds_the_format_by_its_name_alone(spark: SparkSession, database: Database, queue: Queue) -> None:
+    archive(queue.conn, range(1, 101), payload='{"order_id": 5}', at="2026-03-01 12:00+00")
+    archive(queue.conn, [101], payload="[]", result="failed")
+
+    frame = (
+        spark.read.format("pgrouse")
+        .options(dsn=database.dsn, payload="order_id BIGINT, total DOUBLE", pushdown="true", numPartitions="2")
+        .load()
+        .where("archived_at = timestamp'2026-03-01 12:00:00Z' and result in ('success', 'x') and id <= 100")
+    )
+
+    assert frame.selectExpr("count(*)", "sum(id)", "sum(payload.order_id)").collect() == [(100, 5050, 500)]
+    assert "payload_misfit" in frame.columns
+
+
+@pytest.mark.spark
+def test_spark_reads_only_the_columns_of_a_schema_that_the_user_gives(
+    spark: SparkSession, database: Database, queue: Queue
+) -> None:
+    archive(queue.conn, [1])
+
+    frame = spark.read.format("pgrouse").schema("topic STRING, id BIGINT").option("dsn", database.dsn).load()
+
+    assert frame.collect() == [("t", 1)]
+
+
+@pytest.mark.spark
+def test_a_task_whose_connection_is_killed_is_run_again_and_no_row_comes_twice(
+    spark: SparkSession, database: Database, queue: Queue
+) -> None:
+    archive(queue.conn, range(100))
+    frame = spark.read.format("pgrouse").options(dsn=database.dsn, numPartitions="1").load().select("id")
+    barrier = database.connect(autocommit=False)
+    barrier.execute("LOCK TABLE messages.message_archive IN ACCESS EXCLUSIVE MODE")  # the planning does not look at it
+
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(frame.collect)
+        first = eventually(lambda: queue.row(BLOCKED, [[0]]), within_s=60)
+        queue.value("SELECT pg_terminate_backend(%s)", [first.pid])
+        eventually(lambda: queue.row(BLOCKED, [[first.pid]]), within_s=60)
+        barrier.rollback()
+
+    assert sorted(row.id for row in reading.result()) == list(range(100))

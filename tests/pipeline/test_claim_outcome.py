@@ -1,0 +1,137 @@
+"""How each message of a batch ends: by rows of id, claim, outcome, reason and delay."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse.claim.outcome import Outcome, Settled, settle, settle_rows
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ENDED = "SELECT id, result, error FROM messages.message_archive ORDER BY id"
+
+
+def ended(queue: Queue) -> dict[int, tuple[str, str | None]]:
+    return {row.id: (row.result, row.error) for row in queue.rows(ENDED)}
+
+
+def one(queue: Queue, outcome: str | None, reason: str | None = None, after: Any = None) -> int:
+    """Publish, claim and settle one message."""
+    queue.publish()
+    claimed = queue.claim_one()
+    counted = settle_rows(queue.conn, [(claimed.id, claimed.claim_id, outcome, reason, after)])
+    assert counted == [(outcome or "success", 1, 0)]
+    return int(claimed.id)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "result", "error"),
+    [
+        ("success", "success", None),
+        (None, "success", None),
+        ("reject", "rejected", "why"),
+        ("fail", "failed", "why"),
+        ("retry", "failed", "why"),
+    ],
+)
+def test_an_outcome_ends_as_the_archive_calls_it(
+    queue: Queue, outcome: str | None, result: str, error: str | None
+) -> None:
+    settled = one(queue, outcome, "why")
+
+    assert ended(queue) == {settled: (result, error)}
+
+
+def test_an_outcome_without_a_reason_says_where_it_is_from(queue: Queue) -> None:
+    settled = one(queue, "reject")
+
+    assert ended(queue) == {settled: ("rejected", "reject by the batch's function")}
+
+
+@pytest.mark.parametrize("after", ["1h", 3600, timedelta(hours=1)])
+@pytest.mark.parametrize(("outcome", "attempts"), [("retry", 1), ("defer", 0)])
+def test_what_is_put_off_comes_back_after_the_delay(queue: Queue, outcome: str, attempts: int, after: Any) -> None:
+    queue.policy(max_attempts=5)
+
+    message = queue.message(one(queue, outcome, after=after))
+
+    assert message.attempts == attempts
+    assert timedelta(minutes=59) < message.available_at - message.created_at < timedelta(minutes=61)
+
+
+def test_what_is_released_is_ready_at_once_with_its_attempt_back(queue: Queue) -> None:
+    message = queue.message(one(queue, "release"))
+
+    assert (message.attempts, message.runs, message.claim_id) == (0, 1, None)
+
+
+def test_a_message_that_is_not_held_any_more_is_counted_as_lost_and_left_alone(queue: Queue) -> None:
+    queue.publish_many(2)
+    first, second = queue.claim()
+    queue.settle("release", [first])
+
+    counted = settle_rows(queue.conn, [(row.id, row.claim_id, "reject", None, None) for row in (first, second)])
+
+    assert counted == [("reject", 1, 1)]
+    assert queue.ids() == [first.id]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "after", "said"),
+    [
+        ("done", None, "outcome must be one of success, retry, reject, fail, defer, release, found 'done'"),
+        ("retry", "soon", "after: expected a duration"),
+    ],
+)
+def test_what_is_no_outcome_settles_nothing(queue: Queue, outcome: str, after: Any, said: str) -> None:
+    queue.publish_many(2)
+    first, second = queue.claim()
+
+    with pytest.raises(ConfigError, match=said):
+        settle_rows(
+            queue.conn,
+            [(first.id, first.claim_id, None, None, None), (second.id, second.claim_id, outcome, None, after)],
+        )
+    assert ended(queue) == {}
+
+
+def test_the_total_counts_the_lost_ones_too() -> None:
+    assert Settled({Outcome.SUCCESS: 3, Outcome.RETRY: 1}, lost=2).total == 6
+
+
+@pytest.mark.spark
+def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_leaves_them_alone(
+    spark: SparkSession, database: Database, queue: Queue, tmp_path: Path
+) -> None:
+    first, second, third, fourth = queue.publish_many(4)
+    told: list[Settled] = []
+
+    def work(batch: DataFrame, _: int) -> None:
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        queue.call("cancel", [second])
+        verdict = f.when(f.col("id") == first, "reject").when(f.col("id") == second, "reject")
+        named = batch.where(f.col("id") < third).withColumn("outcome", verdict).withColumn("reason", f.col("payload"))
+        told.append(settle(named, database.dsn))
+
+    options = {"mode": "claim", "dsn": database.dsn, "topics": "t", "numPartitions": 1}
+    query = spark.readStream.format("pgrouse").options(**options).load().writeStream.foreachBatch(work)
+    query.trigger(availableNow=True).option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+
+    assert ended(queue)[first] == ("rejected", "1")
+    assert [ended(queue)[id_][0] for id_ in (second, third, fourth)] == ["cancelled", "success", "success"]
+    assert told == [Settled({"reject": 1}, lost=0)]
+
+
+@pytest.mark.spark
+def test_a_dataframe_without_claims_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="no column claim_id: keep id and claim_id of the claimed rows"):
+        settle(spark.range(1))

@@ -1,0 +1,228 @@
+"""Every job runs on a cluster: what its tasks need reaches executors that were started without knowing anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from pyspark_pgrouse.lake.lake import Lake
+from tests.pipeline.cluster import QUICK, Cluster, java, standalone
+from tests.pipeline.reading import PASSWORD
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+
+# One server is enough: the others differ in nothing that a cluster would notice.
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+    pytest.mark.parametrize("server", ["15"], indirect=True, scope="module"),
+]
+
+ROOT = Path(__file__).parents[2]
+COUNT = 300
+DEAR = COUNT // 10
+ROLE = "spark_cluster_test"
+ROLES = ("messages_publisher", "messages_worker", "messages_operator")
+# On one machine executors reach the driver by the loopback, and nobody looks at Spark's pages. For a few hundred rows compilers cost
+# more than they save: Java's, and Spark's own.
+CONF = (
+    f"spark.driver.extraJavaOptions={QUICK}",
+    f"spark.executor.extraJavaOptions={QUICK}",
+    "spark.sql.codegen.wholeStage=false",
+    "spark.sql.codegen.factoryMode=NO_CODEGEN",
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.executor.memory=512m",
+    "spark.ui.enabled=false",
+    "spark.sql.shuffle.partitions=2",
+)
+# A function with a part that runs on executors, in a file that they do not have.
+SHOP = f"""
+import json
+from pyspark.sql import functions as f
+
+@f.udf("string")
+def verdict(payload):
+    return "reject" if json.loads(payload)["total"] > {COUNT - DEAR} else "success"
+
+def charge(batch):
+    return batch.select("id", verdict("payload").alias("outcome"), f.lit("too dear").alias("reason"))
+"""
+# Several jobs in one session: what differs from a process of its own for each is the time that it takes.
+PROGRAM = """
+import json, os, sys
+from pgrouse.cli.root import root
+from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.session import session
+from tests.pipeline.reading import settled
+
+master, conf, jobs = json.loads(sys.argv[1])
+with session("jobs", master, dict(pair.split("=", 1) for pair in conf)), connect(os.environ["PGROUSE_DSN"]) as conn:
+    for job in jobs:
+        settled(conn)
+        code = root.main(["pipeline", *job, "--json"], standalone_mode=False)
+        print(json.dumps({"job": job[0], "code": int(code or 0)}), flush=True)
+"""
+JOBS = (
+    ("consume", "shop:charge", "--topics", "orders", "--rows", "200", "--available-now"),
+    ("export", "lake"),
+    ("report", "--lake", "lake", "--since", "1h", "--out", "report"),
+    ("redrive", "--lake", "lake", "--where", "get_json_object(payload, '$.total') > 290"),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of one run of every job.
+
+    Attributes:
+        cluster: where they ran.
+        database: whose messages they were.
+        folder: where their files are: `lake` and `report`.
+        told: what each job printed, by its name.
+    """
+
+    cluster: Cluster
+    database: Database
+    folder: Path
+    told: dict[str, list[dict[str, Any]]]
+
+    @property
+    def queue(self) -> Queue:
+        return Queue(self.database.connect())
+
+
+@pytest.fixture(scope="module")
+def database(server: Postgres) -> Iterator[Database]:
+    with server.new_database(template=server.migrated) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def dsn(database: Database) -> Iterator[str]:
+    """The connection string of a user with no more rights than the jobs need, and a password in it."""
+    make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}").format(
+        sql.Identifier(ROLE), PASSWORD, sql.SQL(", ").join(map(sql.Identifier, ROLES))
+    )
+    with database.server.admin(database.name) as admin:
+        admin.execute(make)
+        yield database.server.dsn(database.name, ROLE, password=PASSWORD)
+        admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(ROLE)))
+
+
+@pytest.fixture(scope="module")
+def run(database: Database, dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Messages go through all jobs: published, worked, exported, reported, and the dead ones put back."""
+    folder = tmp_path_factory.mktemp("jobs")
+    (folder / "shop.py").write_text(SHOP)
+    (folder / "orders.jsonl").write_text("".join(f'{{"total": {n}}}\n' for n in range(1, COUNT + 1)))
+    with standalone(tmp_path_factory.mktemp("cluster")) as cluster:
+        told = {"publish": published(cluster, folder, dsn)} | worked(cluster, folder, dsn)
+        yield Run(cluster, database, folder, told)
+        database.disconnect()
+
+
+def published(cluster: Cluster, folder: Path, dsn: str) -> list[dict[str, Any]]:
+    """Publish a file by a process, as it is typed. Where the database is stands in libpq's variables, for executors too."""
+    variables = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
+    where = {variables[name]: str(value) for name, value in conninfo_to_dict(dsn).items() if name in variables}
+    given = [f"spark.executorEnv.{name}={value}" for name, value in where.items()]
+    command = [sys.executable, "-m", "pgrouse", "pipeline", "publish", "orders.jsonl", "--whole", "--topic", "orders"]
+    options = ["--json", "--master", cluster.master, *(f"--conf={pair}" for pair in (*CONF, *given))]
+    return printed([*command, *options], folder, where)
+
+
+def worked(cluster: Cluster, folder: Path, dsn: str) -> dict[str, list[dict[str, Any]]]:
+    """Run the other jobs in one session, of a process that has PGROUSE_DSN."""
+    command = [sys.executable, "-c", PROGRAM, json.dumps([cluster.master, CONF, JOBS])]
+    told: dict[str, list[dict[str, Any]]] = {}
+    lines: list[dict[str, Any]] = []
+    for line in printed(command, folder, {"PGROUSE_DSN": dsn}):
+        lines.append(line)
+        if "code" in line:
+            told[line["job"]], lines = lines[:-1], []
+            assert line["code"] == 0, line
+    assert list(told) == [name for name, *_ in JOBS]
+    return told
+
+
+def printed(command: list[str], folder: Path, env: dict[str, str]) -> list[dict[str, Any]]:
+    """Run a command to its end and return the objects that it printed."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "SPARK_"))}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=own | java() | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"} | env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert PASSWORD not in done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_publish_makes_a_message_of_every_line(run: Run) -> None:
+    assert [(told["published"], told["rejected"]) for told in run.told["publish"]] == [(COUNT, 0)]
+
+
+def test_consume_ends_every_message_as_the_function_said_on_the_executors(run: Run) -> None:
+    ended = run.queue.rows(
+        "SELECT result, error, count(*), min((payload->>'total')::int) FROM messages.message_archive GROUP BY 1, 2 ORDER BY 1"
+    )
+
+    assert [told["messages"] for told in run.told["consume"]] == [200, 100]
+    assert [tuple(row) for row in ended] == [
+        ("rejected", "too dear", DEAR, COUNT - DEAR + 1),
+        ("success", None, COUNT - DEAR, 1),
+    ]
+
+
+def test_export_writes_each_archived_row_to_the_lake_once(run: Run) -> None:
+    archived = run.queue.rows("SELECT id, result, payload::text FROM messages.message_archive ORDER BY id")
+    files = Lake.open(str(run.folder / "lake")).files()
+
+    there = duckdb.execute("SELECT id, result, payload FROM read_parquet($files) ORDER BY id", {"files": files})
+
+    assert [told["rows"] for told in run.told["export"]] == [COUNT]
+    assert there.fetchall() == [tuple(row) for row in archived]
+
+
+def test_report_counts_what_is_in_the_lake(run: Run) -> None:
+    (told,) = run.told["report"]
+
+    tables = f"{told['tables']['failures']}/*.parquet"
+    counted = duckdb.execute("SELECT topic, ended, dead FROM read_parquet($path)", {"path": tables}).fetchall()
+
+    assert counted == [("orders", COUNT, DEAR)]
+    assert (run.folder / "report" / "report.html").stat().st_size > 10_000
+
+
+def test_redrive_puts_back_the_dead_messages_that_were_chosen_in_the_lake(run: Run) -> None:
+    back = run.queue.rows("SELECT (payload->>'total')::int AS total FROM messages.message ORDER BY 1")
+
+    assert [row.total for row in back] == list(range(291, COUNT + 1))
+
+
+def test_every_worker_had_a_part_in_every_session_and_nobody_logged_the_password(run: Run) -> None:
+    executors = run.cluster.executors()
+    sessions = {application for _, application in executors}
+
+    assert len(sessions) == 2
+    assert len(executors) == len(sessions) * run.cluster.workers
+    assert "Launch" in run.cluster.logs()
+    assert PASSWORD not in run.cluster.logs()

@@ -1,0 +1,115 @@
+"""What must be so before anything is read, and what is said if it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from pgrouse.errors import ConfigError, DatabaseUnreachable, SchemaMismatch
+from pyspark_pgrouse import connection
+from pyspark_pgrouse.options import Options
+from pyspark_pgrouse.read.archive_batch import ArchiveBatch
+from tests.pipeline.reading import archive, ids, login, spark_schema
+from tests.server.postgres import Database
+
+
+def planned(dsn: str, *names: str, **given: str) -> tuple[ArchiveBatch, list[Any]]:
+    options = Options.parse({"dsn": dsn, **given})
+    reader = ArchiveBatch(options, spark_schema(options, *names))
+    return reader, reader.partitions()
+
+
+def test_a_database_without_the_schema_is_told(empty_database: Database) -> None:
+    with pytest.raises(SchemaMismatch, match="has no schema messages: run `pgrouse migrate`"):
+        planned(empty_database.dsn)
+
+
+def test_an_archive_without_the_column_is_told(own_database: Database) -> None:
+    own_database.connect().execute("ALTER TABLE messages.message_archive DROP COLUMN archive_xid CASCADE")
+
+    with pytest.raises(SchemaMismatch, match="has no column archive_xid: run `pgrouse migrate`"):
+        planned(own_database.dsn)
+
+
+def test_a_role_without_any_right_is_told_which_grant_mends_it(own_database: Database) -> None:
+    with (
+        login(own_database) as dsn,
+        pytest.raises(ConfigError, match=r"role spark_test may not use .*: GRANT messages_operator TO spark_test"),
+    ):
+        planned(dsn)
+
+
+def test_a_role_that_may_not_see_payloads_is_told_how_to_read_without_them(own_database: Database) -> None:
+    told = r"may not read body, .*payload.*GRANT messages_operator TO spark_test, or"
+    with login(own_database, "messages_analyst") as dsn, pytest.raises(ConfigError, match=told):
+        planned(dsn)
+
+
+def test_an_analyst_reads_what_an_analyst_may(own_database: Database) -> None:
+    archive(own_database.connect(), [1, 2, 3], result="failed")
+
+    with login(own_database, "messages_analyst") as dsn:
+        reader, parts = planned(dsn, "id", "topic", "result", "archived_at", mode="dead", topics="t")
+        found = ids(reader, parts)
+
+    assert sorted(found) == [1, 2, 3]
+
+
+def test_what_rows_are_chosen_by_must_be_readable_too(own_database: Database) -> None:
+    admin = own_database.connect()
+    with login(own_database) as dsn:
+        admin.execute("GRANT USAGE ON SCHEMA messages TO spark_test")
+        admin.execute("GRANT SELECT (id, archive_xid) ON messages.message_archive TO spark_test")
+        with pytest.raises(ConfigError, match=r"may not read archived_at, result, topic of messages\.message_archive"):
+            planned(dsn, "id", mode="dead", topics="t", since="1h")
+        admin.execute("DROP OWNED BY spark_test")
+
+
+def test_an_operator_reads_everything(own_database: Database) -> None:
+    archive(own_database.connect(), [1, 2, 3])
+
+    with login(own_database, "messages_operator") as dsn:
+        reader, parts = planned(dsn)
+        found = ids(reader, parts)
+
+    assert sorted(found) == [1, 2, 3]
+
+
+def test_without_a_dsn_the_environment_says_where(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
+    for name, value in conninfo_to_dict(database.dsn).items():
+        if name in names:
+            monkeypatch.setenv(names[name], str(value))
+
+    with connection.connect(None) as conn:
+        found = conn.info.dbname
+    (batch,) = connection.arrow(None, "SELECT current_database()::text AS name")
+
+    assert found == batch.to_pylist()[0]["name"] == database.name
+
+
+def test_a_query_that_fails_by_itself_is_not_asked_again(database: Database) -> None:
+    asked = []
+
+    def wrong(conn: psycopg.Connection[Any]) -> None:
+        asked.append(1)
+        conn.execute("DO $$ BEGIN RAISE 'no space left' USING ERRCODE = 'disk_full'; END $$")
+
+    with pytest.raises(psycopg.errors.DiskFull):
+        connection.ask(database.dsn, wrong)
+
+    assert asked == [1]
+
+
+def test_a_server_that_does_not_come_back_is_told(database: Database) -> None:
+    admin = database.connect()
+
+    def killed(conn: psycopg.Connection[Any]) -> None:
+        admin.execute("SELECT pg_terminate_backend(%s)", [conn.info.backend_pid])
+        conn.execute("SELECT 1")
+
+    with pytest.raises(DatabaseUnreachable, match="no connection to PostgreSQL"):
+        connection.ask(database.dsn, killed, patience_s=0)

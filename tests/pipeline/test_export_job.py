@@ -1,0 +1,479 @@
+"""`pgrouse pipeline export`: every archived row is in the lake once, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from pgrouse.cli.command import Session
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse.connection import connect
+from pyspark_pgrouse.executors import own_error
+from pyspark_pgrouse.jobs.export import export
+from pyspark_pgrouse.lake import export as lake_export
+from pyspark_pgrouse.lake.cursor import ExportCursor, ExportElsewhere, held
+from pyspark_pgrouse.lake.directory import LakeUnwritable
+from pyspark_pgrouse.lake.export import Export, Wanted
+from pyspark_pgrouse.lake.lake import Lake
+from pyspark_pgrouse.lake.manifest import Column
+from tests.pipeline.lakes import archive, data_files, exported, fill, ids, killed, lake, one_by_one, rows
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["lake"]
+
+
+@pytest.fixture(autouse=True)
+def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a batch of 100 rows be split too."""
+    monkeypatch.setattr(lake_export, "LEAST_ROWS", 10)
+
+
+def position(queue: Queue, name: str = "default") -> tuple[str, int] | None:
+    row = queue.row("SELECT xid::text AS xid, id FROM messages.export_cursor WHERE name = %s", [name])
+    return None if row is None else (row.xid, row.id)
+
+
+def end(lake: str) -> tuple[str, int]:
+    offset = Lake.open(lake).snapshot().end
+    assert offset is not None
+    return offset["xid"], offset["id"]
+
+
+# What is in the lake
+
+
+def test_every_archived_row_is_in_the_lake_once(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 250)
+
+    batches = exported(database, lake)
+
+    assert len(batches) == 3
+    assert all(len({file.path.split("-")[-3] for file in batch.add}) == 3 for batch in batches[:2])
+    assert ids(lake) == archive(queue)
+    assert position(queue) == end(lake)
+
+
+def test_a_row_is_what_it_was(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 12)
+    exported(database, lake)
+    columns = [row.attname for row in queue.rows(
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'messages.message_archive'::regclass AND attnum > 0 ORDER BY attnum"
+    )]  # fmt: skip
+    text = {"payload", "headers", "state", "progress", "history", "output"}
+    number = {"archive_xid": "archive_xid::text::bigint"}
+    wanted = ", ".join(f"{name}::text" if name in text else number.get(name, name) for name in columns)
+
+    there = rows(lake, ", ".join(columns))
+
+    assert there == [tuple(row) for row in queue.rows(f"SELECT {wanted} FROM messages.message_archive ORDER BY id")]
+
+
+def test_its_date_and_topic_are_in_its_path_and_in_the_file(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 30)
+
+    exported(database, lake)
+
+    day = "SELECT id, (archived_at AT TIME ZONE 'UTC')::date, topic FROM messages.message_archive ORDER BY id"
+    assert rows(lake, "id, date, topic") == [tuple(row) for row in queue.rows(day)]
+    assert {"/".join(path.split("/")[:2]) for path in data_files(lake)} == {
+        f"date={row[1]}/topic={row[2].replace(':', '%3A')}" for row in queue.rows(day)
+    }
+
+
+@pytest.mark.parametrize(
+    "payload", ["1e1000", '"\\ud834\\udd1e"', "[" * 500 + "]" * 500, '{"a": 1, "b": 9007199254740993}', '"\'\\";--"']
+)
+def test_a_payload_that_breaks_readers_of_json_harms_nobody_else(
+    queue: Queue, database: Database, lake: str, payload: str
+) -> None:
+    fill(queue, 3)
+    queue.conn.execute("UPDATE messages.message_archive SET payload = %s::jsonb, body = NULL WHERE id = 2", [payload])
+
+    exported(database, lake)
+
+    assert [row[1] for row in rows(lake, "id, payload")] == [
+        row.payload for row in queue.rows("SELECT payload::text FROM messages.message_archive ORDER BY id")
+    ]
+
+
+def test_the_next_run_writes_what_came_since(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 20)
+    exported(database, lake)
+    assert exported(database, lake) == []
+    fill(queue, 5)
+
+    (batch,) = exported(database, lake)
+
+    assert batch.rows == 5
+    assert ids(lake) == archive(queue)
+
+
+def test_what_a_transaction_commits_late_comes_late_and_is_not_missed(
+    queue: Queue, other: Queue, database: Database, lake: str
+) -> None:
+    with other.conn.transaction():
+        fill(other, 5, first=1000)
+        fill(queue, 1, topic="later")
+        exported(database, lake)
+        assert ids(lake) == []
+
+    exported(database, lake)
+
+    assert ids(lake) == archive(queue)
+
+
+def test_a_lake_of_some_topics_has_no_others_and_does_not_hold_them(
+    queue: Queue, database: Database, lake: str
+) -> None:
+    fill(queue, 30)
+
+    exported(database, lake, topics=("mail", "a:b"))
+    fill(queue, 30)
+    exported(database, lake)
+
+    assert ids(lake) == [
+        row.id for row in queue.rows("SELECT id FROM messages.message_archive WHERE topic <> '007' ORDER BY id")
+    ]
+    assert queue.row("SELECT * FROM messages.held_by_export()").oldest_at is None
+
+
+def test_a_lake_since_a_time_has_nothing_older(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 5, days_ago=10)
+    young = fill(queue, 5)
+
+    exported(database, lake, since=datetime.now(UTC) - timedelta(days=5))
+
+    assert ids(lake) == young
+
+
+def test_a_column_that_is_added_is_null_in_what_was_written_before(own_database: Database, lake: str) -> None:
+    queue = Queue(own_database.connect())
+    fill(queue, 3)
+    exported(own_database, lake)
+    queue.conn.execute("ALTER TABLE messages.message_archive ADD COLUMN extra integer DEFAULT 7, DROP COLUMN progress")
+    fill(queue, 3)
+
+    exported(own_database, lake)
+
+    assert [row[0] for row in rows(lake, "extra")] == [None] * 3 + [7] * 3
+    assert {Column("extra", "int32"), Column("progress", "string")} <= set(Lake.open(lake).snapshot().columns)
+
+
+# Crashes
+
+
+def test_killed_before_the_manifest_a_batch_never_was(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 100)
+
+    def killed_late(work: Callable[[Any], Any], parts: Any) -> Any:
+        one_by_one(work, parts)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        exported(database, lake, killed_late)
+    assert (len(data_files(lake)), ids(lake)) == (18, [])
+
+    exported(database, lake)
+
+    assert ids(lake) == archive(queue)
+    assert len(data_files(lake)) == len(Lake.open(lake).files())
+
+
+def test_killed_after_the_manifest_a_batch_is_not_written_again(
+    queue: Queue, database: Database, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(queue, 100)
+    with monkeypatch.context() as broken:
+        broken.setattr(ExportCursor, "advance", killed)
+        with pytest.raises(KeyboardInterrupt):
+            exported(database, lake)
+    assert (ids(lake), position(queue)) == (archive(queue), ("0", 0))
+
+    assert exported(database, lake) == []
+
+    assert ids(lake) == archive(queue)
+    assert position(queue) == end(lake)
+
+
+def test_a_task_that_fails_is_said_and_nothing_of_the_batch_is_left(
+    queue: Queue, database: Database, lake: str
+) -> None:
+    fill(queue, 100)
+
+    def failing(work: Callable[[Any], Any], parts: Any) -> Any:
+        work(parts[0])
+        raise LakeUnwritable("disk full")
+
+    with pytest.raises(LakeUnwritable, match="disk full"):
+        exported(database, lake, failing)
+
+    assert data_files(lake) == set()
+
+
+# The server takes a moment to see that a process is gone.
+NOBODY_HOLDS = """
+    SELECT count(*) = 0 FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
+    WHERE l.locktype = 'advisory' AND d.datname = current_database()"""
+# One export, as a process of its own.
+PROGRAM = """
+import sys
+from tests.pipeline import lakes
+from pyspark_pgrouse.lake import export as lake_export
+lake_export.LEAST_ROWS = 10
+class Database:
+    dsn = sys.argv[1]
+lakes.exported(Database, sys.argv[2], batch_rows=200)
+"""
+
+
+@contextmanager
+def _started(database: Database, lake: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start an export; at the end it is killed."""
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "daemon"), str(root / "pipeline")])}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, database.dsn, lake], env=env) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _moments(lake: str) -> list[Callable[[], bool]]:
+    """Return what is waited for before each kill: files that are being written, files that are there, commits."""
+    root = Path(lake)
+
+    def commits() -> int:
+        return len(list((root / "_manifest").glob("*.json")))
+
+    return [
+        lambda: any((root / "_pgrouse/tmp").glob("*")),
+        lambda: any(root.glob("date=*/topic=*/*.parquet")),
+        lambda: commits() >= 2,
+        (root / "_pgrouse/batch/00000000000000000004.json").exists,
+    ]
+
+
+def test_killed_at_any_moment_and_started_again_everything_is_there_once(
+    queue: Queue, database: Database, lake: str, eventually: Callable[..., Any]
+) -> None:
+    fill(queue, 1200)
+
+    def is_free() -> bool:
+        free: bool = queue.value(NOBODY_HOLDS)
+        return free
+
+    for moment in _moments(lake):
+        with _started(database, lake) as process:
+            eventually(lambda moment=moment, process=process: moment() or process.poll() is not None, within_s=60)
+        eventually(is_free)
+    exported(database, lake)
+
+    assert ids(lake) == archive(queue)
+    assert len(data_files(lake)) == len(Lake.open(lake).files())
+
+
+# Two at once
+
+
+def test_of_two_exporters_at_once_the_second_is_refused(queue: Queue, database: Database, lake: str) -> None:
+    with connect(database.dsn) as conn, held(conn, "default"), pytest.raises(ExportElsewhere, match="another process"):
+        exported(database, lake)
+
+    assert exported(database, lake) == []
+
+
+def test_one_that_lost_its_place_while_it_wrote_harms_nothing(queue: Queue, database: Database, lake: str) -> None:
+    """The lock lives in the connection: behind a pooler, or when the network breaks, two may believe to hold it."""
+    fill(queue, 100)
+
+    def overtaken(work: Callable[[Any], Any], parts: Any) -> Any:
+        with connect(database.dsn) as conn:
+            list(Export.begin(conn, database.dsn, lake, Wanted(batch_rows=60)).batches(one_by_one, 2))
+        return one_by_one(work, parts)
+
+    with pytest.raises(ExportElsewhere, match="was committed by another process"):
+        exported(database, lake, overtaken)
+
+    assert ids(lake) == archive(queue)
+    assert exported(database, lake) == []
+    assert ids(lake) == archive(queue)
+
+
+# Lakes and databases that do not belong together
+
+
+def test_a_directory_with_something_else_in_it_becomes_no_lake(
+    queue: Queue, database: Database, tmp_path: Path
+) -> None:
+    (tmp_path / "thesis.doc").write_text("three years of work")
+
+    with pytest.raises(ConfigError, match="is not empty and is no lake"):
+        exported(database, str(tmp_path))
+
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.doc"]
+    assert position(queue) is None
+
+
+def test_a_place_where_nothing_can_be_written_is_said(queue: Queue, database: Database, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(ConfigError, match=r"the lake .*file/lake cannot be (read|written): Not a directory"):
+        exported(database, str(tmp_path / "file" / "lake"))
+
+
+def test_a_lake_of_another_cluster_is_refused(queue: Queue, database: Database, lake: str) -> None:
+    exported(database, lake)
+    _edit(lake, system_identifier="1")
+
+    with pytest.raises(ConfigError, match=r"holds the archive of another cluster .*--forget default"):
+        exported(database, lake)
+
+
+def test_an_export_writes_to_one_lake(queue: Queue, database: Database, lake: str) -> None:
+    exported(database, lake)
+
+    with pytest.raises(ConfigError, match=r"export default writes to another lake, .*: use another --name"):
+        exported(database, f"{lake}2")
+    with pytest.raises(ConfigError, match="is written by export default: use --name default"):
+        exported(database, lake, name="mine")
+
+    assert not Path(f"{lake}2").exists()
+
+
+def test_a_lake_keeps_to_its_topics_and_its_time(queue: Queue, database: Database, lake: str) -> None:
+    exported(database, lake, topics=("a",))
+
+    with pytest.raises(ConfigError, match="was made for --topics a: leave --topics out"):
+        exported(database, lake, topics=("b",))
+    with pytest.raises(ConfigError, match="since the beginning: leave --since out"):
+        exported(database, lake, since=datetime.now(UTC))
+    with pytest.raises(ConfigError, match="without a Delta table"):
+        exported(database, lake, delta=True)
+
+
+def test_a_lake_that_lost_commits_is_not_continued(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 200)
+    exported(database, lake)
+    Path(lake, "_manifest/00000000000000000002.json").unlink()
+
+    with pytest.raises(ConfigError, match="lacks what export default had written"):
+        exported(database, lake)
+
+
+def test_a_lake_with_a_hole_in_its_commits_is_not_read(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 300)
+    exported(database, lake)
+    Path(lake, "_manifest/00000000000000000002.json").unlink()
+
+    with pytest.raises(ConfigError, match=r"lacks _manifest/0+2.json: restore it"):
+        Lake.open(lake).files()
+
+
+def test_an_export_that_was_given_up_goes_on_where_its_lake_ends(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 10)
+    exported(database, lake)
+    queue.call("forget_export", "default")
+    fill(queue, 10)
+
+    exported(database, lake)
+
+    assert ids(lake) == archive(queue)
+
+
+def test_a_role_that_may_not_read_payloads_is_told_what_it_lacks(own_database: Database, lake: str) -> None:
+    admin = own_database.connect()
+    admin.execute("CREATE ROLE export_analyst LOGIN IN ROLE messages_analyst")
+    try:
+        with (
+            connect(own_database.server.dsn(own_database.name, "export_analyst")) as conn,
+            pytest.raises(ConfigError, match="GRANT messages_operator"),
+        ):
+            Export.begin(conn, None, lake, Wanted())
+    finally:
+        admin.execute("DROP ROLE export_analyst")
+
+
+def _edit(lake: str, **about: Any) -> None:
+    file = Path(lake, "_pgrouse/lake.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | about))
+
+
+# On Spark
+
+
+def test_what_a_task_says_is_what_the_command_says() -> None:
+    traceback = "Traceback ...\npyspark_pgrouse.lake.directory.LakeUnwritable: the lake /l cannot be written: No space\n\tat org.apache"
+
+    found = own_error(traceback)
+
+    assert isinstance(found, LakeUnwritable)
+    assert str(found) == "the lake /l cannot be written: No space"
+    assert own_error("java.lang.OutOfMemoryError: Java heap space") is None
+
+
+def _run(database: Database, *arguments: str) -> Any:
+    env = {"PGROUSE_DSN": database.dsn}
+    return CliRunner().invoke(export, [*arguments, "--json"], obj=Session(), env=env, catch_exceptions=False)
+
+
+@pytest.mark.spark
+def test_the_job_writes_on_executors_and_spark_reads_what_is_committed(
+    queue: Queue, database: Database, lake: str, spark: SparkSession
+) -> None:
+    fill(queue, 250)
+
+    said = json.loads(_run(database, lake, "--batch-rows", "100", "--partitions", "2").stdout)
+    Path(lake, "date=2027-01-31/topic=x").mkdir(parents=True)
+    Path(lake, "date=2027-01-31/topic=x/left-by-a-crash.parquet").write_bytes(b"not even Parquet")
+
+    assert (said["batches"], said["rows"], said["position"]["id"]) == (3, 250, 250)
+    frame = Lake.open(lake).read(spark)
+    assert sorted(row.id for row in frame.select("id").collect()) == archive(queue) == ids(lake)
+    assert {"date", "topic", "payload"} <= set(frame.columns)
+    assert Lake.open(lake).read(spark, topics=["007"]).select("topic").distinct().collect() == [("007",)]
+    since = datetime.now(UTC) - timedelta(hours=1)
+    assert Lake.open(lake).read(spark, since=since).count() == len(
+        rows(lake, where=f"archived_at >= '{since.isoformat()}'")
+    )
+
+
+@pytest.mark.spark
+def test_a_column_that_is_added_is_null_for_spark_too(own_database: Database, lake: str, spark: SparkSession) -> None:
+    queue = Queue(own_database.connect())
+    fill(queue, 3)
+    exported(own_database, lake)
+    queue.conn.execute("ALTER TABLE messages.message_archive ADD COLUMN extra integer DEFAULT 7")
+    fill(queue, 3)
+    exported(own_database, lake)
+
+    frame = Lake.open(lake).read(spark)
+
+    assert [row.extra for row in frame.orderBy("id").collect()] == [None] * 3 + [7] * 3
+
+
+def test_an_export_is_given_up_by_its_name(queue: Queue, database: Database, lake: str) -> None:
+    exported(database, lake)
+
+    assert json.loads(_run(database, "--forget", "default").stdout) == {"forgotten": "default"}
+
+    assert position(queue) is None
+    with pytest.raises(ConfigError, match="there is no export default"):
+        _run(database, "--forget", "default")
+
+
+def test_without_a_lake_the_command_says_what_is_missing(database: Database) -> None:
+    assert "name the lake" in CliRunner().invoke(export, [], obj=Session()).output

@@ -1,0 +1,229 @@
+"""Positions in the archive: where a batch ends, that it stays so, and in which cluster it means something."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse import position
+from pyspark_pgrouse.position import Position
+from pyspark_pgrouse.read.scope import EVERYTHING, Scope
+from pyspark_pgrouse.read.slices import between, cut_up
+from tests.pipeline.reading import archive, settled
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+MANY = 10**6
+
+
+@pytest.fixture
+def start(queue: Queue) -> Position:
+    """Before everything."""
+    return Position(position.system_identifier(queue.conn), "0", 0)
+
+
+def end(
+    queue: Queue, start: Position, limit_rows: int = MANY, limit_bytes: int = 0, scope: Scope = EVERYTHING
+) -> Position | None:
+    return position.next_end(queue.conn, start, limit_rows, limit_bytes, position.cut(queue.conn), scope)
+
+
+def between_ids(conn: psycopg.Connection[Any], start: Position, end: Position) -> list[int]:
+    """Return what a reader of this range has."""
+    condition = between((start.xid, start.id), (end.xid, end.id))
+    query = f"SELECT a.id FROM messages.message_archive AS a WHERE {condition} ORDER BY a.archive_xid, a.id"
+    return [id_ for (id_,) in conn.execute(query.encode())]
+
+
+def test_an_offset_is_read_back_as_it_was_written() -> None:
+    here = Position("7710469024834439177", "941", 1_000_000)
+
+    assert here.as_offset() == {"v": 1, "sys": "7710469024834439177", "xid": "941", "id": 1_000_000}
+    assert Position.from_offset(here.as_offset()) == here
+
+
+@pytest.mark.parametrize(
+    "offset", [{}, {"v": 2, "sys": "1", "xid": "1", "id": 1}, {"v": 1, "sys": "1", "xid": "1'; --", "id": 1}]
+)
+def test_what_is_no_offset_is_refused(offset: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="not a position in the archive"):
+        Position.from_offset(offset)
+
+
+def test_an_empty_archive_has_no_next_batch(queue: Queue, start: Position) -> None:
+    assert end(queue, start) is None
+
+
+def test_a_batch_has_as_many_rows_as_it_may_even_out_of_one_transaction(queue: Queue, start: Position) -> None:
+    archive(queue.conn, range(1, 11))
+    settled(queue.conn)
+
+    first = end(queue, start, limit_rows=4)
+    assert first is not None
+    second = end(queue, first, limit_rows=4)
+    assert second is not None
+
+    assert between_ids(queue.conn, start, first) == [1, 2, 3, 4]
+    assert between_ids(queue.conn, first, second) == [5, 6, 7, 8]
+
+
+def test_transactions_are_in_the_order_of_their_numbers_not_of_their_digits(queue: Queue, start: Position) -> None:
+    archive(queue.conn, [1, 2])
+    settled(queue.conn)
+    archive(queue.conn, [3], xid="9")
+
+    found = end(queue, start)
+
+    assert found is not None
+    assert (found.id, between_ids(queue.conn, start, found)) == (2, [3, 1, 2])
+
+
+def test_a_batch_has_no_more_bytes_than_it_may_but_never_less_than_one_row(queue: Queue, start: Position) -> None:
+    archive(queue.conn, range(1, 6), body=random.randbytes(1000))
+    settled(queue.conn)
+
+    fits_two = end(queue, start, limit_bytes=2500)
+    fits_none = end(queue, start, limit_bytes=10)
+
+    assert fits_two is not None
+    assert fits_none is not None
+    assert (fits_two.id, fits_none.id) == (2, 1)
+
+
+def test_only_rows_in_scope_count_against_the_limits(queue: Queue, start: Position) -> None:
+    archive(queue.conn, range(1, 11))
+    archive(queue.conn, range(11, 14), topic="rare")
+    settled(queue.conn)
+
+    found = end(queue, start, limit_rows=2, scope=Scope(topics=("rare",)))
+
+    assert found is not None
+    assert found.id == 12
+
+
+def test_a_transaction_that_writes_holds_the_cut_and_what_it_archives_is_not_lost(
+    database: Database, queue: Queue, start: Position
+) -> None:
+    late, early = database.connect(autocommit=False), database.connect()
+    archive(late, [1])
+    archive(early, [2])
+
+    by_highest_id = queue.value("SELECT max(id) FROM messages.message_archive")
+    by_cut = end(queue, start)
+    late.commit()
+    settled(queue.conn)
+    found = end(queue, start)
+
+    assert by_highest_id == 2  # whoever goes on after 2 never sees 1
+    assert by_cut is None
+    assert found is not None
+    assert between_ids(queue.conn, start, found) == [1, 2]
+
+
+def test_under_concurrent_writers_nothing_is_lost_and_nothing_is_read_twice(
+    database: Database, queue: Queue, start: Position
+) -> None:
+    numbers = itertools.count(1)
+    stop = threading.Event()
+    writers = [database.connect(autocommit=False) for _ in range(8)]
+
+    def write(conn: psycopg.Connection[Any], chance: random.Random) -> None:
+        while not stop.is_set():
+            archive(conn, [next(numbers) for _ in range(chance.randint(1, 20))])
+            conn.execute("SAVEPOINT s")
+            archive(conn, [next(numbers)])
+            if chance.random() < 0.3:
+                conn.execute("ROLLBACK TO s")
+            time.sleep(chance.random() * 0.1)  # transactions that end in another order than they began
+            (conn.rollback if chance.random() < 0.2 else conn.commit)()
+
+    ranges: list[tuple[Position, Position, list[int]]] = []
+    with ThreadPoolExecutor(8) as threads:
+        running = [threads.submit(write, conn, random.Random(seed)) for seed, conn in enumerate(writers)]
+        deadline = time.monotonic() + 2
+        here = start
+        while time.monotonic() < deadline:
+            here = read_on(queue, here, ranges)
+        stop.set()
+        for writer in running:
+            writer.result()
+    settled(queue.conn)
+    while (there := read_on(queue, here, ranges)) != here:
+        here = there
+
+    read = [id_ for _, _, found in ranges for id_ in found]
+    there_are = [row.id for row in queue.rows("SELECT id FROM messages.message_archive ORDER BY id")]
+    assert len(there_are) > 100
+    assert len(ranges) > 5
+    assert sorted(read) == there_are
+    assert all(between_ids(queue.conn, first, last) == found for first, last, found in ranges)
+
+
+def read_on(queue: Queue, here: Position, ranges: list[tuple[Position, Position, list[int]]]) -> Position:
+    found = end(queue, here, limit_rows=50)
+    if found is None:
+        return here
+    ranges.append((here, found, between_ids(queue.conn, here, found)))
+    return found
+
+
+def test_a_reader_that_only_reads_holds_no_cut(database: Database, queue: Queue) -> None:
+    reader = database.connect(autocommit=False)
+    reader.execute("SELECT count(*) FROM messages.message_archive")
+    before = position.cut(queue.conn)
+
+    archive(queue.conn, [1])
+
+    assert eventually(lambda: int(position.cut(queue.conn)) > int(before))
+
+
+def test_the_lag_of_the_cut_names_who_holds_it(database: Database, queue: Queue) -> None:
+    slow = database.connect(autocommit=False, application_name="slow importer")
+    archive(slow, [1])
+    archive(queue.conn, [2])
+
+    lag = position.cut_lag(queue.conn)
+
+    assert lag.transactions >= 1
+    assert lag.oldest_s is not None
+    assert "slow importer" in str(lag)
+
+
+def test_a_position_of_another_cluster_is_refused_with_the_way_out(queue: Queue) -> None:
+    with pytest.raises(ConfigError, match=r"system identifier 1, but .* an empty checkpoint"):
+        position.expect(queue.conn, Position("1", "5", 5))
+
+
+def test_a_position_ahead_of_a_restored_cluster_is_refused_with_the_way_out(queue: Queue) -> None:
+    ahead = Position(position.system_identifier(queue.conn), str(2**40), 5)
+
+    with pytest.raises(ConfigError, match=r"ahead of the database .* restored from a backup.* an empty checkpoint"):
+        position.expect(queue.conn, ahead)
+
+
+def test_the_slices_of_a_range_have_every_row_once_and_about_as_many_each(queue: Queue) -> None:
+    archive(queue.conn, range(1, 6001))
+    archive(queue.conn, range(6001, 9001))
+    (first, last) = ("0", 0), (str(2**40), 0)
+
+    ranges = cut_up(queue.conn, "TRUE", first, last, 3)
+
+    sizes = [
+        len(queue.rows(f"SELECT FROM messages.message_archive AS a WHERE {between(*bounds)}")) for bounds in ranges
+    ]
+    assert sizes == [3000, 3000, 3000]
+
+
+def test_a_small_range_is_not_cut_at_all(queue: Queue) -> None:
+    archive(queue.conn, range(1, 100))
+
+    assert len(cut_up(queue.conn, "TRUE", ("0", 0), (str(2**40), 0), 4)) == 1

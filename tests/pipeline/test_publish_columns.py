@@ -1,0 +1,86 @@
+"""Which columns a DataFrame may have that is published."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse.publish.columns import check, normal
+from tests.pipeline.publishing import PLAIN, batch, schema
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "told"),
+    [
+        ({**PLAIN, "pyload": "string"}, None, "no column pyload of a message: did you mean payload"),
+        ({**PLAIN, "id": "int"}, None, "Known: topic, payload, body, headers, key, on_conflict"),
+        ({"payload": "string"}, None, "no column topic and no option topic"),
+        (PLAIN, "t", "a column topic and an option topic"),
+        ({"payload": "string"}, "no topic", "no topic name"),
+        ({"topic": "string"}, None, "neither a column payload nor a column body"),
+        ({**PLAIN, "payload": "binary"}, None, "bytes are published in a column body"),
+        ({**PLAIN, "body": "string"}, None, "column body is string: it must be binary"),
+        ({**PLAIN, "priority": "string"}, None, "column priority is string: it must be tinyint or smallint"),
+        ({**PLAIN, "available_at": "timestamp_ntz"}, None, "has no time zone: cast it to TIMESTAMP"),
+        ({**PLAIN, "delay": "timestamp"}, None, "column delay is timestamp: it must be interval day"),
+    ],
+)
+def test_what_cannot_be_published_is_told_before_anything_runs(
+    columns: dict[str, str], topic: str | None, told: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(schema(columns), topic)
+
+    assert told in str(caught.value)
+
+
+def test_every_column_of_a_message_has_its_types() -> None:
+    columns = {
+        **dict.fromkeys(("topic", "payload", "channel", "on_conflict"), "string"),
+        "key": "int",
+        "body": "binary",
+        "headers": "map",
+        "priority": "int",
+        "max_attempts": "int",
+        "delay": "interval",
+        "ttl": "double",
+        "available_at": "timestamp",
+        "expires_at": "timestamp",
+    }
+
+    check(schema(columns), None)
+    check(schema({"payload": "struct"}), "t")
+
+
+def test_waits_are_intervals_or_seconds_and_moments_count_from_1970() -> None:
+    made = normal(
+        batch(
+            delay=pa.array([timedelta(seconds=1)], pa.duration("us")),
+            ttl=pa.array([Decimal("1.5")]),
+            available_at=pa.array([datetime(1970, 1, 2, tzinfo=UTC)], pa.timestamp("us", "UTC")),
+            key=pa.array([7]),
+        ),
+        "t",
+    )
+
+    assert {name: column.to_pylist() for name, column in made.items()} == {
+        "delay": [1_000_000],
+        "ttl": [1_500_000],
+        "available_at": [86_400_000_000],
+        "key": ["7"],
+        "topic": ["t"],
+    }
+
+
+def test_a_wait_that_no_clock_can_hold_is_one_that_no_message_may_have() -> None:
+    made = normal(batch(delay=pa.array([float("nan"), float("inf"), -5.0, 1e300])), "t")
+
+    assert made["delay"].to_pylist() == [-1_000_000, 10**18, -1_000_000, 10**18]
+
+
+def test_a_column_without_any_value_is_as_if_it_were_not_there() -> None:
+    assert list(normal(batch(payload=["1"], key=[None]), None)) == ["payload"]

@@ -1,0 +1,137 @@
+"""A job that publishes: what its driver does, without Spark."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from pgrouse.errors import ConfigError, TopicFull
+from pyspark_pgrouse.options import Options, Use
+from pyspark_pgrouse.publish.batch import PublishWriter
+from pyspark_pgrouse.publish.error import StageLost, TooManyRejected
+from pyspark_pgrouse.publish.job import Outcome, outcome
+from pyspark_pgrouse.publish.job import publish as publish_job
+from pyspark_pgrouse.publish.stage import Staged
+from pyspark_pgrouse.publish.stream import PublishStreamWriter
+from tests.pipeline.publishing import PLAIN, publish, rows, schema, writer
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+
+def test_what_the_tasks_staged_is_published_when_all_are_done(database: Database, queue: Queue) -> None:
+    job = writer(database)
+    told = [job.write(iter([rows("1", "2"), rows("3")])), job.write(iter([rows("4")])), job.write(iter([]))]
+    assert queue.ids() == []
+
+    job.commit([*told])
+
+    assert job.outcome == Outcome(published=4, ignored=0, dropped=0, rejected=0, is_repeat=False)
+    assert sorted(queue.message(i).payload for i in queue.ids()) == [1, 2, 3, 4]
+
+
+def test_a_task_that_was_repeated_counts_once(database: Database, queue: Queue) -> None:
+    job = writer(database)
+    job.write(iter([rows("1", "2")]))
+
+    job.commit([job.write(iter([rows("1", "2")]))])
+
+    assert len(queue.ids()) == 2
+    assert queue.rows("SELECT FROM messages.publish_stage") == []
+
+
+def test_the_same_job_publishes_nothing_a_second_time(database: Database, queue: Queue) -> None:
+    publish(database, rows("1"), job="j")
+
+    assert publish(database, rows("1"), job="j").is_repeat
+    assert len(queue.ids()) == 1
+    assert outcome(database.dsn, "j") == Outcome(1, 0, 0, 0, is_repeat=True)
+
+
+def test_a_commit_whose_answer_was_lost_can_be_repeated(database: Database, queue: Queue) -> None:
+    job = writer(database)
+    told = [job.write(iter([rows("1")]))]
+
+    job.commit([*told])
+    job.commit([*told])
+
+    assert len(queue.ids()) == 1
+
+
+def test_without_a_key_each_write_is_a_job_of_its_own(database: Database, queue: Queue) -> None:
+    for _ in range(2):
+        job = writer(database)
+        job.commit([job.write(iter([rows("1")]))])
+
+    assert len(queue.ids()) == 2
+
+
+def test_one_topic_for_all_rows(database: Database, queue: Queue) -> None:
+    job = writer(database, {"payload": "string"}, topic="all")
+
+    job.commit([job.write(iter([rows("1").select(["payload"])]))])
+
+    assert queue.message(*queue.ids()).topic == "all"
+
+
+def test_a_job_that_fails_leaves_nothing_behind(database: Database, queue: Queue) -> None:
+    job = writer(database)
+    told = [job.write(iter([rows("1")])), None]
+
+    job.abort(told)
+
+    assert (queue.ids(), queue.rows("SELECT FROM messages.publish_stage")) == ([], [])
+
+
+def test_a_server_that_is_away_does_not_hide_why_the_job_failed(database: Database) -> None:
+    job = writer(database)
+    gone = PublishWriter.__new__(PublishWriter)
+    gone.options = Options.parse({"dsn": "host=127.0.0.1 port=1"}, Use.WRITE)
+
+    gone.abort([Staged(job.job, str(uuid4()), 1)])
+
+
+def test_a_stage_that_a_crash_has_emptied_is_told_and_publishes_no_part(database: Database, queue: Queue) -> None:
+    job = writer(database)
+    told = [job.write(iter([rows("1")])), job.write(iter([rows("2")]))]
+    queue.conn.execute("DELETE FROM messages.publish_stage WHERE payload = '1'")
+
+    with pytest.raises(StageLost, match="1 of 2 rows are missing: nothing was published"):
+        job.commit([*told])
+
+    assert queue.ids() == []
+
+
+def test_a_full_topic_is_told_by_its_error(database: Database, queue: Queue) -> None:
+    queue.policy(max_depth=1)
+
+    with pytest.raises(TopicFull, match="topic t is full"):
+        publish(database, rows("1", "2"))
+
+
+def test_more_rejected_rows_than_are_let_pass_fail_the_job(database: Database, queue: Queue) -> None:
+    with pytest.raises(
+        TooManyRejected, match="has 1 rows that cannot be published, and 0 would be let pass: the first"
+    ):
+        publish(database, rows("1", "nope"), maxRejected=0)
+
+    assert queue.ids() == []
+
+
+def test_a_job_of_another_user_is_refused(database: Database, queue: Queue) -> None:
+    publish(database, rows("1"), job="j")
+    queue.conn.execute("UPDATE messages.publish_job SET published_by = 'somebody'")
+
+    with pytest.raises(ConfigError, match="was published by another user"):
+        publish_job(database.dsn, "j", [])
+
+
+@pytest.mark.parametrize("kind", [PublishWriter, PublishStreamWriter])
+def test_a_queue_cannot_be_overwritten(database: Database, kind: type) -> None:
+    with pytest.raises(ConfigError, match="cannot be overwritten"):
+        kind(Options.parse({"dsn": database.dsn}, Use.WRITE), schema(PLAIN), overwrite=True)
+
+
+def test_a_stream_has_no_key_of_its_own(database: Database) -> None:
+    with pytest.raises(ConfigError, match="option job is not for streams"):
+        PublishStreamWriter(Options.parse({"dsn": database.dsn, "job": "j"}, Use.WRITE), schema(PLAIN), overwrite=False)

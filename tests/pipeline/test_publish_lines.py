@@ -1,0 +1,50 @@
+"""Lines of JSON are read as they are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_pgrouse.publish.lines import fields, splitting
+from tests.pipeline.publishing import batch
+
+
+def test_values_stand_as_they_are_written_and_strings_say_what_they_say() -> None:
+    line = ' { "topic" : "a\\u00e4\\"", "payload":{"n": 1.10, "s": "}\\"{"} ,"priority":3,"key":null, "headers" : [1 , 2] }\r'
+
+    assert fields(line) == {
+        "topic": 'aä"',
+        "payload": '{"n": 1.10, "s": "}\\"{"}',
+        "priority": "3",
+        "key": None,
+        "headers": "[1 , 2]",
+    }
+
+
+@pytest.mark.parametrize("line", ["{}", " { } "])
+def test_an_object_may_be_empty(line: str) -> None:
+    assert fields(line) == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "[]",
+        "1",
+        "{",
+        '{"a"',
+        '{"a":',
+        '{"a":1',
+        '{"a":1,',
+        '{"a":1,}',
+        '{"a" 1}',
+        "{'a':1}",
+        '{"a":1} x',
+        '{"a":1}{}',
+        "{" * 9,
+    ],
+)
+def test_a_line_that_is_no_object_stands_as_it_is(line: str) -> None:
+    (made,) = splitting(["a"])(iter([batch(value=[line])]))
+
+    assert made.to_pylist() == [{"a": None, "_corrupt_record": line}]

@@ -1,0 +1,190 @@
+"""What a task stages: every column exactly as it was given, and each row that cannot be published with its reason."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from pgrouse.errors import ConfigError, DatabaseUnreachable, SchemaMismatch
+from pyspark_pgrouse.publish.error import ServerFull
+from pyspark_pgrouse.publish.job import publish, rejected_rows
+from pyspark_pgrouse.publish.stage import Staged, check_usable, clear, stage
+from tests.pipeline.publishing import batch, reasons, rows, then
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+BAD = [f'{{"n": {n}}}' for n in range(40)]
+BAD[3], BAD[17], BAD[18], BAD[39] = "nope", '"\\u0000"', '"\x00"', '{"a": "\\ud800"}'
+
+
+def test_every_column_arrives_as_it_was_given(database: Database, queue: Queue) -> None:
+    given = batch(
+        topic=["a", "b"],
+        payload=['{"n": 12345678901234567890.10, "ä": "\\"\\t\\\\"}', None],
+        body=pa.array([None, b"\x00\xff\n\\."]),
+        headers=pa.array([[("h", "v")], None], pa.map_(pa.string(), pa.string())),
+        channel=["c, \"'\\", None],
+        key=pa.array([None, 7]),
+        priority=pa.array([None, 9], pa.int8()),
+        delay=pa.array([timedelta(days=400, microseconds=1), None], pa.duration("us")),
+        expires_at=pa.array([None, datetime(2100, 1, 1, 0, 0, 0, 1, tzinfo=UTC)], pa.timestamp("us", "Europe/Berlin")),
+        max_attempts=pa.array([2**31 - 1, None]),
+    )
+
+    staged = stage(database.dsn, "j", None, [given])
+
+    found = queue.rows(
+        """
+        SELECT topic, payload::text, body, headers, channel, key, priority, delay, ttl, expires_at, max_attempts
+        FROM messages.publish_stage ORDER BY topic
+        """
+    )
+    assert staged.rows == 2
+    assert [tuple(row) for row in found] == [
+        (
+            *("a", '{"n": 12345678901234567890.10, "ä": "\\"\\t\\\\"}', None, {"h": "v"}, "c, \"'\\", None, 5),
+            *(timedelta(days=400, microseconds=1), None, None, 2**31 - 1),
+        ),
+        (
+            *("b", None, b"\x00\xff\n\\.", None, None, "7", 9),
+            *(None, None, datetime(2100, 1, 1, 0, 0, 0, 1, tzinfo=UTC), None),
+        ),
+    ]
+
+
+def test_a_slice_of_a_batch_is_staged_as_such(database: Database, queue: Queue) -> None:
+    stage(database.dsn, "j", None, [rows("1", "2", "3", "4").slice(1, 2)])
+
+    assert sorted(row.payload for row in queue.rows("SELECT payload FROM messages.publish_stage")) == [2, 3]
+
+
+def test_rows_that_only_the_server_can_refuse_are_found_among_the_others(database: Database, queue: Queue) -> None:
+    staged = stage(database.dsn, "j", None, [rows(*BAD)])
+
+    done = publish(database.dsn, "j", [staged])
+
+    assert (staged.rows, done.published, done.rejected) == (40, 36, 4)
+    found = reasons(database, "j")
+    assert sum(reason.startswith("payload is no JSON: ") for reason in found) == 2
+    assert sum("Unicode" in reason for reason in found) == 2
+    assert len(queue.ids()) == 36
+
+
+def test_a_file_in_which_no_row_is_right_is_rejected_row_by_row(database: Database) -> None:
+    staged = stage(database.dsn, "j", None, [rows(*['"\\u0000"'] * 9)])
+
+    assert publish(database.dsn, "j", [staged]).rejected == 9
+
+
+def test_headers_that_are_no_object_are_rejected(database: Database) -> None:
+    given = batch(topic=["t"] * 3, payload=["1"] * 3, headers=["[]", '{"a": 1}', "{"])
+
+    done = publish(database.dsn, "j", [stage(database.dsn, "j", None, [given])])
+
+    assert (done.published, done.rejected) == (1, 2)
+
+
+def test_a_rejected_row_is_kept_as_it_was_given(database: Database) -> None:
+    given = batch(
+        topic=["no topic"],
+        payload=["1\x00"],
+        priority=pa.array([3]),
+        delay=pa.array([1.5]),
+        expires_at=pa.array([datetime(2100, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")),
+    )
+
+    publish(database.dsn, "j", [stage(database.dsn, "j", None, [given])])
+
+    ((nth, reason, text),) = rejected_rows(database.dsn, "j")
+    assert (nth, reason[:11]) == (1, "topic is no")
+    assert json.loads(text) == {
+        "topic": "no topic",
+        "payload": "1\ufffd",
+        "priority": 3,
+        "delay": 1.5,
+        "expires_at": "2100-01-01T00:00:00+00:00",
+    }
+
+
+def test_payloads_that_do_not_fit_the_schema_of_their_topic_are_rejected(database: Database, queue: Queue) -> None:
+    queue.policy(payload_schema={"type": "object"})
+
+    done = publish(database.dsn, "j", [stage(database.dsn, "j", None, [rows("1", "{}", "nope")])])
+
+    assert (done.published, done.rejected) == (1, 2)
+    assert any("payload_schema of topic t" in reason for reason in reasons(database, "j"))
+
+
+def test_a_job_that_was_published_is_not_staged_again(database: Database, queue: Queue) -> None:
+    publish(database.dsn, "j", [stage(database.dsn, "j", None, [rows("1")])])
+
+    assert stage(database.dsn, "j", None, [rows("1")]) == Staged("j")
+    assert queue.rows("SELECT FROM messages.publish_stage") == []
+
+
+def test_what_will_not_be_published_is_cleared(database: Database, queue: Queue) -> None:
+    clear(database.dsn, [stage(database.dsn, "j", None, [rows("1")]), Staged("j")])
+
+    assert queue.rows("SELECT FROM messages.publish_stage") == []
+
+
+def test_a_connection_that_is_lost_in_the_middle_is_told_and_the_task_can_be_repeated(
+    database: Database, queue: Queue
+) -> None:
+    def cut() -> None:
+        queue.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgrouse-spark'")
+
+    with pytest.raises(DatabaseUnreachable, match=r"connection was lost .* run the job again"):
+        stage(database.dsn, "j", None, chain(then([rows("1")], cut), [rows("2")]))
+
+    again = stage(database.dsn, "j", None, [rows("1"), rows("2")])
+    assert publish(database.dsn, "j", [again]).published == 2
+    assert len(queue.ids()) == 2
+
+
+def test_a_full_disk_is_told_as_such(own_database: Database) -> None:
+    own_database.connect().execute(
+        """
+        CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$;
+        CREATE TRIGGER full_disk BEFORE INSERT ON messages.publish_stage FOR EACH ROW EXECUTE FUNCTION full_disk();
+        """
+    )
+
+    with pytest.raises(ServerFull, match=r"disk is full .*: make room; nothing was published"):
+        stage(own_database.dsn, "j", None, [rows("1")])
+
+
+def test_a_database_without_the_schema_is_told_at_once(empty_database: Database) -> None:
+    with pytest.raises(SchemaMismatch, match="run `pgrouse migrate`"):
+        check_usable(empty_database.connect())
+
+
+def test_a_role_that_may_not_publish_is_told_what_it_lacks(database: Database) -> None:
+    conn = database.connect()
+    conn.execute("SET ROLE messages_analyst")
+
+    with pytest.raises(ConfigError, match="GRANT messages_publisher TO"):
+        check_usable(conn)
+
+
+def test_the_number_of_an_attempt_is_nobody_elses(database: Database) -> None:
+    one, other = (stage(database.dsn, "j", None, [rows("1")]) for _ in range(2))
+
+    assert one.attempt != other.attempt
+
+
+def test_an_error_of_the_server_names_no_payload(database: Database, queue: Queue) -> None:
+    queue.policy(max_depth=1)
+    staged = stage(database.dsn, "j", None, [rows('"s3cret"', "2")])
+
+    with pytest.raises(Exception, match="topic t is full") as caught:
+        publish(database.dsn, "j", [staged])
+
+    assert "s3cret" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, psycopg.Error)

@@ -1,0 +1,61 @@
+"""Reading what waits by `spark.read`."""
+
+from __future__ import annotations
+
+from pyspark_pgrouse.options import Options, Use
+from pyspark_pgrouse.read.ready_batch import ReadyBatch
+from tests.pipeline.reading import ids, rows, spark_schema
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+
+def ready(database: Database, *names: str, **given: str) -> ReadyBatch:
+    """Make a reader as Spark does."""
+    options = Options.parse({"dsn": database.dsn, "mode": "ready", **given}, Use.BATCH)
+    return ReadyBatch(options, spark_schema(options, *names))
+
+
+def test_ready_is_what_may_be_claimed_now(database: Database, queue: Queue) -> None:
+    waiting = queue.publish("t")
+    queue.publish("t", wait="1 hour")
+    queue.publish("t", wait="-2 hours", expires_at="2020-01-01 00:00+00")
+    queue.publish("locked")
+    queue.claim("locked")
+    reader = ready(database)
+
+    found = rows(reader, reader.partitions())
+
+    assert [(row["id"], row["topic"], row["payload"]) for row in found] == [(waiting, "t", "1")]
+
+
+def test_only_the_topics_that_are_named(database: Database, queue: Queue) -> None:
+    queue.publish("a")
+    wanted = queue.publish("b")
+    reader = ready(database, "id", topics="b,c")
+
+    assert ids(reader, reader.partitions()) == [wanted]
+
+
+def test_by_default_one_task_sees_one_moment(database: Database, queue: Queue) -> None:
+    queue.publish_many(100)
+
+    assert len(ready(database, "id").partitions()) == 1
+
+
+def test_several_tasks_have_every_message_once(database: Database, queue: Queue) -> None:
+    published = queue.publish_many(100)
+    reader = ready(database, "id", numPartitions="4")
+
+    parts = reader.partitions()
+
+    assert len(parts) == 4
+    assert sorted(ids(reader, parts)) == published
+
+
+def test_reading_takes_nothing_from_the_queue(database: Database, queue: Queue) -> None:
+    queue.publish()
+    reader = ready(database, "id")
+
+    rows(reader, reader.partitions())
+
+    assert len(queue.claim()) == 1

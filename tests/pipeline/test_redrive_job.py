@@ -1,0 +1,123 @@
+"""`pgrouse pipeline redrive`: Spark chooses dead messages, the database puts each back once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgrouse.cli import batches
+from tests.cli.conftest import folder, pgrouse, shell
+from tests.cli.shell import Shell
+from tests.server.postgres import Database
+from tests.sql.deaths import die
+from tests.sql.queue import Queue
+
+__all__ = ["folder", "pgrouse", "shell"]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+TIMEOUTS = "error LIKE '%timeout%' AND topic = 'orders'"
+
+
+@pytest.fixture
+def dead(queue: Queue) -> list[int]:
+    """Two orders that died of a timeout, and two messages that did not."""
+    chosen = [die(queue, "orders", "timeout of the shop", payload={"n": n}) for n in range(2)]
+    die(queue, "orders", "no such customer")
+    die(queue, "mails", "timeout of the relay")
+    return chosen
+
+
+def redriven(queue: Queue) -> list[int]:
+    return [row.redriven_from for row in queue.rows("SELECT redriven_from FROM messages.message ORDER BY 1")]
+
+
+def test_those_that_the_expression_chooses_come_back_and_each_once(
+    pgrouse: Shell, queue: Queue, dead: list[int]
+) -> None:
+    dry = pgrouse("pipeline", "redrive", "--where", TIMEOUTS, "--dry-run", "--json")
+    assert [(row["topic"], row["messages"], row["sample_id"]) for row in dry.objects] == [("orders", 2, dead[0])]
+    assert redriven(queue) == []
+
+    first = pgrouse("pipeline", "redrive", "--where", TIMEOUTS)
+    second = pgrouse("pipeline", "redrive", "--where", "error LIKE '%timeout%'")
+
+    assert (first.code, first.out) == (0, "put back 2 messages\n")
+    assert second.out == "put back 1 message\n"
+    assert "2 messages not put back: redriven before" in second.err
+    assert sorted(redriven(queue))[:2] == dead
+    assert len(redriven(queue)) == 3
+
+
+def test_after_a_kill_in_the_middle_it_goes_on_where_it_was(
+    pgrouse: Shell, queue: Queue, dead: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "BATCH", 1)
+    given: list[Any] = []
+    advance = batches.Silence.advance
+
+    def die_after_the_first(self: batches.Silence, messages: int) -> None:
+        advance(self, messages)
+        given.append(messages)
+        raise SystemExit(9)
+
+    monkeypatch.setattr(batches.Silence, "advance", die_after_the_first)
+    with pytest.raises(SystemExit):
+        pgrouse("pipeline", "redrive", "--where", TIMEOUTS)
+    assert (given, redriven(queue)) == ([1], dead[:1])
+    monkeypatch.setattr(batches.Silence, "advance", advance)
+
+    again = pgrouse("pipeline", "redrive", "--where", TIMEOUTS)
+
+    assert again.out == "put back 1 message\n"
+    assert redriven(queue) == dead
+
+
+def test_the_oldest_come_first_and_no_more_than_wanted_at_the_pace_that_is_wanted(
+    pgrouse: Shell, queue: Queue, dead: list[int]
+) -> None:
+    pgrouse("pipeline", "redrive", "--where", "topic = 'orders'", "--limit", 2, "--rate", 0.01)
+
+    rows = queue.rows("SELECT redriven_from, available_at FROM messages.message ORDER BY available_at")
+    assert [row.redriven_from for row in rows] == dead
+    assert (rows[1].available_at - rows[0].available_at).total_seconds() == pytest.approx(100)
+
+
+def test_messages_are_chosen_in_a_lake_too_and_the_database_decides(
+    pgrouse: Shell, queue: Queue, dead: list[int], tmp_path: Path
+) -> None:
+    assert pgrouse("pipeline", "export", tmp_path / "lake").code == 0
+    queue.rows("SELECT * FROM messages.redrive(%s)", [dead[:1]])
+    queue.conn.execute("DELETE FROM messages.message")
+
+    ended = pgrouse("pipeline", "redrive", "--lake", tmp_path / "lake", "--where", TIMEOUTS)
+
+    assert ended.out == "put back 1 message\n"
+    assert redriven(queue) == dead[1:]
+
+
+def test_a_lake_of_another_cluster_is_refused(pgrouse: Shell, dead: list[int], tmp_path: Path) -> None:
+    pgrouse("pipeline", "export", tmp_path / "lake")
+    about = tmp_path / "lake" / "_pgrouse" / "lake.json"
+    about.write_text(about.read_text().replace('"system_identifier": "', '"system_identifier": "9'))
+
+    ended = pgrouse("pipeline", "redrive", "--lake", tmp_path / "lake", "--where", "true")
+
+    assert ended.code == 78
+    assert "its ids are other messages here" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("where", "told"), [("colour = 'red'", "--where colour = 'red'"), ("topic =", "--where topic =")]
+)
+def test_an_expression_that_is_none_is_told(pgrouse: Shell, where: str, told: str) -> None:
+    ended = pgrouse("pipeline", "redrive", "--where", where, "--dry-run")
+
+    assert (ended.code, told in ended.err) == (78, True)
+
+
+def test_nothing_that_fits_is_told(pgrouse: Shell, dead: list[int], database: Database) -> None:
+    ended = pgrouse("pipeline", "redrive", "--where", "topic = 'nobody'")
+
+    assert (ended.code, ended.out) == (0, "no dead message fits: nothing was put back\n")

@@ -1,0 +1,107 @@
+"""The page in a real browser: it draws what it should, says no error, and talks to nobody."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_pgrouse.report.findings import Findings
+from pyspark_pgrouse.report.html.page import page
+from tests.pipeline.findings import crowded, hostile, nothing, rich
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing: `apt-get install chromium`")
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+    "--v=0",
+]
+# What is seen, written into the page once it has been drawn. Its own policy would not let a stranger's script do that.
+PROBE = """
+<script>addEventListener("load", () => {
+  const size = (each) => { const box = each.getBoundingClientRect(); return [box.width, box.height]; };
+  const slots = document.querySelector(".slots");
+  if (slots) slots.lastChild.dispatchEvent(new Event("pointerenter"));
+  document.body.dataset.seen = JSON.stringify({
+    drawings: [...document.querySelectorAll("svg")].map(size),
+    paths: [...document.querySelectorAll("path.area, path.line")].map((path) => path.getBBox().height),
+    width: document.documentElement.scrollWidth, window: innerWidth,
+    background: getComputedStyle(document.body).backgroundColor,
+    tip: document.querySelector(".tip").innerText,
+    fetched: performance.getEntriesByType("resource").map((entry) => entry.name),
+  });
+});</script>"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the browser made of a page: what the probe saw, and what the browser complained about."""
+
+    probe: dict[str, Any]
+    complaints: list[str]
+
+
+def show(html: str, folder: Path, *flags: str, width: int = 1280) -> Seen:
+    """Open a page in the browser."""
+    watched = re.sub(r"<meta http-equiv=[^>]*>", "", html).replace("</body>", PROBE + "</body>")
+    dom, _ = browse(watched, folder, "--dump-dom", f"--window-size={width},1000", *flags)
+    _, said = browse(html, folder, "--dump-dom", *flags)
+    found = re.search(r'data-seen="([^"]*)"', dom)
+    assert found, dom[-2000:]
+    return Seen(json.loads(unescape(found[1])), [line for line in said.splitlines() if "CONSOLE" in line])
+
+
+def browse(html: str, folder: Path, *flags: str) -> tuple[str, str]:
+    """Run the browser once; return what it printed."""
+    assert CHROMIUM
+    file = folder / "report.html"
+    file.write_text(html, encoding="utf-8")
+    command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, file.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    return done.stdout, done.stderr
+
+
+def test_all_drawings_of_a_full_page_are_seen_and_nothing_is_fetched(tmp_path: Path) -> None:
+    seen = show(page(rich()), tmp_path)
+
+    assert seen.complaints == []
+    assert seen.probe["fetched"] == []
+    assert len(seen.probe["drawings"]) > 10
+    assert all(width > 50 and height > 10 for width, height in seen.probe["drawings"])
+    assert all(height > 0 for height in seen.probe["paths"])
+    assert seen.probe["tip"].startswith("2026-11-22 09:55\n")
+
+
+@pytest.mark.parametrize(("scheme", "background"), [("0", "rgb(18, 18, 17)"), ("1", "rgb(246, 245, 242)")])
+def test_the_page_is_dark_or_light_as_the_reader_wants_it(tmp_path: Path, scheme: str, background: str) -> None:
+    seen = show(page(nothing()), tmp_path, f"--blink-settings=preferredColorScheme={scheme}")
+
+    assert seen.complaints == []
+    assert seen.probe["background"] == background
+
+
+@pytest.mark.parametrize("findings", [crowded(), hostile()], ids=["crowded", "hostile"])
+def test_a_narrow_page_never_has_to_be_moved_sideways(tmp_path: Path, findings: Findings) -> None:
+    seen = show(page(findings), tmp_path, width=500)
+
+    assert seen.complaints == []
+    assert seen.probe["fetched"] == []
+    assert seen.probe["width"] <= seen.probe["window"]

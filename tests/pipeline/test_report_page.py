@@ -1,0 +1,275 @@
+"""The page, as text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import pytest
+
+from pyspark_pgrouse.report.findings import Change, Side
+from pyspark_pgrouse.report.html import quantity
+from pyspark_pgrouse.report.html.chart import Chart, Series
+from pyspark_pgrouse.report.html.failures import headline
+from pyspark_pgrouse.report.html.markup import tag, text
+from pyspark_pgrouse.report.html.page import page
+from pyspark_pgrouse.report.html.scale import Linear, Log, time_ticks
+from pyspark_pgrouse.report.html.tiles import failure_trend, trend
+from pyspark_pgrouse.report.window import Window
+from tests.pipeline.findings import DAY, HOSTILE, UNTIL, crowded, hostile, nothing, rich
+
+VOID = {"meta", "br", "wbr", "img", "link", "input"}
+
+
+class Outline(HTMLParser):
+    """The elements of a page; complains about what is not closed where it was opened."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == []
+
+    def handle_starttag(self, name: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.names.append(name)
+        self.attributes += [(key, value or "") for key, value in attributes]
+        if name not in VOID:
+            self._open.append(name)
+
+    def handle_startendtag(self, name: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.names.append(name)
+        self.attributes += [(key, value or "") for key, value in attributes]
+
+    def handle_endtag(self, name: str) -> None:
+        assert self._open.pop() == name
+
+
+def words(html: str) -> str:
+    """The text of a page, with common blanks."""
+    body = re.sub(r"<(style|script)>.*?</\1>", "", html, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", " ", body.replace("<wbr>", "")).replace(quantity.GAP, " ").split())
+
+
+def test_the_page_says_the_window_the_source_the_rows_when_it_was_made_and_the_time_zone() -> None:
+    said = words(page(rich()))
+
+    assert "Window 2026-11-21 10:00 to 2026-11-22 10:00 UTC (1 d)" in said
+    assert "Source lake s3a://warehouse/queue" in said
+    assert "archived messages" in said
+    assert "Made 2026-11-22 10:02 UTC" in said
+    assert "All times are UTC" in said
+
+
+def test_the_page_has_every_part_and_every_element_is_closed() -> None:
+    html = page(rich())
+
+    outline = Outline(html)
+
+    parts = [value for key, value in outline.attributes if key == "id" and not re.search("-(title|text)$", value)]
+    assert parts == ["slo", "changes", "throughput", "latency", "failures", "capacity", "retries", "channels"]
+
+
+def test_nothing_to_show_is_a_page_that_says_so() -> None:
+    said = words(page(nothing()))
+
+    assert "No message ended from 2026-11-21 10:00 to 2026-11-22 10:00 UTC" in said
+    assert "Throughput" not in said
+
+
+def test_what_an_enemy_chose_is_shown_and_never_obeyed() -> None:
+    html = page(hostile())
+
+    outline = Outline(html)
+
+    assert outline.names.count("script") == 1
+    assert "img" not in outline.names
+    assert [key for key, _ in outline.attributes if key.startswith("on")] == []
+    assert "<title>pgrouse report" in html
+    assert "&lt;/title&gt;&lt;script&gt;fetch(" in html
+    assert "$policy" in words(html)
+    assert "\u202e" not in html
+    assert "\x1b" not in html
+
+
+@pytest.mark.parametrize("findings", [rich(), hostile(), nothing()], ids=["rich", "hostile", "nothing"])
+def test_the_page_asks_nobody_for_anything(findings: object) -> None:
+    html = page(findings)  # type: ignore[arg-type]
+
+    outline = Outline(html)
+
+    assert "link" not in outline.names
+    assert [key for key, _ in outline.attributes if key in ("src", "href", "srcset", "data", "action")] == []
+    assert "url(" not in re.sub(r"<(?!style)[^>]*>[^<]*", "", html)
+    assert "default-src 'none'" in html
+
+
+def test_a_thousand_topics_and_many_messages_make_a_page_below_a_megabyte() -> None:
+    html = page(crowded())
+
+    assert len(html.encode()) < 1_000_000
+    assert "The first 20 of 1,000; all are in the table latency_by_topic" in words(html)
+
+
+def test_the_same_findings_make_the_same_page() -> None:
+    assert page(rich()) == page(rich())
+
+
+def test_only_what_was_never_seen_before_the_mark_is_called_new() -> None:
+    compared = words(page(rich()))
+    alone = words(page(replace(rich(), window=Window(DAY.since, DAY.until))))
+
+    assert compared.count("NEW") == 2
+    assert "2 errors are new: never seen before the mark" in compared
+    assert "NEW" not in alone
+    assert "What changed" not in alone
+
+
+def test_a_deploy_is_drawn_and_a_baseline_is_not() -> None:
+    before = Window.after_baseline(DAY.since, DAY.until, timedelta(days=1))
+
+    assert ">deploy<" in page(rich())
+    assert ">deploy<" not in page(rich(window=before))
+
+
+def test_goals_channels_and_comparison_are_left_out_when_there_are_none() -> None:
+    bare = replace(rich(window=Window(DAY.since, DAY.until)), services=(), skews=())
+
+    said = words(page(bare))
+
+    assert "Service level" not in said
+    assert "Gini" not in said
+    assert "What changed" not in said
+
+
+def test_a_window_that_was_made_shorter_says_what_was_asked_for() -> None:
+    shorter = Window(UNTIL - timedelta(minutes=20), UNTIL)
+
+    said = words(page(replace(rich(window=shorter), asked=DAY)))
+
+    assert "Asked for 2026-11-21 10:00 to 2026-11-22 10:00 UTC; the rest of it is empty" in said
+
+
+def test_a_chart_has_its_numbers_as_a_table_too() -> None:
+    window = Window(UNTIL - timedelta(minutes=1), UNTIL - timedelta(seconds=57))
+    series = Series("mail", "c1", [1.0, None, 2500.0], quantity.short)
+
+    html = Chart("c", "Title", "Text", window, lines=[series]).render()
+
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td class="n">([^<]*)</td>', html)
+    assert [(at, said.replace(quantity.GAP, " ")) for at, said in rows] == [
+        ("2026-11-22 09:59", "1"),
+        ("2026-11-22 09:59:01", "\N{EN DASH}"),
+        ("2026-11-22 09:59:02", "2.5 k"),
+    ]
+
+
+def test_stacked_areas_lie_on_each_other_and_end_at_the_top_of_their_sum() -> None:
+    window = Window(UNTIL - timedelta(seconds=2), UNTIL)
+    low, high = (Series(name, name, values, quantity.short) for name, values in (("c1", [2, 4]), ("c2", [2, 0])))
+
+    html = Chart("c", "Title", "Text", window, stacked=[low, high]).render()
+
+    # The axis ends at 4, which is 240 units high.
+    assert 'd="M0 120H500V0H1000H1000V240H0Z" class="area c1"' in html
+    assert 'd="M0 0H1000H1000V0H500V120H0Z" class="area c2"' in html
+
+
+def test_a_line_is_broken_where_nothing_was_measured() -> None:
+    window = Window(UNTIL - timedelta(seconds=4), UNTIL)
+    series = Series("p50", "o1", [1, 1, None, 2], quantity.short)
+
+    html = Chart("c", "Title", "Text", window, lines=[series]).render()
+
+    assert 'd="M125 120L375 120M750 0h250" class="line o1"' in html
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (quantity.short(0), "0"),
+        (quantity.short(0.254), "0.25"),
+        (quantity.short(999.6), "1 k"),
+        (quantity.short(12_345), "12.3 k"),
+        (quantity.short(7_207_862), "7.21 M"),
+        (quantity.rate(12_345), "12.3 k/s"),
+        (quantity.rate(0.5), "30/min"),
+        (quantity.rate(0), "0/s"),
+        (quantity.rate(1 / 7200), "12/d"),
+        (quantity.duration(None), "\N{EN DASH}"),
+        (quantity.duration(0), "0 ms"),
+        (quantity.duration(0.0012), "1.2 ms"),
+        (quantity.duration(0.99999), "1 s"),
+        (quantity.duration(4.25), "4.25 s"),
+        (quantity.duration(1020), "17 min"),
+        (quantity.duration(9000), "2.5 h"),
+        (quantity.duration(5 * 86400), "5 d"),
+        (quantity.share(None), "\N{EN DASH}"),
+        (quantity.share(0), "0 %"),
+        (quantity.share(0.00001), "<0.01 %"),
+        (quantity.share(0.99999), ">99.99 %"),
+        (quantity.share(0.9993), "99.93 %"),
+        (quantity.share(0.311), "31.1 %"),
+        (quantity.share(1), "100 %"),
+        (quantity.span(86400), "1 d"),
+        (quantity.span(5400), "90 min"),
+        (quantity.count(1_234_567), "1,234,567"),
+    ],
+)
+def test_numbers_are_short_and_have_their_unit(written: str, expected: str) -> None:
+    assert written.replace(quantity.GAP, " ") == expected
+
+
+def test_axes_have_few_round_ticks() -> None:
+    assert Linear.over(143).ticks() == [0, 50, 100, 150]
+    assert Linear.over(0).top > 0
+    assert Linear.over(2, whole=True).ticks() == [0, 1, 2]
+    assert Log.over(0.02, 4).ticks() == pytest.approx([0.01, 0.1, 1, 10])
+    assert Log.over(1, 10).ticks() == pytest.approx([1, 2, 5, 10])
+    assert [said.replace(quantity.GAP, " ") for _, said in time_ticks(UNTIL - timedelta(hours=24), UNTIL)] == [
+        "12:00",
+        "15:00",
+        "18:00",
+        "21:00",
+        "22 Nov",
+        "03:00",
+        "06:00",
+        "09:00",
+    ]
+
+
+def test_a_change_is_said_by_a_sign_and_not_by_the_colour_alone() -> None:
+    said = [re.sub("<[^>]*>", "", trend(*pair) or "").replace(quantity.GAP, " ") for pair in ((1, 3), (1, 1.5), (2, 1))]
+
+    assert said == [
+        "\N{BLACK UP-POINTING TRIANGLE} 3 \N{MULTIPLICATION SIGN}",
+        "\N{BLACK UP-POINTING TRIANGLE} 50%",
+        "\N{BLACK DOWN-POINTING TRIANGLE} 50%",
+    ]
+    assert "same" in str(trend(1, 1.05))
+    assert trend(0, 0) is None
+    assert trend(None, 1) is None
+
+
+def test_failures_that_may_be_chance_are_not_called_a_change() -> None:
+    few = Change(Side(100, 2), Side(100, 4))
+    many = Change(Side(100_000, 2000), Side(100_000, 4000))
+
+    assert "same" in str(failure_trend(few))
+    assert "100%" in str(failure_trend(many))
+    assert failure_trend(Change(Side(100, 0), Side(100, 0))) is None
+
+
+def test_the_line_that_names_an_error_is_the_last_of_a_python_traceback_else_the_first() -> None:
+    assert headline('Traceback (most recent call last):\n  File "a.py"\nKeyError: 3\n') == "KeyError: 3"
+    assert headline("boom\nDETAIL: more") == "boom"
+    assert headline("") == ""
+
+
+def test_text_is_escaped_and_markup_is_not() -> None:
+    assert text("<b> & \"'") == "&lt;b&gt; &amp; &quot;&#x27;"
+    assert tag("p", tag("b", "<"), title='"') == '<p title="&quot;"><b>&lt;</b></p>'
+    assert HOSTILE not in tag("p", HOSTILE, title=HOSTILE)

@@ -1,0 +1,88 @@
+"""What a report is about, and what its goals mean."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pyspark_pgrouse.report.goal import Goal
+from pyspark_pgrouse.report.window import POINTS, Window
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("length", "bucket_s"),
+    [(timedelta(seconds=90), 1), (HOUR, 15), (24 * HOUR, 300), (7 * 24 * HOUR, 3600), (2000 * 24 * HOUR, 7 * 86400)],
+)
+def test_a_bucket_is_as_wide_as_the_points_of_a_chart_allow(length: timedelta, bucket_s: int) -> None:
+    window = Window(NOON - length, NOON)
+
+    assert window.bucket_s == bucket_s
+    assert len(window.starts()) <= POINTS
+
+
+def test_tables_by_time_have_minutes_or_less() -> None:
+    assert Window(NOON - 24 * HOUR, NOON).step_s == 60
+    assert Window(NOON - HOUR, NOON).step_s == 15
+
+
+def test_the_first_bucket_begins_where_buckets_begin_and_not_where_the_window_does() -> None:
+    window = Window(NOON - 24 * HOUR + timedelta(seconds=1), NOON)
+
+    starts = window.starts()
+
+    assert starts[0] == NOON - 24 * HOUR
+    assert starts[-1] == NOON - timedelta(minutes=5)
+
+
+def test_a_window_that_is_mostly_empty_shrinks_to_its_rows() -> None:
+    window = Window(NOON - 24 * HOUR, NOON)
+
+    fitted = window.fitted(NOON - 40 * timedelta(minutes=1), NOON - 20 * timedelta(minutes=1))
+
+    assert fitted == Window(NOON - 41 * timedelta(minutes=1), NOON - 19 * timedelta(minutes=1))
+    assert window.fitted(NOON - 11 * HOUR, NOON - HOUR).since == NOON - 11.5 * HOUR
+
+
+def test_a_window_that_is_filled_or_compared_or_without_rows_stays_as_it_was_asked_for() -> None:
+    window = Window(NOON - 24 * HOUR, NOON)
+    compared = Window.after_baseline(NOON - 24 * HOUR, NOON, HOUR)
+
+    assert window.fitted(NOON - 20 * HOUR, NOON - HOUR) == window
+    assert compared.fitted(NOON - HOUR, NOON) == compared
+    assert window.fitted(None, None) == window
+
+
+def test_a_baseline_lies_before_the_window_and_a_deploy_in_it() -> None:
+    baseline = Window.after_baseline(NOON - HOUR, NOON, 24 * HOUR)
+    deploy = Window(NOON - HOUR, NOON, mark=NOON - HOUR / 4)
+
+    assert (baseline.first, baseline.before_s, baseline.after_s, baseline.is_deploy) == (
+        NOON - 25 * HOUR,
+        86400,
+        3600,
+        False,
+    )
+    assert (deploy.first, deploy.before_s, deploy.after_s, deploy.is_deploy) == (NOON - HOUR, 2700, 900, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "goal"),
+    [
+        ("99%:5s", Goal(0.99, timedelta(seconds=5))),
+        ("order.placed=99.9%:2s", Goal(0.999, timedelta(seconds=2), "order.placed")),
+        ("a=b:c=50%:1h30m", Goal(0.5, timedelta(hours=1.5), "a=b:c")),
+    ],
+)
+def test_a_goal_is_read_as_it_is_written(text: str, goal: Goal) -> None:
+    assert Goal.parse(text) == goal
+    assert goal.name == text
+
+
+@pytest.mark.parametrize("text", ["", "99%", "100%:5s", "0%:5s", "99:5s", "99%:soon", "99%:0s", "=99%:5s", "99%:-5s"])
+def test_what_is_no_goal_is_refused_with_what_one_looks_like(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a (goal like \"99%:5s\"|duration)"):
+        Goal.parse(text)

@@ -1,0 +1,28 @@
+"""messages.begin_stage: a task gets the number under which it stages."""
+
+from __future__ import annotations
+
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Queue
+from tests.sql.staging import give_to_somebody_else, publish_rows
+
+
+def test_each_task_and_each_repetition_of_it_gets_a_number_of_its_own(queue: Queue) -> None:
+    assert queue.call("begin_stage", "j") != queue.call("begin_stage", "j")
+
+
+def test_a_job_that_is_published_needs_no_number(queue: Queue) -> None:
+    publish_rows(queue, {})
+
+    assert queue.call("begin_stage", "j") is None
+    assert queue.call("begin_stage", "other") is not None
+
+
+def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
+    publish_rows(queue, {})
+    give_to_somebody_else(queue)
+
+    with pytest.raises(errors.InsufficientPrivilege, match='job "j" was published by another user'):
+        queue.call("begin_stage", "j")

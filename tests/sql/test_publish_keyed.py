@@ -1,0 +1,109 @@
+"""messages.publish_keyed: of rows with one key one is published, and what becomes of the others is what on_conflict says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue
+from tests.sql.staging import publish_rows, rejected
+
+BY_ONE = [{}, {"key_ttl": "1 hour"}, {"max_depth": 100, "on_full": "drop"}]
+
+
+def keyed(payload: int, on_conflict: str | None = None, key: str = "k") -> dict[str, Any]:
+    return {"key": key, "payload": str(payload), "on_conflict": on_conflict}
+
+
+def payloads(queue: Queue) -> list[Any]:
+    return [row.payload for row in queue.rows("SELECT payload FROM messages.message ORDER BY key, id")]
+
+
+@pytest.mark.parametrize("policy", BY_ONE, ids=str)
+def test_of_several_rows_with_one_key_the_first_is_published_and_the_others_are_rejected(
+    queue: Queue, policy: dict[str, Any]
+) -> None:
+    if policy:
+        queue.policy(**policy)
+
+    done = publish_rows(queue, keyed(1), keyed(2), keyed(3, key="other"))
+
+    assert (done.published, done.ignored, done.rejected) == (2, 0, 1)
+    assert payloads(queue) == [1, 3]
+    (row,) = rejected(queue)
+    assert 'key "k" of topic t' in row.reason
+    assert row.given["payload"] == "2"
+
+
+@pytest.mark.parametrize("policy", BY_ONE, ids=str)
+def test_a_key_that_stands_already_is_rejected_or_ignored_as_the_row_says(queue: Queue, policy: dict[str, Any]) -> None:
+    if policy:
+        queue.policy(**policy)
+    queue.publish(key="k", payload={"n": 0})
+    queue.publish(key="l", payload={"n": 0})
+
+    done = publish_rows(queue, keyed(1, "error"), keyed(2, "ignore", key="l"))
+
+    assert (done.published, done.ignored, done.dropped, done.rejected) == (0, 1, 0, 1)
+    assert payloads(queue) == [{"n": 0}, {"n": 0}]
+
+
+def test_replace_and_append_change_what_stands(queue: Queue) -> None:
+    queue.publish(key="k", payload={"n": 0})
+    queue.publish(key="l", payload={"n": 0})
+
+    done = publish_rows(queue, keyed(1, "replace"), keyed(2, "append", key="l"), keyed(3, "append", key="l"))
+
+    assert (done.published, done.rejected) == (3, 0)
+    assert payloads(queue) == [1, [{"n": 0}, 2, 3]]
+
+
+def test_what_cannot_be_appended_is_rejected_alone(queue: Queue) -> None:
+    queue.publish(key="k", body=b"1")
+
+    done = publish_rows(queue, keyed(1, "append"), keyed(2, "append", key="l"))
+
+    assert (done.published, done.rejected) == (1, 1)
+    assert "nothing can be appended" in rejected(queue)[0].reason
+
+
+def test_a_key_that_is_held_is_ignored_or_rejected(queue: Queue) -> None:
+    queue.policy(key_ttl="1 hour")
+    queue.publish(key="k")
+    queue.publish(key="l")
+    queue.settle("complete", queue.claim())
+
+    done = publish_rows(queue, keyed(1), keyed(2, "ignore", key="l"))
+
+    assert (done.published, done.ignored, done.rejected) == (0, 1, 1)
+    assert "is held by message" in rejected(queue)[0].reason
+
+
+def test_a_full_topic_that_drops_drops_rows_with_keys_too(queue: Queue) -> None:
+    queue.policy(max_depth=1, on_full="drop")
+
+    done = publish_rows(queue, keyed(1), keyed(2, key="l"))
+
+    assert (done.published, done.dropped, done.rejected) == (1, 1, 0)
+
+
+def test_copies_for_subscribers_carry_the_key_and_what_to_do_with_it(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'a')")
+    queue.publish("a", key="k", payload={"n": 0})
+
+    done = publish_rows(queue, keyed(1, "ignore"), keyed(2, "error", key="l"))
+
+    assert (done.published, done.rejected) == (2, 0)
+    assert payloads(queue) == [{"n": 0}, 2]
+
+
+def test_waits_hold_for_rows_that_go_one_by_one(queue: Queue) -> None:
+    times = {"available_at": "2100-01-01 00:00+00", "expires_at": "2100-01-02 00:00+00"}
+
+    publish_rows(queue, {**keyed(1, "replace"), **times}, {**keyed(2, key="l"), **times})
+
+    rows = queue.rows("SELECT available_at, expires_at FROM messages.message")
+    assert len(rows) == 2
+    assert rows[0] == rows[1]
+    assert (rows[0].expires_at - rows[0].available_at).days == 1

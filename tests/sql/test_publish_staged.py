@@ -1,0 +1,239 @@
+"""messages.publish_staged: what many connections staged becomes visible at one moment, and once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Background, Ear, Queue
+from tests.sql.staging import give_to_somebody_else, publish, publish_rows, put, rejected, stage, staged
+
+
+def test_what_several_tasks_staged_becomes_messages_and_leaves_the_stage(queue: Queue) -> None:
+    one = stage(queue, {"topic": "a", "payload": '{"n": 1}'}, {"topic": "b", "body": b"\x00"})
+    other = stage(queue, {"topic": "a", "priority": 1, "channel": "c", "headers": '{"h": 1}', "max_attempts": 3})
+
+    done = publish(queue, one, other)
+
+    assert (done.published, done.ignored, done.dropped, done.rejected, done.is_repeat) == (3, 0, 0, 0, False)
+    rows = queue.rows(
+        "SELECT topic, payload, body, priority, channel, headers, max_attempts FROM messages.message ORDER BY id"
+    )
+    assert rows == [
+        ("a", {"n": 1}, None, 5, None, None, None),
+        ("b", None, b"\x00", 5, None, None, None),
+        ("a", 1, None, 1, "c", {"h": 1}, 3),
+    ]
+    assert staged(queue) == 0
+    assert queue.rows("SELECT FROM messages.publish_attempt") == []
+
+
+def test_a_job_publishes_once(queue: Queue) -> None:
+    attempt = stage(queue, {}, {})
+    first = publish(queue, attempt)
+
+    again = publish(queue, attempt, counts=[2])
+
+    assert (again.published, again.is_repeat) == (2, True)
+    assert again.published_at == first.published_at
+    assert len(queue.ids()) == 2
+
+
+def test_what_is_staged_for_a_job_that_was_published_meanwhile_is_thrown_away(queue: Queue) -> None:
+    late = stage(queue, {})
+    publish_rows(queue, {}, {})
+
+    assert publish(queue, late).is_repeat
+    assert (len(queue.ids()), staged(queue)) == (2, 0)
+
+
+def test_what_a_task_staged_before_it_was_repeated_is_not_published(queue: Queue) -> None:
+    stage(queue, {"topic": "loser"})
+    winner = stage(queue, {"topic": "winner"})
+
+    publish(queue, winner)
+
+    assert [queue.message(i).topic for i in queue.ids()] == ["winner"]
+    assert staged(queue) == 0
+
+
+def test_what_other_jobs_stage_is_left_alone(queue: Queue) -> None:
+    waiting = stage(queue, {}, job="other")
+
+    publish_rows(queue, {})
+
+    assert staged(queue) == 1
+    assert publish(queue, waiting, job="other").published == 1
+
+
+def test_two_calls_at_once_publish_once(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    attempt = stage(queue, {}, {})
+    with queue.conn.transaction():
+        publish(queue, attempt)
+        second = background.start(publish, other, attempt, counts=[2])
+        eventually(lambda: background.is_blocked(other))
+
+    assert second.result(timeout=5).is_repeat
+    assert len(queue.ids()) == 2
+
+
+def test_nobody_sees_a_part_of_a_job(queue: Queue, other: Queue) -> None:
+    attempts = [stage(queue, {}, {}) for _ in range(3)]
+    with queue.conn.transaction():
+        publish(queue, *attempts)
+
+        assert (len(queue.ids()), len(other.ids())) == (6, 0)
+    assert len(other.ids()) == 6
+
+
+def test_it_rings_once_for_each_topic(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("new_message")
+    queue.arm()
+
+    publish(queue, stage(queue, {"topic": "a"}, {"topic": "b"}), stage(queue, {"topic": "a"}, {"topic": "b"}))
+
+    assert sorted(ear.heard()) == ["a", "b"]
+
+
+def test_waits_are_counted_from_the_moment_of_publishing(queue: Queue) -> None:
+    publish_rows(queue, {"delay": "1 hour", "ttl": "2 hours"}, {"available_at": "2100-01-01 00:00+00", "ttl": "1 day"})
+
+    delayed, later = queue.rows(
+        """
+        SELECT available_at - created_at AS wait, expires_at - available_at AS ttl, available_at
+        FROM messages.message ORDER BY available_at
+        """
+    )
+    assert 3599 < delayed.wait.total_seconds() < 3601
+    assert (delayed.ttl.total_seconds(), later.ttl.total_seconds()) == (7200, 86400)
+    assert later.available_at.year == 2100
+
+
+def test_a_time_of_expiry_is_taken_as_it_is_and_never_beyond_what_a_message_may_have(queue: Queue) -> None:
+    publish_rows(
+        queue, {"expires_at": "2050-01-01 00:00+00"}, {"available_at": "8999-01-01 00:00+00", "ttl": "36500 days"}
+    )
+
+    years = queue.rows(
+        "SELECT extract(year FROM expires_at AT TIME ZONE 'UTC')::int AS year FROM messages.message ORDER BY 1"
+    )
+    assert [row.year for row in years] == [2050, 9000]
+
+
+def test_rows_that_were_rejected_before_they_came_are_kept_with_their_reasons(queue: Queue) -> None:
+    done = publish_rows(queue, {}, {"reason": "no JSON", "given": '{"payload": "nope"}'})
+
+    assert (done.published, done.rejected) == (1, 1)
+    assert rejected(queue) == [(1, "no JSON", {"payload": "nope"})]
+
+
+def test_more_rejected_rows_than_are_let_pass_publish_nothing(queue: Queue) -> None:
+    attempt = stage(queue, {}, {"reason": "bad", "given": "{}"}, {"reason": "bad", "given": "{}"})
+
+    with pytest.raises(psycopg.Error, match="has 2 rows that cannot be published, and 1 would be let pass") as caught:
+        publish(queue, attempt, max_rejected=1)
+
+    assert caught.value.sqlstate == "PGR07"
+    assert caught.value.diag.message_hint == "the first: bad"
+    assert (queue.ids(), staged(queue)) == ([], 3)
+    assert publish(queue, attempt, max_rejected=2).published == 1
+
+
+def test_a_full_topic_refuses_the_whole_job_which_can_be_published_later(queue: Queue) -> None:
+    queue.policy(max_depth=1)
+    attempt = stage(queue, {}, {}, {"topic": "other"})
+
+    with pytest.raises(psycopg.Error, match="topic t is full") as caught:
+        publish(queue, attempt)
+
+    assert caught.value.sqlstate == "PGR01"
+    assert (queue.ids(), staged(queue)) == ([], 3)
+    queue.policy(max_depth=2)
+    assert publish(queue, attempt).published == 3
+
+
+def test_a_topic_that_drops_what_does_not_fit_drops_it(queue: Queue) -> None:
+    queue.policy(max_depth=1, on_full="drop")
+
+    done = publish_rows(queue, {}, {}, {})
+
+    assert (done.published, done.dropped, len(queue.ids())) == (1, 2, 1)
+
+
+def test_a_publish_rate_refuses_a_job_that_is_too_large_for_it(queue: Queue) -> None:
+    queue.policy(publish_rate=1, burst=2)
+
+    with pytest.raises(psycopg.Error, match="3 at once never fit") as caught:
+        publish_rows(queue, {}, {}, {})
+
+    assert caught.value.sqlstate == "PGR02"
+    assert publish_rows(queue, {}, {}, job="small").published == 2
+
+
+def test_the_ttl_of_a_topic_holds(queue: Queue) -> None:
+    queue.policy(ttl="1 hour")
+
+    publish_rows(queue, {})
+
+    assert 3600 <= queue.value("SELECT expires_at - available_at FROM messages.message").total_seconds() < 3601
+
+
+def test_subscribers_get_their_copies(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'a'), ('t', 'b')")
+
+    publish_rows(queue, {}, {})
+
+    assert sorted(queue.message(i).topic for i in queue.ids()) == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"topic": "no topic"},
+        {"topic": "x.dlq"},
+        {"topic": None},
+        {"payload": "1", "body": b"1"},
+        {"payload": None},
+        {"priority": 10},
+        {"headers": "[]"},
+        {"key": ""},
+        {"channel": "a\nb"},
+        {"delay": "-1 s"},
+        {"ttl": "36501 days"},
+        {"delay": "1 s", "available_at": "2100-01-01 00:00+00"},
+        {"ttl": "1 s", "expires_at": "2100-01-01 00:00+00"},
+        {"available_at": "9001-01-01 00:00+00"},
+        {"max_attempts": -1},
+        {"on_conflict": "ignore"},
+        {"key": "k", "on_conflict": "whatever"},
+        {"key": "k", "on_conflict": "append", "payload": None, "body": b"1"},
+    ],
+    ids=str,
+)
+def test_what_is_no_message_cannot_even_be_staged(queue: Queue, row: dict[str, Any]) -> None:
+    attempt = stage(queue)
+
+    with pytest.raises((errors.CheckViolation, errors.NotNullViolation)):
+        put(queue, attempt, **{"payload": None} if row == {"payload": None} else row)
+
+
+def test_lists_of_different_lengths_are_refused(queue: Queue) -> None:
+    attempt = stage(queue, {})
+
+    with pytest.raises(errors.InvalidParameterValue, match="1 attempts and 2 counts"):
+        publish(queue, attempt, counts=[1, 1])
+
+
+def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
+    attempt = stage(queue, {})
+    publish(queue, attempt)
+    give_to_somebody_else(queue)
+
+    with pytest.raises(errors.InsufficientPrivilege, match="another user"):
+        publish(queue, attempt)
