@@ -62,7 +62,7 @@ TEST_PACKAGES = SERVER_PACKAGES | {
 
 # All tests in two rounds. Side by side those that mostly wait, for time or for a server; one file stays with one process. Then those on Spark,
 # which fills all cores by itself.
-ROUNDS = [["-n", "2", "--dist", "loadfile", "-m", "not spark"], ["-m", "spark"]]
+ROUNDS = [["-n", "3", "--dist", "loadfile", "-m", "not spark"], ["-m", "spark"]]
 
 
 def main(arguments: list[str]) -> None:

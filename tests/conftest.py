@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,6 +15,7 @@ from tests.server import deadline, ground
 from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database, Postgres
 
+DAEMON = Path(__file__).parent / "daemon"
 # Set where everything must be there (.ci/run): what would be skipped fails.
 NO_SKIP = os.environ.get("PGROUSE_TEST_NO_SKIP") == "1"
 
@@ -33,6 +35,25 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames and not _chooses_its_own_servers(metafunc):
         metafunc.parametrize("server", _servers(metafunc.config), indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run tests of the daemon and those on Spark on one server, unless they are marked: what they prove is not the server."""
+    first = next((name for item in items if (name := _server(item))), None)
+    left_out = [item for item in items if _server(item) not in (None, first) and _needs_no_second(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _needs_no_second(item: pytest.Item) -> bool:
+    is_about_another = DAEMON in item.path.parents or item.get_closest_marker("spark") is not None
+    return is_about_another and not item.get_closest_marker("every_server")
+
+
+def _server(item: pytest.Item) -> str | None:
+    spec = getattr(item, "callspec", None)
+    return spec.params.get("server") if spec else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -17,30 +17,6 @@ from tests.sql.queue import Ear, Queue
 HERE = Path(__file__).parent
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "every_server: runs on all servers, not only on the first")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the tests of this folder on one server, unless they are marked: what they prove is the daemon, not the server."""
-    first = next((name for item in items if (name := _server(item))), None)
-    left_out = [
-        item
-        for item in items
-        if HERE in item.path.parents
-        and _server(item) not in (None, first)
-        and not item.get_closest_marker("every_server")
-    ]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
-
-
-def _server(item: pytest.Item) -> str | None:
-    spec = getattr(item, "callspec", None)
-    return spec.params.get("server") if spec else None
-
-
 @pytest.fixture
 def queue(db: psycopg.Connection[Any]) -> Queue:
     """The queue, through an autocommit connection of the superuser."""
