@@ -12,19 +12,13 @@ ENDED = "id BIGINT, topic STRING, result STRING, error STRING, error_fingerprint
 @dp.table(name="ended", comment="Every message that ended, once", partition_cols=["topic"])
 def ended() -> DataFrame:
     """Read what was archived since the update before. Only these columns are read, so no payload leaves the database."""
-    return _spark().readStream.format("pgrouse").schema(ENDED).option("mode", "archive").load()
+    return SparkSession.active().readStream.format("pgrouse").schema(ENDED).option("mode", "archive").load()
 
 
 @dp.materialized_view(name="faults", comment="What messages died of")
 def faults() -> DataFrame:
     """Count dead messages by kind of error. Computed anew from the whole table by every update."""
-    dead = _spark().read.table("ended").where("result NOT IN ('success', 'cancelled')")
+    dead = SparkSession.active().read.table("ended").where("result NOT IN ('success', 'cancelled')")
     return dead.groupBy("topic", "error_fingerprint").agg({"id": "count", "archived_at": "max"}).toDF(
         "topic", "error_fingerprint", "messages", "last_at"
     )
-
-
-def _spark() -> SparkSession:
-    spark = SparkSession.getActiveSession()
-    assert spark is not None  # noqa: S101 - spark-pipelines has made one
-    return spark
