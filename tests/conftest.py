@@ -15,7 +15,8 @@ from tests.server import deadline, ground
 from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database, Postgres
 
-DAEMON = Path(__file__).parent / "daemon"
+# What is about the server itself, and runs on all of them.
+ON_EVERY_SERVER = {"sql", "schema", "cron", "model"}
 # Set where everything must be there (.ci/run): what would be skipped fails.
 NO_SKIP = os.environ.get("PGROUSE_TEST_NO_SKIP") == "1"
 
@@ -38,17 +39,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run tests of the daemon and those on Spark on one server, unless they are marked: what they prove is not the server."""
+    """Run what proves nothing about the server on one of them, unless it is marked `every_server`."""
     first = next((name for item in items if (name := _server(item))), None)
-    left_out = [item for item in items if _server(item) not in (None, first) and _needs_no_second(item)]
+    left_out = [item for item in items if _server(item) not in (None, first) and not _is_about_the_server(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        kept = set(items) - set(left_out)
+        items[:] = [item for item in items if item in kept]
 
 
-def _needs_no_second(item: pytest.Item) -> bool:
-    is_about_another = DAEMON in item.path.parents or item.get_closest_marker("spark") is not None
-    return is_about_another and not item.get_closest_marker("every_server")
+def _is_about_the_server(item: pytest.Item) -> bool:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return folder in ON_EVERY_SERVER or item.get_closest_marker("every_server") is not None
 
 
 def _server(item: pytest.Item) -> str | None:

@@ -14,8 +14,6 @@ from tests.daemon.runs import Runs
 from tests.server.postgres import Database
 from tests.sql.queue import Ear, Queue
 
-HERE = Path(__file__).parent
-
 
 @pytest.fixture
 def queue(db: psycopg.Connection[Any]) -> Queue:

@@ -104,4 +104,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _logged(log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
     """Wait until a daemon has logged something."""
-    return eventually(lambda: pattern.search(log.read_text(errors="replace")), within_s=WITHIN_S)  # type: ignore[return-value]
+
+    def found() -> re.Match[str]:
+        said = log.read_text(errors="replace")
+        match = pattern.search(said)
+        assert match, said
+        return match
+
+    return eventually(found, within_s=WITHIN_S)

@@ -164,7 +164,7 @@ def printed(command: list[str], folder: Path, env: dict[str, str]) -> list[dict[
     done = subprocess.run(
         command,
         cwd=folder,
-        env=own | java() | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"} | env,
+        env=own | java() | {"PYTHONPATH": str(ROOT)} | env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -6,12 +6,12 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.claim.batch import Ran, run
@@ -169,23 +169,31 @@ def test_what_the_batch_lost_meanwhile_is_not_settled(database: Database, queue:
 # The job
 
 
-@pytest.mark.spark
-def test_the_job_works_what_is_ready_and_tells_of_each_batch(
-    spark: SparkSession, database: Database, queue: Queue, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def consume(
+    spark: SparkSession, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Result]]:
+    """`consume("module:function", ...)` runs the job; the signals of this process are its own again afterwards."""
     from pgrouse.cli.root import root  # noqa: PLC0415
 
     monkeypatch.setenv("PGROUSE_DSN", database.dsn)
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-    queue.publish_many(5)
-
-    command = ["pipeline", "consume", "batch_functions:some_are_bad", "--topics", "t", "--rows", "3", "--available-now"]
-    result = CliRunner().invoke(root, [*command, "--json"])
+    shared = ["--topics", "t", "--json"]
+    yield lambda *given: CliRunner().invoke(root, ["pipeline", "consume", *given, *shared], standalone_mode=False)
     for each, handler in before.items():
         signal.signal(each, handler)
 
+
+@pytest.mark.spark
+def test_the_job_works_what_is_ready_and_tells_of_each_batch(
+    consume: Callable[..., Result], queue: Queue, folder: Path
+) -> None:
+    queue.publish_many(5)
+
+    result = consume("batch_functions:some_are_bad", "--rows", "3", "--available-now")
+
     told = [json.loads(line) for line in result.stdout.splitlines()]
-    assert result.exit_code == 0, result.output
+    assert result.return_value == 0, result.output
     assert [(batch["messages"], batch["success"], batch["reject"], batch["retry"]) for batch in told] == [
         (3, 1, 1, 1),
         (2, 2, 0, 0),
@@ -196,19 +204,13 @@ def test_the_job_works_what_is_ready_and_tells_of_each_batch(
 
 @pytest.mark.spark
 def test_the_job_ends_after_too_many_failed_batches_and_leaves_the_rest_ready(
-    database: Database, queue: Queue, folder: Path
+    consume: Callable[..., Result], queue: Queue, folder: Path
 ) -> None:
     queue.publish_many(6)
-    command = [str(Path(sys.executable).with_name("pgrouse")), "pipeline", "consume", "--topics", "t", "--rows", "2"]
-    command += ["--master", "local[1]", "--conf", "spark.driver.memory=512m"]
-    (folder / "pgrouse.toml").write_text(f'[database]\ndsn = "{database.dsn}"\n')
 
-    program = subprocess.Popen(
-        [*command, "batch_functions:raises", "--failures", "2", "--every", "100ms"], cwd=folder, stderr=subprocess.PIPE
-    )
-    _, said = program.communicate(timeout=300)
+    result = consume("batch_functions:raises", "--rows", "2", "--failures", "2", "--every", "100ms")
 
-    assert program.returncode == 1, said
-    assert b"the last 2 batches failed" in said
+    assert result.return_value == 1, result.output
+    assert "the last 2 batches failed" in result.stderr
     assert [result for _, result in ended(queue)] == ["failed"] * 4
     assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL") == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,9 +41,8 @@ class Graph(GraphElementRegistry):
 
 
 @pytest.fixture
-def graph(monkeypatch: pytest.MonkeyPatch) -> Graph:
+def graph() -> Graph:
     """The graph of the files that the specification names, each loaded as a module of its own."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     graph = Graph()
     with graph_element_registration_context(graph):
         for library in SPEC["libraries"]:

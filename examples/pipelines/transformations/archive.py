@@ -5,6 +5,7 @@ Where the database is stands in libpq's environment (PGHOST, PGSERVICE, ...): a 
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 ENDED = "id BIGINT, topic STRING, result STRING, error STRING, error_fingerprint STRING, attempts INT, created_at TIMESTAMP, archived_at TIMESTAMP"
 
@@ -19,6 +20,5 @@ def ended() -> DataFrame:
 def faults() -> DataFrame:
     """Count dead messages by kind of error. Computed anew from the whole table by every update."""
     dead = SparkSession.active().read.table("ended").where("result NOT IN ('success', 'cancelled')")
-    return dead.groupBy("topic", "error_fingerprint").agg({"id": "count", "archived_at": "max"}).toDF(
-        "topic", "error_fingerprint", "messages", "last_at"
-    )
+    died = dead.groupBy("topic", "error_fingerprint")
+    return died.agg(f.count("id").alias("messages"), f.max("archived_at").alias("last_at"))
