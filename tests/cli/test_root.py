@@ -287,6 +287,8 @@ def test_ctrl_c_is_exit_code_130_and_one_line(
     process = subprocess.Popen(
         [PGROUSE, "stats", "--watch", "--every", "1m"],
         env={**os.environ, "PGROUSE_DSN": database.dsn}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # Whoever runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )  # fmt: skip
     with server.admin() as admin:
         running = (

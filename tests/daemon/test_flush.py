@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from psycopg import AsyncConnection
 
 from pgrouse.outcome import Ended, Kind
@@ -32,12 +33,15 @@ async def claim_and_complete(dsn: str) -> None:
         await store.exchange([Ended(message, Kind.COMPLETE) for message in claimed], Want(["t"], 10))
 
 
-def test_a_claim_and_a_flag_wait_for_no_flush_and_a_settle_does(database: Database) -> None:
+@pytest.mark.parametrize(("attempts", "waits"), [(1, "on"), (2, "off")])
+def test_a_settle_waits_for_the_disk_a_flag_does_not_and_a_claim_only_if_it_is_the_last_attempt(
+    database: Database, attempts: int, waits: str
+) -> None:
     conn = database.connect()
     conn.execute(WATCH)
-    conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('t', '1')")
+    conn.execute("INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('t', '1', %s)", [attempts])
 
     asyncio.run(claim_and_complete(database.dsn))
 
     commits = set(conn.execute("SELECT what, synchronous_commit FROM public.commits").fetchall())
-    assert commits == {("sleeper INSERT", "off"), ("message UPDATE", "off"), ("message DELETE", "on")}
+    assert commits == {("sleeper INSERT", "off"), ("message UPDATE", waits), ("message DELETE", "on")}

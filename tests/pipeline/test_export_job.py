@@ -396,7 +396,7 @@ def test_an_export_that_was_given_up_goes_on_where_its_lake_ends(queue: Queue, d
 
 def test_a_role_that_may_not_read_payloads_is_told_what_it_lacks(own_database: Database, lake: str) -> None:
     admin = own_database.connect()
-    admin.execute("CREATE ROLE export_analyst LOGIN IN ROLE messages_analyst")
+    admin.execute("CREATE ROLE export_analyst LOGIN PASSWORD 'pgrouse' IN ROLE messages_analyst")
     try:
         with (
             connect(own_database.server.dsn(own_database.name, "export_analyst")) as conn,
