@@ -61,9 +61,9 @@ TEST_PACKAGES = SERVER_PACKAGES | {
     "pgbouncer": "/usr/sbin/pgbouncer",
 }
 
-# All tests in two rounds. Side by side those that mostly wait, for time or for a server; one file stays with one process. Then those on Spark,
-# which fills all cores by itself.
-ROUNDS = [["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "-m", "not spark"], ["-m", "spark"]]
+# The tests in two rounds. Side by side those that mostly wait, for time or for a server; one file stays with one process. Then those on Spark,
+# which fills all cores by itself. What takes minutes with several Sparks is left to `./go test -m long`.
+ROUNDS = [["-n", "2", "--dist", "loadfile", "-m", "not spark"], ["-m", "spark and not long"]]
 
 
 def main(arguments: list[str]) -> None:

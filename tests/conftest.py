@@ -16,9 +16,7 @@ from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database, Postgres
 
 # What is about the server itself, and runs on all of them.
-ON_EVERY_SERVER = {"sql", "schema", "cron", "model"}
-# Those that wait for nothing. They come last: beside the others they fill the time, at the end they are shared out evenly.
-QUICK = {"sql", "unit", "cli"}
+ON_EVERY_SERVER = {"sql", "schema", "cron"}
 # Set where everything must be there (.ci/run): what would be skipped fails.
 NO_SKIP = os.environ.get("PGROUSE_TEST_NO_SKIP") == "1"
 
@@ -41,14 +39,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run what proves nothing about the server on one of them, unless it is marked `every_server`; what waits for nothing comes last."""
+    """Run what proves nothing about the server on one of them, unless it is marked `every_server`."""
     first = next((name for item in items if (name := _server(item))), None)
     left_out = [item for item in items if _server(item) not in (None, first) and not _is_about_the_server(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         kept = set(items) - set(left_out)
         items[:] = [item for item in items if item in kept]
-    items.sort(key=lambda item: _folder(item) in QUICK)
 
 
 def _folder(item: pytest.Item) -> str:

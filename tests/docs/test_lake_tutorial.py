@@ -17,7 +17,7 @@ from tests.server.postgres import Database
 # One server is enough: Spark starts five times.
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.parametrize("server", ["15"], indirect=True),
 ]

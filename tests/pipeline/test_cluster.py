@@ -25,7 +25,7 @@ from tests.sql.queue import Queue
 # One server is enough: the others differ in nothing that a cluster would notice.
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.parametrize("server", ["15"], indirect=True, scope="module"),
 ]
