@@ -70,7 +70,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _servers(config: pytest.Config) -> list[str]:
     chosen = config.getoption("--pg")
-    return chosen.split(",") if chosen else config.stash.setdefault(SERVERS, ground.servers())
+    if not chosen and SERVERS not in config.stash:
+        config.stash[SERVERS] = ground.servers()
+    return chosen.split(",") if chosen else config.stash[SERVERS]
 
 
 SERVERS = pytest.StashKey[list[str]]()

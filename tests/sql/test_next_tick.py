@@ -218,16 +218,27 @@ def test_it_agrees_with_another_implementation(queue: Queue, cron: str, after: d
 
 # What can happen in a few days, so that walking minute by minute ends.
 NEAR = st.tuples(field(0, 59), field(0, 23), st.just("*"), st.just("*"), field(0, 7)).map(" ".join)
-CHANGES = {
-    zone: [
-        moment
-        for moment in (datetime(2005, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(24 * 365 * 20))
-        if moment.astimezone(ZoneInfo(zone)).utcoffset()
-        != (moment + timedelta(hours=1)).astimezone(ZoneInfo(zone)).utcoffset()
+
+
+def changes(zone: str) -> list[datetime]:
+    """Return the hours after which the clocks of a zone are put forward or back, by looking at the days first."""
+    days = [datetime(2005, 1, 1, tzinfo=UTC) + timedelta(days=n) for n in range(365 * 20)]
+    offsets = [day.astimezone(ZoneInfo(zone)).utcoffset() for day in days]
+    hours = [
+        day + timedelta(hours=n)
+        for day, before, after in zip(days, offsets, offsets[1:], strict=False)
+        if before != after
+        for n in range(24)
     ]
-    for zone in ZONES
-    if zone not in ("UTC", "Asia/Kathmandu")
-}
+    moved = timedelta(hours=1)
+    return [
+        hour
+        for hour in hours
+        if hour.astimezone(ZoneInfo(zone)).utcoffset() != (hour + moved).astimezone(ZoneInfo(zone)).utcoffset()
+    ]
+
+
+CHANGES = {zone: changes(zone) for zone in ZONES if zone not in ("UTC", "Asia/Kathmandu")}
 
 
 @given(
