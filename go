@@ -44,7 +44,8 @@ CLUSTER_CONF = Path("/etc/postgresql-common/createcluster.d/pgrouse.conf")
 
 FOR_DEMO = ["--extra=demo"]
 FOR_SPARK = ["--extra=spark", "--extra=delta"]
-FOR_TEST = [*FOR_DEMO, *FOR_SPARK, "--extra=java", "--group=test", "--group=uv"]
+FOR_OPERATING = ["--extra=web", "--extra=metrics", "--extra=otel", "--extra=alerts", "--extra=sentry", "--extra=top"]
+FOR_TEST = [*FOR_DEMO, *FOR_SPARK, *FOR_OPERATING, "--extra=java", "--group=test", "--group=uv"]
 FOR_CHECK = [*FOR_TEST, "--group=check"]
 
 # What the Debian packages of a PostgreSQL version bring, by which is seen whether they are there.
@@ -58,6 +59,7 @@ TEST_PACKAGES = SERVER_PACKAGES | {
     "gcc": "/usr/bin/gcc",
     "libc6-dev": "/usr/include/stdio.h",
     "chromium": "/usr/bin/chromium",
+    "prometheus": "/usr/bin/promtool",
     "pgbouncer": "/usr/sbin/pgbouncer",
 }
 
