@@ -61,11 +61,12 @@ TEST_PACKAGES = SERVER_PACKAGES | {
     "chromium": "/usr/bin/chromium",
     "prometheus": "/usr/bin/promtool",
     "pgbouncer": "/usr/sbin/pgbouncer",
+    "systemd": "/usr/bin/systemd-analyze",
 }
 
 # The tests in two rounds. Side by side those that mostly wait, for time or for a server; one file stays with one process. Then those on Spark,
 # which fills all cores by itself. What takes minutes with several Sparks is left to `./go test -m long`.
-ROUNDS = [["-n", "2", "--dist", "loadfile", "-m", "not spark"], ["-m", "spark and not long"]]
+ROUNDS = [["-n", "3", "--dist", "loadfile", "-m", "not spark"], ["-m", "spark and not long"]]
 
 
 def main(arguments: list[str]) -> None:

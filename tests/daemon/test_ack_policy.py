@@ -61,7 +61,8 @@ def journal(fleet: Fleet) -> Journal:
 
 @pytest.fixture
 def archived(queue: Queue, fleet: Fleet) -> Callable[[int], Any]:
-    return lambda published: eventually(lambda: queue.archived(published))
+    # Each child that dies is followed by a new one, which has to start first.
+    return lambda published: eventually(lambda: queue.archived(published), within_s=30)
 
 
 def work(queue: Queue, where: str, policy: str, **payload: Any) -> int:

@@ -45,9 +45,9 @@ class Demo:
         """What it printed to the standard error so far."""
         return self._err.read_text()
 
-    def end(self) -> int:
+    def end(self, within_s: float = WITHIN_S) -> int:
         """Wait for its end and return its exit code."""
-        return self._process.wait(WITHIN_S)
+        return self._process.wait(within_s)
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,12 @@ def raises(batch):
 
 def raises_when_it_is_computed(batch):
     return batch.select("id", f.raise_error(f.lit("lazy")).alias("outcome"))
+
+def waits_for_the_gate(batch):
+    import pathlib, time
+    pathlib.Path("began").touch()
+    while not pathlib.Path("gate").exists():
+        time.sleep(0.01)
 
 def names_no_outcome(batch):
     return batch.select("id")
@@ -214,3 +222,40 @@ def test_the_job_ends_after_too_many_failed_batches_and_leaves_the_rest_ready(
     assert "the last 2 batches failed" in result.stderr
     assert [result for _, result in ended(queue)] == ["failed"] * 4
     assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL") == 2
+
+
+# Signals
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+def test_after_a_signal_the_batch_that_runs_ends_and_the_rest_stays_ready(
+    database: Database, queue: Queue, folder: Path, eventually: Callable[..., object], which: signal.Signals
+) -> None:
+    queue.publish_many(3)
+    command = [sys.executable, "-m", "pgrouse", "pipeline", "consume", "batch_functions:waits_for_the_gate"]
+    with (folder / "said").open("wb") as said:
+        job = subprocess.Popen(
+            [*command, "--topics", "t", "--rows", "2", "--every", "100ms"],
+            env={**os.environ, "PGROUSE_DSN": database.dsn},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            # Whoever runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        )
+    try:
+        eventually((folder / "began").exists, within_s=90)
+        job.send_signal(which)
+        (folder / "gate").touch()
+        code = job.wait(60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+
+    assert code == 0, (folder / "said").read_text()
+    assert [result for _, result in ended(queue)] == ["success"] * 2
+    assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL AND attempts = 0") == 1

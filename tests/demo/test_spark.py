@@ -1,0 +1,29 @@
+"""`./go demo --spark`: the archive of the demo goes to a lake, becomes a report, and its dead messages are put back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.demo.process import Demo
+from tests.server.postgres import Database
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(400)]
+
+
+def test_lake_report_and_redrive_agree_with_the_archive(demo: Callable[..., Demo], empty_database: Database) -> None:
+    played = demo("--spark", "--json")
+
+    code = played.end(within_s=350)
+
+    report = json.loads(played.out)
+    checks = {check["name"]: check["ok"] for check in report["checks"]}
+    assert code == 0, played.err
+    assert (checks["lake"], checks["report"], checks["redriven"]) == (True, True, True)
+    conn = empty_database.connect()
+    assert conn.execute("SELECT count(*) FROM messages.dead WHERE redriven_as IS NULL").fetchone() == (0,)
+    page = next(Path(line.strip()) for line in played.err.splitlines() if line.strip().endswith("report.html"))
+    assert page.read_text().startswith("<!doctype html>")
