@@ -163,4 +163,5 @@ def _jdbc(spark: Any, database: Database, rows: int, target: Path) -> None:
         .option("upperBound", rows)
         .option("numPartitions", PARTITIONS)
     )
-    reader.load().write.option("compression", "zstd").parquet(str(target))
+    # The same Parquet: a lake is partitioned by date and topic.
+    reader.load().write.option("compression", "zstd").partitionBy("date", "topic").parquet(str(target))

