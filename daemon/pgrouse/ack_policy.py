@@ -77,7 +77,7 @@ class Rules:
 
     def failed(self, message: Message, error: BaseException, reason: str) -> Ended:
         """Return the end of an attempt whose handler could say nothing: its process died."""
-        return self._timed(Ended(message, Kind.RETRY, error=reason), error)
+        return self._timed(Ended(message, Kind.RETRY, error=reason, error_type=type(error).__qualname__), error)
 
     def _timed(self, ended: Ended, error: BaseException) -> Ended:
         """Ask the strategy when to try again, if there is one and attempts are left."""

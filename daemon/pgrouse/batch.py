@@ -17,7 +17,7 @@ import structlog
 from psycopg import AsyncConnection, Connection
 from pydantic_core import from_json
 
-from pgrouse import events, outcome
+from pgrouse import events, outcome, trace_context
 from pgrouse.ack_policy import AckPolicy
 from pgrouse.config_source import KeyProblem, Problem, show_key
 from pgrouse.errors import ConfigError, LockLost
@@ -162,7 +162,9 @@ class BatchContext:
         """A logger that names the topic and tells how many messages the batch has."""
         return cast(
             "structlog.stdlib.BoundLogger",
-            structlog.get_logger().bind(topic=self.topic, messages=len(self._batch.items)),
+            structlog.get_logger().bind(
+                topic=self.topic, messages=len(self._batch.items), **trace_context.log_keys()
+            ),
         )
 
     def heartbeat(self) -> None:

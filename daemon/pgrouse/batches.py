@@ -22,6 +22,7 @@ from pgrouse.batch import Batch
 from pgrouse.handler import Handler, Mode
 from pgrouse.interruption import Why, comes_from_outside
 from pgrouse.message import Message
+from pgrouse.meter import Meters
 from pgrouse.outcome import Ended, Kind, Outcome
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Batches:
         begin: told of what begins.
         settle: takes what ended.
         on_room: called when more can be taken after nothing could.
+        meters: told of each batch that ran.
     """
 
     def __init__(
@@ -83,11 +85,12 @@ class Batches:
         begin: Callable[[list[Message]], None],
         settle: Callable[[Iterable[Ended]], None],
         on_room: Callable[[], None],
+        meters: Meters,
     ) -> None:
         assert handler.batching is not None  # noqa: S101 - that is what makes it a batch handler
         self.handler, self.places, self.batching = handler, places, handler.batching
         self.hand, self.scene, self.threads, self.children = hand, scene, threads, children
-        self.begin, self.settle, self.on_room = begin, settle, on_room
+        self.begin, self.settle, self.on_room, self.meters = begin, settle, on_room, meters
         self.gathered: list[Message] = []
         self.threads_busy = 0
         self._since = 0.0
@@ -267,6 +270,7 @@ class Batches:
     async def _on_the_loop(self, run: Run) -> list[Ended]:
         said: object
         self._limit(run)
+        began = time.monotonic()
         try:
             said = run.batch.call()
             if run.batch.given:
@@ -278,22 +282,50 @@ class Batches:
                 # What it raises because it was stopped is no failure of its own.
                 raise asyncio.CancelledError from error
             said = error
+        finally:
+            self._ran(run.batch, began)
         return run.batch.conclude(said)
+
+    def _ran(self, batch: Batch, began: float, ran_s: float | None = None) -> None:
+        """A call is over, if there was one: of a batch in which nothing fits the handler is not called. Any thread may say so."""
+        if batch.given:
+            self.meters.ran(self.handler.topic, began, ran_s)
 
     async def _in_a_thread(self, run: Run) -> list[Ended]:
         loop = asyncio.get_running_loop()
-        future = self.threads.submit(_call, run.batch, partial(loop.call_soon_threadsafe, self._limit, run))
+        future = self.threads.submit(self._call, run.batch, partial(loop.call_soon_threadsafe, self._limit, run))
         # A thread cannot be stopped: its place stays taken until it ends by itself, even if the batch has timed out.
         run.has_thread = True
         self.threads_busy += 1
         future.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(self._thread_ended))
         return await asyncio.wrap_future(future)
 
+    def _call(self, batch: Batch, begins: Callable[[], object]) -> list[Ended]:
+        """Run a sync batch handler, in its thread."""
+        begins()
+        began = time.monotonic()
+        said: object
+        try:
+            said = batch.call()
+        except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the thread
+            said = error
+        finally:
+            self._ran(batch, began)
+        return batch.conclude(said)
+
     def _thread_ended(self) -> None:
         self.threads_busy -= 1
         self._free()
 
     async def _in_a_child(self, run: Run) -> list[Ended]:
+        began = time.monotonic()
+        ended = await self._from_a_child(run)
+        ran_s = next((each.ran_s for each in ended if each.ran_s is not None), None)
+        # What fits only the child knows.
+        self.meters.ran(self.handler.topic, began, ran_s)
+        return ended
+
+    async def _from_a_child(self, run: Run) -> list[Ended]:
         assert self.children is not None  # noqa: S101 - made with the daemon
         batch = run.batch
         try:
@@ -311,14 +343,3 @@ class Batches:
             return batch.died(error, f"the handler's process died with exit code {error.exitcode}")
         except Exception as error:  # noqa: BLE001 - whatever could not travel between the processes
             return batch.conclude(error)
-
-
-def _call(batch: Batch, begins: Callable[[], object]) -> list[Ended]:
-    """Run a sync batch handler, in its thread."""
-    begins()
-    said: object
-    try:
-        said = batch.call()
-    except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the thread
-        said = error
-    return batch.conclude(said)

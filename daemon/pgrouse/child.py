@@ -23,11 +23,12 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Thread
+from time import monotonic
 from typing import Any, NoReturn
 
 from pebble import ProcessPool
 
-from pgrouse import config, handler
+from pgrouse import config, handler, trace_context
 from pgrouse.ack_policy import AckPolicy
 from pgrouse.batch import Batch
 from pgrouse.context import NOTHING, Context
@@ -81,9 +82,12 @@ class Children:
 
     Args:
         size: how many.
+        otel: the section `[otel]`: whether handlers' own spans are exported from there.
     """
 
-    def __init__(self, topic: str, chosen: config.Topic, rules: config.Handlers, size: int) -> None:
+    def __init__(
+        self, topic: str, chosen: config.Topic, rules: config.Handlers, size: int, otel: config.Otel | None = None
+    ) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
         self._make = partial(
@@ -91,18 +95,18 @@ class Children:
             max_workers=size,
             max_tasks=MAX_TASKS,
             initializer=_begin,
-            initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path], theirs),
+            initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path], theirs, otel),
             context=multiprocessing.get_context("spawn"),
         )
         self._pool = self._make()
 
     def schedule(self, message: Message) -> Future[Ended]:
         """Run the handler for one message in a child; its time begins when a child takes it up."""
-        return self._ready().schedule(work, args=[message], timeout=message.run_timeout_s)
+        return self._ready().schedule(work, args=[message, trace_context.current()], timeout=message.run_timeout_s)
 
     def schedule_batch(self, messages: list[Message], limit_s: float | None) -> Future[list[Ended]]:
         """Run a batch handler for these messages in a child, at most so long."""
-        return self._ready().schedule(work_batch, args=[messages], timeout=limit_s)
+        return self._ready().schedule(work_batch, args=[messages, trace_context.current()], timeout=limit_s)
 
     def _ready(self) -> ProcessPool:
         if not self._pool.active:
@@ -141,9 +145,15 @@ def _close(pool: ProcessPool) -> None:
     pool.join()
 
 
-def work(message: Message) -> Ended:
-    """Run the handler for one message, in the child; return how the attempt ended."""
+def work(message: Message, trace: dict[str, str]) -> Ended:
+    """Run the handler for one message, in the child and within this trace; return how the attempt ended."""
+    with trace_context.within(trace):
+        return _work(message)
+
+
+def _work(message: Message) -> Ended:
     assert _handler is not None  # noqa: S101 - set by the pool's initializer
+    began = monotonic()
     context = Context(message, Apart(), completed=_handler.rules.policy is AckPolicy.ACK_FIRST)  # type: ignore[arg-type]
     said: object
     try:
@@ -152,13 +162,21 @@ def work(message: Message) -> Ended:
             said = _run(said)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails the message, not the child
         said = error
-    return _handler.rules.ended(message, said, context.action)
+    ended = _handler.rules.ended(message, said, context.action)
+    ended.ran_s = monotonic() - began
+    return ended
 
 
-def work_batch(messages: list[Message]) -> list[Ended]:
-    """Run a batch handler for these messages, in the child; return how the attempt of each ended."""
+def work_batch(messages: list[Message], trace: dict[str, str]) -> list[Ended]:
+    """Run a batch handler for these messages, in the child and within this trace; return how the attempt of each ended."""
+    with trace_context.within(trace):
+        return _work_batch(messages)
+
+
+def _work_batch(messages: list[Message]) -> list[Ended]:
     assert _handler is not None  # noqa: S101 - set by the pool's initializer
     batch = Batch(_handler, messages, Apart())  # type: ignore[arg-type]
+    began = monotonic()
     said: object
     try:
         said = batch.call()
@@ -166,7 +184,11 @@ def work_batch(messages: list[Message]) -> list[Ended]:
             said = _run(said)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
         said = error
-    return batch.conclude(said)
+    ran_s = monotonic() - began
+    ended = batch.conclude(said)
+    for each in ended:
+        each.ran_s = ran_s
+    return ended
 
 
 def _run(coroutine: Any) -> object:
@@ -179,7 +201,14 @@ def _exit(leave: Callable[[int], NoReturn], code: int) -> NoReturn:
     leave(code or 1)
 
 
-def _begin(topic: str, chosen: config.Topic, rules: config.Handlers, path: list[str], to_daemon: socket.socket) -> None:
+def _begin(
+    topic: str,
+    chosen: config.Topic,
+    rules: config.Handlers,
+    path: list[str],
+    to_daemon: socket.socket,
+    otel: config.Otel | None,
+) -> None:
     global _handler, _to_daemon  # noqa: PLW0603 - one handler is all that a child is for
     to_daemon.settimeout(SEND_S)
     _to_daemon = to_daemon
@@ -190,4 +219,8 @@ def _begin(topic: str, chosen: config.Topic, rules: config.Handlers, path: list[
     # A child that ends with 0 counts as one that has done its share: its message would wait for a result for ever.
     os._exit = partial(_exit, os._exit)
     sys.path[:] = path
+    if otel is not None and otel.enabled:
+        from pgrouse.telemetry import export  # noqa: PLC0415
+
+        export.begin(otel, f"{topic}:{os.getpid()}")
     _handler = handler.find(topic, chosen, rules)

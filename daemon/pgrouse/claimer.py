@@ -14,7 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 
 from pgrouse.message import Message
 from pgrouse.store import Exchange, Want
@@ -36,13 +36,29 @@ class State(Enum):
     ASLEEP = "asleep"  # a publish will ring
 
 
+class Source(StrEnum):
+    """Why a claim is made."""
+
+    NOTIFY = "notify"  # a notification woke the daemon
+    TIMER = "timer"  # a delayed message is due, or a limit may let go
+    POLL = "poll"  # nothing was heard for a poll interval
+    BUSY = "busy"  # the claim before found something, a place became free, or the daemon is about to fall asleep
+
+
 @dataclass(slots=True)
 class Plan:
-    """What the next exchange shall do besides settling."""
+    """What the next exchange shall do besides settling.
+
+    Attributes:
+        source: why it claims.
+        slept_s: how long the daemon had slept before, and would have been woken by a publish; 0 if it had not.
+    """
 
     want: Want | None = None
     arm_s: float | None = None
     disarm: bool = False
+    source: Source = Source.BUSY
+    slept_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -90,7 +106,11 @@ class Claimer:
         self.held_back = False
         self.wakes = 0
         self._deep = False
+        self.heard_at = clock()
         self._look_at = 0.0
+        self._look_for = Source.POLL  # what that look is for
+        self._asleep_since = 0.0
+        self._woken: tuple[Source, float] = (Source.BUSY, 0.0)  # what ended the last sleep, and how long it was
         self._flag_up = False  # as far as the database may know
         self._flag_counts_until = 0.0  # when the database was told that we look by ourselves
         self._must_arm = False
@@ -107,6 +127,11 @@ class Claimer:
         """Something may be ready: a notification came, a handler's topic has room again."""
         self.wakes += 1
         self._look()
+
+    def rung(self) -> None:
+        """A notification came."""
+        self._awake(Source.NOTIFY)
+        self.wake()
 
     def listen(self, listening: bool) -> None:
         """The listener is new, or rings are not heard any more: sleeping needs the whole protocol again, or no flag at all."""
@@ -137,12 +162,16 @@ class Claimer:
         if makes_room:
             self._look()
         if self.state is not State.LOOKING and self.clock() >= self._look_at:
+            self._awake(self._look_for)
             self._look()
         whole = self.room()
         room = self._share(whole)
         if self._left_out and room.limit > 0:
             self._look()
         disarm = first and self._flag_is_a_burden()
+        # A look that is put off is not owed to what woke us any more.
+        source, slept_s = self._woken
+        self._woken = Source.BUSY, 0.0
         if self.state is not State.LOOKING or (room.is_empty and room.batches is None):
             return Plan(disarm=disarm)
         arm_s = self.poll_s() if first and self._must_arm and self.listening else None
@@ -152,7 +181,7 @@ class Claimer:
         if want.batches is not None and whole.batches is not None:
             want.batches.start = whole.batches.places
         self._on_the_way.append(want)
-        return Plan(want, arm_s, disarm and arm_s is None)
+        return Plan(want, arm_s, disarm and arm_s is None, source, slept_s)
 
     def heard(self, plan: Plan, got: Exchange, *, began: float, wakes: int) -> None:
         """Take in what an exchange found.
@@ -173,11 +202,12 @@ class Claimer:
         if plan.want is None:
             return
         self.ended(plan)
+        self.heard_at = self.clock()
         self.held_back = got.held_back
         if got.claimed:
             self._found(plan.want, got.claimed)
         else:
-            self._found_nothing(got, woken=self.wakes != wakes)
+            self._found_nothing(got, began, woken=self.wakes != wakes)
 
     def ended(self, plan: Plan) -> None:
         """The claim of this plan brings nothing any more: it was heard, or it failed."""
@@ -190,6 +220,10 @@ class Claimer:
 
     def _look(self) -> None:
         self.state = State.LOOKING
+
+    def _awake(self, source: Source) -> None:
+        if self.state is State.ASLEEP:
+            self._woken = source, self.clock() - self._asleep_since if self.listening else 0.0
 
     def _found(self, want: Want, claimed: list[Message]) -> None:
         self._look()
@@ -213,32 +247,36 @@ class Claimer:
         self._after_topic = single[-1] if single else self._after_topic
         return len(batched) >= apart.limit or (bool(want.topics) and len(single) >= want.limit)
 
-    def _found_nothing(self, got: Exchange, *, woken: bool) -> None:
+    def _found_nothing(self, got: Exchange, began: float, *, woken: bool) -> None:
         self._deep = False
         if woken:
             return
         if not self.listening:
-            self._sleep(got.next_due_s, self.clock() + self.poll_s())
+            self._sleep(got.next_due_s, self.clock() + self.poll_s(), began)
         elif not self.armed:
             self._must_arm = True
         elif self._own_xid is not None and (got.oldest_xid or 0) < self._own_xid:
             self._wait_for_the_horizon()
         else:
             self._own_xid = None
-            self._sleep(got.next_due_s, self._flag_counts_until)
+            self._sleep(got.next_due_s, self._flag_counts_until, began)
 
     def _wait_for_the_horizon(self) -> None:
         self.state = State.ARMING
         self._look_at = self.clock() + HORIZON_S[min(self._tries, len(HORIZON_S) - 1)]
         self._tries += 1
 
-    def _sleep(self, next_due_s: float | None, at_most: float) -> None:
+    def _sleep(self, next_due_s: float | None, poll_at: float, began: float) -> None:
         self._busy_since = None
-        if self.held_back:
-            at_most = min(at_most, self.clock() + HELD_BACK_S)
+        at_most = min(poll_at, self.clock() + HELD_BACK_S) if self.held_back else poll_at
         look_at = at_most if next_due_s is None else min(at_most, self.clock() + self._pause_s(next_due_s))
-        # Two lanes may have looked at once: what the earlier snapshot did not show yet is still due.
-        self._look_at = min(look_at, self._look_at) if self.state is State.ASLEEP else look_at
+        if self.state is State.ASLEEP:
+            # Two lanes may have looked at once: what the earlier snapshot did not show yet is still due.
+            look_at = min(look_at, self._look_at)
+        else:
+            self._asleep_since = began
+        self._look_at = look_at
+        self._look_for = Source.POLL if look_at >= poll_at else Source.TIMER
         self.state = State.ASLEEP
 
     def _pause_s(self, next_due_s: float) -> float:

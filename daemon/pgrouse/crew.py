@@ -28,6 +28,7 @@ from pgrouse.context import Context
 from pgrouse.handler import Handler, Mode
 from pgrouse.interruption import Why, comes_from_outside
 from pgrouse.message import Message
+from pgrouse.meter import Meters, Result
 from pgrouse.outcome import Ended, Kind
 from pgrouse.topic_schemas import TopicSchemas
 
@@ -57,6 +58,9 @@ class Crew:
         schemas: what the topics ask of their payloads; nothing unless given.
     """
 
+    threads_type: Callable[..., ThreadPoolExecutor] = ThreadPoolExecutor
+    batches_type: Callable[..., Batches] = Batches
+
     def __init__(
         self,
         handlers: dict[str, Handler],
@@ -69,10 +73,10 @@ class Crew:
         schemas: TopicSchemas | None = None,
     ) -> None:
         self.handlers, self.settings, self.hand, self.settler, self.scene = handlers, settings, hand, settler, scene
-        self.children = children
+        self.children, self.meters = children, settler.meters
         self.on_room = on_room
         self.schemas = TopicSchemas() if schemas is None else schemas
-        self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="handler")
+        self.threads = self.threads_type(settings.threads, thread_name_prefix="handler")
         self.waiting: deque[Message] = deque()
         self._running: dict[tuple[int, int], tuple[Message, asyncio.Task[None]]] = {}
         self._why: dict[tuple[int, int], Why] = {}
@@ -85,6 +89,7 @@ class Crew:
         self._batch_size = sum(each.size for each in self._batches.values())
         self._singles = [topic for topic in self.topics if topic not in self._batches]
         self._bounds = {topic: bound for topic in self._singles if (bound := self._bound(handlers[topic])) is not None}
+        self._add_run = {topic: self.meters.of(topic).runs.add for topic in self.topics}
         self._ways = {
             topic: self._run_completed if each.rules.policy is AckPolicy.ACK_FIRST else self._way(each)
             for topic, each in handlers.items()
@@ -141,6 +146,7 @@ class Crew:
             batches = self._batches.get(message.topic)
             if batches.has(message) if batches else self._has(message):
                 self.hand.let_go([message])
+                self.meters.ended([message], Result.LOST)
                 log.warning(
                     events.MESSAGE_LOCK_LOST, message_id=message.id, topic=message.topic, attempt=message.attempt
                 )
@@ -223,8 +229,17 @@ class Crew:
         # A batch handler has a concurrency; a thread needs one of the threads.
         places = self._bound(handler) or 1
         children = self.children.get(handler.topic)
-        return Batches(
-            handler, places, self.hand, self.scene, self.threads, children, self._begin, self._settle, self._tell_room
+        return self.batches_type(
+            handler,
+            places,
+            self.hand,
+            self.scene,
+            self.threads,
+            children,
+            self._begin,
+            self._settle,
+            self._tell_room,
+            self.meters,
         )
 
     def _room_for_batches(self) -> Room:
@@ -380,6 +395,7 @@ class Crew:
         context = _context(handler, message, self.scene) if handler.arguments > 1 else None
         said: object
         self._limit(message)
+        began = time.monotonic()
         try:
             said = await handler.call(message, context)
         except BaseException as error:  # sys.exit in a handler fails the message, not the daemon
@@ -389,13 +405,15 @@ class Crew:
                 # What it raises because it was stopped is no failure of its own.
                 raise asyncio.CancelledError from error
             said = error
+        finally:
+            self._add_run[message.topic](time.monotonic() - began)
         return _said(handler, message, said, context)
 
     async def _in_a_thread(self, handler: Handler, message: Message) -> Ended | None:
         loop = asyncio.get_running_loop()
         # It may wait for a thread first.
         begins = partial(loop.call_soon_threadsafe, self._limit, message) if message.run_timeout_s is not None else None
-        future = self.threads.submit(_call, handler, message, self.scene, begins)
+        future = self.threads.submit(_call, handler, message, self.scene, begins, self.meters)
         # A thread cannot be stopped: the message's place stays taken until it ends by itself, even if the message has timed out.
         self._threads_busy += 1
         future.add_done_callback(
@@ -408,6 +426,12 @@ class Crew:
         self._free(topic)
 
     async def _in_a_child(self, handler: Handler, message: Message) -> Ended | None:
+        began = time.monotonic()
+        ended = await self._from_a_child(handler, message)
+        self.meters.ran(message.topic, began, ended.ran_s)
+        return ended
+
+    async def _from_a_child(self, handler: Handler, message: Message) -> Ended:
         try:
             return await asyncio.wrap_future(self.children[handler.topic].schedule(message))
         except TimeoutError:
@@ -464,16 +488,21 @@ def _stopped(message: Message, why: Why) -> Ended | None:
             return None
 
 
-def _call(handler: Handler, message: Message, scene: Scene, begins: Callable[[], object] | None) -> Ended | None:
+def _call(
+    handler: Handler, message: Message, scene: Scene, begins: Callable[[], object] | None, meters: Meters
+) -> Ended | None:
     """Run a sync handler, in its thread."""
     if begins is not None:
         begins()
     context = _context(handler, message, scene)
+    began = time.monotonic()
     said: object
     try:
         said = handler.call(message, context)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails the message, not the thread
         said = error
+    finally:
+        meters.ran(message.topic, began)
     return _said(handler, message, said, context)
 
 

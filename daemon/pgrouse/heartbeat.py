@@ -22,6 +22,7 @@ from pgrouse import events
 from pgrouse.database import Database, hung_up_after
 from pgrouse.errors import DatabaseUnreachable, LockLost
 from pgrouse.hand import SHORT_S, Extension, Hand, Held
+from pgrouse.measure_report import Report, Reports
 from pgrouse.message import Message
 from pgrouse.progress import Note
 from pgrouse.store import cancelled_statement, heartbeat_statement, progress_statement
@@ -33,6 +34,9 @@ SHORTEST_PAUSE_S = 0.02
 SEEN_EVERY_S = 5.0
 # A heartbeat that takes longer than this is given up and sent again; it skips rows that are locked, so it should never wait.
 STATEMENT_TIMEOUT_MS = 5_000
+# Locks come first: a report that takes longer is sent again with the next sign of life.
+REPORT_TIMEOUT_MS = 1_000
+DRAIN = b"SELECT w.drain_asked_at IS NOT NULL FROM messages.worker AS w WHERE w.name = %s"
 # No answer at all: the path is dead. libpq would wait for ever if a proxy keeps the socket alive.
 HANG_UP_S = 8.0
 # After its run_timeout a handler is told to stop. One that does not is no longer covered after so long.
@@ -60,6 +64,11 @@ class Heartbeat(threading.Thread):
         on_lost: called on the event loop with the ids whose lock was lost.
         worker: how the worker is entered into the registry.
         status: what it says of itself there.
+        reports: what it reports of its measures, with each sign of life; nothing unless given.
+        on_drain: called on the event loop, once, when somebody has asked the worker to drain.
+
+    Attributes:
+        seen_at: when the database took the last sign of life in, by the monotonic clock; 0 if it has not yet.
     """
 
     def __init__(
@@ -69,8 +78,11 @@ class Heartbeat(threading.Thread):
         on_lost: Callable[[list[int]], None],
         worker: Registration,
         status: Callable[[], dict[str, Any]],
+        reports: Reports | None = None,
+        on_drain: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
+        self.reports, self.on_drain = reports, on_drain
         self.db, self.hand, self.on_lost, self.worker, self.status = db, hand, on_lost, worker, status
         self.loop = asyncio.get_running_loop()
         # Also set by the hand: a message with a short lock may come right after a long pause has begun.
@@ -79,9 +91,21 @@ class Heartbeat(threading.Thread):
         self._stopping = False
         self._conn: psycopg.Connection | None = None
         self._failing = False
-        self._seen_at = 0.0
+        self.seen_at = 0.0
+        self._turned_at = time.monotonic()
+        self._report_was_refused = False
         self._asked_at: float | None = None
         self._loop_was_blocked = False
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last beat failed."""
+        return self._failing
+
+    @property
+    def still_s(self) -> float:
+        """How long the thread has been at one beat, in seconds; it begins one each second."""
+        return time.monotonic() - self._turned_at
 
     def poke(self) -> None:
         """Check all locks now: somebody says that one was lost."""
@@ -97,6 +121,7 @@ class Heartbeat(threading.Thread):
     def run(self) -> None:
         """Beat until stopped. This is the one place where its failures are handled."""
         while not self._stopping:
+            self._turned_at = time.monotonic()
             try:
                 self._beat()
                 self._failing = False
@@ -117,7 +142,7 @@ class Heartbeat(threading.Thread):
         notes = self.hand.progress.due(now)
         due = [held for held in self.hand.snapshot() if everything or _is_due(held, now)]
         due = [held for held in due if not _is_given_up(held, now)]
-        seen = now - self._seen_at >= SEEN_EVERY_S
+        seen = now - self.seen_at >= SEEN_EVERY_S
         if not (due or seen or wishes or notes):
             return
         try:
@@ -143,7 +168,9 @@ class Heartbeat(threading.Thread):
                 )
             if seen:
                 self._sign(self._conn)
-                self._seen_at = now
+                self.seen_at = now
+                self._obey(self._conn)
+                self._report(self._conn)
 
     def _extend(self, conn: psycopg.Connection, due: list[Held], now: float) -> None:
         lost = self._ask(conn, heartbeat_statement(held.message for held in due))
@@ -187,10 +214,43 @@ class Heartbeat(threading.Thread):
             True,
         )
 
+    def _obey(self, conn: psycopg.Connection) -> None:
+        """Say once that somebody has asked the worker to drain."""
+        if self.on_drain is None or conn.execute(DRAIN, [self.worker.name]).fetchone() != (True,):
+            return
+        self.loop.call_soon_threadsafe(self.on_drain)
+        self.on_drain = None
+
+    def _report(self, conn: psycopg.Connection) -> None:
+        """Report what was measured. A database that does not take it must not cost a lock: then nothing else happens."""
+        report = None if self.reports is None else self.reports.next()
+        if self.reports is None or report is None:
+            return
+        try:
+            is_taken = self._deliver(conn, report)
+        except psycopg.Error as error:
+            if conn.broken:
+                raise
+            if not self._report_was_refused:
+                log.warning(events.REPORT_REFUSED, reason=" ".join(str(error).split()))
+            self._report_was_refused = True
+            return
+        self._report_was_refused = False
+        if is_taken:
+            self.reports.arrived()
+
+    def _deliver(self, conn: psycopg.Connection, report: Report) -> bool:
+        given = [self.worker.name, report.number, report.measures]
+        with conn.transaction():
+            conn.execute(f"SET LOCAL statement_timeout = {REPORT_TIMEOUT_MS}".encode())
+            row = conn.execute("SELECT messages.worker_measured(%s, %s, %s::jsonb)", given).fetchone()
+        return row == (True,)
+
     def _sign_off(self) -> None:
-        """Leave the registry; if that fails the entry is pruned later."""
+        """Report the last and leave the registry; if that fails the entry is pruned later."""
         with suppress(psycopg.Error):
             if self._conn is not None:
+                self._report(self._conn)
                 self._conn.execute("SELECT messages.worker_stopped(%s)", [self.worker.name])
 
     def _watch_the_loop(self) -> None:

@@ -111,6 +111,8 @@ class Ended:
         ran: of a message that is given back: whether its handler had begun.
         progress: the last progress that the handler noted; written before it is settled.
         remarks: what there is to log of it besides its error: names of events, and why.
+        ran_s: how long its handler ran, if that is known better than from outside: by the child that ran it.
+        error_type: the class of the exception that ended it, if one did that is no outcome.
     """
 
     message: Message
@@ -123,6 +125,8 @@ class Ended:
     ran: bool | None = None
     progress: str | None = None
     remarks: tuple[tuple[str, str], ...] = ()
+    error_type: str | None = None
+    ran_s: float | None = None
 
 
 def ended(message: Message, said: object) -> Ended:
@@ -137,7 +141,7 @@ def ended(message: Message, said: object) -> Ended:
         case Retry() | Defer() as it:
             return _later(message, it)
         case BaseException() as it:
-            return Ended(message, Kind.RETRY, error=describe(it))
+            return Ended(message, Kind.RETRY, error=describe(it), error_type=type(it).__qualname__)
         case it:
             return _completed(message, it)
 

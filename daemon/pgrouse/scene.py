@@ -14,11 +14,15 @@ from pgrouse.database import Database
 from pgrouse.hand import Hand
 from pgrouse.loops.loop import backoff_s, tell
 from pgrouse.message import Message
+from pgrouse.meter import Meters, Result
 from pgrouse.store import complete_statement
 
 
 class Scene:
     """The surroundings of the running handlers.
+
+    Args:
+        meters: told of what ends in a transaction of its handler.
 
     Attributes:
         stopping: whether the daemon wants to stop.
@@ -26,8 +30,9 @@ class Scene:
         blocking_pool: connections for handlers in threads.
     """
 
-    def __init__(self, db: Database, hand: Hand) -> None:
+    def __init__(self, db: Database, hand: Hand, meters: Meters) -> None:
         self.stopping = False
+        self.meters = meters
         self.pool: AsyncConnectionPool = db.pool()
         self.blocking_pool: ConnectionPool = db.blocking_pool()
         self._hand = hand
@@ -38,7 +43,10 @@ class Scene:
 
     def completed(self, *messages: Message) -> None:
         """Their transaction was committed: nothing is left to settle, and that their locks are gone is no loss. Any thread may say so."""
-        self._hand.let_go(messages)
+        # Whoever says so twice is counted once.
+        ours = [message for message in messages if self._hand.holds(message)]
+        self._hand.let_go(ours)
+        self.meters.ended(ours, Result.SUCCESS)
 
     def cancelled(self, message: Message) -> bool:
         """Whether somebody has cancelled the message."""
@@ -80,8 +88,12 @@ class Scene:
                 tell("ack_first", failures, error)
                 await asyncio.sleep(backoff_s(failures))
             else:
+                lost = list(row[0]) if row else []
+                gone = [message for message in messages if message.id in lost]
+                self._hand.let_go(gone)
+                self.meters.ended(gone, Result.LOST)
                 self.completed(*messages)
-                return list(row[0]) if row else []
+                return lost
 
     async def __aenter__(self) -> Scene:
         await self.pool.open()

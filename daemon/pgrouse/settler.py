@@ -10,6 +10,7 @@ import structlog
 
 from pgrouse import events
 from pgrouse.message import Message
+from pgrouse.meter import Meters
 from pgrouse.outcome import Ended, Kind
 from pgrouse.signal import Signals
 
@@ -21,10 +22,12 @@ class Settler:
 
     Args:
         signals: set whenever there is something to settle, or something was.
+        meters: told of what was settled.
     """
 
-    def __init__(self, signals: Signals) -> None:
+    def __init__(self, signals: Signals, meters: Meters | None = None) -> None:
         self.signals = signals
+        self.meters = Meters() if meters is None else meters
         self.waiting: list[Ended] = []
         self.begun: list[Message] = []
         self.in_flight = 0
@@ -55,8 +58,8 @@ class Settler:
     def done(self, taken: list[Ended], lost: list[int]) -> None:
         """The flush arrived; these ids had lost their lock and were not changed."""
         self.in_flight -= len(taken)
-        for ended in taken:
-            self.counts[ended.kind] += 1
+        for kind, count in self.meters.settled(taken, lost).items():
+            self.counts[kind] += count
         if self.idle:
             self.signals.set()
         if lost:

@@ -33,6 +33,11 @@ def is_child() -> bool:
     return CHILD in os.environ
 
 
+def number() -> int:
+    """Return which of the processes this is, the first being 0; 0 also without a supervisor."""
+    return int(os.environ.get(CHILD, "0"))
+
+
 def end_with_the_parent() -> None:
     """Let the kernel tell this child to stop when its supervisor is gone, however it went."""
     if sys.platform == "linux":

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from tests.cli.shell import Shell
-from tests.cli.stage import silence, start
+from tests.cli.stage import die, silence, start
 from tests.sql.queue import Queue
 
 HERE = socket.gethostname()
@@ -24,7 +24,8 @@ def test_a_worker_of_this_host_that_was_seen_is_well(pgrouse: Shell, queue: Queu
         ["ok", "schema"],
         ["ok", "worker"],
     ]
-    assert pgrouse("health", "--json").object == {"ok": True, "problem": None}
+    told = pgrouse("health", "--json").object
+    assert (told["ok"], told["problem"], {check["level"] for check in told["checks"]}) == (True, None, {"ok"})
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,9 @@ def test_no_worker_or_a_silent_one_is_a_problem(
     start(queue, "w1", host=host)
     silence(queue, "w1", silent_s)
 
-    assert pgrouse("health", *arguments, "--json").object == {"ok": False, "problem": said}
+    told = pgrouse("health", *arguments, "--json").object
+    assert (told["ok"], told["problem"]) == (False, said)
+    assert told["checks"][-1] == {"name": "worker", "level": "fail", "said": said}
     ended = pgrouse("health", *arguments)
     assert ended.code == 1
     assert ended.out.splitlines()[-1] == f"fail  worker    {said}"
@@ -64,3 +67,73 @@ def test_an_older_schema_is_exit_code_78(pgrouse: Shell, queue: Queue) -> None:
 
     assert ended.code == 78
     assert ended.err.startswith("pgrouse: the schema is older than this version")
+
+
+def complete(pgrouse: Shell) -> tuple[int, dict[str, tuple[str, str]]]:
+    """The exit code, and what was found by name."""
+    ended = pgrouse("health", "--complete", "--json")
+    return ended.code, {check["name"]: (check["level"], check["said"]) for check in ended.object["checks"]}
+
+
+def tick(queue: Queue, caller: str, age: str = "0") -> None:
+    queue.rows("SELECT * FROM messages.tick(%s)", [caller])
+    queue.conn.execute("UPDATE messages.tick_mark SET ran_at = ran_at - %s::interval WHERE caller = %s", [age, caller])
+
+
+@pytest.fixture
+def hearing(queue: Queue) -> Queue:
+    """A queue that is well: a worker of this host hears, and ticks."""
+    start(queue, "w1", host=HERE)
+    queue.call("worker_seen", "w1", {"listener": "listening"})
+    tick(queue, "daemon")
+    return queue
+
+
+def test_the_complete_check_finds_nothing_wrong_where_all_is_well(pgrouse: Shell, hearing: Queue) -> None:
+    code, found = complete(pgrouse)
+
+    assert (code, {level for level, _ in found.values()}) == (0, {"ok"})
+    assert list(found) == ["database", "schema", "worker", "listener", "maintenance", "retention"]
+
+
+@pytest.mark.parametrize("status", [{"listener": "degraded"}, {}])
+def test_a_worker_that_hears_nothing_is_a_problem_of_the_complete_check_only(
+    pgrouse: Shell, hearing: Queue, status: dict[str, str]
+) -> None:
+    hearing.call("worker_seen", "w1", status)
+
+    code, found = complete(pgrouse)
+
+    assert (code, found["listener"][0]) == (1, "fail")
+    assert "database.listen_dsn" in found["listener"][1]
+    assert pgrouse("health").code == 0
+
+
+def test_maintenance_that_nobody_runs_is_a_problem(pgrouse: Shell, hearing: Queue) -> None:
+    tick(hearing, "daemon", "4 minutes")
+    code, found = complete(pgrouse)
+    assert (code, found["maintenance"]) == (1, ("fail", "ran 4m ago: start a daemon, or `pgrouse cron install`"))
+
+    hearing.conn.execute("DELETE FROM messages.tick_mark")
+    assert complete(pgrouse)[1]["maintenance"][1].startswith("never ran")
+
+
+def test_pg_cron_that_has_stopped_is_worth_a_warning_while_daemons_tick(pgrouse: Shell, hearing: Queue) -> None:
+    tick(hearing, "cron", "1 hour")
+
+    code, found = complete(pgrouse)
+
+    assert code == 0
+    assert found["maintenance"][0] == "warn"
+    assert found["maintenance"][1].startswith("pg_cron last ran ")
+
+
+def test_an_export_that_holds_the_retention_is_worth_a_warning(pgrouse: Shell, hearing: Queue) -> None:
+    hearing.call("open_export", "lake", "/lake", "7")
+    die(hearing, "t", age="40 days")
+
+    code, found = complete(pgrouse)
+
+    assert (code, found["retention"][0]) == (0, "warn")
+    assert found["retention"][1].startswith("held by export lake since ")
+    assert "`pgrouse pipeline export /lake --name lake`, or give it up with --forget lake" in found["retention"][1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.claimer import BUSY_S, HORIZON_S, Claimer, Plan, Room, State, jittered
+from pgrouse.claimer import BUSY_S, HELD_BACK_S, HORIZON_S, Claimer, Plan, Room, Source, State, jittered
 from pgrouse.message import Message
 from pgrouse.store import Exchange
 from tests.unit.conftest import Clock
@@ -487,3 +487,69 @@ def test_daemons_that_started_together_do_not_stay_together() -> None:
 
     assert all(8 <= each <= 12 for each in waits)
     assert max(waits) - min(waits) > 1
+
+
+class TestSource:
+    """Why a claim is made, and how long a sleep was that a publish would have ended."""
+
+    def test_a_notification_wakes_it(self, asleep: Rig) -> None:
+        asleep.clock.forward(2.0)
+
+        asleep.claimer.rung()
+
+        plan = asleep.plan()
+        assert (plan.source, plan.slept_s) == (Source.NOTIFY, 2.0)
+
+    def test_nothing_was_heard_for_a_poll_interval(self, asleep: Rig) -> None:
+        asleep.clock.forward(POLL_S)
+
+        plan = asleep.plan()
+
+        assert (plan.source, plan.slept_s) == (Source.POLL, POLL_S)
+
+    def test_a_delayed_message_is_due(self, rig: Rig) -> None:
+        rig.fall_asleep(next_due_s=1.0)
+        rig.clock.forward(1.0)
+
+        assert rig.plan().source is Source.TIMER
+
+    def test_a_limit_may_let_go(self, rig: Rig) -> None:
+        rig.fall_asleep(held_back=True)
+        rig.clock.forward(HELD_BACK_S)
+
+        assert rig.plan().source is Source.TIMER
+
+    def test_what_follows_a_claim_that_found_something_is_busy(self, asleep: Rig, claimed: Claimed) -> None:
+        asleep.claimer.rung()
+        asleep.find(claimed())
+
+        plan = asleep.plan()
+
+        assert (plan.source, plan.slept_s) == (Source.BUSY, 0.0)
+
+    def test_a_place_that_became_free_is_no_notification(self, asleep: Rig) -> None:
+        asleep.claimer.wake()
+
+        assert asleep.plan().source is Source.BUSY
+
+    def test_a_notification_that_comes_while_it_looks_did_not_wake_it(self, listening: Rig) -> None:
+        listening.claimer.rung()
+
+        assert listening.plan().source is Source.BUSY
+
+    def test_a_daemon_that_does_not_hear_has_not_slept_as_far_as_notifications_go(self, rig: Rig) -> None:
+        rig.find()
+        assert rig.claimer.state is State.ASLEEP
+        rig.clock.forward(POLL_S)
+
+        plan = rig.plan()
+
+        assert (plan.source, plan.slept_s) == (Source.POLL, 0.0)
+
+    def test_a_look_without_room_is_owed_to_nothing_when_room_comes(self, asleep: Rig) -> None:
+        full, asleep.room = asleep.room, Room(["job"], None, 0)
+        asleep.claimer.rung()
+        assert asleep.plan().want is None
+        asleep.room = full
+
+        assert asleep.plan().source is Source.BUSY

@@ -95,6 +95,8 @@ class Lane:
         if self.claimer.held_back and not self.first:
             # When to look again may have changed, and that is what the first lane waits for.
             self.settler.signals.set()
+        if plan.want is not None:
+            self.settler.meters.claimed(got.claimed, plan.source, plan.slept_s)
         if got.claimed:
             start = plan.want.start if plan.want else None
             self.crew.add(got.claimed, began, waiting=[] if start is None else got.claimed[start:])

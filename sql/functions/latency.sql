@@ -1,0 +1,40 @@
+-- How long messages waited and handlers ran, by topic, in seconds: the 50th, 95th and 99th percentile of what the daemons measured.
+-- Called by: operators, analysts, pgrouse top, pgrouse doctor, the web. Locks: nothing.
+-- p_since: of so long until now, in whole minutes (the one that began before it too); p_topic: of this topic only.
+-- wait: from available to claimed. run: one call of a handler. wake: the wait of messages that came while a daemon slept and a notification woke it.
+-- Result: one row per topic that was measured; NULL where nothing was. waits, runs and wakes: of how many entries.
+CREATE OR REPLACE FUNCTION messages.latency(p_since interval DEFAULT '1 hour', p_topic text DEFAULT NULL)
+RETURNS TABLE (
+  topic text,
+  waits bigint, wait_p50_s double precision, wait_p95_s double precision, wait_p99_s double precision,
+  runs  bigint, run_p50_s  double precision, run_p95_s  double precision, run_p99_s  double precision,
+  wakes bigint, wake_p50_s double precision, wake_p95_s double precision, wake_p99_s double precision
+)
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+  SELECT
+    s.topic,
+    coalesce((SELECT sum(c) FROM unnest(s.waits) AS c), 0)::bigint, wait.q[1], wait.q[2], wait.q[3],
+    coalesce((SELECT sum(c) FROM unnest(s.runs)  AS c), 0)::bigint, run.q[1],  run.q[2],  run.q[3],
+    coalesce((SELECT sum(c) FROM unnest(s.wakes) AS c), 0)::bigint, wake.q[1], wake.q[2], wake.q[3]
+  FROM (
+    SELECT a.topic, messages.unpack(nullif(a.waits, 0)) AS waits, messages.unpack(nullif(a.runs, 0)) AS runs, messages.unpack(nullif(a.wakes, 0)) AS wakes
+    FROM (
+      SELECT m.topic, sum(m.waits) AS waits, sum(m.runs) AS runs, sum(m.wakes) AS wakes
+      FROM messages.measure AS m
+      WHERE m.minute >= (SELECT date_trunc('minute', messages.now() - p_since))
+        AND (p_topic IS NULL OR m.topic = p_topic)
+      GROUP BY m.topic
+    ) AS a
+    OFFSET 0
+  ) AS s
+  CROSS JOIN LATERAL (SELECT messages.quantiles(s.waits, '{0.5,0.95,0.99}') AS q OFFSET 0) AS wait
+  CROSS JOIN LATERAL (SELECT messages.quantiles(s.runs,  '{0.5,0.95,0.99}') AS q OFFSET 0) AS run
+  CROSS JOIN LATERAL (SELECT messages.quantiles(s.wakes, '{0.5,0.95,0.99}') AS q OFFSET 0) AS wake
+  ORDER BY s.topic
+$$;

@@ -1,0 +1,31 @@
+-- Since when the oldest ready message of a topic waits, read from the edges of the ready indexes.
+-- Called by: conditions, topic by topic. Locks: nothing. Result: NULL = none is ready.
+-- Of the messages with a channel it looks at p_bound: one that waits for longer may stand behind those.
+CREATE OR REPLACE FUNCTION messages.oldest_ready(p_topic text, p_bound integer DEFAULT 1000)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+  v_now    timestamptz := messages.now();
+  v_next   record := messages.next_priority(p_topic, (-1)::smallint, true);
+  v_oldest timestamptz;
+BEGIN
+  SELECT min(c.available_at) INTO v_oldest
+  FROM (
+    SELECT m.available_at FROM messages.message AS m
+    WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
+    LIMIT p_bound) AS c;
+  WHILE v_next.priority IS NOT NULL LOOP
+    v_oldest := least(v_oldest, (
+      SELECT m.available_at FROM messages.message AS m
+      WHERE m.topic = p_topic AND m.priority = v_next.priority AND m.claim_id IS NULL AND m.channel IS NULL
+        AND m.available_at >= v_next.low
+      ORDER BY m.available_at LIMIT 1));
+    v_next := messages.next_priority(p_topic, v_next.priority, true);
+  END LOOP;
+  RETURN CASE WHEN v_oldest <= v_now THEN v_oldest END;
+END
+$$;

@@ -1,0 +1,19 @@
+-- Forget what was measured more than 7 days ago.
+-- Called by: purge. Bounded: the p_limit oldest rows. Locks: the rows it deletes. Result: how many.
+CREATE OR REPLACE FUNCTION messages.prune_measures(p_limit integer DEFAULT 10000)
+RETURNS bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+  v_before timestamptz := messages.now() - interval '7 days';
+  v_did    bigint;
+BEGIN
+  DELETE FROM messages.measure AS m
+  WHERE m.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM messages.measure AS o WHERE o.minute < v_before ORDER BY o.minute LIMIT p_limit
+    FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS v_did = ROW_COUNT;
+  RETURN v_did;
+END
+$$;

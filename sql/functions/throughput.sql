@@ -1,0 +1,56 @@
+-- How many attempts ended, and how, over time: for charts. Of what the daemons measured.
+-- Called by: operators, analysts, pgrouse top, the web. Locks: nothing.
+-- p_since: of so long until now; p_topic: of this topic only; p_bars: at most so many rows (1 to 1000). A bar is of whole minutes, as many as it takes.
+-- Result: one row per bar, the oldest first, those without any attempt too. at: when it begins, s: how many seconds of it have passed (the last one is not
+-- over yet). The counts are of attempts: retried ones failed and are tried again, failed ones were the last. *_p95_s: as those of messages.latency.
+-- Errors: 22023 for a time that is not between a minute and 8 days, or a number of bars that is not possible.
+CREATE OR REPLACE FUNCTION messages.throughput(p_since interval DEFAULT '1 hour', p_topic text DEFAULT NULL, p_bars integer DEFAULT 60)
+RETURNS TABLE (
+  at timestamptz, s double precision,
+  success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint, released bigint, lost bigint,
+  wait_p95_s double precision, run_p95_s double precision, wake_p95_s double precision
+)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+  v_now   timestamptz := messages.now();
+  v_width interval;
+  v_first timestamptz;
+BEGIN
+  IF p_since NOT BETWEEN '1 minute' AND '8 days' THEN
+    RAISE EXCEPTION 'throughput is asked for the last %', p_since USING ERRCODE = '22023', HINT = 'use an interval from 1 minute to 8 days';
+  END IF;
+  IF p_bars IS NULL OR p_bars NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'bars of throughput are %', coalesce(p_bars::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000';
+  END IF;
+  v_width := ceil(extract(epoch FROM p_since) / 60 / p_bars) * interval '1 minute';
+  -- Bars begin at multiples of their width, so that a chart does not flicker from one look to the next.
+  v_first := date_bin(v_width, v_now, 'epoch') - v_width * (ceil(extract(epoch FROM p_since) / extract(epoch FROM v_width)) - 1);
+  RETURN QUERY
+  SELECT
+    b.at, extract(epoch FROM least(b.at + v_width, v_now) - b.at)::double precision,
+    coalesce(a.success, 0), coalesce(a.rejected, 0), coalesce(a.failed, 0), coalesce(a.lock_expired, 0),
+    coalesce(a.retried, 0), coalesce(a.deferred, 0), coalesce(a.released, 0), coalesce(a.lost, 0),
+    (messages.quantiles(messages.unpack(nullif(a.waits, 0)), '{0.95}'))[1],
+    (messages.quantiles(messages.unpack(nullif(a.runs, 0)),  '{0.95}'))[1],
+    (messages.quantiles(messages.unpack(nullif(a.wakes, 0)), '{0.95}'))[1]
+  FROM generate_series(v_first, v_now, v_width) AS b (at)
+  LEFT JOIN (
+    SELECT
+      date_bin(v_width, m.minute, 'epoch') AS at,
+      sum(m.success)::bigint AS success, sum(m.rejected)::bigint AS rejected, sum(m.failed)::bigint AS failed,
+      sum(m.lock_expired)::bigint AS lock_expired, sum(m.retried)::bigint AS retried, sum(m.deferred)::bigint AS deferred,
+      sum(m.released)::bigint AS released, sum(m.lost)::bigint AS lost,
+      sum(m.waits) AS waits, sum(m.runs) AS runs, sum(m.wakes) AS wakes
+    FROM messages.measure AS m
+    WHERE m.minute >= v_first AND (p_topic IS NULL OR m.topic = p_topic)
+    GROUP BY 1
+  ) AS a ON a.at = b.at
+  ORDER BY b.at;
+END
+$$;

@@ -1,0 +1,42 @@
+-- Take in what a worker has measured since its last report: one element per topic, with counts and histograms by bucket, all of them optional:
+-- [{"topic": "orders.created", "success": 12, "waits": {"7": 12}, "runs": {"1": 11, "9": 1}, "wakes": {}}].
+-- Called by: the heartbeat of daemons, every few seconds. p_report: the number of the report, growing; one that was taken in already adds nothing.
+-- Locks: the worker's own row, then the rows of this minute, topic by topic; another worker's report may be waited for, for a second at most.
+-- Result: whether it is taken in, by this call or an earlier one; false if the registry does not know the worker. Errors: 22023 for what is no measure.
+-- What is counted here is counted for now: a report that comes late falls into a later minute.
+CREATE OR REPLACE FUNCTION messages.worker_measured(p_name text, p_report bigint, p_measures jsonb)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '1s'
+SET synchronous_commit = off
+AS $$
+BEGIN
+  IF jsonb_path_exists(p_measures, '$[*].* ? (@ < 0)') THEN
+    RAISE EXCEPTION 'a count of worker % is below zero', p_name USING ERRCODE = '22023', HINT = 'report what was added since the report before';
+  END IF;
+  UPDATE messages.worker AS w SET measured = p_report WHERE w.name = p_name AND w.measured < p_report;
+  IF NOT FOUND THEN
+    RETURN EXISTS (SELECT FROM messages.worker AS w WHERE w.name = p_name);
+  END IF;
+  INSERT INTO messages.measure AS m (
+    minute, topic, success, rejected, failed, lock_expired, retried, deferred, released, lost, waits, runs, wakes)
+  SELECT
+    date_trunc('minute', messages.now()), e.topic,
+    coalesce(e.success, 0), coalesce(e.rejected, 0), coalesce(e.failed, 0), coalesce(e.lock_expired, 0),
+    coalesce(e.retried, 0), coalesce(e.deferred, 0), coalesce(e.released, 0), coalesce(e.lost, 0),
+    messages.pack(e.waits), messages.pack(e.runs), messages.pack(e.wakes)
+  FROM jsonb_to_recordset(p_measures) AS e (
+    topic text, success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint, released bigint, lost bigint,
+    waits jsonb, runs jsonb, wakes jsonb)
+  -- All workers in the same order, so that none waits for another that waits for it.
+  ORDER BY e.topic COLLATE "C"
+  ON CONFLICT ON CONSTRAINT measure_pkey DO UPDATE
+  SET success = m.success + excluded.success, rejected = m.rejected + excluded.rejected, failed = m.failed + excluded.failed,
+      lock_expired = m.lock_expired + excluded.lock_expired, retried = m.retried + excluded.retried, deferred = m.deferred + excluded.deferred,
+      released = m.released + excluded.released, lost = m.lost + excluded.lost,
+      waits = m.waits + excluded.waits, runs = m.runs + excluded.runs, wakes = m.wakes + excluded.wakes;
+  RETURN true;
+END
+$$;

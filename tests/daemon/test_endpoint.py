@@ -1,0 +1,194 @@
+"""/metrics, /livez and /readyz of real daemons, well and ill."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from psycopg import AsyncConnection
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from pgrouse.metrics import catalogue, fleet
+from pgrouse.metrics.catalogue import Kind
+from tests.daemon.endpoint import ANY_PORT, Endpoint, named, series
+from tests.daemon.process import Daemon, Fleet, Journal, until_armed
+from tests.daemon.proxy import Proxy
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PROMTOOL = shutil.which("promtool")
+SERIES = {Kind.COUNTER: ("",), Kind.GAUGE: ("",), Kind.HISTOGRAM: ("_bucket", "_count", "_sum")}
+
+
+@pytest.fixture
+def proxy(database: Database) -> Iterator[Proxy]:
+    """A way to the database that can be cut."""
+    proxy = Proxy(database.dsn)
+    yield proxy
+    proxy.close()
+
+
+def fleet_of(database: Database) -> str:
+    """What the web server would tell."""
+
+    async def read() -> str:
+        async with await AsyncConnection.connect(database.dsn, row_factory=dict_row) as conn:
+            return fleet.render(await fleet.fleet_metrics(conn), "")[0].decode()
+
+    return asyncio.run(read())
+
+
+def test_a_daemon_at_work_tells_what_it_did_in_metrics_that_prometheus_likes(
+    start: Start, queue: Queue, journal: Journal, database: Database
+) -> None:
+    daemon = start({"job": "work:act", "idle": "work:echo"}, sections=ANY_PORT)
+    endpoint = Endpoint(daemon)
+    # Only the second one surely comes while it sleeps: it may be armed and not asleep yet.
+    for _ in range(2):
+        queue.publish("job", payload=Jsonb({"do": "return"}))
+        eventually(lambda: queue.ids() == [])
+        until_armed(queue.conn, daemon)
+        eventually(lambda: endpoint.value("pgrouse_claims_total", source="busy") > 0)
+    queue.publish("job", payload=Jsonb({"do": "reject"}))
+    eventually(lambda: endpoint.value("pgrouse_messages_total", topic="job", result="rejected") == 1)
+
+    assert endpoint.value("pgrouse_messages_total", topic="job", result="success") == 2
+    assert endpoint.value("pgrouse_messages_total", topic="idle", result="success") == 0
+    assert endpoint.value("pgrouse_handler_duration_seconds_count", topic="job") == 3
+    assert endpoint.value("pgrouse_queue_wait_seconds_bucket", topic="job", le="+Inf") == 3
+    assert endpoint.value("pgrouse_wake_seconds_count") >= 1
+    assert endpoint.value("pgrouse_claimed_messages_total", source="notify") >= 1
+    assert endpoint.value("pgrouse_listener_connected") == 1
+    assert endpoint.value("pgrouse_in_flight") == 0
+    assert (endpoint.status("/livez"), endpoint.status("/readyz")) == (200, 200)
+    text = endpoint.metrics()
+    told = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if line.startswith("pgrouse_")}
+    assert told == {each.name + suffix for each in catalogue.DAEMON for suffix in SERIES[each.kind]}
+    if PROMTOOL is not None:
+        checked = subprocess.run(
+            [PROMTOOL, "check", "metrics"], input=text, text=True, capture_output=True, check=False
+        )
+        assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+    exposed = series(text) | series(fleet_of(database))
+    asked = {
+        file: named(file.read_text()) - exposed
+        for file in (DEPLOY / "prometheus/alerts.yaml", DEPLOY / "grafana/pgrouse.json")
+    }
+    assert not any(asked.values()), f"rules or panels ask for what nobody tells: {asked}"
+
+    head, body = endpoint.ask("/metrics", "HEAD")
+    assert (head.status, body, int(head.headers["Content-Length"]) > 1000) == (200, "", True)
+    refused, _ = endpoint.ask("/metrics", "POST")
+    assert (refused.status, refused.headers["Allow"]) == (405, "GET, HEAD")
+    assert endpoint.status("/") == 404
+
+
+def test_while_a_handler_blocks_the_event_loop_livez_says_so(start: Start, queue: Queue, journal: Journal) -> None:
+    sections = {"metrics": {"listen": "127.0.0.1:0", "alive_within": "1s"}}
+    endpoint = Endpoint(start({"job": "hostile:block"}, sections=sections))
+    assert endpoint.status("/livez") == 200
+
+    queue.publish("job", payload=Jsonb(2.5))
+    journal.entry("start")
+
+    eventually(lambda: endpoint.failed("/livez") == {"event_loop"})
+    assert endpoint.failed("/readyz") == {"event_loop"}
+    assert endpoint.value("pgrouse_event_loop_lag_seconds") >= 1
+    eventually(lambda: endpoint.failed("/livez") == set())
+
+
+def test_a_daemon_that_drains_is_not_ready_and_lives(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "holding:hold"}, sections=ANY_PORT, drain="30s")
+    endpoint = Endpoint(daemon)
+    queue.publish("job")
+    journal.entry("start")
+    assert endpoint.value("pgrouse_handlers_running") == 1
+
+    daemon.send(signal.SIGTERM)
+
+    eventually(lambda: endpoint.failed("/readyz") == {"draining"})
+    assert endpoint.status("/livez") == 200
+    assert endpoint.value("pgrouse_draining") == 1
+    daemon.open_gate()
+    assert daemon.exit_code() == 0
+
+
+def test_without_a_listener_and_then_without_a_database_a_daemon_is_not_ready_and_lives(
+    fleet: Fleet, proxy: Proxy, queue: Queue, journal: Journal
+) -> None:
+    nowhere = "host=127.0.0.1 port=1 dbname=none"
+    daemon = fleet.launch({"job": "holding:hold"}, dsn=proxy.dsn, database={"listen_dsn": nowhere}, sections=ANY_PORT)
+    endpoint = Endpoint(daemon)
+    # A short lock makes its heartbeat look often.
+    queue.policy("job", lock_for="0.5 s")
+    queue.publish("job")
+    journal.entry("start")
+
+    eventually(lambda: endpoint.failed("/readyz") == {"listener"})
+    assert endpoint.value("pgrouse_listener_connected") == 0
+
+    proxy.hang_up()
+
+    eventually(lambda: "database" in endpoint.failed("/readyz"))
+    assert endpoint.failed("/livez") == set()
+
+
+def test_a_daemon_that_waits_for_its_database_is_not_ready_and_lives(fleet: Fleet, queue: Queue) -> None:
+    endpoint = Endpoint(fleet.launch({"job": "work:echo"}, dsn="host=127.0.0.1 port=1 dbname=none", sections=ANY_PORT))
+
+    assert endpoint.failed("/readyz") == {"database"}
+    assert endpoint.failed("/livez") == set()
+    assert endpoint.value("pgrouse_listener_connected") == 0
+
+
+@pytest.fixture
+def two_ports() -> int:
+    """The first of two ports that are free."""
+    for port in range(19465, 19565, 2):
+        try:
+            for each in (port, port + 1):
+                with socket.create_server(("127.0.0.1", each)):
+                    pass
+        except OSError:
+            continue
+        return port
+    pytest.skip("no two ports in a row are free")
+
+
+def test_each_of_several_processes_has_the_port_after_that_of_the_one_before(
+    fleet: Fleet, database: Database, queue: Queue, two_ports: int
+) -> None:
+    sections = {"metrics": {"listen": f"127.0.0.1:{two_ports}"}}
+    daemon = fleet.launch({"job": "work:echo"}, dsn=database.dsn, sections=sections, processes=2)
+
+    def workers() -> set[str]:
+        return {
+            line
+            for port in (two_ports, two_ports + 1)
+            for line in Endpoint(daemon, port).metrics().splitlines()
+            if line.startswith("pgrouse_build_info")
+        }
+
+    eventually(lambda: len(daemon.events("metrics.listening")) == 2)
+    assert len(workers()) == 2
+
+
+def test_a_port_that_is_taken_keeps_nothing_from_being_worked(start: Start, queue: Queue, journal: Journal) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        daemon = start({"job": "work:echo"}, sections={"metrics": {"listen": f"127.0.0.1:{port}"}})
+
+        assert daemon.event("metrics.unavailable")["listen"] == f"127.0.0.1:{port}"
+        assert journal.entry("start", queue.publish("job"))

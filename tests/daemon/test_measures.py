@@ -1,0 +1,189 @@
+"""What daemons measure arrives in the database: each attempt once, whatever handler it had and whatever answer was lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from pgrouse import config, heartbeat
+from pgrouse.database import Database as Connecting
+from pgrouse.hand import Hand
+from pgrouse.heartbeat import Heartbeat, Registration
+from pgrouse.measure_report import Reports
+from pgrouse.message import Message
+from pgrouse.meter import Meters, Result
+from tests.daemon.process import Daemon, Journal
+from tests.daemon.proxy import Proxy
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+
+SUMS = (
+    f"SELECT topic, {', '.join(f'sum({name})::int AS {name}' for name in Result)} FROM messages.measure GROUP BY topic"
+)
+COUNTS = "SELECT topic, waits::int, runs::int FROM messages.latency()"
+
+
+def results(queue: Queue) -> dict[str, dict[str, int]]:
+    """How the attempts of each topic ended, without zeros."""
+    return {
+        row.topic: {name.value: count for name in Result if (count := getattr(row, name))} for row in queue.rows(SUMS)
+    }
+
+
+def test_each_attempt_is_counted_once_in_whatever_way_it_is_run_and_ends(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.conn.execute("CREATE TABLE effect (message_id bigint)")
+    for topic in ("loop", "thread"):
+        queue.policy(topic, max_attempts=2, backoff={"kind": "none"})
+    queue.policy("slow", run_timeout="0.2 s")
+    daemon = start(
+        {
+            "loop": "work:act",
+            "thread": "work:act_in_thread",
+            "child": {"handler": "work:act_in_process", "isolation": "process", "concurrency": 1},
+            "store": "effects:store",
+            "store_in_thread": "effects:store_in_thread",
+            "first": {"handler": "work:echo", "ack_policy": "ack_first"},
+            "batch": {"handler": "batches:settle_singly", "batch": 10},
+            "batch_first": {"handler": "batches:settle_singly_in_thread", "batch": 10, "ack_policy": "ack_first"},
+            "slow": "holding:hold",
+        }
+    )
+    for topic in ("loop", "thread", "child"):
+        for does in ("return", "return", "reject", "fail"):
+            queue.publish(topic, payload=Jsonb({"do": does}))
+    for topic in ("loop", "thread"):
+        queue.publish(topic, payload=Jsonb({"do": "raise"}))
+    for topic in ("store", "store_in_thread", "first", "slow"):
+        queue.publish(topic)
+    for topic in ("batch", "batch_first"):
+        queue.publish_many(5, topic, payload=Jsonb("complete"))
+
+    eventually(lambda: queue.ids() == [], within_s=20)
+    assert daemon.stop() == 0
+
+    ends = {"success": 2, "rejected": 1, "failed": 1}
+    assert results(queue) == {
+        "loop": {**ends, "failed": 2, "retried": 1},
+        "thread": {**ends, "failed": 2, "retried": 1},
+        "child": ends,
+        "store": {"success": 1},
+        "store_in_thread": {"success": 1},
+        "first": {"success": 1},
+        "batch": {"success": 5},
+        "batch_first": {"success": 5},
+        "slow": {"lock_expired": 1},
+    }
+    counted = {row.topic: row for row in queue.rows(COUNTS)}
+    assert {topic: row.waits for topic, row in counted.items()} == {
+        topic: sum(each.values()) for topic, each in results(queue).items()
+    }
+    assert [counted[topic].runs for topic in ("loop", "thread", "child", "store", "first", "slow")] == [
+        6,
+        6,
+        4,
+        1,
+        1,
+        1,
+    ]
+    assert 1 <= counted["batch"].runs <= 5, "a batch counts once"
+    (slow,) = queue.rows("SELECT run_p50_s FROM messages.latency(p_topic => 'slow')")
+    assert 0.14 < slow.run_p50_s < 2, "it was stopped after 0.2 s"
+
+
+@pytest.fixture
+def proxied(database: Database) -> Iterator[Proxy]:
+    """A way to the database that can lose an answer."""
+    proxy = Proxy(database.dsn)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a heartbeat sign, and report, each time it wakes up."""
+    for name in ("SEEN_EVERY_S", "LONGEST_PAUSE_S"):
+        monkeypatch.setattr(heartbeat, name, 0.05)
+
+
+MESSAGE = Message(1, 1, "job", None, None, 5, 1, 1, "1", None, None, None, 30.0, None, 0.0, 0.0)
+
+
+def beat(dsn: str, meters: Meters, until: Callable[[], object]) -> int:
+    """Let a heartbeat with these meters beat until something holds, then end it in order; return how many connections it took."""
+
+    async def run() -> int:
+        db = Connecting(config.Database(dsn=dsn), "w")
+        worker = Registration("w", "host", 1, "1.0", ["job"], 10)
+        thread = Heartbeat(db, Hand(), lambda _: None, worker, dict, Reports(meters))
+        thread.start()
+        try:
+            await asyncio.to_thread(eventually, until)
+        finally:
+            await asyncio.to_thread(thread.stop)
+        return db.opened["heartbeat"]
+
+    return asyncio.run(run())
+
+
+def test_a_report_whose_answer_was_lost_is_sent_again_and_counted_once(
+    proxied: Proxy, queue: Queue, often: None
+) -> None:
+    meters = Meters()
+    meters.ended([MESSAGE] * 3, Result.SUCCESS)
+    # The report's is the only transaction of this heartbeat: whether it was committed nobody hears.
+    proxied.lose_the_answer_to("COMMIT")
+
+    def lost_and_then_some() -> bool:
+        if not proxied.answer_was_lost.is_set():
+            return False
+        if results(queue) == {"job": {"success": 3}}:
+            meters.ended([MESSAGE], Result.LOST)
+        return results(queue).get("job", {}).get("lost", 0) > 0
+
+    beat(proxied.dsn, meters, lost_and_then_some)
+
+    assert results(queue)["job"]["success"] == 3
+    assert results(queue)["job"]["lost"] == meters.of("job").results[Result.LOST], "the last report comes with the end"
+
+
+def test_a_database_that_takes_no_report_costs_no_sign_of_life(database: Database, queue: Queue, often: None) -> None:
+    queue.conn.execute("ALTER FUNCTION messages.worker_measured RENAME TO gone")
+    meters = Meters()
+    meters.ended([MESSAGE], Result.SUCCESS)
+    seen: set[Any] = set()
+
+    def has_been_seen_often() -> bool:
+        seen.update(queue.rows("SELECT seen_at FROM messages.worker"))
+        return len(seen) > 3
+
+    assert beat(database.dsn, meters, has_been_seen_often) == 1, "its beats have failed"
+    assert results(queue) == {}
+
+
+def test_rows_that_somebody_holds_delay_a_report_and_no_sign_of_life(
+    database: Database, queue: Queue, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "REPORT_TIMEOUT_MS", 50)
+    meters = Meters()
+    meters.ended([MESSAGE], Result.SUCCESS)
+    seen: set[Any] = set()
+    with database.connect() as holder:
+        holder.execute("BEGIN; LOCK TABLE messages.measure")
+
+        def signs_while_it_is_held_and_reports_then() -> bool:
+            seen.update(queue.rows("SELECT seen_at FROM messages.worker"))
+            if len(seen) < 4:
+                return False
+            holder.execute("ROLLBACK")
+            return results(queue) == {"job": {"success": 1}}
+
+        assert beat(database.dsn, meters, signs_while_it_is_held_and_reports_then) == 1, "its beats have failed"

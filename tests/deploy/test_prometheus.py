@@ -1,0 +1,62 @@
+"""The alert rules: Prometheus takes them, each fires when it should, and each names its runbook."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy/prometheus/alerts.yaml"
+UNIT_TESTS = ROOT / "tests/deploy/alerts_test.yaml"
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="`apt-get install prometheus` brings promtool")
+
+
+def promtool(*arguments: object) -> str:
+    """Run it; return what it says if it is not content."""
+    ran = subprocess.run([str(PROMTOOL), *map(str, arguments)], text=True, capture_output=True, check=False)
+    return "" if ran.returncode == 0 else ran.stdout + ran.stderr
+
+
+def rules() -> list[dict[str, Any]]:
+    found = yaml.safe_load(RULES.read_text())
+    return [rule for group in found["groups"] for rule in group["rules"]]
+
+
+@needs_promtool
+def test_prometheus_takes_the_rules_and_the_configuration() -> None:
+    assert promtool("check", "rules", RULES) == ""
+    assert promtool("check", "config", "--syntax-only", ROOT / "deploy/prometheus/scrape.yaml") == ""
+
+
+@needs_promtool
+def test_the_rules_do_what_their_unit_tests_say() -> None:
+    assert promtool("test", "rules", UNIT_TESTS) == ""
+
+
+def test_each_rule_is_seen_to_fire_and_to_be_silent() -> None:
+    tests = [each for test in yaml.safe_load(UNIT_TESTS.read_text())["tests"] for each in test["alert_rule_test"]]
+    fires = {each["alertname"] for each in tests if each["exp_alerts"]}
+    silent = {each["alertname"] for each in tests if not each["exp_alerts"]}
+
+    assert fires == silent == {rule["alert"] for rule in rules()}
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_each_rule_says_what_is_wrong_and_has_a_runbook(rule: dict[str, Any]) -> None:
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    anchors = {
+        re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-"))
+        for heading in re.findall(r"^##+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
+    }
+
+    assert anchor in anchors
+    assert rule["labels"]["severity"] in ("page", "ticket")
+    assert rule["annotations"]["summary"]
+    assert rule["annotations"]["description"].endswith((".", "?"))

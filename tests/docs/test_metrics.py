@@ -1,0 +1,41 @@
+"""docs/reference/metrics.md lists every metric, with its type and labels, and no other."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pgrouse.metrics import catalogue
+from pgrouse.metrics.catalogue import Metric
+from pgrouse.vitals import Vitals
+from tests.docs.page import ROOT, Page
+
+PAGE = Page("docs/reference/metrics.md")
+
+
+@pytest.mark.parametrize(("section", "metrics"), [("Of a daemon", catalogue.DAEMON), ("Of the queue", catalogue.FLEET)])
+def test_every_metric_is_listed_with_its_type_and_labels_and_no_other(
+    section: str, metrics: tuple[Metric, ...]
+) -> None:
+    listed = [
+        (name.strip("`"), kind, tuple(re.findall(r"`(\w+)`", labels)))
+        for name, kind, labels, _ in PAGE.section(section).rows()
+    ]
+
+    assert listed == [(each.name, each.kind.value, each.labels) for each in metrics]
+
+
+def test_every_metric_that_is_named_is_told() -> None:
+    source = (ROOT / "daemon/pgrouse/metrics/catalogue.py").read_text()
+    constants = set(re.findall(r"^([A-Z_]+) = _(?:counter|gauge|histogram)", source, re.MULTILINE))
+
+    assert {getattr(catalogue, name) for name in constants} == {*catalogue.DAEMON, *catalogue.FLEET}
+
+
+def test_the_checks_of_the_probes_are_listed() -> None:
+    listed = {row[0].strip("`") for row in PAGE.section("/livez and /readyz").rows()}
+    source = (ROOT / "daemon/pgrouse/vitals.py").read_text()
+
+    assert listed == set(re.findall(r'Check\("(\w+)"', source))
+    assert {check.name for check in Vitals(30, 10).ready()} <= listed

@@ -1,0 +1,19 @@
+"""The step that the tests of measures begin with: a worker reports."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from tests.sql.queue import Queue
+
+_numbers = count(1)
+
+
+def report(queue: Queue, *measures: dict[str, Any], worker: str = "w", number: int | None = None) -> bool:
+    """Let a worker report; it is entered into the registry first."""
+    queue.call("worker_started", worker, "host", 1, "1.0", ["t"], 10)
+    given = [worker, next(_numbers) if number is None else number, Jsonb(list(measures))]
+    return bool(queue.value("SELECT messages.worker_measured(%s, %s, %s)", given))

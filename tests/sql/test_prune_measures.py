@@ -1,0 +1,40 @@
+"""messages.prune_measures: what was measured does not stay for ever."""
+
+from __future__ import annotations
+
+from tests.sql.measuring import report
+from tests.sql.queue import Queue
+
+
+def topics(queue: Queue) -> list[str]:
+    return [row.topic for row in queue.rows("SELECT topic FROM messages.measure ORDER BY topic")]
+
+
+def test_what_is_older_than_a_week_is_forgotten(queue: Queue) -> None:
+    report(queue, {"topic": "old", "success": 1})
+    queue.later("6 days")
+    report(queue, {"topic": "young", "success": 1})
+
+    assert queue.call("prune_measures") == 0
+    queue.later("1 day 1 minute")
+    assert queue.call("prune_measures") == 1
+    assert topics(queue) == ["young"]
+
+
+def test_a_call_is_bounded_and_takes_the_oldest(queue: Queue) -> None:
+    for day in range(3):
+        report(queue, {"topic": f"day {day}", "success": 1})
+        queue.later("1 day")
+    queue.later("9 days")
+
+    assert queue.call("prune_measures", 2) == 2
+    assert topics(queue) == ["day 2"]
+
+
+def test_the_tick_does_it(queue: Queue) -> None:
+    report(queue, {"topic": "old", "success": 1})
+    queue.later("8 days")
+
+    queue.rows("SELECT * FROM messages.tick()")
+
+    assert topics(queue) == []

@@ -1,0 +1,98 @@
+"""messages.worker_measured: a worker reports what it measured."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from psycopg import errors
+from psycopg.types.json import Jsonb
+
+from tests.server.postgres import Database
+from tests.sql.measuring import report
+from tests.sql.queue import Queue
+
+COUNTS = "success, rejected, failed, lock_expired, retried, deferred, released, lost"
+SUMS = "SELECT coalesce(sum(success), 0)::bigint FROM messages.measure"
+
+
+def test_what_is_reported_stands_in_the_row_of_its_minute_and_topic(queue: Queue) -> None:
+    queue.stop_clock("2026-01-02 03:04:05+00")
+    names = COUNTS.split(", ")
+
+    report(queue, {"topic": "t", **{name: n for n, name in enumerate(names, 1)}, "runs": {"3": 4}, "waits": {"1": 2}})
+
+    row = queue.row(
+        f"SELECT minute::text, topic, {COUNTS}, messages.unpack(waits) AS waits, messages.unpack(runs) AS runs, wakes FROM messages.measure"
+    )
+    assert (row.minute[:16], row.topic) == ("2026-01-02 03:04", "t")
+    assert [getattr(row, name) for name in names] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert (row.waits[:3], row.runs[:4], row.wakes) == ([2, 0, 0], [0, 0, 4, 0], 0)
+
+
+def test_reports_of_one_minute_are_added_up_whoever_sends_them(queue: Queue) -> None:
+    queue.stop_clock("2026-01-02 03:04:05+00")
+
+    report(queue, {"topic": "t", "success": 1, "waits": {"5": 1}}, {"topic": "u", "lost": 3})
+    report(queue, {"topic": "t", "success": 2, "waits": {"5": 2}}, worker="v")
+
+    rows = queue.rows(
+        "SELECT topic, success, lost, (messages.unpack(waits))[5] AS waits FROM messages.measure ORDER BY 1"
+    )
+    assert [tuple(row) for row in rows] == [("t", 3, 0, 3), ("u", 0, 3, 0)]
+
+
+def test_a_report_that_comes_again_adds_nothing_and_is_taken_all_the_same(queue: Queue) -> None:
+    first = report(queue, {"topic": "t", "success": 5}, number=1)
+    again = report(queue, {"topic": "t", "success": 5}, number=1)
+
+    assert (first, again, queue.value(SUMS)) == (True, True, 5)
+    assert report(queue, {"topic": "t", "success": 1}, number=2)
+    assert queue.value(SUMS) == 6
+
+
+def test_a_worker_that_the_registry_does_not_know_is_told_and_nothing_is_added(queue: Queue) -> None:
+    taken = queue.value("SELECT messages.worker_measured('stranger', 1, %s)", [Jsonb([{"topic": "t", "success": 1}])])
+
+    assert (taken, queue.value(SUMS)) == (False, 0)
+
+
+@pytest.mark.parametrize(
+    "measure", [{"success": 1}, {"topic": "t", "waits": {"99": 1}}, {"topic": "t", "success": -1}, {"topic": "t" * 201}]
+)
+def test_what_is_no_measure_is_refused_as_a_whole(queue: Queue, measure: dict[str, object]) -> None:
+    with pytest.raises((errors.DataError, errors.IntegrityError)):
+        report(queue, {"topic": "a", "success": 1}, measure)
+
+    assert queue.value(SUMS) == 0
+    # The number is free again: the report can come once more.
+    assert queue.value("SELECT max(measured) FROM messages.worker") == 0
+
+
+def test_workers_that_report_at_once_lose_nothing_and_do_not_block_each_other(database: Database) -> None:
+    workers = [Queue(database.connect()) for _ in range(4)]
+    topics = [f"t{n}" for n in range(20)]
+
+    def work(nth: int) -> None:
+        order = topics if nth % 2 else topics[::-1]
+        for _ in range(10):
+            report(workers[nth], *({"topic": topic, "success": 1} for topic in order), worker=f"w{nth}")
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(work, range(4)))
+
+    assert workers[0].value(SUMS) == 4 * 10 * 20
+
+
+def test_the_rows_of_a_minute_are_changed_in_place(own_queue: Queue) -> None:
+    """A HOT update leaves the index as it is; else a busy fleet would fill it."""
+    own_queue.stop_clock("2026-01-02 03:04:05+00")
+    for _ in range(60):
+        report(own_queue, *({"topic": f"t{n}", "waits": {"7": 1}} for n in range(5)))
+
+    own_queue.value("SELECT pg_stat_force_next_flush()::text")
+    changed, hot = own_queue.row(
+        "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = 'messages.measure'::regclass"
+    )
+    assert changed >= 59 * 5
+    assert hot > 0.9 * changed
