@@ -102,6 +102,12 @@ def test_messages_are_cancelled_with_a_reason_and_those_that_have_ended_are_not(
     assert queue.archived(second).error == "cancelled: ordered twice"
 
 
+def test_a_message_that_waits_for_a_time_is_tried_at_once(queue: Queue, client: Client) -> None:
+    delayed, ready = queue.publish(wait="1 hour"), queue.publish()
+
+    assert client.retry_now(delayed, ready) == [delayed]
+
+
 def test_a_message_that_waits_is_skipped_and_one_that_runs_is_not(queue: Queue, client: Client) -> None:
     running, waiting = queue.publish("t"), queue.publish("u")
     queue.claim("t")

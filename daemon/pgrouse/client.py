@@ -107,6 +107,11 @@ class Client:
         skipped: list[int] = self._value("skip", ids=list(message_ids), reason=reason)
         return skipped
 
+    def retry_now(self, *message_ids: int) -> list[int]:
+        """Let messages that wait for a time be tried at once; return the ids of those that did wait."""
+        due: list[int] = self._value("retry_now", ids=list(message_ids))
+        return due
+
     def wait_for(self, message_id: int, timeout: timedelta | None = None) -> Ending:
         """Wait until a message has ended, and return how: `pgrouse.wait_for` on the connection of this client."""
         return wait_for(self.conn, message_id, timeout)

@@ -15,16 +15,19 @@ AS $$
 DECLARE
   v_ids    bigint[];
   v_claims bigint[];
+  v_topics text[];
 BEGIN
-  SELECT array_agg(m.id), array_agg(m.claim_id)
-  INTO v_ids, v_claims
-  FROM (SELECT m.id, m.claim_id FROM messages.message AS m WHERE m.id = ANY (p_ids) ORDER BY m.id FOR UPDATE) AS m;
+  SELECT array_agg(m.id), array_agg(m.claim_id), array_agg(DISTINCT m.topic)
+  INTO v_ids, v_claims, v_topics
+  FROM (SELECT m.id, m.claim_id, m.topic::text FROM messages.message AS m WHERE m.id = ANY (p_ids) ORDER BY m.id FOR UPDATE) AS m;
   IF v_ids IS NULL THEN
     RETURN '{}'::bigint[];
   END IF;
   PERFORM pg_notify('cancelled', c.id::text) FROM unnest(v_ids, v_claims) AS c (id, claim_id) WHERE c.claim_id IS NOT NULL;
-  RETURN messages.archive(
+  v_ids := messages.archive(
     v_ids, v_claims, 'cancelled',
-    array_fill(coalesce('cancelled: ' || p_reason, 'cancelled'), ARRAY[cardinality(v_ids)]), NULL, session_user::text, true);
+    array_fill(coalesce('cancelled: ' || p_reason, 'cancelled'), ARRAY[cardinality(v_ids)]), NULL, messages.actor(), true);
+  PERFORM messages.note_messages('cancel', v_topics, v_ids, jsonb_build_object('reason', p_reason));
+  RETURN v_ids;
 END
 $$;

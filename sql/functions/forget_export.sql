@@ -8,6 +8,10 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   DELETE FROM messages.export_cursor AS c WHERE c.name = p_name;
-  RETURN FOUND;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM messages.note_action('forget_export', NULL, p_name);
+  RETURN true;
 END
 $$;

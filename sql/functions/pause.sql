@@ -42,13 +42,13 @@ BEGIN
       ON CONFLICT DO NOTHING;
       UPDATE messages.topic AS t
       SET paused_at = CASE WHEN messages.is_paused(t.paused_at, t.resume_at, v_now) THEN t.paused_at ELSE v_now END,
-          resume_at = v_until, paused_by = session_user, paused_why = p_why
+          resume_at = v_until, paused_by = messages.actor(), paused_why = p_why
       WHERE t.topic = p_topic;
       EXIT WHEN FOUND;
     END LOOP;
   ELSE
     INSERT INTO messages.channel AS c (topic, channel, paused_at, resume_at, paused_by, paused_why)
-    VALUES (p_topic, p_channel, v_now, v_until, session_user, p_why)
+    VALUES (p_topic, p_channel, v_now, v_until, messages.actor(), p_why)
     ON CONFLICT (topic, channel) DO UPDATE
     SET paused_at = CASE WHEN messages.is_paused(c.paused_at, c.resume_at, v_now) THEN c.paused_at ELSE v_now END,
         resume_at = excluded.resume_at, paused_by = excluded.paused_by, paused_why = excluded.paused_why;

@@ -15,7 +15,7 @@ BEGIN
     RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL') USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
   END IF;
   UPDATE messages.schedule AS s
-  SET paused_at = coalesce(v_since, messages.now()), paused_by = session_user, paused_why = p_why
+  SET paused_at = coalesce(v_since, messages.now()), paused_by = messages.actor(), paused_why = p_why
   WHERE s.name = p_name;
   RETURN v_since IS NULL;
 END

@@ -1,6 +1,6 @@
 -- Forget what is over: workers that have not been seen for an hour, sleepers whose flag ran out a minute ago or that have not armed for
 -- an hour, places that have no message, waiters whose time is over, keys that are free again, pauses of channels that are over, jobs
--- of bulk publishing and what they left behind.
+-- of bulk publishing and what they left behind, sessions that are over and answers that nobody asks for again.
 -- Called by: tick. Locks: the rows it deletes. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune()
 RETURNS bigint
@@ -30,6 +30,7 @@ BEGIN
   v_all := v_all + messages.prune_channels();
   v_all := v_all + messages.prune_rates();
   v_all := v_all + messages.prune_jobs();
+  v_all := v_all + messages.prune_web();
   DELETE FROM messages.worker AS w WHERE w.seen_at < clock_timestamp() - interval '1 hour';
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;

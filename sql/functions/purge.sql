@@ -1,5 +1,5 @@
 -- Forget what is older than its retention, as far as no whole day of the archive can be dropped for it: rows of topics that keep theirs for
--- shorter than the longest, rows that stand in the default partition, alerts, and the marks of redrives.
+-- shorter than the longest, rows that stand in the default partition, alerts, the marks of redrives, what was measured, and what was noted of operators.
 -- Called by: tick. Bounded: it looks at p_pages pages of 8 kB of the archive, and goes on there the next time (messages.purge_mark).
 -- A day is looked at once all of it is too old for a topic, and read by every export; the mark '*' stands for the topics that have no retention of their own.
 -- Locks: the rows it deletes. Result: how many.
@@ -17,7 +17,7 @@ DECLARE
   v_now  timestamptz := messages.now();
   v_keep interval := (SELECT max(t.retention) FROM messages.topic AS t);
   v_left bigint := p_pages;
-  v_did  bigint := messages.prune_alerts() + messages.prune_redrives();
+  v_did  bigint := messages.prune_alerts() + messages.prune_redrives() + messages.prune_measures() + messages.prune_audit();
   v_due  record;
   v_to   bigint;
 BEGIN

@@ -45,6 +45,9 @@ BEGIN
     v_from := 0;
   END IF;
   deleted := messages.purge_pages(v_day.name, v_from, v_from + p_pages, p_topic, p_before);
+  IF deleted > 0 THEN
+    PERFORM messages.note_action('purge_archive', p_topic, v_day.name, jsonb_build_object('count', deleted, 'before', p_before));
+  END IF;
   IF v_from + p_pages < v_day.pages THEN
     place := format('%s:%s', v_day.name, v_from + p_pages);
     RETURN;

@@ -33,8 +33,8 @@ BEGIN
 
   -- The ids are drawn in the order in which the messages died.
   WITH logged AS (
-    INSERT INTO messages.redrive_log (archived_id, message_id)
-    SELECT go.archived_id, nextval('messages.message_id_seq')
+    INSERT INTO messages.redrive_log (archived_id, message_id, redriven_by)
+    SELECT go.archived_id, nextval('messages.message_id_seq'), messages.actor()
     FROM (
       SELECT j.archived_id FROM unnest(v_judged) AS j WHERE j.outcome IN ('redriven', 'keyless') ORDER BY j.place
     ) AS go

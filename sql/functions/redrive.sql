@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION messages.redrive(
   p_ids bigint[], p_rate double precision DEFAULT NULL, p_delay interval DEFAULT '0', p_force boolean DEFAULT false
 )
 RETURNS TABLE (archived_id bigint, message_id bigint, outcome text)
-LANGUAGE sql
+LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -16,5 +16,15 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
-  SELECT b.archived_id, b.message_id, b.outcome FROM messages.put_back(p_ids, NULL, p_rate, p_delay, p_force) AS b
+DECLARE
+  v_ids      bigint[];
+  v_new      bigint[];
+  v_outcomes text[];
+BEGIN
+  SELECT array_agg(b.archived_id), array_agg(b.message_id), array_agg(b.outcome)
+  INTO v_ids, v_new, v_outcomes
+  FROM messages.put_back(p_ids, NULL, p_rate, p_delay, p_force) AS b;
+  PERFORM messages.note_back('redrive', v_ids, v_new, v_outcomes, jsonb_build_object('rate', p_rate, 'delay', nullif(p_delay, '0'), 'force', nullif(p_force, false)));
+  RETURN QUERY SELECT b.* FROM unnest(v_ids, v_new, v_outcomes) AS b (archived_id, message_id, outcome);
+END
 $$;

@@ -19,6 +19,8 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
+DECLARE
+  v_back record;
 BEGIN
   -- Not left to the domains: their errors name no knob.
   IF p_topic !~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' OR octet_length(p_topic) > 200 THEN
@@ -32,8 +34,8 @@ BEGIN
   IF jsonb_typeof(p_headers) <> 'object' THEN
     RAISE EXCEPTION 'headers of a redrive are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object';
   END IF;
-  RETURN QUERY
-  SELECT b.archived_id, b.message_id, b.outcome
+  SELECT b.*
+  INTO v_back
   FROM messages.put_back(
     ARRAY[p_id],
     -- Not stripped deeper: a payload may be JSON null.
@@ -42,5 +44,14 @@ BEGIN
       || CASE WHEN p_topic IS NULL THEN '{}' ELSE jsonb_build_object('topic', p_topic) END
       || jsonb_build_object('merge', p_merge),
     NULL, NULL, p_force) AS b;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  PERFORM messages.note_back(
+    'redrive_edited', ARRAY[v_back.archived_id], ARRAY[v_back.message_id], ARRAY[v_back.outcome],
+    jsonb_build_object('edited', array_remove(ARRAY[
+      CASE WHEN p_topic IS NOT NULL THEN 'topic' END, CASE WHEN p_payload IS NOT NULL THEN 'payload' END,
+      CASE WHEN p_headers IS NOT NULL THEN 'headers' END], NULL), 'force', nullif(p_force, false)));
+  RETURN QUERY SELECT v_back.archived_id, v_back.message_id, v_back.outcome;
 END
 $$;

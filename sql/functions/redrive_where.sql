@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION messages.redrive_where(
   p_force       boolean          DEFAULT false
 )
 RETURNS TABLE (archived_id bigint, message_id bigint, outcome text)
-LANGUAGE sql
+LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -21,8 +21,20 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
-  SELECT b.archived_id, b.message_id, b.outcome
+DECLARE
+  v_ids      bigint[];
+  v_new      bigint[];
+  v_outcomes text[];
+BEGIN
+  SELECT array_agg(b.archived_id), array_agg(b.message_id), array_agg(b.outcome)
+  INTO v_ids, v_new, v_outcomes
   FROM messages.put_back(
     ARRAY(SELECT f.id FROM messages.find_dead(p_topic, p_result, p_fingerprint, p_since, p_until, p_error, p_limit) AS f),
-    NULL, p_rate, p_delay, p_force) AS b
+    NULL, p_rate, p_delay, p_force) AS b;
+  PERFORM messages.note_back('redrive_where', v_ids, v_new, v_outcomes, jsonb_build_object(
+    'filter', jsonb_strip_nulls(jsonb_build_object(
+      'topic', p_topic, 'result', p_result, 'fingerprint', p_fingerprint, 'since', p_since, 'until', p_until, 'error', left(p_error, 200))),
+    'rate', p_rate, 'delay', nullif(p_delay, '0'), 'force', nullif(p_force, false)));
+  RETURN QUERY SELECT b.* FROM unnest(v_ids, v_new, v_outcomes) AS b (archived_id, message_id, outcome);
+END
 $$;

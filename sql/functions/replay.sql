@@ -23,7 +23,8 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
-  v_now timestamptz := messages.now();
+  v_now   timestamptz := messages.now();
+  v_count bigint;
 BEGIN
   IF num_nulls(p_topic, p_from, p_to, p_limit, p_delay, p_after) > 0 THEN
     RAISE EXCEPTION 'replay needs a topic, a time from and to, and a limit' USING ERRCODE = '22004';
@@ -62,5 +63,11 @@ BEGIN
   UNION ALL
   SELECT p.id, NULL, 'no_payload' FROM picked AS p WHERE NOT p.is_whole
   ORDER BY 1;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  IF v_count > 0 THEN
+    PERFORM messages.note_action(
+      'replay', p_topic, NULL,
+      jsonb_build_object('count', v_count, 'from', p_from, 'to', p_to, 'rate', p_rate, 'after', nullif(p_after, 0)));
+  END IF;
 END
 $$;

@@ -16,8 +16,11 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
-  v_copies  bigint[];
-  v_origins bigint[];
+  v_copies   bigint[];
+  v_origins  bigint[];
+  v_ids      bigint[];
+  v_new      bigint[];
+  v_outcomes text[];
 BEGIN
   SELECT array_agg(m.id), array_agg(m.origin_id)
   INTO v_copies, v_origins
@@ -29,9 +32,14 @@ BEGIN
     FOR UPDATE
   ) AS m;
 
+  SELECT array_agg(b.archived_id), array_agg(b.message_id), array_agg(b.outcome)
+  INTO v_ids, v_new, v_outcomes
+  FROM messages.put_back(v_origins, NULL, p_rate, p_delay, p_force) AS b;
+  PERFORM messages.note_back('requeue', v_ids, v_new, v_outcomes, jsonb_build_object('rate', p_rate, 'delay', nullif(p_delay, '0')));
+
   RETURN QUERY
   SELECT c.id, b.archived_id, b.message_id, b.outcome
-  FROM messages.put_back(v_origins, NULL, p_rate, p_delay, p_force) AS b
+  FROM unnest(v_ids, v_new, v_outcomes) AS b (archived_id, message_id, outcome)
   JOIN unnest(v_copies, v_origins) AS c (id, origin_id) ON c.origin_id = b.archived_id
   UNION ALL
   SELECT i.id, NULL, NULL, 'not_waiting'

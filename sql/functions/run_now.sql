@@ -31,8 +31,9 @@ BEGIN
   v_schedule.jitter := '0';
   v_run := messages.publish_tick(v_schedule, v_tick, v_now);
   INSERT INTO messages.schedule_run (schedule, tick, outcome, message_id, fired_at, run_by)
-  VALUES (p_name, v_tick, v_run.what, v_run.id, v_now, session_user);
+  VALUES (p_name, v_tick, v_run.what, v_run.id, v_now, messages.actor());
   UPDATE messages.schedule AS s SET last_message_id = v_run.id, last_fired_at = v_now WHERE s.name = p_name;
+  PERFORM messages.note_action('run_now', v_schedule.topic, p_name, jsonb_build_object('message_id', v_run.id, 'what', v_run.what));
   RETURN QUERY SELECT v_run.id, v_run.what;
 END
 $$;

@@ -25,8 +25,10 @@ BEGIN
     RETURN '{}'::bigint[];
   END IF;
   PERFORM messages.ring(v_topics, messages.now());
-  RETURN messages.archive(
+  v_ids := messages.archive(
     v_ids, array_fill(NULL::bigint, ARRAY[cardinality(v_ids)]), 'failed',
-    array_fill(coalesce('skipped: ' || p_reason, 'skipped'), ARRAY[cardinality(v_ids)]), NULL, session_user::text, true);
+    array_fill(coalesce('skipped: ' || p_reason, 'skipped'), ARRAY[cardinality(v_ids)]), NULL, messages.actor(), true);
+  PERFORM messages.note_messages('skip', v_topics, v_ids, jsonb_build_object('reason', p_reason));
+  RETURN v_ids;
 END
 $$;

@@ -47,7 +47,7 @@ LIST_ENDED = """
 
 @click.group(cls=Group)
 def message() -> None:
-    """List, show, cancel and skip messages."""
+    """List, show, retry, cancel and skip messages."""
 
 
 @message.command("list")
@@ -163,4 +163,25 @@ def skip(session: Session, message_ids: tuple[int, ...], reason: str | None) -> 
         session.output.problem(
             f"message {each} was not skipped: it runs, has ended, or was never published (`pgrouse explain {each}`)"
         )
+    return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK
+
+
+@message.command()
+@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
+@click.pass_obj
+def retry(session: Session, message_ids: tuple[int, ...]) -> int:
+    """Let messages that wait for a time be tried at once.
+
+    Delayed ones, and those that failed and wait for their next attempt. Limits, pauses and an open breaker still hold.
+    """
+    with session.connect() as conn:
+        row: Any = conn.execute("SELECT messages.retry_now(%s)", [list(message_ids)]).fetchone()
+    moved = set(row[0])
+    missed = [each for each in dict.fromkeys(message_ids) if each not in moved]
+    if session.as_json:
+        session.output.record({"due": sorted(moved), "not_waiting": missed})
+    for each in sorted(moved):
+        session.output.say(f"{each} is due")
+    for each in missed:
+        session.output.problem(f"message {each} waits for no time (`pgrouse explain {each}`)")
     return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK

@@ -1,0 +1,49 @@
+-- Give a message that waits another payload or other headers; its id, place, key and attempts stay.
+-- Called by: operators. NULL leaves the old. A payload takes the place of a body. p_seen: the md5 of the payload, as text, that the editor saw
+-- (of a body: of its bytes); one that is another now is left alone. NULL = whatever it is.
+-- Locks: the row, waiting for whoever claims it right now: no handler ever sees half an edit.
+-- Result: 'edited'; 'changed' (not what p_seen says); 'running' (claimed: its handler has the old one already); 'ended' (or never published).
+CREATE OR REPLACE FUNCTION messages.edit(
+  p_id bigint, p_payload jsonb DEFAULT NULL, p_headers jsonb DEFAULT NULL, p_seen text DEFAULT NULL
+)
+RETURNS text
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_message record;
+BEGIN
+  IF p_id IS NULL OR num_nonnulls(p_payload, p_headers) = 0 THEN
+    RAISE EXCEPTION 'edit needs the id of a message, and a payload or headers' USING ERRCODE = '22004';
+  END IF;
+  IF jsonb_typeof(p_headers) <> 'object' THEN
+    RAISE EXCEPTION 'headers of an edit are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object';
+  END IF;
+  SELECT m.topic::text AS topic, m.claim_id, coalesce(md5(m.payload::text), md5(m.body)) AS seen, m.headers
+  INTO v_message
+  FROM messages.message AS m WHERE m.id = p_id FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN 'ended';
+  END IF;
+  IF v_message.claim_id IS NOT NULL THEN
+    RETURN 'running';
+  END IF;
+  IF v_message.seen <> p_seen THEN
+    RETURN 'changed';
+  END IF;
+
+  PERFORM messages.check_size(
+    v_message.topic, octet_length(p_payload::text), (SELECT a.max_payload_bytes FROM messages.admission(v_message.topic) AS a));
+  UPDATE messages.message AS m
+  SET payload = coalesce(p_payload, m.payload),
+      body = CASE WHEN p_payload IS NULL THEN m.body END,
+      headers = coalesce(p_headers, m.headers)
+  WHERE m.id = p_id;
+  PERFORM messages.note_action(
+    'edit', v_message.topic, p_id::text,
+    jsonb_build_object('edited', array_remove(ARRAY[
+      CASE WHEN p_payload IS NOT NULL THEN 'payload' END, CASE WHEN p_headers IS NOT NULL THEN 'headers' END], NULL)));
+  RETURN 'edited';
+END
+$$;

@@ -1,0 +1,115 @@
+-- Messages that fit all filters (NULL = any), page by page: those that run, by id; those that wait, topic by topic in the order in which they
+-- are claimed; those that ended, the latest published first. Of dead messages alone the latest dead first.
+-- Called by: the dashboard, GET /v1/messages. Locks: nothing; it only reads.
+-- p_states: ready, delayed, retrying, running, and results. p_error: a text that the (last) error has, whatever its case. p_path: a jsonpath that
+-- the payload has a match for; with p_value: one that equals it (a string, number, true, false or null).
+-- p_since, p_until: when those that ended did, when the others were published. p_topics: patterns of LIKE, one of which the topic has to fit.
+-- p_preview: so many characters of each payload. p_after: place of the page before.
+-- Bounded, whatever is asked: p_limit messages, p_look that are looked at, half a second; it never counts. Where no index serves the filters
+-- a page may thus be short or empty, and the next one still has some.
+-- Result: one row per message; then always one with the id NULL: looked = how many were looked at, created_at = the time that the last of
+-- those is from, place = p_after of the next page; NULL = that was all.
+CREATE OR REPLACE FUNCTION messages.find_messages(
+  p_topic       text        DEFAULT NULL,
+  p_states      text[]      DEFAULT NULL,
+  p_channel     text        DEFAULT NULL,
+  p_key         text        DEFAULT NULL,
+  p_error       text        DEFAULT NULL,
+  p_fingerprint text        DEFAULT NULL,
+  p_path        text        DEFAULT NULL,
+  p_value       jsonb       DEFAULT NULL,
+  p_since       timestamptz DEFAULT NULL,
+  p_until       timestamptz DEFAULT NULL,
+  p_topics      text[]      DEFAULT NULL,
+  p_limit       integer     DEFAULT 50,
+  p_after       jsonb       DEFAULT NULL,
+  p_look        bigint      DEFAULT 20000,
+  p_preview     integer     DEFAULT 0
+)
+RETURNS SETOF messages.found
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_live   text[] := ARRAY['ready', 'delayed', 'retrying', 'running'];
+  v_dead   text[] := ARRAY['rejected', 'failed', 'lock_expired', 'expired'];
+  v_steps  text[] := CASE
+    WHEN p_states IS NULL THEN ARRAY['running', 'waiting', 'ended']
+    ELSE array_remove(ARRAY[
+      CASE WHEN 'running' = ANY (p_states) THEN 'running' END,
+      CASE WHEN p_states && v_live[1:3] THEN 'waiting' END,
+      CASE WHEN p_states && v_dead AND NOT p_states && ARRAY['success', 'cancelled'] THEN 'dead'
+           WHEN p_states && ARRAY['success', 'cancelled'] THEN 'ended' END], NULL)
+  END;
+  v_unknown text := (SELECT s.state FROM unnest(p_states) AS s (state) WHERE s.state <> ALL (v_live || v_dead || ARRAY['success', 'cancelled']) LIMIT 1);
+  v_search messages.search;
+  v_step   text;
+  v_place  jsonb := p_after;
+  v_walked messages.walked;
+  v_ids    bigint[] := ARRAY[]::bigint[];
+  v_ended  timestamptz[] := ARRAY[]::timestamptz[];
+  v_end    messages.found;
+BEGIN
+  IF v_unknown IS NOT NULL THEN
+    RAISE EXCEPTION 'state of a search is "%"', v_unknown
+      USING ERRCODE = '22023', HINT = 'use ready, delayed, retrying, running, success, rejected, failed, lock_expired, expired or cancelled';
+  END IF;
+  IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'limit of a search is %', coalesce(p_limit::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 10000';
+  END IF;
+  IF p_look IS NULL OR p_look NOT BETWEEN 1 AND 1000000 THEN
+    RAISE EXCEPTION 'look of a search is %', coalesce(p_look::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
+  END IF;
+  IF p_preview IS NULL OR p_preview NOT BETWEEN 0 AND 10000 THEN
+    RAISE EXCEPTION 'preview of a search is %', coalesce(p_preview::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 0 to 10000 characters';
+  END IF;
+  IF jsonb_typeof(p_value) IN ('object', 'array') OR (p_value IS NOT NULL AND p_path IS NULL) THEN
+    RAISE EXCEPTION 'value of a search is a JSON %', jsonb_typeof(p_value)
+      USING ERRCODE = '22023', HINT = 'use a string, a number, true, false or null, together with a path';
+  END IF;
+  IF p_after IS NOT NULL AND (jsonb_typeof(p_after) <> 'array' OR p_after ->> 0 <> ALL (v_steps)) THEN
+    RAISE EXCEPTION 'place of a search is %', left(p_after::text, 100)
+      USING ERRCODE = '22023', HINT = 'use the place of the page before, with the same filters';
+  END IF;
+  v_search := (p_topic, p_topics, p_states, p_channel, p_key, p_error, p_fingerprint, NULL, jsonb_build_object('value', p_value), p_since, p_until);
+  BEGIN
+    v_search.path := (p_path || CASE WHEN p_value IS NULL THEN '' ELSE ' ? (@ == $value)' END)::jsonpath;
+  EXCEPTION WHEN syntax_error OR data_exception THEN
+    RAISE EXCEPTION 'path of a search is "%": %', left(p_path, 200), SQLERRM
+      USING ERRCODE = '22023', HINT = 'use a jsonpath, like $.customer.id or $.items[*].sku';
+  END;
+
+  v_end.looked := 0;
+  FOREACH v_step IN ARRAY v_steps LOOP
+    CONTINUE WHEN v_place IS NOT NULL AND v_place ->> 0 <> v_step;
+    IF cardinality(v_ids) >= p_limit OR v_end.looked >= p_look OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+      v_end.place := jsonb_build_array(v_step);
+      EXIT;
+    END IF;
+    v_walked := CASE v_step
+      WHEN 'running' THEN messages.walk_running(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
+      WHEN 'waiting' THEN messages.walk_waiting(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
+      WHEN 'dead'    THEN messages.walk_dead(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
+      ELSE messages.walk_ended(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
+    END;
+    v_ids := v_ids || v_walked.ids;
+    v_ended := v_ended || v_walked.ended;
+    v_end.looked := v_end.looked + v_walked.looked;
+    v_end.created_at := coalesce(v_walked.reached, v_end.created_at);
+    IF v_walked.place IS NOT NULL THEN
+      v_end.place := jsonb_build_array(v_step, v_walked.place);
+      EXIT;
+    END IF;
+    v_place := NULL;
+  END LOOP;
+  RETURN QUERY SELECT f.* FROM messages.found(v_ids, v_ended, p_preview) AS f;
+  RETURN NEXT v_end;
+END
+$$;

@@ -1,0 +1,18 @@
+-- Whether a message fits a search, but for what the walk itself sees to (time).
+-- Called by: walk_running, walk_waiting, walk_dead, walk_ended; written so that the planner puts it in their place. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.fits(
+  p_search messages.search, p_topic text, p_state text, p_channel text, p_key text, p_error text, p_fingerprint text, p_payload jsonb
+)
+RETURNS boolean
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT ((p_search).topic IS NULL OR p_topic = (p_search).topic)
+     AND ((p_search).may IS NULL OR p_topic LIKE ANY ((p_search).may))
+     AND ((p_search).states IS NULL OR p_state = ANY ((p_search).states))
+     AND ((p_search).channel IS NULL OR p_channel = (p_search).channel)
+     AND ((p_search).key IS NULL OR p_key = (p_search).key)
+     AND ((p_search).fingerprint IS NULL OR p_fingerprint = (p_search).fingerprint)
+     AND ((p_search).error IS NULL OR strpos(lower(p_error), lower((p_search).error)) > 0)
+     AND ((p_search).path IS NULL OR jsonb_path_exists(p_payload, (p_search).path, (p_search).vars, true))
+$$;

@@ -1,0 +1,25 @@
+-- Note that dead messages were put back, with how many had which outcome. Nothing if none came back.
+-- Called by: redrive, redrive_where, redrive_edited, requeue. p_ids: which; p_new: as which messages; p_outcomes: as redrive says. Locks: as note_action.
+CREATE OR REPLACE FUNCTION messages.note_back(p_action text, p_ids bigint[], p_new bigint[], p_outcomes text[], p_detail jsonb)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_ids    bigint[];
+  v_topics text[];
+  v_new    bigint;
+BEGIN
+  SELECT array_agg(b.id), array_agg(DISTINCT m.topic::text), min(b.new)
+  INTO v_ids, v_topics, v_new
+  FROM unnest(p_ids, p_new, p_outcomes) AS b (id, new, outcome)
+  JOIN messages.message AS m ON m.id = b.new
+  WHERE b.outcome IN ('redriven', 'keyless');
+  PERFORM messages.note_messages(
+    p_action, v_topics, v_ids,
+    p_detail
+      || CASE WHEN cardinality(v_ids) = 1 THEN jsonb_build_object('message_id', v_new) ELSE '{}' END
+      || jsonb_build_object('outcomes', (
+        SELECT jsonb_object_agg(o.outcome, o.count) FROM (
+          SELECT o.outcome, count(*) AS count FROM unnest(p_outcomes) AS o (outcome) GROUP BY o.outcome) AS o)));
+END
+$$;

@@ -1,0 +1,60 @@
+-- Let messages that wait for a time be tried at once: delayed ones, and those that failed and wait for their next attempt.
+-- Called by: operators. What is ready already, runs or has ended is left alone; so is what a policy holds back otherwise (see explain).
+-- Locks: the rows, in the order of their ids, waiting for whoever claims them right now; then the channels' rows of messages.rate.
+-- Result: the ids that wait no longer. Rings for their topics.
+CREATE OR REPLACE FUNCTION messages.retry_now(p_ids bigint[])
+RETURNS bigint[]
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_now     timestamptz;
+  v_ids     bigint[];
+  v_blocked bigint[];
+  v_topics  text[];
+BEGIN
+  -- Before the clock is read: a message must not seem older than its transaction, or claims look for it too late.
+  PERFORM pg_current_xact_id();
+  v_now := messages.now();
+  SELECT array_agg(m.id), array_agg(DISTINCT m.topic)
+  INTO v_ids, v_topics
+  FROM (
+    SELECT m.id, m.topic::text FROM messages.message AS m WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL ORDER BY m.id FOR UPDATE
+  ) AS m;
+  IF v_ids IS NULL THEN
+    RETURN '{}'::bigint[];
+  END IF;
+
+  -- In an ordered channel a message keeps its place, and the channel is closed until its next attempt.
+  PERFORM FROM messages.rate AS r
+  JOIN (SELECT DISTINCT m.topic::text AS topic, m.channel::text AS channel FROM messages.message AS m WHERE m.id = ANY (v_ids)) AS c
+    ON r.kind = 'channel' AND r.topic = c.topic AND r.channel = c.channel
+  WHERE r.blocked_by = ANY (v_ids)
+  ORDER BY r.topic, r.channel
+  FOR UPDATE OF r;
+  WITH freed AS (
+    UPDATE messages.rate AS r
+    SET blocked_until = v_now
+    WHERE (r.kind, r.topic, r.channel) IN (
+        SELECT 'channel', m.topic::text, m.channel::text FROM messages.message AS m WHERE m.id = ANY (v_ids) AND m.channel IS NOT NULL)
+      AND r.blocked_by = ANY (v_ids) AND r.blocked_until > v_now
+    RETURNING r.blocked_by
+  )
+  SELECT array_agg(f.blocked_by) INTO v_blocked FROM freed AS f;
+  WITH moved AS (
+    UPDATE messages.message AS m
+    SET available_at = least(m.available_at, v_now)
+    WHERE m.id = ANY (v_ids) AND (m.available_at > v_now OR m.id = ANY (v_blocked))
+    RETURNING m.id, m.topic::text AS topic
+  )
+  SELECT coalesce(array_agg(m.id ORDER BY m.id), '{}'), array_agg(DISTINCT m.topic) INTO v_ids, v_topics FROM moved AS m;
+  PERFORM messages.ring(v_topics, v_now);
+  PERFORM messages.note_messages('retry_now', v_topics, v_ids);
+  RETURN v_ids;
+END
+$$;

@@ -1,0 +1,63 @@
+-- Of a search for dead messages only: those, the latest first.
+-- Called by: find_messages. p_place: [archived_at, id], where the page before ended; NULL = from the beginning. Locks: nothing.
+-- It reads the index of the dead, topic by topic, and merges: first as many as the page wants, and more at a time while few of them fit.
+-- Bounded: as walk_running.
+CREATE OR REPLACE FUNCTION messages.walk_dead(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
+RETURNS messages.walked
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_topics text[]      := ARRAY(
+    SELECT t.topic FROM messages.dead_topics() AS t (topic) WHERE (p_search).may IS NULL OR t.topic LIKE ANY ((p_search).may));
+  v_at     timestamptz := coalesce((p_place ->> 0)::timestamptz, 'infinity');
+  v_id     bigint      := coalesce((p_place ->> 1)::bigint, 9223372036854775807);
+  v_walked messages.walked;
+  v_row    record;
+  v_read   integer;
+  v_chunk  integer := least(p_limit, 500);
+BEGIN
+  v_walked := ('{}', '{}', 0, NULL, NULL);
+  IF (p_search).topic IS NOT NULL THEN
+    v_topics := ARRAY[(p_search).topic];
+  END IF;
+  LOOP
+    v_read := 0;
+    FOR v_row IN
+      SELECT d.id, d.archived_at,
+             messages.fits(p_search, d.topic, d.result, d.channel, d.key, d.error, d.error_fingerprint, d.payload) AS is_wanted
+      FROM unnest(v_topics) AS t (topic)
+      CROSS JOIN LATERAL (
+        SELECT a.id, a.archived_at, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload
+        FROM messages.message_archive AS a
+        WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = t.topic COLLATE "C"
+          AND a.archived_at >= coalesce((p_search).since, '-infinity') AND a.archived_at < coalesce((p_search).until, 'infinity')
+          AND a.archived_at <= v_at AND (a.archived_at, a.id) < (v_at, v_id)
+        ORDER BY a.archived_at DESC, a.id DESC
+        LIMIT v_chunk
+      ) AS d
+      ORDER BY d.archived_at DESC, d.id DESC
+      LIMIT v_chunk
+    LOOP
+      v_read := v_read + 1;
+      v_walked.looked := v_walked.looked + 1;
+      v_at := v_row.archived_at;
+      v_id := v_row.id;
+      IF v_row.is_wanted THEN
+        v_walked.ids := v_walked.ids || v_row.id;
+        v_walked.ended := v_walked.ended || v_row.archived_at;
+      END IF;
+      EXIT WHEN cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look;
+    END LOOP;
+    v_walked.reached := CASE WHEN v_walked.looked > 0 THEN v_at END;
+    IF cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look
+      OR (v_read = v_chunk AND clock_timestamp() > statement_timestamp() + interval '500 ms') THEN
+      v_walked.place := jsonb_build_array(v_at, v_id);
+      EXIT;
+    END IF;
+    EXIT WHEN v_read < v_chunk;
+    v_chunk := least(500, v_chunk * 4);
+  END LOOP;
+  RETURN v_walked;
+END
+$$;

@@ -1,0 +1,36 @@
+-- Of a search: the messages that ended, the latest published first.
+-- Called by: find_messages. p_place: [id], where the page before ended; NULL = from the beginning. Locks: nothing.
+-- It goes down the ids of the archive, of the days that the search names only; no index knows of anything else. Bounded: as walk_running.
+CREATE OR REPLACE FUNCTION messages.walk_ended(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
+RETURNS messages.walked
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_walked messages.walked;
+  v_row    record;
+BEGIN
+  v_walked := ('{}', '{}', 0, NULL, NULL);
+  FOR v_row IN
+    SELECT a.id, a.archived_at, a.created_at,
+           messages.fits(p_search, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload) AS is_wanted
+    FROM messages.message_archive AS a
+    WHERE a.id < coalesce((p_place ->> 0)::bigint, 9223372036854775807)
+      AND a.archived_at >= coalesce((p_search).since, '-infinity') AND a.archived_at < coalesce((p_search).until, 'infinity')
+    ORDER BY a.id DESC
+    LIMIT p_look
+  LOOP
+    v_walked.looked := v_walked.looked + 1;
+    v_walked.reached := v_row.created_at;
+    IF v_row.is_wanted THEN
+      v_walked.ids := v_walked.ids || v_row.id;
+      v_walked.ended := v_walked.ended || v_row.archived_at;
+    END IF;
+    IF cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+      v_walked.place := jsonb_build_array(v_row.id);
+      EXIT;
+    END IF;
+  END LOOP;
+  RETURN v_walked;
+END
+$$;

@@ -1,0 +1,39 @@
+-- Of a search: the messages that are locked, by their ids.
+-- Called by: find_messages. p_place: [id], where the page before ended; NULL = from the beginning. Locks: nothing.
+-- It reads the index of the locked rows, which are few. Bounded: p_limit messages that fit, p_look that are looked at, half a second.
+CREATE OR REPLACE FUNCTION messages.walk_running(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
+RETURNS messages.walked
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_walked messages.walked;
+  v_row    record;
+BEGIN
+  v_walked := ('{}', '{}', 0, NULL, NULL);
+  FOR v_row IN
+    SELECT m.id, m.created_at,
+           messages.fits(
+             p_search, m.topic, 'running', m.channel, m.key, m.history -> -1 ->> 'error',
+             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.fingerprint(m.history -> -1 ->> 'error') END, m.payload) AS is_wanted
+    FROM messages.message AS m
+    WHERE m.claim_id IS NOT NULL
+      AND m.topic >= coalesce((p_search).topic, '') COLLATE "C" AND m.topic <= coalesce((p_search).topic, '~') COLLATE "C"
+      AND m.id > coalesce((p_place ->> 0)::bigint, 0)
+      AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity')
+    ORDER BY m.id
+  LOOP
+    v_walked.looked := v_walked.looked + 1;
+    v_walked.reached := v_row.created_at;
+    IF v_row.is_wanted THEN
+      v_walked.ids := v_walked.ids || v_row.id;
+      v_walked.ended := v_walked.ended || NULL::timestamptz;
+    END IF;
+    IF cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+      v_walked.place := jsonb_build_array(v_row.id);
+      EXIT;
+    END IF;
+  END LOOP;
+  RETURN v_walked;
+END
+$$;

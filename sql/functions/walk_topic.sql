@@ -1,0 +1,108 @@
+-- Of a search: the messages of one topic that wait, in the order in which they are claimed: those without a channel, then channel by channel.
+-- Called by: walk_waiting. p_place: [channel, priority, available_at, id], where the page before ended; NULL = from the beginning.
+-- Each part is one range of a ready index; of those without a channel the ready and the later ones are ranges of their own, so that a million
+-- ready ones do not stand before the delayed. Locks: nothing. Bounded: as walk_running.
+CREATE OR REPLACE FUNCTION messages.walk_topic(
+  p_search messages.search, p_topic text, p_place jsonb, p_limit integer, p_look bigint
+)
+RETURNS messages.walked
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_now      timestamptz := messages.now();
+  v_walked   messages.walked;
+  v_row      record;
+  v_channel  text        := p_place ->> 0;
+  v_priority smallint    := coalesce((p_place ->> 1)::smallint, -1);
+  v_at       timestamptz := coalesce((p_place ->> 2)::timestamptz, '-infinity');
+  v_id       bigint      := coalesce((p_place ->> 3)::bigint, 0);
+  v_from     timestamptz := CASE WHEN 'ready' <> ALL ((p_search).states) THEN v_now ELSE '-infinity' END;
+  v_to       timestamptz := CASE WHEN NOT (p_search).states && ARRAY['delayed', 'retrying'] THEN v_now ELSE 'infinity' END;
+BEGIN
+  v_walked := ('{}', '{}', 0, NULL, NULL);
+  IF p_place IS NULL AND (p_search).key IS NOT NULL THEN
+    -- The one that was never tried is found by its key; the walk passes over it.
+    SELECT m.id, messages.fits(
+             p_search, m.topic, CASE WHEN m.available_at <= v_now THEN 'ready' ELSE 'delayed' END, m.channel, m.key, NULL, NULL, m.payload) AS is_wanted
+    INTO v_row
+    FROM messages.message AS m
+    WHERE m.topic = p_topic AND m.key = (p_search).key AND m.attempts = 0 AND m.claim_id IS NULL
+      AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity');
+    IF v_row.is_wanted THEN
+      v_walked.ids := ARRAY[v_row.id];
+      v_walked.ended := ARRAY[NULL::timestamptz];
+      v_walked.looked := 1;
+    END IF;
+    IF cardinality(v_walked.ids) >= p_limit THEN
+      v_walked.place := jsonb_build_array(NULL, -1, '-infinity', 0);
+      RETURN v_walked;
+    END IF;
+  END IF;
+
+  IF v_priority < 0 THEN
+    SELECT n.priority INTO v_priority FROM messages.next_priority(p_topic, (-1)::smallint, false) AS n;
+  END IF;
+  WHILE v_channel IS NULL AND (p_search).channel IS NULL AND v_priority IS NOT NULL LOOP
+    FOR v_row IN
+      SELECT m.id, m.available_at, m.created_at,
+             messages.fits(
+               p_search, m.topic,
+               CASE WHEN m.available_at <= v_now THEN 'ready' WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
+               m.channel, m.key, m.history -> -1 ->> 'error',
+               CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.fingerprint(m.history -> -1 ->> 'error') END, m.payload)
+             AND ((p_search).key IS NULL OR m.attempts > 0)
+             AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
+      FROM messages.message AS m
+      WHERE m.topic = p_topic AND m.priority = v_priority AND m.claim_id IS NULL AND m.channel IS NULL
+        AND (m.available_at, m.id) > (v_at, v_id) AND m.available_at >= v_from AND m.available_at <= v_to
+      ORDER BY m.available_at, m.id
+      LIMIT p_look
+    LOOP
+      v_walked.looked := v_walked.looked + 1;
+      v_walked.reached := v_row.created_at;
+      IF v_row.is_wanted THEN
+        v_walked.ids := v_walked.ids || v_row.id;
+        v_walked.ended := v_walked.ended || NULL::timestamptz;
+      END IF;
+      IF cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+        v_walked.place := jsonb_build_array(NULL, v_priority, v_row.available_at, v_row.id);
+        RETURN v_walked;
+      END IF;
+    END LOOP;
+    v_at := '-infinity';
+    v_id := 0;
+    SELECT n.priority INTO v_priority FROM messages.next_priority(p_topic, v_priority, false) AS n;
+  END LOOP;
+
+  FOR v_row IN
+    SELECT m.id, m.channel::text AS channel, m.priority::smallint AS priority, m.available_at, m.created_at,
+           messages.fits(
+             p_search, m.topic,
+             CASE WHEN m.available_at <= v_now THEN 'ready' WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
+             m.channel, m.key, m.history -> -1 ->> 'error',
+             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.fingerprint(m.history -> -1 ->> 'error') END, m.payload)
+           AND ((p_search).key IS NULL OR m.attempts > 0)
+           AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
+    FROM messages.message AS m
+    WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
+      AND m.channel >= coalesce((p_search).channel, '') COLLATE "C" AND m.channel <= coalesce((p_search).channel, U&'\+10FFFF') COLLATE "C"
+      AND (m.channel, m.priority, m.available_at, m.id)
+        > (coalesce(v_channel, '') COLLATE "C", coalesce(v_priority, -1), CASE WHEN v_channel IS NULL THEN '-infinity' ELSE v_at END, CASE WHEN v_channel IS NULL THEN 0 ELSE v_id END)
+    ORDER BY m.channel, m.priority, m.available_at, m.id
+    LIMIT p_look
+  LOOP
+    v_walked.looked := v_walked.looked + 1;
+    v_walked.reached := v_row.created_at;
+    IF v_row.is_wanted THEN
+      v_walked.ids := v_walked.ids || v_row.id;
+      v_walked.ended := v_walked.ended || NULL::timestamptz;
+    END IF;
+    IF cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+      v_walked.place := jsonb_build_array(v_row.channel, v_row.priority, v_row.available_at, v_row.id);
+      RETURN v_walked;
+    END IF;
+  END LOOP;
+  RETURN v_walked;
+END
+$$;

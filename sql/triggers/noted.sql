@@ -1,0 +1,81 @@
+-- Whoever changes a policy, a channel, a schedule or a subscription directly is noted in messages.audit, with the old and the new value of
+-- what changed; so are pauses and their ends, whichever way they come.
+-- A pause that is over by itself and cleared away is nobody's action; nor is what the schedules themselves write when they fire.
+-- Locks: nothing but the row it inserts.
+CREATE OR REPLACE FUNCTION messages.noted()
+RETURNS trigger
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_old    jsonb := CASE WHEN TG_OP = 'INSERT' THEN '{}' ELSE to_jsonb(OLD) END;
+  v_new    jsonb := CASE WHEN TG_OP = 'DELETE' THEN '{}' ELSE to_jsonb(NEW) END;
+  v_row    jsonb := CASE WHEN TG_OP = 'DELETE' THEN to_jsonb(OLD) ELSE to_jsonb(NEW) END;
+  v_now    timestamptz := messages.now();
+  v_suffix text := CASE WHEN TG_TABLE_NAME = 'schedule' THEN '_schedule' ELSE '' END;
+  v_target text := coalesce(v_row ->> 'name', v_row ->> 'channel', v_row ->> 'subscriber');
+  v_paused text[] := ARRAY['paused_at', 'resume_at', 'paused_by', 'paused_why'];
+  v_change jsonb;
+  v_action text;
+BEGIN
+  IF v_new ->> 'paused_at' IS NOT NULL AND messages.changes(v_old, v_new, '{}') ?| v_paused THEN
+    PERFORM messages.note_action(
+      'pause' || v_suffix, v_row ->> 'topic', v_target,
+      jsonb_build_object('why', v_new -> 'paused_why', 'until', v_new -> 'resume_at'));
+  ELSIF v_new ->> 'paused_at' IS NULL
+    AND messages.is_paused((v_old ->> 'paused_at')::timestamptz, (v_old ->> 'resume_at')::timestamptz, v_now) THEN
+    PERFORM messages.note_action('resume' || v_suffix, v_row ->> 'topic', v_target);
+  END IF;
+
+  v_change := messages.changes(
+    v_old, v_new,
+    v_paused || ARRAY['updated_at', 'created_at', 'created_by', 'next_tick', 'last_tick', 'last_message_id', 'last_fired_at', 'last_error',
+                      'failed_at', 'failures', 'retry_at']);
+  -- A row that says nothing but which topic or channel it is for.
+  IF TG_TABLE_NAME IN ('topic', 'channel') AND v_change - ARRAY['topic', 'channel'] = '{}' OR v_change = '{}' THEN
+    RETURN NULL;
+  END IF;
+  v_action := CASE TG_TABLE_NAME || ' ' || TG_OP
+    WHEN 'topic DELETE' THEN 'remove_policy'
+    WHEN 'channel DELETE' THEN 'remove_channel_policy'
+    WHEN 'channel INSERT' THEN 'set_channel_policy'
+    WHEN 'channel UPDATE' THEN 'set_channel_policy'
+    WHEN 'schedule INSERT' THEN 'add_schedule'
+    WHEN 'schedule UPDATE' THEN 'change_schedule'
+    WHEN 'schedule DELETE' THEN 'remove_schedule'
+    WHEN 'subscription INSERT' THEN 'subscribe'
+    WHEN 'subscription UPDATE' THEN 'change_subscription'
+    WHEN 'subscription DELETE' THEN 'unsubscribe'
+    WHEN 'alert_bound INSERT' THEN 'set_alert_bound'
+    WHEN 'alert_bound UPDATE' THEN 'set_alert_bound'
+    WHEN 'alert_bound DELETE' THEN 'remove_alert_bound'
+    ELSE 'set_policy'
+  END;
+  PERFORM messages.note_action(v_action, v_row ->> 'topic', v_target, jsonb_build_object('changes', v_change));
+  RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER noted
+AFTER INSERT OR UPDATE OR DELETE ON messages.topic
+FOR EACH ROW EXECUTE FUNCTION messages.noted();
+
+CREATE OR REPLACE TRIGGER noted
+AFTER INSERT OR UPDATE OR DELETE ON messages.channel
+FOR EACH ROW EXECUTE FUNCTION messages.noted();
+
+-- Not for what fire_schedule itself writes.
+CREATE OR REPLACE TRIGGER noted
+AFTER INSERT OR DELETE OR UPDATE OF name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed, missed_limit,
+  paused_at, paused_by, paused_why
+ON messages.schedule
+FOR EACH ROW EXECUTE FUNCTION messages.noted();
+
+CREATE OR REPLACE TRIGGER noted
+AFTER INSERT OR UPDATE OR DELETE ON messages.subscription
+FOR EACH ROW EXECUTE FUNCTION messages.noted();
+
+CREATE OR REPLACE TRIGGER noted
+AFTER INSERT OR UPDATE OR DELETE ON messages.alert_bound
+FOR EACH ROW EXECUTE FUNCTION messages.noted();

@@ -1,0 +1,208 @@
+"""messages.find_messages: messages by what they have in common, page by page, never more than a bound."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from psycopg import errors
+from psycopg.types.json import Jsonb
+
+from tests.sql.deaths import die, die_ago
+from tests.sql.queue import Queue
+
+
+def page(queue: Queue, **filters: Any) -> tuple[list[int], Any]:
+    """Return the ids of one page and its place."""
+    named = ", ".join(f"p_{name} => %({name})s" for name in filters)
+    values = {
+        name: Jsonb(value) if name in ("value", "after") and value is not None else value
+        for name, value in filters.items()
+    }
+    rows = queue.rows(f"SELECT * FROM messages.find_messages({named})", values)
+    assert rows[-1].id is None
+    return [row.id for row in rows[:-1]], rows[-1].place
+
+
+def found(queue: Queue, **filters: Any) -> list[int]:
+    return page(queue, **filters)[0]
+
+
+def walk(queue: Queue, **filters: Any) -> list[int]:
+    """Return the ids of all pages."""
+    ids, place = page(queue, **filters)
+    while place is not None:
+        more, place = page(queue, after=place, **filters)
+        ids += more
+    return ids
+
+
+@pytest.fixture
+def every_state(queue: Queue) -> dict[str, int]:
+    """One message in each state, by the state's name."""
+    queue.policy("a", max_attempts=5)
+    ids = {}
+    for state in ("success", "rejected", "failed"):
+        ids[state] = queue.publish("a")
+        queue.settle(
+            {"success": "complete", "rejected": "reject", "failed": "fail"}[state],
+            queue.claim("a"),
+            *([["boom"]] if state != "success" else []),
+        )
+    ids["cancelled"] = queue.publish("a")
+    queue.call("cancel", [ids["cancelled"]])
+    ids["retrying"] = queue.publish("a")
+    queue.settle("retry", queue.claim("a"), ["disk 7 is full"], ["1 hour"])
+    ids["running"] = queue.publish("a")
+    queue.claim("a")
+    ids["delayed"] = queue.publish("a", wait="1 hour")
+    ids["ready"] = queue.publish("a")
+    return ids
+
+
+def test_each_state_is_found_by_its_name(queue: Queue, every_state: dict[str, int]) -> None:
+    for state, message_id in every_state.items():
+        assert found(queue, states=[state]) == [message_id], state
+
+
+def test_all_of_them_are_found_first_what_runs_then_what_waits_then_what_ended(
+    queue: Queue, every_state: dict[str, int]
+) -> None:
+    names = {message_id: state for state, message_id in every_state.items()}
+
+    order = [names[message_id] for message_id in found(queue)]
+
+    assert order == ["running", "ready", "retrying", "delayed", "cancelled", "failed", "rejected", "success"]
+
+
+def test_a_row_says_what_a_list_shows(queue: Queue, every_state: dict[str, int]) -> None:
+    rows = queue.rows("SELECT * FROM messages.find_messages(p_states => '{failed,retrying,running}', p_preview => 50)")
+    by_state = {row.state: row for row in rows[:-1]}
+
+    assert (by_state["failed"].error, by_state["failed"].archived_at is not None) == ("boom", True)
+    assert (by_state["retrying"].error, by_state["retrying"].preview) == ("disk 7 is full", "1")
+    assert (by_state["running"].worker, by_state["running"].lock_expires_at is not None) == ("w", True)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"topic": "b"},
+        {"channel": "c'1"},
+        {"key": "k%"},
+        {"topic": "b", "key": "k%"},
+        {"path": "$.customer.id", "value": 9007199254740993},
+        {"path": "$.items[*].sku", "value": 'x"y'},
+        {"path": '$.customer ? (@.name like_regex "^A")'},
+        {"topics": ["a%", "b"]},
+    ],
+)
+def test_each_filter_finds_what_waits_runs_and_has_ended(queue: Queue, filters: dict[str, Any]) -> None:
+    payload = {"customer": {"id": 9007199254740993, "name": "Ann"}, "items": [{"sku": 'x"y'}]}
+    columns = {"channel": "c'1", "key": "k%", "payload": payload}
+    ended = queue.publish("b", **columns)
+    queue.settle("complete", queue.claim("b"))
+    running = queue.publish("b", **columns)
+    queue.claim("b")
+    waiting = queue.publish("b", **columns)
+    queue.publish("other", channel="c", key="kx", payload={"customer": {"id": 9007199254740992, "name": "Bob"}})
+
+    assert found(queue, **filters) == [running, waiting, ended]
+
+
+def test_errors_and_fingerprints_are_found_also_of_what_will_be_tried_again(
+    queue: Queue, every_state: dict[str, int]
+) -> None:
+    fingerprint = queue.value("SELECT messages.fingerprint('disk 9 is full')")
+
+    assert found(queue, error="DISK 7") == found(queue, fingerprint=fingerprint) == [every_state["retrying"]]
+    assert found(queue, error="boom") == [every_state["failed"], every_state["rejected"]]
+
+
+def test_times_are_those_of_the_publish_and_of_the_end(queue: Queue) -> None:
+    old = die_ago(queue, "2 days")
+    new, waiting = die(queue), queue.publish()
+    yesterday = queue.value("SELECT now() - interval '1 day'")
+
+    assert found(queue, since=yesterday) == [waiting, new]
+    assert found(queue, until=yesterday) == [old]
+
+
+def test_dead_messages_alone_come_the_latest_dead_first_whatever_their_topics(queue: Queue) -> None:
+    new, old, middle = die(queue, "a"), die_ago(queue, "2 hours", "b"), die_ago(queue, "1 hour", "a")
+
+    assert walk(queue, states=["failed", "rejected"], limit=1) == [new, middle, old]
+    assert found(queue, states=["failed"], topic="b") == [old]
+
+
+def test_pages_follow_each_other_without_a_gap(queue: Queue, every_state: dict[str, int]) -> None:
+    queue.publish_many(5, "b", channel="c")
+    queue.publish_many(5, "b", channel="d", priority=1)
+    queue.publish_many(3, "b", priority=0)
+    queue.publish_many(3, "b")
+    once = found(queue)
+
+    assert walk(queue, limit=1) == walk(queue, limit=3) == walk(queue, look=2) == once
+    assert len(once) == len(set(once)) == 24
+
+
+def test_one_key_in_many_topics_comes_page_by_page(queue: Queue) -> None:
+    queue.policy("a", max_attempts=5)
+    tried = queue.publish("a", key="k")
+    queue.settle("retry", queue.claim("a"), ["boom"], ["0"])
+    ids = [queue.publish(topic, key="k") for topic in ("a", "b", "c")]
+
+    first, place = page(queue, key="k", limit=1)
+
+    assert (len(first), place is not None) == (1, True)
+    assert walk(queue, key="k", limit=1) == [ids[0], tried, *ids[1:]]
+
+
+def test_of_messages_that_no_index_finds_a_page_looks_at_a_bound_and_says_where_to_go_on(queue: Queue) -> None:
+    *_, last = queue.publish_many(50, payload=None, body=b"x")
+    queue.conn.execute("UPDATE messages.message SET body = NULL, payload = '{\"a\": 1}' WHERE id = %s", [last])
+
+    rows = queue.rows("SELECT * FROM messages.find_messages(p_path => '$.a', p_look => 20)")
+
+    assert [(row.id, row.looked) for row in rows] == [(None, 20)]
+    assert walk(queue, path="$.a", look=20) == [last]
+
+
+def test_a_million_ready_ones_do_not_stand_before_the_delayed(own_queue: Queue) -> None:
+    own_queue.publish_many(20_000)
+    delayed = own_queue.publish(wait="1 hour")
+    own_queue.conn.execute("VACUUM ANALYZE messages.message")
+
+    query = "SELECT * FROM messages.find_messages(p_states => '{delayed}')"
+    assert own_queue.rows(query)[0].id == delayed
+    assert own_queue.buffers(query) < 300
+
+
+def test_a_large_payload_is_not_written_out_for_a_preview(queue: Queue) -> None:
+    queue.publish(payload={"noise": [hashlib.sha256(bytes([n % 256, n // 256])).hexdigest() for n in range(2000)]})
+    queue.publish(body=b"12345")
+
+    rows = queue.rows("SELECT * FROM messages.find_messages(p_preview => 20)")
+
+    assert rows[0].preview.startswith("JSON of about ")
+    assert rows[1].preview == "5 bytes"
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        ({"states": ["redy"]}, 'state of a search is "redy"'),
+        ({"path": "$.a ["}, "path of a search is"),
+        ({"path": "$.a", "value": [1]}, "value of a search is a JSON array"),
+        ({"value": 1}, "value of a search is a JSON number"),
+        ({"after": ["nowhere"]}, "place of a search is"),
+        ({"after": {"a": 1}}, "place of a search is"),
+        ({"limit": 0}, "limit of a search is 0"),
+        ({"look": 0}, "look of a search is 0"),
+        ({"preview": -1}, "preview of a search is -1"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(queue: Queue, filters: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match=message):
+        found(queue, **filters)

@@ -1,0 +1,32 @@
+"""messages.fits: the filters of a search, all of which have to fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.sql.queue import Queue
+
+FITS = """
+    SELECT messages.fits(
+      (%(topic)s, %(may)s, %(states)s, NULL, NULL, %(error)s, NULL, %(path)s::jsonpath, '{}', NULL, NULL)::messages.search,
+      'mail.send', 'failed', NULL, NULL, 'Disk full', NULL, '{"a": 1}')
+"""
+
+
+def fits(queue: Queue, **filters: Any) -> Any:
+    return queue.value(FITS, {"topic": None, "may": None, "states": None, "error": None, "path": None} | filters)
+
+
+def test_no_filter_is_fitted_by_everything(queue: Queue) -> None:
+    assert fits(queue) is True
+
+
+def test_all_filters_have_to_fit(queue: Queue) -> None:
+    assert fits(queue, topic="mail.send", states=["failed"], error="disk", path="$.a", may=["mail.%"]) is True
+    assert fits(queue, topic="mail.send", states=["ready"]) is False
+    assert fits(queue, may=["sms.%"]) is False
+    assert fits(queue, path="$.b") is False
+
+
+def test_a_path_that_fails_on_a_payload_does_not_fit_it(queue: Queue) -> None:
+    assert fits(queue, path="strict $.a.b.c") in (False, None)

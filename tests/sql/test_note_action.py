@@ -1,0 +1,227 @@
+"""messages.note_action: whatever an operator does by a function is noted, once, and nothing that workers do is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.sql.deaths import copy_of, die
+from tests.sql.queue import Queue, Row
+from tests.sql.sinks import Sink, raise_alert
+
+MAY_CALL = """
+    SELECT p.proname AS name FROM pg_proc AS p
+    WHERE p.pronamespace = 'messages'::regnamespace AND p.provolatile = 'v' AND p.prorettype <> 'trigger'::regtype
+      AND has_function_privilege('messages_operator', p.oid, 'EXECUTE')
+"""
+# What operators may call and nobody did anything by: it only looks, it is the maintenance, or a machine does it.
+NO_ACTION = {
+    *("now", "tick", "stats", "explain", "unhandled_topics", "wait_for", "standing"),
+    *("open_export", "advance_export"),
+    *("check_token", "check_session", "open_session", "close_session", "begin_request", "end_request"),
+    *("expire_locks", "expire_ttl", "purge", "deliver_next", "settle_delivery"),
+}
+
+
+def audit(queue: Queue) -> list[Row]:
+    return queue.rows("SELECT * FROM messages.audit ORDER BY id")
+
+
+@contextmanager
+def unnoted(queue: Queue) -> Iterator[None]:
+    """What is prepared here fires no trigger: it is no part of the action."""
+    queue.conn.execute("SET session_replication_role = replica")
+    yield
+    queue.conn.execute("SET session_replication_role = origin")
+
+
+def cancel(queue: Queue) -> None:
+    queue.call("cancel", [queue.publish()])
+
+
+def skip(queue: Queue) -> None:
+    queue.call("skip", [queue.publish()])
+
+
+def retry_now(queue: Queue) -> None:
+    queue.call("retry_now", [queue.publish(wait="1 hour")])
+
+
+def edit(queue: Queue) -> None:
+    queue.value("SELECT messages.edit(%s, '2')", [queue.publish()])
+
+
+def redrive(queue: Queue) -> None:
+    queue.rows("SELECT * FROM messages.redrive(%s)", [[die(queue)]])
+
+
+def redrive_where(queue: Queue) -> None:
+    die(queue)
+    queue.rows("SELECT * FROM messages.redrive_where('t')")
+
+
+def redrive_edited(queue: Queue) -> None:
+    queue.rows("SELECT * FROM messages.redrive_edited(%s, '2')", [die(queue)])
+
+
+def requeue(queue: Queue) -> None:
+    with unnoted(queue):
+        queue.policy(dead_letter=True)
+    queue.rows("SELECT * FROM messages.requeue(%s)", [[copy_of(queue, die(queue)).id]])
+
+
+def replay(queue: Queue) -> None:
+    queue.publish()
+    queue.settle("complete", queue.claim())
+    queue.rows("SELECT * FROM messages.replay('t', now() - interval '1 hour', now() + interval '1 hour')")
+
+
+def purge_archive(queue: Queue) -> None:
+    die(queue)
+    queue.rows("SELECT * FROM messages.purge_archive(messages.now())")
+
+
+def pause(queue: Queue) -> None:
+    queue.call("pause", "t", resume_in=timedelta(hours=1))
+
+
+def resume(queue: Queue) -> None:
+    with unnoted(queue):
+        queue.policy(paused_at="2026-01-01 00:00+00")
+    queue.call("resume", "t")
+
+
+def scheduled(queue: Queue, **columns: Any) -> None:
+    with unnoted(queue):
+        queue.schedule("nightly", **columns)
+
+
+def run_now(queue: Queue) -> None:
+    scheduled(queue)
+    queue.rows("SELECT * FROM messages.run_now('nightly')")
+
+
+def pause_schedule(queue: Queue) -> None:
+    scheduled(queue)
+    queue.call("pause_schedule", "nightly")
+
+
+def resume_schedule(queue: Queue) -> None:
+    scheduled(queue, paused_at="2026-01-01 00:00+00")
+    queue.call("resume_schedule", "nightly")
+
+
+def forget_export(queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.export_cursor (name, lake, lake_id, system_identifier) VALUES ('lake', '/lake', 'x', '1')"
+    )
+    queue.call("forget_export", "lake")
+
+
+def drain_worker(queue: Queue) -> None:
+    queue.call("worker_started", "w", "host", 1, "1.0", ["t"], 1)
+    queue.call("drain_worker", "w")
+
+
+def add_token(queue: Queue) -> None:
+    queue.value("SELECT messages.add_token('ops', sha256('secret'), '{operator}')")
+
+
+def revoke_token(queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.token (name, digest, roles, topics) VALUES ('ops', sha256('s'), '{viewer}', '{*}')"
+    )
+    queue.call("revoke_token", "ops")
+
+
+def silence(queue: Queue) -> None:
+    queue.call("silence", "dead_message", "mail", **{"for": "1 hour"})
+
+
+def unsilence(queue: Queue) -> None:
+    query = "INSERT INTO messages.silence (topic, until) VALUES ('mail', now() + interval '1 hour') RETURNING id"
+    queue.call("unsilence", queue.value(query))
+
+
+def forget_sink(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.alert_sink (name, type) VALUES ('ops', 'webhook')")
+    queue.call("forget_sink", "ops")
+
+
+def replay_alerts(queue: Queue) -> None:
+    sink = Sink(queue)
+    raise_alert(queue, "a")
+    sink.deliver_all()
+    queue.call("replay_alerts")
+
+
+ACTIONS: list[Callable[[Queue], None]] = [
+    *(cancel, skip, retry_now, edit, redrive, redrive_where, redrive_edited, requeue, replay, purge_archive),
+    *(pause, resume, run_now, pause_schedule, resume_schedule, forget_export, drain_worker, add_token, revoke_token),
+    *(silence, unsilence, forget_sink, replay_alerts),
+]
+# Where the action is called otherwise than its function.
+NAMES = {
+    "silence": "alert.silence",
+    "unsilence": "alert.unsilence",
+    "forget_sink": "alert.forget_sink",
+    "replay_alerts": "alert.replay",
+}
+
+
+def test_each_function_that_changes_something_and_that_operators_may_call_is_in_this_list(queue: Queue) -> None:
+    callable_ = {row.name for row in queue.rows(MAY_CALL)}
+
+    assert callable_ - NO_ACTION == {action.__name__ for action in ACTIONS}
+
+
+@pytest.mark.parametrize("act", ACTIONS, ids=lambda act: act.__name__)
+def test_an_operation_is_noted_once_with_who_did_it(queue: Queue, act: Callable[[Queue], None]) -> None:
+    with queue.conn.transaction():
+        queue.conn.execute("SELECT set_config('messages.actor', 'ops', true)")
+        act(queue)
+
+    (row,) = audit(queue)
+    said = NAMES.get(act.__name__, act.__name__)
+    assert (row.action, row.actor, row.db_user) == (said, "ops", queue.value("SELECT session_user::text"))
+
+
+def test_a_note_stands_and_falls_with_what_it_tells(queue: Queue) -> None:
+    with queue.conn.transaction(force_rollback=True):
+        cancel(queue)
+
+    assert audit(queue) == []
+
+
+def test_the_work_of_workers_and_of_the_maintenance_is_not_noted(queue: Queue) -> None:
+    queue.policy(max_attempts=2)
+    before = len(audit(queue))
+    queue.publish_many(6)
+    first, second, third, fourth, fifth, sixth = queue.claim()
+    queue.settle("complete", [first])
+    queue.settle("retry", [second], ["boom"])
+    queue.settle("fail", [third], ["boom"])
+    queue.settle("reject", [fourth], ["boom"])
+    queue.settle("defer", [fifth], [timedelta(hours=1)])
+    queue.settle("release", [sixth])
+    queue.rows("SELECT * FROM messages.tick()")
+
+    assert len(audit(queue)) == before
+
+
+def test_one_call_for_many_messages_is_one_row(queue: Queue) -> None:
+    queue.call("cancel", queue.publish_many(500))
+
+    (row,) = audit(queue)
+    assert (row.detail["count"], len(row.detail["ids"])) == (500, 100)
+
+
+def test_what_is_not_known_of_an_action_is_left_out(queue: Queue) -> None:
+    cancel(queue)
+
+    (row,) = audit(queue)
+    assert "reason" not in row.detail

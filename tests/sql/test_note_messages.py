@@ -1,0 +1,31 @@
+"""messages.note_messages: one row for what was done to many."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue, Row
+
+
+def noted(queue: Queue, topics: list[str], ids: list[int]) -> list[Row]:
+    queue.value("SELECT messages.note_messages('cancel', %s, %s, '{\"reason\": null}')", [topics, ids])
+    return queue.rows("SELECT topic, target, detail FROM messages.audit")
+
+
+def test_one_message_is_the_target(queue: Queue) -> None:
+    assert noted(queue, ["mail"], [7]) == [("mail", "7", {"count": 1})]
+
+
+def test_several_are_counted_and_the_first_hundred_named(queue: Queue) -> None:
+    (row,) = noted(queue, ["mail", "mail"], list(range(1, 501)))
+
+    assert (row.topic, row.target, row.detail["count"]) == ("mail", None, 500)
+    assert row.detail["ids"] == list(range(1, 101))
+
+
+def test_several_topics_stand_in_the_detail(queue: Queue) -> None:
+    (row,) = noted(queue, ["b", "a"], [1, 2])
+
+    assert (row.topic, row.detail["topics"]) == (None, ["a", "b"])
+
+
+def test_nothing_done_is_nothing_noted(queue: Queue) -> None:
+    assert noted(queue, [], []) == []

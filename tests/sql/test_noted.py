@@ -1,0 +1,112 @@
+"""The trigger noted: direct changes of policies, channels, schedules and subscriptions."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue, Row
+
+
+def audit(queue: Queue) -> list[Row]:
+    return queue.rows("SELECT action, topic, target, detail FROM messages.audit ORDER BY id")
+
+
+def test_a_changed_policy_is_noted_with_old_and_new(queue: Queue) -> None:
+    queue.policy("mail", max_attempts=3)
+    queue.policy("mail", max_attempts=5, notify="always")
+
+    changes = [row.detail["changes"] for row in audit(queue)]
+    assert changes == [
+        {"max_attempts": {"old": None, "new": 3}},
+        {"max_attempts": {"old": 3, "new": 5}, "notify": {"old": None, "new": "always"}},
+    ]
+
+
+def test_what_changes_nothing_is_not_noted(queue: Queue) -> None:
+    queue.policy("mail", max_attempts=3)
+    queue.policy("mail", max_attempts=3)
+
+    assert len(audit(queue)) == 1
+
+
+def test_a_pause_is_noted_once_whichever_way_it_comes(queue: Queue) -> None:
+    queue.call("pause", "mail", "the relay is down", channel="acme")
+    queue.conn.execute(
+        "UPDATE messages.channel SET paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_why = NULL"
+    )
+    queue.policy("mail", paused_at="2026-01-01 00:00+00")
+    queue.call("resume", "mail")
+
+    assert [(row.action, row.target) for row in audit(queue)] == [
+        ("pause", "acme"),
+        ("resume", "acme"),
+        ("pause", None),
+        ("resume", None),
+    ]
+    assert audit(queue)[0].detail == {"why": "the relay is down"}
+
+
+def test_a_channel_whose_row_goes_with_the_pause_is_one_action(queue: Queue) -> None:
+    queue.call("pause", "mail", channel="acme")
+
+    queue.call("resume", "mail", "acme")
+
+    assert [row.action for row in audit(queue)] == ["pause", "resume"]
+
+
+def test_a_pause_that_runs_out_and_is_cleared_away_is_nobodys_action(queue: Queue) -> None:
+    queue.call("pause", "mail", channel="acme", resume_in="1 minute")
+    queue.later("2 minutes")
+
+    queue.call("prune_channels")
+
+    assert [row.action for row in audit(queue)] == ["pause"]
+
+
+def test_a_schedule_is_noted_when_somebody_changes_it_and_not_when_it_fires(queue: Queue) -> None:
+    queue.schedule("nightly")
+    queue.conn.execute(
+        "UPDATE messages.schedule SET cron = '5 * * * *', next_tick = messages.now() - interval '1 minute'"
+    )
+    queue.conn.execute(
+        "UPDATE messages.schedule SET next_tick = date_trunc('minute', messages.now() - interval '1 minute')"
+    )
+    queue.call("fire_schedules")
+    queue.call("pause_schedule", "nightly")
+    queue.call("resume_schedule", "nightly")
+    queue.conn.execute("DELETE FROM messages.schedule")
+
+    assert queue.ids()
+    assert [(row.action, row.target) for row in audit(queue)] == [
+        (action, "nightly")
+        for action in ("add_schedule", "change_schedule", "pause_schedule", "resume_schedule", "remove_schedule")
+    ]
+
+
+def test_a_subscription_is_noted(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('orders', 'mail')")
+    queue.conn.execute("DELETE FROM messages.subscription")
+
+    assert [(row.action, row.topic, row.target) for row in audit(queue)] == [
+        ("subscribe", "orders", "mail"),
+        ("unsubscribe", "orders", "mail"),
+    ]
+
+
+def test_a_row_that_is_taken_back_leaves_no_note(queue: Queue) -> None:
+    with queue.conn.transaction(force_rollback=True):
+        queue.policy("mail", max_attempts=3)
+
+    assert audit(queue) == []
+
+
+def test_a_bound_of_alerts_is_noted(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.alert_bound (topic, dead_per_hour) VALUES ('mail', 5)")
+    queue.conn.execute("UPDATE messages.alert_bound SET dead_per_hour = 0 WHERE topic = 'mail'")
+    queue.conn.execute("DELETE FROM messages.alert_bound WHERE topic = 'mail'")
+
+    noted = audit(queue)
+    assert [(row.action, row.topic) for row in noted] == [
+        ("set_alert_bound", "mail"),
+        ("set_alert_bound", "mail"),
+        ("remove_alert_bound", "mail"),
+    ]
+    assert noted[1].detail == {"changes": {"dead_per_hour": {"old": 5, "new": 0}}}

@@ -1,0 +1,56 @@
+"""messages.retry_now: what waits for a time is tried at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sql.queue import Ear, Queue
+
+
+def test_a_delayed_message_can_be_claimed_at_once_and_wakes_a_sleeper(queue: Queue, listen: Callable[..., Ear]) -> None:
+    published = queue.publish(wait="1 hour")
+    queue.arm()
+    ear = listen("new_message")
+
+    assert queue.call("retry_now", [published]) == [published]
+
+    assert ear.heard() == ["t"]
+    assert queue.claim_one().id == published
+
+
+def test_one_that_failed_need_not_wait_for_its_next_attempt(queue: Queue) -> None:
+    queue.policy(max_attempts=5)
+    published = queue.publish()
+    queue.settle("retry", queue.claim(), ["boom"], ["1 hour"])
+    assert queue.claim() == []
+
+    queue.call("retry_now", [published])
+
+    assert queue.claim_one().attempt == 2
+
+
+def test_the_first_of_an_ordered_channel_keeps_its_place_and_the_channel_goes_on(queue: Queue) -> None:
+    queue.policy(max_attempts=5, ordered=True)
+    first, second = queue.publish(channel="c"), queue.publish(channel="c")
+    queue.settle("retry", queue.claim(limit=1), ["boom"], ["1 hour"])
+    assert queue.claim() == []
+
+    assert queue.call("retry_now", [first, second]) == [first]
+
+    assert queue.claim_one().id == first
+
+
+def test_what_runs_is_ready_or_has_ended_is_left_alone(queue: Queue) -> None:
+    running, ready = queue.publish("a"), queue.publish("b")
+    queue.claim("a")
+
+    assert queue.call("retry_now", [running, ready, 4711]) == []
+    assert queue.rows("SELECT * FROM messages.audit") == []
+
+
+def test_it_is_noted(queue: Queue) -> None:
+    waiting = queue.publish_many(2, wait="1 hour")
+
+    queue.call("retry_now", waiting)
+
+    assert queue.row("SELECT action, topic, detail ->> 'count' AS count FROM messages.audit") == ("retry_now", "t", "2")

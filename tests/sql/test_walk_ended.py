@@ -1,0 +1,25 @@
+"""messages.walk_ended: what ended, the latest published first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from tests.sql.queue import Queue, Row
+
+EVERYTHING = "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL, NULL)::messages.search"
+
+
+def walk(queue: Queue, place: Any = None, limit: int = 100, look: int = 100) -> Row:
+    query = f"SELECT * FROM messages.walk_ended({EVERYTHING}, %s, %s, %s)"
+    return queue.row(query, [["success"], None if place is None else Jsonb(place), limit, look])
+
+
+def test_it_looks_at_a_bound_and_goes_on_there(queue: Queue) -> None:
+    ids = queue.publish_many(5)
+    queue.settle("complete", queue.claim())
+
+    first = walk(queue, look=3)
+    assert (first.ids, first.looked, first.place) == (ids[:1:-1], 3, [ids[2]])
+    assert walk(queue, first.place).ids == [ids[1], ids[0]]

@@ -1,0 +1,27 @@
+"""messages.walk_running: what is locked, by its id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from tests.sql.queue import Queue, Row
+
+EVERYTHING = "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL, NULL)::messages.search"
+
+
+def walk(queue: Queue, place: Any = None, limit: int = 100, look: int = 100) -> Row:
+    query = f"SELECT * FROM messages.walk_running({EVERYTHING}, %s, %s, %s)"
+    return queue.row(query, [["running"], None if place is None else Jsonb(place), limit, look])
+
+
+def test_it_goes_on_behind_its_place_and_ends_without_one(queue: Queue) -> None:
+    ids = queue.publish_many(3)
+    queue.publish(wait="1 hour")
+    queue.claim()
+
+    first = walk(queue, limit=2)
+    assert (first.ids, first.place) == (ids[:2], [ids[1]])
+    rest = walk(queue, first.place)
+    assert (rest.ids, rest.looked, rest.place) == (ids[2:], 1, None)
