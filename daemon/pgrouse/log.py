@@ -15,6 +15,7 @@ from psycopg.conninfo import make_conninfo
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from pgrouse import dsn
+from pgrouse.alerts import sink
 from pgrouse.config import Config
 
 # Libraries that say too much at INFO.
@@ -31,7 +32,9 @@ def setup(config: Config, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr
     level = logging.getLevelNamesMapping()[config.log.level.upper()]
     of_environment = make_conninfo(password=os.environ.get("PGPASSWORD"))
-    hide = Redaction(dsn.secrets(config.database.dsn, config.database.listen_dsn, of_environment))
+    of_sinks = [secret for each in config.alerts.to for secret in sink.secrets(each)]
+    of_databases = dsn.secrets(config.database.dsn, config.database.listen_dsn, config.web.dsn, of_environment)
+    hide = Redaction([*of_sinks, *of_databases])
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

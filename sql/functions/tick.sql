@@ -24,7 +24,7 @@ BEGIN
     WHERE k.task = 'prune' AND k.caller = p_caller AND k.ran_at > clock_timestamp() - p_unless_within) THEN
     RETURN;
   END IF;
-  FOREACH task IN ARRAY ARRAY['expire_locks', 'expire_ttl', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'purge', 'recount_depth', 'judge_all', 'fire_schedules', 'prune'] LOOP
+  FOREACH task IN ARRAY ARRAY['expire_locks', 'expire_ttl', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'purge', 'recount_depth', 'judge_all', 'fire_schedules', 'watch', 'prune'] LOOP
     BEGIN
       did := CASE task
         WHEN 'expire_locks'        THEN messages.expire_locks(p_limit)
@@ -36,6 +36,7 @@ BEGIN
         WHEN 'purge'               THEN messages.purge()
         WHEN 'recount_depth'       THEN messages.recount_depth()
         WHEN 'judge_all'           THEN messages.judge_all()
+        WHEN 'watch'               THEN messages.watch()
         WHEN 'prune'               THEN messages.prune()
       END;
       INSERT INTO messages.tick_mark AS k (task, caller, ran_at, did)

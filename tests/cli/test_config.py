@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pgrouse.config import Config
 from tests.cli.shell import Shell
 
 Write = Callable[[str], None]
@@ -142,7 +143,7 @@ def test_the_schema_describes_the_file(shell: Shell) -> None:
     schema = json.loads(shell("config", "schema").out)
 
     assert schema["title"] == "pgrouse.toml"
-    assert set(schema["properties"]) == {"database", "worker", "handlers", "topics", "log"}
+    assert set(schema["properties"]) == set(Config.model_fields)
     assert schema["additionalProperties"] is False
 
 

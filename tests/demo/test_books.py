@@ -141,7 +141,7 @@ def test_whatever_is_wrong_is_found(ended: Ended, sabotage: str, failing: str) -
 
 
 def test_an_alert_that_nobody_heard_is_found(ended: Ended, eventually: Callable[..., bool]) -> None:
-    (raised,) = ended.conn.execute("SELECT count(*) FROM messages.alert").fetchone() or (0,)
+    (raised,) = ended.conn.execute("SELECT count(*) FROM messages.alert WHERE kind = 'dead_message'").fetchone() or (0,)
     eventually(lambda: ended.alerts.hear() is not None and ended.alerts.notifications == raised)
     ended.alerts.heard.popitem()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.sql.deaths import die
 from tests.sql.queue import Queue
+from tests.sql.sinks import Sink, raise_alert
 
 
 def alerts(queue: Queue) -> int:
@@ -42,3 +43,39 @@ def test_a_call_is_bounded(queue: Queue) -> None:
 
     assert queue.call("prune_alerts", 3) == 3
     assert alerts(queue) == 2
+
+
+def test_what_was_sent_and_what_is_over_is_forgotten_after_a_week_and_silences_after_a_month(queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    sink = Sink(queue)
+    raise_alert(queue)
+    sink.deliver_all()
+    queue.call("silence", topic="t", **{"for": "1 hour"})
+    queue.later("1 hour")
+    sink.next()
+    left = [("alert_delivery", 1), ("alert_incident", 1), ("silence", 1), ("alert_sink", 1)]
+    assert [(table, count(queue, table)) for table, _ in left] == left
+
+    queue.later("7 days")
+    queue.call("prune_alerts")
+
+    assert [count(queue, table) for table, _ in left] == [0, 0, 1, 1]
+    queue.later("24 days")
+    queue.call("prune_alerts")
+    assert [count(queue, table) for table, _ in left] == [0, 0, 0, 0]
+
+
+def test_what_a_sink_has_not_taken_yet_is_not_forgotten(queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    raise_alert(queue)
+    Sink(queue).next()
+
+    queue.later("20 days")
+    queue.call("prune_alerts")
+
+    assert count(queue, "alert_delivery") == 1
+
+
+def count(queue: Queue, table: str) -> int:
+    found: int = queue.value(f"SELECT count(*) FROM messages.{table}")
+    return found

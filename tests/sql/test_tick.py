@@ -21,6 +21,7 @@ TASKS = [
     "recount_depth",
     "judge_all",
     "fire_schedules",
+    "watch",
     "prune",
 ]
 
@@ -151,8 +152,8 @@ def test_it_waits_for_a_lock_for_two_seconds_at_most(queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("table", "failing"),
     [
-        ("worker", ["prune"]),
-        ("message", ["expire_locks", "expire_ttl", "renotify_stale", "raise_low_water", "purge", "prune"]),
+        ("worker", ["watch", "prune"]),
+        ("message", ["expire_locks", "expire_ttl", "renotify_stale", "raise_low_water", "purge", "watch", "prune"]),
     ],
 )
 def test_a_table_that_somebody_locks_for_long_fails_what_needs_it_until_the_next_tick(

@@ -24,10 +24,12 @@ def check(session: Session) -> int:
 
     Every problem is told with its file, line and key.
     """
+    from pgrouse.alerts.check import check as check_sinks  # noqa: PLC0415
     from pgrouse.handler import load, questions  # noqa: PLC0415
 
     try:
         handlers = load(session.config)
+        check_sinks(session.config)
     except ConfigError as error:
         if not session.as_json:
             raise

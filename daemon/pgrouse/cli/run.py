@@ -40,6 +40,10 @@ def run(
         raise ConfigError(
             f'there is nothing to work: add a table [topics."orders.created"] with its handler to {where}'
         )
+    if config.alerts.to:
+        from pgrouse.alerts.check import check  # noqa: PLC0415
+
+        check(config)
     from pgrouse import log, service  # noqa: PLC0415
 
     log.setup(config)

@@ -1,0 +1,67 @@
+"""The sink `alertmanager`: each group is an alert of Alertmanager's API v2, resolved when it is over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pgrouse.alerts.notice import DEAD, harmless, one_line, summary
+from pgrouse.alerts.post import post
+from pgrouse.alerts.sink import reveal
+
+if TYPE_CHECKING:
+    from pgrouse.alerts.notice import Notice
+    from pgrouse.config import AlertSink
+
+NAMES = {DEAD: "PgrouseDeadMessages"}
+# A condition fires until its end is told. If that never happens (no daemon is left), Alertmanager ends it by itself.
+FIRES_FOR = timedelta(days=1)
+# A group of dead messages has no end that anybody could tell: it ends when nothing died for this long.
+QUIET_AFTER = timedelta(minutes=30)
+
+
+class Alertmanager:
+    """POSTs alerts to one Alertmanager, by /api/v2/alerts."""
+
+    def __init__(self, settings: AlertSink) -> None:
+        self.url = reveal(settings.alertmanager).rstrip("/") + "/api/v2/alerts"
+        self.headers = {name: reveal(value) for name, value in settings.headers.items()}
+        self.labels = dict(settings.labels)
+
+    def send(self, notice: Notice, timeout_s: float) -> str:
+        """Send a message; return the status of the answer."""
+        alerts = [self._alert(notice, group) for group in notice.groups]
+        body = json.dumps(alerts, ensure_ascii=False).encode(errors="replace")
+        return post(self.url, body, {"Content-Type": "application/json", **self.headers}, timeout_s)
+
+    def _alert(self, notice: Notice, group: Mapping[str, Any]) -> dict[str, Any]:
+        told = {
+            "kind": group["kind"],
+            "topic": group["topic"],
+            "result": group["result"],
+            "fingerprint": group["fingerprint"],
+        }
+        name = NAMES.get(group["kind"]) or "Pgrouse" + "".join(map(str.capitalize, group["kind"].split("_")))
+        single = notice.told["group_count"] == 1
+        return {
+            "labels": {**self.labels, "alertname": name, **{label: value for label, value in told.items() if value}},
+            "annotations": {
+                "summary": notice.title if single else summary(group),
+                "description": notice.body if single else harmless(group["error"]),
+                "count": str(group["count"]),
+                "total": str(group["total"]),
+                **({"mend": one_line(group["mend"])} if group["mend"] else {}),
+            },
+            "startsAt": group["first_at"],
+            "endsAt": _end(notice, group).isoformat(),
+        }
+
+
+def _end(notice: Notice, group: Mapping[str, Any]) -> datetime:
+    last = datetime.fromisoformat(group["last_at"])
+    if group["status"] != "firing":
+        return last
+    # From when it was written: sent late, it must still fire.
+    return notice.created_at + (QUIET_AFTER if group["kind"] == DEAD else FIRES_FOR)

@@ -1,0 +1,90 @@
+"""`pgrouse alert run`: a process that delivers alerts and does nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+import psycopg
+import structlog
+
+from pgrouse import events, schema, systemd
+from pgrouse.database import Database
+from pgrouse.errors import DatabaseUnreachable, ExitCode
+from pgrouse.loops import alerts, loop
+from pgrouse.loops.watchdog import Watchdog
+from pgrouse.signal import Signals
+from pgrouse.stop import Stop
+
+if TYPE_CHECKING:
+    from pgrouse.config import Config
+
+log = structlog.get_logger()
+
+
+def run(settings: Config) -> ExitCode:
+    """Deliver until told to stop; return the exit code.
+
+    Raises:
+        SchemaMismatch: the database has another schema.
+    """
+    return asyncio.run(Process(settings).run())
+
+
+class Process:
+    """The process: its loops, their start and their stop."""
+
+    def __init__(self, settings: Config) -> None:
+        self.settings = settings
+        self.name = f"{settings.worker.name or socket.gethostname()}:{os.getpid()}:{token_hex(2)}"
+        self.db = Database(settings.database, self.name)
+        self.stop = Stop(Signals(), _never)
+
+    async def run(self) -> ExitCode:
+        """Run until told to stop."""
+        self.stop.install()
+        systemd.notify(READY=1, STATUS="waiting for the database")
+        watchdog = asyncio.create_task(loop.run(Watchdog()), name=Watchdog.name)
+        if await self._database_answers():
+            await self._deliver()
+        watchdog.cancel()
+        return ExitCode.INTERRUPTED if self.stop.by is signal.SIGINT else ExitCode.OK
+
+    async def _deliver(self) -> None:
+        sinks = [each.name for each in self.settings.alerts.to]
+        log.info(events.ALERTS_STARTED, deliverer=self.name, sinks=sinks)
+        systemd.notify(STATUS=f"delivering to {len(sinks)} sinks")
+        async with asyncio.TaskGroup() as group:
+            found = alerts.loops(self.db, self.settings.alerts, self.name)
+            tasks = [group.create_task(loop.run(each), name=each.name) for each in found]
+            await self.stop.requested.wait()
+            systemd.notify(STOPPING=1)
+            for task in tasks:
+                task.cancel()
+        log.info(events.ALERTS_STOPPED, deliverer=self.name)
+
+    async def _database_answers(self) -> bool:
+        failures = 0
+        while not self.stop.requested.is_set():
+            try:
+                await asyncio.to_thread(self._check_database)
+            except (DatabaseUnreachable, psycopg.OperationalError) as error:
+                failures += 1
+                loop.tell("start", failures, error)
+                await self.stop.within(loop.backoff_s(failures))
+            else:
+                return True
+        return False
+
+    def _check_database(self) -> None:
+        with self.db.connect_blocking("start") as conn:
+            schema.check(conn)
+
+
+async def _never() -> bool:
+    """There is nothing that a SIGHUP could reload without a restart."""
+    return False

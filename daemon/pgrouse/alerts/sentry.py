@@ -1,0 +1,60 @@
+"""The sink `sentry`: each message is an event, grouped by Sentry as pgrouse groups.
+
+The client of the SDK sends in the background and never says what became of it; here the envelope is posted and the answer read.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from pgrouse.alerts.post import post
+from pgrouse.alerts.sink import missing, reveal
+from pgrouse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pgrouse.alerts.notice import Notice
+    from pgrouse.config import AlertSink
+
+
+class Sentry:
+    """Posts events to one project."""
+
+    def __init__(self, settings: AlertSink) -> None:
+        try:
+            from sentry_sdk.envelope import Envelope  # noqa: PLC0415
+            from sentry_sdk.utils import BadDsn, Dsn  # noqa: PLC0415
+        except ModuleNotFoundError:
+            raise missing("sentry", settings.name) from None
+        self._envelope = Envelope
+        try:
+            self._auth = Dsn(reveal(settings.sentry)).to_auth("pgrouse")
+        except BadDsn:
+            raise ConfigError(f"the sentry of the sink {settings.name} is no DSN of Sentry") from None
+
+    def send(self, notice: Notice, timeout_s: float) -> str:
+        """Send a message; return the status of the answer."""
+        event: Any = _event(notice)
+        envelope = self._envelope(headers={"event_id": event["event_id"]})
+        envelope.add_event(event)
+        body = io.BytesIO()
+        envelope.serialize_into(body)
+        headers = {"Content-Type": "application/x-sentry-envelope", "X-Sentry-Auth": self._auth.to_header()}
+        return post(self._auth.get_api_url(), body.getvalue(), headers, timeout_s)
+
+
+def _event(notice: Notice) -> dict[str, Any]:
+    group = notice.groups[0]
+    tags = {name: str(group[name]) for name in ("kind", "topic", "result", "fingerprint") if group[name]}
+    return {
+        # Sentry takes one event of an id: a repetition is not a second one.
+        "event_id": notice.id.replace("-", ""),
+        "timestamp": notice.created_at.isoformat(),
+        "platform": "python",
+        "logger": "pgrouse.alerts",
+        "level": "info" if notice.resolved else "error",
+        "message": {"formatted": f"{notice.title}\n\n{notice.body}"},
+        "fingerprint": ["pgrouse", *([group["group"]] if notice.told["group_count"] == 1 else ["several groups"])],
+        "tags": tags,
+        "extra": {"count": notice.told["count"], "group_count": notice.told["group_count"], "id": notice.id},
+    }

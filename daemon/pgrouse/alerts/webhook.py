@@ -1,0 +1,55 @@
+"""The sink `webhook`: JSON by POST, signed as Standard Webhooks says (https://www.standardwebhooks.com), so that libraries can check it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import time
+from typing import TYPE_CHECKING
+
+from pgrouse.alerts.post import post
+from pgrouse.alerts.sink import reveal
+from pgrouse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pgrouse.alerts.notice import Notice
+    from pgrouse.config import AlertSink
+
+PREFIX = "whsec_"
+
+
+class Webhook:
+    """POSTs each message as JSON."""
+
+    def __init__(self, settings: AlertSink) -> None:
+        self.url = reveal(settings.webhook)
+        self.headers = {name: reveal(value) for name, value in settings.headers.items()}
+        self.key = _key(reveal(settings.secret), settings.name)
+
+    def send(self, notice: Notice, timeout_s: float) -> str:
+        """Send a message; return the status of the answer."""
+        body = json.dumps(notice.payload(), ensure_ascii=False).encode(errors="replace")
+        at = int(time.time())
+        headers = {"Content-Type": "application/json", "webhook-id": notice.id, "webhook-timestamp": str(at)}
+        if self.key:
+            headers["webhook-signature"] = signature(self.key, notice.id, at, body)
+        return post(self.url, body, {**headers, **self.headers}, timeout_s)
+
+
+def signature(key: bytes, message_id: str, at: int, body: bytes) -> str:
+    """Return what stands in `webhook-signature`: HMAC-SHA256 over id, timestamp and body, joined by dots."""
+    signed = b".".join([message_id.encode(), str(at).encode(), body])
+    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+
+
+def _key(secret: str, name: str) -> bytes:
+    """Return the bytes of a secret: behind whsec_ they are in base64, else the text is the key."""
+    if not secret.startswith(PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        raise ConfigError(f"the secret of the sink {name} begins with {PREFIX}, but is no base64 behind it") from None

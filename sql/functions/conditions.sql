@@ -1,0 +1,132 @@
+-- What is wrong now, as far as SQL can see it, each with its mend. The bounds stand in messages.alert_bound.
+-- Called by: watch, pgrouse alert conditions, the doctor. Locks: nothing. Result: one row per kind and topic; topic NULL = it is about none.
+-- since: when it began to be wrong; of what has no time of its own, when watch first saw it. what says times, not ages: it stays the same
+-- while nothing changes. Bounded: the walk over the topics of renotify_stale, and counts of the dead that stop at their bound.
+-- snapshot_held needs pg_read_all_stats (migrate gives it to the owner if it may): without it the transactions of others are not seen.
+CREATE OR REPLACE FUNCTION messages.conditions()
+RETURNS TABLE (kind text, topic text, since timestamptz, what text, mend text)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_now   timestamptz := messages.now();
+  v_bound messages.alert_bound := (SELECT b FROM messages.alert_bound AS b WHERE b.topic = '*');
+  v_time  CONSTANT text := 'YYYY-MM-DD HH24:MI:SS "UTC"';
+  v_ready timestamptz;
+  v_own   messages.alert_bound;
+  v_topic text;
+BEGIN
+  RETURN QUERY
+  SELECT 'listener_degraded', NULL::text,
+         coalesce((SELECT c.since FROM messages.condition AS c WHERE c.kind = 'listener_degraded'), v_now),
+         format('workers that do not hear notifications: %s', string_agg(w.name, ', ' ORDER BY w.name)),
+         'set database.listen_dsn to a direct connection; until then messages are found by polling'
+  FROM messages.worker AS w
+  WHERE w.status ->> 'listener' = 'degraded' AND w.seen_at > clock_timestamp() - interval '1 minute' AND v_bound.listener_for > '0'
+  HAVING count(*) > 0;
+
+  RETURN QUERY
+  SELECT 'cron_late', NULL::text, k.silent + v_bound.cron_age,
+         format('pg_cron has not ticked since %s', to_char(k.ran_at AT TIME ZONE 'UTC', v_time)),
+         'run `pgrouse cron check`: it says what is wrong with the jobs; if pg_cron is not to be used any more, `pgrouse cron remove`'
+  FROM (
+    -- Not before the server could: it may have been down.
+    SELECT max(k.ran_at) AS ran_at, greatest(max(k.ran_at), pg_postmaster_start_time()) AS silent
+    FROM messages.tick_mark AS k WHERE k.caller = 'cron') AS k
+  WHERE k.ran_at IS NOT NULL AND v_bound.cron_age > '0' AND k.silent < v_now - v_bound.cron_age;
+
+  v_topic := messages.next_topic(NULL, '');
+  WHILE v_topic IS NOT NULL LOOP
+    v_own := (SELECT b FROM messages.alert_bound AS b WHERE b.topic = v_topic);
+    -- Dead letters wait for somebody to look at them: only a bound of their own makes that wrong.
+    IF right(v_topic, 4) <> '.dlq' THEN
+      v_own.backlog_age := coalesce(v_own.backlog_age, v_bound.backlog_age);
+      v_own.no_worker_for := coalesce(v_own.no_worker_for, v_bound.no_worker_for);
+    END IF;
+    v_ready := CASE WHEN greatest(v_own.backlog_age, v_own.no_worker_for) > '0' THEN messages.oldest_ready(v_topic) END;
+    -- A pause, or a breaker, is no backlog: whoever stopped the topic knows; the breaker is told by itself.
+    IF v_ready < v_now - least(nullif(v_own.backlog_age, '0'), nullif(v_own.no_worker_for, '0'))
+       AND (messages.policy(v_topic, v_now)).stopped_until IS NULL THEN
+      IF v_own.backlog_age > '0' AND v_ready < v_now - v_own.backlog_age THEN
+        RETURN QUERY SELECT 'backlog', v_topic, v_ready + v_own.backlog_age,
+          format('messages of %s are ready for more than %s', v_topic, v_own.backlog_age),
+          format('add workers or concurrency, or see what holds it up: `pgrouse explain ID`, `pgrouse topic show %s`', v_topic);
+      END IF;
+      IF v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for AND NOT EXISTS (
+        SELECT FROM messages.worker AS w
+        WHERE v_topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute') THEN
+        RETURN QUERY SELECT 'no_worker', v_topic, v_ready + v_own.no_worker_for,
+          format('messages of %s are ready, and no worker handles the topic', v_topic),
+          format('start a daemon whose configuration has a handler for %s, or pause the topic', v_topic);
+      END IF;
+    END IF;
+    v_topic := messages.next_topic(NULL, v_topic);
+  END LOOP;
+
+  RETURN QUERY
+  SELECT 'breaker', b.topic, b.changed_at, format('the breaker of %s is open: %s', b.topic, b.why),
+         format('mend what its handler depends on; it closes by itself when probes succeed: `pgrouse topic show %s`', b.topic)
+  FROM messages.breaker AS b
+  CROSS JOIN messages.topic AS d
+  LEFT JOIN messages.topic AS t ON t.topic = b.topic
+  WHERE b.position = 'open' AND d.topic = '*' AND coalesce(t.breaker, d.breaker) IS NOT NULL;
+
+  RETURN QUERY
+  SELECT 'snapshot_held', NULL::text, min(h.began_at) + v_bound.snapshot_age,
+         format('%s open since %s: nothing that was settled since can be cleaned up',
+           (array_agg(h.who ORDER BY h.began_at))[1], to_char(min(h.began_at) AT TIME ZONE 'UTC', v_time)),
+         (array_agg(h.mend ORDER BY h.began_at))[1]
+  FROM (
+    SELECT a.xact_start AS began_at, format('a transaction of %s (%s, process %s) is', a.usename, coalesce(nullif(a.application_name, ''), 'no name'), a.pid) AS who,
+           format('end it: SELECT pg_terminate_backend(%s), and set idle_in_transaction_session_timeout for its user', a.pid) AS mend
+    FROM pg_stat_activity AS a
+    WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
+      AND num_nonnulls(a.backend_xmin, a.backend_xid) > 0
+    UNION ALL
+    SELECT p.prepared, format('the prepared transaction "%s" of %s is', p.gid, p.owner), format('end it: ROLLBACK PREPARED %L, or COMMIT PREPARED', p.gid)
+    FROM pg_prepared_xacts AS p
+    WHERE p.database = current_database()) AS h
+  WHERE v_bound.snapshot_age > '0' AND h.began_at < clock_timestamp() - v_bound.snapshot_age
+  HAVING count(*) > 0;
+
+  RETURN QUERY
+  SELECT 'dead_rate', d.topic, coalesce((SELECT c.since FROM messages.condition AS c WHERE c.kind = 'dead_rate' AND c.topic = d.topic), v_now),
+         format('more than %s messages of %s died in an hour', d.bound, d.topic),
+         format('see why: `pgrouse dead group --topic %s`; mend it, then `pgrouse redrive`', d.topic)
+  FROM (
+    SELECT t.topic, coalesce(own.dead_per_hour, v_bound.dead_per_hour) AS bound
+    FROM messages.dead_topics() AS t (topic)
+    LEFT JOIN messages.alert_bound AS own ON own.topic = t.topic) AS d
+  WHERE d.bound > 0 AND EXISTS (
+    SELECT FROM messages.message_archive AS a
+    WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = d.topic COLLATE "C" AND a.archived_at > v_now - interval '1 hour'
+    OFFSET d.bound);
+
+  RETURN QUERY
+  SELECT 'alerts_undelivered', NULL::text, min(u.since),
+         string_agg(u.what, '; ' ORDER BY u.name),
+         'see `pgrouse alert sinks`; `pgrouse alert test NAME` says what a sink answers; `pgrouse alert forget NAME` drops one that is not used any more'
+  FROM (
+    SELECT s.name, s.failing_since + v_bound.undelivered_for AS since,
+           format('sink %s fails since %s', s.name, to_char(s.failing_since AT TIME ZONE 'UTC', v_time)) AS what
+    FROM messages.alert_sink AS s
+    WHERE s.failing_since < v_now - v_bound.undelivered_for
+    UNION ALL
+    SELECT s.name, s.seen_at + v_bound.undelivered_for, format('nobody delivers to sink %s since %s', s.name, to_char(s.seen_at AT TIME ZONE 'UTC', v_time))
+    FROM messages.alert_sink AS s
+    WHERE s.seen_at < v_now - v_bound.undelivered_for AND s.failing_since IS NULL
+      AND (EXISTS (SELECT FROM messages.alert_delivery AS d WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.put_aside_at IS NULL)
+        OR EXISTS (SELECT FROM messages.alert_incident AS i WHERE i.sink = s.name AND i.due_at IS NOT NULL)
+        OR EXISTS (SELECT FROM messages.alert AS a WHERE a.xid >= pg_snapshot_xmin(s.position) AND NOT pg_visible_in_snapshot(a.xid, s.position)
+          AND a.kind <> 'alerts_undelivered'))
+  ) AS u
+  WHERE v_bound.undelivered_for > '0'
+  HAVING count(*) > 0;
+END
+$$;

@@ -1,0 +1,66 @@
+-- What a deliverer of alerts does next: take new alerts, and get the one message that its sink is to be sent now.
+-- Called by: the alerts loop of daemons and pgrouse alert run, one per sink; then settle_delivery. One delivers to a sink at a time:
+-- whoever calls this first holds the sink for p_hold, and longer with each further call. Another may have it when that is over, or at once
+-- when the server process of the holder is gone; what the former holder says then is refused by its fence.
+-- p_holder: who delivers, unique in the fleet. p_rules: what the sink wants and when, see docs/reference/alerts.md.
+-- Result: id NULL = nothing to send; ask again in wait_s seconds, or when something happens (NULL). held: somebody else delivers.
+-- Messages come in the order of seq; one that was not settled comes again, with the same id.
+-- Locks: the row of the sink and its incidents, until the end of the transaction. Never call it in a longer one.
+CREATE OR REPLACE FUNCTION messages.deliver_next(
+  p_sink text, p_type text, p_holder text, p_rules jsonb, p_hold interval,
+  OUT held boolean, OUT fence bigint, OUT id uuid, OUT seq bigint, OUT attempt integer, OUT created_at timestamptz, OUT message jsonb,
+  OUT wait_s double precision
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+  v_now  timestamptz := messages.now();
+  v_sink messages.alert_sink;
+  v_head messages.alert_delivery;
+BEGIN
+  INSERT INTO messages.alert_sink (name, type, first_seen_at) VALUES (p_sink, p_type, v_now) ON CONFLICT DO NOTHING;
+  SELECT s.* INTO v_sink FROM messages.alert_sink AS s WHERE s.name = p_sink FOR UPDATE;
+  held := v_sink.held_by <> p_holder AND v_sink.held_until > v_now
+    AND EXISTS (SELECT FROM pg_stat_activity AS a WHERE a.pid = v_sink.held_backend);
+  IF held THEN
+    wait_s := extract(epoch FROM v_sink.held_until - v_now)::double precision;
+    RETURN;
+  END IF;
+  held := false;
+  UPDATE messages.alert_sink AS s
+  SET type = p_type, held_by = p_holder, held_until = v_now + p_hold, held_backend = pg_backend_pid(), seen_at = v_now,
+      fence = s.fence + CASE WHEN s.held_by IS DISTINCT FROM p_holder THEN 1 ELSE 0 END
+  WHERE s.name = p_sink
+  RETURNING s.fence INTO deliver_next.fence;
+
+  -- Before: a group that was quiet begins anew with what is new. After: what ended unheard.
+  PERFORM messages.close_incidents(p_sink, p_rules);
+  PERFORM messages.gather_alerts(p_sink, p_rules);
+  PERFORM messages.close_incidents(p_sink, p_rules);
+  LOOP
+    SELECT d.* INTO v_head
+    FROM messages.alert_delivery AS d
+    WHERE d.sink = p_sink AND d.delivered_at IS NULL AND d.put_aside_at IS NULL
+    ORDER BY d.seq LIMIT 1;
+    EXIT WHEN FOUND;
+    wait_s := messages.write_delivery(p_sink, p_rules);
+    IF wait_s IS DISTINCT FROM 0 THEN
+      RETURN;
+    END IF;
+  END LOOP;
+  wait_s := greatest(0, extract(epoch FROM v_head.retry_at - v_now))::double precision;
+  IF wait_s > 0 THEN
+    RETURN;
+  END IF;
+  -- Counted before it is sent: a message that kills its deliverer must not look like a new one for ever.
+  UPDATE messages.alert_delivery AS d SET attempts = d.attempts + 1, retry_at = NULL WHERE d.id = v_head.id;
+  id := v_head.id;
+  seq := v_head.seq;
+  attempt := v_head.attempts + 1;
+  created_at := v_head.created_at;
+  message := v_head.message;
+END
+$$;

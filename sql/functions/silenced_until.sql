@@ -1,0 +1,15 @@
+-- Until when nobody wants to hear of such an alert.
+-- Called by: write_delivery, close_incidents, pgrouse alert list. Locks: nothing. Result: the latest end of the silences that match; NULL = it is to be heard.
+CREATE OR REPLACE FUNCTION messages.silenced_until(p_kind text, p_topic text, p_error_fingerprint text)
+RETURNS timestamptz
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT max(s.until)
+  FROM messages.silence AS s
+  WHERE s.ended_at IS NULL AND s.until > messages.now()
+    AND messages.matches(s.kind, p_kind) AND messages.matches(s.topic, p_topic)
+    AND (s.error_fingerprint IS NULL OR s.error_fingerprint = p_error_fingerprint)
+$$;

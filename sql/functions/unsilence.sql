@@ -1,0 +1,22 @@
+-- End a silence before its time: what it held back and still goes on is told within some seconds.
+-- Called by: operators (pgrouse alert silence remove). Locks: the silence's row. Result: whether there was such a silence, and it was not over.
+CREATE OR REPLACE FUNCTION messages.unsilence(p_id bigint)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_now   timestamptz := messages.now();
+  v_topic text;
+BEGIN
+  UPDATE messages.silence AS s SET ended_at = v_now
+  WHERE s.id = p_id AND s.ended_at IS NULL AND s.until > v_now
+  RETURNING s.topic INTO v_topic;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM messages.note_action('alert.unsilence', v_topic, p_id::text);
+  RETURN true;
+END
+$$;

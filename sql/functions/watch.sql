@@ -1,0 +1,48 @@
+-- See what is wrong (messages.conditions) and raise one alert when it begins and one when it ends, as rows of the outbox.
+-- Called by: tick, so that it works without any daemon; the rows wait for whoever delivers. Locks: an advisory lock for its transaction, so
+-- that of several tickers one does it. Result: how many conditions began or ended.
+-- A listener counts as degraded when it has been so for alert_bound.listener_for. A breaker tells of itself: see tell_breaker.
+CREATE OR REPLACE FUNCTION messages.watch()
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_now  timestamptz := messages.now();
+  v_hold interval := (SELECT b.listener_for FROM messages.alert_bound AS b WHERE b.topic = '*');
+  v_did  bigint;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtextextended('messages.watch', 0)) THEN
+    RETURN 0;
+  END IF;
+  WITH wrong AS MATERIALIZED (
+    SELECT c.kind, coalesce(c.topic, '') AS topic, c.since, c.what, c.mend FROM messages.conditions() AS c WHERE c.kind <> 'breaker'
+  ), known AS (
+    INSERT INTO messages.condition AS k (kind, topic, since, what, mend, told_at)
+    SELECT w.kind, w.topic, w.since, w.what, w.mend, CASE WHEN w.kind <> 'listener_degraded' THEN v_now END
+    FROM wrong AS w
+    ORDER BY w.kind, w.topic
+    ON CONFLICT (kind, topic) DO UPDATE
+    SET what = excluded.what, mend = excluded.mend, told_at = coalesce(k.told_at, CASE WHEN k.since <= v_now - v_hold THEN v_now END)
+    WHERE (k.what, k.mend) IS DISTINCT FROM (excluded.what, excluded.mend) OR (k.told_at IS NULL AND k.since <= v_now - v_hold)
+    RETURNING k.*
+  ), gone AS (
+    DELETE FROM messages.condition AS k
+    WHERE NOT EXISTS (SELECT FROM wrong AS w WHERE w.kind = k.kind AND w.topic = k.topic)
+    RETURNING k.*
+  ), raised AS (
+    INSERT INTO messages.alert (kind, topic, result, sample_error, mend, raised_at)
+    SELECT r.kind, nullif(r.topic, ''), r.result, left(r.what, 1000), r.mend, v_now
+    FROM (
+      SELECT k.kind, k.topic, 'begun' AS result, k.what, k.mend FROM known AS k WHERE k.told_at = v_now
+      UNION ALL
+      SELECT g.kind, g.topic, 'ended', g.what, g.mend FROM gone AS g WHERE g.told_at IS NOT NULL
+    ) AS r
+    ORDER BY r.kind, r.topic
+    RETURNING alert.kind
+  )
+  SELECT count(pg_notify('alert', r.kind)) INTO v_did FROM raised AS r;
+  RETURN v_did;
+END
+$$;

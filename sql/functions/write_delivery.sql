@@ -1,0 +1,81 @@
+-- Write the next message of a sink, if one is due: about one group, or about all that are due if those are more than "digest_over".
+-- Called by: deliver_next, which holds the row of the sink, when every earlier message is settled. Locks: the incidents it tells of.
+-- Result: seconds until a message may be due, NULL = nobody knows; 0 = one was written.
+-- Written and counted in one transaction: from here on the message is repeated as it is until it has arrived.
+CREATE OR REPLACE FUNCTION messages.write_delivery(p_sink text, p_rules jsonb)
+RETURNS double precision
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_now     timestamptz := messages.now();
+  v_after   interval := messages.seconds_of(p_rules, 'after');
+  v_patient boolean := p_rules -> 'after' IS NOT NULL OR p_rules -> 'after_count' IS NOT NULL;
+  v_step    interval := interval '1 minute' / (p_rules ->> 'per_minute')::integer;
+  v_paced   timestamptz := greatest(v_now, (SELECT s.paced_at FROM messages.alert_sink AS s WHERE s.name = p_sink));
+  v_due     text[];
+BEGIN
+  IF v_patient THEN
+    UPDATE messages.alert_incident AS i
+    SET escalated_at = v_now, due_at = coalesce(i.due_at, v_now)
+    WHERE i.sink = p_sink AND i.escalated_at IS NULL AND i.state = 'firing'
+      AND (i.count >= (p_rules ->> 'after_count')::bigint
+        OR CASE WHEN i.kind = 'dead_message' THEN i.last_at ELSE v_now END - i.first_at >= v_after);
+  END IF;
+  -- Silences may end before their time: looked at again soon.
+  UPDATE messages.alert_incident AS i
+  SET due_at = v_now + interval '5 s'
+  WHERE i.sink = p_sink AND i.due_at <= v_now
+    AND messages.silenced_until(i.kind, i.topic, i.error_fingerprint) IS NOT NULL;
+
+  v_due := ARRAY(
+    SELECT i.grouped FROM messages.alert_incident AS i
+    WHERE i.sink = p_sink AND i.due_at <= v_now AND (NOT v_patient OR i.escalated_at IS NOT NULL)
+    ORDER BY i.due_at, i.first_alert_id
+    LIMIT (p_rules ->> 'most')::integer);
+  IF cardinality(v_due) = 0 THEN
+    RETURN (
+      SELECT extract(epoch FROM min(CASE WHEN v_patient AND i.escalated_at IS NULL THEN i.first_at + v_after ELSE i.due_at END) - v_now)
+      FROM messages.alert_incident AS i
+      WHERE i.sink = p_sink AND i.due_at IS NOT NULL
+        AND (NOT v_patient OR i.escalated_at IS NOT NULL OR (i.kind <> 'dead_message' AND i.state = 'firing')))::double precision;
+  END IF;
+  -- Each message moves the pace on by its share of a minute; a minute's worth may go at once.
+  IF v_paced + v_step > v_now + interval '1 minute' THEN
+    RETURN extract(epoch FROM v_paced + v_step - interval '1 minute' - v_now)::double precision;
+  END IF;
+  UPDATE messages.alert_sink AS s SET paced_at = v_paced + v_step WHERE s.name = p_sink;
+  IF cardinality(v_due) <= (p_rules ->> 'digest_over')::integer THEN
+    v_due := v_due[1:1];
+  END IF;
+
+  WITH told AS (
+    SELECT i.* FROM messages.alert_incident AS i WHERE i.sink = p_sink AND i.grouped = ANY (v_due)
+  ), shown AS (
+    SELECT t.* FROM told AS t ORDER BY t.pending DESC, t.first_alert_id LIMIT 100
+  )
+  INSERT INTO messages.alert_delivery (sink, message, rules, grouped, first_alert_id, last_alert_id, created_at)
+  SELECT
+    p_sink,
+    jsonb_build_object(
+      'status', CASE WHEN bool_or(t.state = 'firing') THEN 'firing' ELSE 'resolved' END,
+      'count', sum(t.pending),
+      'group_count', count(*),
+      'groups', (
+        SELECT jsonb_agg(jsonb_build_object(
+          'group', g.grouped, 'kind', g.kind, 'topic', g.topic, 'result', g.result, 'fingerprint', g.error_fingerprint,
+          'status', g.state, 'count', g.pending, 'total', g.count, 'first_at', g.first_at, 'last_at', g.last_at,
+          'first_message_id', g.first_message_id, 'last_message_id', g.last_message_id, 'error', g.sample_error, 'mend', g.mend,
+          'nth', g.told + 1, 'escalated', g.escalated_at IS NOT NULL) ORDER BY g.pending DESC, g.first_alert_id)
+        FROM shown AS g)),
+    jsonb_strip_nulls(jsonb_build_object('group_by', p_rules -> 'group_by', 'on', p_rules -> 'on', 'topics', p_rules -> 'topics')),
+    v_due, min(t.first_alert_id), max(t.last_alert_id), v_now
+  FROM told AS t;
+
+  UPDATE messages.alert_incident AS i
+  SET pending = 0, told = i.told + 1, told_at = v_now,
+      state = CASE WHEN i.state = 'resolved' THEN 'over' ELSE i.state END,
+      due_at = CASE WHEN i.state = 'firing' AND i.kind <> 'dead_message' THEN v_now + nullif(messages.seconds_of(p_rules, 'repeat'), '0') END
+  WHERE i.sink = p_sink AND i.grouped = ANY (v_due);
+  RETURN 0;
+END
+$$;

@@ -1,0 +1,131 @@
+-- What becomes of alerts: which sinks there are and how far each has come, what belongs together, what was sent, who wants silence, and
+-- what is wrong at this moment.
+
+-- Which transaction wrote an alert. Ids are drawn before the commit: whoever reads "all above the last id" skips what commits late.
+-- NULL in rows of before: nobody reads those by position.
+ALTER TABLE messages.alert ADD COLUMN xid xid8;
+ALTER TABLE messages.alert ALTER COLUMN xid SET DEFAULT pg_current_xact_id();
+-- How to mend it, where that is known: conditions say so.
+ALTER TABLE messages.alert ADD COLUMN mend text;
+-- The table is small: a week of alerts at most, or as many as nobody delivers.
+-- squawk-ignore require-concurrent-index-creation
+CREATE INDEX alert_xid ON messages.alert (xid);
+
+-- One row per place that alerts are sent to. It makes a sink independent of every other: its position in the outbox, its deliverer, its pace.
+CREATE TABLE messages.alert_sink (
+  name              text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$'),
+  type              text        NOT NULL,
+  -- Every alert that is visible in this snapshot was taken into an incident, or is none of this sink's; NULL = the sink is new.
+  position          pg_snapshot,
+  -- Transactions are counted in one cluster: in another one (a restored dump) the position says nothing.
+  system_identifier text,
+  -- Who delivers, until when unless it says so again, over which server process, and the number that fences off those before.
+  held_by           text,
+  held_until        timestamptz,
+  held_backend      integer,
+  fence             bigint      NOT NULL DEFAULT 0,
+  -- The pace: when the next message would be due if they came evenly.
+  paced_at          timestamptz,
+  first_seen_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  seen_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
+  delivered_at      timestamptz,
+  failing_since     timestamptz,
+  failures          integer     NOT NULL DEFAULT 0,
+  last_error        text
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+
+-- What belongs together for a sink: the alerts of one group. count: messages since the group began; pending: those that no message has told yet.
+CREATE TABLE messages.alert_incident (
+  sink              text        COLLATE "C" NOT NULL REFERENCES messages.alert_sink ON DELETE CASCADE,
+  grouped           text        COLLATE "C" NOT NULL,
+  kind              text        NOT NULL,
+  topic             text        COLLATE "C",
+  result            text,
+  error_fingerprint text,
+  state             text        NOT NULL CHECK (state IN ('firing', 'resolved', 'over')),
+  first_at          timestamptz NOT NULL,
+  last_at           timestamptz NOT NULL,
+  count             bigint      NOT NULL,
+  pending           bigint      NOT NULL,
+  silenced          bigint      NOT NULL DEFAULT 0,
+  told              integer     NOT NULL DEFAULT 0,
+  told_at           timestamptz,
+  escalated_at      timestamptz,
+  -- When the next message about it is due; NULL = there is nothing to say.
+  due_at            timestamptz,
+  first_alert_id    bigint      NOT NULL,
+  last_alert_id     bigint      NOT NULL,
+  first_message_id  bigint,
+  last_message_id   bigint,
+  sample_error      text,
+  mend              text,
+  PRIMARY KEY (sink, grouped)
+) WITH (fillfactor = 70);
+CREATE INDEX alert_incident_due ON messages.alert_incident (sink, due_at) WHERE due_at IS NOT NULL;
+
+-- The messages that sinks are sent, each kept as it is until it has arrived: repeated it is the same, with the same id.
+CREATE TABLE messages.alert_delivery (
+  id             uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
+  sink           text        COLLATE "C" NOT NULL REFERENCES messages.alert_sink ON DELETE CASCADE,
+  seq            bigint      GENERATED ALWAYS AS IDENTITY,
+  message        jsonb       NOT NULL,
+  -- Which alerts it tells of: of this range those that the rules want and that belong to these groups.
+  rules          jsonb       NOT NULL,
+  grouped        text[]      NOT NULL,
+  first_alert_id bigint      NOT NULL,
+  last_alert_id  bigint      NOT NULL,
+  created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  attempts       integer     NOT NULL DEFAULT 0,
+  retry_at       timestamptz,
+  last_error     text,
+  delivered_at   timestamptz,
+  -- Given up: the sink refused it again and again, or it grew too old. A replay sends it once more.
+  put_aside_at   timestamptz,
+  replay_of      uuid
+) WITH (fillfactor = 70);
+CREATE INDEX alert_delivery_open ON messages.alert_delivery (sink, seq) WHERE delivered_at IS NULL AND put_aside_at IS NULL;
+CREATE INDEX alert_delivery_time ON messages.alert_delivery (created_at);
+
+-- What nobody wants to hear of for a while; NULL and * match everything, * stands for any characters of a topic.
+CREATE TABLE messages.silence (
+  id                bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  kind              text,
+  topic             text        COLLATE "C",
+  error_fingerprint text,
+  until             timestamptz NOT NULL,
+  why               text,
+  created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+  created_by        text        NOT NULL DEFAULT session_user,
+  ended_at          timestamptz,
+  CONSTRAINT silence_says_what CHECK (num_nonnulls(kind, topic, error_fingerprint) > 0)
+);
+CREATE INDEX silence_until ON messages.silence (until) WHERE ended_at IS NULL;
+
+-- What is wrong at this moment, and since when; told_at: when an alert was raised for it.
+CREATE TABLE messages.condition (
+  kind    text        NOT NULL,
+  topic   text        COLLATE "C" NOT NULL DEFAULT '',
+  since   timestamptz NOT NULL,
+  what    text        NOT NULL,
+  mend    text        NOT NULL,
+  told_at timestamptz,
+  PRIMARY KEY (kind, topic)
+) WITH (fillfactor = 50);
+
+-- From when on something is wrong. The row * has the defaults, and what is about no topic; NULL inherits, 0 lifts the bound.
+CREATE TABLE messages.alert_bound (
+  topic            text     COLLATE "C" PRIMARY KEY CHECK (topic = '*' OR topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$'),
+  backlog_age      interval CHECK (backlog_age BETWEEN '0' AND '3650 days'),
+  no_worker_for    interval CHECK (no_worker_for BETWEEN '0' AND '3650 days'),
+  dead_per_hour    integer  CHECK (dead_per_hour BETWEEN 0 AND 100000),
+  listener_for     interval CHECK (listener_for BETWEEN '0' AND '3650 days'),
+  cron_age         interval CHECK (cron_age BETWEEN '0' AND '3650 days'),
+  snapshot_age     interval CHECK (snapshot_age BETWEEN '0' AND '3650 days'),
+  undelivered_for  interval CHECK (undelivered_for BETWEEN '0' AND '3650 days'),
+  CONSTRAINT alert_bound_defaults_are_whole CHECK (topic <> '*' OR num_nulls(
+    backlog_age, no_worker_for, dead_per_hour, listener_for, cron_age, snapshot_age, undelivered_for) = 0),
+  CONSTRAINT alert_bound_of_a_topic_is_about_it CHECK (topic = '*' OR num_nonnulls(listener_for, cron_age, snapshot_age, undelivered_for) = 0)
+);
+INSERT INTO messages.alert_bound (
+  topic, backlog_age, no_worker_for, dead_per_hour, listener_for, cron_age, snapshot_age, undelivered_for)
+VALUES ('*', '15 minutes', '5 minutes', 100, '1 minute', '5 minutes', '1 hour', '15 minutes');

@@ -1,0 +1,116 @@
+"""The settings of alerts: what is refused, in whose words, and that no secret is shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pgrouse.alerts.check import check
+from pgrouse.alerts.rules import rules
+from pgrouse.config import AlertKind, AlertSink, Config, load
+from pgrouse.config_source import ConfigProblems
+from tests.cli.shell import Shell
+
+WEBHOOK = '[[alerts.to]]\nname = "ops"\nwebhook = "https://ops.example.com/hook"\n'
+
+
+def read(tmp_path: Path, text: str, **environ: str) -> Config:
+    path = tmp_path / "pgrouse.toml"
+    path.write_text(text)
+    return load(path, environ)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ('[[alerts.to]]\nname = "a"\nwebhok = "https://x/"\n', 3, "did you mean 'webhook'?"),
+        ('[[alerts.to]]\nname = "a"\n', 1, "needs exactly one of url, alertmanager, webhook, command, sentry"),
+        ('[[alerts.to]]\nname = "a"\nurl = "x"\ncommand = ["x"]\n', 1, "found url and command"),
+        ('[[alerts.to]]\nname = "a b"\nurl = "x"\n', 2, "is no name of a sink"),
+        (WEBHOOK + 'title = "{{topics}}"\n', 4, "did you mean {{topic}}?"),
+        (WEBHOOK + 'topics = ["a b"]\n', 4, "is no pattern of topics"),
+        (WEBHOOK + 'labels = {a = "b"}\n', 1, "labels is for alertmanager, not for webhook"),
+        (WEBHOOK + WEBHOOK, 1, 'two sinks have the name "ops"'),
+        ('[alerts]\non = ["failure"]\n', 2, "expected 'dead_message'"),
+        ('[alerts]\nevery = "0s"\n', 2, "must be between 1s and 7d"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, line: int, problem: str) -> None:
+    with pytest.raises(ConfigProblems, match=re.escape(problem)) as refused:
+        read(tmp_path, text)
+
+    assert f"pgrouse.toml:{line}: " in str(refused.value)
+
+
+def test_an_address_that_is_refused_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigProblems) as refused:
+        read(tmp_path, '[[alerts.to]]\nname = "a"\nwebhook = "ftp://secret/"\nurl = 5\n')
+
+    assert "secret" not in str(refused.value)
+
+
+def test_secrets_come_from_the_environment_and_are_never_shown(
+    folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK", "https://ops.example.com/tokentoken")
+    (folder / "pgrouse.toml").write_text(
+        '[[alerts.to]]\nname = "ops"\nwebhook = "${HOOK}"\nsecret = "signing secret"\nheaders = {Authorization = "Bearer abc"}\n'
+    )
+
+    shown = shell("config", "show")
+
+    assert shown.code == 0
+    assert not any(secret in shown.out + shown.err for secret in ("tokentoken", "signing secret", "Bearer abc"))
+
+
+def test_the_check_makes_every_sink_and_says_which_cannot_be_used(tmp_path: Path) -> None:
+    text = '[[alerts.to]]\nname = "a"\nsentry = "https://nothing"\n[[alerts.to]]\nname = "b"\ncommand = ["no-such-program"]\n'
+
+    with pytest.raises(ConfigProblems) as refused:
+        check(read(tmp_path, text))
+
+    assert [problem.origin.line for problem in refused.value.problems] == [3, 6]
+    assert "alerts.to[1].command: there is no program no-such-program" in str(refused.value)
+
+
+def test_the_command_checks_the_sinks_too(folder: Path, shell: Shell) -> None:
+    (folder / "pgrouse.toml").write_text('[[alerts.to]]\nname = "a"\ncommand = ["no-such-program"]\n')
+
+    ended = shell("config", "check")
+
+    assert (ended.code, "no-such-program" in ended.err) == (78, True)
+
+
+def test_a_sink_goes_by_its_own_rules_and_else_by_those_of_all(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        '[alerts]\nwait = "1m"\nevery = "1h"\non = ["failed"]\n'
+        + WEBHOOK
+        + 'every = "2h"\ntopics = ["a.*"]\nafter = "30m"\n',
+    )
+
+    found = rules(config.alerts, config.alerts.to[0])
+
+    assert (found["wait"], found["every"], found["on"], found["topics"], found["after"]) == (
+        60,
+        7200,
+        ["failed"],
+        ["a.*"],
+        1800,
+    )
+    assert "after_count" not in found
+
+
+def test_the_page_names_every_key_of_a_sink_and_every_kind_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/alerts.md").read_text()
+    keys = re.findall(r"^\| `(\w+)` \|", _section(page, "Keys of a sink"), re.MULTILINE)
+    kinds = re.findall(r"^\| `(\w+)` \|", _section(page, "What is told"), re.MULTILINE)
+
+    assert sorted(keys) == sorted(AlertSink.model_fields)
+    assert sorted(kinds) == sorted(AlertKind.__args__)
+
+
+def _section(page: str, title: str) -> str:
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]

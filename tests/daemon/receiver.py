@@ -1,0 +1,129 @@
+"""What receives alerts in tests: an HTTP server and a mail server that remember what came, and answer as they are told."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.server.deadline import eventually
+
+
+@dataclass(frozen=True)
+class Request:
+    """One POST."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """Its body."""
+        return json.loads(self.body)
+
+    @property
+    def id(self) -> str:
+        """The id by which receivers deduplicate."""
+        return self.headers["webhook-id"]
+
+
+class Receiver:
+    """An HTTP server. It answers 204, unless `answer` says otherwise for a request."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.answer: Callable[[Request], tuple[int, dict[str, str], str]] = lambda _: (204, {}, "")
+        # Closed: requests are taken, and their answers wait.
+        self.gate = threading.Event()
+        self.gate.set()
+        self._start(0)
+
+    def _start(self, port: int) -> None:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                receiver._take(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_: Any) -> None:
+                """Be quiet about clients that died."""
+
+        self.server = Server(("127.0.0.1", port), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def _take(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers["Content-Length"]))
+        request = Request(handler.path, {name.lower(): value for name, value in handler.headers.items()}, body)
+        self.requests.append(request)
+        self.gate.wait(20)
+        status, headers, text = self.answer(request)
+        handler.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(text.encode()))}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(text.encode())
+
+    def url(self, path: str = "/hook") -> str:
+        """Return an address of it."""
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def wait_for(self, count: int, within_s: float = 15) -> list[Request]:
+        """Wait for so many requests and return all that came."""
+        return list(eventually(lambda: len(self.requests) >= count and self.requests, within_s))
+
+    def refuse(self, status: int, text: str = "", **headers: str) -> None:
+        """Answer everything with this status from now on."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.answer = lambda _: (status, given, text)
+
+    def accept(self) -> None:
+        """Answer 204 again."""
+        self.answer = lambda _: (204, {}, "")
+
+    def stop(self) -> None:
+        """Be gone."""
+        self.gate.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+    def start_again(self) -> None:
+        """Be back, at the same address."""
+        self._start(self.port)
+
+
+class Mailbox:
+    """A mail server."""
+
+    def __init__(self) -> None:
+        from aiosmtpd.controller import Controller  # noqa: PLC0415
+
+        self.mails: list[EmailMessage] = []
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.controller = Controller(self, hostname="127.0.0.1", port=self.port)
+        self.controller.start()
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd calls it so
+        """Take a mail."""
+        mail = message_from_bytes(envelope.content, policy=policy.default)
+        assert isinstance(mail, EmailMessage)
+        self.mails.append(mail)
+        return "250 OK"
+
+    def stop(self) -> None:
+        """Be gone."""
+        self.controller.stop()

@@ -1,0 +1,286 @@
+"""Alerts are delivered at least once, in order, each sink for itself, through the end of everything: real processes, a real receiver."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.daemon.process import HANDLERS, PGROUSE
+from tests.daemon.receiver import Receiver, Request
+from tests.server.deadline import eventually
+from tests.server.postgres import Database, Postgres
+from tests.sql import sinks
+from tests.sql.queue import Queue
+
+RULES = {"wait": "0s", "every": "1s"}
+
+
+class Deliverer:
+    """One `pgrouse alert run` (or another command) with a configuration of its own."""
+
+    def __init__(self, folder: Path, dsn: str, sinks: list[dict[str, Any]], *command: str, **sections: Any) -> None:
+        folder.mkdir()
+        self.log = folder / "log"
+        tables = {"database": {"dsn": dsn}, "log": {"format": "json", "level": "debug"}, **sections, "alerts": RULES}
+        lines = [f"[{name}]\n{_keys(table)}" for name, table in tables.items()]
+        lines += [f"[[alerts.to]]\n{_keys(sink)}" for sink in sinks]
+        (folder / "pgrouse.toml").write_text("\n".join(lines))
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [PGROUSE, *(command or ("alert", "run"))],
+                cwd=folder,
+                env={**os.environ, "JOURNAL": str(folder / "journal"), "GATES": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """Kill it with -9."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self) -> int:
+        """Stop it in order and return its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(15)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Return what it logged of this name."""
+        lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [event for line in lines if (event := json.loads(line))["event"] == name]
+
+
+def _keys(table: dict[str, Any]) -> str:
+    return "".join(f"{key} = {_value(value)}\n" for key, value in table.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)} = {json.dumps(inner)}" for name, inner in value.items()) + "}"
+    return json.dumps(value)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.stop()
+
+
+@pytest.fixture
+def deliver(database: Database, tmp_path: Path) -> Iterator[Callable[..., Deliverer]]:
+    """`deliver({"name": "ops", "webhook": url})` starts a deliverer for these sinks."""
+    started: list[Deliverer] = []
+
+    def start(*sinks: dict[str, Any], command: tuple[str, ...] = (), **sections: Any) -> Deliverer:
+        folder = tmp_path / f"deliverer-{len(started)}"
+        started.append(Deliverer(folder, database.dsn, list(sinks), *command, **sections))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+
+
+def hook(receiver: Receiver, name: str = "ops", **settings: Any) -> dict[str, Any]:
+    return {"name": name, "webhook": receiver.url(), "per_minute": 1000, **settings}
+
+
+def raise_alert(queue: Queue, topic: str = "t") -> None:
+    """Raise an alert as the database does: a row, and a notification for whoever listens."""
+    with queue.conn.transaction():
+        sinks.raise_alert(queue, topic)
+        queue.conn.execute("SELECT pg_notify('dead_message', '')")
+
+
+def topics(requests: list[Request]) -> list[str]:
+    return [request.json["groups"][0]["topic"] for request in requests]
+
+
+def told(receiver: Receiver) -> list[str]:
+    return [group["topic"] for request in receiver.requests for group in request.json["groups"]]
+
+
+def delivered(queue: Queue) -> int:
+    count: int = queue.value("SELECT count(delivered_at) FROM messages.alert_delivery")
+    return count
+
+
+def test_a_daemon_tells_of_a_message_that_died(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    handlers = {"path": [str(HANDLERS)]}
+    deliver(hook(receiver), command=("run",), handlers=handlers, **{"topics.job": {"handler": "work:act"}})
+
+    died = queue.publish("job", payload='{"do": "fail"}')
+
+    (request,) = receiver.wait_for(1, within_s=20)
+    assert (request.json["count"], request.json["groups"][0]["first_message_id"]) == (1, died)
+    eventually(lambda: queue.value("SELECT delivered_at IS NOT NULL FROM messages.alert"))
+
+
+def test_a_deliverer_that_is_killed_between_send_and_mark_is_followed_by_one_that_repeats_and_loses_nothing(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    receiver.gate.clear()
+    raise_alert(queue, "first")
+    first = deliver(hook(receiver))
+    receiver.wait_for(1)
+    raise_alert(queue, "second")
+
+    first.kill()
+    receiver.gate.set()
+    deliver(hook(receiver))
+
+    requests = receiver.wait_for(3)
+    assert topics(requests) == ["first", "first", "second"]
+    assert requests[0].id == requests[1].id != requests[2].id
+    assert requests[0].body == requests[1].body
+    eventually(lambda: delivered(queue) == 2)
+
+
+def test_two_deliverers_send_everything_once_and_in_order(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    for _ in range(2):
+        deliver(hook(receiver))
+    expected = [f"t{n}" for n in range(40)]
+    for n, topic in enumerate(expected):
+        raise_alert(queue, topic)
+        if n % 4 == 3:
+            eventually(lambda n=n: len(told(receiver)) > n, 20)
+
+    assert sorted(told(receiver)) == sorted(expected)
+    sequence = [request.json["sequence"] for request in receiver.requests]
+    assert sequence == sorted(set(sequence))
+
+
+def test_a_dead_sink_holds_up_no_other_and_no_secret_is_in_the_log(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = f"http://ann:unspeakable@127.0.0.1:{free.getsockname()[1]}/services/tokentoken?key=querysecret"
+    receiver.answer = lambda request: (
+        (503, {}, f"{request.headers.get('x-key')} is not welcome") if request.path == "/moody" else (204, {}, "")
+    )
+    moody = {**hook(receiver, "moody"), "webhook": receiver.url("/moody"), "headers": {"X-Key": "headersecret"}}
+    given = [{"name": "dead", "webhook": nobody, "secret": "signingsecret"}, moody, hook(receiver, "living")]
+    chat = {"name": "chat", "url": nobody.replace("http://", "json://")}
+    process = deliver(*given, chat)
+
+    for topic in ("a", "b", "c"):
+        raise_alert(queue, topic)
+        eventually(lambda topic=topic: topic in topics([r for r in receiver.requests if r.path == "/hook"]), 20)
+
+    eventually(lambda: {event["sink"] for event in process.events("alert.failed")} == {"dead", "moody", "chat"})
+    failing = queue.rows(
+        "SELECT name, last_error FROM messages.alert_sink WHERE failing_since IS NOT NULL ORDER BY name"
+    )
+    assert [row.name for row in failing] == ["chat", "dead", "moody"]
+    assert process.stop() == 0
+    said = process.log.read_text() + str(failing)
+    for secret in ("unspeakable", "tokentoken", "querysecret", "signingsecret", "headersecret"):
+        assert secret not in said
+
+
+def test_what_is_on_its_way_when_the_deliverer_is_told_to_stop_arrives_and_is_not_repeated(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    receiver.gate.clear()
+    raise_alert(queue)
+    process = deliver(hook(receiver))
+    receiver.wait_for(1)
+
+    process.process.send_signal(signal.SIGTERM)
+    eventually(lambda: process.events("daemon.stopping"))
+    receiver.gate.set()
+
+    assert process.process.wait(10) == 0
+    assert (delivered(queue), len(receiver.requests)) == (1, 1)
+
+
+def test_a_message_that_a_sink_refuses_again_and_again_makes_way_and_can_be_replayed(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    receiver.answer = lambda request: (400 if topics([request]) == ["bad"] else 204, {}, "")
+    raise_alert(queue, "bad")
+    process = deliver(hook(receiver))
+    receiver.wait_for(1)
+    eventually(lambda: queue.value("SELECT count(retry_at) FROM messages.alert_delivery"))
+    # Nine refusals later, without waiting for them.
+    queue.conn.execute("UPDATE messages.alert_delivery SET attempts = 9, retry_at = now()")
+    raise_alert(queue, "good")
+
+    eventually(lambda: delivered(queue) == 1, 20)
+    receiver.accept()
+    assert queue.call("replay_alerts", "ops") == 2
+
+    again = eventually(lambda: [r for r in receiver.requests if r.json["title"].startswith("[again] ")][1:2])
+    refused, then = topics(receiver.requests)[:-3], topics(receiver.requests)[-3:]
+    assert (set(refused), then) == ({"bad"}, ["good", "bad", "good"])
+    assert again[0].json["replay_of"] in {request.id for request in receiver.requests}
+    assert [event["level"] for event in process.events("alert.put_aside")] == ["error"]
+
+
+def test_it_outlives_the_end_of_the_database_and_of_the_sink(
+    private_server: Postgres, receiver: Receiver, tmp_path: Path
+) -> None:
+    with private_server.new_database(template=private_server.migrated) as database:
+        process = Deliverer(tmp_path / "deliverer", database.dsn, [hook(receiver)])
+        raise_alert(Queue(database.connect()), "before")
+        receiver.wait_for(1)
+        receiver.stop()
+        raise_alert(Queue(database.connect()), "while the sink was away")
+        eventually(lambda: process.events("alert.failed"))
+
+        private_server.place.crash()
+        eventually(lambda: process.events("loop.failed"))
+        private_server.place.start()
+        raise_alert(Queue(database.connect()), "after the crash")
+        receiver.start_again()
+
+        requests = receiver.wait_for(3, within_s=30)
+        process.kill()
+    assert topics(requests) == ["before", "while the sink was away", "after the crash"]
+
+
+def test_what_is_wrong_is_told_and_that_it_is_over_too(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    deliver(hook(receiver))
+    queue.publish(wait="-6 minutes")
+    queue.rows("SELECT * FROM messages.tick()")
+    (begun,) = receiver.wait_for(1)
+
+    queue.claim()
+    queue.rows("SELECT * FROM messages.tick()")
+
+    ended = receiver.wait_for(2)[1]
+    assert (begun.json["status"], begun.json["title"]) == ("firing", "no worker: t")
+    assert (ended.json["status"], ended.json["title"]) == ("resolved", "over: no worker: t")
+
+
+def test_a_flood_is_a_handful_of_messages_with_the_exact_number(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    queue.publish_many(10_000)
+    began = time.monotonic()
+    deliver(hook(receiver))
+    for _ in range(20):
+        claimed = queue.claim(limit=500)
+        queue.settle("fail", claimed, [f"ValueError: price {row.id} is bad" for row in claimed])
+
+    eventually(lambda: sum(request.json["count"] for request in receiver.requests) >= 10_000, 20)
+    assert sum(request.json["count"] for request in receiver.requests) == 10_000
+    assert len(receiver.requests) <= time.monotonic() - began + 1, "one a second, and the first"

@@ -1,0 +1,73 @@
+"""A sink as the tests of SQL see it: it asks for its next message and says what became of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from tests.sql.queue import Queue, Row
+
+RULES = {
+    "group_by": ["topic", "result", "fingerprint"],
+    "wait": 0,
+    "every": 600,
+    "repeat": 3600,
+    "per_minute": 1000,
+    "digest_over": 5,
+    "most": 10_000,
+}
+
+
+class Sink:
+    """A sink of this name, with rules that differ from RULES in what is given."""
+
+    def __init__(self, queue: Queue, name: str = "ops", holder: str = "h", **rules: Any) -> None:
+        self.queue, self.name, self.holder = queue, name, holder
+        self.rules = {**RULES, **rules}
+
+    def next(self, hold_s: float = 30) -> Row:
+        """Ask for the next message."""
+        return self.queue.row(
+            "SELECT * FROM messages.deliver_next(%s, 'webhook', %s, %s, make_interval(secs => %s))",
+            [self.name, self.holder, Jsonb(self.rules), hold_s],
+        )
+
+    def settle(self, got: Row, error: str | None = None, **named: Any) -> bool:
+        """Say what became of it."""
+        settled: bool = self.queue.call("settle_delivery", self.name, got.fence, got.id, error=error, **named)
+        return settled
+
+    def deliver(self) -> dict[str, Any] | None:
+        """Take the next message as delivered and return what it tells; None if none is due."""
+        got = self.next()
+        if got.id is None:
+            return None
+        assert self.settle(got)
+        told: dict[str, Any] = got.message
+        return told
+
+    def deliver_all(self) -> list[dict[str, Any]]:
+        """Take every message that is due now."""
+        told = []
+        while (message := self.deliver()) is not None:
+            told.append(message)
+        return told
+
+    def incident(self) -> Row:
+        """Return the one incident of this sink."""
+        return self.queue.row("SELECT * FROM messages.alert_incident WHERE sink = %s", [self.name])
+
+
+def raise_alert(queue: Queue, topic: str | None = "t", **columns: Any) -> int:
+    """Write one alert of dead messages, or of what `kind` says, as the queue's own time has it; return its id."""
+    given = {"topic": topic, "result": "failed", "error_fingerprint": "f" * 16, "sample_error": "boom", **columns}
+    names, places = ", ".join(given), ", ".join(f"%({name})s" for name in given)
+    alert_id: int = queue.value(
+        f"INSERT INTO messages.alert (raised_at, {names}) VALUES (messages.now(), {places}) RETURNING id", given
+    )
+    return alert_id
+
+
+MINUTE = timedelta(minutes=1)

@@ -1,0 +1,194 @@
+"""messages.conditions: what is wrong now, each provoked for real."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+
+def found(queue: Queue) -> dict[str, str | None]:
+    """Return the topic of each condition by its kind."""
+    return {row.kind: row.topic for row in queue.rows("SELECT * FROM messages.conditions()")}
+
+
+def bound(queue: Queue, **bounds: Any) -> None:
+    for name, value in bounds.items():
+        queue.conn.execute(f"UPDATE messages.alert_bound SET {name} = %s WHERE topic = '*'".encode(), [value])
+
+
+def worker(queue: Queue, *topics: str, **status: Any) -> None:
+    queue.call("worker_started", "w", "host", 42, "1.0", list(topics), 10)
+    queue.call("worker_seen", "w", status)
+
+
+def test_nothing_is_wrong_with_a_queue_at_rest(queue: Queue) -> None:
+    worker(queue, "t", listener="listening")
+    queue.publish()
+    queue.publish(wait="1 hour")
+
+    assert found(queue) == {}
+
+
+def test_each_condition_says_since_when_what_and_how_to_mend_it(queue: Queue) -> None:
+    queue.publish(wait="-20 minutes")
+
+    (row, _) = queue.rows("SELECT c.*, messages.now() - c.since AS age FROM messages.conditions() AS c ORDER BY kind")
+
+    assert (row.kind, row.topic, row.what) == ("backlog", "t", "messages of t are ready for more than 00:15:00")
+    assert "pgrouse explain" in row.mend
+    assert 295 < row.age.total_seconds() < 305, "since it was too old, not since it was published"
+
+
+@pytest.mark.parametrize("channel", [None, "c"])
+def test_a_backlog_is_a_message_that_is_ready_for_too_long(queue: Queue, channel: str | None) -> None:
+    worker(queue, "t")
+    queue.publish(wait="-14 minutes", channel=channel)
+    assert found(queue) == {}
+
+    queue.publish(wait="-16 minutes", channel=channel)
+
+    assert found(queue) == {"backlog": "t"}
+
+
+def test_the_bound_of_a_topic_goes_before_that_of_all_and_zero_lifts_it(queue: Queue) -> None:
+    worker(queue, "t", "slow")
+    queue.publish(wait="-1 minute")
+    queue.publish("slow", wait="-1 day")
+    queue.conn.execute("INSERT INTO messages.alert_bound (topic, backlog_age) VALUES ('t', '30 s'), ('slow', '0')")
+
+    assert found(queue) == {"backlog": "t"}
+
+
+def test_what_somebody_paused_is_no_backlog(queue: Queue) -> None:
+    queue.publish(wait="-1 hour")
+    queue.call("pause", "t")
+
+    assert found(queue) == {}
+
+
+def test_dead_letters_that_wait_are_no_backlog_unless_they_have_a_bound(queue: Queue) -> None:
+    queue.policy("t", dead_letter=True)
+    queue.publish()
+    queue.settle("fail", queue.claim(), ["boom"])
+    queue.later("1 day")
+    assert found(queue) == {}
+
+    queue.conn.execute("INSERT INTO messages.alert_bound (topic, backlog_age) VALUES ('t.dlq', '1 hour')")
+
+    assert found(queue) == {"backlog": "t.dlq"}
+
+
+def test_a_topic_that_nobody_works_is_told_when_its_messages_wait(queue: Queue) -> None:
+    queue.publish(wait="-6 minutes")
+    worker(queue, "other")
+    assert found(queue) == {"no_worker": "t"}
+
+    worker(queue, "t")
+
+    assert found(queue) == {}
+
+
+def test_a_worker_that_was_not_seen_for_a_minute_works_nothing(queue: Queue) -> None:
+    queue.publish(wait="-6 minutes")
+    worker(queue, "t")
+
+    queue.conn.execute("UPDATE messages.worker SET seen_at = seen_at - interval '2 minutes'")
+
+    assert found(queue) == {"no_worker": "t"}
+
+
+def test_a_listener_that_hears_nothing_is_told_with_the_names_of_the_workers(queue: Queue) -> None:
+    worker(queue, "t", listener="degraded")
+
+    (row,) = queue.rows("SELECT * FROM messages.conditions()")
+
+    assert (row.kind, row.what) == ("listener_degraded", "workers that do not hear notifications: w")
+
+
+def test_pg_cron_is_late_when_it_ticked_once_and_no_more(queue: Queue) -> None:
+    queue.conn.execute("SELECT FROM messages.tick('daemon')")
+    queue.conn.execute("SELECT FROM messages.tick('cron')")
+    assert found(queue) == {}
+
+    queue.later("6 minutes")
+
+    assert found(queue) == {"cron_late": None}
+
+
+def test_an_open_breaker_is_told_with_its_reason(queue: Queue) -> None:
+    queue.policy("t", breaker={"pause": "10m"})
+    queue.conn.execute(
+        "INSERT INTO messages.breaker (topic, position, probe_at, why) VALUES ('t', 'open', now(), '9 of 10 failed')"
+    )
+
+    (row,) = queue.rows("SELECT * FROM messages.conditions()")
+
+    assert (row.kind, row.topic, row.what) == ("breaker", "t", "the breaker of t is open: 9 of 10 failed")
+
+
+def test_a_snapshot_that_is_held_for_long_is_told_with_who_holds_it(queue: Queue, database: Database) -> None:
+    holder = database.connect(autocommit=False, application_name="nightly report")
+    holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    holder.execute("SELECT FROM messages.message")
+    assert found(queue) == {}
+
+    bound(queue, snapshot_age="0.001 s")
+    (row,) = [row for row in queue.rows("SELECT * FROM messages.conditions()") if row.kind == "snapshot_held"]
+
+    assert f"nightly report, process {holder.info.backend_pid}" in row.what
+    assert f"pg_terminate_backend({holder.info.backend_pid})" in row.mend
+    holder.rollback()
+    assert found(queue) == {}
+
+
+def test_its_own_role_sees_the_transactions_of_others(queue: Queue) -> None:
+    assert queue.value("SELECT pg_has_role('messages_owner', 'pg_read_all_stats', 'USAGE')") is True
+
+
+def test_many_dead_in_an_hour_are_told(queue: Queue) -> None:
+    bound(queue, dead_per_hour=5)
+    queue.publish_many(5)
+    queue.settle("fail", queue.claim(), ["boom"] * 5)
+    assert found(queue) == {}
+
+    queue.publish()
+    queue.settle("fail", queue.claim(), ["boom"])
+
+    assert found(queue) == {"dead_rate": "t"}
+    queue.later("61 minutes")
+    assert found(queue) == {}
+
+
+def test_a_sink_that_takes_nothing_is_told(queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.alert_sink (name, type, failing_since) VALUES ('ops', 'webhook', now() - interval '16 minutes')"
+    )
+
+    (row,) = queue.rows("SELECT * FROM messages.conditions()")
+
+    assert (row.kind, row.what.startswith("sink ops fails since ")) == ("alerts_undelivered", True)
+
+
+def test_a_sink_that_nobody_delivers_to_is_told_only_if_there_is_something_to_deliver(queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.alert_sink (name, type, position, seen_at) VALUES ('ops', 'webhook', pg_current_snapshot(), now() - interval '16 minutes')"
+    )
+    assert found(queue) == {}
+
+    queue.conn.execute("INSERT INTO messages.alert (topic, result) VALUES ('t', 'failed')")
+
+    assert found(queue) == {"alerts_undelivered": None}
+
+
+def test_it_reads_little_however_much_waits_and_is_archived(queue: Queue) -> None:
+    queue.publish_many(20_000)
+    queue.publish_many(5_000, "u", wait="-1 hour")
+    queue.publish_many(3_000, "dying")
+    queue.settle("fail", queue.claim("dying", limit=10_000), ["boom"] * 3_000)
+    queue.conn.execute("ANALYZE messages.message, messages.message_archive")
+
+    assert queue.buffers("SELECT * FROM messages.conditions()") < 2500

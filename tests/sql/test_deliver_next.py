@@ -1,0 +1,421 @@
+"""messages.deliver_next: what a deliverer of alerts does next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from psycopg import sql
+
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+from tests.sql.sinks import RULES, Sink, raise_alert
+
+
+@pytest.fixture
+def sink(queue: Queue) -> Sink:
+    return Sink(queue)
+
+
+def test_a_sink_that_asks_for_the_first_time_is_known_from_then_on(sink: Sink, queue: Queue) -> None:
+    got = sink.next()
+
+    assert (got.held, got.id, got.wait_s) == (False, None, None)
+    assert queue.value("SELECT held_by FROM messages.alert_sink") == "h"
+
+
+def test_a_dead_message_becomes_a_message_about_it(sink: Sink, queue: Queue) -> None:
+    died = queue.publish()
+    queue.settle("fail", queue.claim(), ["ValueError: bad price"])
+
+    got = sink.next()
+
+    assert (got.message["status"], got.message["count"], got.message["group_count"], got.attempt) == ("firing", 1, 1, 1)
+    (group,) = got.message["groups"]
+    assert (group["topic"], group["result"], group["error"]) == ("t", "failed", "ValueError: bad price")
+    assert (group["first_message_id"], group["last_message_id"]) == (died, died)
+
+
+def test_a_message_that_was_not_settled_comes_again_as_it_was_with_the_same_id(sink: Sink, queue: Queue) -> None:
+    raise_alert(queue)
+    first = sink.next()
+    raise_alert(queue, count=7)
+
+    again = sink.next()
+
+    assert (again.id, again.message, again.attempt) == (first.id, first.message, 2)
+
+
+def test_the_first_alert_of_a_group_waits_for_the_burst(queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    sink = Sink(queue, wait=10)
+    raise_alert(queue)
+    assert sink.next().wait_s == pytest.approx(10)
+    queue.later("4 s")
+    raise_alert(queue, count=9)
+    assert sink.next().wait_s == pytest.approx(6)
+
+    queue.later("6 s")
+
+    assert [told["count"] for told in sink.deliver_all()] == [10]
+
+
+def test_a_group_is_told_of_once_in_its_time_with_the_number_since_then(sink: Sink, queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    raise_alert(queue)
+    assert [told["count"] for told in sink.deliver_all()] == [1]
+    for _ in range(9):
+        queue.later("1 minute")
+        raise_alert(queue, count=2)
+        assert sink.deliver_all() == []
+
+    queue.later("1 minute")
+
+    (told,) = sink.deliver_all()
+    assert (told["count"], told["groups"][0]["total"], told["groups"][0]["nth"]) == (18, 19, 2)
+
+
+def test_another_group_does_not_wait_for_the_first(sink: Sink, queue: Queue) -> None:
+    raise_alert(queue)
+    sink.deliver_all()
+    raise_alert(queue, error_fingerprint="0" * 16)
+    raise_alert(queue, topic="other")
+    raise_alert(queue, result="expired")
+
+    assert len(sink.deliver_all()) == 3
+
+
+def test_a_group_that_was_quiet_begins_anew(sink: Sink, queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    raise_alert(queue, count=5)
+    sink.deliver_all()
+
+    queue.later("11 minutes")
+    sink.next()
+    raise_alert(queue)
+
+    (told,) = sink.deliver_all()
+    assert (told["count"], told["groups"][0]["total"], told["groups"][0]["nth"]) == (1, 1, 1)
+
+
+def test_a_flood_is_one_message_with_the_exact_number(sink: Sink, queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.alert (topic, result, error_fingerprint, count) SELECT 't', 'failed', 'f', 1 + n % 3 FROM generate_series(0, 4999) AS n"
+    )
+
+    (told,) = sink.deliver_all()
+
+    assert told["count"] == queue.value("SELECT sum(count) FROM messages.alert") == 9_999
+
+
+def test_a_flood_of_many_groups_is_one_message_too(sink: Sink, queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.alert (topic, result, error_fingerprint, count) SELECT 't', 'failed', n::text, n FROM generate_series(1, 300) AS n"
+    )
+
+    (told,) = sink.deliver_all()
+
+    assert (told["count"], told["group_count"], len(told["groups"])) == (45_150, 300, 100)
+    assert told["groups"][0]["count"] == 300, "the largest first"
+
+
+def test_a_sink_gets_no_more_messages_in_a_minute_than_its_pace_and_loses_none(queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    sink = Sink(queue, per_minute=3)
+    for n in range(5):
+        raise_alert(queue, error_fingerprint=str(n))
+
+    assert len(sink.deliver_all()) == 3
+    assert sink.next().wait_s == pytest.approx(20)
+    queue.later("20 s")
+    assert len(sink.deliver_all()) == 1
+    queue.later("1 minute")
+    assert len(sink.deliver_all()) == 1
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ({"topics": ["orders.*"]}, {"orders.new", "orders.old"}),
+        ({"topics": ["orders.new", "mail"]}, {"orders.new", "mail"}),
+        ({"on": ["expired"]}, {"mail"}),
+        ({"on": ["dead_message"]}, {"orders.new", "orders.old", "mail"}),
+        ({"on": ["backlog"]}, {"slow"}),
+        ({"on": ["breaker", "rejected"]}, set()),
+    ],
+)
+def test_a_sink_is_told_only_of_what_it_wants(queue: Queue, rules: dict[str, Any], expected: set[str]) -> None:
+    raise_alert(queue, "orders.new")
+    raise_alert(queue, "orders.old")
+    raise_alert(queue, "mail", result="expired")
+    raise_alert(queue, "slow", kind="backlog", result="begun", error_fingerprint=None)
+
+    told = Sink(queue, **rules).deliver_all()
+
+    assert {message["groups"][0]["topic"] for message in told} == expected
+
+
+def test_what_differs_only_in_what_is_not_grouped_by_is_one_group(queue: Queue) -> None:
+    raise_alert(queue, "a", error_fingerprint="1")
+    raise_alert(queue, "b", error_fingerprint="2")
+
+    (told,) = Sink(queue, group_by=["result"]).deliver_all()
+
+    (group,) = told["groups"]
+    assert (group["topic"], group["result"], group["fingerprint"], group["count"]) == (None, "failed", None, 2)
+
+
+def test_a_condition_is_told_when_it_begins_and_when_it_ends(sink: Sink, queue: Queue) -> None:
+    raise_alert(queue, kind="backlog", result="begun", sample_error="old", mend="add workers", error_fingerprint=None)
+    (begun,) = sink.deliver_all()
+    raise_alert(queue, kind="backlog", result="ended", sample_error="old", error_fingerprint=None)
+
+    (ended,) = sink.deliver_all()
+
+    assert (begun["status"], begun["groups"][0]["mend"]) == ("firing", "add workers")
+    assert (ended["status"], ended["groups"][0]["nth"]) == ("resolved", 2)
+    assert sink.deliver_all() == []
+
+
+def test_a_condition_that_came_and_went_before_anybody_was_told_is_one_message(queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    sink = Sink(queue, wait=10)
+    raise_alert(queue, kind="breaker", result="open", error_fingerprint=None)
+    sink.next()
+    raise_alert(queue, kind="breaker", result="closed", error_fingerprint=None)
+    queue.later("10 s")
+
+    told = sink.deliver_all()
+
+    assert [(message["status"], message["count"]) for message in told] == [("resolved", 1)]
+
+
+def test_the_end_of_what_a_sink_never_heard_of_is_not_told(sink: Sink, queue: Queue) -> None:
+    raise_alert(queue, kind="backlog", result="ended", error_fingerprint=None)
+
+    assert sink.deliver_all() == []
+
+
+def test_a_condition_that_goes_on_is_told_again(sink: Sink, queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    raise_alert(queue, kind="cron_late", topic=None, result="begun", error_fingerprint=None)
+    sink.deliver_all()
+    queue.later("59 minutes")
+    assert sink.deliver_all() == []
+
+    queue.later("1 minute")
+
+    assert [told["status"] for told in sink.deliver_all()] == ["firing"]
+
+
+def test_an_escalation_is_told_when_there_are_so_many(queue: Queue) -> None:
+    sink = Sink(queue, after_count=100)
+    raise_alert(queue, count=99)
+    assert sink.deliver_all() == []
+
+    raise_alert(queue)
+
+    (told,) = sink.deliver_all()
+    assert (told["count"], told["groups"][0]["escalated"]) == (100, True)
+
+
+def test_an_escalation_is_told_of_what_goes_on_for_so_long(queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    sink = Sink(queue, after=900)
+    raise_alert(queue, kind="backlog", result="begun", error_fingerprint=None)
+    raise_alert(queue, "dying")
+    assert sink.next().wait_s == pytest.approx(900)
+    for _ in range(2):
+        queue.later("5 minutes")
+        raise_alert(queue, "dying")
+        assert sink.deliver_all() == []
+
+    queue.later("5 minutes")
+    raise_alert(queue, "dying")
+
+    assert {told["groups"][0]["topic"]: told["count"] for told in sink.deliver_all()} == {"t": 1, "dying": 4}
+
+
+def test_an_escalation_is_not_told_of_what_was_mended_in_time(queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    sink = Sink(queue, after=900)
+    raise_alert(queue, kind="backlog", result="begun", error_fingerprint=None)
+    sink.next()
+    queue.later("5 minutes")
+    raise_alert(queue, kind="backlog", result="ended", error_fingerprint=None)
+    queue.later("1 hour")
+
+    assert sink.deliver_all() == []
+
+
+def test_what_is_silenced_is_told_when_the_silence_is_over_if_it_still_goes_on(sink: Sink, queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    queue.call("silence", None, "t", **{"for": "1 hour"})
+    for _ in range(12):
+        raise_alert(queue)
+        assert sink.deliver_all() == []
+        queue.later("5 minutes")
+
+    (told,) = sink.deliver_all()
+
+    assert told["count"] == 12
+
+
+def test_what_was_over_before_its_silence_is_never_told(sink: Sink, queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    queue.call("silence", None, "t", **{"for": "1 hour"})
+    raise_alert(queue, count=5)
+    raise_alert(queue, kind="backlog", result="begun", error_fingerprint=None)
+    sink.next()
+    queue.later("30 minutes")
+    raise_alert(queue, kind="backlog", result="ended", error_fingerprint=None)
+    sink.next()
+    queue.later("31 minutes")
+
+    assert sink.deliver_all() == []
+    assert queue.value("SELECT sum(silenced) FROM messages.alert_incident WHERE kind = 'dead_message'") == 5
+
+
+def test_an_end_of_the_silence_lets_it_be_told(sink: Sink, queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    silence = queue.call("silence", None, "t", **{"for": "1 hour"})
+    raise_alert(queue)
+    assert sink.deliver_all() == []
+
+    queue.call("unsilence", silence)
+    queue.later("10 s")
+
+    assert len(sink.deliver_all()) == 1
+
+
+def test_what_commits_late_is_not_skipped_and_nothing_is_told_twice(queue: Queue, database: Database) -> None:
+    sink = Sink(queue, every=1)
+    late = Queue(database.connect(autocommit=False))
+    raise_alert(late, topic="late")
+    raise_alert(queue, topic="early")
+    early = sink.deliver_all()
+
+    late.conn.commit()
+
+    told = early + sink.deliver_all()
+    assert [message["groups"][0]["topic"] for message in told] == ["early", "late"]
+
+
+def test_an_open_transaction_holds_up_the_alerts_of_nobody_else(queue: Queue, database: Database) -> None:
+    sink = Sink(queue)
+    open_one = Queue(database.connect(autocommit=False))
+    raise_alert(open_one, topic="late")
+
+    for n in range(3):
+        raise_alert(queue, topic=str(n))
+        assert len(sink.deliver_all()) == 1
+
+    open_one.conn.rollback()
+    assert sink.deliver_all() == []
+
+
+def test_every_alert_of_many_interleaved_transactions_is_told_exactly_once(queue: Queue, database: Database) -> None:
+    sink = Sink(queue, group_by=[], every=0.001)
+    writers = [Queue(database.connect(autocommit=False)) for _ in range(8)]
+    told = 0
+    for n in range(40):
+        raise_alert(writers[n % 8], count=n + 1)
+        if n % 3 == 0:
+            writers[(n * 5) % 8].conn.commit()
+        if n % 2:
+            told += sum(message["count"] for message in sink.deliver_all())
+    for writer in writers:
+        writer.conn.commit()
+
+    queue.later("1 s")
+
+    assert told + sum(message["count"] for message in sink.deliver_all()) == sum(range(1, 41))
+
+
+def test_a_new_sink_begins_with_the_last_hour_of_what_nobody_delivered(queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    raise_alert(queue, "old")
+    queue.later("2 hours")
+    raise_alert(queue, "told")
+    Sink(queue, "first").deliver_all()
+    raise_alert(queue, "new")
+
+    told = Sink(queue, "second").deliver_all()
+
+    assert [message["groups"][0]["topic"] for message in told] == ["new"]
+
+
+def test_a_database_that_came_from_another_cluster_does_not_lose_what_is_new(sink: Sink, queue: Queue) -> None:
+    sink.next()
+    queue.conn.execute("UPDATE messages.alert_sink SET system_identifier = '1', position = '9000000:9000000:'")
+    raise_alert(queue)
+
+    assert len(sink.deliver_all()) == 1
+
+
+# One deliverer at a time
+
+
+def test_while_somebody_delivers_nobody_else_does(queue: Queue, database: Database) -> None:
+    raise_alert(queue)
+    Sink(queue, holder="a").next()
+
+    other = Sink(Queue(database.connect()), holder="b").next()
+
+    assert (other.held, other.id) == (True, None)
+    assert 25 < other.wait_s <= 30
+
+
+def test_a_deliverer_whose_server_process_is_gone_is_followed_at_once(
+    queue: Queue, database: Database, eventually: Callable[..., Any]
+) -> None:
+    raise_alert(queue)
+    conn = database.connect()
+    first = Sink(Queue(conn), holder="a").next()
+    conn.close()
+
+    second = eventually(lambda: (got := Sink(queue, holder="b").next()).id and got)
+
+    assert (second.id, second.attempt, second.fence) == (first.id, 2, first.fence + 1)
+
+
+def test_a_deliverer_that_froze_is_followed_when_its_time_is_over_and_says_nothing_any_more(
+    queue: Queue, database: Database
+) -> None:
+    raise_alert(queue)
+    frozen = Sink(Queue(database.connect()), holder="a")
+    held = frozen.next(hold_s=0.01)
+    queue.later("1 minute")
+
+    second = Sink(queue, holder="b").next()
+
+    assert second.id == held.id
+    assert frozen.settle(held) is False
+    assert Sink(queue, holder="b").settle(second) is True
+
+
+def test_sinks_are_independent_of_each_other(queue: Queue) -> None:
+    raise_alert(queue)
+    dead, living = Sink(queue, "dead"), Sink(queue, "living")
+    dead.settle(dead.next(), "unreachable", retry_in="1 hour")
+
+    assert len(living.deliver_all()) == 1
+    raise_alert(queue, "other")
+    assert (len(living.deliver_all()), dead.next().id) == (1, None)
+
+
+def test_the_position_is_read_from_an_index(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.alert (topic, result) SELECT 't', 'failed' FROM generate_series(1, 5000)")
+    sink = Sink(queue)
+    sink.deliver_all()
+    queue.conn.execute("ANALYZE messages.alert")
+    raise_alert(queue)
+    sink.deliver_all()
+
+    call = sql.SQL("SELECT * FROM messages.deliver_next('ops', 'webhook', 'h', {}, '30 s')").format(
+        sql.Literal(json.dumps(RULES))
+    )
+
+    assert queue.buffers(call.as_string(queue.conn)) < 200

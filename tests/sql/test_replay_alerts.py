@@ -1,0 +1,75 @@
+"""messages.replay_alerts: sends messages to sinks once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Ear, Queue
+from tests.sql.sinks import Sink, raise_alert
+
+
+def test_what_was_delivered_goes_again_in_its_order_with_ids_of_its_own(queue: Queue) -> None:
+    sink = Sink(queue)
+    raise_alert(queue, "a")
+    raise_alert(queue, "b")
+    sink.deliver_all()
+    ids = [str(row.id) for row in queue.rows("SELECT id FROM messages.alert_delivery ORDER BY seq")]
+
+    assert queue.call("replay_alerts") == 2
+
+    again = sink.deliver_all()
+    assert [told["groups"][0]["topic"] for told in again] == ["a", "b"]
+    assert [told["replay_of"] for told in again] == ids
+
+
+def test_what_was_put_aside_goes_again_and_what_is_on_its_way_does_not(queue: Queue) -> None:
+    sink = Sink(queue)
+    raise_alert(queue, "aside")
+    sink.settle(sink.next(), "refused", put_aside=True)
+    raise_alert(queue, "waiting")
+    sink.next()
+
+    assert queue.call("replay_alerts", "ops") == 1
+    assert [told["groups"][0]["topic"] for told in sink.deliver_all()] == ["waiting", "aside"]
+
+
+def test_a_replay_is_not_replayed_but_by_its_id(queue: Queue) -> None:
+    sink = Sink(queue)
+    raise_alert(queue)
+    sink.deliver_all()
+    queue.call("replay_alerts")
+    sink.deliver_all()
+
+    assert queue.call("replay_alerts") == 1
+    replayed = queue.value("SELECT id FROM messages.alert_delivery WHERE replay_of IS NOT NULL ORDER BY seq LIMIT 1")
+    assert queue.call("replay_alerts", None, timedelta(hours=1), replayed) == 1
+
+
+def test_only_what_lies_in_the_time_and_of_the_sink(queue: Queue) -> None:
+    queue.stop_clock("2026-01-01")
+    raise_alert(queue)
+    for name in ("a", "b"):
+        Sink(queue, name).deliver_all()
+    queue.later("2 hours")
+
+    assert queue.call("replay_alerts") == 0
+    assert queue.call("replay_alerts", "a", timedelta(hours=3)) == 1
+
+
+def test_it_wakes_the_deliverers(queue: Queue, listen: Callable[..., Ear]) -> None:
+    raise_alert(queue)
+    Sink(queue).deliver_all()
+    ear = listen("alert")
+
+    queue.call("replay_alerts")
+
+    assert ear.heard() == ["replay"]
+
+
+def test_a_time_that_is_none_is_refused(queue: Queue) -> None:
+    with pytest.raises(errors.InvalidParameterValue):
+        queue.call("replay_alerts", None, timedelta(0))

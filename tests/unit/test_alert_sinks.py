@@ -1,0 +1,314 @@
+"""The sinks by themselves, against local servers: what each sends, what it takes for arrived, and how long it waits."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgrouse.alerts.notice import Notice
+from pgrouse.alerts.sink import SendFailed, make, secrets
+from pgrouse.config import AlertSink
+from pgrouse.errors import ConfigError
+from tests.daemon.receiver import Mailbox, Receiver
+from tests.unit.test_alert_notice import AT, group, notice
+
+# apprise imports a module that Python 3.13 has no more.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.stop()
+
+
+@pytest.fixture
+def receiver(served: Receiver) -> Receiver:
+    served.requests.clear()
+    served.accept()
+    return served
+
+
+def send(given: Notice | None = None, timeout_s: float = 5, **settings: Any) -> str:
+    return make(AlertSink(name="ops", **settings)).send(given or notice(), timeout_s)
+
+
+# webhook
+
+
+def test_a_webhook_gets_json_and_says_what_it_answered(receiver: Receiver) -> None:
+    assert send(webhook=receiver.url("/hook?room=1"), headers={"X-Room": "ops"}) == "204 No Content"
+
+    (request,) = receiver.requests
+    assert (request.path, request.headers["x-room"], request.id) == ("/hook?room=1", "ops", "1d")
+    assert request.json == notice().payload()
+
+
+@pytest.mark.parametrize("secret", ["plain text", "whsec_" + base64.b64encode(b"\x00binary key").decode()])
+def test_a_webhook_is_signed_so_that_the_receiver_can_verify_it(receiver: Receiver, secret: str) -> None:
+    send(webhook=receiver.url(), secret=secret)
+
+    (request,) = receiver.requests
+    key = b"\x00binary key" if secret.startswith("whsec_") else secret.encode()
+    signed = b".".join([request.id.encode(), request.headers["webhook-timestamp"].encode(), request.body])
+    expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    assert request.headers["webhook-signature"] == f"v1,{expected}"
+    assert abs(int(request.headers["webhook-timestamp"]) - time.time()) < 60
+
+
+def test_the_password_of_an_address_is_sent_as_basic_authentication(receiver: Receiver) -> None:
+    send(webhook=receiver.url().replace("127", "ann:s%20p@127"))
+
+    assert receiver.requests[0].headers["authorization"] == "Basic " + base64.b64encode(b"ann:s p").decode()
+
+
+@pytest.mark.parametrize(
+    ("status", "refused"),
+    [(400, True), (422, True), (401, False), (404, False), (429, False), (503, False), (302, False)],
+)
+def test_what_is_not_accepted_has_not_arrived(receiver: Receiver, status: int, refused: bool) -> None:
+    receiver.refuse(status, "not like that", Location="/elsewhere")
+
+    with pytest.raises(SendFailed, match=f"answered {status}.*not like that") as failed:
+        send(webhook=receiver.url())
+
+    assert failed.value.refused is refused
+    assert len(receiver.requests) == 1, "no redirection is followed"
+
+
+def test_when_to_come_again_is_read_from_the_answer(receiver: Receiver) -> None:
+    receiver.refuse(429, Retry_After="17")
+
+    with pytest.raises(SendFailed) as failed:
+        send(webhook=receiver.url())
+
+    assert failed.value.retry_after_s == 17
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf, pytest.raises(SendFailed, match=r"no answer within 0\.2s"):
+        send(webhook=f"http://127.0.0.1:{deaf.getsockname()[1]}/", timeout_s=0.2)
+
+
+@pytest.mark.parametrize("begin", [b"\r\nX-", b"\r\nContent-Length: 9999\r\n\r\n", b"\r\nConnection: close\r\n\r\n"])
+def test_a_server_that_answers_bit_by_bit_does_not_hold_it_up(begin: bytes) -> None:
+    def drip(listening: socket.socket) -> None:
+        talking, _ = listening.accept()
+        with talking, suppress(OSError):
+            talking.sendall(b"HTTP/1.1 200 OK" + begin)
+            while True:
+                talking.sendall(b"x")
+                time.sleep(0.02)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=drip, args=[listening], daemon=True).start()
+        began = time.monotonic()
+
+        with pytest.raises(SendFailed, match=r"no answer within 0\.4s"):
+            send(webhook=f"http://127.0.0.1:{listening.getsockname()[1]}/", timeout_s=0.4)
+
+    assert time.monotonic() - began < 15, "it would have taken forty seconds"
+
+
+def test_nobody_there_is_said_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    with pytest.raises(SendFailed, match="ConnectionRefusedError"):
+        send(webhook=f"http://127.0.0.1:{port}/")
+
+
+# alertmanager
+
+
+def test_alertmanager_gets_an_alert_for_each_group(receiver: Receiver) -> None:
+    given = notice(group(), group(kind="backlog", result=None, fingerprint=None, topic="slow", mend="add workers"))
+
+    send(given, alertmanager=receiver.url("/am/"), labels={"severity": "page"})
+
+    (request,) = receiver.requests
+    dead, backlog = request.json
+    assert request.path == "/am/api/v2/alerts"
+    assert dead["labels"] == {
+        "alertname": "PgrouseDeadMessages",
+        "severity": "page",
+        "kind": "dead_message",
+        "topic": "orders",
+        "result": "failed",
+        "fingerprint": "abc",
+    }
+    assert backlog["labels"] == {"alertname": "PgrouseBacklog", "severity": "page", "kind": "backlog", "topic": "slow"}
+    assert backlog["annotations"]["mend"] == "add workers"
+
+
+def test_what_fires_ends_later_and_what_is_over_has_ended(receiver: Receiver) -> None:
+    began = group(kind="backlog", result=None)
+    send(notice(began), alertmanager=receiver.url())
+    send(
+        notice({**began, "status": "resolved", "last_at": (AT + timedelta(hours=1)).isoformat()}),
+        alertmanager=receiver.url(),
+    )
+
+    firing, resolved = (request.json[0] for request in receiver.requests)
+    assert firing["labels"] == resolved["labels"], "else Alertmanager would not know that it is the same"
+    assert datetime.fromisoformat(firing["startsAt"]) == AT
+    assert datetime.fromisoformat(firing["endsAt"]) > AT + timedelta(hours=1)
+    assert datetime.fromisoformat(resolved["endsAt"]) == AT + timedelta(hours=1)
+
+
+# command
+
+PROGRAM = """
+import json, os, sys
+saw = {"id": json.load(sys.stdin)["id"], "environ": dict(os.environ), "open": os.listdir("/proc/self/fd")}
+open(sys.argv[1], "w").write(json.dumps(saw))
+"""
+
+
+def command(tmp_path: Path, program: str, *arguments: str) -> list[str]:
+    (tmp_path / "program.py").write_text(program)
+    return [sys.executable, str(tmp_path / "program.py"), *arguments]
+
+
+def test_a_command_gets_json_and_nothing_of_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hidden")
+    monkeypatch.setenv("ROOM", "ops")
+    inherited = os.open(os.devnull, os.O_RDONLY)
+    os.set_inheritable(inherited, True)
+    argv = command(tmp_path, PROGRAM, str(tmp_path / "out"))
+
+    assert send(command=argv, environment=["ROOM"]) == "exit status 0"
+    os.close(inherited)
+
+    saw = json.loads((tmp_path / "out").read_text())
+    assert (saw["id"], saw["environ"]["PGROUSE_ALERT_ID"], saw["environ"]["ROOM"]) == ("1d", "1d", "ops")
+    assert "PGPASSWORD" not in saw["environ"]
+    assert set(saw["open"]) <= {"0", "1", "2", "3"}, "3 is the folder that it lists"
+
+
+@pytest.mark.parametrize(("status", "refused"), [(1, False), (65, True)])
+def test_a_command_that_fails_says_why(tmp_path: Path, status: int, refused: bool) -> None:
+    argv = command(tmp_path, f"import sys; sys.stderr.write('no room'); sys.exit({status})")
+
+    with pytest.raises(SendFailed, match=f"ended with status {status}: no room") as failed:
+        send(command=argv)
+
+    assert failed.value.refused is refused
+
+
+def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    program = "import os, subprocess, sys; child = subprocess.Popen(['sleep', '60']); open(sys.argv[1], 'w').write(str(child.pid)); child.wait()"
+    argv = command(tmp_path, program, str(tmp_path / "child"))
+
+    began = time.monotonic()
+
+    with pytest.raises(SendFailed, match="was killed"):
+        send(command=argv, timeout_s=0.7)
+
+    assert time.monotonic() - began < 30, "it would have slept for a minute"
+    child = Path(f"/proc/{(tmp_path / 'child').read_text()}/stat")
+    assert not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_program_that_is_not_there_is_said() -> None:
+    with pytest.raises(SendFailed, match="/no/such cannot be started: No such file"):
+        send(command=["/no/such"])
+
+
+# sentry and apprise
+
+
+def test_sentry_gets_an_event_that_it_takes_once(receiver: Receiver) -> None:
+    given = notice()
+    object.__setattr__(given, "id", "7c9e6679-7425-40de-944b-e07fc1f90ae7")
+
+    assert send(given, sentry=f"http://publickey@127.0.0.1:{receiver.port}/42") == "204 No Content"
+
+    (request,) = receiver.requests
+    event = json.loads(request.body.split(b"\n")[2])
+    assert request.path == "/api/42/envelope/"
+    assert "sentry_key=publickey" in request.headers["x-sentry-auth"]
+    assert event["event_id"] == "7c9e6679742540de944be07fc1f90ae7"
+    assert (event["level"], event["tags"]["topic"], event["fingerprint"]) == ("error", "orders", ["pgrouse", "0" * 32])
+
+
+def test_a_mail_is_sent_by_apprise() -> None:
+    mailbox = Mailbox()
+    hostile = group(error="<b>bold</b>\r\nBcc: all@example.com")
+
+    said = send(
+        notice(hostile),
+        url=f"mailto://127.0.0.1:{mailbox.port}?from=queue@example.com&to=ops@example.com&mode=insecure",
+    )
+
+    mailbox.stop()
+    (mail,) = mailbox.mails
+    assert said == "taken"
+    assert mail["subject"] == "5 messages failed in orders: <b>bold</b> Bcc: all@example.com"
+    assert mail["bcc"] is None
+    body = mail.get_body(("plain", "html"))
+    assert body is not None
+    text = body.get_content()
+    assert ("<b>" not in text) if body.get_content_type() == "text/html" else ("<b>bold</b>" in text)
+
+
+def test_what_apprise_could_not_send_has_not_arrived(receiver: Receiver) -> None:
+    receiver.refuse(500)
+
+    with pytest.raises(SendFailed, match="apprise: "):
+        send(url=receiver.url().replace("http://", "json://"))
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"url": "nonsense://x"}, "none that apprise knows"),
+        ({"sentry": "http://nothing"}, "no DSN of Sentry"),
+        ({"webhook": "http://x/", "secret": "whsec_!"}, "no base64"),
+    ],
+)
+def test_an_address_that_is_none_is_an_error_without_the_address(settings: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as refused:
+        make(AlertSink(name="ops", **settings))  # type: ignore[arg-type]
+
+    assert settings.get("secret", "nothing at all") not in str(refused.value)
+
+
+@pytest.mark.parametrize("package", ["apprise", "sentry_sdk.envelope"])
+def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    given = {"url": "json://x"} if package == "apprise" else {"sentry": "http://k@x/1"}
+
+    with pytest.raises(ConfigError, match=r"pip install 'pgrouse\[(alerts|sentry)\]'"):
+        make(AlertSink(name="ops", **given))  # type: ignore[arg-type]
+
+
+def test_every_piece_of_an_address_that_could_be_a_secret_is_known() -> None:
+    settings = AlertSink(
+        name="ops",
+        webhook="https://ann:pa%20ssword@hooks.example.com/services/T0000/tokentoken?key=querysecret",  # type: ignore[arg-type]
+        secret="signing secret",  # type: ignore[arg-type]
+        headers={"Authorization": "Bearer abcdef"},  # type: ignore[dict-item]
+    )
+
+    assert {"pa%20ssword", "pa ssword", "tokentoken", "querysecret", "signing secret", "Bearer abcdef"} <= set(
+        secrets(settings)
+    )
