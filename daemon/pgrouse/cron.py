@@ -7,6 +7,7 @@ is not the database of the queue, a superuser has to install them, and `conn` mu
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
@@ -25,6 +26,7 @@ Connection = psycopg.Connection[Any]
 PRUNE = "messages.prune_cron_history"
 # Jobs run each minute; two may be skipped because a daemon was ticking at that moment.
 SILENT_AFTER_S = 180
+OLDEST = (1, 4)  # what the jobs were tried with
 LONGEST_NAME = 63  # bytes; pg_cron 1.4 cuts longer names off
 INSTALL = "run `pgrouse cron install`"
 
@@ -44,6 +46,7 @@ class Kind(StrEnum):
     DUPLICATE = "duplicate"
     LAST_RUN_FAILED = "last_run_failed"
     ROLE_MISSING = "role_missing"
+    TOO_OLD = "too_old"
     LAUNCHER_NOT_SEEN = "launcher_not_seen"
 
 
@@ -381,6 +384,12 @@ def _about_server(cron: Connection) -> Iterator[Finding]:
     if _scalar(cron, "SELECT s.setting = 'off' FROM pg_settings AS s WHERE s.name = 'cron.launch_active_jobs'"):
         text = "pg_cron runs no job at all: cron.launch_active_jobs is off"
         yield Finding(Kind.SWITCHED_OFF, None, text, "switch it on and reload the configuration")
+    version = _scalar(cron, "SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'pg_cron'")
+    if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < OLDEST:
+        text = f"pg_cron is of version {version}, and nothing older than 1.4 was ever tried"
+        yield Finding(
+            Kind.TOO_OLD, None, text, "install a newer one, restart PostgreSQL, ALTER EXTENSION pg_cron UPDATE"
+        )
     query = """
         SELECT string_agg(DISTINCT quote_literal(j.username), ', ')
         FROM cron.job AS j WHERE NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = j.username)

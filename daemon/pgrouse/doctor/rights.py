@@ -1,0 +1,86 @@
+"""Whether the roles have the rights that the schema gives them, and whether the user of the configuration may do what it is for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import psycopg
+
+from pgrouse.doctor.finding import Finding, fail, ok
+from pgrouse.doctor.subject import Subject
+from pgrouse.schema import script
+
+GRANT = re.compile(r"\['(messages_\w+)', 'EXECUTE ON FUNCTION ([^']+)'\]")
+LACKING = """
+  SELECT g.role, array_agg(DISTINCT g.name ORDER BY g.name)
+  FROM unnest(%s::text[], %s::text[]) AS g (role, name)
+  JOIN pg_roles AS r ON r.rolname = g.role
+  JOIN pg_proc AS p ON p.pronamespace = 'messages'::regnamespace AND p.proname = g.name
+  WHERE NOT (has_function_privilege(r.oid, p.oid, 'EXECUTE') AND has_schema_privilege(r.oid, 'messages', 'USAGE'))
+  GROUP BY g.role ORDER BY g.role
+"""
+ROLES_MISSING = """
+  SELECT array_agg(DISTINCT g.role ORDER BY g.role)
+  FROM unnest(%s::text[]) AS g (role)
+  WHERE NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = g.role)
+    -- Who is no superuser installs the schema for himself, and needs no roles.
+    AND (SELECT n.nspowner::regrole::text FROM pg_namespace AS n WHERE n.nspname = 'messages') = 'messages_owner'
+"""
+ME = """
+  SELECT current_user::text, array_agg(p.proname::text ORDER BY p.proname)
+           FILTER (WHERE NOT (has_function_privilege(p.oid, 'EXECUTE') AND has_schema_privilege('messages', 'USAGE')))
+  FROM pg_proc AS p
+  WHERE p.pronamespace = 'messages'::regnamespace AND p.proname = ANY (%s)
+"""
+
+
+@cache
+def granted() -> dict[str, tuple[str, ...]]:
+    """Return which functions each role may call, as this version grants them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for role, names in GRANT.findall(script("grants.sql").decode()):
+        found[role] = (*found.get(role, ()), *re.findall(r"messages\.(\w+)", names))
+    return found
+
+
+def look_at_roles(subject: Subject) -> Iterator[Finding]:
+    """Say what was taken from the roles since the schema was installed."""
+    pairs = [(role, name) for role, names in granted().items() for name in names]
+    roles, names = [role for role, _ in pairs], [name for _, name in pairs]
+    with subject.reading() as conn:
+        lacking = conn.execute(LACKING, [roles, names]).fetchall()
+        missing = _value(conn, ROLES_MISSING, roles) or []
+    for role, functions in lacking:
+        what = f"{role} may not call {_few(functions)}, which it needs"
+        yield fail("grants", what, "run `pgrouse migrate`, which gives all rights anew", "\n".join(functions))
+    for role in missing:
+        yield fail("grants", f"the role {role} does not exist", "run `pgrouse migrate` as a superuser")
+    if not lacking and not missing:
+        yield ok("grants", "every role may do what it is for")
+
+
+def look_at_user(subject: Subject) -> Iterator[Finding]:
+    """Say what the user may not do that workers with this configuration have to."""
+    with subject.reading() as conn:
+        user, lacking = conn.execute(ME, [list(granted()["messages_worker"])]).fetchone() or ("nobody", None)
+    if not subject.settings.worked:
+        yield ok("rights", f"this configuration has no handlers, {user} needs no rights of a worker")
+    elif lacking:
+        what = f"{user} may not call {_few(lacking)}, which the handlers of this configuration need"
+        yield fail("rights", what, f'GRANT messages_worker TO "{user}";', "\n".join(lacking))
+    else:
+        yield ok("rights", f"{user} may work messages")
+
+
+def _few(names: list[str]) -> str:
+    """Write the first names, and how many more there are."""
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"  # noqa: PLR2004
+
+
+def _value(conn: psycopg.Connection[Any], query: str, *values: Any) -> Any:
+    row = conn.execute(query.encode(), values).fetchone()
+    return row[0] if row else None

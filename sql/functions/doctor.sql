@@ -1,0 +1,43 @@
+-- Everything that can go wrong without a word, as far as SQL can see it: what is wrong, and the statement or setting that mends it.
+-- Called by: people, programs of any language. `pgrouse doctor` calls the parts one by one, and adds what only a client can see.
+-- Locks: nothing. With the caller's own rights where the server shows more to some (sessions of others), else with the owner's.
+-- Result: at least one row for each code; level is ok, warn (it costs, or will fail) or fail (work is not done, or a promise does not
+-- hold). A part that cannot be examined is one row with the code unexamined, and why.
+CREATE OR REPLACE FUNCTION messages.doctor()
+RETURNS TABLE (code text, level text, what text, mend text)
+LANGUAGE plpgsql
+STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_part text;
+BEGIN
+  FOREACH v_part IN ARRAY ARRAY[
+    'server', 'connections', 'settings', 'holders', 'snapshots', 'tables', 'schema', 'archive', 'ticks', 'workers', 'topics', 'conditions']
+  LOOP
+    BEGIN
+      CASE v_part
+        WHEN 'server'      THEN RETURN QUERY SELECT e.* FROM messages.examine_server() AS e;
+        WHEN 'connections' THEN RETURN QUERY SELECT e.* FROM messages.examine_connections() AS e;
+        WHEN 'settings'    THEN RETURN QUERY SELECT e.* FROM messages.examine_settings() AS e;
+        WHEN 'holders'     THEN RETURN QUERY SELECT e.* FROM messages.examine_holders() AS e;
+        WHEN 'snapshots'   THEN RETURN QUERY SELECT e.* FROM messages.examine_snapshots() AS e;
+        WHEN 'tables'      THEN RETURN QUERY SELECT e.* FROM messages.examine_tables() AS e;
+        WHEN 'schema'      THEN RETURN QUERY SELECT e.* FROM messages.examine_schema() AS e;
+        WHEN 'archive'     THEN RETURN QUERY SELECT e.* FROM messages.examine_archive() AS e;
+        WHEN 'ticks'       THEN RETURN QUERY SELECT e.* FROM messages.examine_ticks() AS e;
+        WHEN 'workers'     THEN RETURN QUERY SELECT e.* FROM messages.examine_workers() AS e;
+        WHEN 'topics'      THEN RETURN QUERY SELECT e.* FROM messages.examine_topics() AS e;
+        WHEN 'conditions'  THEN RETURN QUERY SELECT e.* FROM messages.examine_conditions() AS e;
+      END CASE;
+    EXCEPTION WHEN OTHERS THEN
+      code := 'unexamined';
+      level := 'warn';
+      what := format('%s: %s', v_part, SQLERRM);
+      mend := CASE SQLSTATE WHEN '42501' THEN format('GRANT messages_operator TO %I;', current_user)
+        WHEN '55P03' THEN 'somebody holds a lock on it: see table_lock, and try again' END;
+      RETURN NEXT;
+    END;
+  END LOOP;
+END
+$$;

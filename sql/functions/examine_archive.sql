@@ -1,0 +1,70 @@
+-- Whether the archive has its days, and what it may not let go.
+-- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the catalog, one row of the default partition, for each export one look into the index of each day.
+-- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: partitions, default_partition, exports.
+CREATE OR REPLACE FUNCTION messages.examine_archive()
+RETURNS TABLE (code text, level text, what text, mend text)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+  v_today   date := (messages.now() AT TIME ZONE 'UTC')::date;
+  v_missing date;
+  v_pages   bigint;
+  v_row     record;
+BEGIN
+  SELECT v_today + n INTO v_missing
+  FROM generate_series(0, 2) AS n
+  WHERE NOT EXISTS (SELECT FROM messages.archive_days() AS d WHERE d.day = v_today + n)
+  ORDER BY n LIMIT 1;
+  code := 'partitions';
+  level := CASE WHEN v_missing IS NULL THEN 'ok' WHEN v_missing = v_today THEN 'fail' ELSE 'warn' END;
+  what := CASE level
+    WHEN 'ok' THEN 'the next three days are there'
+    WHEN 'warn' THEN format('the archive has no partition for %s: nobody ticks, or the tick cannot make it', v_missing)
+    ELSE format('the archive has no partition for %s: what ends today goes into the default partition', v_missing) END;
+  mend := CASE WHEN level <> 'ok' THEN 'SELECT messages.maintain_partitions();' END;
+  RETURN NEXT;
+
+  SELECT d.pages INTO v_pages FROM messages.archive_days() AS d WHERE d.day IS NULL;
+  code := 'default_partition';
+  IF v_pages IS NULL THEN
+    level := 'fail';
+    what := 'the archive has no default partition: a message whose day is missing cannot end';
+    mend := format('CREATE TABLE messages.message_archive_default PARTITION OF messages.message_archive DEFAULT; ALTER TABLE messages.message_archive_default OWNER TO %s;',
+      (SELECT c.relowner::regrole FROM pg_class AS c WHERE c.oid = 'messages.message_archive'::regclass));
+  ELSIF EXISTS (SELECT FROM messages.message_archive_default) THEN
+    level := 'warn';
+    what := format('there are rows in the default partition (%s pages), where they are found and deleted slower', v_pages);
+    mend := 'SELECT messages.maintain_partitions(); moves those of today, purge deletes the others in their time';
+  ELSE
+    level := 'ok';
+    what := 'is empty';
+    mend := NULL;
+  END IF;
+  RETURN NEXT;
+
+  code := 'exports';
+  level := 'ok';
+  what := 'the retention waits for none';
+  mend := NULL;
+  FOR v_row IN
+    SELECT h.name, h.lake, h.held_since, h.advanced_at
+    FROM messages.held_by_export() AS h
+    WHERE h.held_since < messages.now() - interval '1 day'
+    ORDER BY h.held_since
+  LOOP
+    level := 'warn';
+    what := format('the export %s has not read what the retention would delete since %s; it last came on at %s',
+      v_row.name, v_row.held_since::timestamptz(0), v_row.advanced_at::timestamptz(0));
+    mend := format('run it, or give it up: SELECT messages.forget_export(%L);', v_row.name);
+    RETURN NEXT;
+  END LOOP;
+  IF level = 'ok' THEN
+    RETURN NEXT;
+  END IF;
+END
+$$;

@@ -1,0 +1,43 @@
+-- What conditions() says of the work itself: backlogs, dying messages, breakers, alerts that reach nobody. The bounds are those of alert_bound.
+-- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: that of conditions, and the alerts that were given up.
+-- (Of listeners, pg_cron, workers and snapshots the doctor has more to say than conditions: examine_workers, examine_snapshots.)
+-- Result: for each code what is wrong with it, by topic, or one row with level ok. An open breaker is a fact, with level ok: it does its work.
+-- Codes: backlog, dead_rate, breakers, alerts.
+CREATE OR REPLACE FUNCTION messages.examine_conditions()
+RETURNS TABLE (code text, level text, what text, mend text)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+BEGIN
+  RETURN QUERY
+  WITH found (code, level, what, mend) AS MATERIALIZED (
+    SELECT k.code, k.level, c.what, c.mend
+    FROM messages.conditions() AS c
+    JOIN (VALUES
+      ('backlog', 'backlog', 'warn'),
+      ('dead_rate', 'dead_rate', 'warn'),
+      ('breaker', 'breakers', 'ok'),
+      ('alerts_undelivered', 'alerts', 'fail')) AS k (kind, code, level) ON k.kind = c.kind
+    UNION ALL
+    SELECT 'alerts', 'warn', format('%s messages to the sink %s were given up in the last week', count(*), d.sink), '`pgrouse alert replay` sends them once more'
+    FROM messages.alert_delivery AS d
+    WHERE d.put_aside_at > messages.now() - interval '7 days'
+    GROUP BY d.sink
+  )
+  (SELECT f.* FROM found AS f LIMIT 200)
+  UNION ALL
+  SELECT c.code, 'ok', c.said, c.hint
+  FROM (VALUES
+    ('backlog', 'nothing has been ready for too long', NULL),
+    ('dead_rate', 'no topic loses more messages than usual', NULL),
+    ('breakers', 'all are closed', NULL),
+    ('alerts',
+     CASE WHEN EXISTS (SELECT FROM messages.alert_sink) THEN 'every sink takes them' ELSE 'there is no sink' END,
+     CASE WHEN NOT EXISTS (SELECT FROM messages.alert_sink) THEN 'name one in [alerts] to be told of dead messages' END)) AS c (code, said, hint)
+  WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.code = c.code);
+END
+$$;

@@ -1,0 +1,72 @@
+-- What fills up or stands still because somebody holds it: the queue of notifications, the WAL, the tables of the queue.
+-- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights.
+-- p_queue_used: the part of the queue of notifications above which it is said to fill; it takes 8 GB where nobody has set another size.
+-- Result: for each code what is wrong with it, by holder, or one row with level ok. Codes: notify_queue, replication_slot,
+-- table_lock.
+CREATE OR REPLACE FUNCTION messages.examine_holders(p_queue_used double precision DEFAULT 0.1)
+RETURNS TABLE (code text, level text, what text, mend text)
+LANGUAGE plpgsql
+STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_now   timestamptz := messages.now();
+  v_used  double precision := pg_notification_queue_usage();
+  v_row   record;
+  v_found boolean;
+BEGIN
+  -- The server does not say who has not read it yet; it is always a session that listens and has a transaction open.
+  SELECT a.pid, a.usename, a.application_name, a.xact_start INTO v_row
+  FROM pg_stat_activity AS a
+  WHERE a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() AND a.xact_start < v_now - interval '1 second'
+  ORDER BY a.xact_start LIMIT 1;
+  code := 'notify_queue';
+  level := CASE WHEN v_used >= greatest(0.5, p_queue_used) THEN 'fail' WHEN v_used >= p_queue_used THEN 'warn' ELSE 'ok' END;
+  what := CASE WHEN level = 'ok' THEN format('%s %% full', round(v_used::numeric * 100, 1))
+    ELSE format('the queue of notifications is %s %% full; once it is full, publishes fail', round(v_used::numeric * 100, 2))
+      || CASE WHEN v_row.pid IS NULL THEN '' ELSE format('. The oldest transaction is that of process %s (%s, %s), since %s s',
+           v_row.pid, v_row.usename, v_row.application_name, round(extract(epoch FROM v_now - v_row.xact_start))) END END;
+  mend := CASE WHEN level <> 'ok' THEN
+    CASE WHEN v_row.pid IS NULL THEN '' ELSE format('SELECT pg_terminate_backend(%s); and ', v_row.pid) END
+      || 'see the server''s log: it names the process that does not read. A listener must have no transaction open' END;
+  RETURN NEXT;
+
+  code := 'replication_slot';
+  v_found := false;
+  FOR what, mend IN
+    SELECT format('nobody reads the replication slot %s, and the server keeps %s of WAL for it', s.slot_name,
+             coalesce(pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)), 'all')),
+           format('start its reader, or: SELECT pg_drop_replication_slot(%L);', s.slot_name)
+    FROM pg_replication_slots AS s
+    WHERE NOT s.active AND NOT s.temporary AND s.restart_lsn IS NOT NULL
+  LOOP
+    level := 'warn';
+    v_found := true;
+    RETURN NEXT;
+  END LOOP;
+  IF NOT v_found THEN
+    RETURN QUERY SELECT code, 'ok', 'none is unused', NULL::text;
+  END IF;
+
+  code := 'table_lock';
+  v_found := false;
+  FOR what, mend IN
+    SELECT format('process %s has waited for %s s to lock messages.%s, behind %s; whoever needs that table waits too', l.pid,
+             round(extract(epoch FROM v_now - l.waitstart)), c.relname,
+             coalesce((SELECT string_agg(format('process %s', b), ', ') FROM unnest(pg_blocking_pids(l.pid)) AS b), 'somebody')),
+           format('end who holds it: SELECT pg_terminate_backend(b) FROM unnest(pg_blocking_pids(%s)) AS b;', l.pid)
+    FROM pg_locks AS l
+    JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace = 'messages'::regnamespace
+    WHERE NOT l.granted AND l.locktype = 'relation' AND l.waitstart < v_now - interval '5 seconds'
+      AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+    ORDER BY l.waitstart LIMIT 5
+  LOOP
+    level := 'fail';
+    v_found := true;
+    RETURN NEXT;
+  END LOOP;
+  IF NOT v_found THEN
+    RETURN QUERY SELECT code, 'ok', 'nobody waits for one', NULL::text;
+  END IF;
+END
+$$;

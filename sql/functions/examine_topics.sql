@@ -1,0 +1,51 @@
+-- What stands still on purpose, and locks that are shorter than the work they guard.
+-- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the policies, the measures of an hour.
+-- Result: for each code what is to be said of it, by topic, or one row that says nothing is. Pauses are facts, with level ok:
+-- somebody decided so. Codes: paused, short_locks.
+CREATE OR REPLACE FUNCTION messages.examine_topics()
+RETURNS TABLE (code text, level text, what text, mend text)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+BEGIN
+  RETURN QUERY
+  WITH found (code, level, what, mend) AS (
+    SELECT 'paused', 'ok',
+           format('%s is paused since %s by %s%s', CASE t.topic WHEN '*' THEN 'every topic' ELSE t.topic END, t.paused_at::timestamptz(0),
+             coalesce(t.paused_by, 'somebody'), coalesce(': ' || t.paused_why, '')),
+           format('SELECT messages.resume(%L);', t.topic)
+    FROM messages.topic AS t
+    WHERE messages.is_paused(t.paused_at, t.resume_at, messages.now())
+    UNION ALL
+    SELECT 'paused', 'ok', format('the channel %s of %s is paused since %s by %s', c.channel, c.topic, c.paused_at::timestamptz(0), coalesce(c.paused_by, 'somebody')),
+           format('SELECT messages.resume(%L, %L);', c.topic, c.channel)
+    FROM messages.channel AS c
+    WHERE messages.is_paused(c.paused_at, c.resume_at, messages.now())
+    UNION ALL
+    SELECT 'paused', 'ok', format('the schedule %s is paused since %s by %s', s.name, s.paused_at::timestamptz(0), coalesce(s.paused_by, 'somebody')),
+           format('SELECT messages.resume_schedule(%L);', s.name)
+    FROM messages.schedule AS s
+    WHERE s.paused_at IS NOT NULL
+    UNION ALL
+    SELECT 'short_locks', 'warn',
+           format('of %s one run in a hundred takes %s s or more, and its lock lasts %s s: whoever is frozen for so long loses it', l.topic,
+             round(l.run_p99_s::numeric, 1), extract(epoch FROM p.lock_for)::float8),
+           format('pgrouse topic set %s lock_for=%ss', l.topic, ceil(2 * l.run_p99_s))
+    FROM messages.latency('1 hour') AS l
+    LEFT JOIN messages.topic AS own ON own.topic = l.topic
+    JOIN messages.topic AS d ON d.topic = '*'
+    CROSS JOIN LATERAL (SELECT coalesce(own.lock_for, d.lock_for) AS lock_for) AS p
+    WHERE l.runs >= 20 AND make_interval(secs => l.run_p99_s) > p.lock_for
+  )
+  (SELECT f.* FROM found AS f LIMIT 100)
+  UNION ALL
+  SELECT c.code, 'ok', c.said, NULL
+  FROM (VALUES
+    ('paused', 'nothing is'),
+    ('short_locks', 'each lock outlasts the runs of its topic')) AS c (code, said)
+  WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.code = c.code);
+END
+$$;

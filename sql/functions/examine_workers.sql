@@ -1,0 +1,74 @@
+-- Whether there are workers, for every topic that needs one, that hear, and of one version.
+-- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the registry, one entry of the index for each topic that waits.
+-- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: workers, workers_gone, worker_versions,
+-- listeners, unhandled_topics, idle_topics.
+CREATE OR REPLACE FUNCTION messages.examine_workers()
+RETURNS TABLE (code text, level text, what text, mend text)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+BEGIN
+  RETURN QUERY
+  WITH worker AS MATERIALIZED (
+    SELECT w.*, w.seen_at > messages.now() - interval '1 minute' AS alive
+    FROM messages.worker AS w
+  ), unhandled AS MATERIALIZED (
+    SELECT u.topic FROM messages.unhandled_topics() AS u (topic)
+    -- Dead letters wait for somebody to look at them.
+    WHERE right(u.topic, 4) <> '.dlq'
+    LIMIT 100
+  ), found (code, level, what, mend) AS (
+    SELECT 'workers', 'fail', 'no worker is alive', 'start one with `pgrouse run`'
+    WHERE NOT EXISTS (SELECT FROM worker AS w WHERE w.alive AND NOT w.stopping)
+    UNION ALL
+    SELECT 'workers_gone', 'warn',
+           format('%s (process %s on %s) was seen last %s s ago, and did not say goodbye', w.name, w.pid, w.host,
+             round(extract(epoch FROM messages.now() - w.seen_at))),
+           format('see its log; if it is gone for good: SELECT messages.worker_stopped(%L);', w.name)
+    FROM worker AS w
+    WHERE NOT w.alive
+    UNION ALL
+    SELECT 'worker_versions', 'warn',
+           format('workers of several versions are alive: %s', string_agg(v.version || ' (' || v.count || ')', ', ' ORDER BY v.version)),
+           'bring the others up to date'
+    FROM (SELECT w.version, count(*) FROM worker AS w WHERE w.alive GROUP BY w.version) AS v
+    HAVING count(*) > 1
+    UNION ALL
+    SELECT 'listeners', 'warn',
+           format('%s hears no notifications (%s): it looks each second instead', w.name, w.status ->> 'listener'),
+           'see its log; behind a pooler set database.listen_dsn to a direct connection'
+    FROM worker AS w
+    WHERE w.alive AND NOT w.stopping AND w.status ->> 'listener' <> 'listening' AND w.started_at < messages.now() - interval '30 seconds'
+    UNION ALL
+    SELECT 'unhandled_topics', 'fail', format('messages of %s wait, and no live worker handles that topic', u.topic),
+           format('start a worker with a handler for it: [topics.%s]', quote_ident(u.topic))
+    FROM unhandled AS u
+    UNION ALL
+    SELECT 'idle_topics', 'warn', format('%s publishes to %s, which no live worker handles', string_agg(t.source, ', ' ORDER BY t.source), t.topic),
+           format('start a worker with a handler for it: [topics.%s]', quote_ident(t.topic))
+    FROM (
+      SELECT s.topic, 'the schedule ' || s.name FROM messages.schedule AS s WHERE s.paused_at IS NULL
+      UNION ALL
+      SELECT s.subscriber, 'the subscription to ' || s.topic FROM messages.subscription AS s
+    ) AS t (topic, source)
+    WHERE NOT EXISTS (SELECT FROM worker AS w WHERE w.alive AND NOT w.stopping AND t.topic = ANY (w.topics))
+      AND NOT EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = t.topic AND s.subscriber <> t.topic)
+      AND t.topic NOT IN (SELECT u.topic FROM unhandled AS u)
+    GROUP BY t.topic
+  )
+  (SELECT f.* FROM found AS f LIMIT 100)
+  UNION ALL
+  SELECT c.code, 'ok', c.said, NULL
+  FROM (VALUES
+    ('workers', (SELECT count(*) FROM worker AS w WHERE w.alive AND NOT w.stopping) || ' alive'),
+    ('workers_gone', 'none left without a word'),
+    ('worker_versions', 'all are of one version'),
+    ('listeners', 'every worker hears'),
+    ('unhandled_topics', 'whatever waits has a worker'),
+    ('idle_topics', 'each topic of a schedule or subscription has a worker')) AS c (code, said)
+  WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.code = c.code);
+END
+$$;

@@ -1,0 +1,26 @@
+"""docs/reference/doctor.md knows every code of the doctor, and how bad it can be."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pgrouse.doctor import CODES
+from tests.docs.page import Page
+
+PAGE = Page("docs/reference/doctor.md")
+ROWS = {row[0].strip("`"): row for row in PAGE.rows() if len(row) == 4}
+
+
+def test_every_code_is_on_the_page_and_no_other() -> None:
+    assert sorted(ROWS) == sorted(CODES)
+
+
+@pytest.mark.parametrize("code", sorted(ROWS))
+def test_each_says_how_bad_it_can_be_and_what_mends_it(code: str) -> None:
+    _, what, levels, mend = ROWS[code]
+
+    assert set(re.findall(r"\w+", levels)) & {"ok", "warn", "fail"}
+    assert what
+    assert mend

@@ -1,0 +1,318 @@
+"""What only a client can see. Everything is provoked for real, and where the mend is a statement it is tried."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgrouse import schema
+from pgrouse.config import Config
+from pgrouse.doctor import CODES, Finding, Level, clock, examine
+from pgrouse.doctor.subject import Subject
+from tests.daemon import pgbouncer
+from tests.doctor.conftest import Examine
+from tests.server.postgres import Database, Postgres
+
+Admin = psycopg.Connection[Any]
+
+
+def only(found: list[Finding]) -> Finding:
+    (finding,) = found
+    return finding
+
+
+def levels(found: list[Finding]) -> dict[str, str]:
+    return {each.code: str(each.level) for each in found}
+
+
+@pytest.fixture(scope="module")
+def pooled(database: Database) -> Iterator[str]:
+    """The connection string of the way through a pooler in transaction mode."""
+    if pgbouncer.PROGRAM is None:
+        pytest.skip("pgbouncer is not installed: `apt-get install pgbouncer` as root brings it")
+    with tempfile.TemporaryDirectory() as folder, pgbouncer.in_front_of(database.dsn, Path(folder)) as dsn:
+        yield dsn
+
+
+# All of it
+
+
+def test_it_says_something_of_every_code_and_each_problem_has_a_mend(examined: Examine) -> None:
+    found = examined()
+
+    assert {each.code for each in found} == set(CODES) - {"unexamined"}
+    assert [each for each in found if each.level != Level.OK and not each.mend] == []
+
+
+def test_it_looks_only_at_what_it_is_asked_for(examined: Examine) -> None:
+    assert levels(examined("clock", "ticks")).keys() == {"clock", "ticks"}
+
+
+# The way to the database
+
+
+def test_without_a_pooler_all_is_heard(examined: Examine) -> None:
+    assert levels(examined("pooler", "listener")) == {"pooler": "ok", "listener": "ok"}
+
+
+def test_behind_a_pooler_in_transaction_mode_it_finds_that_nothing_is_heard_and_statements_are_lost(
+    examined: Examine, pooled: str
+) -> None:
+    found = {each.code: each for each in examined("pooler", "listener", dsn=pooled)}
+
+    assert found["listener"].level is Level.FAIL
+    assert "set database.listen_dsn" in (found["listener"].mend or "")
+    assert found["pooler"].level is Level.FAIL
+    assert "set database.prepare = false" in (found["pooler"].mend or "")
+
+
+def test_with_a_direct_way_to_listen_and_without_prepared_statements_the_pooler_does_no_harm(
+    examined: Examine, pooled: str, database: Database
+) -> None:
+    found = examined(dsn=pooled, listen_dsn=database.dsn, prepare=False)
+
+    assert levels(found)["listener"] == "ok"
+    assert "one in between" in only([each for each in found if each.code == "pooler"]).what
+    assert "unexamined" not in levels(found)
+
+
+def test_who_listens_at_another_database_hears_nothing(examined: Examine, server: Postgres) -> None:
+    found = only(examined("listener", listen_dsn=server.dsn("postgres")))
+
+    assert found.level is Level.FAIL
+    assert "the same database" in (found.mend or "")
+
+
+def test_who_cannot_listen_at_all_is_told_why(examined: Examine, server: Postgres) -> None:
+    found = only(examined("listener", listen_dsn=server.dsn("not_there")))
+
+    assert found.level is Level.FAIL
+    assert 'database "not_there" does not exist' in found.what
+
+
+def test_a_database_that_does_not_answer_is_a_finding_and_what_needs_none_is_looked_at(
+    examined: Examine, tmp_path: Path
+) -> None:
+    found = {each.code: each for each in examined(dsn=f"host={tmp_path} user=u password=geheim1 dbname=d")}
+
+    assert levels(list(found.values())) == {"configuration": "ok", "connection": "fail", "unexamined": "warn"}
+    assert "no server listens there" in (found["connection"].mend or "")
+    assert "listener" in found["unexamined"].what
+    assert "geheim1" not in str(found)
+
+
+def test_a_clock_that_is_wrong_is_a_warning(examined: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert only(examined("clock")).level is Level.OK
+
+    monkeypatch.setattr(clock, "time", SimpleNamespace(time=lambda: time.time() - 3600))
+    found = only(examined("clock"))
+
+    assert found.level is Level.WARN
+    assert "3600.0 s behind the server's" in found.what
+
+
+def test_keys_of_the_configuration_that_surprise_are_asked_about(examined: Examine) -> None:
+    topics = {"mail": {"handler": "work:echo", "ack_policy": "ack_first"}}
+
+    found = only(examined("configuration", sections={"topics": topics}))
+
+    assert found.level is Level.WARN
+    assert "topics.mail.ack_policy" in found.what
+
+
+def test_workers_that_may_open_more_connections_than_there_are_are_told(examined: Examine) -> None:
+    assert only(examined("connections_needed")).level is Level.OK
+    assert only(examined("connections_needed", pool_size=500)).level is Level.WARN
+
+    found = only(examined("connections_needed", sections={"worker": {"processes": 100}}))
+
+    assert found.level is Level.FAIL
+    assert "100 workers like this one take 600 connections, 2600 at most" in found.what
+
+
+# Rights
+
+
+def test_a_user_that_may_not_work_is_told_as_soon_as_the_configuration_has_handlers(
+    examined: Examine, database: Database, admin: Admin
+) -> None:
+    as_publisher = f"{database.dsn} options='-c role=messages_publisher'"
+    handlers = {"topics": {"mail": {"handler": "work:echo"}}}
+
+    idle = only(examined("rights", dsn=as_publisher))
+    found = only(examined("rights", dsn=as_publisher, sections=handlers))
+
+    assert (idle.level, found.level) == (Level.OK, Level.FAIL)
+    assert "messages_publisher may not call" in found.what
+    assert found.mend == 'GRANT messages_worker TO "messages_publisher";'
+    admin.execute(found.mend.encode())
+    try:
+        assert only(examined("rights", dsn=as_publisher, sections=handlers)).level is Level.OK
+    finally:
+        admin.execute("REVOKE messages_worker FROM messages_publisher")
+
+
+def test_a_right_that_was_taken_from_a_role_is_found_and_given_back_by_migrate(examined: Examine, admin: Admin) -> None:
+    admin.execute("REVOKE EXECUTE ON FUNCTION messages.claim FROM messages_worker")
+
+    found = only(examined("grants"))
+    schema.migrate(admin)
+
+    assert found.level is Level.FAIL
+    assert "messages_worker may not call claim" in found.what
+    assert only(examined("grants")).level is Level.OK
+
+
+def test_who_may_see_little_is_told_what_he_cannot_see(examined: Examine, database: Database) -> None:
+    found = examined(dsn=f"{database.dsn} options='-c role=messages_analyst'")
+
+    assert "messages_analyst may not see since when" in only([e for e in found if e.code == "snapshot_held"]).what
+    unexamined = only([each for each in found if each.code == "unexamined"])
+    assert "schema, functions, objects: this user may not look at it" in unexamined.what
+    assert "GRANT messages_operator" in (unexamined.mend or "")
+
+
+def test_who_may_see_nothing_is_told_that(examined: Examine, database: Database) -> None:
+    found = examined("ticks", "workers", "partitions", dsn=f"{database.dsn} options='-c role=messages_maintainer'")
+
+    assert only(found).code == "unexamined"
+    assert only(found).what == (
+        "ticks, tick_tasks, expired_locks, schedules, workers, workers_gone, worker_versions, listeners, unhandled_topics, "
+        "idle_topics, partitions, default_partition, exports: this user may not look at it"
+    )
+
+
+# The schema
+
+
+def test_a_database_without_the_schema_is_told_to_have_it_made(examined: Examine, server: Postgres) -> None:
+    with server.new_database() as empty:
+        found = examined(dsn=empty.dsn)
+
+    by_code = {each.code: each for each in found}
+    assert by_code["schema"].mend == "run `pgrouse migrate`"
+    assert "is not that of this version" in by_code["unexamined"].what
+
+
+def test_files_that_were_never_applied_are_found_and_applied(examined: Examine, admin: Admin) -> None:
+    admin.execute("UPDATE messages.migration SET digest = 'older' WHERE name = 'functions/claim.sql'")
+
+    found = only(examined("schema"))
+    schema.migrate(admin)
+
+    assert found.level is Level.FAIL
+    assert "functions/claim.sql" in found.what
+    assert only(examined("schema")).level is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("code", "what", "change"),
+    [
+        (
+            "functions",
+            "messages.now is not as it was installed",
+            "CREATE OR REPLACE FUNCTION messages.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT clock_timestamp()'",
+        ),
+        (
+            "functions",
+            "messages.backoff is not as it was installed",
+            "ALTER FUNCTION messages.backoff SECURITY DEFINER",
+        ),
+        ("functions", "messages.wait_for is gone", "DROP FUNCTION messages.wait_for"),
+        ("objects", "the trigger new_message of message is gone", "DROP TRIGGER new_message ON messages.message"),
+        ("objects", "the view dead is gone", "DROP VIEW messages.dead"),
+    ],
+)
+def test_what_was_changed_by_hand_is_found_and_the_mend_mends_it(
+    examined: Examine, admin: Admin, code: str, what: str, change: str
+) -> None:
+    assert only(examined(code)).level is Level.OK
+    admin.execute(change.encode())
+
+    found = only(examined(code))
+    statement, _, command = (found.mend or "").partition(" and run ")
+    admin.execute(statement.encode())
+    assert command == "`pgrouse migrate`"
+    schema.migrate(admin)
+
+    assert (found.level, found.what) == (Level.FAIL, what)
+    assert only(examined(code)).level is Level.OK
+
+
+@pytest.mark.parametrize("index", ["message_ready", "message_key", "message_archive_xid"])
+def test_an_index_that_is_gone_is_found_with_the_statement_that_makes_it(
+    examined: Examine, admin: Admin, index: str
+) -> None:
+    before = admin.execute("SELECT pg_get_indexdef(%s::regclass)", [f"messages.{index}"]).fetchone()
+    admin.execute(f"DROP INDEX messages.{index}".encode())
+
+    found = only(examined("objects"))
+    admin.execute((found.mend or "").encode())
+
+    assert (found.level, found.what) == (Level.FAIL, f"the index {index} is gone")
+    assert admin.execute("SELECT pg_get_indexdef(%s::regclass)", [f"messages.{index}"]).fetchone() == before
+    assert only(examined("objects")).level is Level.OK
+
+
+# What cannot be examined
+
+
+def test_what_somebody_has_locked_is_said_to_be_unexamined_and_the_rest_is_looked_at(
+    examined: Examine, database: Database
+) -> None:
+    with psycopg.connect(database.dsn) as holder:
+        holder.execute("LOCK TABLE messages.tick_mark")
+        found = examined("ticks", "partitions")
+
+    assert levels(found) == {"partitions": "ok", "unexamined": "warn"}
+    assert only([e for e in found if e.code == "unexamined"]).what.endswith("schedules: somebody holds a lock on it")
+
+
+def test_what_takes_too_long_is_given_up(examined: Examine, database: Database) -> None:
+    with psycopg.connect(database.dsn) as holder:
+        holder.execute("LOCK TABLE messages.tick_mark")
+        began = time.monotonic()
+        found = only(examined("ticks", within_s=0.1))
+
+    assert "it took too long" in found.what
+    assert time.monotonic() - began < 1
+
+
+def test_when_no_time_is_left_the_rest_is_not_looked_at(database: Database) -> None:
+    settings = Config.model_validate({"database": {"dsn": database.dsn}})
+
+    found = examine(settings, all_within_s=0)
+
+    assert {each.code for each in found} == {"unexamined"}
+    assert "no time was left" in only(found).what
+
+
+def test_a_connection_that_is_cut_is_opened_again(
+    examined: Examine, admin: Admin, database: Database, eventually: Callable[..., Any]
+) -> None:
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pgrouse doctor%' AND wait_event_type = 'Lock'"
+    with psycopg.connect(database.dsn) as holder:
+        holder.execute("LOCK TABLE messages.tick_mark")
+        cutter = threading.Thread(target=lambda: eventually(lambda: admin.execute(cut).rowcount))
+        cutter.start()
+        found = examined("ticks", "partitions")
+        cutter.join()
+
+    assert levels(found)["partitions"] == "ok"
+    assert "ticks" in only([each for each in found if each.code == "unexamined"]).what
+    assert "terminating connection" in only([each for each in found if each.code == "unexamined"]).what
+
+
+def test_what_errors_say_is_told_without_passwords(database: Database) -> None:
+    dsn = f"{database.dsn} password=geheim12"
+    subject = Subject(Config.model_validate({"database": {"dsn": dsn}}), within_s=1)
+
+    assert subject.redacted("geheim12 is\nwrong") == "**** is wrong"

@@ -1,0 +1,129 @@
+"""A system that is well is told so; and what is found on a server of one's own only: prepared transactions, a pg_cron that does not work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgrouse import cron
+from pgrouse.config import Config
+from pgrouse.doctor import Finding, Level, examine
+from tests.daemon.process import Fleet
+from tests.server.ground import Ground, Missing
+from tests.server.postgres import Database
+
+Admin = psycopg.Connection[Any]
+# Those of the tests keep nothing, which is what the doctor is against.
+SOUND = ("fsync", "full_page_writes", "autovacuum")
+
+
+@pytest.fixture(scope="module")
+def database(session_ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A queue on a server of its own that is set up as it should be, with pg_cron's jobs and a daemon."""
+    try:
+        with session_ground.private_server() as server:
+            if server.pg_cron is None:
+                pytest.skip(
+                    "no PostgreSQL with pg_cron is installed: `apt-get install postgresql-15-cron` on Debian 12"
+                )
+            with server.admin() as admin:
+                for name in SOUND:
+                    admin.execute(f"ALTER SYSTEM SET {name} = on".encode())
+                admin.execute("ALTER SYSTEM SET max_prepared_transactions = 2")
+            server.place.stop()
+            server.place.start()
+            fleet = Fleet(tmp_path_factory.mktemp("daemon"))
+            with server.new_database(template=server.migrated) as database:
+                cron.install(database.connect())
+                fleet.start(database.connect(), {"job": "work:echo"}, dsn=database.dsn, tick="0.2s")
+                yield database
+                fleet.kill()
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def settings(database: Database) -> Config:
+    """A configuration with a handler."""
+    return Config.model_validate({"database": {"dsn": database.dsn}, "topics": {"job": {"handler": "work:echo"}}})
+
+
+@pytest.fixture
+def jobs(database: Database) -> Iterator[Admin]:
+    """A connection to the database of pg_cron's jobs; at the end they are as they should be."""
+    with database.server.admin(database.server.cron_database) as admin:
+        yield admin
+        cron.install(database.connect())
+
+
+def about_pg_cron(settings: Config) -> list[Finding]:
+    return examine(settings, ["pg_cron"])
+
+
+def test_a_system_that_is_well_is_told_so(settings: Config, eventually: Callable[..., Any]) -> None:
+    def wrong() -> list[Finding]:
+        return [each for each in examine(settings) if each.level is not Level.OK]
+
+    # The launcher of pg_cron comes up a moment after its server does, a daemon says how it is each second.
+    eventually(
+        lambda: not [each for each in examine(settings, ["pg_cron", "ticks", "listeners"]) if each.level != "ok"]
+    )
+
+    assert wrong() == []
+
+
+def test_a_prepared_transaction_that_nobody_ends_is_found_and_ended(database: Database) -> None:
+    conn = database.connect()
+    with conn.transaction():
+        conn.execute("CREATE TABLE effect (n int)")
+        conn.execute("PREPARE TRANSACTION 'forgotten'")
+    query = "SELECT what, mend FROM messages.examine_snapshots('0 s') WHERE what LIKE '%prepared%'"
+
+    ((what, mend),) = conn.execute(query).fetchall()
+    conn.execute(mend.split(" or ")[1].encode())
+
+    assert what.startswith("the prepared transaction 'forgotten' of postgres has held a snapshot for ")
+    assert conn.execute(query).fetchall() == []
+
+
+def test_a_job_that_is_switched_off_fails_until_the_mend_is_run(
+    settings: Config, jobs: Admin, database: Database
+) -> None:
+    jobs.execute("UPDATE cron.job SET active = false WHERE command LIKE '%messages.tick%'")
+
+    (found,) = about_pg_cron(settings)
+    cron.install(database.connect())
+
+    assert (found.level, found.detail) == (Level.FAIL, "inactive")
+    assert found.mend == "run `pgrouse cron install`"
+    assert {each.level for each in about_pg_cron(settings)} == {Level.OK}
+
+
+def test_jobs_that_were_never_installed_are_a_warning(settings: Config, jobs: Admin, database: Database) -> None:
+    cron.remove(database.connect())
+
+    found = about_pg_cron(settings)
+
+    assert {(each.level, each.detail) for each in found} == {(Level.WARN, "missing")}
+
+
+def test_a_pg_cron_that_is_older_than_any_that_was_tried_is_told(settings: Config, jobs: Admin) -> None:
+    version = jobs.execute("SELECT extversion FROM pg_extension WHERE extname = 'pg_cron'").fetchone()
+    jobs.execute("UPDATE pg_extension SET extversion = '1.3' WHERE extname = 'pg_cron'")
+    try:
+        found = about_pg_cron(settings)
+    finally:
+        jobs.execute("UPDATE pg_extension SET extversion = %s WHERE extname = 'pg_cron'", version)
+
+    assert [(each.level, each.detail) for each in found] == [(Level.FAIL, "too_old")]
+
+
+def test_a_launcher_that_is_gone_fails(settings: Config, jobs: Admin, eventually: Callable[..., Any]) -> None:
+    jobs.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pg_cron launcher'")
+
+    found = eventually(lambda: [each for each in about_pg_cron(settings) if each.level is Level.FAIL])
+
+    assert found[0].detail == "launcher_not_seen"

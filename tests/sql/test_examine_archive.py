@@ -1,0 +1,66 @@
+"""messages.examine_archive: whether the archive has its days, and what it may not let go."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tests.sql.deaths import die
+from tests.sql.examined import examine, undone
+from tests.sql.exports import export
+from tests.sql.queue import Queue
+
+
+def day(ahead: int) -> str:
+    return f"messages.message_archive_{datetime.now(UTC) + timedelta(days=ahead):%Y%m%d}"
+
+
+def test_an_archive_that_is_looked_after_is_well(queue: Queue) -> None:
+    assert examine(queue, "archive").wrong == {}
+
+
+def test_a_day_that_is_missing_is_found_and_made(queue: Queue) -> None:
+    with undone(queue, f"DROP TABLE {day(1)}"):
+        found = examine(queue, "archive")
+        queue.conn.execute(found.of("partitions").mend.encode())
+        mended = examine(queue, "archive")
+
+    assert found.wrong == {"partitions": "warn"}
+    assert mended.wrong == {}
+
+
+def test_a_missing_today_fails_and_its_rows_in_the_default_partition_are_found(queue: Queue) -> None:
+    with undone(queue, f"DROP TABLE {day(0)}"):
+        die(queue)
+        found = examine(queue, "archive")
+        queue.conn.execute(found.of("partitions").mend.encode())
+        mended = examine(queue, "archive")
+
+    assert found.wrong == {"partitions": "fail", "default_partition": "warn"}
+    assert mended.wrong == {}
+
+
+def test_an_archive_without_a_default_partition_is_found(queue: Queue) -> None:
+    with undone(queue, "DROP TABLE messages.message_archive_default"):
+        found = examine(queue, "archive")
+        queue.conn.execute(found.of("default_partition").mend.encode())
+        mended = examine(queue, "archive")
+
+    assert found.wrong == {"default_partition": "fail"}
+    assert mended.wrong == {}
+
+
+def test_an_export_that_holds_the_retention_up_is_found(queue: Queue) -> None:
+    queue.policy("*", retention="2 days")
+    die(queue)
+    export(queue, "lake")
+    with undone(queue):
+        queue.later("2 days 1 hour")
+        queue.conn.execute("SELECT messages.maintain_partitions()")
+        assert "exports" not in examine(queue, "archive").wrong
+        queue.later("3 days")
+        queue.conn.execute("SELECT messages.maintain_partitions()")
+        found = examine(queue, "archive")
+
+    assert found.wrong == {"exports": "warn"}
+    assert "the export lake has not read" in found.of("exports").what
+    assert "messages.forget_export('lake')" in found.of("exports").mend

@@ -1,0 +1,63 @@
+"""messages.examine_holders: what fills up or stands still because somebody holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.server.postgres import Database
+from tests.sql.examined import examine
+from tests.sql.queue import Background, Queue
+
+
+def test_while_nobody_holds_anything_all_is_well(queue: Queue) -> None:
+    assert examine(queue, "holders").wrong == {}
+
+
+def test_a_queue_of_notifications_that_nobody_reads_is_found_with_who_may_not_read_it(
+    queue: Queue, other: Queue, eventually: Callable[..., Any]
+) -> None:
+    other.conn.execute("SET application_name = 'sleepy'")
+    other.conn.execute("LISTEN t")
+    other.conn.execute("BEGIN")
+    other.conn.execute("SELECT 1")
+    queue.conn.execute("SELECT pg_notify('t', repeat('x', 7900) || n) FROM generate_series(1, 200) AS n")
+    queue.later("1 minute")
+
+    found = eventually(lambda: examine(queue, "holders", 0.00001), within_s=5)
+    roomy = examine(queue, "holders")
+
+    assert found.wrong == {"notify_queue": "warn"}
+    assert "publishes fail" in found.of("notify_queue").what
+    assert f"process {other.conn.info.backend_pid} (postgres, sleepy)" in found.of("notify_queue").what
+    assert roomy.wrong == {}
+    queue.conn.execute(found.of("notify_queue").mend.split(";")[0].encode())
+
+
+def test_a_replication_slot_that_nobody_reads_is_found_and_dropped(queue: Queue) -> None:
+    queue.conn.execute("SELECT pg_create_physical_replication_slot('left_behind', true)")
+
+    found = examine(queue, "holders")
+    queue.conn.execute(found.of("replication_slot").mend.removeprefix("start its reader, or: ").encode())
+
+    assert found.wrong == {"replication_slot": "warn"}
+    assert "left_behind" in found.of("replication_slot").what
+    assert examine(queue, "holders").wrong == {}
+
+
+def test_whoever_waits_for_a_table_of_the_queue_is_found_and_who_holds_it(
+    queue: Queue, database: Database, background: Background, eventually: Callable[..., Any]
+) -> None:
+    reader, migrator = Queue(database.connect()), Queue(database.connect())
+    with reader.conn.transaction():
+        reader.rows("SELECT * FROM messages.schedule")
+        waits = background.start(migrator.conn.execute, "BEGIN; LOCK TABLE messages.schedule; ROLLBACK")
+        eventually(lambda: background.is_blocked(migrator))
+        queue.later("30 s")
+        found = examine(queue, "holders")
+    waits.result(timeout=10)
+
+    assert found.wrong == {"table_lock": "fail"}
+    assert f"process {migrator.conn.info.backend_pid} has waited" in found.of("table_lock").what
+    assert f"messages.schedule, behind process {reader.conn.info.backend_pid}" in found.of("table_lock").what
+    assert "pg_terminate_backend" in found.of("table_lock").mend

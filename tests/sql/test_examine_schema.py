@@ -1,0 +1,64 @@
+"""messages.examine_schema: whether what guards and serves the messages works."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.examined import examine, undone
+from tests.sql.queue import Queue
+
+
+def test_a_schema_as_it_was_installed_is_well(queue: Queue) -> None:
+    assert examine(queue, "schema").wrong == {}
+
+
+@pytest.mark.parametrize(
+    "change", ["DISABLE TRIGGER new_message", "ENABLE REPLICA TRIGGER new_message", "DISABLE TRIGGER ALL"]
+)
+def test_a_trigger_that_does_not_fire_is_found_and_mended(queue: Queue, change: str) -> None:
+    with undone(queue, f"ALTER TABLE messages.message {change}"):
+        found = examine(queue, "schema")
+        for row in found.rows:
+            if row.code == "triggers":
+                queue.conn.execute(row.mend.encode())
+        mended = examine(queue, "schema")
+
+    assert found.wrong == {"triggers": "fail"}
+    assert "the trigger new_message of messages.message" in found.said("triggers")
+    assert mended.wrong == {}
+
+
+def test_an_index_that_is_not_valid_is_found(queue: Queue) -> None:
+    invalid = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'messages.{}'::regclass"
+    with undone(queue, invalid.format("message_ready"), invalid.format("message_key")):
+        found = examine(queue, "schema")
+
+    assert found.wrong == {"indexes": "fail"}
+    assert "REINDEX INDEX CONCURRENTLY messages.message_ready;" in found.said("indexes")
+    assert "REINDEX INDEX CONCURRENTLY messages.message_key;" in found.said("indexes")
+
+
+def test_what_a_reindex_left_behind_is_found_and_dropped(own_queue: Queue, other: Queue) -> None:
+    own_queue.conn.execute("CREATE INDEX message_ready_ccnew ON messages.message (id)")
+    own_queue.conn.execute(
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'messages.message_ready_ccnew'::regclass"
+    )
+
+    found = examine(own_queue, "schema")
+    own_queue.conn.execute(found.of("indexes").mend.encode())
+
+    assert found.wrong == {"indexes": "warn"}
+    assert "left behind" in found.of("indexes").what
+    assert examine(own_queue, "schema").wrong == {}
+
+
+@pytest.mark.parametrize(
+    "grant",
+    ["EXECUTE ON FUNCTION messages.tick", "SELECT ON messages.message_archive", "USAGE ON SCHEMA messages"],
+)
+def test_rights_that_everybody_has_are_found(queue: Queue, grant: str) -> None:
+    with undone(queue, f"GRANT {grant} TO PUBLIC"):
+        found = examine(queue, "schema")
+
+    assert found.wrong == {"public_rights": "fail"}
+    assert grant.rsplit(maxsplit=1)[-1].removeprefix("FUNCTION ") in found.of("public_rights").what

@@ -1,0 +1,64 @@
+"""messages.examine_server: whether this is a server to keep messages in."""
+
+from __future__ import annotations
+
+from tests.sql.examined import examine, undone
+from tests.sql.queue import Queue
+
+FAR_GONE = """
+    UPDATE pg_database SET datfrozenxid = ((pg_current_xact_id()::text::bigint + 4294967296 - {age}) % 4294967296)::text::xid
+    WHERE datname = current_database()
+"""
+
+
+def test_a_version_that_gets_no_corrections_any_more_is_told(queue: Queue) -> None:
+    assert examine(queue, "server").of("server_version").level == "ok"
+
+    queue.stop_clock("2040-01-01 00:00+00")
+    found = examine(queue, "server").of("server_version")
+
+    assert found.level == "warn"
+    assert "gets no corrections" in found.what
+    assert "versioning" in found.mend
+
+
+def test_what_loses_messages_at_a_crash_is_told(queue: Queue) -> None:
+    # The servers of the tests flush nothing.
+    found = examine(queue, "server")
+
+    assert found.wrong["durability"] == "fail"
+    assert "fsync is off" in found.said("durability")
+    assert "ALTER SYSTEM SET full_page_writes = on" in found.said("durability")
+
+
+def test_where_the_storage_does_without_it_is_no_loss(queue: Queue) -> None:
+    with undone(queue, "SET LOCAL neon.timeline_id = 'x'"):
+        assert examine(queue, "server").of("durability").level == "ok"
+
+
+def test_commits_that_wait_for_no_disk_are_a_warning(queue: Queue) -> None:
+    assert "synchronous_commit" not in examine(queue, "server").said("durability")
+
+    with undone(queue, "SET LOCAL synchronous_commit = off"):
+        assert "synchronous_commit is off" in examine(queue, "server").said("durability")
+
+
+def test_a_server_without_autovacuum_is_told(queue: Queue) -> None:
+    # Those of the tests have none.
+    found = examine(queue, "server")
+
+    assert found.wrong["autovacuum"] == "fail"
+    assert "ALTER SYSTEM SET autovacuum = on" in found.of("autovacuum").mend
+
+
+def test_transaction_ids_that_run_out_are_told_in_time(queue: Queue) -> None:
+    assert examine(queue, "server").of("wraparound").level == "ok"
+
+    with undone(queue, FAR_GONE.format(age=1_200_000_000)):
+        assert examine(queue, "server").of("wraparound").level == "warn"
+    with undone(queue, FAR_GONE.format(age=2_100_000_000)):
+        found = examine(queue, "server").of("wraparound")
+
+    assert found.level == "fail"
+    assert "47 million transactions are left" in found.what
+    assert "VACUUM (FREEZE)" in found.mend

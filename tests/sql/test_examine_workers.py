@@ -1,0 +1,98 @@
+"""messages.examine_workers: whether there are workers, for every topic that needs one, that hear, and of one version."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.examined import examine
+from tests.sql.queue import Queue
+
+
+def start(queue: Queue, name: str = "w", *topics: str, version: str = "1.0", listener: str = "listening") -> None:
+    queue.call("worker_started", name, "h1", 42, version, list(topics), 10)
+    queue.conn.execute(
+        "UPDATE messages.worker SET started_at = started_at - interval '1 minute', status = jsonb_build_object('listener', %s::text) WHERE name = %s",
+        [listener, name],
+    )
+
+
+def test_with_a_worker_that_hears_all_is_well(queue: Queue) -> None:
+    start(queue, "w", "t")
+    queue.publish("t")
+
+    assert examine(queue, "workers").wrong == {}
+
+
+def test_without_any_worker_that_is_said(queue: Queue) -> None:
+    found = examine(queue, "workers")
+
+    assert found.wrong == {"workers": "fail"}
+    assert "pgrouse run" in found.of("workers").mend
+
+
+def test_a_worker_that_is_gone_without_goodbye_is_named_until_it_is_forgotten(queue: Queue) -> None:
+    start(queue, "lives", "t")
+    start(queue, "gone", "t")
+    queue.conn.execute("UPDATE messages.worker SET seen_at = seen_at - interval '5 minutes' WHERE name = 'gone'")
+
+    found = examine(queue, "workers")
+    queue.conn.execute(found.of("workers_gone").mend.split(": ")[1].encode())
+
+    assert found.wrong == {"workers_gone": "warn"}
+    assert found.of("workers_gone").what.startswith("gone (process 42 on h1) was seen last 300 s ago")
+    assert examine(queue, "workers").wrong == {}
+
+
+def test_workers_of_several_versions_are_told(queue: Queue) -> None:
+    start(queue, "old", "t", version="0.9")
+    start(queue, "new", "t", version="1.0")
+    start(queue, "newer", "t", version="1.0")
+
+    found = examine(queue, "workers")
+
+    assert found.wrong == {"worker_versions": "warn"}
+    assert "0.9 (1), 1.0 (2)" in found.of("worker_versions").what
+
+
+@pytest.mark.parametrize("mode", ["degraded", "connecting"])
+def test_a_worker_that_hears_nothing_is_named(queue: Queue, mode: str) -> None:
+    start(queue, "deaf", "t", listener=mode)
+
+    found = examine(queue, "workers")
+
+    assert found.wrong == {"listeners": "warn"}
+    assert f"deaf hears no notifications ({mode})" in found.of("listeners").what
+    assert "listen_dsn" in found.of("listeners").mend
+
+
+def test_a_topic_whose_messages_wait_for_no_worker_is_named(queue: Queue) -> None:
+    start(queue, "w", "t")
+    queue.publish("orphan")
+
+    found = examine(queue, "workers")
+
+    assert found.wrong == {"unhandled_topics": "fail"}
+    assert "messages of orphan wait" in found.of("unhandled_topics").what
+
+
+def test_dead_letters_wait_for_a_person_and_not_for_a_worker(queue: Queue) -> None:
+    start(queue, "w", "t")
+    queue.policy("t", dead_letter=True)
+    queue.publish("t")
+    queue.settle("fail", queue.claim("t"), ["boom"])
+
+    assert queue.rows("SELECT FROM messages.message WHERE topic = 't.dlq'")
+    assert examine(queue, "workers").wrong == {}
+
+
+def test_a_schedule_and_a_subscription_whose_topic_no_worker_handles_are_named_before_a_message_waits(
+    queue: Queue,
+) -> None:
+    start(queue, "w", "t")
+    queue.schedule("nightly", topic="report")
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'report')")
+
+    found = examine(queue, "workers")
+
+    assert found.wrong == {"idle_topics": "warn"}
+    assert found.of("idle_topics").what.startswith("the schedule nightly, the subscription to t publishes to report")
