@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import structlog
 from pydantic_core import from_json
 
-from pgrouse import events
+from pgrouse import events, trace_context
 from pgrouse.errors import LockLost
 from pgrouse.message import Message
 from pgrouse.outcome import UNCHANGED, Acked, Outcome, Reject, Retry
@@ -122,10 +122,12 @@ class Context:
 
     @property
     def log(self) -> structlog.stdlib.BoundLogger:
-        """A logger that names the message."""
+        """A logger that names the message, and the span if there is one."""
         return cast(
             "structlog.stdlib.BoundLogger",
-            structlog.get_logger().bind(message_id=self.id, topic=self.topic, attempt=self.attempt),
+            structlog.get_logger().bind(
+                message_id=self.id, topic=self.topic, attempt=self.attempt, **trace_context.log_keys()
+            ),
         )
 
     def heartbeat(self, extend: timedelta | float | None = None) -> Awaitable[None]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import psycopg
 from psycopg.rows import tuple_row
 
-from pgrouse import known_schema
+from pgrouse import known_schema, trace_context
 from pgrouse.errors import (
     InvalidPayload,
     KeyTaken,
@@ -28,6 +28,10 @@ from pgrouse.errors import (
 )
 from pgrouse.known_schema import KnownSchema, Schemas
 from pgrouse.new_message import NewMessage, Options, row
+from pgrouse.trace_context import UNTRACED, Untraced
+
+if TYPE_CHECKING:
+    from pgrouse.telemetry.sending import Sending
 
 DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
 BLOCK_BYTES = 64 * 1024
@@ -105,13 +109,16 @@ def publish(
             The transaction has failed.
         psycopg.Error: the server refused the row for another reason (no right), or is gone.
     """
-    steps = _publishing(NewMessage(topic=topic, payload=payload, **options))
+    message = NewMessage(topic=topic, payload=payload, **options)
+    columns = row(message)
+    sending = trace_context.begin_sending(conn, topic)
+    steps = _publishing(message, columns if sending.carry is None else sending.carry(columns))
     first = next(steps)
     match conn:
         case psycopg.AsyncConnection():
-            return _take_async(conn, steps, first)
+            return _take_async(conn, steps, first, sending)
         case psycopg.Connection():
-            return _take(conn, steps, first)
+            return _take(conn, steps, first, sending)
         case _:
             raise _unknown_connection(conn)
 
@@ -141,9 +148,11 @@ def publish_many(
     """
     match conn:
         case psycopg.AsyncConnection():
-            return _copy_async(conn, Rows(messages))
+            sending = trace_context.begin_sending(conn)
+            return _copy_async(conn, Rows(messages, sending), sending)
         case psycopg.Connection():
-            return _copy(conn, Rows(messages))
+            sending = trace_context.begin_sending(conn)
+            return _copy(conn, Rows(messages, sending), sending)
         case _:
             raise _unknown_connection(conn)
 
@@ -154,13 +163,13 @@ def _unknown_connection(conn: object) -> TypeError:
     )
 
 
-def _publishing(message: NewMessage) -> Steps:
+def _publishing(message: NewMessage, columns: dict[str, Any]) -> Steps:
     """Yield the statements that publish one message, and return what came of it.
 
     As a rule that is one, which inserts nothing if the topic has another schema than was known. What was known may be old: nothing is
     refused before it was asked for.
     """
-    topic, columns = message.topic, row(message)
+    topic = message.topic
     known, is_fresh = known_schema.recall(topic), False
     for _ in range(TRIES):
         problems = known.problems(columns)
@@ -176,7 +185,19 @@ def _publishing(message: NewMessage) -> Steps:
     raise PublishRefused(f"the payload_schema of topic {topic} changed {TRIES} times meanwhile: try again")
 
 
-def _take(conn: psycopg.Connection[Any], steps: Steps, statement: Statement) -> Published:
+def _take(conn: psycopg.Connection[Any], steps: Steps, statement: Statement, sending: Untraced | Sending) -> Published:
+    with sending:
+        return sending.sent(_ask(conn, steps, statement))
+
+
+async def _take_async(
+    conn: psycopg.AsyncConnection[Any], steps: Steps, statement: Statement, sending: Untraced | Sending
+) -> Published:
+    with sending:
+        return sending.sent(await _ask_async(conn, steps, statement))
+
+
+def _ask(conn: psycopg.Connection[Any], steps: Steps, statement: Statement) -> Published:
     # A cursor of our own: the caller's row and cursor factories would change what comes back.
     cursor = psycopg.Cursor(conn, row_factory=tuple_row)
     while True:
@@ -190,7 +211,7 @@ def _take(conn: psycopg.Connection[Any], steps: Steps, statement: Statement) -> 
             return _published(end)
 
 
-async def _take_async(conn: psycopg.AsyncConnection[Any], steps: Steps, statement: Statement) -> Published:
+async def _ask_async(conn: psycopg.AsyncConnection[Any], steps: Steps, statement: Statement) -> Published:
     cursor = psycopg.AsyncCursor(conn, row_factory=tuple_row)
     while True:
         try:
@@ -284,9 +305,9 @@ TIMES = ("available_at", "expires_at")
 BEGIN = b"SELECT clock_timestamp(), (" + known_schema.READ_ALL + b") FROM pg_current_xact_id()"
 
 
-def _copy(conn: psycopg.Connection[Any], rows: Rows) -> PublishedMany:
+def _copy(conn: psycopg.Connection[Any], rows: Rows, sending: Untraced | Sending) -> PublishedMany:
     published = 0
-    with psycopg.Cursor(conn, row_factory=tuple_row) as cursor:
+    with sending, psycopg.Cursor(conn, row_factory=tuple_row) as cursor:
         cursor.execute(b"SELECT")  # joins, or begins, the caller's transaction; without it the next line would commit
         try:
             with conn.transaction():
@@ -298,24 +319,25 @@ def _copy(conn: psycopg.Connection[Any], rows: Rows) -> PublishedMany:
                     published += cursor.rowcount
         except psycopg.Error as error:
             raise _in_our_words(error) from error
-    return PublishedMany(published, rows.count - published)
+        return sending.sent_many(PublishedMany(published, rows.count - published))
 
 
-async def _copy_async(conn: psycopg.AsyncConnection[Any], rows: Rows) -> PublishedMany:
+async def _copy_async(conn: psycopg.AsyncConnection[Any], rows: Rows, sending: Untraced | Sending) -> PublishedMany:
     published = 0
-    async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
-        await cursor.execute(b"SELECT")
-        try:
-            async with conn.transaction():
-                await cursor.execute(BEGIN)
-                for statement, blocks in rows.copies(await cursor.fetchone()):
-                    async with cursor.copy(statement) as copy:
-                        for block in blocks:
-                            await copy.write(block)
-                    published += cursor.rowcount
-        except psycopg.Error as error:
-            raise _in_our_words(error) from error
-    return PublishedMany(published, rows.count - published)
+    with sending:
+        async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
+            await cursor.execute(b"SELECT")
+            try:
+                async with conn.transaction():
+                    await cursor.execute(BEGIN)
+                    for statement, blocks in rows.copies(await cursor.fetchone()):
+                        async with cursor.copy(statement) as copy:
+                            for block in blocks:
+                                await copy.write(block)
+                        published += cursor.rowcount
+            except psycopg.Error as error:
+                raise _in_our_words(error) from error
+        return sending.sent_many(PublishedMany(published, rows.count - published))
 
 
 class Rows:
@@ -325,8 +347,9 @@ class Rows:
     them: the server's clock as it was read before, plus what has passed since.
     """
 
-    def __init__(self, messages: Iterable[NewMessage]) -> None:
+    def __init__(self, messages: Iterable[NewMessage], sending: Untraced | Sending = UNTRACED) -> None:
         self.count = 0
+        self._carry = sending.carry
         self._schemas = Schemas(None)
         self._rows = self._checked(messages)
         self._next = next(self._rows, None)
@@ -349,7 +372,8 @@ class Rows:
     def _checked(self, messages: Iterable[NewMessage]) -> Iterator[dict[str, Any]]:
         for number, message in enumerate(messages, 1):
             try:
-                yield {"priority": DEFAULT_PRIORITY} | _row_of_many(message)
+                columns = {"priority": DEFAULT_PRIORITY} | _row_of_many(message)
+                yield columns if self._carry is None else self._carry(columns)
             except PublishRefused as error:
                 raise PublishRefused(f"message number {number}: {error}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -76,11 +77,19 @@ def publish(
         raise click.UsageError("a payload, --body-file and --lines exclude each other")
     if lines is not None and options["on_conflict"] != "error":
         raise click.UsageError("--lines publishes by COPY, which knows no --on-conflict")
-    shared = {"topic": topic, "headers": dict(headers) or None, **options}
+    shared = {"topic": topic, "headers": _headers(headers) or None, **options}
     if lines is not None:
         _publish_lines(session, lines, shared)
     else:
         _publish_one(session, shared | _content(payload, body_file))
+
+
+def _headers(given: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return the headers, behind those of the trace that the command was called in."""
+    from pgrouse import trace_context  # noqa: PLC0415
+
+    headers = dict(given)
+    return headers if trace_context.TRACEPARENT in headers else trace_context.of_environment(os.environ) | headers
 
 
 def _content(payload: str | None, body_file: IO[bytes] | None) -> dict[str, Any]:

@@ -1,0 +1,38 @@
+"""What the log says of a collector that is away: that it is, why, and when it is back; not every try."""
+
+from __future__ import annotations
+
+import logging
+
+from structlog.testing import LogCapture
+
+from pgrouse.telemetry.exporter import Failures
+
+
+def test_failures_in_a_row_are_said_each_time_their_number_doubles_and_the_recovery_once(logged: LogCapture) -> None:
+    failures = Failures("traces", "collector-1")
+
+    for succeeded in (False, False, False, False, False, True, True):
+        failures.take(succeeded=succeeded)
+
+    assert [(e["event"], e["failures"]) for e in logged.entries] == [
+        ("telemetry.export_failed", 1),
+        ("telemetry.export_failed", 2),
+        ("telemetry.export_failed", 4),
+        ("telemetry.export_restored", 5),
+    ]
+
+
+def test_what_the_exporter_logs_of_its_tries_is_the_reason_and_is_not_logged_itself(logged: LogCapture) -> None:
+    failures = Failures("traces", "collector-2")
+    logger = logging.getLogger("collector-2")
+    written: list[logging.LogRecord] = []
+    logger.addHandler(handler := logging.Handler())
+    handler.emit = written.append  # type: ignore[method-assign]
+
+    logger.warning("connection\nrefused, retrying in %ss", 1)
+    logger.error("gave up")
+    failures.take(succeeded=False)
+
+    assert logged.entries[0]["reason"] == "connection refused, retrying in 1s"
+    assert written == []
