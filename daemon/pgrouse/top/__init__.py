@@ -1,0 +1,1 @@
+"""`pgrouse top`: the queue, live on a terminal. Imported only by that command."""

@@ -1,0 +1,409 @@
+"""The screen of `pgrouse top`: charts of the last hour, topics, workers and dead messages, and what can be done about them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+from functools import partial
+from typing import Any, ClassVar, TypeVar
+
+import psycopg
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.message import Message
+from textual.widgets import Footer, Input, Static
+
+from pgrouse.cli.batches import PUT_BACK, STAYED
+from pgrouse.cli.dead import last_line
+from pgrouse.cli.output import harmless, plural, show_age, show_count
+from pgrouse.database import Database
+from pgrouse.top import action
+from pgrouse.top.dialog import Ask, Confirm, Note
+from pgrouse.top.feed import Feed, Trouble, words
+from pgrouse.top.snapshot import BOUND, DeadGroup, Snapshot, State, Topic, Worker
+from pgrouse.top.sparkline import sparkline
+from pgrouse.top.table import Column, Table
+
+T = TypeVar("T")
+WIDE = 110
+
+STATE_STYLES = {State.RUNNING: "green", State.PAUSED: "yellow", State.BREAKER: "red", State.NOBODY: "yellow"}
+WORKER_STYLES = {"working": "green", "stopping": "yellow", "silent": "red"}
+COUNT = show_count(BOUND)
+# Names of topics sort them; of numbers the highest comes first.
+ORDERS: dict[str, Callable[[Topic], Any]] = {
+    "name": lambda row: row.topic,
+    "ready": lambda row: (-row.ready, row.topic),
+    "dead": lambda row: (-row.dead, row.topic),
+    "rate": lambda row: (-(row.rate or 0), row.topic),
+}
+
+HELP = [
+    "Tab, 1 2 3    from table to table; the one in use is the largest",
+    "↑ ↓ PgUp PgDn Home End    choose a row; j and k, too",
+    "/             show only rows with a text; Esc shows all again",
+    "o             topics by name, ready, dead or rate",
+    "p             pause the chosen topic, or resume it",
+    "r             put the chosen group of dead messages back",
+    "e             explain a message: why it does not run, how it ended",
+    "space         stop and go on looking",
+    "q             quit",
+    "",
+    "READY, DELAYED and DEAD stop at 10,000+. DEAD and the groups are those of 24 hours.",
+    "RATE is messages claimed per minute, WAIT and RUN are 95th percentiles, of the last 5 minutes.",
+    "The charts show the last hour, minute by minute.",
+]
+
+
+def _seconds(value: float | None) -> str | None:
+    return None if value is None else show_age(value)
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.1f}"  # noqa: PLR2004
+
+
+def _red_if(count: Callable[[Any], float]) -> Callable[[Any], str]:
+    return lambda row: "red" if count(row) else ""
+
+
+def _topics() -> Table[Topic]:
+    columns = [
+        Column("TOPIC", 0, lambda t: t.topic),
+        Column("READY", 7, lambda t: COUNT(t.ready), right=True),
+        Column("RUNNING", 7, lambda t: f"{t.running:,}", right=True),
+        Column("DELAYED", 7, lambda t: COUNT(t.delayed), right=True, from_width=WIDE),
+        Column("DEAD", 7, lambda t: COUNT(t.dead), _red_if(lambda t: t.dead), right=True),
+        Column("OLDEST", 6, lambda t: _seconds(t.oldest_ready_s), right=True),
+        Column("RATE", 7, lambda t: _number(t.rate), right=True),
+        Column("WAIT", 5, lambda t: _seconds(t.wait_p95_s), right=True),
+        Column("RUN", 5, lambda t: _seconds(t.run_p95_s), right=True),
+        Column("STATE", 7, lambda t: t.state.value, lambda t: STATE_STYLES[t.state]),
+    ]
+    return Table(
+        "Topics", columns, lambda t: t.topic, lambda t: t.topic, "no topic yet: publish a message", id="topics"
+    )
+
+
+def _works_on(worker: Worker) -> str | None:
+    return ", ".join(f"{topic} {count:,}" for topic, count in worker.running.items()) or None
+
+
+def _workers() -> Table[Worker]:
+    columns = [
+        Column("WORKER", 0, lambda w: w.name),
+        Column("STATE", 8, lambda w: w.state, lambda w: WORKER_STYLES.get(w.state, "")),
+        Column("SEEN", 6, lambda w: _seconds(w.seen_s), right=True),
+        Column("HEARS", 10, lambda w: w.listener, lambda w: "" if w.listener == "listening" else "yellow"),
+        Column("SLOTS", 6, lambda w: f"{w.concurrency:,}", right=True, from_width=WIDE),
+        Column("SINCE", 6, lambda w: _seconds(w.oldest_s), right=True, from_width=WIDE),
+        Column("WORKS ON", 0, _works_on, share=2),
+    ]
+    empty = "no worker: start one with `pgrouse run`"
+    return Table("Workers", columns, lambda w: w.name, lambda w: f"{w.name} {' '.join(w.topics)}", empty, id="workers")
+
+
+def _dead() -> Table[DeadGroup]:
+    columns = [
+        Column("DEAD", 6, lambda g: f"{g.count:,}{'+' if g.at_least else ''}", lambda _: "red", right=True),
+        Column("TOPIC", 0, lambda g: g.topic),
+        Column("RESULT", 12, lambda g: g.result, from_width=WIDE),
+        Column("LAST", 5, lambda g: _seconds(g.last_s), right=True),
+        Column("BY HOUR", 12, lambda g: sparkline(g.trend, 12)),
+        Column("SAMPLE", 9, lambda g: str(g.sample_id), right=True),
+        Column("FINGERPRINT", 16, lambda g: g.fingerprint, from_width=WIDE),
+        Column("ERROR", 0, lambda g: last_line(g.sample_error or "") or g.result, share=2),
+    ]
+    return Table(
+        "Dead",
+        columns,
+        lambda g: (g.topic, g.result, g.fingerprint),
+        lambda g: f"{g.topic} {g.result} {g.fingerprint} {last_line(g.sample_error or '')}",
+        "no dead message in 24 hours",
+        id="dead",
+    )
+
+
+class Heard(Message):
+    """Something came from the feed."""
+
+    def __init__(self, what: Snapshot | Trouble | Exception) -> None:
+        super().__init__()
+        self.what = what
+
+
+class Top(App[None]):
+    """The live view.
+
+    Args:
+        db: where to look.
+        every: how often.
+    """
+
+    TITLE = "pgrouse top"
+    ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "#topics"
+    CSS = """
+    Screen { background: ansi_default; }
+    #state, #charts { height: auto; padding: 0; }
+    #charts { height: 3; }
+    #filter { display: none; height: 1; border: none; padding: 0; background: ansi_default; }
+    #filter.open { display: block; }
+    ModalScreen { align: center middle; background: transparent; }
+    .dialog { width: 74; max-width: 96%; height: auto; max-height: 90%; border: round ansi_cyan; padding: 0 1; background: ansi_default; }
+    .dialog Input { border: none; height: 1; margin: 1 0; padding: 0; background: ansi_default; text-style: underline; }
+    Footer { background: ansi_default; }
+    """
+    BINDINGS: ClassVar[list[Any]] = [
+        Binding("1", "app.go('topics')", "Topics", show=False),
+        Binding("2", "app.go('workers')", "Workers", show=False),
+        Binding("3", "app.go('dead')", "Dead", show=False),
+        Binding("p", "pause", "Pause"),
+        Binding("r", "redrive", "Redrive"),
+        Binding("e", "explain", "Explain"),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("o", "order", "Order"),
+        Binding("space", "freeze", "Freeze"),
+        Binding("escape", "unfilter", "All", show=False),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("q,ctrl+c", "quit", "Quit"),
+    ]
+
+    def __init__(self, db: Database, every: timedelta) -> None:
+        super().__init__()
+        self.theme = "ansi-dark"  # the terminal's own colours, so that they suit a light one, too
+        self.feed = Feed(db, every.total_seconds(), self._hear)
+        self.topics_table, self.workers_table, self.dead_table = _topics(), _workers(), _dead()
+        self.state_line, self.charts = Static("connecting", id="state"), Static("", id="charts")
+        self.filter_line = Input(placeholder="show rows with this text", id="filter")
+        self.snapshot: Snapshot | None = None
+        self.trouble: Trouble | None = None
+        self.is_frozen = False
+        self.order = "name"
+        self._every = every
+        # A bug of the feed, for whoever started the view.
+        self.failure: Exception | None = None
+
+    def compose(self) -> ComposeResult:
+        """Draw what there is before anything is known."""
+        yield self.state_line
+        yield self.charts
+        yield self.topics_table
+        yield self.workers_table
+        yield self.dead_table
+        yield self.filter_line
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.feed.start()
+
+    def on_unmount(self) -> None:
+        """Look no more."""
+        self.feed.stop()
+
+    def _hear(self, what: Snapshot | Trouble | Exception) -> None:
+        self.post_message(Heard(what))
+
+    def on_heard(self, event: Heard) -> None:
+        """Show what the feed has read."""
+        match event.what:
+            case Snapshot() as it:
+                self.trouble = None
+                if not self.is_frozen:
+                    self.snapshot = it
+                    self._show()
+            case Trouble() as it:
+                self.trouble = it
+            case error:
+                self.failure = error
+                self.exit()
+        self._show_state()
+
+    def on_resize(self) -> None:
+        """Draw the charts as wide as there is room."""
+        self._show_charts()
+
+    def _show(self) -> None:
+        if self.snapshot is None:
+            return
+        self.topics_table.remark = "" if self.order == "name" else f"by {self.order}"
+        self.topics_table.show(sorted(self.snapshot.topics, key=ORDERS[self.order]))
+        self.workers_table.show(self.snapshot.workers)
+        self.dead_table.show(self.snapshot.dead)
+        self._show_charts()
+
+    def _show_state(self) -> None:
+        found, trouble = self.snapshot, self.trouble
+        line = Text("pgrouse top", style="bold", no_wrap=trouble is None, overflow="ellipsis")
+        if found is not None:
+            line.append(f"  {harmless(found.database)}  {found.at:%H:%M:%S}", style="not bold")
+        if trouble is not None:
+            line.append(f"  {'no database' if trouble.is_away else 'no answer'}", style="bold red")
+            line.append(f", again in {show_age(trouble.again_s)}: {harmless(trouble.why)}", style="not bold red")
+        elif self.is_frozen:
+            line.append("  frozen", style="bold yellow")
+        elif found is not None:
+            line.append(f"  every {show_age(self._every)}", style="not bold dim")
+        self.state_line.update(line)
+
+    def _show_charts(self) -> None:
+        if self.snapshot is None:
+            return
+        times = self.snapshot.times
+        rows: list[tuple[str, Sequence[float | None], Callable[[float | None], str | None]]] = [
+            ("ended/min", times.rate, _number),
+            ("wait p95", times.wait_p95_s, _seconds),
+            ("run p95", times.run_p95_s, _seconds),
+        ]
+        width = max(10, min(60, self.size.width - 20))
+        lines = [
+            Text(f"{name:<10}", style="dim")
+            .append(sparkline(values, width), style="cyan not dim")
+            .append(f" {_latest(values, show)}", style="bold not dim")
+            for name, values, show in rows
+        ]
+        self.charts.update(Text("\n").join(lines))
+
+    # Moving and filtering
+
+    def action_go(self, table: str) -> None:
+        """Go to a table."""
+        self.query_one(f"#{table}").focus()
+
+    def action_filter(self) -> None:
+        """Open the line that narrows the tables."""
+        self.filter_line.add_class("open")
+        self.filter_line.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Narrow the tables while somebody types."""
+        if event.input is self.filter_line:
+            for table in (self.topics_table, self.workers_table, self.dead_table):
+                table.narrow(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Leave the line; the filter stays."""
+        if event.input is self.filter_line:
+            self.topics_table.focus()
+            event.input.set_class(bool(event.value), "open")
+
+    def action_unfilter(self) -> None:
+        """Show all rows again."""
+        self.filter_line.value = ""
+        self.filter_line.remove_class("open")
+        self.topics_table.focus()
+
+    def action_order(self) -> None:
+        """Take the next order of topics."""
+        names = list(ORDERS)
+        self.order = names[(names.index(self.order) + 1) % len(names)]
+        self._show()
+
+    def action_freeze(self) -> None:
+        """Let everything stand still, or go on."""
+        self.is_frozen = not self.is_frozen
+        self._show_state()
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        self.push_screen(Note("Keys", HELP))
+
+    # Doing
+
+    @work(exclusive=True, group="dialog")
+    async def action_pause(self) -> None:
+        """Pause the chosen topic, or resume it."""
+        chosen = self.topics_table.chosen
+        if chosen is None:
+            return
+        if chosen.state is State.PAUSED:
+            if await self.push_screen_wait(Confirm("Resume", [f"Let topic {chosen.topic} go on?"])):
+                await self._resume(chosen.topic)
+            return
+        lines = [
+            f"Pause topic {chosen.topic}?",
+            "Nothing of it is claimed until somebody resumes it; what runs goes on.",
+        ]
+        why = await self.push_screen_wait(Ask("Pause", lines, "the reason, for whoever wonders"))
+        if why is not None and await self._do(partial(action.pause, topic=chosen.topic, why=why)) is not FAILED:
+            self.notify(f"paused {chosen.topic}")
+
+    async def _resume(self, topic: str) -> None:
+        done = await self._do(partial(action.resume, topic=topic))
+        if done is True:
+            self.notify(f"resumed {topic}")
+        elif done is False:
+            self.notify("all topics are paused, not this one: run `pgrouse topic resume '*'`", severity="warning")
+
+    @work(exclusive=True, group="dialog")
+    async def action_redrive(self) -> None:
+        """Put the chosen group of dead messages back, after a look at what that would do."""
+        group = self.dead_table.chosen
+        if group is None:
+            return
+        would = await self._do(partial(action.preview, group=group))
+        if would is FAILED:
+            return
+        if not would.ids:
+            await self.push_screen_wait(Note("Redrive", ["Nothing would be put back.", *_stay(would)]))
+        elif await self.push_screen_wait(Confirm("Redrive", _preview(would))):
+            await self._redrive(would)
+
+    async def _redrive(self, would: action.Redrive) -> None:
+        outcomes = await self._do(partial(action.redrive, ids=would.ids))
+        if outcomes is not FAILED:
+            self.notify(
+                f"put back {plural(sum(outcomes[each] for each in PUT_BACK), 'message')} of {would.group.topic}"
+            )
+
+    @work(exclusive=True, group="dialog")
+    async def action_explain(self) -> None:
+        """Explain a message."""
+        group = self.dead_table.chosen if self.dead_table.has_focus else None
+        value = "" if group is None else str(group.sample_id)
+        said = await self.push_screen_wait(Ask("Explain", ["Which message?"], "its id", value=value, integer=True))
+        if said is None:
+            return
+        reasons = await self._do(partial(action.explain, message_id=int(said)))
+        if reasons is not FAILED:
+            lines = [
+                Text(f"{row['code']}  ", style="bold").append(harmless(row["reason"]), "not bold") for row in reasons
+            ]
+            await self.push_screen_wait(Note(f"Message {said}", lines))
+
+    async def _do(self, do: Callable[[psycopg.Connection], T]) -> T | Any:
+        """Let the feed do something; return what came of it, or FAILED when somebody has been told why it did not work."""
+        future: Future[T] = self.feed.ask(do)
+        try:
+            return await asyncio.wrap_future(future)
+        except Exception as error:  # noqa: BLE001 - what is no error of the database is raised by words()
+            self.notify(words(error), title="That did not work", severity="error", timeout=10)
+            return FAILED
+
+
+FAILED = object()
+
+
+def _latest(values: Sequence[float | None], show: Callable[[float | None], str | None]) -> str:
+    latest = next((value for value in reversed(values) if value is not None), None)
+    return show(latest) or "-"
+
+
+def _preview(would: action.Redrive) -> list[str | Text]:
+    group = would.group
+    more = [f"There are more: these are the oldest {action.AT_ONCE:,}, put back the others afterwards."]
+    return [
+        Text(f"Put {plural(len(would.ids), 'dead message')} back into {group.topic}?", style="bold"),
+        f"{group.result}: {last_line(group.sample_error or '') or '-'}",
+        *_stay(would),
+        *(more if would.there_are_more else []),
+    ]
+
+
+def _stay(would: action.Redrive) -> list[str]:
+    return [f"{plural(count, 'message')} {STAYED[outcome]}" for outcome, count in would.staying.items()]

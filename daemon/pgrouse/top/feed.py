@@ -1,0 +1,141 @@
+"""The one connection of `pgrouse top`, in a thread of its own: it reads snapshots, does what is asked, and comes back when it was cut."""
+
+from __future__ import annotations
+
+import queue
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+import psycopg
+
+from pgrouse.cli.failure import explain
+from pgrouse.database import Database, hung_up_after
+from pgrouse.dsn import redact
+from pgrouse.errors import DatabaseUnreachable, PgrouseError
+from pgrouse.top.snapshot import Reader, Snapshot
+
+T = TypeVar("T")
+BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.5, 10.0
+# A look may take a fifth of the time at most: where the database is slow, it is looked at less often.
+SHARE = 5
+# Longer than the statements' own limits: who answers nothing at all until then is gone.
+SILENCE_S = 40.0
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """The database cannot be read; it is tried again.
+
+    Attributes:
+        why: one line, without passwords.
+        is_away: whether there is no connection.
+        again_s: when it is tried again, in seconds from now.
+    """
+
+    why: str
+    is_away: bool
+    again_s: float
+
+
+class Feed(Thread):
+    """Reads again and again.
+
+    Args:
+        db: where to connect.
+        every_s: how often to read.
+        tell: called in this thread with each snapshot, with each trouble, and with the error that ends this thread.
+    """
+
+    def __init__(self, db: Database, every_s: float, tell: Callable[[Snapshot | Trouble | Exception], object]) -> None:
+        super().__init__(name="top-feed", daemon=True)
+        self.db, self.every_s, self.tell = db, every_s, tell
+        self._asked: queue.Queue[tuple[Callable[[psycopg.Connection], Any], Future[Any]] | None] = queue.Queue()
+        self._stopped = Event()
+        self._reader = Reader()
+        self._conn: psycopg.Connection | None = None
+        self._failures = 0
+
+    def ask(self, do: Callable[[psycopg.Connection], T]) -> Future[T]:
+        """Let something be done on the connection; the future has what it returns or raises."""
+        future: Future[T] = Future()
+        self._asked.put((do, future))
+        return future
+
+    def stop(self) -> None:
+        """End soon; what is being done is finished, or cut with the process."""
+        self._stopped.set()
+        self._asked.put(None)
+
+    def run(self) -> None:
+        """Read until stopped."""
+        try:
+            while not self._stopped.is_set():
+                pause = self._look()
+                self._serve_until(time.monotonic() + pause)
+        except Exception as error:  # noqa: BLE001 - a bug: the view ends with it instead of standing still
+            self.tell(error)
+        self._disconnect()
+
+    def _look(self) -> float:
+        """Read once; return how long to wait."""
+        began = time.monotonic()
+        try:
+            conn = self._connected()
+            with hung_up_after(SILENCE_S, conn):
+                snapshot = self._reader.read(conn, began)
+        except (psycopg.Error, PgrouseError) as error:
+            return self._fail(error)
+        self._failures = 0
+        self.tell(snapshot)
+        return max(self.every_s, SHARE * (time.monotonic() - began))
+
+    def _connected(self) -> psycopg.Connection:
+        if self._conn is None or self._conn.closed:
+            self._conn = self.db.connect_blocking("top")
+        return self._conn
+
+    def _fail(self, error: Exception) -> float:
+        self._failures += 1
+        most = min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(self._failures, 6))
+        pause = random.uniform(most / 2, most)  # noqa: S311 - nothing to guess
+        is_away = isinstance(error, DatabaseUnreachable) or self._conn is None or self._conn.closed
+        if is_away:
+            self._disconnect()
+        self.tell(Trouble(words(error), is_away, pause))
+        return pause
+
+    def _serve_until(self, when: float) -> None:
+        """Do what is asked until it is time to read; after a deed, read at once."""
+        while not self._stopped.is_set():
+            try:
+                asked = self._asked.get(timeout=max(0.0, when - time.monotonic()))
+            except queue.Empty:
+                return
+            if asked is None:
+                return
+            self._do(*asked)
+            self._reader.forget()
+            when = time.monotonic()
+
+    def _do(self, do: Callable[[psycopg.Connection], T], future: Future[T]) -> None:
+        try:
+            conn = self._connected()
+            with hung_up_after(SILENCE_S, conn):
+                future.set_result(do(conn))
+        except Exception as error:  # noqa: BLE001 - whoever asked is told
+            future.set_exception(error)
+
+    def _disconnect(self) -> None:
+        conn, self._conn = self._conn, None
+        if conn is not None:
+            conn.close()
+
+
+def words(error: BaseException) -> str:
+    """Say on one line what is wrong and how to mend it, as the commands do."""
+    return " ".join(redact(explain(error)[0]).split())

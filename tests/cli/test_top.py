@@ -1,0 +1,61 @@
+"""The command `pgrouse top` itself: where it can run, and how it ends. What it shows: tests/top."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.shell import PGROUSE, Shell
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_without_a_terminal_it_says_what_to_use_instead(pgrouse: Shell, options: list[str]) -> None:
+    done = pgrouse("top", *options)
+
+    assert done.code == 2
+    assert "pgrouse stats --watch" in done.err
+
+
+def test_without_textual_it_says_what_to_install(pgrouse: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ["textual", *(name for name in sys.modules if name.startswith("textual."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in [name for name in sys.modules if name.startswith("pgrouse.top.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("pgrouse.cli.top._is_on_terminal", lambda: True)
+
+    done = pgrouse("top")
+
+    assert done.code == 78
+    assert done.err == "pgrouse: textual is not installed: pip install 'pgrouse[top]'\n"
+
+
+def test_on_a_terminal_it_draws_and_q_ends_it_and_leaves_the_terminal_as_it_was(database: Database) -> None:
+    ours, theirs = pty.openpty()
+    environ = {**os.environ, "TERM": "xterm-256color", "PGROUSE_DSN": database.dsn, "COLUMNS": "80", "LINES": "24"}
+    process = subprocess.Popen([PGROUSE, "top"], stdin=theirs, stdout=theirs, stderr=theirs, env=environ)
+    os.close(theirs)
+    written = b""
+
+    def shows(text: bytes) -> bool:
+        nonlocal written
+        try:
+            written += os.read(ours, 65536)
+        except OSError:  # what Linux says when the other end is closed
+            return True
+        return text in written
+
+    eventually(lambda: shows(b"no topic yet"))
+    os.write(ours, b"q")
+    eventually(lambda: shows(b"\x1b[?1049l"))
+
+    assert process.wait(10) == 0
+    # No colour of its own, so that those of a light terminal suit it as well.
+    assert b"8;2;" not in written
+    assert b"8;5;" not in written
+    os.close(ours)

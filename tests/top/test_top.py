@@ -1,0 +1,361 @@
+"""`pgrouse top` on a real database: what it shows, what its keys do, and what happens while the database is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from pgrouse.top import action
+from pgrouse.top.snapshot import Reader
+from tests.cli.stage import die, start
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+from tests.top.view import View, watch
+
+
+@pytest.fixture
+def queue(db: psycopg.Connection[Any]) -> Queue:
+    return Queue(db)
+
+
+def test_topics_are_shown_with_what_stands_in_them_and_whether_they_are_worked(
+    database: Database, queue: Queue
+) -> None:
+    queue.publish_many(3, "orders")
+    queue.publish("orders", wait="1 hour")
+    queue.claim("orders", limit=1)
+    start(queue, "w1", "orders", "quiet")
+    queue.publish("lonely")
+    queue.call("pause", "shut", "the relay is down")
+    die(queue, "mails", "mails")
+
+    async def look(view: View) -> None:
+        # topic, ready, running, dead, oldest, rate, wait, run, state; at the end, since what was measured depends on nobody here
+        assert (await view.row("orders"))[1:4] == ["2", "1", "0"]
+        assert (await view.row("orders"))[-1] == "running"
+        assert (await view.row("quiet"))[1:] == ["0", "0", "0", "-", "-", "-", "-", "running"]
+        assert (await view.row("lonely"))[-1] == "nobody"
+        assert (await view.row("shut"))[-1] == "paused"
+        assert (await view.row("mails"))[3] == "2"
+
+    watch(database.dsn, look)
+
+
+def test_rate_and_percentiles_are_those_that_daemons_measured(database: Database, queue: Queue) -> None:
+    start(queue, "w1", "orders")
+    # Buckets 20 and 14 end at 102 ms and 13 ms.
+    measured = {"topic": "orders", "success": 600, "waits": {"20": 600}, "runs": {"14": 600}}
+    queue.call("worker_measured", "w1", 1, Jsonb([measured]))
+
+    async def look(view: View) -> None:
+        row = await view.row("orders")
+        assert 100 <= float(row[5]) <= 121
+        assert row[6:8] == ["101ms", "13ms"]
+
+    watch(database.dsn, look)
+
+
+def test_an_open_breaker_is_shown(database: Database, queue: Queue) -> None:
+    queue.publish("orders")
+    queue.policy("orders", breaker={"failure_rate": 0.5})
+    queue.conn.execute(
+        "INSERT INTO messages.breaker (topic, position, probe_at) VALUES ('orders', 'open', now() + interval '1 hour')"
+    )
+
+    async def look(view: View) -> None:
+        assert (await view.row("orders"))[-1] == "breaker"
+
+    watch(database.dsn, look)
+
+
+def test_workers_are_shown_with_what_they_run_and_whether_they_hear(database: Database, queue: Queue) -> None:
+    start(queue, "w1", "orders", "mails")
+    queue.conn.execute('UPDATE messages.worker SET status = \'{"listener": "degraded"}\'')
+    queue.publish_many(2, "orders")
+    queue.publish("mails")
+    queue.claim("orders", "mails", worker="w1/0")
+
+    async def look(view: View) -> None:
+        row = await view.row("w1", "working")
+        assert row[3:] == ["degraded", "orders", "2,", "mails", "1"]
+
+    watch(database.dsn, look)
+
+
+def test_dead_messages_are_grouped_with_trend_and_sample_and_cannot_paint_the_terminal(
+    database: Database, queue: Queue
+) -> None:
+    for _ in range(2):
+        die(queue, "mails", age="3 hours", error="relay \x1b[31m is down")
+    (last,) = die(queue, "mails", error="relay \x1b[31m is down")
+
+    async def look(view: View) -> None:
+        row = await view.row("3", "mails")
+        assert str(last) in row
+        assert any("█" in word for word in row)
+        assert "relay \\x1b[31m" in view.text
+
+    watch(database.dsn, look, size=(120, 30))
+
+
+def test_a_topic_is_paused_with_a_reason_and_resumed(database: Database, queue: Queue) -> None:
+    start(queue, "w1", "orders")
+
+    async def act(view: View) -> None:
+        await view.row("orders")
+        await view.press("p")
+        await view.shows("Pause topic orders?")
+        await view.write("down")
+        await view.press("enter")
+        await view.until(lambda: queue.row("SELECT paused_why FROM messages.topic WHERE topic = 'orders'") is not None)
+        assert queue.value("SELECT paused_why FROM messages.topic WHERE topic = 'orders'") == "down"
+        await view.until(lambda: "paused" in view.text and "Pause topic" not in view.text)
+
+        await view.until(lambda: view.app.topics_table.chosen.state == "paused")
+        await view.press("p")
+        await view.shows("Let topic orders go on?")
+        await view.press("y")
+        await view.shows("resumed orders")
+        assert queue.value("SELECT paused_at FROM messages.topic WHERE topic = 'orders'") is None
+
+    watch(database.dsn, act)
+
+
+def test_nothing_is_done_without_a_reason_or_against_a_no(database: Database, queue: Queue) -> None:
+    die(queue, "orders")
+    queue.publish("orders")
+
+    async def act(view: View) -> None:
+        await view.row("orders")
+        await view.press("p")
+        await view.shows("Pause topic orders?")
+        await view.press("enter", "escape")
+        await view.press("3", "r")
+        await view.shows("Put 1 dead message back into orders?")
+        await view.press("n")
+        await view.until(lambda: len(view.app.screen_stack) == 1)
+
+    watch(database.dsn, act)
+    assert queue.rows("SELECT topic FROM messages.topic WHERE paused_at IS NOT NULL") == []
+    assert len(queue.ids()) == 1
+
+
+def test_a_group_of_dead_messages_is_put_back_after_it_was_said_how_many(database: Database, queue: Queue) -> None:
+    for _ in range(3):
+        die(queue, "mails", error="relay is down")
+    die(queue, "mails", error="no such address")
+
+    async def act(view: View) -> None:
+        await view.row("3", "mails")
+        await view.press("3", "r")
+        await view.shows("Put 3 dead messages back into mails?", "relay is down")
+        await view.press("y")
+        await view.shows("put back 3 messages of mails")
+        await view.until(lambda: len(view.app.dead_table.rows) == 1)
+
+    watch(database.dsn, act)
+    assert len(queue.ids()) == 3
+
+
+def test_the_preview_says_what_will_stay_dead(database: Database, queue: Queue) -> None:
+    queue.policy("mails", max_redrives=1)
+    for _ in range(2):
+        queue.publish_many(0 if queue.ids() else 1, "mails")
+        queue.settle("fail", queue.claim("mails"), ["boom"])
+        queue.value("SELECT count(*) FROM messages.redrive_where('mails')")
+
+    async def act(view: View) -> None:
+        await view.row("1", "mails")
+        await view.press("3", "r")
+        await view.shows("Nothing would be put back.", "stayed dead: put back max_redrives times already")
+
+    watch(database.dsn, act)
+
+
+def test_a_group_without_a_fingerprint_is_that_group_only(database: Database, queue: Queue) -> None:
+    queue.publish_many(2, "mails")
+    claimed = queue.claim("mails")
+    queue.settle("fail", claimed[:1], [None])
+    queue.settle("fail", claimed[1:], ["boom"])
+    group = next(each for each in Reader().read(queue.conn, 0.0).dead if each.fingerprint is None)
+
+    assert action.preview(queue.conn, group).ids == [claimed[0].id]
+
+
+def test_a_message_is_explained(database: Database, queue: Queue) -> None:
+    message_id = queue.publish("orders")
+
+    async def act(view: View) -> None:
+        await view.row("orders")
+        await view.press("e")
+        await view.shows("Which message?")
+        await view.write(str(message_id))
+        await view.press("enter")
+        await view.shows(f"Message {message_id}", "unhandled", "no live worker has topic orders")
+
+    watch(database.dsn, act)
+
+
+def test_a_filter_narrows_all_tables_and_escape_shows_all_again(database: Database, queue: Queue) -> None:
+    start(queue, "w1", "orders")
+    start(queue, "w2", "mails")
+    die(queue, "mails")
+
+    async def act(view: View) -> None:
+        await view.shows("Topics 2", "Workers 2", "Dead 1")
+        await view.press("slash")
+        await view.write("ord")
+        await view.shows("Topics 1 of 2", "Workers 1 of 2", "Dead 0 of 1", "no row has 'ord'")
+        await view.press("enter", "escape")
+        await view.shows("Topics 2", "Workers 2")
+
+    watch(database.dsn, act)
+
+
+def test_the_cursor_stays_with_its_row_when_others_come_and_when_the_order_changes(
+    database: Database, queue: Queue
+) -> None:
+    queue.publish("m")
+    queue.publish_many(5, "z")
+
+    async def act(view: View) -> None:
+        table = view.app.topics_table
+        await view.until(lambda: len(table.rows) == 2)
+        await view.press("down")
+        assert table.chosen.topic == "z"
+        queue.publish("a")
+        await view.until(lambda: len(table.rows) == 3)
+        assert table.chosen.topic == "z"
+        await view.press("o")
+        await view.shows("by ready")
+        assert [row.topic for row in table.rows] == ["z", "a", "m"]
+        assert table.chosen.topic == "z"
+
+    watch(database.dsn, act)
+
+
+def test_a_frozen_view_stands_still_until_it_is_let_go(database: Database, queue: Queue) -> None:
+    queue.publish("a")
+
+    async def act(view: View) -> None:
+        await view.row("a")
+        await view.press("space")
+        await view.shows("frozen")
+        queue.publish("b")
+        looks = view.app.feed._reader
+        at = looks._dead_at
+        looks.forget()
+        await view.until(lambda: looks._dead_at > at)
+        assert "Topics 1" in view.text
+        await view.press("space")
+        await view.shows("Topics 2")
+
+    watch(database.dsn, act)
+
+
+def test_an_empty_queue_says_what_to_do(database: Database) -> None:
+    async def look(view: View) -> None:
+        await view.shows(
+            "no topic yet: publish a message", "no worker: start one with `pgrouse run`", "no dead message in 24 hours"
+        )
+
+    watch(database.dsn, look)
+
+
+def test_a_thousand_topics_are_looked_through_by_keys(database: Database, queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.message (topic, payload) SELECT 'tenant-' || to_char(n, 'FM0000'), '1' FROM generate_series(1, 1000) AS n"
+    )
+
+    async def look(view: View) -> None:
+        await view.shows("Topics 1,000", "tenant-0001")
+        await view.press("end")
+        await view.shows("tenant-1000")
+        await view.press("pageup", "home")
+        await view.shows("tenant-0001")
+
+    watch(database.dsn, look)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50), (60, 16), (30, 10)])
+def test_it_fits_terminals_of_any_size(database: Database, queue: Queue, size: tuple[int, int]) -> None:
+    start(queue, "a-worker-with-a-name-that-is-longer-than-any-column", "orders")
+    die(queue, "orders", error="e" * 300)
+
+    async def look(view: View) -> None:
+        await view.until(lambda: view.app.topics_table.rows)
+        assert len(view.lines) == size[1]
+        assert max(map(len, view.lines)) <= size[0]
+        if size[0] >= 80:
+            await view.shows("Topics 1", "Workers 1", "Dead 1", "STATE", "WORKS ON", "ERROR", "Quit")
+        await view.pilot.resize_terminal(100, 30)
+        await view.until(lambda: len(view.lines) == 30)
+        await view.shows("STATE", "WORKS ON", "ERROR")
+
+    watch(database.dsn, look, size=size)
+
+
+@contextmanager
+def away(server: Postgres, database: Database) -> Iterator[None]:
+    """The database takes no connection, and cuts those that there are."""
+    name = sql.Identifier(database.name)
+    with server.admin() as admin:
+        admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(name))
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database.name])
+        try:
+            yield
+        finally:
+            admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(name))
+
+
+def test_a_database_that_goes_away_is_said_and_found_again(server: Postgres, database: Database, queue: Queue) -> None:
+    queue.publish("orders")
+
+    async def look(view: View) -> None:
+        await view.row("orders")
+        with away(server, database):
+            await view.shows("no database, again in", "orders")
+            await view.press("p")
+            await view.write("why")
+            await view.press("enter")
+            await view.shows("That did not work")
+        await view.until(lambda: view.app.trouble is None)
+        Queue(database.connect()).publish("mails")
+        await view.shows("Topics 2")
+
+    watch(database.dsn, look)
+
+
+def test_who_may_not_act_is_told_the_right_that_is_missing(database: Database, queue: Queue) -> None:
+    queue.publish("orders")
+    queue.conn.execute("GRANT SELECT ON messages.breaker TO messages_analyst")
+
+    async def act(view: View) -> None:
+        await view.row("orders")
+        await view.press("p")
+        await view.write("why")
+        await view.press("enter")
+        await view.shows("That did not work", "messages_operator")
+
+    watch(f"{database.dsn} options='-c role=messages_analyst'", act)
+
+
+def test_a_database_without_the_schema_says_how_to_install_it(empty_database: Database) -> None:
+    async def look(view: View) -> None:
+        await view.shows("no answer", "pgrouse migrate")
+
+    watch(empty_database.dsn, look)
+
+
+def test_the_keys_are_explained(database: Database) -> None:
+    async def look(view: View) -> None:
+        await view.press("question_mark")
+        await view.shows("pause the chosen topic, or resume it", "explain a message")
+
+    watch(database.dsn, look)

@@ -1,0 +1,87 @@
+"""`pgrouse top` as a test sees it: keys go in, lines of text come out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+from textual.pilot import Pilot
+
+from pgrouse import config
+from pgrouse.database import Database
+from pgrouse.top import feed
+from pgrouse.top.app import Top
+
+WITHIN_S = 30
+
+
+class View:
+    """A running view."""
+
+    def __init__(self, app: Top, pilot: Pilot[Any]) -> None:
+        self.app, self.pilot = app, pilot
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands on the screen, without colours."""
+        strips = self.app.screen._compositor.render_strips()
+        return [strip.text.rstrip() for strip in strips]
+
+    @property
+    def text(self) -> str:
+        """The same, with every row of blanks as one."""
+        return " ".join(" ".join(self.lines).split())
+
+    async def press(self, *keys: str) -> None:
+        """Type keys."""
+        await self.pilot.press(*keys)
+
+    async def write(self, text: str) -> None:
+        """Type a text."""
+        await self.pilot.press(*("space" if character == " " else character for character in text))
+
+    async def until(self, condition: Callable[[], Any]) -> Any:
+        """Wait until this is true."""
+        async with asyncio.timeout(WITHIN_S):
+            while not (found := condition()):
+                await self.pilot.pause(0.02)
+        return found
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until all this stands on the screen."""
+        try:
+            await self.until(lambda: all(text in self.text for text in texts))
+        except TimeoutError:
+            raise AssertionError(f"{texts} never stood on the screen:\n" + "\n".join(self.lines)) from None
+
+    async def row(self, *words: str) -> list[str]:
+        """Wait for a row that begins with these words; return its words."""
+
+        def found() -> list[str] | None:
+            rows = [line.split() for line in self.lines]
+            return next((row for row in rows if row[: len(words)] == list(words)), None)
+
+        row: list[str] = await self.until(found)
+        return row
+
+
+def watch(
+    dsn: str, scenario: Callable[[View], Awaitable[None]], *, size: tuple[int, int] = (80, 24), every_s: float = 0.1
+) -> None:
+    """Run a view on this database, and a scenario with it."""
+
+    async def run() -> None:
+        db = Database(config.Database(dsn=dsn, connect_timeout=timedelta(seconds=2)), "test")
+        app = Top(db, timedelta(seconds=every_s))
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await scenario(View(app, pilot))
+        app.feed.join(5)
+        if app.failure is not None:
+            raise app.failure
+
+    # Neither a slow machine nor a database that is away makes it wait here.
+    with patch.object(feed, "SHARE", 0), patch.object(feed, "BACKOFF_FIRST_S", 0.05):
+        asyncio.run(run())
