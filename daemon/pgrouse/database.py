@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -38,11 +39,15 @@ class Database:
     Args:
         settings: the section `[database]` of the configuration.
         worker: the worker's name, shown as application_name together with the role of each connection.
+
+    Attributes:
+        opened: how many connections were opened, by role; those of the pools apart.
     """
 
     def __init__(self, settings: config.Database, worker: str) -> None:
         self.settings = settings
         self.worker = worker
+        self.opened: Counter[str] = Counter()
         self.conninfo = self._conninfo(settings.dsn)
         self.listen_conninfo = self._conninfo(settings.listen_dsn or settings.dsn)
 
@@ -58,6 +63,10 @@ class Database:
         # 63 bytes are all that PostgreSQL shows.
         return make_conninfo(conninfo, application_name=f"pgrouse {role} {self.worker}"[:63])
 
+    def named(self, role: str) -> str:
+        """Return the connection string under which one part connects, for pools of its own."""
+        return self._named(self.conninfo, role)
+
     @property
     def prepare(self) -> int | None:
         """After how many executions a statement is prepared; None behind a pooler in transaction mode."""
@@ -65,12 +74,14 @@ class Database:
 
     async def connect(self, role: str) -> psycopg.AsyncConnection:
         """Open an autocommit connection for one loop."""
+        self.opened[role] += 1
         return await psycopg.AsyncConnection.connect(
             self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
         )
 
     async def connect_listener(self) -> psycopg.AsyncConnection:
         """Open the connection that listens: never through a pooler, autocommit, and nothing else is done on it."""
+        self.opened["listener"] += 1
         return await psycopg.AsyncConnection.connect(self._named(self.listen_conninfo, "listener"), autocommit=True)
 
     def connect_blocking(self, role: str) -> psycopg.Connection:
@@ -79,6 +90,7 @@ class Database:
         Raises:
             DatabaseUnreachable: with the reason that libpq gave.
         """
+        self.opened[role] += 1
         try:
             return psycopg.connect(self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare)
         except psycopg.OperationalError as error:

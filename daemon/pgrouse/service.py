@@ -12,7 +12,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable
 from importlib.metadata import version
 from secrets import token_hex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import structlog
@@ -21,7 +21,7 @@ from pgrouse import child, config, events, handler, policy_change, schema, super
 from pgrouse.claimer import Claimer, jittered
 from pgrouse.crew import Crew
 from pgrouse.database import Database
-from pgrouse.errors import DatabaseUnreachable, ExitCode
+from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.hand import Hand
 from pgrouse.handler import Handler, Mode
 from pgrouse.heartbeat import Heartbeat, Registration
@@ -31,11 +31,18 @@ from pgrouse.loops.listener import Listener, Prober
 from pgrouse.loops.listener import Mode as Hearing
 from pgrouse.loops.ticker import Ticker
 from pgrouse.loops.watchdog import Watchdog
+from pgrouse.measure_report import Reports
+from pgrouse.meter import Meters
 from pgrouse.scene import Scene
 from pgrouse.settler import Settler
 from pgrouse.signal import Signal, Signals
 from pgrouse.stop import Stop
 from pgrouse.topic_schemas import TopicSchemas
+from pgrouse.vitals import Parts, Vitals
+
+if TYPE_CHECKING:
+    from pgrouse.metrics.endpoint import Endpoint
+    from pgrouse.telemetry.traced import Traced
 
 log = structlog.get_logger()
 
@@ -81,15 +88,22 @@ class Daemon:
         self.db = Database(settings.database, self.name)
         self.signals = Signals()
         self.hand = Hand()
-        self.settler = Settler(self.signals)
-        self.scene = Scene(self.db, self.hand)
+        self.meters = Meters(handlers)
+        self.settler = Settler(self.signals, self.meters)
+        self.scene = Scene(self.db, self.hand, self.meters)
         self.schemas, self.topic_changed = TopicSchemas(), Signal()
         children = _children(settings, handlers)
-        self.crew = Crew(
+        self.traced = _traced(settings, self.name)
+        make_crew = Crew if self.traced is None else self.traced.crew
+        self.crew = make_crew(
             handlers, settings.worker, self.hand, self.settler, self.scene, children, self._wake, self.schemas
         )
         self.claimer = Claimer(self.crew.room, self._poll_s, time.monotonic, settings.worker.lanes)
         self.stop = Stop(self.signals, self._may_reload)
+        self.vitals = Vitals(
+            settings.metrics.alive_within.total_seconds(), settings.database.connect_timeout.total_seconds()
+        )
+        self.endpoint = _endpoint(self)
         self.lanes: list[Lane]
         self.listener: Listener
         self.heartbeat: Heartbeat
@@ -97,10 +111,20 @@ class Daemon:
     async def run(self) -> ExitCode:
         """Run until told to stop."""
         self.stop.install()
+        self.vitals.pulse.follow(asyncio.get_running_loop())
+        if self.endpoint is not None:
+            self.endpoint.start()
         systemd.notify(READY=1, STATUS="waiting for the database")
+        # From here on, not only at work: the database may be away for longer than systemd waits for a sign of life.
+        watchdog = asyncio.create_task(loop.run(Watchdog()), name=Watchdog.name)
         if await self._database_answers():
             async with self.scene:
                 await self._work()
+        watchdog.cancel()
+        if self.traced is not None:
+            await asyncio.to_thread(self.traced.end)
+        if self.endpoint is not None:
+            self.endpoint.stop()
         log.info(events.DAEMON_STOPPED, worker=self.name, **self._counts())
         code = ExitCode.INTERRUPTED if self.stop.by is signal.SIGINT else ExitCode.OK
         if self.crew.left_behind:
@@ -109,9 +133,19 @@ class Daemon:
 
     async def _work(self) -> None:
         """Run all loops until the daemon is drained."""
-        self.listener = Listener(self.db, self._wake, self._check_locks, self.topic_changed.set, self._hearing)
-        self.heartbeat = Heartbeat(self.db, self.hand, self.crew.lose, self._registration(), self.status)
+        self.listener = Listener(self.db, self._rung, self._check_locks, self.topic_changed.set, self._hearing)
+        self.heartbeat = Heartbeat(
+            self.db,
+            self.hand,
+            self.crew.lose,
+            self._registration(),
+            self.status,
+            Reports(self.meters),
+            self._drain_asked,
+        )
         self.heartbeat.start()
+        poll_s = self.settings.worker.poll.total_seconds()
+        self.vitals.parts = Parts(self.listener, self.heartbeat, self.claimer, self.crew, poll_s)
         for each in self.crew.children.values():
             asyncio.get_running_loop().add_reader(each, self.crew.hear, each)
         log.info(events.DAEMON_STARTED, worker=self.name, topics=self.crew.topics, version=version("pgrouse"))
@@ -134,8 +168,10 @@ class Daemon:
 
     def _loops(self) -> list[loop.Loop]:
         settings = self.settings.worker
+        make_lane = Lane if self.traced is None else self.traced.lane
         self.lanes = [
-            Lane(n, self.db, self.claimer, self.settler, self.crew, self.signals.new()) for n in range(settings.lanes)
+            make_lane(n, self.db, self.claimer, self.settler, self.crew, self.signals.new())
+            for n in range(settings.lanes)
         ]
         return [
             *self.lanes,
@@ -144,7 +180,7 @@ class Daemon:
             Ticker(
                 self.db, settings.tick.total_seconds(), lambda: self.settler.settled, self.schemas, self.topic_changed
             ),
-            Watchdog(),
+            *_alert_loops(self.db, self.settings, self.name),
         ]
 
     async def _drain(self) -> None:
@@ -154,7 +190,7 @@ class Daemon:
             systemd.reloading()
         else:
             systemd.notify(STOPPING=1, STATUS="draining")
-        self.scene.stopping = True
+        self.scene.stopping = self.vitals.draining = True
         self.claimer.stop()
         self.crew.hand_back_waiting()
         if not await self._until(self._nothing_runs, self.settings.worker.drain.total_seconds()):
@@ -215,6 +251,17 @@ class Daemon:
         self.claimer.wake()
         self.signals.set()
 
+    def _rung(self) -> None:
+        self.claimer.rung()
+        self.signals.set()
+
+    def _drain_asked(self) -> None:
+        """Stop in order, since somebody asked for it in the database; of several processes under one supervisor all do, or it would start this one anew."""
+        if supervisor.is_child():
+            os.kill(os.getppid(), signal.SIGTERM)
+        else:
+            self.stop.hear(signal.SIGTERM)
+
     def _check_locks(self) -> None:
         self.heartbeat.poke()
 
@@ -271,10 +318,45 @@ class Daemon:
 
 def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str, child.Children]:
     return {
-        topic: child.Children(topic, settings.topics[topic], settings.handlers, each.concurrency or handler.CHILDREN)
+        topic: child.Children(
+            topic, settings.topics[topic], settings.handlers, each.concurrency or handler.CHILDREN, settings.otel
+        )
         for topic, each in handlers.items()
         if each.mode is Mode.PROCESS
     }
+
+
+def _alert_loops(db: Database, settings: config.Config, holder: str) -> list[loop.Loop]:
+    if not settings.alerts.to:
+        return []
+    from pgrouse.loops import alerts  # noqa: PLC0415 - only where there are sinks
+
+    return alerts.loops(db, settings.alerts, holder)
+
+
+def _traced(settings: config.Config, worker: str) -> Traced | None:
+    if not settings.otel.enabled:
+        return None
+    from pgrouse.telemetry.traced import Traced  # noqa: PLC0415 - only where it is wanted
+
+    return Traced(settings.otel, worker)
+
+
+def _endpoint(daemon: Daemon) -> Endpoint | None:
+    listen = daemon.settings.metrics.listen
+    if listen is None:
+        return None
+    try:
+        from pgrouse.metrics import endpoint  # noqa: PLC0415 - only where it is wanted
+        from pgrouse.metrics.collector import registry_of  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        raise ConfigError("metrics.listen needs prometheus_client: pip install 'pgrouse[metrics]'") from error
+    host, _, port = listen.rpartition(":")
+    # Of several processes each has an endpoint of its own, one port after the other.
+    place = host.strip("[]"), int(port) + (supervisor.number() if int(port) else 0)
+    return endpoint.Endpoint(place, lambda: registry_of(daemon), daemon.vitals)
 
 
 def _leave_now(code: int, *, anew: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.process import Daemon
+from tests.daemon.process import Daemon, Fleet
 from tests.server.deadline import eventually
 
 Start = Callable[..., Daemon]
@@ -54,3 +54,17 @@ def test_it_hears_that_the_daemon_is_ready_alive_reloading_and_stopping(start: S
     assert daemon.stop() == 0
 
     assert systemd.has_heard("STOPPING=1")
+
+
+def test_it_is_told_that_the_daemon_lives_while_there_is_no_database(fleet: Fleet, systemd: Ear) -> None:
+    nowhere = f"host={systemd.path.parent}"
+
+    daemon = fleet.launch(
+        {"job": "work:echo"},
+        dsn=nowhere,
+        environ={"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "400000"},
+    )
+
+    eventually(lambda: systemd.has_heard("STATUS=waiting for the database"))
+    eventually(lambda: systemd.lines.count("WATCHDOG=1") >= 3 or systemd.has_heard("nothing new"))
+    assert daemon.stop() == 0

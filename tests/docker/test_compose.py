@@ -98,7 +98,12 @@ def stack(images: None) -> Iterator[Stack]:
 
 def by_compose(project: str) -> Iterator[Stack]:
     compose = ("compose", "-f", COMPOSE_FILE, "-p", project)
-    settings = {"PGROUSE_PORT": "0", "PGROUSE_POSTGRES_PASSWORD": PASSWORD, "PGROUSE_WORKER_PASSWORD": PASSWORD}
+    settings = {
+        "PGROUSE_PORT": "0",
+        "PGROUSE_WEB_PORT": "0",
+        "PGROUSE_POSTGRES_PASSWORD": PASSWORD,
+        "PGROUSE_WORKER_PASSWORD": PASSWORD,
+    }
     try:
         docker(*compose, "up", "--detach", "--no-build", **settings)
         yield Stack(f"{project}-db-1", f"{project}-daemon-1")

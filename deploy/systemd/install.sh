@@ -1,0 +1,228 @@
+#!/bin/sh
+# Installs pgrouse as services of systemd, or brings them up to date: run it again for every new version. No timers, nothing in cron.
+#
+#   install.sh [OPTIONS]
+#     --from WHAT       what pip installs: a checkout, a wheel, `pgrouse==1.2.3`          (default: the checkout of this script)
+#     --extras LIST     its extras, as web,metrics,alerts,otel,sentry,top; '' for none    (default: web,metrics,alerts)
+#     --python PROGRAM  the Python of the virtual environment, 3.11 or newer             (default: python3)
+#     --uninstall       take away the services and the program; the configuration and the user stay
+#     --purge           with --uninstall: those too
+#     --dry-run         say what would be done
+#
+# Makes the user pgrouse, /opt/pgrouse/venv, /etc/pgrouse and the units in /etc/systemd/system. What is in /etc/pgrouse already is left as it
+# is. Services that run are stopped in order, and started again with the new version; no other one is enabled or started.
+# DESTDIR=/somewhere puts everything below that folder and touches no user and no service: to see what would come, or for an image.
+set -eu
+umask 022
+# The services cannot write beside the modules.
+export UV_COMPILE_BYTECODE="${UV_COMPILE_BYTECODE:-1}"
+
+root=${DESTDIR:-}
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+from=$(dirname -- "$(dirname -- "$here")")
+extras=web,metrics,alerts
+python=python3
+action=install
+purge=no
+dry=no
+
+opt=$root/opt/pgrouse
+etc=$root/etc/pgrouse
+units=$root/etc/systemd/system
+link=$root/usr/local/bin/pgrouse
+user=pgrouse
+
+main() {
+  options "$@"
+  check
+  if [ "$action" = uninstall ]; then
+    uninstall
+  else
+    install
+  fi
+}
+
+options() {
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --from | --extras | --python)
+        [ $# -gt 1 ] || usage "$1 needs a value"
+        case $1 in
+          --from) from=$2 ;;
+          --extras) extras=$2 ;;
+          --python) python=$2 ;;
+        esac
+        shift
+        ;;
+      --uninstall) action=uninstall ;;
+      --purge) purge=yes ;;
+      --dry-run) dry=yes ;;
+      -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "$0" && exit 0 ;;
+      *) usage "no such option: $1" ;;
+    esac
+    shift
+  done
+  [ "$purge" = no ] || [ "$action" = uninstall ] || usage "--purge goes with --uninstall"
+}
+
+usage() {
+  echo "install.sh: $1; see --help" >&2
+  exit 2
+}
+
+fail() {
+  echo "install.sh: $1" >&2
+  exit 1
+}
+
+# What has to be so before anything is changed.
+check() {
+  if [ "$dry" = no ] && [ -z "$root" ] && [ "$(id -u)" != 0 ]; then
+    fail "it needs root: use sudo, or try it with --dry-run or DESTDIR=/tmp/somewhere"
+  fi
+  [ "$action" = install ] || return 0
+  requirement=$(requirement)
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+    fail "$python is not a Python 3.11 or newer: name one with --python"
+  command -v uv >/dev/null || "$python" -c 'import venv, ensurepip' 2>/dev/null ||
+    fail "$python cannot make virtual environments: apt-get install python3-venv, or install uv"
+  [ -n "$root" ] || [ "$dry" = yes ] || case $("$python" -c 'import os, sys; print(os.path.realpath(sys.base_prefix))') in
+    /home/* | /root/*) fail "$python lies in a home, which services cannot see (ProtectHome): name another one with --python" ;;
+  esac
+}
+
+install() {
+  make_user
+  running=$(running_services)
+  # Also when something fails on the way: what ran shall run.
+  trap 'start "$running"' EXIT
+  stop "$running"
+  install_program
+  install_configuration
+  install_units
+  say_what_is_next
+}
+
+uninstall() {
+  stop "$(running_services)"
+  ! has_systemd || for unit in pgrouse.service pgrouse-web.service; do
+    [ ! -e "$units/$unit" ] || run systemctl disable --quiet "$unit"
+  done
+  run rm -f "$units/pgrouse.service" "$units/pgrouse@.service" "$units/pgrouse-web.service"
+  [ ! -L "$link" ] || run rm -f "$link"
+  run rm -rf "$opt"
+  reload_units
+  [ "$purge" = no ] || forget
+}
+
+# With the configuration its passwords go.
+forget() {
+  run rm -rf "$etc" "$root/var/lib/pgrouse"
+  if [ -z "$root" ] && id "$user" >/dev/null 2>&1; then
+    run userdel "$user"
+  fi
+}
+
+make_user() {
+  [ -z "$root" ] || return 0
+  id "$user" >/dev/null 2>&1 ||
+    run useradd --system --user-group --home-dir /var/lib/pgrouse --no-create-home --shell /usr/sbin/nologin "$user"
+}
+
+# Whether systemd runs here, and is meant: it does not while an image is made.
+has_systemd() {
+  [ -z "$root" ] && [ -d /run/systemd/system ]
+}
+
+reload_units() {
+  has_systemd || return 0
+  run systemctl daemon-reload
+}
+
+# The names of our services that run now, instances too.
+running_services() {
+  has_systemd || return 0
+  systemctl list-units --plain --no-legend --state=active,activating,reloading 'pgrouse.service' 'pgrouse@*.service' 'pgrouse-web.service' |
+    awk '{print $1}'
+}
+
+# A daemon that runs must not find the files of another version when it imports its next module.
+stop() {
+  # shellcheck disable=SC2086 # several names
+  [ -z "$1" ] || run systemctl stop $1
+}
+
+start() {
+  # shellcheck disable=SC2086
+  [ -z "$1" ] || run systemctl start $1
+}
+
+install_program() {
+  run mkdir -p "$opt"
+  if command -v uv >/dev/null; then
+    [ -x "$opt/venv/bin/python" ] || run uv venv --quiet --no-project --python "$python" "$opt/venv"
+    run uv pip install --quiet --python "$opt/venv/bin/python" --upgrade-package pgrouse --reinstall-package pgrouse "$requirement"
+  else
+    [ -x "$opt/venv/bin/python" ] || run "$python" -m venv "$opt/venv"
+    run "$opt/venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade "$requirement"
+  fi
+  run mkdir -p "${link%/*}"
+  [ -e "$link" ] && [ ! -L "$link" ] || run ln -sfn /opt/pgrouse/venv/bin/pgrouse "$link"
+}
+
+# What pip is asked for: a name or a file, with the extras.
+requirement() {
+  case $from in
+    /*) wanted="pgrouse${extras:+[$extras]} @ file://$from" ;;
+    ./* | ../* | *.whl) wanted="pgrouse${extras:+[$extras]} @ file://$(CDPATH='' cd -- "$(dirname -- "$from")" && pwd)/$(basename -- "$from")" ;;
+    pgrouse*) wanted="pgrouse${extras:+[$extras]}${from#pgrouse}" ;;
+    *) fail "--from $from is neither a path nor pgrouse with a version: write ./$from for a folder" ;;
+  esac
+  echo "$wanted"
+}
+
+install_configuration() {
+  run mkdir -p "$etc"
+  # shellcheck disable=SC2016 # for the inner shell
+  [ -e "$etc/pgrouse.toml" ] || run sh -c '"$1" init "$2" >/dev/null' sh "$opt/venv/bin/pgrouse" "$etc"
+  secret pg_service.conf
+  secret web.pg_service.conf
+  [ -e "$etc/environment" ] || run cp "$here/environment.example" "$etc/environment"
+}
+
+# Copies the example of a file that will hold a password, if there is none yet. It is closed before there is anything in it.
+secret() {
+  [ -e "$etc/$1" ] && return 0
+  # shellcheck disable=SC2016
+  run sh -c 'umask 077 && cp "$1" "$2"' sh "$here/$1.example" "$etc/$1"
+  run chmod 600 "$etc/$1"
+}
+
+install_units() {
+  run mkdir -p "$units"
+  for unit in pgrouse.service pgrouse@.service pgrouse-web.service; do
+    run cp "$here/$unit" "$units/$unit"
+    run chmod 644 "$units/$unit"
+  done
+  reload_units
+}
+
+say_what_is_next() {
+  cat <<TEXT
+pgrouse is in $opt/venv. What comes next, the first time:
+  $etc/pg_service.conf     where the database is; $etc/web.pg_service.conf for the web server
+  $etc/pgrouse.toml        which handlers work which topics; the modules beside it
+  PGSERVICEFILE=/etc/pgrouse/pg_service.conf PGSERVICE=pgrouse pgrouse migrate     as a user who may create the schema
+  systemctl enable --now pgrouse pgrouse-web
+TEXT
+}
+
+run() {
+  if [ "$dry" = yes ]; then
+    echo "would run: $*"
+  else
+    "$@"
+  fi
+}
+
+main "$@"

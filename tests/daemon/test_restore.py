@@ -1,0 +1,138 @@
+"""A queue that is dumped while it is published to and worked, and restored into another database, goes on there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgrouse import schema
+from tests.daemon.process import Daemon, Fleet
+from tests.docs.page import Page
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+
+PAGE = Page("docs/operating/backup-and-restore.md").section("What to run after a restore")
+AFTER, RAISE_IDS = (block.text for block in PAGE.blocks)
+EVERYWHERE = "SELECT id FROM messages.message UNION ALL SELECT id FROM messages.message_archive ORDER BY id"
+AHEAD = "9000000000000000000"
+
+
+def tool(name: str) -> str:
+    """Return the newest of PostgreSQL's own tools of this name."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
+    program = str(found[-1]) if found else shutil.which(name)
+    if program is None:
+        pytest.skip(f"{name} is not installed: sudo apt-get install postgresql-client")
+    return program
+
+
+@pytest.fixture
+def restored(server: Postgres) -> Iterator[Database]:
+    """An empty database to restore into."""
+    with server.new_database(template="template0") as database:
+        yield database
+
+
+def copy(source: Database, target: Database, file: Path) -> None:
+    subprocess.run([tool("pg_dump"), "--format=custom", f"--file={file}", source.dsn], check=True)
+    options = ["--exit-on-error", "--single-transaction"]
+    subprocess.run([tool("pg_restore"), *options, f"--dbname={target.dsn}", file], check=True)
+
+
+def ids(conn: psycopg.Connection[Any]) -> list[int]:
+    return [found for (found,) in conn.execute(EVERYWHERE)]
+
+
+def test_a_queue_that_was_dumped_at_work_goes_on_where_it_is_restored(
+    queue: Queue,
+    database: Database,
+    restored: Database,
+    fleet: Fleet,
+    start: Callable[..., Daemon],
+    eventually: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    queue.value("SELECT setval('messages.message_id_seq', 1000)")
+    # What the dump finds locked comes back when its lock is over.
+    queue.conn.execute(
+        "INSERT INTO messages.topic (topic, max_attempts, lock_for) VALUES ('job', 5, '2 s'), ('lost', 5, '2 s')"
+    )
+    in_hand = queue.publish("lost")
+    queue.claim("lost", worker="gone")
+    delayed = queue.publish("job", wait="1 h")
+    daemon = start({"job": "work:echo"})
+    stop = threading.Event()
+    publisher = threading.Thread(target=publish_until, args=(database, stop))
+    publisher.start()
+    try:
+        eventually(lambda: len(ids(queue.conn)) > 100)
+        copy(database, restored, tmp_path / "dump")
+    finally:
+        stop.set()
+        publisher.join()
+    daemon.stop()
+
+    conn = restored.connect()
+    here = ids(conn)
+    assert len(here) > 100
+    assert len(set(here)) == len(here)
+    assert set(here) <= set(ids(queue.conn))
+    assert {in_hand, delayed} <= set(here)
+    schema.check(conn)
+    assert schema.migrate(conn, dry_run=True) == []
+    conn.execute(AFTER.encode())
+
+    fleet.start(conn, {"job": "work:echo", "lost": "work:echo"}, dsn=restored.dsn)
+    new = Queue(conn).publish("job")
+
+    assert new > max(here)
+    eventually(lambda: conn.execute("SELECT id FROM messages.message").fetchall() == [(delayed,)], within_s=20)
+    results = dict(conn.execute("SELECT id, result FROM messages.message_archive").fetchall())
+    assert sorted([*results, delayed]) == [*here, new]
+    assert set(results.values()) == {"success"}
+    assert conn.execute("SELECT attempts FROM messages.message_archive WHERE id = %s", [in_hand]).fetchone() == (2,)
+
+
+def publish_until(database: Database, stop: threading.Event) -> None:
+    with psycopg.connect(database.dsn, autocommit=True) as conn:
+        while not stop.wait(0.001):
+            conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('job', '1')")
+
+
+def test_what_counts_transactions_is_mended_after_a_restore_into_another_cluster(
+    queue: Queue, database: Database
+) -> None:
+    queue.publish_many(2, "t")
+    first, _ = queue.claim("t")
+    queue.rows("SELECT messages.reject(ARRAY[%s]::bigint[], ARRAY[%s], ARRAY['no'])", [first.id, first.claim_id])
+    for statement in (
+        "UPDATE messages.message_archive SET archive_xid = %s",
+        "UPDATE messages.alert SET xid = %s",
+        "UPDATE messages.low_water_mark SET xid = %s",
+    ):
+        queue.conn.execute(statement.encode(), [AHEAD])
+
+    queue.conn.execute(AFTER.encode())
+
+    now = "pg_current_xact_id()"
+    assert queue.value(f"SELECT bool_and(archive_xid < {now}) FROM messages.message_archive")
+    assert queue.value(f"SELECT bool_and(xid < {now}) FROM messages.alert")
+    assert queue.value(f"SELECT xid < {now} FROM messages.low_water_mark")
+    queue.call("raise_low_water")
+    queue.call("raise_low_water")
+    assert queue.value("SELECT safe_at > 'epoch' OR at > 'epoch' FROM messages.low_water_mark")
+
+
+def test_ids_can_be_raised_above_those_that_are_lost(queue: Queue) -> None:
+    known = queue.publish("t")
+
+    queue.conn.execute(RAISE_IDS.encode())
+
+    assert queue.publish("t") == known + 1_000_001

@@ -1,0 +1,129 @@
+"""deploy/systemd/install.sh: what it puts where, what it leaves alone, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.unit import NAMES, SYSTEMD
+
+SCRIPT = SYSTEMD / "install.sh"
+
+
+def install(*arguments: str | Path, destdir: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the script, by the smallest shell there is, with this interpreter's uv, which shall not spend its time on compiling."""
+    shell = shutil.which("dash") or "/bin/sh"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "UV_COMPILE_BYTECODE": "0"}
+    environ.pop("DESTDIR", None)
+    if destdir is not None:
+        environ["DESTDIR"] = str(destdir)
+    return subprocess.run(
+        [shell, str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, check=False, env=environ, cwd="/"
+    )
+
+
+def tree(root: Path) -> dict[str, str]:
+    """Return every file but those of the virtual environment, with its mode."""
+    paths = [path for path in root.rglob("*") if path.is_file() and "venv" not in path.parts]
+    return {str(path.relative_to(root)): oct(path.stat().st_mode & 0o777) for path in sorted(paths)}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree, installed twice, with changes of the administrator's in between."""
+    root = tmp_path_factory.mktemp("root")
+    first = install("--extras", "", "--python", sys.executable, destdir=root)
+    assert first.returncode == 0, first.stderr
+    (root / "etc/pgrouse/pg_service.conf").write_text("[pgrouse]\npassword=mine\n")
+    second = install("--extras", "", "--python", sys.executable, destdir=root)
+    assert second.returncode == 0, second.stderr
+    return root
+
+
+def test_what_it_installs_runs(root: Path) -> None:
+    program = root / "opt/pgrouse/venv/bin/pgrouse"
+
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, cwd="/").stdout
+    checked = subprocess.run(
+        [program, "config", "check", "--config", root / "etc/pgrouse/pgrouse.toml"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+
+    assert said.startswith("pgrouse ")
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_everything_is_in_its_place_and_secrets_are_closed(root: Path) -> None:
+    assert tree(root) == {
+        "etc/pgrouse/environment": "0o644",
+        "etc/pgrouse/handlers.py": "0o644",
+        "etc/pgrouse/pg_service.conf": "0o600",
+        "etc/pgrouse/pgrouse.toml": "0o644",
+        "etc/pgrouse/web.pg_service.conf": "0o600",
+        **{f"etc/systemd/system/{name}": "0o644" for name in sorted(NAMES)},
+    }
+
+
+def test_the_units_are_those_of_the_checkout(root: Path) -> None:
+    for name in NAMES:
+        assert (root / "etc/systemd/system" / name).read_text() == (SYSTEMD / name).read_text()
+
+
+def test_a_second_run_leaves_what_the_administrator_has_written(root: Path) -> None:
+    assert "password=mine" in (root / "etc/pgrouse/pg_service.conf").read_text()
+
+
+def test_a_dry_run_tells_what_would_be_done_and_does_nothing(tmp_path: Path) -> None:
+    done = install("--dry-run", "--python", sys.executable, destdir=tmp_path / "root")
+
+    assert done.returncode == 0, done.stderr
+    assert f"would run: mkdir -p {tmp_path}/root/opt/pgrouse" in done.stdout
+    assert not (tmp_path / "root").exists()
+
+
+def test_uninstalling_leaves_the_configuration_and_purging_takes_it(tmp_path: Path) -> None:
+    for path in ("opt/pgrouse/venv/bin", "etc/pgrouse", "etc/systemd/system"):
+        (tmp_path / path).mkdir(parents=True)
+    (tmp_path / "etc/pgrouse/pgrouse.toml").touch()
+    (tmp_path / "etc/systemd/system/pgrouse.service").touch()
+    (tmp_path / "etc/systemd/system/other.service").touch()
+
+    assert install("--uninstall", destdir=tmp_path).returncode == 0
+    assert tree(tmp_path).keys() == {"etc/pgrouse/pgrouse.toml", "etc/systemd/system/other.service"}
+    assert not (tmp_path / "opt/pgrouse").exists()
+
+    assert install("--uninstall", "--purge", destdir=tmp_path).returncode == 0
+    assert tree(tmp_path).keys() == {"etc/systemd/system/other.service"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--frobnicate"], 2, "no such option: --frobnicate"),
+        (["--python"], 2, "--python needs a value"),
+        (["--purge"], 2, "--purge goes with --uninstall"),
+        (["--dry-run", "--python", "/nowhere/python3"], 1, "/nowhere/python3 is not a Python 3.11 or newer"),
+        (["--dry-run", "--from", "somewhere"], 1, "neither a path nor pgrouse with a version"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_in_one_line(arguments: list[str], code: int, said: str) -> None:
+    done = install(*arguments)
+
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+    assert said in done.stderr
+
+
+def test_help_names_every_option() -> None:
+    said = install("--help").stdout
+
+    assert all(f"--{name}" in said for name in ("from", "extras", "python", "uninstall", "purge", "dry-run"))
+    assert "set -eu" not in said

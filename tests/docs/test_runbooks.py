@@ -1,0 +1,133 @@
+"""docs/runbooks.md has a section for everything that alerts, and names only what there is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import click
+import psycopg
+import pytest
+import yaml
+
+from pgrouse.cli.root import root
+from pgrouse.config import AlertKind
+from pgrouse.doctor import CODES
+from tests.docs.page import ROOT, Page, pages
+
+PAGE = Page("docs/runbooks.md")
+SECTIONS = {heading: PAGE.section(heading) for _, heading in PAGE.headings() if heading != "Runbooks"}
+RUNBOOKS = {heading: section for heading, section in SECTIONS.items() if heading != "Change a bound"}
+PARTS = ("Means", "Costs", "See", "Mend", "Prevent")
+GUIDES = [PAGE, *(page for page in pages() if page.name.startswith("docs/operating/"))]
+
+
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+
+
+def told(kind: str) -> set[str]:
+    """Return what the sections say they are told by: names of rules, alerts or codes of the doctor."""
+    said = (re.search(r"Told by:(.*?)\n\n", each.text, re.DOTALL) for each in RUNBOOKS.values())
+    parts = [part for found in said if found for part in found[1].split(";")]
+    return {name for part in parts if re.match(rf"\s*{kind}s?\b", part) for name in re.findall(r"`(\w+)`", part)}
+
+
+@pytest.mark.parametrize("heading", RUNBOOKS)
+def test_every_runbook_says_all_that_it_has_to(heading: str) -> None:
+    text = RUNBOOKS[heading].text
+
+    assert "Told by:" in text
+    assert [part for part in PARTS if f"**{part}.**" not in text] == []
+    assert RUNBOOKS[heading].blocks
+
+
+def test_every_rule_leads_to_its_runbook_which_names_it() -> None:
+    anchors = PAGE.anchors()
+    named = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules()}
+
+    assert named
+    for name, address in named.items():
+        page, _, anchor = address.partition("#")
+        assert page.endswith("docs/runbooks.md")
+        assert anchor in anchors, address
+        (heading,) = [each for each in RUNBOOKS if each.lower().replace(" ", "-") == anchor]
+        assert f"`{name}`" in RUNBOOKS[heading].text, f"{heading} does not name {name}"
+
+
+def test_the_rules_that_are_named_are_there_and_all_of_them() -> None:
+    assert told("rule") == {rule["alert"] for rule in rules()}
+
+
+def test_every_kind_of_alert_has_its_runbook() -> None:
+    assert told("alert") == set(get_args(AlertKind))
+
+
+def test_every_code_of_the_doctor_has_its_runbook() -> None:
+    assert told("doctor") == set(CODES)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_every_command_that_is_named_is_one_with_such_options(page: Page) -> None:
+    wrong = [f"{line}: {problem}" for line in commands(page) if (problem := complaint(line))]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_every_function_table_and_column_of_a_statement_is_there(page: Page, db: psycopg.Connection[Any]) -> None:
+    for statement in statements(page):
+        db.execute("BEGIN")
+        prepare(db, statement)
+        db.execute("ROLLBACK")
+
+
+def prepare(db: psycopg.Connection[Any], statement: str) -> None:
+    """Let the server understand a statement without running it. What cannot be prepared names indexes and tables, which are looked up."""
+    if re.match(r"(SELECT|UPDATE|INSERT|DELETE|WITH)\b", statement):
+        db.execute(f"PREPARE it AS {statement}".encode())
+        db.execute("DEALLOCATE it")
+        return
+    for name in re.findall(r"\bmessages\.\w+", statement):
+        assert db.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,), name
+
+
+def statements(page: Page) -> Iterator[str]:
+    """Yield the statements about the queue in blocks of SQL and behind `psql -c`."""
+    texts = [block.text for block in page.blocks if block.kind == "sql"]
+    shell = "\n".join(block.text for block in page.blocks if block.kind == "sh")
+    texts += re.findall(r'psql -c "([^"]*)"', shell)
+    for text in texts:
+        for statement in re.sub(r"^--.*$", "", text, flags=re.MULTILINE).split(";"):
+            if statement.strip() and "cron." not in statement:
+                yield statement.strip()
+
+
+def commands(page: Page) -> Iterator[str]:
+    """Yield the calls of pgrouse in blocks of shell and between backquotes, without what is piped to them or from them."""
+    for block in page.blocks:
+        if block.kind in ("sh", "console"):
+            for line in block.text.replace("\\\n", " ").split("\n"):
+                if found := re.match(r"(?:\$ )?(?:sudo |[A-Z_]+=\S+ )*(pgrouse .*)", line):
+                    yield found[1]
+    yield from re.findall(r"`(pgrouse [a-z][^`]*)`", page.prose)
+
+
+def complaint(line: str) -> str | None:
+    """Return what is wrong with a call of pgrouse: no such command, or no such option; None if it is one."""
+    words = shlex.split(re.sub(r"[|>].*|\.\.\.|…|&$", "", line))[1:]
+    command: click.Command | None = root
+    context = click.Context(root)
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name = words.pop(0)
+        command = command.get_command(context, name)
+        if command is None:
+            return f"there is no {name}"
+        context = click.Context(command, parent=context, info_name=name)
+    assert command is not None
+    known = {option for each in command.get_params(context) for option in (*each.opts, *each.secondary_opts)}
+    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
+    return f"there is no option {unknown[0]}" if unknown else None
