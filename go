@@ -42,7 +42,7 @@ INSTALLED = VENV / "installed.json"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgrouse"
 CLUSTER_CONF = Path("/etc/postgresql-common/createcluster.d/pgrouse.conf")
 
-FOR_DEMO = ["--extra=demo"]
+FOR_DEMO = ["--extra=demo", "--extra=web", "--extra=metrics"]
 FOR_SPARK = ["--extra=spark", "--extra=delta"]
 FOR_OPERATING = ["--extra=web", "--extra=metrics", "--extra=otel", "--extra=alerts", "--extra=sentry", "--extra=top"]
 FOR_TEST = [*FOR_DEMO, *FOR_SPARK, *FOR_OPERATING, "--extra=java", "--group=test", "--group=uv"]

@@ -9,7 +9,9 @@ from collections.abc import Callable
 import click
 from bench import (
     claim_flatness,
+    dashboard,
     drain,
+    http_publish,
     idle,
     latency,
     policies,
@@ -35,6 +37,10 @@ BENCHMARKS: dict[str, Benchmark] = {
     ),
     "spark-publish": lambda ground, machine: spark_publish.measure(ground, machine, rounds=3, messages=1_000_000),
     "spark-consume": lambda ground, machine: spark_consume.measure(ground, machine, rounds=3, messages=500_000),
+    "http": lambda ground, machine: http_publish.measure(ground, machine, rounds=5, seconds=4, connections=16),
+    "dashboard": lambda ground, machine: dashboard.measure(
+        ground, machine, rounds=3, messages=300_000, ready=1_000_000, archived=10_000_000
+    ),
     "idle": lambda ground, machine: idle.measure(ground, machine, rounds=3, seconds=30),
     "claim-flatness": lambda ground, machine: claim_flatness.measure(ground, machine, rounds=3),
 }
@@ -51,7 +57,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 def main(names: tuple[str, ...], dsn: str | None, flush_ms: float | None, no_wait: bool, as_json: bool) -> None:
     """Measure what pgrouse does, each figure beside its limit in the same run.
 
-    NAME: drain, policies, latency, publish, spark-export, spark-publish, spark-consume, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
+    NAME: drain, policies, latency, publish, spark-export, spark-publish, spark-consume, http, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")

@@ -82,13 +82,13 @@ def by_daemon(ground: Ground, machine: Machine, backlog: Database, messages: int
         with program.daemon(database, concurrency=CONCURRENCY, lanes=LANES) as process:
             program.wait_until_registered(database)
             server, client = ground.cpu_s(), usage.cpu_s(process.pid)
-            _wait_until_drained(database)
+            wait_until_drained(database)
             server, client = ground.cpu_s() - server, usage.cpu_s(process.pid) - client
             memory = usage.peak_rss_mib(process.pid)
         return Run(_rate(database, messages), (server + client) / messages * 1e6, client / messages * 1e6, memory)
 
 
-def _wait_until_drained(database: Database) -> None:
+def wait_until_drained(database: Database) -> None:
     """Look for the last message first: that is one entry of an index, while to see that a table is empty is to read it."""
     with database.connect() as conn:
         last = conn.execute("SELECT max(id) FROM messages.message").fetchone()

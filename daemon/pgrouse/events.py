@@ -8,6 +8,7 @@ POLICY_CHANGED = "policy.changed"
 POLICY_NOT_APPLIED = "policy.not_applied"
 DRAIN_TIMED_OUT = "drain.timed_out"
 
+REPORT_REFUSED = "report.refused"
 HEARTBEAT_FAILED = "heartbeat.failed"
 LOOP_FAILED = "loop.failed"
 LOOP_RECOVERED = "loop.recovered"
@@ -37,5 +38,23 @@ SETTLE_GIVEN_UP = "settle.given_up"
 HANDLER_RULES_QUESTIONED = "handler.rules_questioned"
 PAYLOAD_SCHEMA_UNUSABLE = "payload_schema.unusable"
 
+TELEMETRY_FAILED = "telemetry.export_failed"
+TELEMETRY_RESTORED = "telemetry.export_restored"
+
 CHILD_DIED = "child.died"
 PROCESS_EXITED = "process.exited"
+
+METRICS_LISTENING = "metrics.listening"
+METRICS_UNAVAILABLE = "metrics.unavailable"
+
+WEB_STARTED = "web.started"
+WEB_STOPPED = "web.stopped"
+WEB_DATABASE_AWAY = "web.database_away"
+WEB_FAILED = "web.failed"
+
+ALERT_DELIVERED = "alert.delivered"
+ALERT_FAILED = "alert.failed"
+ALERT_PUT_ASIDE = "alert.put_aside"
+ALERT_OVERTAKEN = "alert.overtaken"
+ALERTS_STARTED = "alerts.started"
+ALERTS_STOPPED = "alerts.stopped"

@@ -42,7 +42,7 @@ def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> st
         encode(decode(value.text, where), where, max_bytes)
         return value.text
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+        text = _write(value)
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise _refused(value, where, error) from error
@@ -105,6 +105,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         raise TypeError("bytes have no JSON form")
     return to_jsonable_python(value)
+
+
+# Made once: json.dumps would make one for each value.
+_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
 
 
 def _depth(text: str) -> int:

@@ -40,3 +40,13 @@ def test_an_analyst_may_list_them(pgrouse: Shell, queue: Queue, acting_as: Calla
     acting_as("messages_analyst")
 
     assert len(pgrouse("worker", "list", "--json").objects) == 1
+
+
+def test_a_worker_is_asked_to_drain(pgrouse: Shell, queue: Queue) -> None:
+    queue.call("worker_started", "w", "host", 1, "0", ["t"], 1)
+
+    ended = pgrouse("worker", "drain", "w")
+
+    assert (ended.code, ended.out) == (0, "asked w to drain\n")
+    assert [row["state"] for row in pgrouse("worker", "list", "--json").objects] == ["draining"]
+    assert pgrouse("worker", "drain", "nobody").code == 1

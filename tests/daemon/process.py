@@ -84,6 +84,7 @@ class Daemon:
                     "handlers": {"path": [str(HANDLERS), str(self.folder)]},
                     "log": {"format": "json", "level": settings.get("log_level", "info")},
                     **{f'topics."{topic}"': chosen for topic, chosen in topics.items()},
+                    **settings.get("sections", {}),
                 }
             )
         )
@@ -154,9 +155,10 @@ class Fleet:
         database: Mapping[str, Any] | None = None,
         environ: Mapping[str, str] | None = None,
         log_level: str = "info",
+        sections: Mapping[str, Any] | None = None,
         **worker: Any,
     ) -> Daemon:
-        """Start a daemon and return at once."""
+        """Start a daemon and return at once. sections: further tables of its configuration."""
         folder = self.folder / f"daemon-{len(self.daemons) + 1}"
         folder.mkdir()
         settings = {
@@ -164,6 +166,7 @@ class Fleet:
             "database": {"dsn": dsn, **(database or {})},
             "worker": worker,
             "log_level": log_level,
+            "sections": sections or {},
         }
         self.daemons.append(Daemon(folder, self.journal, settings, environ))
         return self.daemons[-1]

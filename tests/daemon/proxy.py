@@ -58,6 +58,10 @@ class Proxy:
         for link in self._links:
             link.dead = True
 
+    def hang_up(self) -> None:
+        """Cut everything, and let nobody in any more."""
+        self._run(self._hang_up())
+
     def close(self) -> None:
         """Cut everything and end."""
         self._run(self._end())
@@ -96,10 +100,13 @@ class Proxy:
         if not link.dead:
             link.cut()
 
-    async def _end(self) -> None:
+    async def _hang_up(self) -> None:
         self._server.close()
         for link in self._links:
             link.cut()
+
+    async def _end(self) -> None:
+        await self._hang_up()
         await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
 
 

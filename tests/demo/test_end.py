@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,7 +94,7 @@ def test_a_daemon_that_dies_by_itself_ends_the_demo_with_the_end_of_its_log(
 
 
 @pytest.mark.slow
-def test_with_keep_daemons_go_on_working_until_they_are_stopped(
+def test_with_keep_daemons_go_on_working_and_a_dashboard_shows_them_until_they_are_stopped(
     demo: Callable[..., Demo],
     empty_database: Database,
     pids: Callable[[int], list[int]],
@@ -106,10 +109,16 @@ def test_with_keep_daemons_go_on_working_until_they_are_stopped(
 
     message_id = publish(conn, "orders.created", {"id": 7})
     eventually(lambda: conn.execute("SELECT FROM messages.message_archive WHERE id = %s", [message_id]).rowcount == 1)
+    dashboard = re.search(r"^\s+(http://127.0.0.1:\d+)$", kept.out, re.MULTILINE)
+    assert dashboard is not None
+    with urllib.request.urlopen(dashboard[1], timeout=10) as page:
+        assert "<h1>Overview</h1>" in page.read().decode()
 
     stopped = stop_or_start(tmp_path, "--stop", "--dsn", empty_database.dsn)
     assert stopped.returncode == 0
     assert not any(lives(pid) for pid in daemons)
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(dashboard[1], timeout=10)
     assert schemas(conn) == []
     again = stop_or_start(tmp_path, "--stop", "--dsn", empty_database.dsn)
     assert (again.returncode, again.stdout.split(maxsplit=1)[1]) == (0, "no demo was left running\n")

@@ -23,6 +23,7 @@ STANDS_ON = {
     "check_schedule": ("messages.schedule", None),
     "schedule_changed": ("messages.schedule", None),
     "subscription_changed": ("messages.subscription", None),
+    "noted": ("messages.topic", None),
 }
 CHECK = """
     SELECT c.message

@@ -16,6 +16,22 @@ from tests.sql.queue import Queue
 ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")
 FUNCTIONS = "SELECT p.* FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
 
+# What looks for what goes wrong without a word.
+DOCTOR = {
+    "doctor",
+    "examine_server",
+    "examine_connections",
+    "examine_settings",
+    "examine_holders",
+    "examine_snapshots",
+    "examine_tables",
+    "examine_schema",
+    "examine_archive",
+    "examine_ticks",
+    "examine_workers",
+    "examine_topics",
+    "examine_conditions",
+}
 # What each role may call. A function that is missing here is called by no role: only by the owner's own functions.
 MAY_CALL = {
     "publisher": {
@@ -46,14 +62,17 @@ MAY_CALL = {
             "oldest_xid",
             "worker_started",
             "worker_seen",
+            "worker_measured",
             "worker_stopped",
             "tick",
             "raise_low_water",
         ),
         *("fire_schedules", "next_schedule_due"),
+        *("deliver_next", "settle_delivery"),
         *("held", "held_ids", "count_ready"),
     },
     "operator": {
+        *DOCTOR,
         "now",
         "cancel",
         "skip",
@@ -65,6 +84,10 @@ MAY_CALL = {
         "replay",
         "purge_archive",
         *("open_export", "advance_export", "forget_export", "held_by_export"),
+        *("silence", "unsilence", "silenced_until", "conditions", "replay_alerts", "forget_sink"),
+        *("deliver_next", "settle_delivery"),
+        *("add_token", "revoke_token", "check_token", "open_session", "check_session", "close_session"),
+        *("begin_request", "end_request", "drain_worker", "expire_locks", "expire_ttl", "purge"),
         "dead_topics",
         "find_dead",
         "may_redrive",
@@ -74,6 +97,8 @@ MAY_CALL = {
         "stats",
         "unhandled_topics",
         *("next_ticks", "run_now", "pause_schedule", "resume_schedule"),
+        *("find_messages", "retry_now", "edit"),
+        *("latency", "throughput", "quantile", "unpack", "snapshot_age"),
         "check_topic",
         "topic_changed",
         "check_policy",
@@ -86,6 +111,9 @@ MAY_CALL = {
         "explain",
     },
     "analyst": {
+        "conditions",
+        *DOCTOR,
+        "now",
         "stats",
         "unhandled_topics",
         "explain",
@@ -94,6 +122,7 @@ MAY_CALL = {
         "dead_groups",
         "lineage",
         "held_by_export",
+        *("latency", "throughput", "quantile", "unpack", "snapshot_age"),
     },
     "maintainer": {
         "tick",
@@ -102,6 +131,7 @@ MAY_CALL = {
         "judge_all",
         "renotify_stale",
         "fire_schedules",
+        "watch",
         "raise_low_water",
         "maintain_partitions",
         "purge",
@@ -184,11 +214,14 @@ def test_every_function_with_the_owners_rights_looks_names_up_in_the_catalog_onl
 
 def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_touches_nothing(queue: Queue) -> None:
     touch_nothing = {
+        # Only the catalog, and that with the rights that the caller has there.
+        *("doctor", "examine_server", "examine_connections", "examine_settings", "examine_holders", "examine_snapshots"),
         "now",
         "own_xid",
         "oldest_xid",
         "notify_policy",
         "new_message",
+        "unpack",
         "check_topic",
         "check_policy",
         "check_backoff",

@@ -1,0 +1,104 @@
+"""`pgrouse token`: who may use the web server."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from pgrouse.cli.command import Group, Session
+from pgrouse.cli.output import Column, show_ago
+from pgrouse.cli.parameter import DURATION
+from pgrouse.errors import ExitCode
+
+ROLES = ("viewer", "publisher", "worker", "operator")
+LIST = """
+  SELECT t.name, t.roles, t.topics, t.created_at, t.created_by, t.expires_at, t.last_used_at, t.revoked_at,
+         CASE
+           WHEN t.revoked_at IS NOT NULL THEN 'revoked'
+           WHEN t.expires_at <= clock_timestamp() THEN 'expired'
+           ELSE 'good'
+         END AS state,
+         clock_timestamp() - t.last_used_at AS used, clock_timestamp() - t.expires_at AS expires
+  FROM messages.token AS t
+  ORDER BY t.name"""
+
+
+@click.group(cls=Group)
+def token() -> None:
+    """Make, list and revoke the tokens of the web server."""
+
+
+@token.command()
+@click.argument("name")
+@click.option(
+    "--role", "roles", type=click.Choice(ROLES), multiple=True, required=True, help="What it may do; several are fine."
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    default=("*",),
+    show_default=True,
+    help="With which topics: a name, or a beginning and *.",
+)
+@click.option("--expires", type=DURATION, help="After how long it is worth nothing, as 90d. Default: never.")
+@click.pass_obj
+def add(
+    session: Session, name: str, roles: tuple[str, ...], topics: tuple[str, ...], expires: timedelta | None
+) -> None:
+    """Make a token and print it, once.
+
+    Only its digest is kept: nobody can read it again.
+    """
+    from pgrouse import secret  # noqa: PLC0415
+
+    made = secret.new()
+    with session.connect() as conn:
+        conn.execute(
+            "SELECT messages.add_token(%s, %s, %s, %s, %s)",
+            [name, secret.digest(made), sorted(set(roles)), sorted(set(topics)), expires],
+        )
+    if session.as_json:
+        session.output.record({"name": name, "token": made})
+        return
+    click.echo(made)
+    session.output.note(f"this is the token {name}: keep it now, it is not shown again")
+
+
+@token.command("list")
+@click.pass_obj
+def list_tokens(session: Session) -> None:
+    """List the tokens, without their secrets. The last use is exact to five minutes."""
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    with session.read() as conn:
+        rows = conn.cursor(row_factory=dict_row).execute(LIST).fetchall()
+    columns = [
+        Column("NAME", "name", wide=True),
+        Column("STATE", "state", style=lambda state: {"good": "green", "expired": "yellow"}.get(state, "red")),
+        Column("ROLES", "roles", ", ".join),
+        Column("TOPICS", "topics", ", ".join, wide=True),
+        Column("USED", "used", show_ago, optional=True),
+        Column("EXPIRES", "expires", show_ago, optional=True),
+        Column("BY", "created_by", wide=True),
+    ]
+    session.output.rows(columns, rows, "no token: make one with `pgrouse token add NAME --role operator`")
+
+
+@token.command()
+@click.argument("name")
+@click.pass_obj
+def revoke(session: Session, name: str) -> int:
+    """End a token, and the sessions that were opened with it.
+
+    Web servers hear of it within two seconds.
+    """
+    with session.connect() as conn:
+        row: Any = conn.execute("SELECT messages.revoke_token(%s)", [name]).fetchone()
+    if session.as_json:
+        session.output.record({"name": name, "was_good": row[0]})
+        return ExitCode.OK
+    session.output.say(f"revoked {name}" if row[0] else f"{name} was worth nothing before")
+    return ExitCode.OK

@@ -1,0 +1,27 @@
+"""`pgrouse web`: the HTTP API and the dashboard."""
+
+from __future__ import annotations
+
+import click
+
+from pgrouse.cli.command import Command, Session
+from pgrouse.errors import ConfigError
+
+
+@click.command(cls=Command)
+@click.option("--listen", help="Address and port: instead of web.listen.")
+@click.pass_obj
+def web(session: Session, listen: str | None) -> int:
+    """Serve the HTTP API and the dashboard until stopped.
+
+    Only this machine reaches it unless web.listen says otherwise; then a token is needed (`pgrouse token add`).
+    """
+    session.overrides["web"] = {"listen": listen}
+    config = session.config
+    try:
+        from pgrouse.web import server  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("pgrouse"):
+            raise
+        raise ConfigError(f"{error.name} is not installed: pip install 'pgrouse[web]'") from error
+    return server.run(config)

@@ -1,0 +1,61 @@
+"""The web application: builds its parts, and names everything that it serves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from pgrouse.config import Config
+from pgrouse.web import asset, hub, live, metrics, pages, problem, v1
+from pgrouse.web.database import Database
+from pgrouse.web.gate import Doorkeeper, Gate
+from pgrouse.web.hub import Hub
+from pgrouse.web.keyring import Keyring
+from pgrouse.web.press import Press
+from pgrouse.web.shortcut import shortcut
+from pgrouse.web.wake import Wake
+
+
+def application(settings: Config) -> FastAPI:
+    """Return the app. What its routes work with is in `request.app.state`.
+
+    `settings`, `db` (see Database), `keyring`, `doorkeeper`, `hub` (see Hub), and `stopping`: an asyncio.Event that is set when the server is told to stop,
+    at which streams end.
+    """
+    app = FastAPI(
+        title="pgrouse", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_life, redirect_slashes=False
+    )
+    app.state.settings = settings
+    app.state.db = Database(settings)
+    app.state.keyring = Keyring(app.state.db, settings.web.session)
+    app.state.doorkeeper = Doorkeeper(settings, app.state.keyring)
+    app.state.press = Press(app.state.db)
+    app.state.wake = Wake(app.state.db)
+    app.state.stopping = asyncio.Event()
+    app.state.hub = Hub(app.state.db, pages.VIEWS, app.state.stopping)
+    problem.install(app)
+    app.router.routes.append(asset.ROUTE)
+    for router in [live.router, metrics.router, hub.router, *v1.ROUTERS, *pages.ROUTERS]:
+        app.include_router(router)
+    return app
+
+
+def guarded(app: FastAPI) -> ASGIApp:
+    """Return the app behind its gate: what the server runs."""
+    return Gate(shortcut(app), app.state.settings, app.state.doorkeeper)
+
+
+@asynccontextmanager
+async def _life(app: FastAPI) -> AsyncIterator[None]:
+    await app.state.db.open()
+    try:
+        yield
+    finally:
+        app.state.stopping.set()
+        await app.state.hub.close()
+        await app.state.wake.close()
+        await app.state.db.close()

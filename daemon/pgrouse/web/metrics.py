@@ -1,0 +1,53 @@
+"""`/metrics` of the web server: the whole queue, as the database knows it. The app includes `metrics.router`.
+
+A caller who sees some topics only is told of those only. It needs `pip install 'pgrouse[metrics]'`, and says so without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import psycopg
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from pgrouse.web.caller import Role
+from pgrouse.web.gate import needs
+from pgrouse.web.problem import Problem
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+router = APIRouter(include_in_schema=False)
+
+# Scrapes are given up after 10 s.
+ANSWER_S = 8.0
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Tell how the queue is. While the database is away nobody can be known, and all that is told is that it is away."""
+    try:
+        from pgrouse.metrics import fleet  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        raise Problem(
+            501, "/metrics needs prometheus_client: pip install 'pgrouse[metrics]'", "not_installed"
+        ) from error
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            found = await _found(request)
+    except (psycopg.OperationalError, TimeoutError):
+        found = fleet.down()
+    content, media_type = fleet.render(found, request.headers.get("accept", ""))
+    return Response(content, media_type=media_type)
+
+
+async def _found(request: Request) -> list[Metric]:
+    from pgrouse.metrics import fleet  # noqa: PLC0415
+
+    caller = await needs(Role.VIEWER)(request)
+    async with request.app.state.db.read() as conn:
+        return await fleet.fleet_metrics(conn, caller.sees)

@@ -1,0 +1,56 @@
+"""Pages: templates, and what every one of them can use."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from pgrouse.web import asset, wording
+from pgrouse.web.place import PLACES
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@cache
+def templates() -> Environment:
+    """Return what templates are read by. Their filters are the functions of `wording`."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"static": asset.url, "places": PLACES}
+    wording.install(environment)
+    return environment
+
+
+def render(request: Request, template: str, **context: Any) -> HTMLResponse:
+    """Return a page. Templates see `request`, `caller` (None: nobody is logged in), `csrf`, `static(name)` and the context."""
+    return HTMLResponse(fragment(request, template, **context))
+
+
+def fragment(request: Request, template: str, **context: Any) -> str:
+    """Return the text of a page, or of a part of one."""
+    state = request.state
+    shared = {
+        "request": request,
+        "caller": getattr(state, "caller", None),
+        "csrf": getattr(state, "csrf", ""),
+    }
+    return templates().get_template(template).render(shared | context)
+
+
+def to_login(request: Request) -> Response:
+    """Lead to the door, and back afterwards. A part of a page cannot be led there; it makes the whole page go."""
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    if request.headers.get("hx-request"):
+        return Response(status_code=401, headers={"HX-Redirect": "/login"})
+    return RedirectResponse(f"/login?next={quote(wanted, safe='')}", status_code=303)

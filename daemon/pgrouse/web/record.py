@@ -1,0 +1,46 @@
+"""Many messages as one value: what the statement that publishes them all at once takes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import timedelta
+from typing import Any
+
+# While no topic has a policy that publishing must look at, all of them are one statement, and every one is inserted; else none is.
+INSERT = b"""
+    INSERT INTO messages.message (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts)
+    SELECT b.topic, b.channel, b.key, coalesce(b.priority, 5),
+           CASE WHEN b.body IS NULL THEN coalesce(b.payload, 'null') END, decode(b.body, 'base64'), b.headers,
+           coalesce(b.available_at, clock_timestamp() + coalesce(make_interval(secs => b.delay_s), '0')),
+           greatest(coalesce(b.available_at, clock_timestamp() + coalesce(make_interval(secs => b.delay_s), '0')), clock_timestamp())
+             + make_interval(secs => b.ttl_s),
+           b.max_attempts
+    FROM ROWS FROM (json_to_recordset(%s::json) AS (
+      topic text, channel text, key text, priority integer, payload jsonb, body text, headers jsonb,
+      available_at timestamptz, delay_s double precision, ttl_s double precision, max_attempts integer)
+    ) WITH ORDINALITY AS b
+    WHERE (SELECT pg_sequence_last_value('messages.policed'::regclass) = 1)
+    ORDER BY b.ordinality
+    RETURNING id"""
+
+PLAIN = ("channel", "key", "priority", "max_attempts")
+_write = json.JSONEncoder().encode
+
+
+def record(columns: dict[str, Any]) -> str:
+    """Write one message, whose payload and headers are JSON text already."""
+    # Nothing in the name of a topic has to be escaped.
+    parts = [f'{{"topic":"{columns["topic"]}"']
+    parts += [f'"{name}":{columns[name]}' for name in ("payload", "headers") if name in columns]
+    parts += [f'"{name}":{_write(columns[name])}' for name in PLAIN if name in columns]
+    if "body" in columns:
+        parts.append(f'"body":"{base64.b64encode(columns["body"]).decode()}"')
+    if "ttl" in columns:
+        parts.append(f'"ttl_s":{columns["ttl"].total_seconds()}')
+    at = columns.get("available_at")
+    if at is not None:
+        parts.append(
+            f'"delay_s":{at.total_seconds()}' if isinstance(at, timedelta) else f'"available_at":"{at.isoformat()}"'
+        )
+    return ",".join(parts) + "}"

@@ -1,0 +1,219 @@
+"""What messages are looked for: the filters of a list as they stand in its address, and as `messages.find_messages` takes them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from psycopg.types.json import Jsonb
+
+from pgrouse import duration, jsonb
+from pgrouse.errors import PublishRefused
+from pgrouse.web.caller import Caller
+from pgrouse.web.database import Connection, Row
+from pgrouse.web.problem import Problem
+
+WAITING = ("ready", "delayed", "retrying")
+LIVE = ("running", *WAITING)
+DEAD = ("failed", "rejected", "lock_expired", "expired")
+RESULTS = ("success", *DEAD, "cancelled")
+# Words that stand for several states.
+GROUPS = {"waiting": WAITING, "live": LIVE, "dead": DEAD, "ended": RESULTS}
+LONGEST = 1000  # characters of one filter
+
+FIND = b"""
+  SELECT f.* FROM messages.find_messages(
+    p_topic => %(topic)s, p_states => %(states)s, p_channel => %(channel)s, p_key => %(key)s, p_error => %(error)s,
+    p_fingerprint => %(fingerprint)s, p_path => %(path)s, p_value => %(value)s, p_since => %(since)s, p_until => %(until)s,
+    p_topics => %(topics)s, p_limit => %(limit)s, p_after => %(after)s, p_preview => %(preview)s) AS f"""
+
+
+@dataclass(frozen=True)
+class Search:
+    """The filters of a list, as somebody typed them; empty = any.
+
+    Attributes:
+        topic, channel, key, fingerprint: exactly this one.
+        state: a state, a result, or waiting, live, dead, ended.
+        error: a text that the last error has, whatever its case.
+        payload: `customer.id = 42`, or a jsonpath.
+        since, until: how long ago, like 30m or 7d, or a time.
+    """
+
+    topic: str = ""
+    state: str = ""
+    channel: str = ""
+    key: str = ""
+    error: str = ""
+    fingerprint: str = ""
+    payload: str = ""
+    since: str = ""
+    until: str = ""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Search:
+        """Read the filters of an address or a form.
+
+        Raises:
+            Problem: 422, one is too long.
+        """
+        given = {each.name: str(values.get(each.name) or "") for each in fields(cls)}
+        for name, value in given.items():
+            if len(value) > LONGEST:
+                raise Problem(422, f"{name} has {len(value):,} characters, {LONGEST:,} is the most", "invalid_filter")
+        # Blanks may belong to a key or an error; around the others they were typed by mistake.
+        exact = ("key", "channel", "error")
+        return cls(**{name: value if name in exact else value.strip() for name, value in given.items()})
+
+    def given(self) -> dict[str, str]:
+        """Return the filters that narrow."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+    def query(self, **more: Any) -> str:
+        """Return the part of an address behind the `?`; a list repeats its name, what is empty is left out."""
+        return urlencode({**self.given(), **{name: value for name, value in more.items() if value}}, doseq=True)
+
+    @property
+    def states(self) -> list[str] | None:
+        """The states that are wanted; None = any.
+
+        Raises:
+            Problem: 422, there is no such state.
+        """
+        if not self.state:
+            return None
+        if self.state in GROUPS:
+            return list(GROUPS[self.state])
+        if self.state not in (*LIVE, *RESULTS):
+            known = ", ".join((*LIVE, *RESULTS, *GROUPS))
+            raise Problem(422, f"there is no state {self.state!r}: use one of {known}", "invalid_filter")
+        return [self.state]
+
+    def arguments(self, caller: Caller) -> dict[str, Any]:
+        """Return what the SQL function takes; the caller's patterns of topics hold besides.
+
+        Raises:
+            Problem: 422, a filter cannot be read.
+        """
+        path, value = _payload(self.payload)
+        return {
+            "topic": self.topic or None,
+            "states": self.states,
+            "channel": self.channel or None,
+            "key": self.key or None,
+            "error": self.error or None,
+            "fingerprint": self.fingerprint or None,
+            "path": path,
+            "value": value,
+            "since": moment(self.since, "since"),
+            "until": moment(self.until, "until"),
+            "topics": None if caller.sees_all else caller.like,
+            "limit": 50,
+            "after": None,
+            "preview": 0,
+        }
+
+
+@dataclass(frozen=True)
+class Found:
+    """One page of a search.
+
+    Attributes:
+        rows: the messages.
+        place: where the next page begins; None = that was all.
+        looked: how many were looked at.
+        reached: the time that the last of those is from.
+    """
+
+    rows: list[Row]
+    place: Any
+    looked: int
+    reached: datetime | None
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the messages."""
+        return [row["id"] for row in self.rows]
+
+
+async def find(conn: Connection, arguments: Mapping[str, Any], **more: Any) -> Found:
+    """Run a search. more: arguments that are set otherwise."""
+    values = {**arguments, **more}
+    values["after"] = None if values["after"] is None else Jsonb(values["after"])
+    *rows, end = await (await conn.execute(FIND, values)).fetchall()
+    return Found(rows, end["place"], end["looked"], end["created_at"])
+
+
+def place_of(text: str) -> Any:
+    """Read the place of a page from an address.
+
+    Raises:
+        Problem: 422, it is none.
+    """
+    if not text:
+        return None
+    try:
+        return json.loads(text[:LONGEST])
+    except (ValueError, RecursionError):
+        raise Problem(422, "after is no place of a list: begin with its first page", "invalid_place") from None
+
+
+def moment(text: str, name: str) -> datetime | None:
+    """Read a time: how long ago, or a date with or without its time (UTC unless it says otherwise).
+
+    Raises:
+        Problem: 422, it is neither.
+    """
+    if not text:
+        return None
+    try:
+        return datetime.now(UTC) - duration.parse(text)
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        expected = 'use how long ago, like "30m" or "7d", or a time like "2026-02-01 12:00"'
+        raise Problem(422, f"{name} is {text[:100]!r}: {expected}", "invalid_filter") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def just_now() -> datetime:
+    """Return a moment that what is published from now on lies behind. Clocks differ a little; a second is on the safe side."""
+    return datetime.now(UTC) + timedelta(seconds=1)
+
+
+# `name = value`: names of objects and places of arrays, then one value.
+_EQUALS = re.compile(r"\s*(?P<path>\$?[^=?()<>!&|]*?)\s*={1,2}\s*(?P<value>.+?)\s*", re.DOTALL)
+_STEP = re.compile(r"\[(?:\*|\d+)\]|[^.\[\]]+")
+
+
+def _payload(text: str) -> tuple[str | None, Any]:
+    """Return the jsonpath and the value that a filter by payload stands for."""
+    if not text:
+        return None, None
+    found = _EQUALS.fullmatch(text)
+    if found is None:
+        return (text if text.startswith(("$", "strict ", "lax ")) else _path(text)), None
+    return _path(found["path"]), _value(found["value"])
+
+
+def _path(text: str) -> str:
+    steps = _STEP.findall(text.strip().removeprefix("$").removeprefix("."))
+    return "$" + "".join(step if step.startswith("[") else "." + json.dumps(step.strip('"')) for step in steps)
+
+
+def _value(text: str) -> Any:
+    """Read a value as JSON, every digit of it; what is no JSON is a string."""
+    try:
+        read = jsonb.decode(text, "payload")
+    except PublishRefused:
+        return Jsonb(text)
+    if isinstance(read, dict | list):
+        raise Problem(422, "payload: only a string, a number, true, false or null can be compared", "invalid_filter")
+    return Jsonb(text, dumps=str)

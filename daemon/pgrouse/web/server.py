@@ -1,0 +1,109 @@
+"""`pgrouse web`: the application under uvicorn, from the first check to the last connection."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from types import FrameType
+
+import psycopg
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from psycopg import errors as pg
+
+from pgrouse import events, log, systemd
+from pgrouse.config import Config
+from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
+from pgrouse.web import listen
+from pgrouse.web.app import application, guarded
+from pgrouse.web.database import Database
+
+logger = structlog.get_logger()
+
+# Requests that are under way when the server is told to stop have so long; streams end at once.
+GRACE_S = 10
+KEEP_ALIVE_S = 75
+MOST_CONNECTIONS = 2000
+# Of the line and headers of a request.
+MOST_HEADER_BYTES = 65536
+
+
+def run(settings: Config) -> int:
+    """Serve until told to stop; return the exit code.
+
+    Raises:
+        ConfigError: the address cannot be had, or others can reach it and there is no token.
+    """
+    log.setup(settings)
+    if not listen.is_loopback(settings.web.listen):
+        _check_tokens(settings)
+    sock = listen.bind(settings.web.listen)
+    server = Server(settings)
+    logger.info(events.WEB_STARTED, url=listen.url(sock))
+    server.run(sockets=[sock])
+    logger.info(events.WEB_STOPPED)
+    return ExitCode.INTERRUPTED if server.stopped_by is signal.SIGINT else ExitCode.OK
+
+
+def _check_tokens(settings: Config) -> None:
+    """Refuse to let everybody in. Without an answer of the database nobody gets in anyway."""
+    try:
+        with Database(settings).connecting.connect_blocking("web") as conn:
+            row = conn.execute(
+                "SELECT EXISTS (SELECT FROM messages.token AS t WHERE t.revoked_at IS NULL AND (t.expires_at > clock_timestamp()) IS NOT FALSE)"
+            ).fetchone()
+    except (DatabaseUnreachable, pg.OperationalError) as error:
+        logger.warning(events.WEB_DATABASE_AWAY, reason=" ".join(str(error).split()))
+        return
+    except psycopg.errors.UndefinedTable as error:
+        raise ConfigError("the database has no table of tokens: run `pgrouse migrate`") from error
+    if row == (False,):
+        raise ConfigError(
+            f"web.listen {settings.web.listen} can be reached by others, and there is no token: "
+            "run `pgrouse token add NAME --role operator` first, or listen on 127.0.0.1"
+        )
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which tells the application when to stop: its streams never end by themselves."""
+
+    def __init__(self, settings: Config) -> None:
+        self.application = application(settings)
+        self.stopped_by: int | None = None
+        super().__init__(_uvicorn(settings, self.application))
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop."""
+        self.stopped_by = self.stopped_by or sig
+        systemd.notify(STOPPING=1)
+        self.application.state.stopping.set()
+        self.application.state.wake.ring_all()
+        # Not uvicorn's own way: that raises the signal again once everything is closed, and the process would seem killed.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve."""
+        await super().startup(sockets)
+        systemd.notify(READY=1, STATUS="serving")
+
+
+def _uvicorn(settings: Config, app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        guarded(app),
+        loop="auto",
+        http="auto",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=bool(settings.web.proxies),
+        forwarded_allow_ips=settings.web.proxies,
+        limit_concurrency=MOST_CONNECTIONS,
+        backlog=listen.BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+    )

@@ -1,0 +1,292 @@
+"""Publishing: one message, many at once, or whatever a request carries as the payload. With an `Idempotency-Key` it is done once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Header, Request
+from pydantic import Field, TypeAdapter, ValidationError
+from starlette.responses import Response
+
+from pgrouse import jsonb, publishing
+from pgrouse.errors import PublishRefused
+from pgrouse.jsonb import Raw
+from pgrouse.new_message import NewMessage, OnConflict, row
+from pgrouse.trace_context import TRACEPARENT, TRACESTATE, VALID
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.database import Connection
+from pgrouse.web.gate import allow
+from pgrouse.web.problem import Problem
+from pgrouse.web.record import INSERT, record
+from pgrouse.web.v1.answer import Answer, dumps
+from pgrouse.web.v1.caller import Publisher
+from pgrouse.web.v1.model import MOST, REFUSALS, Base64, Body, Label, Moment, Shape, Topic, Wait
+
+router = APIRouter(prefix="/v1", tags=["publish"], responses=REFUSALS)
+
+T = TypeVar("T")
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Sent again with the same key within 24 hours, the request gets the first answer and does nothing.",
+    ),
+]
+
+
+class Message(Body):
+    """A message to publish: a payload, or bytes as `body`."""
+
+    topic: Topic
+    payload: Any = None
+    """Any JSON value."""
+    body: Base64 | None = None
+    """Bytes in Base64, instead of a payload."""
+    headers: dict[str, Any] | None = None
+    """What is about the message rather than in it."""
+    key: Label | None = None
+    """Deduplication key inside the topic."""
+    channel: Label | None = None
+    """Fairness and limit group inside the topic."""
+    priority: int | None = Field(default=None, ge=0, le=9)
+    """0 first, 9 last; 5 unless given."""
+    delay: Wait | None = None
+    """How long it is not yet available."""
+    available_at: Moment | None = None
+    """Or when it becomes available."""
+    ttl: Wait | None = None
+    """How long it may wait to be worked."""
+    max_attempts: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """Instead of the topic's; 0 is no limit."""
+    on_conflict: OnConflict = "error"
+    """If a message with this key waits already: `error`, `replace` it, `ignore` this one, `append` the payload to it."""
+
+    def new(self) -> NewMessage:
+        """Return it as the publisher's side knows it."""
+        return NewMessage(**{name: getattr(self, name) for name in self.model_fields_set})
+
+
+class Messages(Body):
+    """Messages that are published all or none; those that a full topic drops are told."""
+
+    messages: list[Message] = Field(min_length=1, max_length=MOST)
+
+
+class Published(Shape):
+    """What became of a message."""
+
+    id: int | None
+    """The message that stands for it; null if it was dropped."""
+    what: str
+    """inserted, replaced, ignored, appended, held, or dropped."""
+
+
+class PublishedMany(Shape):
+    """What became of each, in their order."""
+
+    results: list[Published]
+
+
+INSERTED = '{{"id":{},"what":"inserted"}}'
+ONE, MANY = TypeAdapter(Message), TypeAdapter(Messages)
+EXAMPLE = {"topic": "orders.created", "payload": {"id": 7, "total": 9.5}, "key": "order-7"}
+
+
+def _described(model: type[Body], example: Any) -> dict[str, Any]:
+    """Describe a body that the route reads by itself."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}}
+
+
+@router.post(
+    "/messages",
+    status_code=201,
+    response_model=Published,
+    openapi_extra=_described(Message, EXAMPLE),
+    summary="Publish a message",
+)
+async def publish(request: Request, caller: Publisher, idempotency_key: IdempotencyKey = None) -> Response:
+    """Publish one message; it is stored when the answer comes."""
+    content = await request.body()
+    message = _read(request, ONE, content)
+    allow(caller, Role.PUBLISHER, message.topic)
+    return await _answer_one(request, caller, idempotency_key, content, _traced(request, message.new()))
+
+
+@router.post(
+    "/messages/batch",
+    status_code=201,
+    response_model=PublishedMany,
+    openapi_extra=_described(Messages, {"messages": [EXAMPLE]}),
+    summary="Publish many messages",
+)
+async def publish_many(request: Request, caller: Publisher, idempotency_key: IdempotencyKey = None) -> Response:
+    """Publish up to 1,000 messages in one transaction."""
+    content = await request.body()
+    batch = _read(request, MANY, content).messages
+    for topic in {message.topic for message in batch}:
+        allow(caller, Role.PUBLISHER, topic)
+    news = [message.new() for message in batch]
+    if TRACEPARENT in request.headers:
+        news = [_traced(request, message) for message in news]
+    return await _answer_once(
+        request, caller, idempotency_key, content, lambda conn: _publish_many(conn, news), many=True
+    )
+
+
+ANY_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {}, "example": {"id": 7}},
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+@router.post(
+    "/topics/{topic}/messages",
+    status_code=201,
+    response_model=Published,
+    openapi_extra=ANY_BODY,
+    summary="Publish a payload",
+)
+async def publish_payload(
+    request: Request,
+    caller: Publisher,
+    topic: Topic,
+    key: Label | None = None,
+    channel: Label | None = None,
+    priority: Annotated[int | None, Field(ge=0, le=9)] = None,
+    delay: Wait | None = None,
+    ttl: Wait | None = None,
+    on_conflict: OnConflict = "error",
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Publish what the request carries: JSON as the payload, everything else as bytes. For webhooks and simple clients."""
+    allow(caller, Role.PUBLISHER, topic)
+    content = await request.body()
+    options = {"key": key, "channel": channel, "priority": priority, "delay": delay, "ttl": ttl}
+    payload = {"payload": _json(content)} if _is_json(request) else {"body": content}
+    message = NewMessage(topic=topic, on_conflict=on_conflict, **payload, **options)  # type: ignore[arg-type]
+    return await _answer_one(request, caller, idempotency_key, content, _traced(request, message))
+
+
+def _is_json(request: Request) -> bool:
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    # What curl -d says of everything; a form is never meant.
+    return kind in ("application/json", "application/x-www-form-urlencoded") or kind.endswith("+json")
+
+
+def _json(content: bytes) -> Any:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise Problem(422, f"body: no UTF-8 at byte {error.start}", "invalid_json") from None
+    return jsonb.decode(text, "body")
+
+
+def _read(request: Request, kind: TypeAdapter[T], content: bytes) -> T:
+    """Read a body, more strictly than a parser does that only wants to succeed."""
+    if not _is_json(request):
+        raise Problem(415, "the body must be application/json", "unsupported_media_type")
+    try:
+        return kind.validate_python(_json(content))
+    except ValidationError as error:
+        faults = [
+            {"where": ".".join(map(str, ("body", *each["loc"]))), "what": each["msg"].removeprefix("Value error, ")}
+            for each in error.errors(include_url=False, include_input=False, include_context=False)[:100]
+        ]
+        raise Problem(422, f"{faults[0]['where']}: {faults[0]['what']}", "invalid_request", errors=faults) from None
+
+
+async def _publish(conn: Connection, message: NewMessage) -> dict[str, Any]:
+    published = await publishing.publish(conn, message.topic, **_options(message))
+    return {"id": int(published) or None, "what": published.what}
+
+
+def _options(message: NewMessage) -> dict[str, Any]:
+    names = NewMessage.__dataclass_fields__
+    return {name: getattr(message, name) for name in names if name != "topic"}
+
+
+async def _publish_many(conn: Connection, messages: list[NewMessage]) -> dict[str, Any] | Raw:
+    columns = [_checked(number, message) for number, message in enumerate(messages)]
+    if all(message.on_conflict == "error" for message in messages):
+        ids = await _insert(conn, columns)
+        if ids is not None:
+            return Raw(f'{{"results":[{",".join([INSERTED.format(each) for each in ids])}]}}')
+    return {"results": [await _publish(conn, message) for message in messages]}
+
+
+def _checked(number: int, message: NewMessage) -> dict[str, Any]:
+    try:
+        return row(message)
+    except PublishRefused as error:
+        raise Problem(422, f"messages.{number}: {error}", "invalid_message") from None
+
+
+async def _insert(conn: Connection, columns: list[dict[str, Any]]) -> list[int] | None:
+    """Publish all in one statement; None: some policy has to be looked at, and nothing was published.
+
+    Raises:
+        Problem: 503, a policy came in the midst of it; the caller's transaction takes back what was done.
+    """
+    text = "[" + ",".join(map(record, columns)) + "]"
+    rows = await (await conn.execute(INSERT, [text])).fetchall()
+    if not rows:
+        return None
+    if len(rows) != len(columns):
+        raise Problem(503, "a policy changed at this moment: try again", "try_again", {"Retry-After": "1"})
+    return [found["id"] for found in rows]
+
+
+def _traced(request: Request, message: NewMessage) -> NewMessage:
+    """Let the message carry the trace of the request, unless its own headers say otherwise."""
+    traceparent = request.headers.get(TRACEPARENT)
+    if traceparent is None or not VALID.fullmatch(traceparent):
+        return message
+    given = {name: value for name in (TRACEPARENT, TRACESTATE) if (value := request.headers.get(name))}
+    return replace(message, headers=given | dict(message.headers or {}))
+
+
+async def _answer_one(request: Request, caller: Caller, key: str | None, asked: bytes, message: NewMessage) -> Response:
+    """Publish one message, together with others that came at the same time if it can be."""
+    if key is None and message.on_conflict == "error":
+        columns = row(message)
+        published = await request.app.state.press.publish(columns)
+        if published is not None:
+            return Response(INSERTED.format(published), 201, media_type="application/json")
+    return await _answer_once(request, caller, key, asked, lambda conn: _publish(conn, message))
+
+
+Doing = Callable[[Connection], Awaitable[dict[str, Any] | Raw]]
+
+
+async def _answer_once(
+    request: Request, caller: Caller, key: str | None, asked: bytes, do: Doing, *, many: bool = False
+) -> Response:
+    """Do it, or give the answer that was given before: key, deed and answer are one transaction."""
+    db = request.app.state.db
+    if key is None:
+        async with db.write(caller) if many else db.connection() as conn:
+            return Answer(await do(conn), 201)
+    digest = hashlib.sha256(f"{request.url.path}?{request.url.query}\n".encode() + asked).digest()
+    async with db.write(caller) as conn:
+        begun = await conn.execute(
+            b"SELECT status, answer FROM messages.begin_request(%s, %s, %s)", [caller.name, key, digest]
+        )
+        if found := await begun.fetchone():
+            return Response(
+                found["answer"], found["status"], {"Idempotent-Replayed": "true"}, media_type="application/json"
+            )
+        text = dumps(await do(conn))
+        await conn.execute(b"SELECT messages.end_request(%s, %s, %s, %s)", [caller.name, key, 201, text])
+    return Response(text, 201, media_type="application/json")

@@ -1,0 +1,194 @@
+"""Schedules: messages that publish themselves by the clock."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from psycopg import sql
+from pydantic import Field
+from starlette.responses import Response
+
+from pgrouse import jsonb
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.database import Connection
+from pgrouse.web.gate import allow
+from pgrouse.web.problem import Problem
+from pgrouse.web.v1 import cursor
+from pgrouse.web.v1.answer import Answer, with_raw
+from pgrouse.web.v1.caller import Operator, Viewer
+from pgrouse.web.v1.model import REFUSALS, Body, Cursor, Label, Limit, Shape, Text, Topic, Wait, example
+
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=REFUSALS)
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$", examples=["nightly"])]
+
+
+class New(Body):
+    """A schedule to add."""
+
+    model_config = example(
+        name="nightly", cron="0 3 * * *", topic="reports.build", payload={"kind": "daily"}, time_zone="Europe/Berlin"
+    )
+
+    name: Name
+    cron: Annotated[Text, Field(max_length=200, examples=["0 3 * * *"])]
+    """The five fields of cron."""
+    topic: Topic
+    payload: Any = Field(default_factory=dict)
+    time_zone: Annotated[Text, Field(max_length=100)] = "UTC"
+    channel: Label | None = None
+    key: Label | None = None
+    priority: int = Field(default=5, ge=0, le=9)
+    headers: dict[str, Any] | None = None
+    jitter: Wait | None = None
+    missed: Literal["skip", "once", "all"] = "once"
+    """What becomes of ticks that nobody was there for."""
+    missed_limit: int = Field(default=100, ge=1, le=1000)
+
+
+class Schedule(Shape):
+    """A schedule."""
+
+    name: str
+    cron: str
+    time_zone: str
+    topic: str
+    payload: Any
+    paused_at: str | None
+    next_tick: str | None
+    last_tick: str | None
+    last_error: str | None
+
+
+class Schedules(Shape):
+    """A page of schedules, by name."""
+
+    schedules: list[Schedule]
+    next: str | None
+
+
+class Why(Body):
+    """Why it is paused."""
+
+    why: Text | None = None
+
+
+class Paused(Shape):
+    """Whether it ran before."""
+
+    was_running: bool
+
+
+class Resumed(Shape):
+    """Whether it was paused before."""
+
+    was_paused: bool
+
+
+class Ran(Shape):
+    """What became of its message."""
+
+    id: int | None
+    what: str
+
+
+class Removed(Shape):
+    """It is gone."""
+
+    removed: str
+
+
+COLUMNS = b"""
+    SELECT s.name, s.cron, s.time_zone, s.topic, s.channel, s.key, s.priority, s.payload::text, s.headers::text, s.jitter, s.missed,
+           s.missed_limit, s.paused_at, s.paused_by, s.paused_why, s.next_tick, s.last_tick, s.last_fired_at, s.last_message_id,
+           s.last_error, s.failed_at, s.failures, s.retry_at, s.created_at, s.created_by
+    FROM messages.schedule AS s"""
+PAGE = COLUMNS + b" WHERE s.name > %s AND (%s::text[] IS NULL OR s.topic LIKE ANY (%s)) ORDER BY s.name LIMIT %s"
+ONE = COLUMNS + b" WHERE s.name = %s"
+
+
+@router.get("", response_model=Schedules, summary="List schedules")
+async def list_schedules(
+    request: Request,
+    caller: Viewer,
+    cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
+    limit: Limit = 100,
+) -> Response:
+    """List the schedules."""
+    like = None if caller.sees_all else caller.like
+    place = cursor.read("schedules", cursor_) or ""
+    if not isinstance(place, str) or not place.isprintable():
+        raise Problem(422, "cursor: not one of this list; use `next` of the page before", "invalid_cursor")
+    async with request.app.state.db.read() as conn:
+        rows = await (await conn.execute(PAGE, [place, like, like, limit])).fetchall()
+    end = cursor.write("schedules", rows[-1]["name"]) if len(rows) == limit else None
+    return Answer({"schedules": [with_raw(row, "payload", "headers") for row in rows], "next": end})
+
+
+@router.get("/{name}", response_model=Schedule, summary="Show a schedule")
+async def show(request: Request, caller: Viewer, name: Name) -> Response:
+    """Return a schedule."""
+    async with request.app.state.db.read() as conn:
+        row = await _seen(conn, caller, Role.VIEWER, name)
+    return Answer(with_raw(row, "payload", "headers"))
+
+
+async def _seen(conn: Connection, caller: Caller, role: Role, name: str) -> dict[str, Any]:
+    row = await (await conn.execute(ONE, [name])).fetchone()
+    if row is None or not caller.sees(row["topic"]):
+        raise Problem(404, f"there is no schedule {name}", "not_found")
+    allow(caller, role, row["topic"])
+    return row
+
+
+@router.post("", status_code=201, response_model=Schedule, summary="Add a schedule")
+async def add(request: Request, caller: Operator, body: New) -> Response:
+    """Publish a message again and again, by the clock."""
+    allow(caller, Role.OPERATOR, body.topic)
+    columns = {name: value for name in New.model_fields if (value := getattr(body, name)) is not None}
+    columns["payload"] = jsonb.encode(body.payload)
+    if body.headers is not None:
+        columns["headers"] = jsonb.encode(body.headers, "headers")
+    insert = sql.SQL("INSERT INTO messages.schedule ({}) VALUES ({})").format(
+        sql.SQL(", ").join(map(sql.Identifier, columns)), sql.SQL(", ").join(map(sql.Placeholder, columns))
+    )
+    async with request.app.state.db.write(caller) as conn:
+        await conn.execute(insert, columns)
+        row = await _seen(conn, caller, Role.OPERATOR, body.name)
+    return Answer(with_raw(row, "payload", "headers"), 201)
+
+
+@router.delete("/{name}", response_model=Removed, summary="Remove a schedule")
+async def remove(request: Request, caller: Operator, name: Name) -> Response:
+    """Take a schedule away; what it has published stays."""
+    async with request.app.state.db.write(caller) as conn:
+        await _seen(conn, caller, Role.OPERATOR, name)
+        await conn.execute(b"DELETE FROM messages.schedule AS s WHERE s.name = %s", [name])
+    return Answer({"removed": name})
+
+
+@router.post("/{name}/pause", response_model=Paused, summary="Pause a schedule")
+async def pause(request: Request, caller: Operator, name: Name, body: Why) -> Response:
+    """Stop a schedule until it is resumed."""
+    row = await _call(request, caller, name, b"SELECT messages.pause_schedule(%s, %s) AS was_running", body.why)
+    return Answer(row)
+
+
+@router.post("/{name}/resume", response_model=Resumed, summary="Resume a schedule")
+async def resume(request: Request, caller: Operator, name: Name) -> Response:
+    """Let a schedule go on with its next tick."""
+    return Answer(await _call(request, caller, name, b"SELECT messages.resume_schedule(%s) AS was_paused"))
+
+
+@router.post("/{name}/run", response_model=Ran, summary="Run a schedule now")
+async def run_now(request: Request, caller: Operator, name: Name) -> Response:
+    """Publish the message of a schedule now; its ticks stay as they are."""
+    return Answer(await _call(request, caller, name, b"SELECT r.id, r.what FROM messages.run_now(%s) AS r"))
+
+
+async def _call(request: Request, caller: Caller, name: str, call: bytes, *more: Any) -> dict[str, Any]:
+    async with request.app.state.db.write(caller) as conn:
+        await _seen(conn, caller, Role.OPERATOR, name)
+        row = await (await conn.execute(call, [name, *more])).fetchone()
+    return dict(row or {})

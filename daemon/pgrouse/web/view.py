@@ -1,0 +1,105 @@
+"""Views: pages that are shown, kept up to date while somebody watches, and acted on.
+
+A view NAME has the template `NAME.html`, which extends base.html, and a folder `NAME/` with one template for each of its parts. The page
+has the part inside an element with the part's id; nothing else of the page changes by itself:
+
+    <section id="waiting" class="panel">{% include "overview/waiting.html" %}</section>
+
+    VIEW = View("overview", look, parts=("waiting",))
+
+    @router.get("/")
+    async def overview(request: Request, caller: Annotated[Caller, Depends(needs(Role.VIEWER))]) -> Response:
+        return await view.show(request, caller, VIEW)
+
+`look` reads all that the page shows, in one transaction that only reads; templates see what it returns, and `caller`. Under the key `charts`
+it may return data for the macro `chart`, by the chart's id; they are kept up to date too. Forms with text to type belong outside of parts.
+
+An action is a POST whose form is made by the macro `action`, or has `hx-post` and `hx-swap="none"`; it answers with `view.acted`. All of
+the class names are in app.css, all macros in macros.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from fastapi import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from pgrouse.web.caller import Caller
+from pgrouse.web.database import Connection
+from pgrouse.web.page import render, templates
+
+Context = dict[str, Any]
+Look = Callable[[Connection, Caller, str], Awaitable[Context]]
+
+
+@dataclass(frozen=True)
+class View:
+    """One kind of page.
+
+    Attributes:
+        name: of its template, without the ending.
+        look: reads what it shows to a caller of a subject (a topic, an id, a query; "" if there is only one page of the kind). Raises
+            Problem 404 if there is no such subject.
+        parts: the ids of what changes while it is looked at.
+    """
+
+    name: str
+    look: Look
+    parts: tuple[str, ...]
+
+    def live_url(self, subject: str) -> str:
+        """Return where the browser hears of changes."""
+        return f"/live/{self.name}" + (f"?subject={quote(subject, safe='')}" if subject else "")
+
+    def render_parts(self, context: Context, caller: Caller, csrf: str = "") -> dict[str, str]:
+        """Return the text of each part."""
+        shared = {"caller": caller, "csrf": csrf} | context
+        return {part: templates().get_template(f"{self.name}/{part}.html").render(shared) for part in self.parts}
+
+
+async def show(request: Request, caller: Caller, view: View, subject: str = "", **more: Any) -> HTMLResponse:
+    """Answer with the page; templates see `more` too."""
+    async with request.app.state.db.read() as conn:
+        context = await view.look(conn, caller, subject)
+    return render(request, f"{view.name}.html", **context, **more, live_url=view.live_url(subject))
+
+
+async def acted(
+    request: Request,
+    caller: Caller,
+    view: View,
+    text: str,
+    subject: str = "",
+    kind: str = "",
+    fresh: Callable[[Context], dict[str, str]] | None = None,
+) -> Response:
+    """Answer an action: say what was done (kind "bad": what was not), and show the page as it is now, to whoever looks at it.
+
+    `fresh` returns by its id what else is shown anew; not what was typed there. Without a script in the browser: go back to the page.
+    """
+    request.app.state.hub.poke()
+    if not request.headers.get("hx-request"):
+        return RedirectResponse(_page_before(request), status_code=303)
+    async with request.app.state.db.read() as conn:
+        context = await view.look(conn, caller, subject)
+    parts = view.render_parts(context, caller, getattr(request.state, "csrf", ""))
+    more = fresh(context) if fresh else {}
+    return render(request, "acted.html", parts=parts, fresh=more, text=text, kind=kind)
+
+
+async def left(request: Request, path: str) -> Response:
+    """Answer an action after which there is another page to look at."""
+    request.app.state.hub.poke()
+    if request.headers.get("hx-request"):
+        return Response(status_code=204, headers={"HX-Redirect": path})
+    return RedirectResponse(path, status_code=303)
+
+
+def _page_before(request: Request) -> str:
+    """Return the path of the page with the form: only ever one of ours."""
+    before = urlsplit(request.headers.get("referer", ""))
+    return before.path if before.netloc == request.url.netloc and before.path.startswith("/") else "/"

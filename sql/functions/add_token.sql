@@ -1,0 +1,41 @@
+-- Make a token known.
+-- Called by: operators (`pgrouse token add`), with the SHA-256 of a secret that only its holder has.
+-- p_topics: names, or beginnings that end with `*`. p_expires: after so long; NULL = never. Locks: nothing but the new row.
+-- Errors: 23505 for a name that there is, revoked or not; 22023 for roles, topics or a time that cannot be used.
+CREATE OR REPLACE FUNCTION messages.add_token(
+  p_name    text,
+  p_digest  bytea,
+  p_roles   text[],
+  p_topics  text[]   DEFAULT '{*}',
+  p_expires interval DEFAULT NULL
+)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_problem text := CASE
+    WHEN p_name IS NULL OR p_name !~ '^[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}$' THEN 'the name of a token has 1 to 100 of A-Z a-z 0-9 . _ : @ -, a letter or digit first'
+    WHEN octet_length(p_digest) IS DISTINCT FROM 32 THEN 'the digest of a token has 32 bytes'
+    WHEN cardinality(p_roles) IS NOT DISTINCT FROM 0 OR (p_roles <@ ARRAY['viewer', 'publisher', 'worker', 'operator']) IS NOT TRUE THEN
+      'roles of a token are viewer, publisher, worker and operator'
+    WHEN p_topics IS NULL OR cardinality(p_topics) NOT BETWEEN 1 AND 100 OR EXISTS (
+      SELECT FROM unnest(p_topics) AS t (topic)
+      WHERE (t.topic ~ '^(\*|[A-Za-z0-9][A-Za-z0-9._:-]*\*?)$' AND octet_length(t.topic) <= 200) IS NOT TRUE) THEN
+      'topics of a token are 1 to 100 names, or beginnings that end with *'
+    WHEN p_expires NOT BETWEEN '1 second' AND '36500 days' THEN 'a token expires after 1 second to 36500 days'
+  END;
+BEGIN
+  IF v_problem IS NOT NULL THEN
+    RAISE EXCEPTION '%', v_problem USING ERRCODE = '22023';
+  END IF;
+  INSERT INTO messages.token AS t (name, digest, roles, topics, expires_at, created_by)
+  VALUES (p_name, p_digest, p_roles, p_topics, clock_timestamp() + p_expires, messages.actor());
+  PERFORM messages.note_action(
+    'add_token', NULL, p_name, jsonb_build_object('roles', p_roles, 'topics', p_topics, 'expires_in', p_expires));
+EXCEPTION WHEN unique_violation THEN
+  RAISE EXCEPTION 'there is a token "%" already', p_name
+    USING ERRCODE = '23505', HINT = 'choose another name; one that was revoked keeps its name, so that the audit stays readable';
+END
+$$;

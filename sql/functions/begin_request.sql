@@ -1,0 +1,31 @@
+-- Begin a request that is done once, however often it is sent.
+-- Called by: web servers, first in the transaction that does it; end_request is its last. Of two at the same time the second waits for the
+-- first: if that commits, it gets its answer; if that fails or its server dies, it is the first itself.
+-- p_digest: of what is asked; p_caller: each has keys of his own. Kept for 24 hours, then prune_web forgets it.
+-- Locks: the row, until the transaction ends. Result: the status and answer of the first; no row: this is the first.
+-- Errors: 22023 for a key that came with another request before.
+CREATE OR REPLACE FUNCTION messages.begin_request(p_caller text, p_key text, p_digest bytea)
+RETURNS TABLE (status smallint, answer text)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_found messages.web_request;
+BEGIN
+  -- Who is forgotten between the two looks begins anew; each further try needs a prune in between.
+  FOR v_try IN 1..10 LOOP
+    INSERT INTO messages.web_request AS r (caller, key, digest) VALUES (p_caller, p_key, p_digest) ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+    SELECT r.* INTO v_found FROM messages.web_request AS r WHERE r.caller = p_caller AND r.key = p_key;
+    EXIT WHEN FOUND;
+  END LOOP;
+  IF v_found.digest IS DISTINCT FROM p_digest THEN
+    RAISE EXCEPTION 'this Idempotency-Key came with another request before'
+      USING ERRCODE = '22023', HINT = 'use a new key for each request, and the same one only to send it again';
+  END IF;
+  RETURN QUERY SELECT v_found.status, v_found.answer;
+END
+$$;

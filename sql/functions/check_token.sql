@@ -1,0 +1,27 @@
+-- Whose token it is.
+-- Called by: web servers, who remember the answer for two seconds. Locks: the token's row, when the time of its last use is written:
+-- every five minutes at most, and never waiting for somebody else who writes it.
+-- Result: one row; no row for a token that is unknown, expired or revoked.
+CREATE OR REPLACE FUNCTION messages.check_token(p_digest bytea)
+RETURNS TABLE (name text, roles text[], topics text[])
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET synchronous_commit = off
+AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+  SELECT t.name, t.roles, t.topics
+  FROM messages.token AS t
+  WHERE t.digest = p_digest AND t.revoked_at IS NULL AND (t.expires_at > clock_timestamp()) IS NOT FALSE;
+  IF FOUND THEN
+    UPDATE messages.token AS t
+    SET last_used_at = clock_timestamp()
+    WHERE t.name = (
+      SELECT u.name FROM messages.token AS u
+      WHERE u.digest = p_digest AND (u.last_used_at < clock_timestamp() - interval '5 minutes') IS NOT FALSE
+      FOR UPDATE SKIP LOCKED);
+  END IF;
+END
+$$;

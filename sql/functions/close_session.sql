@@ -1,0 +1,11 @@
+-- End a session: its cookie is worth nothing any more.
+-- Called by: web servers, when somebody logs out. Locks: the row. Result: whether there was one.
+CREATE OR REPLACE FUNCTION messages.close_session(p_digest bytea)
+RETURNS boolean
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+  WITH closed AS (DELETE FROM messages.web_session AS s WHERE s.digest = p_digest RETURNING 1)
+  SELECT EXISTS (SELECT FROM closed)
+$$;

@@ -1,0 +1,20 @@
+-- Ask a worker to drain: to claim nothing more, let what runs end, and stop, as on SIGTERM.
+-- Called by: operators. The daemon reads it with its next sign of life, within seconds. Whoever started it may start it again.
+-- Locks: the worker's row. Result: whether the registry knows the worker.
+CREATE OR REPLACE FUNCTION messages.drain_worker(p_name text)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  UPDATE messages.worker AS w
+  SET drain_asked_at = coalesce(w.drain_asked_at, clock_timestamp()), drain_asked_by = messages.actor()
+  WHERE w.name = p_name;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  PERFORM messages.note_action('drain_worker', NULL, p_name);
+  RETURN true;
+END
+$$;

@@ -1,0 +1,18 @@
+-- Let a browser stay logged in with a cookie instead of its token.
+-- Called by: web servers, with the SHA-256 of the token and of a new cookie. Locks: nothing but the new row, and the token against deletion.
+-- It ends after p_for, with the token, or by close_session. Result: whether the token is good; else nothing was opened.
+CREATE OR REPLACE FUNCTION messages.open_session(p_token bytea, p_digest bytea, p_for interval)
+RETURNS boolean
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+  WITH opened AS (
+    INSERT INTO messages.web_session AS s (digest, token, expires_at)
+    SELECT p_digest, t.name, least(t.expires_at, clock_timestamp() + p_for)
+    FROM messages.token AS t
+    WHERE t.digest = p_token AND t.revoked_at IS NULL AND (t.expires_at > clock_timestamp()) IS NOT FALSE
+    RETURNING 1
+  )
+  SELECT EXISTS (SELECT FROM opened)
+$$;

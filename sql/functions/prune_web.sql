@@ -1,0 +1,22 @@
+-- Forget what the web servers need no more: sessions that are over, and requests that are older than 24 hours.
+-- Called by: prune. Locks: the rows it deletes, 10,000 of each kind at most, passing over those that others hold. Result: how many.
+CREATE OR REPLACE FUNCTION messages.prune_web()
+RETURNS bigint
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+  WITH sessions AS (
+    DELETE FROM messages.web_session AS s
+    WHERE s.digest = ANY (ARRAY(
+      SELECT o.digest FROM messages.web_session AS o WHERE o.expires_at < clock_timestamp() LIMIT 10000 FOR UPDATE SKIP LOCKED))
+    RETURNING 1
+  ), requests AS (
+    DELETE FROM messages.web_request AS r
+    WHERE r.ctid = ANY (ARRAY(
+      SELECT o.ctid FROM messages.web_request AS o
+      WHERE o.asked_at < clock_timestamp() - interval '24 hours' LIMIT 10000 FOR UPDATE SKIP LOCKED))
+    RETURNING 1
+  )
+  SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM requests)
+$$;

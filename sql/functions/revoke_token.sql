@@ -1,0 +1,25 @@
+-- Let a token be worth nothing from now on, and end the sessions that were opened with it.
+-- Called by: operators (`pgrouse token revoke`). A web server hears of it within two seconds. Locks: the rows it changes.
+-- Result: whether it was worth something. Errors: P0002 for a token that there is not.
+CREATE OR REPLACE FUNCTION messages.revoke_token(p_name text)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_was_good boolean;
+BEGIN
+  SELECT t.revoked_at IS NULL AND (t.expires_at > clock_timestamp()) IS NOT FALSE INTO v_was_good
+  FROM messages.token AS t WHERE t.name = p_name FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'there is no token %', coalesce('"' || p_name || '"', 'NULL') USING ERRCODE = 'P0002', HINT = 'see `pgrouse token list` for those there are';
+  END IF;
+  UPDATE messages.token AS t SET revoked_at = coalesce(t.revoked_at, clock_timestamp()) WHERE t.name = p_name;
+  DELETE FROM messages.web_session AS s WHERE s.token = p_name;
+  IF v_was_good THEN
+    PERFORM messages.note_action('revoke_token', NULL, p_name);
+  END IF;
+  RETURN v_was_good;
+END
+$$;

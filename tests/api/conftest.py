@@ -1,0 +1,46 @@
+"""What the tests of the HTTP API begin with: one server per module, and a client that may do everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.api.site import Site
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+
+
+@pytest.fixture(scope="module")
+def site_database(server: Postgres) -> Iterator[Database]:
+    """A database for all tests of a module; each uses topics of its own."""
+    with server.new_database(template=server.migrated) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def site(site_database: Database) -> Iterator[Site]:
+    """A web server that has tokens."""
+    site = Site(site_database)
+    yield site
+    site.stop()
+
+
+@pytest.fixture(scope="module")
+def all_roles(site: Site) -> str:
+    """A token that may do everything."""
+    return site.token("viewer", "publisher", "worker", "operator", name="root")
+
+
+@pytest.fixture(scope="module")
+def http(site: Site, all_roles: str) -> Iterator[httpx.Client]:
+    """A client that may do everything."""
+    with site.client(all_roles) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def queue(site_database: Database) -> Queue:
+    """The queue itself, to prepare and to look."""
+    return Queue(site_database.connect())

@@ -1,0 +1,75 @@
+"""A web server as a test sees it: in a thread, on a port and a database of its own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import httpx
+
+from pgrouse import secret
+from pgrouse.config import load
+from pgrouse.web import listen
+from pgrouse.web.server import Server
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+
+
+class Site:
+    """One web server.
+
+    Args:
+        database: what it serves.
+        dsn: how it reaches it, if not directly.
+        **web: settings of the section.
+    """
+
+    def __init__(self, database: Database, dsn: str | None = None, **web: Any) -> None:
+        self.database = database
+        settings = load(
+            environ={},
+            overrides={"database": {"dsn": dsn or database.dsn}, "web": {"listen": "127.0.0.1:0", **web}},
+        )
+        sock = listen.bind(settings.web.listen)
+        self.url = listen.url(sock)
+        self.server = Server(settings)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [sock]}, daemon=True)
+        self.thread.start()
+        eventually(lambda: self.server.started)
+
+    @property
+    def app(self) -> Any:
+        return self.server.application
+
+    def stop(self) -> None:
+        self.server.handle_exit(signal.SIGTERM, None)
+        self.thread.join(timeout=15)
+        assert not self.thread.is_alive()
+
+    def token(
+        self, *roles: str, topics: tuple[str, ...] = ("*",), name: str | None = None, expires: timedelta | None = None
+    ) -> str:
+        """Make a token, known at once."""
+        made = secret.new()
+        with self.database.connect() as conn:
+            conn.execute(
+                "SELECT messages.add_token(%s, %s, %s, %s, %s)",
+                [name or f"t{made[4:12]}x", secret.digest(made), list(roles), list(topics), expires],
+            )
+        return made
+
+    def client(self, token: str | None = None, headers: Mapping[str, str] | None = None) -> httpx.Client:
+        """Return a client of somebody; the caller closes it, or lets the test end."""
+        given = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(base_url=self.url, headers={**given, **(headers or {})}, timeout=40)
+
+
+def code(answer: httpx.Response) -> str:
+    """Return the code of a problem."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    problem = answer.json()
+    assert problem["status"] == answer.status_code
+    return str(problem["code"])

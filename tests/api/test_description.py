@@ -1,0 +1,74 @@
+"""The API against its own description: nothing that is sent makes it fail, and it answers as it says."""
+
+from __future__ import annotations
+
+import os
+
+import httpx
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
+
+from tests.api.site import Site
+from tests.sql.queue import Queue
+
+EXAMPLES = int(os.environ.get("PGROUSE_API_EXAMPLES", "4"))
+
+
+def test_whatever_is_sent_nothing_fails_and_every_answer_is_as_described(
+    site: Site, all_roles: str, http: httpx.Client, queue: Queue
+) -> None:
+    for topic in ("orders.created", "a"):
+        queue.publish(topic)
+        queue.publish(topic, channel="c")
+    schema = schemathesis.openapi.from_url(f"{site.url}/v1/openapi.json")
+    wrong: dict[str, str] = {}
+    operations = [each.ok() for each in schema.get_all_operations()]
+
+    for operation in operations:
+
+        @given(case=operation.as_strategy() | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        def ask(case: schemathesis.Case) -> None:
+            case.headers = {**(case.headers or {}), "Authorization": f"Bearer {all_roles}"}
+            if isinstance(case.body, dict) and "wait" in case.body:
+                case.body["wait"] = 0
+            case.call_and_validate(
+                checks=[not_a_server_error, status_code_conformance, response_schema_conformance],
+            )
+
+        try:
+            ask()
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - all are told at once
+            wrong[operation.label] = str(error)[:1500]
+
+    assert len(operations) > 40
+    assert wrong == {}
+
+
+@given(junk=st.binary(max_size=200))
+@settings(max_examples=20, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_bodies_that_are_no_json_are_refused(http: httpx.Client, junk: bytes) -> None:
+    for path in ("/v1/messages", "/v1/claim", "/v1/dead/redrive", "/v1/topics/a"):
+        method = "PATCH" if path.endswith("/a") else "POST"
+        answer = http.request(method, path, content=b"\xff" + junk, headers={"Content-Type": "application/json"})
+        assert answer.status_code in (400, 422)
+
+
+def test_the_page_shows_every_route_to_everybody(site: Site) -> None:
+    paths = httpx.get(f"{site.url}/v1/openapi.json").json()["paths"]
+
+    page = httpx.get(f"{site.url}/v1/docs")
+
+    assert page.status_code == 200
+    assert [path for path in paths if path not in page.text] == []

@@ -1,0 +1,123 @@
+"""/metrics of the web server: the whole queue, for those who may see it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import httpx
+import psycopg
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pgrouse.metrics import catalogue
+from tests.api.site import Site
+from tests.daemon.proxy import Proxy
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+PROMTOOL = shutil.which("promtool")
+
+
+def values(text: str) -> dict[str, float]:
+    """Every series with its labels, as one line shows it."""
+    return {
+        ",".join([sample.name, *sample.labels.values()]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_it_tells_what_stands_in_the_queue(http: httpx.Client, queue: Queue, site_database: Database) -> None:
+    queue.publish_many(3, "depth", wait="-90 s")
+    queue.publish("depth", wait="1 hour")
+    queue.claim("depth", limit=1)
+    queue.publish("dead")
+    queue.settle("fail", queue.claim("dead"), ["boom"])
+    queue.call("worker_started", "w", "host", 1, "1.0", ["depth"], 10)
+    queue.rows("SELECT * FROM messages.tick('cron')")
+
+    told = values(http.get("/metrics").text)
+
+    assert [told[f"pgrouse_queue_messages,{state},depth"] for state in ("ready", "delayed", "running")] == [2, 1, 1]
+    assert 90 <= told["pgrouse_queue_oldest_ready_seconds,depth"] < 600
+    assert told["pgrouse_queue_dead_messages,dead"] == 1
+    assert (told["pgrouse_queue_handled,depth"], told["pgrouse_queue_handled,dead"]) == (1, 0)
+    assert [told[f"pgrouse_workers,{state}"] for state in ("working", "stopping", "silent")] == [1, 0, 0]
+    assert 0 <= told["pgrouse_tick_age_seconds,cron"] < 600
+    assert (told["pgrouse_database_up"], told["pgrouse_retention_held_exports"]) == (1, 0)
+
+
+def test_a_transaction_that_holds_a_snapshot_and_something_wrong_are_told(
+    http: httpx.Client, queue: Queue, site_database: Database
+) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.condition (kind, topic, since, what, mend) VALUES ('backlog', 'slow', now(), 'late', 'add workers')"
+    )
+    holder = site_database.connect()
+    holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with holder.transaction():
+        holder.execute("SELECT FROM messages.topic")
+        told = values(http.get("/metrics").text)
+
+    assert told["pgrouse_oldest_snapshot_seconds"] > 0
+    assert told["pgrouse_condition,backlog,slow"] == 1
+
+
+def test_it_tells_the_metrics_of_the_catalogue_as_prometheus_likes_them(http: httpx.Client) -> None:
+    text = http.get("/metrics").text
+
+    told = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert told == {each.name for each in catalogue.FLEET}
+    if PROMTOOL is not None:
+        ran = subprocess.run([PROMTOOL, "check", "metrics"], input=text, text=True, capture_output=True, check=False)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_open_metrics_is_spoken_with_whoever_asks_for_it(http: httpx.Client) -> None:
+    answer = http.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
+
+
+def test_without_a_token_nothing_is_told(site: Site, all_roles: str) -> None:
+    with site.client() as nobody:
+        assert nobody.get("/metrics").status_code == 401
+    with site.client(site.token("publisher")) as publisher:
+        assert publisher.get("/metrics").status_code == 403
+
+
+def test_who_sees_some_topics_is_told_of_those(site: Site, queue: Queue) -> None:
+    queue.publish("shop.orders")
+    queue.publish("bank.orders")
+
+    with site.client(site.token("viewer", topics=("shop.*",))) as viewer:
+        told = viewer.get("/metrics").text
+
+    assert 'topic="shop.orders"' in told
+    assert "bank" not in told
+
+
+@pytest.fixture
+def proxy(site_database: Database) -> Iterator[Proxy]:
+    """A way to the database that can be cut."""
+    proxy = Proxy(site_database.dsn)
+    yield proxy
+    proxy.close()
+
+
+def test_a_database_that_is_away_is_told_and_nothing_else(
+    site_database: Database, proxy: Proxy, all_roles: str
+) -> None:
+    site = Site(site_database, proxy.dsn)
+    try:
+        with site.client(all_roles) as client:
+            eventually(lambda: values(client.get("/metrics").text)["pgrouse_database_up"] == 1)
+            proxy.hang_up()
+
+            eventually(lambda: values(client.get("/metrics").text) == {"pgrouse_database_up": 0}, within_s=20)
+    finally:
+        site.stop()

@@ -1,0 +1,239 @@
+"""Operating over HTTP: messages, dead ones, topics, channels, schedules, workers, maintenance, the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.site import code
+from tests.sql.queue import Queue
+
+
+def pages(http: httpx.Client, path: str, name: str, **params: Any) -> Iterator[list[dict[str, Any]]]:
+    """Read a list page by page."""
+    cursor = None
+    while True:
+        found = http.get(path, params={**params, **({"cursor": cursor} if cursor else {})}).json()
+        yield found[name]
+        if (cursor := found["next"]) is None:
+            return
+
+
+def die(queue: Queue, topic: str, error: str = "boom") -> int:
+    published = queue.publish(topic)
+    queue.settle("fail", queue.claim(topic), [error])
+    return published
+
+
+def test_messages_are_found_page_by_page_and_each_once(http: httpx.Client, queue: Queue) -> None:
+    published = queue.publish_many(25, "o.pages")
+
+    found = [row["id"] for page in pages(http, "/v1/messages", "messages", topic="o.pages", limit=7) for row in page]
+
+    assert sorted(found) == published
+    assert len(set(found)) == len(found)
+
+
+def test_messages_are_found_by_what_they_are(http: httpx.Client, queue: Queue) -> None:
+    ready = queue.publish("o.find", key="k", payload={"customer": 7})
+    queue.publish("o.find", channel="c")
+    dead = die(queue, "o.find.dead")
+
+    def ids(**params: Any) -> list[int]:
+        return [row["id"] for row in http.get("/v1/messages", params=params).json()["messages"]]
+
+    assert ids(topic="o.find", key="k") == [ready]
+    assert ready not in ids(topic="o.find", channel="c")
+    assert ids(topic="o.find.dead", state=["failed"]) == [dead]
+    assert ids(topic="o.find", path="$.customer ? (@ == 7)") == [ready]
+
+
+@pytest.mark.parametrize("path", ["$.[", '$.a ? (@ like_regex "(")', '$.a.datetime("x")', "x", "$" * 400])
+def test_a_jsonpath_that_is_none_is_refused(http: httpx.Client, queue: Queue, path: str) -> None:
+    queue.publish("o.path", payload={"a": "b"})
+
+    answer = http.get("/v1/messages", params={"topic": "o.path", "path": path})
+
+    assert answer.status_code in (200, 422), answer.text
+
+
+def test_a_message_is_shown_and_explained_wherever_it_is(http: httpx.Client, queue: Queue) -> None:
+    live, dead = queue.publish("o.show", payload={"n": 1.50}), die(queue, "o.show.dead")
+
+    shown = http.get(f"/v1/messages/{live}").json()
+    assert (shown["state"], shown["payload"]) == ("ready", {"n": 1.5})
+    assert http.get(f"/v1/messages/{dead}").json()["state"] == "failed"
+    assert http.get(f"/v1/messages/{live}/explain").json()["reasons"][0]["code"]
+    assert code(http.get("/v1/messages/999999999")) == "not_found"
+
+
+def test_json_that_python_cannot_hold_passes_through(http: httpx.Client, queue: Queue) -> None:
+    digits = "9" * 5000
+    published = queue.value(
+        "INSERT INTO messages.message (topic, payload) VALUES ('o.digits', %s::jsonb) RETURNING id", [f"[{digits}]"]
+    )
+
+    assert digits in http.get(f"/v1/messages/{published}").text
+    claimed = http.post("/v1/claim", json={"topics": ["o.digits"]})
+    assert (claimed.status_code, digits in claimed.text) == (200, True)
+
+
+def test_messages_are_cancelled_skipped_and_tried_at_once(http: httpx.Client, queue: Queue) -> None:
+    one, two, three = queue.publish_many(3, "o.act")
+    queue.row(
+        "UPDATE messages.message SET available_at = available_at + interval '1 hour' WHERE id = %s RETURNING 1", [three]
+    )
+
+    def act(verb: str, *ids: int, **more: Any) -> Any:
+        return http.post(f"/v1/messages/{verb}", json={"ids": ids, **more}).json()
+
+    assert act("cancel", one, 10**12, reason="no") == {"done": [one], "left": [10**12]}
+    assert act("skip", two, reason="in the way") == {"done": [two], "left": []}
+    assert act("retry", three) == {"done": [three], "left": []}
+    assert (queue.archived(one).result, queue.archived(two).result) == ("cancelled", "failed")
+
+
+def test_a_message_that_waits_is_edited_and_one_that_runs_is_not(http: httpx.Client, queue: Queue) -> None:
+    published = queue.publish("o.edit", payload={"a": 1})
+
+    edited = http.patch(f"/v1/messages/{published}", json={"payload": {"a": 2}})
+    assert edited.json()["payload"] == {"a": 2}
+    queue.claim("o.edit")
+
+    assert code(http.patch(f"/v1/messages/{published}", json={"payload": {"a": 3}})) == "running"
+    assert queue.message(published).payload == {"a": 2}
+
+
+def test_dead_messages_are_listed_grouped_and_put_back_once(http: httpx.Client, queue: Queue) -> None:
+    dead = [die(queue, "o.dead", f"boom {n}") for n in range(5)]
+
+    listed = [row["id"] for page in pages(http, "/v1/dead", "messages", topic="o.dead", limit=2) for row in page]
+    (group,) = http.get("/v1/dead/groups", params={"topic": "o.dead"}).json()["groups"]
+    body = {"filter": {"topic": "o.dead", "fingerprint": group["error_fingerprint"]}}
+    tried = http.post("/v1/dead/redrive", json={**body, "dry_run": True}).json()
+    done = http.post("/v1/dead/redrive", json={**body, "rate": 2}).json()
+    again = http.post("/v1/dead/redrive", json={"ids": dead}).json()
+
+    assert listed == dead
+    assert group["count"] == 5
+    assert [(row["archived_id"], row["message_id"]) for row in tried["results"]] == [(each, None) for each in dead]
+    assert {row["outcome"] for row in done["results"]} == {"redriven"}
+    assert {row["outcome"] for row in again["results"]} == {"redriven_before"}
+    assert (
+        queue.value("SELECT max(available_at) - min(available_at) FROM messages.message WHERE topic = 'o.dead'").seconds
+        >= 1
+    )
+
+
+def test_a_policy_is_read_and_changed_as_the_file_says_it(http: httpx.Client) -> None:
+    changed = http.patch("/v1/topics/o.policy", json={"max_attempts": 7, "lock_for": "2m", "backoff": {"base": "3s"}})
+
+    shown = http.get("/v1/topics/o.policy").json()
+    assert len(changed.json()["changes"]) == 3
+    assert (shown["own"]["max_attempts"], shown["own"]["lock_for"]) == (7, 120)
+    assert shown["policy"]["keep_success"] == "full"
+    assert http.patch("/v1/topics/o.policy", json={"max_attempts": "inherit"}).json()["changes"]
+    assert "max_attempts" not in http.get("/v1/topics/o.policy").json()["own"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"max_attempt": 1},
+        {"max_attempts": -1},
+        {"lock_for": "10d"},
+        {"payload_schema": "@/etc/passwd"},
+        {"payload_schema": 1},
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused_with_the_knob(http: httpx.Client, body: dict[str, Any]) -> None:
+    answer = http.patch("/v1/topics/o.wrong", json=body)
+
+    assert answer.status_code == 422
+    assert next(iter(body)) in answer.json()["detail"]
+
+
+def test_a_topic_and_a_channel_are_stopped_and_go_on(http: httpx.Client, queue: Queue) -> None:
+    queue.publish("o.pause", channel="c/ä")
+    assert http.post("/v1/topics/o.pause/pause", json={"why": "relay down", "resume_in": "1h"}).json()["until"]
+    assert queue.claim("o.pause") == []
+    (topic,) = [each for each in http.get("/v1/topics").json()["topics"] if each["topic"] == "o.pause"]
+    assert topic["paused"]
+    assert http.get("/v1/topics/o.pause").json()["paused"]["paused_by"] == "root"
+    assert http.post("/v1/topics/o.pause/resume").json() == {"was_paused": True}
+
+    assert http.post("/v1/topics/o.pause/channels/pause", json={"channel": "c/ä"}).json()["paused"]
+    assert queue.claim("o.pause") == []
+    assert http.post("/v1/topics/o.pause/channels/resume", json={"channel": "c/ä"}).json() == {"was_paused": True}
+    assert len(queue.claim("o.pause")) == 1
+
+
+def test_a_channel_has_limits_of_its_own_and_its_first_message_can_be_skipped(http: httpx.Client, queue: Queue) -> None:
+    first, _ = queue.publish_many(2, "o.channel", channel="c")
+
+    change = {"channel": "c", "policy": {"concurrency": 1, "min_interval": "2s"}}
+    assert len(http.patch("/v1/topics/o.channel/channels", json=change).json()["changes"]) == 2
+    (listed,) = http.get("/v1/topics/o.channel/channels").json()["channels"]
+    assert (listed["channel"], listed["concurrency"], listed["min_interval"]) == ("c", 1, 2)
+    assert http.post("/v1/topics/o.channel/channels/skip", json={"channel": "c"}).json() == {"id": first}
+
+
+def test_a_schedule_lives_from_its_adding_to_its_removal(http: httpx.Client, queue: Queue) -> None:
+    new = {"name": "o.nightly", "cron": "0 3 * * *", "topic": "o.cron", "payload": {"kind": "daily"}, "jitter": "1m"}
+
+    added = http.post("/v1/schedules", json=new)
+    assert (added.status_code, added.json()["next_tick"] is not None) == (201, True)
+    assert code(http.post("/v1/schedules", json=new)) == "already_there"
+    assert http.post("/v1/schedules/o.nightly/pause", json={"why": "holidays"}).json() == {"was_running": True}
+    assert http.get("/v1/schedules/o.nightly").json()["paused_why"] == "holidays"
+    assert http.post("/v1/schedules/o.nightly/resume").json() == {"was_paused": True}
+    ran = http.post("/v1/schedules/o.nightly/run").json()
+    assert queue.message(ran["id"]).payload == {"kind": "daily"}
+    assert http.delete("/v1/schedules/o.nightly").json() == {"removed": "o.nightly"}
+    assert http.get("/v1/schedules/o.nightly").status_code == 404
+
+
+def test_a_cron_expression_that_is_none_is_refused(http: httpx.Client) -> None:
+    answer = http.post("/v1/schedules", json={"name": "o.bad", "cron": "99 * * * *", "topic": "t"})
+
+    assert (answer.status_code, code(answer)) == (422, "invalid_value")
+
+
+def test_workers_are_listed_and_asked_to_drain(http: httpx.Client, queue: Queue) -> None:
+    queue.call("worker_started", "o.worker", "host", 1, "0", ["o.t"], 5)
+
+    (worker,) = http.get("/v1/workers").json()["workers"]
+    drained = http.post("/v1/workers/drain", json={"name": "o.worker"})
+
+    assert (worker["name"], worker["state"]) == ("o.worker", "working")
+    assert drained.json() == {"draining": "o.worker"}
+    assert http.get("/v1/workers").json()["workers"][0]["state"] == "draining"
+    assert code(http.post("/v1/workers/drain", json={"name": "nobody"})) == "not_found"
+
+
+def test_the_maintenance_and_each_reaper_run_by_hand(http: httpx.Client, queue: Queue) -> None:
+    expired = queue.publish("o.reap")
+    queue.row("UPDATE messages.message SET expires_at = clock_timestamp() WHERE id = %s RETURNING 1", [expired])
+
+    assert http.post("/v1/reapers/expire_ttl/run").json() == {"task": "expire_ttl", "did": 1}
+    assert http.post("/v1/reapers/purge/run").json()["task"] == "purge"
+    assert {row["task"] for row in http.post("/v1/maintenance/run").json()["tasks"]} >= {"expire_locks", "prune"}
+    assert queue.archived(expired).result == "expired"
+
+
+def test_what_was_done_stands_in_the_audit_with_who_did_it(http: httpx.Client, queue: Queue) -> None:
+    http.post("/v1/messages/cancel", json={"ids": [queue.publish("o.audit")], "reason": "why not"})
+
+    (entry,) = http.get("/v1/audit", params={"topic": "o.audit"}).json()["entries"]
+    assert (entry["actor"], entry["action"]) == ("root", "cancel")
+    listed = [row["id"] for page in pages(http, "/v1/audit", "entries", limit=3) for row in page]
+    assert listed == sorted(set(listed), reverse=True)
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/dead", "/v1/topics", "/v1/schedules", "/v1/audit"])
+@pytest.mark.parametrize("cursor", ["xx", "W10", "WyJhdWRpdCIsIngiXQ", "WyJtZXNzYWdlcyIsImEiXQ", "WyJ0b3BpY3MiLDFd"])
+def test_a_cursor_that_was_made_up_is_refused(http: httpx.Client, path: str, cursor: str) -> None:
+    assert http.get(path, params={"cursor": cursor}).status_code == 422

@@ -1,0 +1,233 @@
+"""Publishing over HTTP: stored when the answer comes, all or none, and once however often it is sent."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.site import Site, code
+from tests.server.deadline import eventually
+from tests.server.postgres import Postgres
+from tests.sql.queue import Queue
+
+
+def test_a_message_has_everything_that_was_said_of_it(http: httpx.Client, queue: Queue) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    said = {"payload": {"id": 7}, "headers": {"a": 1}, "key": "k", "channel": "c", "priority": 2, "max_attempts": 3}
+
+    answer = http.post("/v1/messages", json={"topic": "p.all", **said, "available_at": later.isoformat(), "ttl": "1h"})
+
+    assert (answer.status_code, answer.json()["what"]) == (201, "inserted")
+    stored = queue.message(answer.json()["id"])
+    assert {name: getattr(stored, name) for name in said} == said
+    assert stored.available_at == later
+    assert stored.expires_at == later + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("payload", [None, 0, "", [], {}, "ä\u2028", 12345678901234567890, {"a": {"b": [None]}}])
+def test_any_json_value_is_a_payload_alone_and_in_a_batch(http: httpx.Client, queue: Queue, payload: Any) -> None:
+    alone = http.post("/v1/messages", json={"topic": "p.any", "payload": payload}).json()["id"]
+    batch = http.post("/v1/messages/batch", json={"messages": [{"topic": "p.any", "payload": payload}]}).json()
+
+    for each in (alone, batch["results"][0]["id"]):
+        assert queue.value("SELECT payload FROM messages.message WHERE id = %s", [each]) == payload
+
+
+def test_bytes_are_a_body(http: httpx.Client, queue: Queue) -> None:
+    body = bytes(range(256))
+    text = base64.b64encode(body).decode()
+
+    alone = http.post("/v1/messages", json={"topic": "p.bytes", "body": text}).json()["id"]
+    batch = http.post("/v1/messages/batch", json={"messages": [{"topic": "p.bytes", "body": text}]}).json()
+    whole = http.post("/v1/topics/p.bytes/messages", content=body, headers={"Content-Type": "image/png"}).json()["id"]
+
+    for each in (alone, batch["results"][0]["id"], whole):
+        assert bytes(queue.message(each).body) == body
+
+
+def test_a_batch_is_answered_in_its_order(http: httpx.Client, queue: Queue) -> None:
+    sent = [{"topic": f"p.order{n % 3}", "payload": n, "delay": n % 2} for n in range(50)]
+
+    results = http.post("/v1/messages/batch", json={"messages": sent}).json()["results"]
+
+    assert [queue.message(each["id"]).payload for each in results] == list(range(50))
+
+
+def test_a_batch_is_published_as_a_whole_or_not_at_all(http: httpx.Client, queue: Queue) -> None:
+    http.post("/v1/messages", json={"topic": "p.whole", "key": "taken"})
+
+    answer = http.post(
+        "/v1/messages/batch", json={"messages": [{"topic": "p.whole"}, {"topic": "p.whole", "key": "taken"}]}
+    )
+
+    assert (answer.status_code, code(answer)) == (409, "already_there")
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.whole'") == 1
+
+
+def test_what_comes_at_the_same_time_is_published_together_and_each_gets_its_own_id(
+    http: httpx.Client, queue: Queue
+) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        sent = list(pool.map(lambda n: http.post("/v1/messages", json={"topic": "p.many", "payload": n}), range(200)))
+
+    stored = {
+        row.id: row.payload for row in queue.rows("SELECT id, payload FROM messages.message WHERE topic = 'p.many'")
+    }
+    assert {answer.json()["id"]: n for n, answer in enumerate(sent)} == stored
+
+
+def test_nobody_pays_for_anothers_message(http: httpx.Client, queue: Queue) -> None:
+    queue.policy("p.small", max_payload_bytes=10)
+    try:
+
+        def send(n: int) -> int:
+            topic, payload = ("p.small", "x" * 100) if n % 2 else ("p.large", n)
+            return http.post("/v1/messages", json={"topic": topic, "payload": payload}).status_code
+
+        with ThreadPoolExecutor(10) as pool:
+            codes = list(pool.map(send, range(60)))
+    finally:
+        queue.row("DELETE FROM messages.topic WHERE topic = 'p.small' RETURNING 1")
+
+    assert codes == [413 if n % 2 else 201 for n in range(60)]
+
+
+def test_a_refusal_of_the_policy_says_which(server: Postgres) -> None:
+    with server.new_database(template=server.migrated) as database:
+        site, queue = Site(database), Queue(database.connect())
+        try:
+            queue.policy("full", max_depth=1)
+            queue.policy("drops", max_depth=1, on_full="drop")
+            queue.policy("slow", publish_rate=0.001, burst=1)
+            queue.policy("typed", payload_schema={"type": "object"})
+            with site.client(site.token("publisher")) as client:
+
+                def ask(topic: str, payload: Any = 1) -> httpx.Response:
+                    return client.post("/v1/messages", json={"topic": topic, "payload": payload})
+
+                for topic in ("full", "drops", "slow"):
+                    assert ask(topic).status_code == 201
+                full, dropped, slow, typed = ask("full"), ask("drops"), ask("slow"), ask("typed")
+                batch = client.post("/v1/messages/batch", json={"messages": [{"topic": "drops"}, {"topic": "free"}]})
+        finally:
+            site.stop()
+
+    assert (full.status_code, code(full), "Retry-After" in full.headers) == (507, "topic_full", True)
+    assert dropped.json() == {"id": None, "what": "dropped"}
+    assert (slow.status_code, code(slow), "Retry-After" in slow.headers) == (429, "publish_rate_exceeded", True)
+    assert (typed.status_code, code(typed)) == (422, "invalid_payload")
+    assert [each["what"] for each in batch.json()["results"]] == ["dropped", "inserted"]
+
+
+def test_a_request_carries_its_trace_into_the_message(http: httpx.Client, queue: Queue) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    sent = http.post("/v1/messages", json={"topic": "p.trace"}, headers={"traceparent": trace}).json()["id"]
+    broken = http.post("/v1/messages", json={"topic": "p.trace"}, headers={"traceparent": "x"}).json()["id"]
+
+    assert queue.message(sent).headers == {"traceparent": trace}
+    assert queue.message(broken).headers is None
+
+
+def test_sent_again_with_its_key_it_gets_the_first_answer(http: httpx.Client, queue: Queue) -> None:
+    key = {"Idempotency-Key": "order-7"}
+
+    first = http.post("/v1/messages", json={"topic": "p.once", "payload": 1}, headers=key)
+    again = http.post("/v1/messages", json={"topic": "p.once", "payload": 1}, headers=key)
+    other = http.post("/v1/messages", json={"topic": "p.once", "payload": 2}, headers=key)
+
+    assert again.json() == first.json()
+    assert again.headers["idempotent-replayed"] == "true"
+    assert other.status_code == 422
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.once'") == 1
+
+
+def test_a_request_that_failed_may_be_sent_again_with_its_key(http: httpx.Client) -> None:
+    key = {"Idempotency-Key": "later"}
+    blocker = http.post("/v1/messages", json={"topic": "p.again", "key": "k"}).json()["id"]
+    refused = http.post("/v1/messages", json={"topic": "p.again", "key": "k"}, headers=key)
+    http.post("/v1/messages/cancel", json={"ids": [blocker]})
+
+    assert refused.status_code == 409
+    assert http.post("/v1/messages", json={"topic": "p.again", "key": "k"}, headers=key).status_code == 201
+
+
+def test_many_retries_at_once_publish_once(http: httpx.Client, queue: Queue) -> None:
+    def send(_: int) -> Any:
+        return http.post("/v1/topics/p.storm/messages", json={"id": 7}, headers={"Idempotency-Key": "storm"}).json()
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(send, range(32)))
+
+    assert len({each["id"] for each in answers}) == 1
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.storm'") == 1
+
+
+def test_a_server_that_dies_in_the_midst_of_it_has_published_nothing_or_all(
+    site: Site, http: httpx.Client, queue: Queue
+) -> None:
+    """What was published and not answered is answered to the retry; what was not committed is done by the retry."""
+    key = {"Idempotency-Key": "crash"}
+    holder = site.database.connect()
+    holder.execute("BEGIN")
+    holder.execute("SELECT * FROM messages.begin_request('root', 'crash', '\\x00')")
+    found: list[int] = []
+    waiting = threading.Thread(
+        target=lambda: found.append(http.post("/v1/messages", json={"topic": "p.crash"}, headers=key).status_code)
+    )
+    waiting.start()
+    blocked = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    (victim,) = eventually(lambda: queue.rows(blocked))
+
+    queue.row("SELECT pg_terminate_backend(%s)", [victim.pid])
+    waiting.join(20)
+    holder.execute("ROLLBACK")
+    holder.close()
+
+    assert found == [503]
+    assert http.post("/v1/messages", json={"topic": "p.crash"}, headers=key).status_code == 201
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.crash'") == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"topic": "a b"}, "body.topic"),
+        ({"topic": "t", "priority": 10}, "body.priority"),
+        ({"topic": "t", "delay": "soon"}, "body.delay"),
+        ({"topic": "t", "key": "\x00"}, "body.key"),
+        ({"topic": "t", "body": "%"}, "body.body"),
+        ({"topic": "t", "colour": "red"}, "body.colour"),
+        ({"topic": "t", "available_at": "2027-01-01T00:00:00"}, "body.available_at"),
+        ({}, "body.topic"),
+        ([], "body"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(http: httpx.Client, body: Any, where: str) -> None:
+    answer = http.post("/v1/messages", json=body)
+
+    assert (answer.status_code, code(answer)) == (422, "invalid_request")
+    assert answer.json()["errors"][0]["where"] == where
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"topic":"t","payload":{"a":1,"a":2}}',
+        '{"topic":"t","payload":1e400}',
+        '{"topic":"t","payload":"\\u0000"}',
+        '{"topic":"t","payload":"\\ud800"}',
+        '{"topic":"t","payload":NaN}',
+        '{"topic":"t","payload":' + "[" * 500 + "]" * 500 + "}",
+        "{",
+    ],
+)
+def test_json_that_could_not_be_kept_as_it_is_is_refused(http: httpx.Client, text: str) -> None:
+    for path in ("/v1/messages", "/v1/topics/t/messages"):
+        assert http.post(path, content=text.encode()).status_code == 422

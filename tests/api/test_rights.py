@@ -1,0 +1,205 @@
+"""Who may call what: every route that is served, with every role. The table is made from the app itself: a new route is in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from pgrouse.config import Config
+from pgrouse.web import app as web_app
+from pgrouse.web.caller import Role
+from pgrouse.web.gate import Needs
+from tests.api.site import Site, code
+from tests.sql.queue import Queue
+
+# What nobody has to be known for.
+OPEN = {
+    *("GET /login", "POST /login", "POST /logout", "GET /v1/openapi.json", "GET /v1/docs"),
+    *("GET /livez", "GET /readyz"),
+}
+# Asks by itself, since it answers too while nobody can be known because the database is away.
+BY_ITSELF = {"GET /metrics"}
+HAS = {role: {role} | ({Role.VIEWER} if role is Role.OPERATOR else set()) for role in Role}
+
+
+@dataclass(frozen=True)
+class Way:
+    """A route with one of its methods, and the roles that it asks for."""
+
+    method: str
+    path: str
+    roles: tuple[Role, ...]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def ways() -> Iterator[Way]:
+    """Yield what the app serves, however it came to be there."""
+    for included in web_app.application(Config()).routes:
+        for route in included.original_router.routes if hasattr(included, "original_router") else [included]:
+            if not isinstance(route, APIRoute):
+                assert getattr(route, "path", None) == "/static/{name:path}"
+                continue
+            roles = tuple(each.call.role for each in route.dependant.dependencies if isinstance(each.call, Needs))
+            for method in sorted(route.methods):
+                yield Way(method, route.path, roles)
+
+
+WAYS = list(ways())
+CLOSED = [way for way in WAYS if str(way) not in OPEN]
+
+
+@pytest.fixture(scope="module")
+def clients(site: Site) -> Iterator[dict[Role, httpx.Client]]:
+    """A client of each role, with that role only."""
+    found = {role: site.client(site.token(role, name=f"only-{role}")) for role in Role}
+    yield found
+    for client in found.values():
+        client.close()
+
+
+def ask(client: httpx.Client, way: Way) -> httpx.Response:
+    path = re.sub(r"\{(\w+)(:path)?\}", lambda found: "1" if "id" in found[1] else "purge", way.path)
+    return client.request(way.method, path, content=b"{}" if way.method != "GET" else None, headers=JSON)
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+def test_every_route_asks_for_one_role_unless_it_is_listed_as_open() -> None:
+    assert {str(way) for way in WAYS if len(way.roles) != 1} == OPEN | BY_ITSELF
+
+
+def test_nothing_that_changes_something_is_for_viewers() -> None:
+    changing = [way for way in CLOSED if way.method not in ("GET", "HEAD")]
+
+    assert [str(way) for way in changing if Role.VIEWER in way.roles] == []
+    assert {way.path for way in changing if Role.PUBLISHER in way.roles} == {
+        *("/v1/messages", "/v1/messages/batch", "/v1/topics/{topic}/messages")
+    }
+    assert {way.path for way in changing if Role.WORKER in way.roles} == {
+        *("/v1/claim", "/v1/settle", "/v1/heartbeat"),
+        *("/v1/messages/{message_id}/settle", "/v1/messages/{message_id}/heartbeat"),
+    }
+
+
+def test_the_metrics_are_for_viewers(clients: dict[Role, httpx.Client], site: Site) -> None:
+    assert httpx.get(f"{site.url}/metrics").status_code == 401
+    assert {role: client.get("/metrics").status_code for role, client in clients.items()} == {
+        role: 200 if Role.VIEWER in HAS[role] else 403 for role in Role
+    }
+
+
+def test_the_description_has_every_route_of_the_api(site: Site) -> None:
+    described = httpx.get(f"{site.url}/v1/openapi.json").json()["paths"]
+
+    assert {(path, method.upper()) for path, methods in described.items() for method in methods} == {
+        (way.path, way.method) for way in CLOSED if way.path.startswith("/v1")
+    }
+
+
+@pytest.mark.parametrize("way", [way for way in CLOSED if way.path.startswith("/v1")], ids=str)
+def test_a_route_lets_in_its_role_and_no_other(way: Way, clients: dict[Role, httpx.Client], site: Site) -> None:
+    with site.client() as nobody:
+        assert ask(nobody, way).status_code == 401
+    for role, client in clients.items():
+        answer = ask(client, way)
+        refused = answer.status_code == 403 and code(answer) == "forbidden"
+        assert refused == (way.roles[0] not in HAS[role]), f"{role}: {answer.status_code} {answer.text}"
+
+
+@pytest.fixture(scope="module")
+def shop(site: Site) -> Iterator[httpx.Client]:
+    """A client that may do everything with the topics of a shop."""
+    with site.client(site.token(*Role, topics=("shop.*", "mail"), name="shop")) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/messages", {"topic": "other"}),
+        ("POST", "/v1/messages/batch", {"messages": [{"topic": "mail"}, {"topic": "other"}]}),
+        ("POST", "/v1/topics/other/messages", {}),
+        ("POST", "/v1/claim", {"topics": ["mail", "other"]}),
+        ("GET", "/v1/messages?topic=other", None),
+        ("GET", "/v1/dead?topic=other", None),
+        ("GET", "/v1/dead/groups?topic=other", None),
+        ("POST", "/v1/dead/redrive", {"filter": {"topic": "other"}}),
+        ("GET", "/v1/topics/other", None),
+        ("GET", "/v1/topics/*", None),
+        ("PATCH", "/v1/topics/other", {"max_attempts": 2}),
+        ("PATCH", "/v1/topics/*", {"max_attempts": 2}),
+        ("POST", "/v1/topics/other/pause", {}),
+        ("POST", "/v1/topics/*/pause", {}),
+        ("POST", "/v1/topics/other/resume", {}),
+        ("GET", "/v1/topics/other/channels", None),
+        ("PATCH", "/v1/topics/other/channels", {"channel": "c", "policy": {"concurrency": 1}}),
+        ("POST", "/v1/topics/other/channels/pause", {"channel": "c"}),
+        ("POST", "/v1/topics/other/channels/resume", {"channel": "c"}),
+        ("POST", "/v1/topics/other/channels/skip", {"channel": "c"}),
+        ("POST", "/v1/schedules", {"name": "s", "cron": "* * * * *", "topic": "other"}),
+        ("POST", "/v1/maintenance/run", None),
+        ("POST", "/v1/reapers/purge/run", None),
+        ("GET", "/v1/audit?topic=other", None),
+    ],
+)
+def test_a_topic_outside_of_the_patterns_is_closed(shop: httpx.Client, method: str, path: str, body: Any) -> None:
+    answer = shop.request(method, path, json=body)
+
+    assert (answer.status_code, code(answer)) == (403, "forbidden")
+
+
+def test_lists_show_only_what_fits_the_patterns(shop: httpx.Client, queue: Queue) -> None:
+    mine, other = queue.publish("shop.orders"), queue.publish("other")
+    dead = {}
+    for topic in ("shop.orders", "other"):
+        queue.schedule(f"s-{topic}", topic=topic)
+        published = queue.publish(topic)
+        queue.settle("fail", [row for row in queue.claim(topic) if row.id == published], ["boom"])
+        queue.settle("release", queue.rows("SELECT * FROM messages.message WHERE claim_id IS NOT NULL"))
+        dead[topic] = published
+
+    assert {row["id"] for row in shop.get("/v1/messages").json()["messages"]} & {mine, other} == {mine}
+    assert {row["topic"] for row in shop.get("/v1/dead").json()["messages"]} == {"shop.orders"}
+    assert {row["topic"] for row in shop.get("/v1/dead/groups").json()["groups"]} == {"shop.orders"}
+    assert {row["topic"] for row in shop.get("/v1/stats").json()["topics"]} == {"shop.orders"}
+    assert {row["topic"] for row in shop.get("/v1/topics").json()["topics"]} == {"shop.orders"}
+    assert [row["name"] for row in shop.get("/v1/schedules").json()["schedules"]] == ["s-shop.orders"]
+    assert shop.get(f"/v1/messages/{other}").status_code == 404
+    assert shop.get(f"/v1/messages/{other}/explain").status_code == 404
+    assert shop.get("/v1/schedules/s-other").status_code == 404
+    redriven = shop.post("/v1/dead/redrive", json={"ids": sorted(dead.values())}).json()["results"]
+    assert {row["archived_id"]: row["outcome"] for row in redriven} == {
+        dead["shop.orders"]: "redriven",
+        dead["other"]: "not_dead",
+    }
+
+
+def test_what_belongs_to_others_is_neither_changed_nor_settled(shop: httpx.Client, queue: Queue) -> None:
+    other = queue.publish("closed")
+    assert shop.post("/v1/messages/cancel", json={"ids": [other]}).json() == {"done": [], "left": [other]}
+    assert shop.patch(f"/v1/messages/{other}", json={"payload": 1}).status_code == 404
+    assert shop.delete("/v1/schedules/s-other").status_code == 404
+
+    (claimed,) = queue.claim("closed")
+    answer = shop.post(f"/v1/messages/{other}/settle", json={"claim_id": claimed.claim_id, "outcome": "complete"})
+    beat = shop.post("/v1/heartbeat", json={"messages": [{"id": other, "claim_id": claimed.claim_id}]})
+
+    assert code(answer) == "lock_lost"
+    assert beat.json()["lost"] == [other]
+    assert queue.message(other).claim_id == claimed.claim_id
+
+
+def test_a_pattern_is_no_pattern_of_sql(site: Site, queue: Queue) -> None:
+    queue.publish("a_b")
+    queue.publish("axb")
+    with site.client(site.token("viewer", topics=("a_*",))) as client:
+        assert {row["topic"] for row in client.get("/v1/messages").json()["messages"]} == {"a_b"}

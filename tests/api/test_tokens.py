@@ -1,0 +1,86 @@
+"""Tokens: what lets somebody in, and what does not any more."""
+
+from __future__ import annotations
+
+import base64
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from pgrouse import secret
+from pgrouse.web import keyring
+from tests.api.site import Site, code
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+
+def test_a_token_is_as_good_as_the_password_of_basic(site: Site) -> None:
+    token = site.token("viewer")
+
+    answer = httpx.get(f"{site.url}/v1/stats", auth=("anybody", token))
+
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Bearer nonsense",
+        "Bearer",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"no colon").decode(),
+        "Digest x",
+        f"Bearer {secret.new()}",
+        "Bearer \xe4\xf6",
+    ],
+)
+def test_what_is_no_token_of_ours_lets_nobody_in(site: Site, header: str) -> None:
+    answer = httpx.get(f"{site.url}/v1/stats", headers={"Authorization": header.encode("latin-1")})
+
+    assert (answer.status_code, code(answer)) == (401, "unauthenticated")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_revoked_token_is_worth_nothing_within_two_seconds(site: Site, queue: Queue) -> None:
+    with site.client(site.token("viewer", name="leaver")) as client:
+        assert client.get("/v1/stats").status_code == 200
+
+        queue.call("revoke_token", "leaver")
+
+        assert keyring.REMEMBER_S == 2
+        eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=10)
+
+
+def test_an_expired_token_is_worth_nothing(site: Site) -> None:
+    with site.client(site.token("viewer", expires=timedelta(seconds=1))) as client:
+        eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=10)
+
+
+def test_the_secret_is_nowhere_in_the_database(site: Site, queue: Queue) -> None:
+    token = site.token("viewer")
+    with site.client(token) as client:
+        client.get("/v1/stats")
+
+    for table in ("token", "web_session", "web_request", "audit"):
+        assert token[4:20] not in str(queue.rows(f"SELECT t.* FROM messages.{table} AS t"))
+
+
+def test_who_tries_many_wrong_ones_has_to_wait_and_the_others_have_not(site: Site) -> None:
+    with site.client(site.token("viewer")) as friend, httpx.Client(base_url=site.url) as stranger:
+        codes = {
+            stranger.get("/v1/stats", headers={"Authorization": f"Bearer {secret.new()}"}).status_code
+            for _ in range(keyring.MOST_WRONG + 5)
+        }
+
+        assert codes == {401, 429}
+        assert friend.get("/v1/stats").status_code == 200
+
+
+def test_tokens_have_a_form_that_can_be_found_and_checked() -> None:
+    token = secret.new()
+
+    assert token.startswith("pgr_")
+    assert secret.is_well_formed(token)
+    assert not secret.is_well_formed(token[:-1] + ("0" if token[-1] != "0" else "1"))
+    assert len(secret.digest(token)) == 32

@@ -1,0 +1,188 @@
+"""Workers in any language: claim, keep, settle; whoever lost the lock is told and changes nothing."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.site import Site, code
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+
+def claim(http: httpx.Client, topic: str, **more: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = http.post("/v1/claim", json={"topics": [topic], **more}).json()["messages"]
+    return found
+
+
+def test_a_claimed_message_has_all_that_its_worker_needs(http: httpx.Client, queue: Queue) -> None:
+    published = queue.publish("w.all", payload={"id": 7}, headers={"a": 1}, key="k", channel="c")
+
+    (message,) = claim(http, "w.all", worker="rust-1", lock_for="5m")
+
+    assert message["id"] == published
+    assert (message["payload"], message["headers"], message["attempt"]) == ({"id": 7}, {"a": 1}, 1)
+    assert message["lock_for_s"] == 300
+    assert queue.message(published).locked_by == "http:root/rust-1"
+    assert claim(http, "w.all") == []
+
+
+@pytest.mark.parametrize(
+    ("ended", "became"),
+    [
+        ({"outcome": "complete", "output": {"ok": True}}, "success"),
+        ({"outcome": "reject", "error": "bad"}, "rejected"),
+        ({"outcome": "fail", "error": "bad"}, "failed"),
+    ],
+)
+def test_an_attempt_ends_as_the_worker_says(http: httpx.Client, queue: Queue, ended: Any, became: str) -> None:
+    topic = f"w.end.{became}"
+    published = queue.publish(topic)
+    (message,) = claim(http, topic)
+
+    answer = http.post(f"/v1/messages/{published}/settle", json={"claim_id": message["claim_id"], **ended})
+
+    assert answer.json() == {"settled": [published], "lost": []}
+    archived = queue.archived(published)
+    assert (archived.result, archived.output, archived.error) == (became, ended.get("output"), ended.get("error"))
+
+
+def test_what_comes_back_later_has_the_state_that_it_was_given(http: httpx.Client, queue: Queue) -> None:
+    queue.policy("w.again", max_attempts=5)
+    published = queue.publish("w.again")
+    for outcome in ("retry", "defer"):
+        (message,) = claim(http, "w.again")
+        ended = {"claim_id": message["claim_id"], "outcome": outcome, "delay": 0, "state": {"page": outcome}}
+        assert http.post(f"/v1/messages/{published}/settle", json=ended).status_code == 200
+
+    (message,) = claim(http, "w.again")
+
+    assert message["state"] == {"page": "defer"}
+    assert message["attempt"] == 2, "a deferral used none up"
+
+
+def test_many_attempts_end_at_once_in_different_ways(http: httpx.Client, queue: Queue) -> None:
+    queue.publish_many(6, "w.batch")
+    messages = claim(http, "w.batch", limit=10)
+    ways = ["complete", "retry", "reject", "fail", "defer", "release"]
+    ended = [{"id": m["id"], "claim_id": m["claim_id"], "outcome": way} for m, way in zip(messages, ways, strict=True)]
+    ended.append({"id": 10**15, "claim_id": 1, "outcome": "complete"})
+
+    answer = http.post("/v1/settle", json={"messages": ended}).json()
+
+    assert answer == {"settled": [m["id"] for m in messages], "lost": [10**15]}
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'w.batch' AND claim_id IS NULL") == 2
+    assert queue.value("SELECT count(*) FROM messages.message_archive WHERE topic = 'w.batch'") == 4
+
+
+def test_whoever_lost_the_lock_changes_nothing_and_is_told(http: httpx.Client, queue: Queue) -> None:
+    published = queue.publish("w.lost")
+    (first,) = claim(http, "w.lost")
+    queue.call("release", [published], [first["claim_id"]])
+    (second,) = claim(http, "w.lost")
+
+    settled = http.post(f"/v1/messages/{published}/settle", json={"claim_id": first["claim_id"], "outcome": "fail"})
+    beaten = http.post(f"/v1/messages/{published}/heartbeat", json={"claim_id": first["claim_id"]})
+
+    assert (settled.status_code, code(settled)) == (409, "lock_lost")
+    assert (beaten.status_code, code(beaten), beaten.json()["cancelled"]) == (409, "lock_lost", False)
+    assert queue.message(published).claim_id == second["claim_id"]
+
+
+def test_a_settle_that_is_sent_again_is_no_loss(http: httpx.Client, queue: Queue) -> None:
+    published = queue.publish("w.twice")
+    (message,) = claim(http, "w.twice")
+    ended = {"claim_id": message["claim_id"], "outcome": "complete"}
+
+    answers = [http.post(f"/v1/messages/{published}/settle", json=ended).status_code for _ in range(2)]
+
+    assert answers == [200, 200]
+
+
+def test_a_heartbeat_extends_the_lock_and_says_how_far_it_is(http: httpx.Client, queue: Queue) -> None:
+    published = queue.publish("w.beat")
+    (message,) = claim(http, "w.beat")
+    before = queue.message(published).lock_expires_at
+
+    beat = {"claim_id": message["claim_id"], "lock_for": "1h", "progress": {"done": 3, "total": 9}}
+    assert http.post(f"/v1/messages/{published}/heartbeat", json=beat).json() == {"lost": [], "cancelled": []}
+
+    assert (queue.message(published).lock_expires_at - before).total_seconds() > 3000
+    assert queue.message(published).progress == {"done": 3, "total": 9}
+
+
+def test_a_heartbeat_tells_what_was_cancelled(http: httpx.Client, queue: Queue) -> None:
+    one, other = queue.publish_many(2, "w.cancel")
+    held = [{"id": m["id"], "claim_id": m["claim_id"]} for m in claim(http, "w.cancel", limit=2)]
+    queue.call("cancel", [one])
+
+    assert http.post("/v1/heartbeat", json={"messages": held}).json() == {"lost": [one], "cancelled": [one]}
+    assert queue.message(other).claim_id
+
+
+def test_who_waits_gets_what_is_published_meanwhile(site: Site, http: httpx.Client, queue: Queue) -> None:
+    found: list[list[dict[str, Any]]] = []
+    waiting = threading.Thread(target=lambda: found.append(claim(http, "w.wait", wait=25)))
+    waiting.start()
+    eventually(lambda: queue.value("SELECT count(*) FROM messages.sleeper WHERE worker LIKE 'web:%%'"))
+
+    published = queue.publish("w.wait")
+    waiting.join(20)
+
+    assert [message["id"] for message in found[0]] == [published]
+    eventually(lambda: not queue.value("SELECT count(*) FROM messages.sleeper WHERE worker LIKE 'web:%%'"))
+
+
+def test_all_who_wait_have_one_connection(site: Site, http: httpx.Client, queue: Queue) -> None:
+    def count() -> int:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'pgrouse%%'"
+        return int(queue.value(query))
+
+    threads = [threading.Thread(target=lambda n=n: claim(http, f"w.crowd{n}", wait=25)) for n in range(20)]
+    for each in threads:
+        each.start()
+    eventually(lambda: queue.value("SELECT coalesce(max(cardinality(topics)), 0) = 20 FROM messages.sleeper"))
+
+    assert count() <= site.app.state.settings.web.pool_size + 1
+    for n in range(20):
+        queue.publish(f"w.crowd{n}")
+    for each in threads:
+        each.join(20)
+        assert not each.is_alive()
+
+
+def test_a_delayed_message_comes_to_who_waits_when_it_is_due(http: httpx.Client, queue: Queue) -> None:
+    http.post("/v1/messages", json={"topic": "w.due", "delay": 1})
+
+    assert len(claim(http, "w.due", wait=25)) == 1
+
+
+def test_who_waits_in_vain_gets_nothing(http: httpx.Client) -> None:
+    assert claim(http, "w.vain", wait=0.2) == []
+
+
+def test_what_was_claimed_for_who_hung_up_is_given_back(site: Site, http: httpx.Client, queue: Queue) -> None:
+    with pytest.raises(httpx.ReadTimeout):
+        http.post("/v1/claim", json={"topics": ["w.gone"], "wait": 25}, timeout=0.5)
+
+    published = queue.publish("w.gone")
+
+    eventually(lambda: queue.message(published).claim_id is None and queue.message(published).attempts == 0)
+    assert [message["id"] for message in claim(http, "w.gone", wait=25)] == [published]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"topics": []},
+        {"topics": ["t"], "limit": 1001},
+        {"topics": ["t"], "wait": 31},
+        {"topics": ["t"], "lock_for": "8d"},
+        {"topics": ["t"], "lock_for": 0},
+    ],
+)
+def test_limits_of_a_claim(http: httpx.Client, body: Any) -> None:
+    assert http.post("/v1/claim", json=body).status_code == 422

@@ -1,0 +1,40 @@
+"""`pgrouse token`: the secret is shown once, and never again."""
+
+from __future__ import annotations
+
+import json
+
+from pgrouse import secret
+from tests.cli.shell import Shell
+from tests.sql.queue import Queue
+
+
+def test_a_token_is_printed_once_and_known_by_its_digest(pgrouse: Shell, queue: Queue) -> None:
+    made = pgrouse("token", "add", "shop", "--role", "publisher", "--topic", "orders.*", "--expires", "90d").out.strip()
+
+    assert secret.is_well_formed(made)
+    assert queue.value("SELECT name FROM messages.check_token(%s)", [secret.digest(made)]) == "shop"
+    listed = pgrouse("token", "list").out
+    assert "shop" in listed
+    assert made not in listed
+
+
+def test_tokens_are_listed_with_what_they_are_worth(pgrouse: Shell) -> None:
+    for name in ("a", "b"):
+        pgrouse("token", "add", name, "--role", "viewer", "--role", "worker")
+    pgrouse("token", "revoke", "b")
+
+    rows = [json.loads(line) for line in pgrouse("token", "list", "--json").out.splitlines()]
+
+    assert [(row["name"], row["state"], row["roles"]) for row in rows] == [
+        ("a", "good", ["viewer", "worker"]),
+        ("b", "revoked", ["viewer", "worker"]),
+    ]
+    assert "digest" not in rows[0]
+
+
+def test_a_token_that_there_is_not_cannot_be_revoked(pgrouse: Shell) -> None:
+    ended = pgrouse("token", "revoke", "nobody")
+
+    assert ended.code == 1
+    assert 'there is no token "nobody"' in ended.err

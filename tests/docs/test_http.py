@@ -1,0 +1,70 @@
+"""docs/reference/http.md shows what is answered, and has every route."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.api.site import Site
+from tests.docs.page import Page
+from tests.server.postgres import Database
+
+PAGE = Page("docs/reference/http.md")
+# There need not be a curl where the tests run.
+CURL = """#!{python}
+import argparse, sys, httpx
+given = argparse.ArgumentParser()
+given.add_argument("-s", action="store_true"); given.add_argument("-H", action="append"); given.add_argument("-d")
+given.add_argument("-X"); given.add_argument("url")
+said = given.parse_args()
+headers = dict(each.split(": ", 1) for each in said.H)
+if said.d is not None:
+    headers = {{"Content-Type": "application/x-www-form-urlencoded", **headers}}
+method = said.X or ("GET" if said.d is None else "POST")
+sys.stdout.write(httpx.request(method, said.url, headers=headers, content=said.d).text)
+"""
+
+
+@pytest.fixture
+def site(database: Database) -> Iterator[Site]:
+    site = Site(database)
+    yield site
+    site.stop()
+
+
+def test_every_example_answers_what_the_page_shows(site: Site, tmp_path: Path) -> None:
+    token = site.token("viewer", "publisher", "worker", "operator")
+    (tmp_path / "curl").write_text(CURL.format(python=sys.executable))
+    (tmp_path / "curl").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "URL": f"{site.url}/v1", "AUTH": f"Authorization: Bearer {token}"}
+    claim = "CLAIM"
+    answers, shown = [], []
+    for block in PAGE.blocks:
+        if block.kind != "console runnable":
+            continue
+        for command, answer in re.findall(r"^\$ (.+)\n(.*)$", block.text, re.MULTILINE):
+            done = subprocess.run(
+                ["bash", "-c", command.replace("CLAIM", claim)], env=env, text=True, capture_output=True, check=True
+            )
+            if found := re.search(r'"claim_id":(\d+)', done.stdout):
+                claim = found[1]
+            answers.append(done.stdout.strip().replace(claim, "CLAIM"))
+            shown.append(answer)
+
+    assert len(shown) > 8
+    assert answers == shown
+
+
+def test_every_route_is_on_the_page(site: Site) -> None:
+    paths = httpx.get(f"{site.url}/v1/openapi.json").json()["paths"]
+    words = PAGE.text.replace("{id}", "{message_id}")
+
+    missing = [path for path in paths if path not in words and path.rsplit("/", 1)[1] not in re.findall(r"\w+", words)]
+
+    assert missing == []

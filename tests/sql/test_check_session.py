@@ -1,0 +1,20 @@
+"""messages.check_session: who is logged in with a cookie."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.sql.queue import Queue
+
+DIGEST, COOKIE = bytes(32), b"c" * 32
+
+
+def test_it_is_as_good_as_the_token_until_it_ends(queue: Queue) -> None:
+    queue.call("add_token", "shop", DIGEST, ["operator"], ["orders.*"])
+    queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1))
+
+    found = queue.row("SELECT * FROM messages.check_session(%s)", [COOKIE])
+    assert (found.name, found.roles, found.topics) == ("shop", ["operator"], ["orders.*"])
+
+    queue.row("UPDATE messages.web_session SET expires_at = clock_timestamp() RETURNING 1")
+    assert queue.rows("SELECT * FROM messages.check_session(%s)", [COOKIE]) == []

@@ -1,0 +1,23 @@
+"""messages.drain_worker: a worker is asked to stop, by whom and since when."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def test_who_asked_and_when_stands_at_the_worker(queue: Queue) -> None:
+    queue.call("worker_started", "w", "host", 1, "0", ["t"], 1)
+    queue.row("SELECT set_config('messages.actor', 'ana', false)")
+
+    assert queue.call("drain_worker", "w") is True
+
+    first = queue.row("SELECT * FROM messages.worker")
+    assert first.drain_asked_by == "ana"
+    noted = queue.row("SELECT * FROM messages.audit")
+    assert (noted.actor, noted.action, noted.target) == ("ana", "drain_worker", "w")
+    queue.call("drain_worker", "w")
+    assert queue.value("SELECT drain_asked_at FROM messages.worker") == first.drain_asked_at
+
+
+def test_a_worker_that_the_registry_does_not_know_is_not_asked(queue: Queue) -> None:
+    assert queue.call("drain_worker", "nobody") is False
