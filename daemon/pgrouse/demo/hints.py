@@ -20,11 +20,16 @@ INTRODUCED = {
 }
 
 
-def tell(dsn: str, given: str | None, logs: Path, screen: Screen) -> None:
-    """Say how to connect, to publish and to stop. A password of the user's is not shown; the private server's is of no use to anyone else."""
+def tell(dsn: str, given: str | None, logs: Path, dashboard: str | None, screen: Screen) -> None:
+    """Say how to see it, to connect, to publish and to stop. A password of the user's is not shown; the private server's is of no use to anyone else."""
     shown = shlex.quote(redact(given) if given else dsn)
     pgrouse = _command()
     screen.tell("kept", f"the database and two daemons go on running; the daemons' logs are in {logs}")
+    if dashboard is not None:
+        screen.tell("dashboard", "in a browser:")
+        screen.quote(dashboard)
+    else:
+        screen.tell("dashboard", "there is none without: pip install 'pgrouse[web]'")
     for label, commands in {
         "look": [f"psql {shown}", f"export PGROUSE_DSN={shown}", f"{pgrouse} stats", f"{pgrouse} dead list"],
         "publish": [INSERT, f"{pgrouse} publish orders.created '{{\"id\": 8}}'"],

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgrouse.demo import books, death, directory, hints, pipeline, reading, report, retries, wake
+from pgrouse.demo import books, dashboard, death, directory, hints, pipeline, reading, report, retries, wake
 from pgrouse.demo.alerts import Alerts
 from pgrouse.demo.death import Death
 from pgrouse.demo.directory import Directory
@@ -74,11 +74,12 @@ def run(wish: Wish, screen: Screen) -> Report:
         if not told.balanced:
             folder.keep_logs = True
             screen.tell("logs", f"what the daemons said is in {folder.path}")
+        address = dashboard.start(workers, CONFIG) if wish.keep else None
         if wish.keep:
             for each in (folder, workers, stage):
                 each.keep()
     if wish.keep:
-        hints.tell(stage.dsn, wish.dsn, folder.path, screen)
+        hints.tell(stage.dsn, wish.dsn, folder.path, address, screen)
     return told
 
 
@@ -88,13 +89,13 @@ def stop(dsn: str | None, screen: Screen) -> None:
         if not folder.was_left:
             screen.tell("stop", "no demo was left running")
             return
-        daemons = folder.stop_daemons()
+        processes = folder.stop_daemons()
         stage = Stage(dsn, screen)
         stage.place.start()
         stage.clear_away()
         screen.tell(
             "stop",
-            f"{daemons} daemons and {'the private server' if stage.is_private else 'the schemas of the demo'} are gone",
+            f"{processes} processes and {'the private server' if stage.is_private else 'the schemas of the demo'} are gone",
         )
 
 

@@ -19,7 +19,7 @@ from pgrouse.errors import PgrouseError
 END_WITHIN_S = 10.0
 LOG_LINES = 8
 PR_SET_PDEATHSIG = 1
-COMMAND = (sys.executable, "-P", "-m", "pgrouse", "run")
+PGROUSE = (sys.executable, "-P", "-m", "pgrouse")
 
 
 class WorkerDied(PgrouseError):
@@ -151,8 +151,11 @@ class Workers:
         """Start one more; returns before it works."""
         self._started += 1
         name = f"worker-{self._started}"
-        command = [*COMMAND, "--config", str(self._config), "--name", name]
-        worker = Worker(name, self._folder / f"{name}.log", command, _environ(self._dsn), self._keep)
+        return self.start_other(name, ["run", "--config", str(self._config), "--name", name])
+
+    def start_other(self, name: str, command: list[str]) -> Worker:
+        """Start another command of pgrouse beside the daemons, on the same terms."""
+        worker = Worker(name, self._folder / f"{name}.log", [*PGROUSE, *command], _environ(self._dsn), self._keep)
         self.running.append(worker)
         self._note([each.remains for each in self.running])
         return worker

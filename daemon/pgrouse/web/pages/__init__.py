@@ -1,0 +1,38 @@
+"""The pages of the dashboard, one router each. `view` says how a page is made."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from pgrouse.web.pages import audit, dead, doctor, login, message, messages, overview, schedules, topic, topics, workers
+from pgrouse.web.view import View
+
+# Every page is named here: what is not in the list is not served.
+ROUTERS: list[APIRouter] = [
+    login.router,
+    overview.router,
+    topics.router,
+    topic.router,
+    schedules.router,
+    workers.router,
+    messages.router,
+    message.router,
+    dead.router,
+    doctor.router,
+    audit.router,
+]
+
+# The pages that are kept up to date while somebody looks.
+VIEWS: dict[str, View] = {
+    each.name: each
+    for each in [
+        overview.VIEW,
+        topics.VIEW,
+        topic.VIEW,
+        schedules.VIEW,
+        schedules.ONE,
+        workers.VIEW,
+        message.VIEW,
+        dead.VIEW,
+    ]
+}

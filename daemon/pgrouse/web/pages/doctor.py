@@ -1,0 +1,77 @@
+"""Doctor: everything that goes wrong without a word, with what mends it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from starlette.responses import Response
+
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.gate import allow, needs
+from pgrouse.web.page import render
+
+router = APIRouter(include_in_schema=False)
+
+Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
+
+# An examination makes connections of its own, and listens: so often, however many look.
+KEPT_S = 15.0
+ORDER = ("fail", "warn", "ok")
+
+
+@dataclass
+class Examined:
+    """The last examination, and the one that runs.
+
+    Attributes:
+        findings: what was found, the worst first.
+        at: when it ended; None = there was none yet.
+    """
+
+    findings: list[Any] = field(default_factory=list)
+    at: datetime | None = None
+    ended_s: float = float("-inf")
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def renew(self, app: FastAPI) -> None:
+        """Examine, unless it was done just now. Who comes while it runs waits for the same one."""
+        async with self.turn:
+            if time.monotonic() - self.ended_s < KEPT_S:
+                return
+            from pgrouse.doctor import examine  # noqa: PLC0415 - only whoever looks pays for it
+
+            found = await asyncio.to_thread(examine, app.state.settings)
+            self.findings = sorted(found, key=lambda each: ORDER.index(each.level.value))
+            self.at, self.ended_s = datetime.now(UTC), time.monotonic()
+
+
+@router.get("/doctor")
+async def doctor(request: Request, caller: Viewer) -> Response:
+    """Show the page; the browser asks for the findings, which take a moment."""
+    allow(caller, Role.VIEWER)
+    examined = last_examination(request.app)
+    if "now" in request.query_params:
+        await examined.renew(request.app)
+    return render(request, "doctor.html", examined=examined)
+
+
+@router.get("/doctor/findings")
+async def findings(request: Request, caller: Viewer) -> Response:
+    """Return the findings as a part of the page."""
+    allow(caller, Role.VIEWER)
+    examined = last_examination(request.app)
+    await examined.renew(request.app)
+    return render(request, "doctor/findings.html", examined=examined)
+
+
+def last_examination(app: FastAPI) -> Examined:
+    """Return the examinations of one web server; the API has the same."""
+    if not hasattr(app.state, "examined"):
+        app.state.examined = Examined()
+    examined: Examined = app.state.examined
+    return examined

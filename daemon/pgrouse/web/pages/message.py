@@ -1,0 +1,252 @@
+"""Message: all that is known of one, and what can be done to it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import psycopg
+from fastapi import APIRouter, Depends, Form, Request
+from starlette.responses import Response
+
+from pgrouse import jsonb
+from pgrouse.errors import PublishRefused
+from pgrouse.web import message_record, view
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.database import Connection, Row
+from pgrouse.web.gate import allow, needs
+from pgrouse.web.json_view import pretty
+from pgrouse.web.page import render
+from pgrouse.web.problem import Problem, of_database
+from pgrouse.web.view import View
+
+router = APIRouter(include_in_schema=False)
+
+Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+Reason = Annotated[str, Form(max_length=1000)]
+
+# What an action said, by the word in the address it led to.
+SAID = {
+    "retried": "It is due now.",
+    "cancelled": "It is cancelled.",
+    "skipped": "It is skipped: archived as failed, and those behind it go on.",
+    "edited": "The new payload is in place.",
+    "redriven": "It is put back, as the message below.",
+    "too_late": "Nothing was done: it has moved on meanwhile. This is how it is now.",
+    "running": "Nothing was done: it is being worked meanwhile, with the old payload.",
+    "changed": "Nothing was done: somebody else has edited it meanwhile.",
+    "superseded": "It stays dead: a newer message with its key waits.",
+    "too_often": "It stays dead: it was put back as often as max_redrives allows. Tick “however often”, if you mean it.",
+    "redriven_before": "It was put back before.",
+}
+WENT_WELL = ("retried", "cancelled", "skipped", "edited", "redriven")
+
+RETRY = b"SELECT cardinality(messages.retry_now(ARRAY[%(id)s::bigint])) AS did"
+CANCEL = b"SELECT cardinality(messages.cancel(ARRAY[%(id)s::bigint], %(reason)s)) AS did"
+SKIP = b"SELECT cardinality(messages.skip(ARRAY[%(id)s::bigint], %(reason)s)) AS did"
+REDRIVE = b"SELECT r.message_id, r.outcome FROM messages.redrive(ARRAY[%(id)s::bigint], p_force => %(force)s) AS r"
+EDIT = b"SELECT messages.edit(%(id)s, %(payload)s::jsonb, %(headers)s::jsonb, %(seen)s) AS said"
+REDRIVE_EDITED = b"""
+  SELECT r.message_id, r.outcome
+  FROM messages.redrive_edited(%(id)s, %(payload)s::jsonb, %(headers)s::jsonb, p_merge => false, p_force => %(force)s) AS r"""
+WHOLE = b"""
+  SELECT m.topic::text AS topic, m.payload::text AS payload, m.body::bytea AS body FROM messages.message AS m WHERE m.id = %(id)s
+  UNION ALL SELECT a.topic, a.payload::text, a.body FROM messages.message_archive AS a WHERE a.id = %(id)s LIMIT 1"""
+
+
+async def _look(conn: Connection, caller: Caller, subject: str) -> dict[str, Any]:
+    row = await _read(conn, caller, _id(subject))
+    around = await message_record.surroundings(conn, row["id"])
+    around["lineage"] = [each for each in around["lineage"] if each["topic"] is None or caller.sees(each["topic"])]
+    return {
+        "message": row,
+        "events": message_record.timeline(row),
+        "progress": message_record.progress(row),
+        "can": message_record.can(row, is_allowed=caller.may(Role.OPERATOR, row["topic"])),
+        **around,
+    }
+
+
+async def _read(conn: Connection, caller: Caller, message_id: int) -> Row:
+    row = await message_record.read(conn, message_id)
+    if row is None or not caller.sees(row["topic"]):
+        raise Problem(
+            404, f"there is no message {message_id}: it was never published, or its day left the archive", "not_found"
+        )
+    return row
+
+
+def _id(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text[:25]) >= 2**63:
+        raise Problem(404, "there is no such message: an id is a number", "not_found")
+    return int(text)
+
+
+VIEW = View("message", _look, parts=("head", "now"))
+
+
+@router.get("/messages/{message_id}")
+async def message(request: Request, caller: Viewer, message_id: str) -> Response:
+    """Show the message."""
+    said = request.query_params.get("said", "")
+    async with request.app.state.db.read() as conn:
+        context = await _look(conn, caller, message_id)
+    return render(
+        request,
+        "message.html",
+        **context,
+        contents=message_record.contents(context["message"]),
+        said=SAID.get(said),
+        said_kind="good" if said in WENT_WELL else "warn",
+        live_url=VIEW.live_url(message_id),
+    )
+
+
+@router.get("/messages/{message_id}/payload")
+async def download(request: Request, caller: Viewer, message_id: str) -> Response:
+    """Send the whole payload as a file."""
+    async with request.app.state.db.read() as conn:
+        row = await (await conn.execute(WHOLE, {"id": _id(message_id)})).fetchone()
+    if row is None or not caller.sees(row["topic"]) or (row["payload"] is None and row["body"] is None):
+        raise Problem(404, f"message {message_id} has no payload, or there is none", "not_found")
+    is_json = row["payload"] is not None
+    content = row["payload"].encode() if is_json else bytes(row["body"])
+    name = f"message-{_id(message_id)}.{'json' if is_json else 'bin'}"
+    return Response(
+        content,
+        # As a file in any case: nothing that somebody published is ever shown as a page of ours.
+        media_type="application/octet-stream",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+@router.post("/messages/{message_id}/retry")
+async def retry(request: Request, caller: Operator, message_id: str) -> Response:
+    """Let it be tried at once."""
+    return await _act(request, caller, message_id, RETRY, "retried")
+
+
+@router.post("/messages/{message_id}/cancel")
+async def cancel(request: Request, caller: Operator, message_id: str, reason: Reason = "") -> Response:
+    """End it."""
+    return await _act(request, caller, message_id, CANCEL, "cancelled", reason=reason.strip() or None)
+
+
+@router.post("/messages/{message_id}/skip")
+async def skip(request: Request, caller: Operator, message_id: str, reason: Reason = "") -> Response:
+    """Take it out of the way of those behind it."""
+    return await _act(request, caller, message_id, SKIP, "skipped", reason=reason.strip() or None)
+
+
+async def _act(
+    request: Request, caller: Caller, message_id: str, statement: bytes, word: str, **values: Any
+) -> Response:
+    async with request.app.state.db.write(caller) as conn:
+        row = await _read(conn, caller, _id(message_id))
+        allow(caller, Role.OPERATOR, row["topic"])
+        done = await (await conn.execute(statement, {"id": row["id"], **values})).fetchone()
+    return await _back(request, row["id"], word if done["did"] else "too_late")
+
+
+@router.post("/messages/{message_id}/redrive")
+async def redrive(request: Request, caller: Operator, message_id: str, force: Annotated[str, Form()] = "") -> Response:
+    """Put it back as it was."""
+    async with request.app.state.db.write(caller) as conn:
+        row = await _read(conn, caller, _id(message_id))
+        allow(caller, Role.OPERATOR, row["topic"])
+        done = await (await conn.execute(REDRIVE, {"id": row["id"], "force": bool(force)})).fetchone()
+    return await _after_redrive(request, row["id"], done)
+
+
+@router.get("/messages/{message_id}/edit")
+async def edit_form(request: Request, caller: Operator, message_id: str) -> Response:
+    """Show payload and headers to be edited."""
+    async with request.app.state.db.read() as conn:
+        row = await _read(conn, caller, _id(message_id))
+        allow(caller, Role.OPERATOR, row["topic"])
+        able = message_record.can(row)
+        if not able["edit"] and not able["redrive_edited"]:
+            return await _back(request, row["id"], "too_late")
+        whole = await (await conn.execute(WHOLE, {"id": row["id"]})).fetchone()
+    payload = pretty_exactly(whole["payload"])
+    headers = pretty_exactly(row["headers"])
+    return _form(request, row, payload, headers, row["payload_md5"] or row["body_md5"])
+
+
+def pretty_exactly(text: str | None) -> str:
+    """Lay JSON out to be edited: what looks harmless in it is written as an escape, which means the same."""
+    return "" if text is None else pretty(text, 10 * message_record.EDITABLE)[0]
+
+
+def _form(request: Request, row: Row, payload: str, headers: str, seen: str | None, fault: str = "") -> Response:
+    shown = render(
+        request,
+        "edit.html",
+        message=row,
+        payload=payload,
+        headers=headers,
+        seen=seen or "",
+        fault=fault,
+        is_dead=row["archived_at"] is not None,
+    )
+    shown.status_code = 422 if fault else 200
+    return shown
+
+
+@router.post("/messages/{message_id}/edit")
+async def edit(request: Request, caller: Operator, message_id: str) -> Response:
+    """Put the new payload in place, or a dead message back with it."""
+    form = await request.form()
+    payload, headers = str(form.get("payload") or ""), str(form.get("headers") or "").strip()
+    seen, force = str(form.get("seen") or ""), bool(form.get("force"))
+    async with request.app.state.db.read() as conn:
+        row = await _read(conn, caller, _id(message_id))
+    allow(caller, Role.OPERATOR, row["topic"])
+    try:
+        values = {**_edited(row, payload, headers), "id": row["id"], "seen": seen or None, "force": force}
+        return await _put(request, caller, row, values)
+    except PublishRefused as refused:
+        return _form(request, row, payload, headers, seen, str(refused))
+    except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException) as refused:
+        return _form(request, row, payload, headers, seen, of_database(refused).detail)
+
+
+def _edited(row: Row, payload: str, headers: str) -> dict[str, str | None]:
+    """Return what was typed; None stays as it is.
+
+    Raises:
+        PublishRefused: it is no JSON, or there is nothing.
+    """
+    keeps_bytes = row["body_bytes"] is not None and not payload.strip()
+    if keeps_bytes and not headers:
+        raise PublishRefused("nothing was edited: type a payload, or headers")
+    return {
+        "payload": None if keeps_bytes else _json(payload, "payload"),
+        "headers": _json(headers, "headers") if headers else None,
+    }
+
+
+def _json(text: str, where: str) -> str:
+    """Return the JSON text, if PostgreSQL and every reader can take it; every digit of it stays."""
+    # A form sends line ends as the network has them; inside of JSON strings there are none.
+    return jsonb.encode(jsonb.Raw(text.replace("\r\n", "\n")), where)
+
+
+async def _put(request: Request, caller: Caller, row: Row, values: dict[str, Any]) -> Response:
+    is_dead = row["archived_at"] is not None
+    async with request.app.state.db.write(caller) as conn:
+        done = await (await conn.execute(REDRIVE_EDITED if is_dead else EDIT, values)).fetchone()
+    if is_dead:
+        return await _after_redrive(request, row["id"], done)
+    word = {"edited": "edited", "running": "running", "changed": "changed"}.get(done["said"], "too_late")
+    return await _back(request, row["id"], word)
+
+
+async def _after_redrive(request: Request, message_id: int, done: Row | None) -> Response:
+    outcome = done["outcome"] if done else "too_late"
+    word = "redriven" if outcome in ("redriven", "keyless") else outcome if outcome in SAID else "too_late"
+    return await _back(request, message_id, word)
+
+
+async def _back(request: Request, message_id: int, word: str) -> Response:
+    return await view.left(request, f"/messages/{message_id}?said={word}")

@@ -1,0 +1,192 @@
+"""The overview: what the queue does at this moment, and whether anything is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import RedirectResponse, Response
+
+from pgrouse.web import view
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.chart import Series, chart
+from pgrouse.web.database import Connection, Row
+from pgrouse.web.gate import needs
+from pgrouse.web.problem import Problem
+from pgrouse.web.standing import BOUND, standing
+from pgrouse.web.view import Context, View
+
+router = APIRouter(include_in_schema=False)
+
+MOST_TOPICS = 8
+BARS = 60
+# Of a bar that has only begun a rate says nothing.
+ENOUGH_S = 5.0
+# By the word of the address: as an interval, and in words.
+RANGES = {"1h": ("1 hour", "hour"), "6h": ("6 hours", "6 hours"), "24h": ("1 day", "day"), "7d": ("7 days", "7 days")}
+
+THROUGHPUT = b"""
+  SELECT t.at, t.s, t.success, t.retried, t.rejected, t.failed, t.lock_expired, t.wait_p95_s, t.run_p95_s, t.wake_p95_s
+  FROM messages.throughput(%(since)s, NULL, %(bars)s) AS t"""
+# Who may not see all topics is shown the sum of his.
+OWN_THROUGHPUT = b"""
+  SELECT t.at, max(t.s) AS s, sum(t.success)::bigint AS success, sum(t.retried)::bigint AS retried, sum(t.rejected)::bigint AS rejected,
+         sum(t.failed)::bigint AS failed, sum(t.lock_expired)::bigint AS lock_expired,
+         max(t.wait_p95_s) AS wait_p95_s, max(t.run_p95_s) AS run_p95_s, max(t.wake_p95_s) AS wake_p95_s
+  FROM unnest(%(topics)s::text[]) AS k (topic)
+  CROSS JOIN LATERAL messages.throughput(%(since)s, k.topic, %(bars)s) AS t
+  GROUP BY t.at ORDER BY t.at"""
+# now(), not messages.now(): the planner must see how little that is.
+LATENCY = b"""
+  SELECT n.name, n.entries, messages.quantile(n.counts, 0.5) AS p50, messages.quantile(n.counts, 0.95) AS p95, messages.quantile(n.counts, 0.99) AS p99
+  FROM (
+    SELECT messages.unpack(sum(m.waits)) AS waits, messages.unpack(sum(m.runs)) AS runs, messages.unpack(sum(m.wakes)) AS wakes
+    FROM messages.measure AS m
+    WHERE m.minute >= date_trunc('minute', now() - %(since)s::interval) AND (%(all)s OR m.topic LIKE ANY (%(like)s))
+    OFFSET 0
+  ) AS s
+  CROSS JOIN LATERAL (VALUES (1, 'wait', s.waits), (2, 'run', s.runs), (3, 'wake', s.wakes)) AS k (place, name, counts)
+  CROSS JOIN LATERAL (
+    SELECT k.name, k.counts, (SELECT sum(c) FROM unnest(k.counts) AS c)::bigint AS entries OFFSET 0
+  ) AS n
+  ORDER BY k.place"""
+STATE = b"""
+  SELECT
+    count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND NOT w.stopping) AS working,
+    count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND w.stopping) AS stopping,
+    count(*) FILTER (WHERE w.seen_at < clock_timestamp() - interval '30 s') AS silent,
+    count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND w.status ->> 'listener' = 'listening') AS listening,
+    count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND w.status ->> 'listener' = 'degraded') AS degraded,
+    (SELECT max(k.ran_at) FROM messages.tick_mark AS k WHERE k.caller = 'cron') AS cron_at,
+    (SELECT max(k.ran_at) FROM messages.tick_mark AS k WHERE k.caller = 'daemon') AS daemon_at,
+    (SELECT greatest(c.reltuples, 0)::bigint FROM pg_class AS c WHERE c.oid = 'messages.message'::regclass) AS live,
+    (SELECT sum(greatest(c.reltuples, 0))::bigint FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+     WHERE i.inhparent = 'messages.message_archive'::regclass) AS archived
+  FROM messages.worker AS w"""
+CONDITIONS = b"""
+  SELECT c.kind, nullif(c.topic, '') AS topic, c.since, c.what, c.mend FROM messages.condition AS c
+  ORDER BY c.since LIMIT 20"""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What stands in all topics together.
+
+    Attributes:
+        is_bounded: a count of some topic stopped at its bound: the sums are "at least".
+        oldest_ready_s: None = nothing is ready.
+    """
+
+    ready: int
+    delayed: int
+    running: int
+    dead: int
+    oldest_ready_s: float | None
+    is_bounded: bool
+    dead_is_bounded: bool
+
+
+async def look(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read the overview of a time: one of RANGES."""
+    if subject not in RANGES:
+        raise Problem(404, f"there is no overview of {subject!r:.40}: use {', '.join(RANGES)}", "not_found")
+    topics = await standing(conn, caller)
+    values = {
+        "since": RANGES[subject][0],
+        "bars": BARS,
+        "topics": [row["topic"] for row in topics],
+        "like": caller.like,
+        "all": caller.sees_all,
+    }
+    bars = await (await conn.execute(THROUGHPUT if caller.sees_all else OWN_THROUGHPUT, values)).fetchall()
+    latency = await (await conn.execute(LATENCY, values)).fetchall()
+    state = await (await conn.execute(STATE)).fetchone()
+    conditions = await (await conn.execute(CONDITIONS)).fetchall()
+    return {
+        "range": subject,
+        "ranges": list(RANGES),
+        "time": RANGES[subject][1],
+        "bound": BOUND,
+        "sums": _sums(topics),
+        "topics": sorted(topics, key=_weight)[:MOST_TOPICS],
+        "topics_left": max(0, len(topics) - MOST_TOPICS),
+        "latency": latency,
+        "per_s": _per_s(bars),
+        "ended": {name: sum(row[name] for row in bars) for name in ("success", "retried", "failed", "rejected")},
+        "state": state,
+        "conditions": [row for row in conditions if row["topic"] is None or caller.sees(row["topic"])],
+        "charts": {
+            "throughput": chart(bars, ENDED, "", per_s=True, enough_s=ENOUGH_S),
+            "latencies": chart(bars, TIMES, "s"),
+        },
+    }
+
+
+ENDED = (
+    Series("succeeded", "success", 1),
+    Series("tried again", "retried", 3),
+    Series("failed", "failed", 2),
+    Series("rejected", "rejected", 4),
+    Series("lock expired", "lock_expired", 5),
+)
+TIMES = (
+    Series("waited", "wait_p95_s", 1),
+    Series("ran", "run_p95_s", 4),
+    Series("woke", "wake_p95_s", 3),
+)
+
+VIEW = View("overview", look, parts=("figures", "wrong", "state", "waiting", "times"))
+
+
+@router.get("/")
+async def overview(
+    request: Request,
+    caller: Annotated[Caller, Depends(needs(Role.VIEWER))],
+    of: str = "1h",
+) -> Response:
+    """Show the page."""
+    return await view.show(request, caller, VIEW, of)
+
+
+@router.get("/search")
+async def search(caller: Annotated[Caller, Depends(needs(Role.VIEWER))], q: str = "") -> Response:
+    """Lead to a message by its id, else to the topics whose name has this in it."""
+    found = q.strip()[:200]
+    number = found.removeprefix("#")
+    if number.isascii() and number.isdigit():
+        return RedirectResponse(f"/messages/{number}", status_code=303)
+    return RedirectResponse(f"/topics?q={quote(found, safe='')}" if found else "/topics", status_code=303)
+
+
+def _sums(topics: list[Row]) -> Sums:
+    ages = [row["oldest_ready_s"] for row in topics if row["oldest_ready_s"] is not None]
+
+    def total(name: str) -> int:
+        return sum(row[name] for row in topics)
+
+    return Sums(
+        total("ready"),
+        total("delayed"),
+        total("running"),
+        total("dead_last_day"),
+        max(ages, default=None),
+        is_bounded=any(row["ready"] >= BOUND or row["delayed"] >= BOUND for row in topics),
+        # All topics share the bound.
+        dead_is_bounded=total("dead_last_day") >= BOUND,
+    )
+
+
+def _weight(row: Row) -> tuple[Any, ...]:
+    """Order topics: those with most to do first."""
+    return (-row["ready"], -(row["oldest_ready_s"] or 0), -row["running"], -row["delayed"], row["topic"])
+
+
+def _per_s(bars: list[Row]) -> float | None:
+    """Return how many attempts ended per second in the last bar that says something."""
+    for row in reversed(bars):
+        if row["s"] >= ENOUGH_S:
+            ended = sum(row[each.column] for each in ENDED)
+            return float(ended / row["s"])
+    return None

@@ -1,0 +1,224 @@
+"""Schedules: messages that publish themselves by the clock."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import psycopg
+from fastapi import APIRouter, Depends, Form, Request
+from starlette.responses import Response
+
+from pgrouse.duration import parse
+from pgrouse.errors import PgrouseError
+from pgrouse.jsonb import Raw, encode
+from pgrouse.web import view
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.database import Connection, Row
+from pgrouse.web.gate import allow, needs
+from pgrouse.web.page import render
+from pgrouse.web.problem import Problem, of_database
+from pgrouse.web.view import Context, View
+
+router = APIRouter(include_in_schema=False)
+
+MOST = 500
+NEXT = 5
+RUNS = 25
+Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+Text = Annotated[str, Form(max_length=200)]
+
+SCHEDULES = b"""
+  SELECT s.name, s.cron, s.time_zone, s.topic, s.channel, s.key, s.priority, s.jitter, s.missed, s.missed_limit,
+         CASE
+           WHEN s.paused_at IS NOT NULL THEN 'paused'
+           WHEN s.failures > 0 THEN 'failing'
+           WHEN s.next_tick IS NULL THEN 'over'
+           ELSE 'on'
+         END AS state,
+         s.paused_at, s.paused_by, s.paused_why, s.next_tick, s.last_fired_at, s.last_message_id, s.last_error, s.failures, s.retry_at,
+         s.created_at, s.created_by, left(s.payload::text, 10000) AS payload, left(s.headers::text, 10000) AS headers
+  FROM messages.schedule AS s
+  WHERE %(name)s::text IS NULL OR s.name = %(name)s
+  ORDER BY s.name LIMIT %(most)s"""
+TICKS = b"""
+  SELECT t.at, to_char(t.at AT TIME ZONE %(time_zone)s, 'Dy DD Mon YYYY, HH24:MI:SS') AS local
+  FROM messages.next_ticks(%(cron)s, %(time_zone)s, %(count)s) AS t (at)"""
+HISTORY = b"""
+  SELECT r.tick, r.outcome, r.message_id, r.missed_from, r.fired_at, r.run_by
+  FROM messages.schedule_run AS r WHERE r.schedule = %s ORDER BY r.tick DESC LIMIT %s"""
+INSERT = b"""
+  INSERT INTO messages.schedule (name, cron, time_zone, topic, payload, channel, key, priority, jitter, missed)
+  VALUES (%(name)s, %(cron)s, %(time_zone)s, %(topic)s, %(payload)s, %(channel)s, %(key)s, %(priority)s, %(jitter)s, %(missed)s)"""
+KIND = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
+
+
+async def look(conn: Connection, caller: Caller, _subject: str) -> Context:
+    """Read the schedules of the topics that the caller may see."""
+    rows = await (await conn.execute(SCHEDULES, {"name": None, "most": MOST})).fetchall()
+    return {"schedules": [row for row in rows if caller.sees(row["topic"])], "kinds": KIND}
+
+
+async def look_at_one(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read one schedule: its next runs, and what it did."""
+    row = await _find(conn, caller, subject)
+    return {
+        "schedule": row,
+        "kinds": KIND,
+        "ticks": await _ticks(conn, row) if row["paused_at"] is None else [],
+        "runs": await (await conn.execute(HISTORY, [subject, RUNS])).fetchall(),
+    }
+
+
+async def _find(conn: Connection, caller: Caller, name: str) -> Row:
+    row = await (await conn.execute(SCHEDULES, {"name": name, "most": 1})).fetchone()
+    if row is None or not caller.sees(row["topic"]):
+        raise Problem(404, f"there is no schedule {name}", "not_found")
+    return row
+
+
+async def _ticks(conn: Connection, row: dict[str, Any]) -> list[Row]:
+    try:
+        async with conn.transaction():
+            return await (await conn.execute(TICKS, {**row, "count": NEXT})).fetchall()
+    except psycopg.errors.InvalidParameterValue:  # its last_error says why
+        return []
+
+
+VIEW = View("schedules", look, parts=("list",))
+ONE = View("schedule", look_at_one, parts=("facts", "ticks", "runs"))
+
+
+@router.get("/schedules")
+async def schedules(request: Request, caller: Viewer) -> Response:
+    """Show the page."""
+    return await view.show(request, caller, VIEW)
+
+
+@router.get("/schedules/next")
+async def preview(request: Request, caller: Viewer, cron: str = "", time_zone: str = "UTC") -> Response:
+    """Say when a cron expression that somebody types would run."""
+    ticks: list[Row] = []
+    fault = ""
+    if cron.strip():
+        values = {"cron": cron.strip()[:200], "time_zone": time_zone.strip()[:100] or "UTC", "count": NEXT}
+        try:
+            async with request.app.state.db.read() as conn:
+                ticks = await (await conn.execute(TICKS, values)).fetchall()
+        except psycopg.DataError as error:
+            fault = of_database(error).detail
+    return render(request, "schedules/next.html", ticks=ticks, fault=fault, cron=cron.strip())
+
+
+@router.get("/schedules/{name}")
+async def schedule(request: Request, name: str, caller: Viewer) -> Response:
+    """Show one schedule."""
+    return await view.show(request, caller, ONE, name)
+
+
+@router.post("/schedules")
+async def add(
+    request: Request,
+    caller: Operator,
+    name: Text,
+    cron: Text,
+    topic: Text,
+    time_zone: Text = "UTC",
+    payload: Annotated[str, Form(max_length=1_000_000)] = "",
+    channel: Text = "",
+    key: Text = "",
+    jitter: Text = "",
+    missed: Text = "once",
+    priority: Annotated[int, Form(ge=0, le=9)] = 5,
+) -> Response:
+    """Add a schedule."""
+    allow(caller, Role.OPERATOR, topic.strip())
+    values = {
+        "name": name.strip(),
+        "cron": cron.strip(),
+        "topic": topic.strip(),
+        "time_zone": time_zone.strip() or "UTC",
+        "payload": _json(payload),
+        "channel": channel.strip() or None,
+        "key": key.strip() or None,
+        "priority": priority,
+        "jitter": _jitter(jitter),
+        "missed": missed,
+    }
+    try:
+        async with request.app.state.db.write(caller) as conn:
+            await conn.execute(INSERT, values)
+    except psycopg.errors.UniqueViolation:
+        raise Problem(409, f"there is a schedule {name} already: choose another name", "already_there") from None
+    return await view.left(request, f"/schedules/{quote(values['name'], safe='')}")
+
+
+def _json(text: str) -> str:
+    try:
+        return encode(Raw(text.strip() or "{}"))
+    except (ValueError, PgrouseError) as error:
+        raise Problem(422, f"the payload is no JSON: {error}", "invalid_payload") from None
+
+
+def _jitter(text: str) -> Any:
+    try:
+        return parse(text.strip() or "0")
+    except ValueError as error:
+        raise Problem(422, f"jitter: {error}", "invalid_value") from None
+
+
+@router.post("/schedules/{name}/run")
+async def run_now(request: Request, name: str, caller: Operator, seen_on: Text = "schedule") -> Response:
+    """Publish its message now."""
+    row = await _act(request, caller, name, b"SELECT r.id, r.what FROM messages.run_now(%s) AS r")
+    if row["what"] == "published":
+        return await _acted(request, caller, seen_on, name, f"Message {row['id']} is published.")
+    why = (
+        "the topic is full and drops what comes"
+        if row["id"] is None
+        else f"message {row['id']} has the key of this schedule"
+    )
+    return await _acted(request, caller, seen_on, name, f"Nothing was published: {why}.", kind="bad")
+
+
+@router.post("/schedules/{name}/pause")
+async def pause(
+    request: Request,
+    name: str,
+    caller: Operator,
+    why: Annotated[str, Form(max_length=500)] = "",
+    seen_on: Text = "schedule",
+) -> Response:
+    """Stop it until it is resumed."""
+    await _act(request, caller, name, b"SELECT messages.pause_schedule(%s, %s)", why.strip() or None)
+    return await _acted(request, caller, seen_on, name, f"{name} is paused.")
+
+
+@router.post("/schedules/{name}/resume")
+async def resume(request: Request, name: str, caller: Operator, seen_on: Text = "schedule") -> Response:
+    """Let it go on with its next tick."""
+    await _act(request, caller, name, b"SELECT messages.resume_schedule(%s)")
+    return await _acted(request, caller, seen_on, name, f"{name} goes on.")
+
+
+@router.post("/schedules/{name}/remove")
+async def remove(request: Request, name: str, caller: Operator) -> Response:
+    """Take it away. What it has published stays."""
+    await _act(request, caller, name, b"DELETE FROM messages.schedule AS s WHERE s.name = %s RETURNING s.name")
+    return await view.left(request, "/schedules")
+
+
+async def _act(request: Request, caller: Caller, name: str, statement: bytes, *values: Any) -> Row:
+    """Do something to a schedule, if the caller may with its topic."""
+    async with request.app.state.db.write(caller) as conn:
+        row = await _find(conn, caller, name)
+        allow(caller, Role.OPERATOR, row["topic"])
+        result: Row = (await (await conn.execute(statement, [name, *values])).fetchall())[0]
+    return result
+
+
+async def _acted(request: Request, caller: Caller, seen_on: str, name: str, text: str, kind: str = "") -> Response:
+    if seen_on == VIEW.name:
+        return await view.acted(request, caller, VIEW, text, kind=kind)
+    return await view.acted(request, caller, ONE, text, name, kind=kind)

@@ -1,0 +1,190 @@
+"""A topic: how it goes, its channels, its policy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+import psycopg
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from pgrouse.topic_policy import DEFAULTS
+from pgrouse.web import policy_form, view
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.chart import chart
+from pgrouse.web.database import Connection, Row
+from pgrouse.web.gate import allow, needs
+from pgrouse.web.page import fragment, render
+from pgrouse.web.pages.overview import ENDED, ENOUGH_S, TIMES
+from pgrouse.web.policy_form import Draft
+from pgrouse.web.problem import Problem, of_database
+from pgrouse.web.standing import BOUND, standing
+from pgrouse.web.stopped import stops
+from pgrouse.web.view import Context, View
+
+router = APIRouter(include_in_schema=False)
+
+MOST_CHANNELS = 100
+Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+
+THROUGHPUT = b"""
+  SELECT t.at, t.s, t.success, t.retried, t.rejected, t.failed, t.lock_expired, t.wait_p95_s, t.run_p95_s, t.wake_p95_s
+  FROM messages.throughput('1 hour', %s, 60) AS t"""
+LATENCY = b"SELECT l.* FROM messages.latency('1 hour', %s) AS l"
+POLICY = b"SELECT t.* FROM messages.topic AS t WHERE t.topic IN ('*', %s)"
+LIMITS = b"""
+  SELECT
+    (SELECT d.rows FROM messages.depth AS d WHERE d.topic = %(topic)s) AS depth,
+    (SELECT r.free_at FROM messages.rate AS r WHERE r.kind = 'dequeue' AND r.topic = %(topic)s AND r.channel = '') AS dequeue_free_at,
+    (SELECT r.free_at FROM messages.rate AS r WHERE r.kind = 'publish' AND r.topic = %(topic)s AND r.channel = '') AS publish_free_at,
+    messages.now() AS now"""
+CHANNELS = b"""
+  WITH running AS (
+    SELECT m.channel, count(*) AS running FROM messages.message AS m
+    WHERE m.topic = %(topic)s AND m.claim_id IS NOT NULL AND m.channel IS NOT NULL
+    GROUP BY m.channel ORDER BY count(*) DESC LIMIT %(most)s
+  ), own AS (
+    SELECT c.channel, c.concurrency, c.min_interval, c.paused_at, c.resume_at, c.paused_by, c.paused_why,
+           c.paused_at IS NOT NULL AND (c.resume_at IS NULL OR c.resume_at > messages.now()) AS is_paused
+    FROM messages.channel AS c WHERE c.topic = %(topic)s ORDER BY c.channel LIMIT %(most)s
+  )
+  SELECT coalesce(o.channel, r.channel) AS channel, coalesce(r.running, 0) AS running, o.concurrency, o.min_interval,
+         coalesce(o.is_paused, false) AS is_paused, o.paused_at, o.resume_at, o.paused_by, o.paused_why
+  FROM own AS o FULL JOIN running AS r ON r.channel = o.channel
+  ORDER BY 2 DESC, 1 LIMIT %(most)s"""
+
+
+async def look(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read one topic, or with '*' the defaults."""
+    if subject != DEFAULTS and not caller.sees(subject):
+        raise Problem(403, f"{caller.name or 'you'} may not see topic {subject}", "forbidden", needs="viewer")
+    own, defaults = await _policies(conn, subject)
+    stopped = await stops(conn)
+    groups = policy_form.groups(subject, own, defaults)
+    context: Context = {
+        "topic": subject,
+        "is_defaults": subject == DEFAULTS,
+        "bound": BOUND,
+        "stop": stopped.get(subject),
+        "all_stopped": stopped.get(DEFAULTS) if subject != DEFAULTS else None,
+        "groups": groups,
+        "was": json.dumps(policy_form.texts(groups)),
+        "liftable": policy_form.may_be_lifted,
+    }
+    return context | (
+        {"standing": None, "charts": {}} if subject == DEFAULTS else await _goes(conn, caller, subject, own, defaults)
+    )
+
+
+async def _goes(conn: Connection, caller: Caller, topic: str, own: Row, defaults: Row) -> Context:
+    """Return what there is of a topic that messages can have."""
+    found = next((row for row in await standing(conn, caller) if row["topic"] == topic), None)
+    if found is None:
+        raise Problem(404, f"there is no topic {topic}: nothing stands in it, and it has no policy", "not_found")
+    bars = await (await conn.execute(THROUGHPUT, [topic])).fetchall()
+    limits = await (await conn.execute(LIMITS, {"topic": topic})).fetchone() or {}
+    return {
+        "standing": found,
+        "latency": await (await conn.execute(LATENCY, [topic])).fetchone(),
+        "channels": await (await conn.execute(CHANNELS, {"topic": topic, "most": MOST_CHANNELS})).fetchall(),
+        "limits": _limits(found, own, defaults, limits),
+        "channel_limit": _holds("channel_concurrency", own, defaults),
+        "ended": {name: sum(row[name] for row in bars) for name in ("success", "retried", "failed", "rejected")},
+        "charts": {
+            "throughput": chart(bars, ENDED, "", per_s=True, enough_s=ENOUGH_S),
+            "latencies": chart(bars, TIMES, "s"),
+        },
+    }
+
+
+async def _policies(conn: Connection, topic: str) -> tuple[Row, Row]:
+    rows = {row["topic"]: row for row in await (await conn.execute(POLICY, [topic])).fetchall()}
+    return rows.get(topic, {}), rows[DEFAULTS]
+
+
+def _holds(knob: str, own: Row, defaults: Row) -> Any:
+    """Return what holds for a limit; None = there is none."""
+    value = defaults[knob] if own.get(knob) is None else own[knob]
+    return value or None
+
+
+def _limits(found: Row, own: Row, defaults: Row, state: Row) -> list[Row]:
+    """Return the limits of a topic, each with how much of it is used."""
+    knobs = (
+        "max_concurrency",
+        "dequeue_rate",
+        "publish_rate",
+        "max_depth",
+        "channel_concurrency",
+        "channel_min_interval",
+    )
+    held = {knob: _holds(knob, own, defaults) for knob in knobs}
+    used = {"max_concurrency": found["running"], "max_depth": state.get("depth")}
+    waits = {
+        knob: free_at is not None and free_at > state["now"]
+        for knob, free_at in (("dequeue_rate", state["dequeue_free_at"]), ("publish_rate", state["publish_free_at"]))
+    }
+    return [
+        {"knob": knob, "limit": limit, "used": used.get(knob), "waits": waits.get(knob, False)}
+        for knob, limit in held.items()
+        if limit is not None
+    ]
+
+
+VIEW = View("topic", look, parts=("state", "figures", "limits", "channels"))
+
+
+@router.get("/topics/{topic}")
+async def topic_page(request: Request, topic: str, caller: Viewer) -> Response:
+    """Show the page."""
+    return await view.show(request, caller, VIEW, topic, draft=None)
+
+
+@router.post("/topics/{topic}/preview")
+async def preview(request: Request, topic: str, caller: Operator) -> Response:
+    """Say what the policy that was typed would change, and what of it cannot be."""
+    _allow(caller, topic)
+    draft = await _draft(request, topic)
+    await asyncio.to_thread(policy_form.look, request.app.state.db, topic, draft)
+    return render(request, "topic/preview.html", topic=topic, draft=draft)
+
+
+@router.post("/topics/{topic}/policy")
+async def set_policy(request: Request, topic: str, caller: Operator) -> Response:
+    """Set the policy that was typed."""
+    _allow(caller, topic)
+    draft = await _draft(request, topic)
+    if draft.wanted is not None:
+        try:
+            await asyncio.to_thread(policy_form.apply, request.app.state.db, caller, topic, draft)
+        except psycopg.errors.DataError as error:
+            draft.faults["policy"] = of_database(error).detail
+    if draft.faults:
+        return render(request, "topic/preview.html", topic=topic, draft=draft)
+    text = f"The policy is set: {len(draft.changes)} changed." if draft.changes else "Nothing was changed."
+    return await view.acted(request, caller, VIEW, text, topic, fresh=lambda context: _fresh(request, context))
+
+
+def _fresh(request: Request, context: Context) -> dict[str, str]:
+    """Return the form anew: a morph would keep what was typed."""
+    shared = context | {"draft": None}
+    return {"policy": fragment(request, "topic/policy.html", **shared)}
+
+
+async def _draft(request: Request, topic: str) -> Draft:
+    form = await request.form()
+    typed = {name: str(value) for name, value in form.items()}
+    try:
+        was = json.loads(typed.pop("was", "{}"))
+    except ValueError:
+        was = None
+    if not isinstance(was, dict) or not all(isinstance(text, str) for text in was.values()):
+        raise Problem(422, "the form is incomplete: load the page again", "invalid_form")
+    return await asyncio.to_thread(policy_form.read, topic, typed, was)
+
+
+def _allow(caller: Caller, topic: str) -> None:
+    allow(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)

@@ -1,0 +1,148 @@
+"""Topics: what stands in each, how it goes, and whether it is stopped."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Request
+from starlette.responses import Response
+
+from pgrouse.duration import parse
+from pgrouse.topic_policy import DEFAULTS
+from pgrouse.web import view
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.chart import spark
+from pgrouse.web.database import Connection, Row
+from pgrouse.web.gate import allow, needs
+from pgrouse.web.pages.topic import VIEW as TOPIC
+from pgrouse.web.problem import Problem
+from pgrouse.web.standing import BOUND, standing
+from pgrouse.web.stopped import Stop, stops
+from pgrouse.web.view import Context, View
+
+router = APIRouter(include_in_schema=False)
+
+MOST = 200
+Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+
+# The last hour by minute, for the lines; the last five minutes are the rate. now(), not messages.now(): the planner must see how little that is.
+MINUTES = b"""
+  SELECT m.topic, m.minute, m.success + m.retried + m.rejected + m.failed + m.lock_expired AS ended
+  FROM messages.measure AS m
+  WHERE m.minute > now() - interval '1 hour' AND m.topic = ANY (%s)"""
+TIMES = b"SELECT l.topic, l.run_p95_s, l.wait_p95_s FROM messages.latency('1 hour') AS l"
+NOW = b"SELECT messages.now() AS now"
+RATE_MINUTES = 5
+
+
+async def look(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read the topics whose name has the subject in it."""
+    found = [row for row in await standing(conn, caller) if subject.lower() in row["topic"].lower()]
+    shown = found[:MOST]
+    names = [row["topic"] for row in shown]
+    now = (await (await conn.execute(NOW)).fetchall())[0]["now"]
+    ended = _by_age(await (await conn.execute(MINUTES, [names])).fetchall(), now)
+    times = {row["topic"]: row for row in await (await conn.execute(TIMES)).fetchall()}
+    stopped = await stops(conn)
+    return {
+        "q": subject,
+        "bound": BOUND,
+        "left_out": len(found) - len(shown),
+        "topics": [row | _going(row["topic"], ended[row["topic"]], times, stopped) for row in shown],
+        "all_stopped": stopped.get(DEFAULTS),
+    }
+
+
+def _by_age(rows: list[Row], now: datetime) -> dict[str, dict[int, int]]:
+    """Return for each topic how many attempts ended, by how many minutes ago."""
+    ended: dict[str, dict[int, int]] = defaultdict(dict)
+    for row in rows:
+        ended[row["topic"]][int((now - row["minute"]).total_seconds() // 60)] = row["ended"]
+    return ended
+
+
+def _going(topic: str, ended: dict[int, int], times: dict[str, Row], stopped: dict[str, Stop]) -> Row:
+    """Return how a topic goes: its rate, times, line, and why it is stopped."""
+    # The minute that runs is not over; together with the whole ones before it the error is small.
+    recent = sum(ended.get(age, 0) for age in range(RATE_MINUTES))
+    measured = times.get(topic, {})
+    return {
+        "per_s": recent / (RATE_MINUTES * 60) if measured else None,
+        "run_p95_s": measured.get("run_p95_s"),
+        "spark": spark([ended.get(age, 0) for age in range(59, -1, -1)]) if any(ended.values()) else None,
+        "stop": stopped.get(topic),
+    }
+
+
+VIEW = View("topics", look, parts=("list", "all"))
+
+
+@router.get("/topics")
+async def topics(request: Request, caller: Viewer, q: str = "") -> Response:
+    """Show the page."""
+    return await view.show(request, caller, VIEW, q.strip()[:200])
+
+
+@router.post("/topics/{topic}/pause")
+async def pause(
+    request: Request,
+    topic: str,
+    caller: Operator,
+    why: Annotated[str, Form(max_length=500)] = "",
+    resume_in: Annotated[str, Form(max_length=50)] = "",
+    channel: Annotated[str, Form(max_length=200)] = "",
+    seen_on: Annotated[str, Form()] = "topic",
+    q: Annotated[str, Form(max_length=200)] = "",
+) -> Response:
+    """Stop a topic, one channel of it, or ('*') all topics."""
+    allow(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
+    async with request.app.state.db.write(caller) as conn:
+        await conn.execute(
+            b"SELECT messages.pause(%s, %s, p_resume_in => %s, p_channel => %s)",
+            [topic, why.strip() or None, _duration(resume_in), channel or None],
+        )
+    return await _acted(request, caller, seen_on, topic, q, f"{_name(topic, channel)} is paused.")
+
+
+@router.post("/topics/{topic}/resume")
+async def resume(
+    request: Request,
+    topic: str,
+    caller: Operator,
+    channel: Annotated[str, Form(max_length=200)] = "",
+    seen_on: Annotated[str, Form()] = "topic",
+    q: Annotated[str, Form(max_length=200)] = "",
+) -> Response:
+    """End a pause."""
+    allow(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
+    async with request.app.state.db.write(caller) as conn:
+        row = await (
+            await conn.execute(b"SELECT messages.resume(%s, %s) AS was_paused", [topic, channel or None])
+        ).fetchone()
+    was_paused = bool(row and row["was_paused"])
+    text = f"{_name(topic, channel)} goes on." if was_paused else f"{_name(topic, channel)} was not paused."
+    return await _acted(request, caller, seen_on, topic, q, text)
+
+
+async def _acted(request: Request, caller: Caller, seen_on: str, topic: str, q: str, text: str) -> Response:
+    if seen_on == VIEW.name:
+        return await view.acted(request, caller, VIEW, text, q)
+    return await view.acted(request, caller, TOPIC, text, topic)
+
+
+def _duration(text: str) -> timedelta | None:
+    if not text.strip():
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise Problem(422, f"the time of the pause: {error}", "invalid_value") from None
+
+
+def _name(topic: str, channel: str) -> str:
+    if topic == DEFAULTS:
+        return "Every topic"
+    return f"Channel {channel} of {topic}" if channel else topic

@@ -1,0 +1,110 @@
+"""Workers: who works, on what, and whether he hears."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Form, Request
+from starlette.responses import Response
+
+from pgrouse.web import view
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.database import Connection, Row
+from pgrouse.web.gate import allow, needs
+from pgrouse.web.problem import Problem
+from pgrouse.web.view import Context, View
+
+router = APIRouter(include_in_schema=False)
+
+MOST = 200
+# Of the messages that one worker has in hand so many are shown.
+MOST_SHOWN = 5
+Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+
+WORKERS = b"""
+  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status, w.drain_asked_at, w.drain_asked_by,
+         CASE
+           WHEN w.seen_at < clock_timestamp() - interval '30 s' THEN 'silent'
+           WHEN w.stopping THEN 'stopping'
+           WHEN w.drain_asked_at IS NOT NULL THEN 'draining'
+           ELSE 'working'
+         END AS state,
+         EXISTS (SELECT FROM messages.sleeper AS s WHERE s.worker = w.name AND s.armed_until > clock_timestamp()) AS is_armed
+  FROM messages.worker AS w
+  ORDER BY w.name LIMIT %s"""
+# The locked rows are few; of each worker those that run longest.
+RUNNING = b"""
+  SELECT r.worker, r.id, r.topic, r.channel, r.attempts, r.locked_at, r.lock_expires_at, r.progress, r.total
+  FROM (
+    SELECT m.locked_by AS worker, m.id, m.topic, m.channel, m.attempts, m.locked_at, m.lock_expires_at, m.progress,
+           row_number() OVER (PARTITION BY m.locked_by ORDER BY m.locked_at, m.id) AS place,
+           count(*) OVER (PARTITION BY m.locked_by) AS total
+    FROM (
+      SELECT m.locked_by, m.id, m.topic, m.channel, m.attempts, m.locked_at, m.lock_expires_at, m.progress
+      FROM messages.message AS m WHERE m.claim_id IS NOT NULL LIMIT 20000
+    ) AS m
+  ) AS r
+  WHERE r.place <= %s
+  ORDER BY r.worker, r.place"""
+KIND = {"working": "good", "draining": "info", "stopping": "info", "silent": "bad"}
+HEARS = {"listening": "good", "connecting": "warn", "degraded": "bad"}
+
+
+async def look(conn: Connection, caller: Caller, _subject: str) -> Context:
+    """Read the workers of the topics that the caller may see."""
+    rows = await (await conn.execute(WORKERS, [MOST])).fetchall()
+    running: dict[str, list[Row]] = defaultdict(list)
+    for row in await (await conn.execute(RUNNING, [MOST_SHOWN])).fetchall():
+        if caller.sees(row["topic"]):
+            running[row["worker"]].append(row | {"done": _share(row["progress"])})
+    seen = [row | {"topics": [topic for topic in row["topics"] if caller.sees(topic)]} for row in rows]
+    return {
+        "workers": [
+            row | {"running": running.get(row["name"], []), "may_drain": _may_drain(caller, row)}
+            for row in seen
+            if row["topics"] or caller.sees_all
+        ],
+        "kinds": KIND,
+        "hears": HEARS,
+    }
+
+
+def _may_drain(caller: Caller, row: Row) -> bool:
+    return row["state"] == "working" and all(caller.may(Role.OPERATOR, topic) for topic in row["topics"])
+
+
+def _share(progress: Any) -> str | None:
+    """Return how far a message is, in words."""
+    if not isinstance(progress, dict):
+        return None
+    done, total, unit = progress.get("done"), progress.get("total"), progress.get("unit") or ""
+    if not isinstance(done, int | float):
+        return None
+    if isinstance(total, int | float) and total > 0:
+        return f"{done:,g} of {total:,g} {unit}".strip() + f" ({100 * done / total:.0f} %)"
+    return f"{done:,g} {unit}".strip()
+
+
+VIEW = View("workers", look, parts=("list",))
+
+
+@router.get("/workers")
+async def workers(request: Request, caller: Viewer) -> Response:
+    """Show the page."""
+    return await view.show(request, caller, VIEW)
+
+
+@router.post("/workers/drain")
+async def drain(request: Request, caller: Operator, name: Annotated[str, Form(max_length=200)]) -> Response:
+    """Ask a worker to claim nothing more, to end what runs, and to stop."""
+    async with request.app.state.db.write(caller) as conn:
+        found = await conn.execute(b"SELECT w.topics FROM messages.worker AS w WHERE w.name = %s", [name])
+        row = await found.fetchone()
+        if row is None or not (caller.sees_all or any(map(caller.sees, row["topics"]))):
+            raise Problem(404, f"there is no worker {name}", "not_found")
+        for topic in row["topics"]:
+            allow(caller, Role.OPERATOR, topic)
+        await conn.execute(b"SELECT messages.drain_worker(%s)", [name])
+    return await view.acted(request, caller, VIEW, f"{name} is asked to drain: it stops once what runs has ended.")

@@ -1,0 +1,311 @@
+// What pages do in the browser besides htmx: live updates, charts, keys, the theme. No page needs it to be read.
+"use strict";
+
+const $ = (selector, within = document) => within.querySelector(selector);
+const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
+const meta = (name) => $(`meta[name="${name}"]`)?.content ?? "";
+
+// ---------------------------------------------------------------- requests
+
+document.addEventListener("htmx:config:request", (event) => {
+  event.detail.ctx.request.headers["X-CSRF-Token"] = meta("csrf");
+});
+for (const kind of ["htmx:error", "htmx:response:error"]) {
+  document.addEventListener(kind, (event) => {
+    const ctx = event.detail.ctx;
+    if (!ctx?.response) toast("The server did not answer: try again.", "bad");
+  });
+}
+
+function toast(text, kind = "") {
+  const shown = document.createElement("div");
+  shown.className = `toast ${kind}`;
+  shown.innerHTML = '<p></p><button type="button" class="bare slight" data-close aria-label="Close">✕</button>';
+  $("p", shown).textContent = text;
+  $("#toasts").append(shown);
+}
+
+// Those that say that all went well leave by themselves.
+new MutationObserver(() => {
+  for (const each of $$("#toasts .toast:not(.bad):not([data-seen])")) {
+    each.dataset.seen = "";
+    setTimeout(() => each.remove(), 8000);
+  }
+}).observe($("#toasts"), { childList: true });
+
+// hx-confirm asks in a dialog of the page.
+document.addEventListener("htmx:confirm", (event) => {
+  const question = event.detail.ctx.confirm;
+  if (!question) return;
+  event.preventDefault();
+  const dialog = $("#confirm");
+  $("p", dialog).textContent = question;
+  $("button[value=yes]", dialog).textContent = event.detail.ctx.sourceElement.textContent.trim() || "Yes";
+  dialog.returnValue = "";
+  dialog.showModal();
+  dialog.addEventListener("close", () => {
+    if (dialog.returnValue === "yes") event.detail.issueRequest(true);
+    else event.detail.dropRequest?.();
+  }, { once: true });
+});
+
+// ---------------------------------------------------------------- live
+
+const live = {
+  url: $("main")?.dataset.live,
+  source: null,
+  heardAt: 0,
+  wait: 500,
+  timer: 0,
+
+  start() {
+    if (!this.url || document.hidden || this.source) return;
+    clearTimeout(this.timer);
+    this.heardAt = Date.now();
+    this.source = new EventSource(this.url);
+    this.source.addEventListener("update", (event) => this.update(JSON.parse(event.data)));
+    this.source.addEventListener("beat", () => this.alive());
+    this.source.addEventListener("away", (event) => { this.heardAt = Date.now(); this.away(event.data); });
+    this.source.addEventListener("error", () => this.retry());
+  },
+  stop() {
+    this.source?.close();
+    this.source = null;
+  },
+  // The browser would try again by itself, but not after an answer like 503, and never faster or slower than at a fixed pace.
+  retry() {
+    this.stop();
+    this.away("The connection to the server is lost.");
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.start(), this.wait * (0.75 + Math.random() / 2));
+    this.wait = Math.min(this.wait * 2, 8000);
+  },
+  alive() {
+    this.heardAt = Date.now();
+    this.wait = 500;
+    show("live", "live");
+    $("#away").hidden = true;
+  },
+  away(why) {
+    show("away", "not live");
+    const banner = $("#away");
+    $("p", banner).textContent = `${why} What you see is from ${clock(this.updatedAt)}.`;
+    banner.hidden = false;
+  },
+  updatedAt: Date.now(),
+  update(news) {
+    this.alive();
+    this.updatedAt = Date.now();
+    skew = news.now * 1000 - Date.now();
+    for (const [id, text] of Object.entries(news.parts)) {
+      const target = document.getElementById(id);
+      if (target) htmx.swap({ sourceElement: target, target, text, swap: "innerMorph" });
+    }
+    for (const [id, data] of Object.entries(news.charts)) draw(document.getElementById(id), data);
+    document.dispatchEvent(new CustomEvent("pgrouse:update"));
+  },
+};
+
+function show(state, word) {
+  const badge = $("#live");
+  if (!badge || badge.dataset.state === state) return;
+  badge.dataset.state = state;
+  $("span", badge).textContent = word;
+}
+const clock = (at) => new Date(at).toLocaleTimeString([], { hour12: false });
+
+setInterval(() => {
+  if (live.source && Date.now() - live.heardAt > 15000) live.retry();
+}, 3000);
+// A browser opens six connections to one server at most: pages that nobody sees give theirs back.
+document.addEventListener("visibilitychange", () => { if (document.hidden) live.stop(); else live.start(); });
+addEventListener("pagehide", () => live.stop());
+addEventListener("pageshow", () => live.start());
+
+// ---------------------------------------------------------------- times
+
+let skew = Number(meta("now")) * 1000 - Date.now();
+
+function ago(seconds) {
+  const s = Math.max(0, seconds);
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 120) return `${Math.floor(s)} s`;
+  if (s < 7200) return `${Math.floor(s / 60)} min`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h`;
+  return `${Math.floor(s / 86400)} d`;
+}
+setInterval(() => {
+  const now = Date.now() + skew;
+  for (const each of $$("time[data-ago]")) {
+    const passed = (now - Date.parse(each.dateTime)) / 1000;
+    const text = passed >= 0 ? `${ago(passed)} ago` : `in ${ago(-passed)}`;
+    if (each.textContent !== text && Math.abs(passed) >= 10) each.textContent = text;
+  }
+}, 1000);
+
+// ---------------------------------------------------------------- charts
+
+const plots = new Map();
+const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+function seconds(value) {
+  if (value == null) return "–";
+  if (value === 0) return "0 s";
+  if (value < 0.001) return `${number.format(value * 1e6)} µs`;
+  if (value < 1) return `${number.format(value * 1000)} ms`;
+  return value < 120 ? `${number.format(value)} s` : ago(value);
+}
+const written = (unit) => (value) => (value == null ? "–" : unit === "s" ? seconds(value) : compact.format(value));
+
+function colour(name) {
+  const probe = $(`.series-${name}`) ?? document.body;
+  return getComputedStyle(probe).color;
+}
+
+// figure.chart: data = {unit, series: [{name, colour}], x: [seconds since 1970], y: [[…], …]}
+function draw(figure, data) {
+  const place = figure && $(".plot", figure);
+  if (!place || !window.uPlot) return;
+  const shape = JSON.stringify([data.unit, data.series]);
+  const known = plots.get(figure.id);
+  if (known?.shape !== shape) entitle(figure, data);
+  legend(figure, data);
+  if (known?.shape === shape && known.place === place) return known.plot.setData([data.x, ...data.y]);
+  known?.plot.destroy();
+  const style = getComputedStyle(document.body);
+  const soft = getComputedStyle($(".soft") ?? document.body).color;
+  const line = getComputedStyle($(".panel") ?? document.body).borderTopColor;
+  const axis = { stroke: soft, font: `12px ${style.fontFamily}`, grid: { stroke: line, width: 1 }, ticks: { show: false } };
+  const say = written(data.unit);
+  const plot = new uPlot({
+    width: place.clientWidth, height: place.clientHeight, legend: { show: false }, padding: [8, 8, 0, 0],
+    cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
+    scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
+    axes: [
+      { ...axis, size: 28, space: 70, values: [[86400, "{DD}.{MM}."], [3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(
+        ([incr, template]) => [incr, template, null, null, null, null, null, null, 1]) },
+      { ...axis, size: 58, values: (_, ticks) => ticks.map(say) },
+    ],
+    series: [{}, ...data.series.map((each, n) => ({
+      label: each.name, stroke: colour(each.colour), width: 2, points: { show: true, size: 5, filter: alone, fill: colour(each.colour) },
+      fill: n === 0 ? colour(each.colour).replace(/^rgb\((.*)\)$/, "rgba($1, 0.1)") : undefined,
+    }))],
+    hooks: { setCursor: [(u) => legend(figure, data, u)] },
+  }, [data.x, ...data.y], place);
+  plots.set(figure.id, { plot, shape, place, data });
+  sizes.observe(place);
+}
+
+function entitle(figure, data) {
+  $(".legend", figure).replaceChildren(...data.series.map((each) => {
+    const item = document.createElement("li");
+    item.className = `series-${each.colour}`;
+    item.innerHTML = "<i></i><span> <b></b></span>";
+    $("span", item).prepend(each.name);
+    return item;
+  }));
+}
+
+// A value between two gaps is no line: it gets a point.
+function alone(plot, n) {
+  const y = plot.data[n];
+  return y.flatMap((value, i) => (value != null && y[i - 1] == null && y[i + 1] == null ? [i] : []));
+}
+
+function legend(figure, data, plot) {
+  const known = plots.get(figure.id);
+  if (known) known.data = plot ? known.data : data;
+  const shown = known?.data ?? data;
+  const at = plot?.cursor.idx;
+  const list = $(".legend", figure);
+  if (!list) return;
+  const say = written(shown.unit);
+  shown.series.forEach((each, n) => {
+    const value = at == null ? shown.y[n].findLast((y) => y != null) : shown.y[n][at];
+    const slot = list.children[n] && $("b", list.children[n]);
+    if (slot) slot.textContent = say(value);
+  });
+}
+
+const sizes = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const known = plots.get(target.closest(".chart")?.id);
+    if (known && target.clientWidth) known.plot.setSize({ width: target.clientWidth, height: target.clientHeight });
+  }
+});
+
+function drawAll() {
+  for (const { plot } of plots.values()) plot.destroy();
+  const kept = new Map([...plots].map(([id, { data }]) => [id, data]));
+  plots.clear();
+  for (const figure of $$(".chart[data-chart]")) draw(figure, kept.get(figure.id) ?? JSON.parse(figure.dataset.chart));
+}
+
+// ---------------------------------------------------------------- theme, menu
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : dark.matches;
+}
+function tellTheme() {
+  $("#theme")?.setAttribute("aria-label", isDark() ? "Use the light theme" : "Use the dark theme");
+}
+$("#theme")?.addEventListener("click", () => {
+  const theme = isDark() ? "light" : "dark";
+  document.documentElement.dataset.theme = theme;
+  try { localStorage.setItem("theme", theme); } catch { /* it holds for this page then */ }
+  tellTheme();
+  drawAll();
+});
+dark.addEventListener("change", () => { tellTheme(); drawAll(); });
+
+$("#menu")?.addEventListener("click", (event) => {
+  const open = $("#pages").classList.toggle("open");
+  event.currentTarget.setAttribute("aria-expanded", String(open));
+});
+
+document.addEventListener("click", (event) => {
+  const closer = event.target.closest("[data-close]");
+  if (closer) (closer.closest("dialog") ?? { close: () => closer.closest(".toast")?.remove() }).close();
+  const opener = event.target.closest("[data-open]");
+  if (opener) document.getElementById(opener.dataset.open)?.showModal();
+});
+// A row of checkboxes: `data-all="name"` checks all of that name.
+document.addEventListener("change", (event) => {
+  const name = event.target.dataset?.all;
+  if (name) for (const each of $$(`input[type=checkbox][name="${CSS.escape(name)}"]`)) each.checked = event.target.checked;
+});
+
+// ---------------------------------------------------------------- keys
+
+let leaderAt = -Infinity;
+function step(by) {
+  const rows = $$("main [data-row]");
+  const here = rows.indexOf(document.activeElement);
+  rows[Math.min(rows.length - 1, Math.max(0, here + by))]?.focus();
+}
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+  if (event.key === "Escape" && typing) typing.blur();
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
+  if (event.timeStamp - leaderAt < 1500) {
+    leaderAt = -Infinity;
+    const link = $(`#pages [data-key="${CSS.escape(event.key)}"]`);
+    if (link) { event.preventDefault(); link.click(); }
+    return;
+  }
+  const act = {
+    "/": () => $("#search")?.focus(),
+    "?": () => $("#keys")?.showModal(),
+    g: () => { leaderAt = event.timeStamp; },
+    j: () => step(1),
+    k: () => step(-1),
+  }[event.key];
+  if (act) { event.preventDefault(); act(); }
+});
+
+tellTheme();
+drawAll();
+live.start();

@@ -1,0 +1,133 @@
+"""What the tests of the dashboard begin with: one browser, one web server and one database; each test finds the queue empty."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+pytest.importorskip("playwright.sync_api")
+
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from pgrouse import secret
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+from tests.web.site import Site, Visitor
+
+CHROMIUM = os.environ.get("PGROUSE_TEST_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+# No graphics card, no calls to anywhere; as root it can have no sandbox.
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+EMPTY = """
+  TRUNCATE messages.message, messages.message_archive, messages.schedule, messages.worker, messages.sleeper, messages.measure,
+    messages.channel, messages.breaker, messages.rate, messages.depth, messages.alert, messages.condition, messages.audit,
+    messages.tick_mark, messages.low_water, messages.redrive_log, messages.dead_letter, messages.silence RESTART IDENTITY CASCADE;
+  DELETE FROM messages.topic WHERE topic <> '*';
+  UPDATE messages.topic SET max_attempts = 1, paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_why = NULL;
+  DELETE FROM messages.token;
+  TRUNCATE messages.audit RESTART IDENTITY"""
+
+
+class Chromium:
+    """One browser for all tests of this folder. Playwright keeps a loop running in this thread: no other test could start one."""
+
+    def __init__(self) -> None:
+        self._ends = ExitStack()
+        self._browser: Browser | None = None
+
+    def browser(self) -> Browser:
+        """Return it; started when first wanted."""
+        if self._browser is None:
+            playwright = self._ends.enter_context(sync_playwright())
+            self._browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+            self._ends.callback(self._browser.close)
+        return self._browser
+
+    def close(self) -> None:
+        """End it."""
+        self._browser = None
+        self._ends.close()
+
+
+_chromium = Chromium()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """Close the browser before tests of another folder."""
+    yield
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        _chromium.close()
+
+
+@pytest.fixture
+def browser() -> Browser:
+    """The browser."""
+    if not Path(CHROMIUM).exists():
+        pytest.skip("there is no chromium: apt-get install chromium, or name one by PGROUSE_TEST_CHROMIUM")
+    expect.set_options(timeout=10_000)
+    return _chromium.browser()
+
+
+@pytest.fixture(scope="module")
+def shown(server: Postgres) -> Iterator[Database]:
+    """The database of a module."""
+    with server.new_database(template=server.migrated) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def site(shown: Database) -> Iterator[Site]:
+    """The web server of a module."""
+    site = Site(shown.dsn)
+    yield site
+    site.stop()
+
+
+@pytest.fixture
+def db(shown: Database) -> psycopg.Connection[Any]:
+    """An autocommit connection to the database that the pages show; the queue is empty."""
+    conn = shown.connect()
+    conn.execute(EMPTY)
+    return conn
+
+
+@pytest.fixture
+def queue(db: psycopg.Connection[Any]) -> Queue:
+    """The queue itself, to prepare and to look."""
+    return Queue(db)
+
+
+@pytest.fixture
+def as_token(queue: Queue) -> Callable[..., dict[str, str]]:
+    """`as_token("viewer", topics=("mail*",))` makes a token and returns the headers that show it. From then on nobody is local."""
+
+    def make(*roles: str, topics: tuple[str, ...] = ("*",)) -> dict[str, str]:
+        token = secret.new()
+        query = "SELECT messages.add_token('test', %s, %s, %s)"
+        queue.conn.execute(query, [secret.digest(token), list(roles), list(topics)])
+        return {"Authorization": f"Bearer {token}"}
+
+    return make
+
+
+@pytest.fixture
+def visitor(browser: Browser, site: Site, queue: Queue) -> Iterator[Visitor]:
+    """`visitor.open("/topics")` opens a page. Whatever the browser complains of fails the test."""
+    visitor = Visitor(browser, site)
+    yield visitor
+    assert visitor.leave() == []

@@ -1,0 +1,109 @@
+"""The dashboard as tests see it: a web server in a thread, and a browser in front of it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from pgrouse import config
+from pgrouse.web import listen
+from pgrouse.web.server import Server
+
+WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 400, "height": 800}
+
+
+class Site:
+    """A web server on a free port.
+
+    Args:
+        dsn: the database that it shows.
+    """
+
+    def __init__(self, dsn: str, **web: Any) -> None:
+        self.settings = config.load(None, {}, {"database": {"dsn": dsn}, "web": {"listen": "127.0.0.1:0", **web}})
+        # What a browser keeps of this server, by the options that its windows are opened with.
+        self.contexts: dict[str, BrowserContext] = {}
+        self.begin("127.0.0.1:0")
+
+    def begin(self, address: str) -> None:
+        """Start to serve."""
+        self._socket = listen.bind(address)
+        self.url = listen.url(self._socket)
+        self.server = Server(self.settings)
+        self._thread = threading.Thread(target=self.server.run, args=([self._socket],), daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return self.url.removeprefix("http://")
+
+    @property
+    def hub(self) -> Any:
+        """What keeps the pages up to date."""
+        return self.server.application.state.hub
+
+    def stop(self) -> None:
+        """Stop as on SIGTERM, and wait until it has."""
+        while self.contexts:
+            self.contexts.popitem()[1].close()
+        self.server.handle_exit(signal.SIGTERM, None)
+        self._thread.join(timeout=20)
+        assert not self._thread.is_alive(), "the web server does not end"
+        self._socket.close()
+
+
+@dataclass
+class Visitor:
+    """Somebody with a browser. What goes wrong in it is remembered, and is an error at the end of the test."""
+
+    browser: Browser
+    site: Site
+    complaints: list[str] = field(default_factory=list)
+    # What the test itself brings about, by a part of its text.
+    expected: list[str] = field(default_factory=list)
+    _pages: list[Page] = field(default_factory=list)
+
+    def open(self, path: str = "/", *, size: Any = WIDE, **options: Any) -> Page:
+        """Open a page in a window of its own. What the browser keeps is shared by all who open with the same options."""
+        page = self._context(viewport=size, base_url=self.site.url, **options).new_page()
+        self._pages.append(page)
+        page.set_default_timeout(10_000)
+        page.on("console", lambda said: self._note(said.type, said.text))
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.goto(path)
+        return page
+
+    def leave(self) -> list[str]:
+        """Close all windows; return what went wrong."""
+        for page in self._pages:
+            page.close()
+        return [each for each in self.complaints if not any(part in each for part in self.expected)]
+
+    def _context(self, **options: Any) -> BrowserContext:
+        known = self.site.contexts
+        key = repr(sorted(options.items()))
+        if key not in known:
+            known[key] = self.browser.new_context(**options)
+        return known[key]
+
+    def _note(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.complaints.append(f"{kind}: {text}")
+
+
+def is_live(page: Page) -> None:
+    """Wait until a page hears of changes."""
+    page.wait_for_selector('#live[data-state="live"]')
+
+
+def overflow(page: Page) -> int:
+    """Return by how many pixels a page is wider than its window."""
+    wider: int = page.evaluate(
+        "Math.max(0, document.documentElement.scrollWidth - document.documentElement.clientWidth)"
+    )
+    return wider

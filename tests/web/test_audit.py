@@ -1,0 +1,79 @@
+"""The pages of the audit and of the doctor."""
+
+from __future__ import annotations
+
+import httpx
+from playwright.sync_api import expect
+
+from tests.sql.queue import Queue
+from tests.web.accessible import complaints
+from tests.web.site import Site, Visitor
+
+ROWS = "tbody tr"
+
+
+def test_where_nobody_did_anything_it_says_what_would_stand_there(visitor: Visitor) -> None:
+    expect(visitor.open("/audit").locator(".empty")).to_contain_text("Nobody did anything by hand yet")
+
+
+def test_it_tells_who_did_what_to_what_with_old_and_new_values(visitor: Visitor, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=3)
+    queue.policy("mail", max_attempts=5)
+    published = queue.publish("mail")
+    queue.call("cancel", [published], "<b>by mistake</b>")
+
+    page = visitor.open("/audit")
+
+    cancelled, changed, _ = page.locator(ROWS).all()
+    expect(cancelled).to_contain_text("<b>by mistake</b>")
+    expect(cancelled.get_by_role("link", name=str(published), exact=True)).to_be_visible()
+    expect(changed.locator("del")).to_contain_text("3")
+    expect(changed.locator("ins")).to_contain_text("5")
+
+
+def test_filters_narrow_it_also_to_one_of_many_messages(visitor: Visitor, queue: Queue) -> None:
+    ids = queue.publish_many(3)
+    queue.call("cancel", ids)
+    queue.call("pause", "mail")
+
+    page = visitor.open("/audit")
+    page.get_by_label("To what").fill(str(ids[1]))
+    page.keyboard.press("Enter")
+
+    page.wait_for_url("**target=*")
+    expect(page.locator(ROWS)).to_have_count(1)
+    expect(page.locator(ROWS)).to_contain_text("cancel")
+    expect(visitor.open("/audit?topic=mail&action=pause&since=1h").locator(ROWS)).to_have_count(1)
+    expect(visitor.open("/audit?actor=nobody").locator(".empty")).to_contain_text("No action fits")
+
+
+def test_pages_lead_to_the_first_action(visitor: Visitor, queue: Queue) -> None:
+    for number in range(60):
+        queue.call("pause", f"topic-{number}")
+
+    page = visitor.open("/audit")
+    expect(page.locator(ROWS)).to_have_count(50)
+    page.get_by_role("link", name="Older").click()
+    expect(page.locator(ROWS)).to_have_count(10)
+    expect(page.locator(ROWS).last).to_contain_text("topic-0")
+
+
+def test_a_filter_that_cannot_be_read_is_told(site: Site, queue: Queue) -> None:
+    for query in ("since=yesterday", "before=x"):
+        assert httpx.get(f"{site.url}/audit?{query}", headers={"accept": "text/html"}).status_code == 422
+
+
+def test_the_doctor_says_what_is_wrong_and_what_mends_it(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("nobody.handles")
+
+    page = visitor.open("/doctor")
+
+    expect(page.locator(".findings li").first).to_be_visible(timeout=30_000)
+    expect(page.locator("#findings")).to_contain_text("looks found something")
+    expect(page.locator(".findings li pre").first).to_be_visible()
+
+
+def test_everybody_can_use_them(visitor: Visitor, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=3)
+
+    assert complaints(visitor, "/audit") + complaints(visitor, "/doctor") == []

@@ -1,0 +1,117 @@
+"""The page of dead letters: groups, redrives of whole groups, silences."""
+
+from __future__ import annotations
+
+import httpx
+from playwright.sync_api import expect
+
+from tests.sql.deaths import die, die_ago
+from tests.sql.queue import Queue
+from tests.web.accessible import complaints
+from tests.web.site import Site, Visitor
+
+
+def die_many(queue: Queue, count: int, topic: str = "mail", error: str = "ValueError: disk 7 is full") -> list[int]:
+    """Let so many messages fail at once."""
+    published = queue.publish_many(count, topic)
+    claimed = queue.claim(topic, limit=count)
+    queue.conn.execute("SET client_min_messages = error")
+    queue.settle("fail", claimed, [error] * count)
+    return published
+
+
+def test_where_nothing_died_it_says_what_would_stand_there(visitor: Visitor) -> None:
+    expect(visitor.open("/dead").locator(".empty")).to_contain_text("Nothing died in this time")
+
+
+def test_groups_say_how_many_since_when_and_what(visitor: Visitor, queue: Queue) -> None:
+    die_ago(queue, "3 days", "mail", "ValueError: disk 9 is full")
+    die_many(queue, 4)
+    die(queue, "orders", "no <b>customer</b>", settle="reject")
+    queue.rows("SELECT * FROM messages.redrive_where('mail', p_limit => 1)")
+
+    page = visitor.open("/dead")
+
+    mail, orders = page.locator("article").all()
+    expect(mail).to_contain_text("4 dead, 1 put back")
+    expect(mail).to_contain_text("ValueError: disk 7 is full")
+    expect(mail.get_by_role("img")).to_have_attribute(
+        "aria-label", "Deaths over the last 7d: at most 4 in one of 24 parts, 4 in the latest"
+    )
+    expect(mail.locator("svg rect:not(.none)")).to_have_count(2)
+    expect(orders).to_contain_text("no <b>customer</b>")
+    expect(visitor.open("/dead?of=1d").locator("article").first).to_contain_text("4 dead")
+
+
+def test_a_group_leads_to_its_messages(visitor: Visitor, queue: Queue) -> None:
+    die(queue, "mail", "other trouble")
+    wanted = die(queue, "mail", "disk 7")
+
+    page = visitor.open("/dead")
+    page.locator("article", has_text="disk 7").get_by_role("link", name="mail").first.click()
+
+    page.wait_for_url("**/messages?*")
+    assert page.locator("tbody th a").all_inner_texts() == [str(wanted)]
+
+
+def test_a_group_is_put_back_after_a_preview_in_batches_and_at_a_rate(visitor: Visitor, queue: Queue) -> None:
+    ids = die_many(queue, 700)
+    other = die(queue, "mail", "other trouble")
+
+    page = visitor.open("/dead")
+    page.locator("article", has_text="disk 7").get_by_role("link", name="Redrive the group").click()
+    expect(page.locator("h1")).to_have_text("Redrive 700 messages of mail?")
+    expect(page.locator("table.counted")).to_contain_text("come back700")
+    page.get_by_label("At most so many a second").fill("10")
+    page.get_by_role("button", name="Redrive them").click()
+
+    expect(page.locator("#progress")).to_contain_text("Done")
+    expect(page.locator("#progress")).to_contain_text("700 put back")
+    back = queue.rows("SELECT redriven_from AS id, available_at FROM messages.message ORDER BY id")
+    assert [row.id for row in back] == ids
+    assert other not in ids
+    assert 60 < (back[-1].available_at - back[0].available_at).total_seconds() < 90
+
+
+def test_a_group_is_silenced_for_a_while_and_told_again(visitor: Visitor, queue: Queue) -> None:
+    died = die(queue, "mail", "disk 7")
+
+    page = visitor.open("/dead")
+    page.get_by_label("For", exact=True).fill("2h")
+    page.get_by_label("Why").fill("we know")
+    page.get_by_role("button", name="Silence").click()
+
+    expect(page.locator("article .badge.warn")).to_contain_text("silenced until")
+    silence = queue.row("SELECT kind, topic, error_fingerprint, why, created_by FROM messages.silence")
+    fingerprint = queue.archived(died).error_fingerprint
+    assert silence == ("dead_message", "mail", fingerprint, "we know", "local")
+
+    page.get_by_role("button", name="End the silence").click()
+    expect(page.locator("article .badge.warn")).to_have_count(0)
+    assert queue.value("SELECT ended_at IS NOT NULL FROM messages.silence")
+
+
+def test_what_dies_while_somebody_looks_appears(visitor: Visitor, queue: Queue) -> None:
+    page = visitor.open("/dead")
+
+    die(queue, "mail", "disk 7")
+
+    expect(page.locator("article")).to_contain_text("disk 7")
+
+
+def test_what_cannot_be_a_group_a_rate_or_a_silence_is_refused(site: Site, queue: Queue) -> None:
+    post = [
+        ("/dead/redrive", {"topic": "mail", "result": "success"}),
+        ("/dead/redrive", {"topic": "mail", "result": "failed", "rate": "nan"}),
+        ("/dead/redrive", {"topic": "mail", "result": "failed", "after": "x"}),
+        ("/dead/silence", {"group": "[]", "for": "1h"}),
+        ("/dead/silence", {"group": '{"topic": "mail", "result": "failed"}', "for": "for ever"}),
+    ]
+
+    assert [httpx.post(site.url + path, data=data).status_code for path, data in post] == [422] * len(post)
+
+
+def test_everybody_can_use_it(visitor: Visitor, queue: Queue) -> None:
+    die_many(queue, 3)
+
+    assert complaints(visitor, "/dead") + complaints(visitor, "/dead/redrive?topic=mail&result=failed") == []

@@ -1,0 +1,135 @@
+"""What all pages have in common: navigation, keys, themes, narrow screens, weight, and who can use them."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.sql.queue import Queue
+from tests.web import stage
+from tests.web.accessible import complaints
+from tests.web.site import NARROW, Visitor, is_live, overflow
+
+PAGES = ["/", "/topics", "/topics/mail", "/topics/*", "/schedules", "/schedules/nightly", "/workers"]
+MOST_BYTES = 200_000
+
+
+def test_g_and_a_letter_go_to_a_page(visitor: Visitor) -> None:
+    page = visitor.open("/")
+
+    for letter, leads_to in {"t": "/topics", "s": "/schedules", "w": "/workers"}.items():
+        page.keyboard.press("g")
+        page.keyboard.press(letter)
+        page.wait_for_url(f"**{leads_to}")
+        expect(page.locator("#pages [aria-current=page]")).to_have_attribute("href", leads_to)
+
+
+def test_keys_find_search_help_and_rows_and_are_letters_in_a_field(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("mail")
+    page = visitor.open("/topics")
+
+    page.keyboard.press("/")
+    expect(page.locator("#search")).to_be_focused()
+    page.keyboard.type("g?t/")
+    expect(page.locator("#search")).to_have_value("g?t/")
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(page.get_by_role("link", name="mail")).to_be_focused()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+
+
+def test_the_first_tab_leads_past_the_navigation(visitor: Visitor) -> None:
+    page = visitor.open("/")
+
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+
+    expect(page.locator("main")).to_be_focused()
+
+
+def test_the_theme_is_the_systems_until_another_is_chosen_and_that_is_kept(visitor: Visitor) -> None:
+    page = visitor.open("/", color_scheme="dark")
+
+    def paper() -> int:
+        return int(page.evaluate("parseInt(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])"))
+
+    by_the_system = paper()
+    page.get_by_role("button", name="Use the light theme").click()
+    chosen = paper()
+    page.reload()
+
+    assert (by_the_system < 40, chosen > 200, paper() > 200) == (True, True, True)
+
+
+def test_on_a_narrow_screen_the_navigation_is_folded_and_nothing_is_wider_than_the_screen(
+    visitor: Visitor, queue: Queue
+) -> None:
+    stage.busy(queue)
+    queue.schedule(
+        "a-rather-long-name-of-a-schedule-that-somebody-chose",
+        "0 3 * * *",
+        topic="a.rather.long.name.of.a.topic.that.somebody.chose",
+    )
+    page = visitor.open("/", size=NARROW)
+    expect(page.locator("#pages")).to_be_hidden()
+
+    widths = {}
+    for path in PAGES:
+        page.goto(path)
+        widths[path] = overflow(page)
+    page.get_by_role("button", name="Menu").click()
+
+    expect(page.locator("#pages")).to_be_visible()
+    assert widths == dict.fromkeys(PAGES, 0)
+
+
+def test_nothing_moves_while_a_page_comes_to_life(visitor: Visitor, queue: Queue) -> None:
+    stage.busy(queue)
+    page = visitor.open("/")
+    page.evaluate(
+        """window.moved = 0; new PerformanceObserver((list) => {
+             for (const entry of list.getEntries()) window.moved += entry.value;
+           }).observe({type: "layout-shift", buffered: true})"""
+    )
+    is_live(page)
+    expect(page.locator("#latencies canvas")).to_be_visible()
+
+    assert page.evaluate("window.moved") < 0.02
+
+
+def test_the_first_page_weighs_less_than_200_kb_in_all(visitor: Visitor, queue: Queue) -> None:
+    stage.busy(queue)
+    page = visitor.open("/")
+    is_live(page)
+
+    weights = page.evaluate("performance.getEntries().filter(e => 'decodedBodySize' in e).map(e => e.decodedBodySize)")
+
+    assert 50_000 < sum(weights) < MOST_BYTES
+
+
+def test_nothing_comes_from_elsewhere_and_no_script_stands_in_the_page(visitor: Visitor, queue: Queue) -> None:
+    stage.busy(queue)
+    page = visitor.open("/")
+    is_live(page)
+
+    asked = page.evaluate("performance.getEntriesByType('resource').map(e => new URL(e.name).origin)")
+
+    assert set(asked) == {visitor.site.url}
+    assert (
+        page.locator("script:not([src]), [style], [onclick]").evaluate_all(
+            "all => all.filter(e => !e.closest('.uplot')).length"
+        )
+        == 0
+    )
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path != "/topics/*"])
+def test_axe_finds_nothing_serious_light_or_dark(visitor: Visitor, queue: Queue, path: str) -> None:
+    stage.busy(queue)
+    queue.call("pause", "orders.created", "the relay is down")
+
+    assert complaints(visitor, path) == []

@@ -1,0 +1,235 @@
+"""Pages that keep themselves up to date."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from pgrouse.web import hub
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+from tests.web import stage
+from tests.web.site import Site, Visitor, is_live
+
+Eventually = Callable[..., Any]
+
+
+def test_a_change_shows_up_without_a_reload_and_what_was_typed_stays(visitor: Visitor, queue: Queue) -> None:
+    stage.worker(queue)
+    queue.publish("mail")
+    page = visitor.open("/topics/mail")
+    is_live(page)
+    page.locator("[name=max_attempts]").fill("7")
+
+    queue.publish_many(41, "mail")
+
+    expect(page.locator("#figures .value").first).to_have_text("42")
+    expect(page.locator("[name=max_attempts]")).to_have_value("7")
+
+
+def test_a_chart_goes_on_too(visitor: Visitor, queue: Queue) -> None:
+    page = visitor.open("/")
+    is_live(page)
+
+    queue.conn.execute(
+        "INSERT INTO messages.measure (minute, topic, success) SELECT date_trunc('minute', now()) - n * interval '1 min', 'mail', 1200 FROM generate_series(0, 2) AS n"
+    )
+
+    expect(page.locator("#throughput .legend b").first).not_to_have_text("0")
+
+
+def test_a_change_arrives_within_a_second_and_a_bit(site: Site, queue: Queue) -> None:
+    with stream(site) as events:
+        events.next("update")
+        took = []
+        for n in range(3):
+            began = time.monotonic()
+            queue.publish(f"topic-{n}")
+            events.next("update", f"topic-{n}")
+            took.append(time.monotonic() - began)
+
+    # The second is what bench/dashboard.py measures; a machine that is full may take longer.
+    assert sorted(took)[1] < 3
+
+
+def test_ten_viewers_are_one_show_that_is_read_once(site: Site, queue: Queue, eventually: Eventually) -> None:
+    with ExitStack() as viewers:
+        streams = [viewers.enter_context(stream(site)) for _ in range(10)]
+        for each in streams:
+            each.next("update")
+        before = site.hub.reads
+        began = time.monotonic()
+
+        queue.publish("mail")
+        for each in streams:
+            each.next("update", "mail")
+
+        most = 2 + (time.monotonic() - began) / hub.EVERY_S
+        assert len(site.hub.shows) == 1
+        assert site.hub.reads - before <= most
+
+    assert eventually(lambda: not site.hub.shows)
+
+
+def test_while_nobody_looks_nothing_is_read_and_then_nothing_listens(
+    site: Site, queue: Queue, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "LINGER_S", 0.05)
+    with stream(site) as events:
+        events.next("update")
+        listening = listeners(queue)
+    eventually(lambda: not site.hub.shows)
+    before = site.hub.reads
+
+    queue.publish("mail")
+
+    assert listening == 1
+    assert eventually(lambda: listeners(queue) == 0)
+    assert site.hub.reads == before
+
+
+def test_two_pages_with_the_same_rights_share_and_with_other_rights_do_not(site: Site, queue: Queue) -> None:
+    with stream(site, "/live/topics") as one, stream(site, "/live/topics?subject=mail") as other:
+        one.next("update")
+        other.next("update")
+
+        assert {scope.subject for scope in site.hub.shows} == {"", "mail"}
+
+
+def test_a_page_says_that_it_is_not_live_while_the_database_is_away_and_then_goes_on(
+    visitor: Visitor, shown: Database, server: Postgres, queue: Queue
+) -> None:
+    visitor.expected = ["503", "ERR_"]
+    page = visitor.open("/")
+    is_live(page)
+
+    with server.admin() as admin:
+        admin.execute(f"ALTER DATABASE {shown.name} ALLOW_CONNECTIONS false".encode())
+        admin.execute(
+            "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a WHERE a.datname = %s AND a.application_name LIKE 'pgrouse%%'",
+            [shown.name],
+        )
+        expect(page.locator("#away")).to_contain_text("The database does not answer. What you see is from")
+        expect(page.locator("#live")).to_have_text("not live")
+        admin.execute(f"ALTER DATABASE {shown.name} ALLOW_CONNECTIONS true".encode())
+
+    is_live(page)
+    expect(page.locator("#away")).to_be_hidden()
+    queue.publish("after.the.outage")
+    expect(page.locator("#waiting")).to_contain_text("after.the.outage")
+
+
+def test_a_page_comes_back_to_a_server_that_was_restarted(visitor: Visitor, shown: Database, queue: Queue) -> None:
+    visitor.expected = ["ERR_"]
+    first = Site(shown.dsn)
+    page = visitor.open(f"{first.url}/")
+    is_live(page)
+
+    first.stop()
+    expect(page.locator("#away")).to_contain_text("The connection to the server is lost.")
+    first.begin(first.address)
+
+    is_live(page)
+    expect(page.locator("#away")).to_be_hidden()
+    page.goto("about:blank")
+    first.stop()
+
+
+def test_who_may_no_longer_see_it_is_shown_no_more(
+    shown: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr(hub, "CHECK_EVERY_S", 0)
+    monkeypatch.setattr(hub, "BEAT_S", 0.1)
+    # A server of its own: it remembers that there are tokens.
+    site = Site(shown.dsn)
+    with stream(site) as events:
+        events.next("update")
+
+        queue.conn.execute(
+            "INSERT INTO messages.token (name, digest, roles, topics) VALUES ('t', sha256('x'), '{viewer}', '{*}')"
+        )
+
+        assert eventually(lambda: events.has_ended)
+    site.stop()
+
+
+def test_a_view_that_is_not_there_is_not_found(site: Site, queue: Queue) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{site.url}/live/nothing", timeout=10)
+
+
+class Events:
+    """A stream of events, read in a thread."""
+
+    def __init__(self, url: str) -> None:
+        self.answer = urllib.request.urlopen(url, timeout=15)
+        self.heard: list[tuple[str, str]] = []
+        self.has_ended = False
+        self._more = threading.Condition()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.answer.fp is not None:
+            self.answer.fp.raw._sock.shutdown(2)
+        self._thread.join(5)
+        self.answer.close()
+
+    def next(self, name: str, part: str = "") -> str:
+        """Wait for an event of a name with a part in it; those before it are forgotten."""
+        with self._more:
+            assert self._more.wait_for(lambda: self._find(name, part) is not None, 10), (
+                f"no {name} {part}: {self.heard}"
+            )
+            place = self._find(name, part)
+            assert place is not None
+            data = self.heard[place][1]
+            del self.heard[: place + 1]
+        return data
+
+    def _find(self, name: str, part: str) -> int | None:
+        return next((n for n, (kind, data) in enumerate(self.heard) if kind == name and part in data), None)
+
+    def _read(self) -> None:
+        name = ""
+        try:
+            for line in self._lines():
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    with self._more:
+                        self.heard.append((name, line.removeprefix("data: ")))
+                        self._more.notify_all()
+        except (OSError, http.client.HTTPException, ValueError):
+            pass
+        finally:
+            self.has_ended = True
+
+    def _lines(self) -> Iterator[str]:
+        for line in self.answer:
+            yield line.decode().rstrip("\n")
+
+
+def stream(site: Site, path: str = "/live/overview?subject=1h") -> Events:
+    """Watch a view as a browser does."""
+    return Events(site.url + path)
+
+
+def listeners(queue: Queue) -> int:
+    """Return how many connections of web servers listen to this database."""
+    count: int = queue.value(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'pgrouse listener web%%'",
+        [],
+    )
+    return count

@@ -1,0 +1,259 @@
+"""The page of one message: what it carries, its life, and what can be done to it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+from psycopg.types.json import Jsonb
+
+from tests.sql.deaths import die
+from tests.sql.queue import Queue
+from tests.web.accessible import complaints
+from tests.web.site import Site, Visitor
+
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/app/h.py", line 3, in f\n    g()\nValueError: disk <7> is full'
+)
+
+
+def test_it_tells_the_life_of_a_message(visitor: Visitor, queue: Queue) -> None:
+    queue.policy(max_attempts=2)
+    published = queue.publish()
+    queue.settle("retry", queue.claim(worker="w-1"), ["first <i>trouble</i>"], ["0"])
+    queue.settle("retry", queue.claim(worker="w-2"), [TRACEBACK])
+
+    page = visitor.open(f"/messages/{published}")
+
+    events = page.locator(".timeline > li strong").all_inner_texts()
+    assert events == ["published", "attempt 1 failed", "attempt 2 began", "failed"]
+    expect(page.locator(".timeline")).to_contain_text("first <i>trouble</i>")
+    expect(page.locator(".timeline pre")).to_contain_text("ValueError: disk <7> is full")
+    expect(page.locator(".reasons")).to_contain_text("dead: it failed")
+
+
+def test_a_running_one_shows_its_lock_its_progress_and_changes_by_itself(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish()
+    (claimed,) = queue.claim(worker="w-1")
+    queue.value(
+        "SELECT messages.progress(%s, %s, %s)", [[claimed.id], [claimed.claim_id], [Jsonb({"done": 30, "total": 100})]]
+    )
+
+    page = visitor.open(f"/messages/{published}")
+
+    expect(page.locator("#now")).to_contain_text("30 of 100")
+    expect(page.locator(".timeline")).to_contain_text("the lock runs out")
+    queue.settle("complete", [claimed])
+    expect(page.locator("#head")).to_contain_text("success")
+
+
+def test_json_is_laid_out_exactly_however_large_its_numbers(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish(payload=None, body=b"x")
+    text = '{"big": 9007199254740993123, "exact": 1.10, "text": "\u202e</pre><script>document.title=1</script>"}'
+    queue.conn.execute("UPDATE messages.message SET body = NULL, payload = %s::jsonb", [text])
+
+    page = visitor.open(f"/messages/{published}")
+
+    shown = page.locator("pre.json").inner_text()
+    assert '"big": 9007199254740993123,' in shown
+    assert '"exact": 1.10\n' in shown
+    assert '"\\u202e</pre><script>document.title=1</script>"' in shown
+    assert page.title() == f"Message {published} · pgrouse"
+
+
+@pytest.mark.parametrize(
+    ("payload", "in_page"),
+    [
+        ("(repeat('[', 3000) || repeat(']', 3000))::jsonb", "[" * 100),
+        ("to_jsonb(repeat('0123456789', 1000000))", "01234567890123456789"),
+    ],
+    ids=["deep", "10 MB"],
+)
+def test_what_is_deep_or_large_is_shown_in_part_and_downloaded_whole(
+    site: Site, queue: Queue, payload: str, in_page: str
+) -> None:
+    queue.conn.execute(f"INSERT INTO messages.message (topic, payload) VALUES ('t', {payload})".encode())
+    (published,) = queue.ids()
+
+    page = httpx.get(f"{site.url}/messages/{published}", headers={"accept": "text/html"})
+    file = httpx.get(f"{site.url}/messages/{published}/payload")
+
+    assert in_page in page.text.replace("\n", "").replace(" ", "")
+    assert len(page.text) < 200_000
+    assert file.text == queue.value("SELECT payload::text FROM messages.message")
+    assert file.headers["content-disposition"] == f'attachment; filename="message-{published}.json"'
+    assert file.headers["content-type"] == "application/octet-stream"
+
+
+def test_bytes_are_shown_as_hex_and_downloaded(visitor: Visitor, site: Site, queue: Queue) -> None:
+    published = queue.publish(body=bytes(range(256)) * 4)
+
+    page = visitor.open(f"/messages/{published}")
+
+    expect(page.locator("pre.json")).to_contain_text(
+        "00000040  40 41 42 43 44 45 46 47  48 49 4a 4b 4c 4d 4e 4f  @ABCDEFGHIJKLMNO"
+    )
+    expect(page.locator("main")).to_contain_text("1,024 bytes, the first 512")
+    assert httpx.get(f"{site.url}/messages/{published}/payload").content == bytes(range(256)) * 4
+
+
+def test_a_waiting_one_is_tried_at_once(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish(wait="1 hour")
+
+    page = visitor.open(f"/messages/{published}")
+    page.get_by_role("button", name="Retry now").click()
+
+    expect(page.locator(".said")).to_have_text("It is due now.")
+    assert queue.claim_one().id == published
+
+
+@pytest.mark.parametrize(("word", "result"), [("Cancel", "cancelled"), ("Skip", "failed")])
+def test_a_waiting_one_is_ended_after_a_second_click(visitor: Visitor, queue: Queue, word: str, result: str) -> None:
+    published = queue.publish()
+
+    page = visitor.open(f"/messages/{published}")
+    page.locator("summary", has_text=word).click()
+    page.locator("details[open]").get_by_label("Reason").fill("nobody wants it")
+    page.get_by_role("button", name=f"{word} it").click()
+
+    expect(page.locator("#head")).to_contain_text(result)
+    assert queue.archived(published).result == result
+    assert "nobody wants it" in queue.archived(published).error
+
+
+def test_a_payload_is_edited_in_place_to_the_last_digit(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish(payload={"a": 1}, headers={"trace": "x"})
+
+    page = visitor.open(f"/messages/{published}")
+    page.get_by_role("link", name="Edit").click()
+    page.get_by_label("Payload (JSON)").fill('{"a": 12345678901234567890.10}')
+    page.get_by_role("button", name="Put it in place").click()
+
+    expect(page.locator(".said")).to_have_text("The new payload is in place.")
+    assert queue.value("SELECT payload::text FROM messages.message") == '{"a": 12345678901234567890.10}'
+    assert queue.message(published).headers == {"trace": "x"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ('{"a": 1,}', "payload is no JSON"),
+        ('{"a": 1, "a": 2}', "stands twice"),
+        ('"\\u0000"', "NUL"),
+        ('"\\ud800"', "half of a surrogate pair"),
+        ('"\\x"', "payload is no JSON"),
+        ("[" * 300 + "]" * 300, "nested deeper"),
+    ],
+)
+def test_what_cannot_be_a_payload_is_refused_and_stays_in_the_form(
+    site: Site, queue: Queue, typed: str, said: str
+) -> None:
+    published = queue.publish(payload={"a": 1})
+
+    answer = httpx.post(f"{site.url}/messages/{published}/edit", data={"payload": typed})
+
+    assert answer.status_code == 422
+    assert said in answer.text
+    assert typed[:100].replace('"', "&#34;") in answer.text
+    assert queue.message(published).payload == {"a": 1}
+
+
+def test_an_edit_is_fenced_by_the_claim_and_by_other_edits(site: Site, queue: Queue) -> None:
+    published = queue.publish()
+    seen = queue.value("SELECT md5(payload::text) FROM messages.message")
+
+    def edit() -> str:
+        answer = httpx.post(f"{site.url}/messages/{published}/edit", data={"payload": "2", "seen": seen})
+        return answer.headers["location"].partition("said=")[2]
+
+    assert edit() == "edited"
+    assert edit() == "changed"
+    queue.claim()
+    assert edit() == "running"
+
+
+def test_a_dead_one_is_put_back_edited_and_its_line_is_shown(visitor: Visitor, queue: Queue) -> None:
+    died = die(queue, payload={"width": 0})
+
+    page = visitor.open(f"/messages/{died}")
+    page.get_by_role("link", name="Edit and redrive").click()
+    expect(page.get_by_label("Payload (JSON)")).to_have_value('{\n  "width": 0\n}')
+    page.get_by_label("Payload (JSON)").fill('{"width": 5}')
+    page.get_by_role("button", name="Redrive with this").click()
+
+    expect(page.locator(".said")).to_have_text("It is put back, as the message below.")
+    (new,) = queue.ids()
+    assert (queue.message(new).payload, queue.message(new).redriven_from) == ({"width": 5}, died)
+    page.locator(".lineage a").click()
+    page.wait_for_url(f"**/messages/{new}")
+    expect(page.locator(".timeline")).to_contain_text(f"as a redrive of message {died}")
+
+
+def test_a_redrive_of_one_that_was_put_back_says_so(site: Site, queue: Queue) -> None:
+    died = die(queue)
+    queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
+
+    answer = httpx.post(f"{site.url}/messages/{died}/redrive")
+
+    assert answer.headers["location"] == f"/messages/{died}?said=redriven_before"
+
+
+def test_a_message_that_there_is_not_is_not_found(site: Site, queue: Queue) -> None:
+    for path in ("/messages/4711", "/messages/nothing", "/messages/99999999999999999999", "/messages/4711/payload"):
+        assert httpx.get(site.url + path, headers={"accept": "text/html"}).status_code == 404, path
+
+
+def test_a_viewer_sees_no_button_and_cannot_act(visitor: Visitor, site: Site, queue: Queue, as_token: Any) -> None:
+    waiting, died = queue.publish(wait="1 hour"), die(queue)
+    headers = as_token("viewer")
+
+    for path in (f"/messages/{waiting}", f"/messages/{died}", "/dead"):
+        page = visitor.open(path, extra_http_headers=headers)
+        expect(page.locator("h1")).to_be_visible()
+        expect(page.locator("main button, main summary.button, main a.button")).to_have_count(0)
+    for path in (
+        *(f"/messages/{waiting}/{word}" for word in ("retry", "cancel", "skip", "edit")),
+        *(f"/messages/{died}/redrive", "/dead/redrive", "/dead/silence", "/dead/unsilence"),
+    ):
+        assert httpx.post(site.url + path, headers=headers).status_code == 403, path
+    assert queue.rows("SELECT FROM messages.audit WHERE action <> 'add_token'") == []
+
+
+def test_another_site_cannot_act(site: Site, queue: Queue) -> None:
+    published = queue.publish()
+
+    answer = httpx.post(f"{site.url}/messages/{published}/cancel", headers={"Origin": "https://evil.example"})
+
+    assert answer.status_code == 403
+    assert queue.ids() == [published]
+
+
+def test_what_a_handler_said_of_its_progress_may_be_anything(site: Site, queue: Queue) -> None:
+    published = queue.publish()
+    (claimed,) = queue.claim()
+    said: list[Any] = [
+        {"done": 10**30, "total": 0},
+        {"done": 10**500, "total": 1},
+        "</script>",
+        [1],
+        {"done": True},
+        {"done": 5, "unit": "x" * 500},
+    ]
+    for each in said:
+        values = [[claimed.id], [claimed.claim_id], [Jsonb(each)]]
+        queue.value("SELECT messages.progress(%s, %s, %s)", values)
+
+        answer = httpx.get(f"{site.url}/messages/{published}")
+
+        assert answer.status_code == 200, json.dumps(each)
+        assert "</script>" not in answer.text.partition("<body>")[2]
+
+
+def test_everybody_can_use_it(visitor: Visitor, queue: Queue) -> None:
+    died, waiting = die(queue, error=TRACEBACK), queue.publish(payload={"a": ["x" * 300]})
+    paths = (f"/messages/{died}", f"/messages/{waiting}", f"/messages/{waiting}/edit")
+
+    assert [each for path in paths for each in complaints(visitor, path)] == []

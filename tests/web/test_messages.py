@@ -1,0 +1,287 @@
+"""The list of messages: its filters and pages, and what can be done to many of them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.sql.deaths import die
+from tests.sql.queue import Queue
+from tests.web.accessible import complaints
+from tests.web.site import Site, Visitor
+
+ROWS = "tbody tr"
+
+
+def ids(page: Page) -> list[int]:
+    """Return the ids that a list shows."""
+    return [int(text) for text in page.locator("tbody th a").all_inner_texts()]
+
+
+def test_an_empty_queue_says_how_something_comes_into_it(visitor: Visitor) -> None:
+    page = visitor.open("/messages")
+
+    expect(page.locator(".empty")).to_contain_text("There are no messages")
+
+
+def test_filters_stand_in_the_address_and_narrow_the_list(visitor: Visitor, queue: Queue) -> None:
+    queue.publish_many(3, "orders")
+    wanted = queue.publish("mail", payload={"customer": {"id": 9007199254740993}}, key="k 1")
+
+    page = visitor.open("/messages")
+    page.get_by_label("Payload", exact=True).fill("customer.id = 9007199254740993")
+    page.keyboard.press("Enter")
+
+    page.wait_for_url("**payload=customer.id*")
+    assert ids(page) == [wanted]
+    assert ids(visitor.open("/messages?topic=mail&key=k+1&state=ready")) == [wanted]
+    expect(visitor.open("/messages?topic=none").locator(".empty")).to_contain_text("No message fits")
+
+
+def test_states_are_links_that_keep_the_other_filters(visitor: Visitor, queue: Queue) -> None:
+    died = die(queue, "mail", "Traceback\n  File x\nValueError: disk 7")
+    queue.publish("mail")
+
+    page = visitor.open("/messages?topic=mail")
+    page.get_by_role("navigation", name="States").get_by_role("link", name="Dead").click()
+
+    page.wait_for_url("**state=dead*")
+    assert ids(page) == [died]
+    expect(page.locator(ROWS)).to_contain_text("ValueError: disk 7")
+
+
+def test_pages_lead_forth_and_back(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish_many(120)
+
+    page = visitor.open("/messages?topic=t")
+    shown = [ids(page)]
+    for _ in range(2):
+        page.get_by_role("link", name="Next").click()
+        page.wait_for_load_state()
+        shown.append(ids(page))
+    expect(page.get_by_role("link", name="Next")).to_have_count(0)
+    page.get_by_role("link", name="Previous").click()
+    page.get_by_role("link", name="Previous").click()
+
+    assert list(itertools.chain(*shown)) == published
+    expect(page.locator("tbody th a").first).to_have_text(str(published[0]))
+
+
+def test_a_search_that_reaches_its_bound_says_so_and_goes_on(visitor: Visitor, queue: Queue) -> None:
+    queue.publish_many(21_000)
+    wanted = queue.publish(payload={"a": 1})
+
+    page = visitor.open("/messages?payload=a+%3D+1")
+
+    expect(page.locator(".empty")).to_contain_text("20,000 messages were looked at")
+    page.get_by_role("link", name="Go on searching").click()
+    page.wait_for_url("**after=*")
+    assert ids(page) == [wanted]
+
+
+def test_an_id_leads_to_its_message(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish()
+
+    page = visitor.open("/messages")
+    page.get_by_label("Id", exact=True).fill(str(published))
+    page.keyboard.press("Enter")
+
+    page.wait_for_url(f"**/messages/{published}")
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("since=yesterday", "since is 'yesterday'"),
+        ("state=redy", "there is no state 'redy'"),
+        ("payload=%24.a+%5B", "path of a search"),
+        ("after=nonsense", "after is no place"),
+    ],
+)
+def test_a_filter_that_cannot_be_read_is_told_beside_the_filters(
+    site: Site, queue: Queue, query: str, said: str
+) -> None:
+    answer = httpx.get(f"{site.url}/messages?{query}", headers={"accept": "text/html"})
+
+    assert answer.status_code == 422
+    assert said in answer.text.replace("&#39;", "'")
+
+
+def test_whatever_stands_in_an_address_or_a_form_nothing_fails(site: Site, queue: Queue) -> None:
+    queue.publish()
+    paths = (
+        *(
+            "topic=%00",
+            "key=%ED%A0%80",
+            "payload=a%3D%00",
+            "payload=a%3D1e999",
+            "payload=%5B%5B",
+            "since=1e400",
+            "id=%00",
+        ),
+        *(
+            f"after={quote(place)}"
+            for place in ("[1]", "{}", '["ended",["x"]]', '["waiting",["a",[1,2]]]', '["running",{}]')
+        ),
+    )
+    forms = (
+        *({"act": "cancel", "so_far": "[1]"}, {"act": "cancel", "after": "{"}, {"act": "redrive", "rate": "nan"}),
+        *(
+            {"act": "cancel", "ids": "1,x"},
+            {"act": "cancel", "asof": "x"},
+            {"act": "cancel", "topic": "z", "reason": "\0"},
+        ),
+    )
+
+    with httpx.Client(base_url=site.url, headers={"accept": "text/html"}) as client:
+        read = {path: client.get(f"/messages?{path}").status_code for path in paths}
+        sent = [client.post("/messages/many", data=form).status_code for form in forms]
+
+    assert {path: status for path, status in read.items() if status not in (200, 422)} == {}
+    assert set(sent) <= {200, 422}
+
+
+def test_selected_messages_are_cancelled_after_a_preview(visitor: Visitor, queue: Queue) -> None:
+    first, second, third = queue.publish_many(3)
+    queue.claim(limit=1)
+
+    page = visitor.open("/messages")
+    page.get_by_label(f"Select message {first}").check()
+    page.get_by_label(f"Select message {second}").check()
+    page.locator("#list").get_by_role("button", name="Cancel").click()
+    expect(page.locator("h1")).to_have_text("Cancel 2 messages?")
+    expect(page.locator("table.counted")).to_contain_text("running")
+    page.get_by_label("Reason").fill("by mistake")
+    page.get_by_role("button", name="Cancel them").click()
+
+    expect(page.locator("#progress")).to_contain_text("2 cancelled")
+    assert queue.ids() == [third]
+    assert queue.archived(second).error == "cancelled: by mistake"
+    audit = queue.row("SELECT action, actor, detail FROM messages.audit")
+    assert (audit.action, audit.actor, audit.detail["count"]) == ("cancel", "local", 2)
+
+
+def test_all_that_fit_are_done_in_batches_and_what_comes_later_is_left_alone(visitor: Visitor, queue: Queue) -> None:
+    queue.publish_many(1200, "mail", wait="1 hour")
+    other = queue.publish("orders", wait="1 hour")
+
+    page = visitor.open("/messages?topic=mail&state=delayed")
+    page.get_by_role("link", name="Retry now").click()
+    expect(page.locator("h1")).to_have_text("Retry now 1,200 messages?")
+    later = queue.publish("mail", created_at="2099-01-01 00:00+00", wait="1 hour")
+    page.get_by_role("button", name="Retry now them").click()
+
+    expect(page.locator("#progress")).to_contain_text("Done")
+    expect(page.locator("#progress")).to_contain_text("1,200 due now")
+    waiting = queue.rows("SELECT id FROM messages.message WHERE available_at > now() ORDER BY id")
+    assert [row.id for row in waiting] == [other, later]
+    counts = queue.rows("SELECT (detail ->> 'count')::int AS count FROM messages.audit ORDER BY id")
+    assert [row.count for row in counts] == [500, 500, 200]
+
+
+def test_dead_ones_are_put_back_from_the_list(visitor: Visitor, queue: Queue) -> None:
+    died = die(queue)
+
+    page = visitor.open("/messages?state=dead")
+    page.get_by_label("Select all of this page").check()
+    page.locator("#list").get_by_role("button", name="Redrive").click()
+    page.get_by_role("button", name="Redrive it").click()
+
+    expect(page.locator("#progress")).to_contain_text("1 put back")
+    assert queue.row("SELECT redriven_from FROM messages.message").redriven_from == died
+
+
+def test_a_batch_that_fails_says_so_and_can_be_tried_again(visitor: Visitor, queue: Queue) -> None:
+    queue.publish_many(3)
+    queue.conn.execute("ALTER TABLE messages.audit ADD CONSTRAINT none_for_now CHECK (false) NOT VALID")
+
+    page = visitor.open("/messages/preview?act=cancel&topic=t")
+    page.get_by_role("button", name="Cancel them").click()
+
+    expect(page.locator("#progress [role=alert]")).to_contain_text("the last batch was not done")
+    queue.conn.execute("ALTER TABLE messages.audit DROP CONSTRAINT none_for_now")
+    assert len(queue.ids()) == 3
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("#progress")).to_contain_text("3 cancelled")
+    assert queue.ids() == []
+
+
+def test_it_works_without_a_script_too(visitor: Visitor, queue: Queue) -> None:
+    queue.publish_many(700)
+
+    page = visitor.open("/messages/preview?act=cancel&topic=t", java_script_enabled=False)
+    page.get_by_role("button", name="Cancel them").click()
+    expect(page.locator("#progress")).to_contain_text("500 cancelled")
+    page.get_by_role("button", name="Go on").click()
+
+    expect(page.locator("#progress")).to_contain_text("700 cancelled")
+    assert queue.ids() == []
+
+
+def test_a_viewer_sees_no_action_and_cannot_act(visitor: Visitor, site: Site, queue: Queue, as_token: Any) -> None:
+    published = queue.publish()
+    headers = as_token("viewer")
+
+    page = visitor.open("/messages", extra_http_headers=headers)
+
+    assert ids(page) == [published]
+    expect(page.locator("input[type=checkbox]")).to_have_count(0)
+    expect(page.locator(".acts")).to_have_count(0)
+    for answer in (
+        httpx.post(f"{site.url}/messages/many", headers=headers, data={"act": "cancel", "ids": str(published)}),
+        httpx.get(f"{site.url}/messages/preview?act=cancel", headers=headers),
+    ):
+        assert answer.status_code == 403
+    assert queue.ids() == [published]
+
+
+def test_topics_of_a_token_limit_what_is_seen_and_what_is_done(site: Site, queue: Queue, as_token: Any) -> None:
+    mine, other = queue.publish("mail.send"), queue.publish("orders")
+    headers = as_token("operator", topics=("mail*",)) | {"accept": "text/html"}
+
+    listed = httpx.get(f"{site.url}/messages", headers=headers).text
+    assert (f"/messages/{mine}" in listed, f"/messages/{other}" in listed) == (True, False)
+    assert httpx.get(f"{site.url}/messages/{other}", headers=headers).status_code == 404
+    httpx.post(f"{site.url}/messages/many", headers=headers, data={"act": "cancel", "ids": f"{mine},{other}"})
+    assert queue.ids() == [other]
+    httpx.post(f"{site.url}/messages/many", headers=headers, data={"act": "cancel"})
+    assert queue.ids() == [other]
+
+
+def test_hostile_names_and_values_are_shown_as_they_are_and_do_nothing(visitor: Visitor, queue: Queue) -> None:
+    key = "k\"'><script>document.title='taken'</script>{{7*7}}\u202e"
+    queue.publish(key=key, channel="<b>&amp;", payload={"x": "</script><script>document.title='taken'</script>"})
+
+    page = visitor.open("/messages")
+    shown = page.locator(ROWS).inner_text()
+    found = visitor.open(f"/messages?key={quote(key)}")
+
+    assert "</script>{{7*7}}\\u202e" in shown
+    assert "<b>&amp;" in shown
+    assert page.title() == "Messages · pgrouse"
+    expect(found.locator(ROWS)).to_have_count(1)
+
+
+def test_rows_are_reached_by_keys(visitor: Visitor, queue: Queue) -> None:
+    _, second = queue.publish_many(2)
+
+    page = visitor.open("/messages")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+
+    page.wait_for_url(f"**/messages/{second}")
+
+
+def test_everybody_can_use_it(visitor: Visitor, queue: Queue) -> None:
+    queue.publish_many(3, channel="c", key=None)
+    die(queue, error="a long error " * 30)
+
+    found = complaints(visitor, "/messages") + complaints(visitor, "/messages/preview?act=cancel")
+
+    assert found == []

@@ -1,0 +1,170 @@
+"""The page of a topic."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.sql.queue import Queue
+from tests.web import stage
+from tests.web.site import Visitor
+
+
+def test_it_shows_figures_charts_limits_and_channels(visitor: Visitor, queue: Queue) -> None:
+    stage.busy(queue)
+    queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('mail', 'customer-1', 3)")
+
+    page = visitor.open("/topics/mail")
+
+    expect(page.locator("#figures")).to_contain_text(re.compile(r"Running\s*2"))
+    expect(page.locator("#throughput canvas")).to_be_visible()
+    expect(page.locator("#limits")).to_contain_text(re.compile(r"max_concurrency\s*2 of 5"))
+    expect(page.locator("#limits")).to_contain_text(re.compile(r"dequeue_rate\s*100 per second"))
+    expect(page.locator("#channels tbody tr").first).to_contain_text(re.compile(r"customer-1\s*\d\s*3"))
+
+
+def test_a_pause_takes_a_reason_and_a_time(visitor: Visitor, queue: Queue) -> None:
+    stage.worker(queue)
+    queue.publish("mail")
+    page = visitor.open("/topics/mail")
+
+    page.get_by_text("Pause with a reason").click()
+    page.get_by_label("Why").fill("the relay is down")
+    page.get_by_label("Resume by itself after").fill("30m")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator("#state")).to_contain_text("by local")
+    expect(page.locator("#state")).to_contain_text("“the relay is down”")
+
+    assert queue.claim("mail") == []
+    assert queue.value("SELECT resume_at - paused_at FROM messages.topic WHERE topic = 'mail'").total_seconds() == 1800
+
+
+def test_a_time_that_is_none_is_refused_with_what_it_may_be(visitor: Visitor, queue: Queue) -> None:
+    visitor.expected = ["422"]
+    queue.publish("mail")
+    page = visitor.open("/topics/mail")
+
+    page.get_by_text("Pause with a reason").click()
+    page.get_by_label("Resume by itself after").fill("soon")
+    page.get_by_role("button", name="Pause", exact=True).click()
+
+    expect(page.locator("#toasts")).to_contain_text('expected a duration like "250ms"')
+    assert queue.value("SELECT count(*) FROM messages.topic WHERE paused_at IS NOT NULL") == 0
+
+
+def test_a_channel_is_paused_alone(visitor: Visitor, queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('mail', 'customer-1', 3)")
+    queue.publish("mail", channel="customer-1")
+    queue.publish("mail", channel="customer-2")
+    page = visitor.open("/topics/mail")
+
+    page.get_by_role("button", name="Pause channel customer-1").click()
+    expect(page.get_by_role("button", name="Resume channel customer-1")).to_be_visible()
+
+    assert [each.channel for each in queue.claim("mail")] == ["customer-2"]
+
+
+def knob(page: Page, name: str) -> None:
+    """Open the group that a knob is in."""
+    group = page.locator("#policy-form details", has=page.locator(f"[name='{name}']"))
+    if group.get_attribute("open") is None:
+        group.locator("summary").click()
+
+
+def test_a_knob_shows_its_own_value_beside_what_it_would_inherit(visitor: Visitor, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=5)
+
+    page = visitor.open("/topics/mail")
+
+    expect(page.locator("label[for=k-max_attempts]")).to_contain_text("its own: 5, not 1")
+    expect(page.locator("label[for=k-lock_for]")).to_contain_text("inherits 30s")
+    expect(page.locator("#h-k-max_attempts")).to_contain_text("How many attempts a message has")
+
+
+def test_a_change_is_shown_with_its_effect_before_it_is_applied(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("mail")
+    page = visitor.open("/topics/mail")
+
+    page.locator("[name=max_attempts]").fill("4")
+    preview = page.locator("#policy-preview")
+    expect(preview).to_contain_text("max_attempts inherit → 4")
+    expect(preview).to_contain_text("A message that fails is tried 4 times in all; then it is dead.")
+    before = queue.value("SELECT count(*) FROM messages.topic WHERE topic = 'mail'")
+    preview.get_by_role("button", name="Apply").click()
+    expect(page.locator("#toasts")).to_contain_text("The policy is set: 1 changed.")
+    expect(page.locator("label[for=k-max_attempts]")).to_contain_text("its own: 4, not 1")
+
+    assert before == 0
+    assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = 'mail'") == 4
+
+
+def test_what_cannot_be_is_said_while_it_is_typed_and_cannot_be_applied(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("mail")
+    page = visitor.open("/topics/mail")
+
+    page.locator("[name=lock_for]").fill("1 parsec")
+
+    preview = page.locator("#policy-preview")
+    expect(preview).to_contain_text("This cannot be")
+    expect(preview.get_by_role("link", name="lock_for")).to_have_attribute("href", "#k-lock_for")
+    expect(preview).to_contain_text("expected a duration")
+    expect(preview.get_by_role("button", name="Apply")).to_have_count(0)
+
+
+def test_only_what_was_typed_is_changed_not_what_others_set_meanwhile(visitor: Visitor, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=2)
+    page = visitor.open("/topics/mail")
+    queue.policy("mail", max_attempts=7)
+
+    page.locator("[name=run_timeout]").fill("2m")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.locator("#toasts")).to_contain_text("1 changed")
+
+    row = queue.row("SELECT max_attempts, run_timeout FROM messages.topic WHERE topic = 'mail'")
+    assert (row.max_attempts, row.run_timeout.total_seconds()) == (7, 120)
+
+
+def test_an_emptied_field_inherits_again_and_a_backoff_is_one_thing(visitor: Visitor, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=5)
+    page = visitor.open("/topics/mail")
+
+    page.locator("[name=max_attempts]").fill("")
+    page.locator("[name='backoff.kind']").select_option("constant")
+    page.locator("[name='backoff.base']").fill("5s")
+    expect(page.locator("#policy-preview li")).to_have_count(2)
+    expect(page.locator("#policy-preview")).to_contain_text("Each new attempt begins 5s after the one that failed.")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.locator("#toasts")).to_contain_text("2 changed")
+
+    row = queue.row("SELECT max_attempts, backoff FROM messages.topic WHERE topic = 'mail'")
+    assert (row.max_attempts, row.backoff) == (None, {"kind": "constant", "base": "5s"})
+
+
+def test_the_schema_of_payloads_is_no_file_of_the_server(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("mail")
+    page = visitor.open("/topics/mail")
+
+    knob(page, "payload_schema")
+    page.locator("[name=payload_schema]").fill("@/etc/passwd")
+
+    expect(page.locator("#policy-preview")).to_contain_text("give the schema itself")
+
+
+def test_the_defaults_are_edited_as_a_topic_of_their_own(visitor: Visitor, queue: Queue) -> None:
+    page = visitor.open("/topics/*")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Defaults")
+    page.locator("[name=max_attempts]").fill("3")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.locator("#toasts")).to_contain_text("1 changed")
+
+    assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = '*'") == 3
+
+
+def test_a_topic_that_is_not_there_is_not_found(visitor: Visitor) -> None:
+    visitor.expected = ["404"]
+
+    page = visitor.open("/topics/nothing")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not found")

@@ -1,0 +1,55 @@
+"""Workers."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.sql.queue import Queue
+from tests.web import stage
+from tests.web.site import Visitor
+
+
+def test_each_shows_what_it_runs_how_it_hears_and_when_it_was_seen(visitor: Visitor, queue: Queue) -> None:
+    stage.worker(queue, "w-1")
+    stage.worker(queue, "w-2", listener="degraded")
+    stage.worker(queue, "w-3", age="5 min")
+    published = queue.publish("mail")
+    queue.claim("mail", worker="w-1")
+
+    page = visitor.open("/workers")
+
+    first = page.get_by_role("region", name="w-1", exact=True)
+    expect(first).to_contain_text("working")
+    expect(first).to_contain_text("host-1, process 4711, version 0.1.0")
+    expect(first.locator("tbody tr")).to_contain_text(f"#{published}")
+    expect(page.get_by_role("region", name="w-2", exact=True)).to_contain_text("hears nothing, polls")
+    expect(page.get_by_role("region", name="w-3", exact=True)).to_contain_text("silent")
+
+
+def test_without_one_it_says_how_to_start_one(visitor: Visitor) -> None:
+    page = visitor.open("/workers")
+
+    expect(page.locator("#list")).to_contain_text("pgrouse run")
+
+
+def test_of_many_messages_in_hand_the_oldest_are_shown(visitor: Visitor, queue: Queue) -> None:
+    stage.worker(queue, "w-1")
+    queue.publish_many(30, "mail")
+    queue.claim("mail", worker="w-1", limit=30)
+
+    page = visitor.open("/workers")
+
+    expect(page.locator("tbody tr")).to_have_count(5)
+    expect(page.locator("#list")).to_contain_text("and 25 more")
+
+
+def test_drain_asks_the_worker_to_stop_after_a_question(visitor: Visitor, queue: Queue) -> None:
+    stage.worker(queue, "w-1")
+    page = visitor.open("/workers")
+
+    page.get_by_role("button", name="Drain w-1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+    expect(page.locator("#list")).to_contain_text("draining")
+
+    asked = queue.row("SELECT drain_asked_at, drain_asked_by FROM messages.worker")
+    assert (asked.drain_asked_at is not None, asked.drain_asked_by) == (True, "local")
