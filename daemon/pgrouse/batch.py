@@ -162,9 +162,7 @@ class BatchContext:
         """A logger that names the topic and tells how many messages the batch has."""
         return cast(
             "structlog.stdlib.BoundLogger",
-            structlog.get_logger().bind(
-                topic=self.topic, messages=len(self._batch.items), **trace_context.log_keys()
-            ),
+            structlog.get_logger().bind(topic=self.topic, messages=len(self._batch.items), **trace_context.log_keys()),
         )
 
     def heartbeat(self) -> None:

@@ -215,7 +215,14 @@ def test_every_function_with_the_owners_rights_looks_names_up_in_the_catalog_onl
 def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_touches_nothing(queue: Queue) -> None:
     touch_nothing = {
         # Only the catalog, and that with the rights that the caller has there.
-        *("doctor", "examine_server", "examine_connections", "examine_settings", "examine_holders", "examine_snapshots"),
+        *(
+            "doctor",
+            "examine_server",
+            "examine_connections",
+            "examine_settings",
+            "examine_holders",
+            "examine_snapshots",
+        ),
         "now",
         "own_xid",
         "oldest_xid",
