@@ -9,7 +9,8 @@ import pytest
 
 from pgrouse.alerts.check import check
 from pgrouse.alerts.rules import rules
-from pgrouse.config import AlertKind, AlertSink, Config, load
+from pgrouse.alerts.settings import AlertKind, AlertSink
+from pgrouse.config import Config, load
 from pgrouse.config_source import ConfigProblems
 from tests.cli.shell import Shell
 

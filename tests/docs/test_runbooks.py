@@ -12,8 +12,8 @@ import psycopg
 import pytest
 import yaml
 
+from pgrouse.alerts.settings import AlertKind
 from pgrouse.cli.root import root
-from pgrouse.config import AlertKind
 from pgrouse.doctor import CODES
 from tests.docs.page import ROOT, Page, pages
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from pgrouse.alerts.notice import Notice
+from pgrouse.alerts.settings import Alerts, AlertSink
 from pgrouse.alerts.sink import SendFailed
-from pgrouse.config import Alerts, AlertSink, Database
+from pgrouse.config import Database
 from pgrouse.database import Database as Connections
 from pgrouse.loops.alerts import HANGING, REFUSALS, Deliverer, Outcome, retry_s
 from pgrouse.signal import Signal

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from pgrouse.alerts.notice import Notice
+from pgrouse.alerts.settings import AlertSink
 from pgrouse.alerts.sink import SendFailed, make, secrets
-from pgrouse.config import AlertSink
 from pgrouse.errors import ConfigError
 from tests.daemon.receiver import Mailbox, Receiver
 from tests.unit.test_alert_notice import AT, group, notice

@@ -13,7 +13,7 @@ from pgrouse.alerts.sink import reveal
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.config import AlertSink
+    from pgrouse.alerts.settings import AlertSink
 
 NAMES = {DEAD: "PgrouseDeadMessages"}
 # A condition fires until its end is told. If that never happens (no daemon is left), Alertmanager ends it by itself.

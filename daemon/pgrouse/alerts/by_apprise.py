@@ -10,7 +10,7 @@ from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.config import AlertSink
+    from pgrouse.alerts.settings import AlertSink
 
 
 class ByApprise:

@@ -10,7 +10,8 @@ from pgrouse.config_source import ConfigProblems, Problem
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pgrouse.config import AlertSink, Config
+    from pgrouse.alerts.settings import AlertSink
+    from pgrouse.config import Config
 
 
 def check(settings: Config) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pgrouse.config import Alerts, AlertSink
+    from pgrouse.alerts.settings import Alerts, AlertSink
 
 # More groups than this at once become one message. Alertmanager groups by itself, and takes each as an alert of its own.
 DIGEST_OVER = 5

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from pgrouse.alerts.notice import Notice
-    from pgrouse.config import AlertSink
+    from pgrouse.alerts.settings import AlertSink
 
 # Shorter pieces of addresses are ordinary words: to hide them everywhere would hide those.
 SHORTEST_SECRET = 8

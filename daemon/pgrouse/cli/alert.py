@@ -15,7 +15,7 @@ from pgrouse.errors import ConfigError, ExitCode
 if TYPE_CHECKING:
     import psycopg
 
-    from pgrouse.config import AlertSink
+    from pgrouse.alerts.settings import AlertSink
 
 INCIDENTS = """
   SELECT i.sink, i.kind, i.topic, i.result, i.error_fingerprint,

@@ -28,7 +28,7 @@ from pgrouse.claimer import jittered
 from pgrouse.signal import Signal, Signals
 
 if TYPE_CHECKING:
-    from pgrouse.config import Alerts, AlertSink
+    from pgrouse.alerts.settings import Alerts, AlertSink
     from pgrouse.loops.loop import Loop
 
 log = structlog.get_logger()

@@ -1,0 +1,15 @@
+"""What all tables of the configuration have in common."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import BaseModel, ConfigDict
+
+S = timedelta(seconds=1)
+
+
+class Section(BaseModel):
+    """A table of the file: frozen, with no key but its own, and no guessing of types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
