@@ -11,9 +11,6 @@ from typing import Any
 
 import psycopg
 import pytest
-
-pytest.importorskip("playwright.sync_api")
-
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from pgrouse import secret

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 from tests.web import stage
 from tests.web.site import Site, Visitor, is_live
@@ -74,3 +75,18 @@ def test_the_topics_of_a_token_are_all_that_is_shown(site: Site, ready: Queue, a
     assert "Attempts per second by how they ended: 0 succeeded" in overview
     assert httpx.get(f"{site.url}/topics/mail", headers=headers).status_code == 403
     assert httpx.get(f"{site.url}/schedules/nightly", headers=headers).status_code == 404
+
+
+def test_a_database_user_who_is_an_operator_and_no_more_has_all_pages_and_actions(
+    shown: Database, ready: Queue
+) -> None:
+    stage.measured(ready)
+    site = Site(f"{shown.dsn} options='-c role=messages_operator'")
+    pages = ["/", "/topics", "/topics/mail", "/topics/*", "/schedules", "/schedules/nightly", "/workers"]
+
+    seen = {path: httpx.get(site.url + path).status_code for path in pages}
+    acted = {path: httpx.post(site.url + path, data=data).status_code for path, data in ACTIONS.items()}
+    site.stop()
+
+    assert set(seen.values()) == {200}, seen
+    assert set(acted.values()) <= {200, 303}, acted

@@ -12,6 +12,10 @@ STATS = b"""
 
 
 async def standing(conn: Connection, caller: Caller) -> list[Row]:
-    """Return a row per topic that the caller may see: how many messages are ready, delayed, running and died within a day."""
+    """Return a row per topic that the caller may see: how many messages are ready, delayed, running and died within a day.
+
+    `dead_is_least`: the dead of all topics were too many to count, each topic has at least so many.
+    """
     rows = await (await conn.execute(STATS, [BOUND])).fetchall()
-    return [row for row in rows if caller.sees(row["topic"])]
+    dead_is_least = sum(row["dead_last_day"] for row in rows) >= BOUND
+    return [row | {"dead_is_least": dead_is_least} for row in rows if caller.sees(row["topic"])]

@@ -173,8 +173,7 @@ def _sums(topics: list[Row]) -> Sums:
         total("dead_last_day"),
         max(ages, default=None),
         is_bounded=any(row["ready"] >= BOUND or row["delayed"] >= BOUND for row in topics),
-        # All topics share the bound.
-        dead_is_bounded=total("dead_last_day") >= BOUND,
+        dead_is_bounded=any(row["dead_is_least"] for row in topics),
     )
 
 
