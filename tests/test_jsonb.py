@@ -154,3 +154,11 @@ def test_json_that_somebody_typed_is_refused_where_it_is_wrong(text: str, said: 
         jsonb.encode(jsonb.Raw(text))
 
     assert said in str(caught.value)
+
+
+def test_which_key_stands_twice_is_found_among_very_many_in_one_look_at_each() -> None:
+    """Looked at again for each key, this many would take an hour."""
+    keys = "".join(f'"{n}": 1, ' for n in range(500_000))
+
+    with pytest.raises(PublishRefused, match="the key 'last' stands twice"):
+        jsonb.encode(jsonb.Raw("{" + keys + '"last": 1, "last": 2}'))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -81,8 +82,8 @@ def decode(text: str, where: str = "payload") -> Any:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        # Each key is looked at once: who publishes over HTTP may send a million of them.
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise PublishRefused(f"the key {twice!r:.100} stands twice in one object: only one of the values could be kept")
     return found
 

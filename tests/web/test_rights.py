@@ -47,6 +47,20 @@ def test_a_viewer_sees_the_pages_live_and_no_button_that_acts(visitor: Visitor, 
         expect(page.locator("main form[method=post] button, main button.main, main button.danger")).to_have_count(0)
 
 
+@pytest.mark.parametrize(("topics", "sees_all"), [(("*",), True), (("orders",), False)])
+def test_what_is_wrong_with_the_whole_fleet_is_told_only_to_who_sees_all_of_it(
+    site: Site, queue: Queue, as_token: Any, topics: tuple[str, ...], sees_all: bool
+) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.condition (kind, topic, since, what, mend) VALUES "
+        "('listener_degraded', '', now(), 'worker payroll:77 hears nothing', ''), ('backlog', 'orders', now(), 'orders waits', '')"
+    )
+
+    page = httpx.get(site.url, headers=as_token("viewer", topics=topics)).text
+
+    assert ("payroll" in page, "orders waits" in page) == (sees_all, True)
+
+
 @pytest.mark.parametrize("role", ["viewer", "operator of other topics"])
 def test_whoever_may_not_act_is_refused_and_nothing_changes(site: Site, ready: Queue, as_token: Any, role: str) -> None:
     headers = as_token("viewer") if role == "viewer" else as_token("operator", topics=("orders",))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 # Deeper levels are shown on the line where they begin: indented, their blanks alone would be a thousand times the value.
 DEEPEST = 40
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+# A string that was cut has no end: were it asked for, each escaped quote in it would be tried as a beginning again.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],:]|[^\s{}\[\],:"]+')
 _OPEN, _CLOSE = "{[", "}]"
 # Control characters, what is invisible, and what turns the direction of text: as an escape it means the same, and can be seen.
 _HIDDEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
@@ -42,7 +43,7 @@ def _laid_out(text: str) -> Iterator[str]:
     before = ""
     for found in _TOKEN.finditer(text):
         word = found[0]
-        # What is no token (a string that was cut) is passed on as it is.
+        # What is no token (an escape that was cut) is passed on as it is.
         yield text[at : found.start()].strip()
         at = found.end()
         if word in _CLOSE:

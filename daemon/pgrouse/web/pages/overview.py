@@ -65,9 +65,10 @@ STATE = b"""
     (SELECT sum(greatest(c.reltuples, 0))::bigint FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
      WHERE i.inhparent = 'messages.message_archive'::regclass) AS archived
   FROM messages.worker AS w"""
+MOST_CONDITIONS = 20
 CONDITIONS = b"""
   SELECT c.kind, nullif(c.topic, '') AS topic, c.since, c.what, c.mend FROM messages.condition AS c
-  ORDER BY c.since LIMIT 20"""
+  ORDER BY c.since LIMIT 200"""
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,17 @@ async def look(conn: Connection, caller: Caller, subject: str) -> Context:
         "per_s": _per_s(bars),
         "ended": {name: sum(row[name] for row in bars) for name in ("success", "retried", "failed", "rejected")},
         "state": state,
-        "conditions": [row for row in conditions if row["topic"] is None or caller.sees(row["topic"])],
+        "conditions": [row for row in conditions if _may_see(caller, row["topic"])][:MOST_CONDITIONS],
         "charts": {
             "throughput": chart(bars, ENDED, "", per_s=True, enough_s=ENOUGH_S),
             "latencies": chart(bars, TIMES, "s"),
         },
     }
+
+
+def _may_see(caller: Caller, topic: str | None) -> bool:
+    """Say whether a condition may be told: one of no topic names workers, users and programs of the whole fleet."""
+    return caller.sees_all if topic is None else caller.sees(topic)
 
 
 ENDED = (
