@@ -119,7 +119,7 @@ def test_a_password_of_the_user_s_is_not_shown_when_everything_is_kept() -> None
     pipe, dsn = io.StringIO(), "postgresql://me:hunter22@db/queue"
 
     with screen.choose(pipe) as shown:
-        hints.tell(dsn, dsn, Path("/logs"), shown)
+        hints.tell(dsn, dsn, Path("/logs"), None, shown)
 
     assert "hunter22" not in pipe.getvalue()
     assert "psql 'postgresql://me:****@db/queue'" in pipe.getvalue()
