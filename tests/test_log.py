@@ -15,6 +15,7 @@ import pytest
 import structlog
 
 from pgrouse import log
+from pgrouse.alerts.settings import Alerts, AlertSink
 from pgrouse.config import Config, Database, Log
 
 Setup = Callable[..., io.StringIO]
@@ -28,7 +29,7 @@ def _as_before() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    for name in log.TALKATIVE:
+    for name in (*log.TALKATIVE, *log.INDISCREET):
         logging.getLogger(name).setLevel(logging.NOTSET)
     logging.captureWarnings(False)
     structlog.reset_defaults()
@@ -131,6 +132,37 @@ def test_passwords_are_hidden_wherever_they_stand(setup: Setup, monkeypatch: pyt
     written = stream.getvalue()
     assert not any(secret in written for secret in ("swordfish", "other", "environment"))
     assert len(lines(stream)) == 3
+
+
+def test_libraries_that_write_the_tokens_of_sinks_are_never_heard_below_warning(setup: Setup) -> None:
+    stream = setup(level="debug")
+
+    for name in ("apprise", "urllib3.connectionpool", "requests", "requests_oauthlib", "oauthlib.oauth1"):
+        logging.getLogger(name).debug("POST https://api.telegram.org/botTOKEN/sendMessage")
+        logging.getLogger(name).info("said")
+        logging.getLogger(name).warning("it failed")
+
+    assert [event["event"] for event in lines(stream)] == ["it failed"] * 5
+
+
+@pytest.mark.parametrize(
+    ("url", "token"),
+    [
+        ("tgram://123456789:AAtoken-of_the_bot/4711", "123456789:AAtoken-of_the_bot"),
+        ("pover://user@TokenOfAnApp", "TokenOfAnApp"),
+        ("slack://TokenAAAA/TokenBBBB/TokenCCCC", "TokenAAAA"),
+    ],
+)
+def test_a_token_in_the_place_of_a_host_is_hidden(url: str, token: str) -> None:
+    stream = io.StringIO()
+    sinks = Alerts(to=[AlertSink(name="ops", url=url)])  # type: ignore[arg-type]
+    log.setup(Config(log=Log(format="json", level="debug"), alerts=sinks), stream)
+
+    logging.getLogger("apprise").warning("cannot reach https://api.example.com/bot%s/send", token)
+    structlog.get_logger().error("alert.failed", reason=f"token {token}")
+
+    assert len(lines(stream)) == 2
+    assert not any(half in stream.getvalue() for half in token.split(":"))
 
 
 def test_a_traceback_is_logged_without_the_values_of_variables(setup: Setup) -> None:

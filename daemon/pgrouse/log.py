@@ -15,11 +15,13 @@ from psycopg.conninfo import make_conninfo
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from pgrouse import dsn
-from pgrouse.alerts import sink
+from pgrouse.alerts import secret as of_sink
 from pgrouse.config import Config
 
 # Libraries that say too much at INFO.
 TALKATIVE = ("asyncio", "psycopg", "psycopg.pool")
+# Libraries that write addresses and requests of sinks at DEBUG, with the tokens in them: heard from WARNING on, whatever the level.
+INDISCREET = ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib")
 
 
 def setup(config: Config, stream: TextIO | None = None) -> None:
@@ -32,7 +34,7 @@ def setup(config: Config, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr
     level = logging.getLevelNamesMapping()[config.log.level.upper()]
     of_environment = make_conninfo(password=os.environ.get("PGPASSWORD"))
-    of_sinks = [secret for each in config.alerts.to for secret in sink.secrets(each)]
+    of_sinks = [secret for each in config.alerts.to for secret in of_sink.secrets(each)]
     of_databases = dsn.secrets(config.database.dsn, config.database.listen_dsn, config.web.dsn, of_environment)
     hide = Redaction([*of_sinks, *of_databases])
     common: list[Processor] = [
@@ -87,6 +89,8 @@ def _route_standard_library(level: int, stream: TextIO, formatter: logging.Forma
     root.setLevel(level)
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(level if level == logging.DEBUG else max(level, logging.WARNING))
+    for name in INDISCREET:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
     logging.captureWarnings(True)
 
 

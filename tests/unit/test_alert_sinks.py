@@ -20,8 +20,10 @@ from typing import Any
 import pytest
 
 from pgrouse.alerts.notice import Notice
+from pgrouse.alerts.secret import secrets
 from pgrouse.alerts.settings import AlertSink
-from pgrouse.alerts.sink import SendFailed, make, secrets
+from pgrouse.alerts.sink import SendFailed
+from pgrouse.alerts.sinks import make
 from pgrouse.errors import ConfigError
 from tests.daemon.receiver import Mailbox, Receiver
 from tests.unit.test_alert_notice import AT, group, notice
@@ -312,3 +314,13 @@ def test_every_piece_of_an_address_that_could_be_a_secret_is_known() -> None:
     assert {"pa%20ssword", "pa ssword", "tokentoken", "querysecret", "signing secret", "Bearer abcdef"} <= set(
         secrets(settings)
     )
+
+
+def test_what_stands_in_the_place_of_a_host_is_a_secret_of_apprise_only() -> None:
+    bot = AlertSink(name="bot", url="tgram://ann@123456789:AAtoken%20of/chat")  # type: ignore[arg-type]
+    here = AlertSink(name="here", url="json://localhost:8080/path")  # type: ignore[arg-type]
+    hook = AlertSink(name="hook", webhook="https://hooks.example.com/")  # type: ignore[arg-type]
+
+    assert {"123456789:AAtoken%20of", "123456789", "AAtoken%20of", "AAtoken of"} <= set(secrets(bot))
+    assert "localhost:8080" not in secrets(here)
+    assert "hooks.example.com" not in secrets(hook)

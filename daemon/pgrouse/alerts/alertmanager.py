@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgrouse.alerts.notice import DEAD, harmless, one_line, summary
 from pgrouse.alerts.post import post
-from pgrouse.alerts.sink import reveal
+from pgrouse.alerts.secret import reveal
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice

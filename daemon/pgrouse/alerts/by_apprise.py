@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.alerts.notice import one_line
-from pgrouse.alerts.sink import SendFailed, missing, reveal
+from pgrouse.alerts.secret import reveal
+from pgrouse.alerts.sink import SendFailed, missing
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:

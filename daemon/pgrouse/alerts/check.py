@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from pgrouse.alerts.sink import make
+from pgrouse.alerts.sinks import make
 from pgrouse.config_source import ConfigProblems, Problem
 from pgrouse.errors import ConfigError
 

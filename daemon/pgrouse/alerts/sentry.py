@@ -9,7 +9,8 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.alerts.post import post
-from pgrouse.alerts.sink import missing, reveal
+from pgrouse.alerts.secret import reveal
+from pgrouse.alerts.sink import missing
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pgrouse.alerts.post import post
-from pgrouse.alerts.sink import reveal
+from pgrouse.alerts.secret import reveal
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -112,16 +112,16 @@ def test(session: Session, sink: str | None) -> int:
 def _try(session: Session, settings: AlertSink) -> bool:
     """Send one sink its test; return whether it arrived."""
     from pgrouse import dsn  # noqa: PLC0415
-    from pgrouse.alerts import sink  # noqa: PLC0415
+    from pgrouse.alerts import secret, sink, sinks  # noqa: PLC0415
     from pgrouse.alerts.notice import trial_notice  # noqa: PLC0415
 
     notice = trial_notice(settings.name, settings.title, settings.body)
     try:
-        said, arrived = sink.make(settings).send(notice, settings.timeout.total_seconds()), True
+        said, arrived = sinks.make(settings).send(notice, settings.timeout.total_seconds()), True
     except (sink.SendFailed, ConfigError) as error:
-        said, arrived = dsn.redact(str(error), sink.secrets(settings)), False
+        said, arrived = dsn.redact(str(error), secret.secrets(settings)), False
     except Exception as error:  # noqa: BLE001 - what a sink's library raises is what came back
-        said, arrived = dsn.redact(f"{type(error).__name__}: {error}", sink.secrets(settings)), False
+        said, arrived = dsn.redact(f"{type(error).__name__}: {error}", secret.secrets(settings)), False
     if session.as_json:
         session.output.record(
             {"sink": settings.name, "type": settings.type, "id": notice.id, "arrived": arrived, "answer": said}

@@ -23,7 +23,9 @@ from psycopg.types.json import Jsonb
 from pgrouse import database, dsn, events
 from pgrouse.alerts.notice import Notice
 from pgrouse.alerts.rules import rules
-from pgrouse.alerts.sink import SendFailed, Sink, make, secrets
+from pgrouse.alerts.secret import secrets
+from pgrouse.alerts.sink import SendFailed, Sink
+from pgrouse.alerts.sinks import make
 from pgrouse.claimer import jittered
 from pgrouse.signal import Signal, Signals
 
