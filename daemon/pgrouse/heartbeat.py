@@ -34,8 +34,16 @@ SHORTEST_PAUSE_S = 0.02
 SEEN_EVERY_S = 5.0
 # A heartbeat that takes longer than this is given up and sent again; it skips rows that are locked, so it should never wait.
 STATEMENT_TIMEOUT_MS = 5_000
-# Locks come first: a report that takes longer is sent again with the next sign of life.
-REPORT_TIMEOUT_MS = 1_000
+# Locks of messages come first: a sign of life or a report that takes longer is given up and made again later. Less while a lock in hand is
+# short: a third of it, so that what waits here costs no lock.
+SIGN_TIMEOUT_MS = 1_000
+SHORTEST_SIGN_MS = 50
+SIGN_AGAIN_S = 1.0
+# At the end: for so long reports are tried again, and after so long the connection is cut, whatever has not come.
+LAST_REPORTS_S = 1.5
+LAST_AGAIN_S = 0.05
+SIGN_OFF_S = 4.0
+HURRY_UP = b"SELECT set_config('statement_timeout', %s, true), set_config('synchronous_commit', 'off', true)"
 DRAIN = b"SELECT w.drain_asked_at IS NOT NULL FROM messages.worker AS w WHERE w.name = %s"
 # No answer at all: the path is dead. libpq would wait for ever if a proxy keeps the socket alive.
 HANG_UP_S = 8.0
@@ -93,7 +101,8 @@ class Heartbeat(threading.Thread):
         self._failing = False
         self.seen_at = 0.0
         self._turned_at = time.monotonic()
-        self._report_was_refused = False
+        self._sign_at = 0.0
+        self._sign_was_refused = self._report_was_refused = False
         self._asked_at: float | None = None
         self._loop_was_blocked = False
 
@@ -142,7 +151,7 @@ class Heartbeat(threading.Thread):
         notes = self.hand.progress.due(now)
         due = [held for held in self.hand.snapshot() if everything or _is_due(held, now)]
         due = [held for held in due if not _is_given_up(held, now)]
-        seen = now - self.seen_at >= SEEN_EVERY_S
+        seen = now >= self._sign_at
         if not (due or seen or wishes or notes):
             return
         try:
@@ -166,11 +175,10 @@ class Heartbeat(threading.Thread):
                 self._lose(
                     self._conn, self._ask(self._conn, progress_statement(noted, wait=False)), [m for m, _ in noted]
                 )
-            if seen:
-                self._sign(self._conn)
-                self.seen_at = now
-                self._obey(self._conn)
-                self._report(self._conn)
+        # Last, and with a time of its own: locks wait for none of this.
+        if seen:
+            with hung_up_after(HANG_UP_S, self._conn):
+                self._tell(self._conn, now)
 
     def _extend(self, conn: psycopg.Connection, due: list[Held], now: float) -> None:
         lost = self._ask(conn, heartbeat_statement(held.message for held in due))
@@ -203,6 +211,44 @@ class Heartbeat(threading.Thread):
         self.hand.cancel(message for message in gone if message.id in cancelled)
         self.loop.call_soon_threadsafe(self.on_lost, lost)
 
+    def _tell(self, conn: psycopg.Connection, now: float) -> None:
+        """Give a sign of life, read what is wished, report. What the database does not take is told again later, and costs no connection."""
+        if not self._signs(conn):
+            self._sign_at = now + SIGN_AGAIN_S
+            return
+        self.seen_at, self._sign_at = now, now + SEEN_EVERY_S
+        self._report(conn)
+
+    def _signs(self, conn: psycopg.Connection) -> bool:
+        """Give a sign of life; return whether the database took it in. One that it refuses breaks nothing.
+
+        Raises:
+            psycopg.Error: the connection is broken.
+        """
+        try:
+            with conn.transaction():
+                self._hurry_up(conn)
+                self._sign(conn)
+                is_asked = self._is_asked_to_drain(conn)
+        except psycopg.Error as error:
+            if conn.broken:
+                raise
+            if not self._sign_was_refused:
+                log.warning(events.SIGN_REFUSED, reason=" ".join(str(error).split()))
+            self._sign_was_refused = True
+            return False
+        self._sign_was_refused = False
+        if is_asked and self.on_drain is not None:
+            self.loop.call_soon_threadsafe(self.on_drain)
+            self.on_drain = None
+        return True
+
+    def _hurry_up(self, conn: psycopg.Connection) -> None:
+        """Bound each statement of the transaction, and let its end wait for no flush."""
+        shortest_s = min((held.message.lock_for_s for held in self.hand.snapshot()), default=SHORT_S)
+        timeout_ms = min(SIGN_TIMEOUT_MS, max(SHORTEST_SIGN_MS, round(shortest_s / 3 * 1000)))
+        conn.execute(HURRY_UP, [str(timeout_ms)])
+
     def _sign(self, conn: psycopg.Connection) -> None:
         if not self._seen(conn):
             conn.execute("SELECT messages.worker_started(%s, %s, %s, %s, %s, %s)", astuple(self.worker))
@@ -214,12 +260,8 @@ class Heartbeat(threading.Thread):
             True,
         )
 
-    def _obey(self, conn: psycopg.Connection) -> None:
-        """Say once that somebody has asked the worker to drain."""
-        if self.on_drain is None or conn.execute(DRAIN, [self.worker.name]).fetchone() != (True,):
-            return
-        self.loop.call_soon_threadsafe(self.on_drain)
-        self.on_drain = None
+    def _is_asked_to_drain(self, conn: psycopg.Connection) -> bool:
+        return self.on_drain is not None and conn.execute(DRAIN, [self.worker.name]).fetchone() == (True,)
 
     def _report(self, conn: psycopg.Connection) -> None:
         """Report what was measured. A database that does not take it must not cost a lock: then nothing else happens."""
@@ -242,16 +284,30 @@ class Heartbeat(threading.Thread):
     def _deliver(self, conn: psycopg.Connection, report: Report) -> bool:
         given = [self.worker.name, report.number, report.measures]
         with conn.transaction():
-            conn.execute(f"SET LOCAL statement_timeout = {REPORT_TIMEOUT_MS}".encode())
+            self._hurry_up(conn)
             row = conn.execute("SELECT messages.worker_measured(%s, %s, %s::jsonb)", given).fetchone()
         return row == (True,)
 
     def _sign_off(self) -> None:
         """Report the last and leave the registry; if that fails the entry is pruned later."""
-        with suppress(psycopg.Error):
-            if self._conn is not None:
-                self._report(self._conn)
-                self._conn.execute("SELECT messages.worker_stopped(%s)", [self.worker.name])
+        self.on_drain = None
+        with suppress(psycopg.Error, DatabaseUnreachable, OSError):
+            if self._conn is None:
+                self._conn = self.db.connect_blocking("heartbeat")
+            with hung_up_after(SIGN_OFF_S, self._conn):
+                self._signs(self._conn)
+                self._report_the_rest(self._conn)
+                with self._conn.transaction():
+                    self._hurry_up(self._conn)
+                    self._conn.execute("SELECT messages.worker_stopped(%s)", [self.worker.name])
+
+    def _report_the_rest(self, conn: psycopg.Connection) -> None:
+        """Report until nothing is left: what is open still, and then what was measured since. Not for long."""
+        until = time.monotonic() + LAST_REPORTS_S
+        while self.reports is not None and self.reports.next() is not None and time.monotonic() < until:
+            self._report(conn)
+            if self.reports.is_open:
+                time.sleep(LAST_AGAIN_S)
 
     def _watch_the_loop(self) -> None:
         """Say once when the event loop stops answering, which means that a handler blocks it."""

@@ -37,6 +37,11 @@ class Reports:
         self._open: Report | None = None
         self._before: dict[str, Sums] = {}
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a report was made that has not arrived."""
+        return self._open is not None
+
     def next(self) -> Report | None:
         """Return the report that is to be sent now: the last one, if it has not arrived; None if there is nothing to tell."""
         if self._open is None:

@@ -1,6 +1,6 @@
 -- Ask a worker to drain: to claim nothing more, let what runs end, and stop, as on SIGTERM.
 -- Called by: operators. The daemon reads it with its next sign of life, within seconds. Whoever started it may start it again.
--- Locks: the worker's row. Result: whether the registry knows the worker.
+-- Locks: the worker's row: until the transaction ends the worker hears nothing of it, and its signs of life are not written down. Result: whether the registry knows the worker.
 CREATE OR REPLACE FUNCTION messages.drain_worker(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -31,7 +31,10 @@ BEGIN
   v_all := v_all + messages.prune_rates();
   v_all := v_all + messages.prune_jobs();
   v_all := v_all + messages.prune_web();
-  DELETE FROM messages.worker AS w WHERE w.seen_at < clock_timestamp() - interval '1 hour';
+  -- A row that somebody holds is left: its worker cannot sign, and may live; and the tick waits for nobody.
+  DELETE FROM messages.worker AS w
+  WHERE w.name = ANY (ARRAY(
+    SELECT o.name FROM messages.worker AS o WHERE o.seen_at < clock_timestamp() - interval '1 hour' FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;
   DELETE FROM messages.sleeper AS s

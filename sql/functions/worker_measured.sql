@@ -1,8 +1,11 @@
 -- Take in what a worker has measured since its last report: one element per topic, with counts and histograms by bucket, all of them optional:
 -- [{"topic": "orders.created", "success": 12, "waits": {"7": 12}, "runs": {"1": 11, "9": 1}, "wakes": {}}].
 -- Called by: the heartbeat of daemons, every few seconds. p_report: the number of the report, growing; one that was taken in already adds nothing.
--- Locks: the worker's own row, then the rows of this minute, topic by topic; another worker's report may be waited for, for a second at most.
--- Result: whether it is taken in, by this call or an earlier one; false if the registry does not know the worker. Errors: 22023 for what is no measure.
+-- Locks: the worker's own row, without waiting, then the rows of this minute, topic by topic; another worker's report may be waited for, for a
+-- second at most.
+-- Result: true if it is taken in, by this call or an earlier one; NULL if it is not, since somebody else holds the worker's row (an open
+-- transaction around drain_worker): report it again later, as it is; false if the registry does not know the worker.
+-- Errors: 22023 for what is no measure.
 -- What is counted here is counted for now: a report that comes late falls into a later minute.
 CREATE OR REPLACE FUNCTION messages.worker_measured(p_name text, p_report bigint, p_measures jsonb)
 RETURNS boolean
@@ -12,13 +15,19 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '1s'
 SET synchronous_commit = off
 AS $$
+DECLARE
+  v_is_in boolean;
 BEGIN
   IF jsonb_path_exists(p_measures, '$[*].* ? (@ < 0)') THEN
     RAISE EXCEPTION 'a count of worker % is below zero', p_name USING ERRCODE = '22023', HINT = 'report what was added since the report before';
   END IF;
-  UPDATE messages.worker AS w SET measured = p_report WHERE w.name = p_name AND w.measured < p_report;
+  WITH mine AS (
+    SELECT w.name FROM messages.worker AS w WHERE w.name = p_name AND w.measured < p_report FOR NO KEY UPDATE SKIP LOCKED
+  )
+  UPDATE messages.worker AS w SET measured = p_report FROM mine WHERE w.name = mine.name;
   IF NOT FOUND THEN
-    RETURN EXISTS (SELECT FROM messages.worker AS w WHERE w.name = p_name);
+    SELECT w.measured >= p_report INTO v_is_in FROM messages.worker AS w WHERE w.name = p_name;
+    RETURN CASE WHEN NOT FOUND THEN false WHEN v_is_in THEN true END;
   END IF;
   INSERT INTO messages.measure AS m (
     minute, topic, success, rejected, failed, lock_expired, retried, deferred, released, lost, waits, runs, wakes)

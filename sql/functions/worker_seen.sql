@@ -1,5 +1,7 @@
 -- A sign of life, with what the worker says of itself (listener, in hand, done).
--- Called by: the heartbeat of daemons. Locks: the worker's own row. Result: false if the registry does not know the worker.
+-- Called by: the heartbeat of daemons. Locks: the worker's own row, without waiting: while somebody else holds it (an open transaction
+-- around drain_worker), the sign is not written down, the next one is. Who has locks of messages to extend must not be kept by that.
+-- Result: false if the registry does not know the worker.
 CREATE OR REPLACE FUNCTION messages.worker_seen(p_name text, p_status jsonb, p_stopping boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE sql
@@ -7,11 +9,14 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET synchronous_commit = off
 AS $$
-  WITH seen AS (
+  WITH mine AS (
+    SELECT w.name FROM messages.worker AS w WHERE w.name = p_name FOR NO KEY UPDATE SKIP LOCKED
+  ), seen AS (
     UPDATE messages.worker AS w
     SET seen_at = clock_timestamp(), status = p_status, stopping = p_stopping
-    WHERE w.name = p_name
+    FROM mine
+    WHERE w.name = mine.name
     RETURNING 1
   )
-  SELECT EXISTS (SELECT FROM seen)
+  SELECT EXISTS (SELECT FROM seen) OR EXISTS (SELECT FROM messages.worker AS w WHERE w.name = p_name)
 $$;

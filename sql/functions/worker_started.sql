@@ -1,5 +1,6 @@
 -- Enter a worker into the registry.
--- Called by: daemons at start and after every reconnect. Locks: the worker's own row.
+-- Called by: daemons at start, and when worker_seen says that the registry does not know them.
+-- Locks: the worker's own row; whoever holds it is waited for, so a caller that has locks of messages to extend sets a statement_timeout.
 CREATE OR REPLACE FUNCTION messages.worker_started(
   p_name text, p_host text, p_pid integer, p_version text, p_topics text[], p_concurrency integer
 )

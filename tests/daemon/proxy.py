@@ -37,6 +37,7 @@ class Proxy:
         self._upstream = f"{given['host']}/.s.PGSQL.{given['port']}"
         self._dsn = dsn
         self._needle: bytes | None = None
+        self._first: bytes | None = None
         self._links: set[Link] = set()
         self.answer_was_lost = threading.Event()
         self._loop = asyncio.new_event_loop()
@@ -49,8 +50,12 @@ class Proxy:
         """The connection string of the way through the proxy."""
         return make_conninfo(self._dsn, host="127.0.0.1", port=str(self._server.sockets[0].getsockname()[1]))
 
-    def lose_the_answer_to(self, needle: str) -> None:
-        """Forward the next statement with this text, swallow the answer, and when it is complete cut the connection."""
+    def lose_the_answer_to(self, needle: str, *, after: str | None = None) -> None:
+        """Forward the next statement with this text, swallow the answer, and when it is complete cut the connection.
+
+        after: the next one that follows a statement with this other text.
+        """
+        self._first = None if after is None else after.encode()
         self._needle = needle.encode()
 
     def go_dead(self) -> None:
@@ -82,7 +87,9 @@ class Proxy:
 
     async def _ask(self, link: Link, reader: asyncio.StreamReader) -> None:
         while data := await _read(reader):
-            if self._needle and self._needle in data:
+            if self._first and self._first in data:
+                self._first = None
+            elif not self._first and self._needle and self._needle in data:
                 self._needle, link.loses_the_answer = None, True
             if not link.dead:
                 link.server.write(data)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from psycopg.types.json import Jsonb
+from structlog.testing import capture_logs
 
 from pgrouse import config, heartbeat
 from pgrouse.database import Database as Connecting
@@ -110,20 +111,20 @@ def proxied(database: Database) -> Iterator[Proxy]:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a heartbeat sign, and report, each time it wakes up."""
-    for name in ("SEEN_EVERY_S", "LONGEST_PAUSE_S"):
+    for name in ("SEEN_EVERY_S", "SIGN_AGAIN_S", "LONGEST_PAUSE_S", "LAST_REPORTS_S"):
         monkeypatch.setattr(heartbeat, name, 0.05)
 
 
 MESSAGE = Message(1, 1, "job", None, None, 5, 1, 1, "1", None, None, None, 30.0, None, 0.0, 0.0)
 
 
-def beat(dsn: str, meters: Meters, until: Callable[[], object]) -> int:
+def beat(dsn: str, meters: Meters, until: Callable[[], object], hand: Hand | None = None) -> int:
     """Let a heartbeat with these meters beat until something holds, then end it in order; return how many connections it took."""
 
     async def run() -> int:
         db = Connecting(config.Database(dsn=dsn), "w")
         worker = Registration("w", "host", 1, "1.0", ["job"], 10)
-        thread = Heartbeat(db, Hand(), lambda _: None, worker, dict, Reports(meters))
+        thread = Heartbeat(db, hand or Hand(), lambda _: None, worker, dict, Reports(meters))
         thread.start()
         try:
             await asyncio.to_thread(eventually, until)
@@ -139,8 +140,8 @@ def test_a_report_whose_answer_was_lost_is_sent_again_and_counted_once(
 ) -> None:
     meters = Meters()
     meters.ended([MESSAGE] * 3, Result.SUCCESS)
-    # The report's is the only transaction of this heartbeat: whether it was committed nobody hears.
-    proxied.lose_the_answer_to("COMMIT")
+    # Whether it was committed nobody hears.
+    proxied.lose_the_answer_to("COMMIT", after="worker_measured")
 
     def lost_and_then_some() -> bool:
         if not proxied.answer_was_lost.is_set():
@@ -172,7 +173,7 @@ def test_a_database_that_takes_no_report_costs_no_sign_of_life(database: Databas
 def test_rows_that_somebody_holds_delay_a_report_and_no_sign_of_life(
     database: Database, queue: Queue, often: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "REPORT_TIMEOUT_MS", 50)
+    monkeypatch.setattr(heartbeat, "SIGN_TIMEOUT_MS", 50)
     meters = Meters()
     meters.ended([MESSAGE], Result.SUCCESS)
     seen: set[Any] = set()
@@ -187,3 +188,46 @@ def test_rows_that_somebody_holds_delay_a_report_and_no_sign_of_life(
             return results(queue) == {"job": {"success": 1}}
 
         assert beat(database.dsn, meters, signs_while_it_is_held_and_reports_then) == 1, "its beats have failed"
+
+
+def test_what_was_measured_behind_a_report_that_was_refused_comes_with_the_end(
+    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "SIGN_TIMEOUT_MS", 50)
+    monkeypatch.setattr(heartbeat, "SEEN_EVERY_S", 3600.0)
+    meters = Meters()
+    meters.ended([MESSAGE], Result.SUCCESS)
+    with database.connect() as holder, capture_logs() as logged:
+        holder.execute("BEGIN; LOCK TABLE messages.measure")
+
+        def refused() -> bool:
+            if not logged:
+                return False
+            holder.execute("ROLLBACK")
+            meters.ended([MESSAGE] * 2, Result.REJECTED)
+            return True
+
+        beat(database.dsn, meters, refused)
+
+    assert [entry["event"] for entry in logged] == ["report.refused"]
+    assert results(queue) == {"job": {"success": 1, "rejected": 2}}
+
+
+def test_what_was_measured_while_the_answer_to_a_report_was_lost_comes_with_the_end(
+    proxied: Proxy, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "LONGEST_PAUSE_S", 3600.0)
+    meters = Meters()
+    meters.ended([MESSAGE], Result.SUCCESS)
+    proxied.lose_the_answer_to("COMMIT", after="worker_measured")
+
+    def lost() -> bool:
+        if not proxied.answer_was_lost.is_set():
+            return False
+        meters.ended([MESSAGE] * 2, Result.REJECTED)
+        return True
+
+    beat(proxied.dsn, meters, lost)
+
+    assert results(queue) == {"job": {"success": 1, "rejected": 2}}
+    assert queue.rows("SELECT FROM messages.worker") == []

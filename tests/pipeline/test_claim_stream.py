@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pgrouse.errors import ConfigError
+from pgrouse.errors import ConfigError, DatabaseUnreachable
 from pyspark_pgrouse.claim import worker as claim_worker
 from pyspark_pgrouse.claim.end import Ending
 from pyspark_pgrouse.claim.hand import Hand
 from pyspark_pgrouse.claim.offset import ClaimOffset
+from pyspark_pgrouse.claim.store import ClaimStore
 from pyspark_pgrouse.claim.worker import ConsumerTaken
 from tests.pipeline.claiming import Stream, streaming
 from tests.server.postgres import Database, Postgres
@@ -251,6 +252,44 @@ def test_the_worker_is_in_the_registry_while_the_stream_runs(database: Database,
 
     assert (worker.name, worker.pid, worker.topics) == ("loader", os.getpid(), ["t"])
     assert queue.rows("SELECT FROM messages.worker") == []
+
+
+def test_a_batch_begins_when_the_registry_says_its_claims_though_somebody_holds_the_row(
+    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says, said = ClaimStore.says, list[bool]()
+    with streaming(database, consumer="loader") as stream, database.connect() as holder:
+        queue.publish_many(2)
+        stream.next()
+
+        def let_go_after_the_first_look(store: ClaimStore, claims: Sequence[int]) -> bool:
+            said.append(says(store, claims))
+            holder.execute("ROLLBACK")
+            return said[-1]
+
+        monkeypatch.setattr(ClaimStore, "says", let_go_after_the_first_look)
+        holder.execute("BEGIN; SELECT messages.drain_worker('loader')")
+        (published,) = queue.publish_many(1)
+
+        assert ids(stream.next()) == [published]
+        claim = queue.message(published).claim_id
+        assert queue.value("SELECT status -> 'claims' FROM messages.worker") == [claim]
+
+    assert (said[0], said[-1]) == (False, True)
+
+
+def test_a_row_that_is_held_for_long_fails_the_batch_with_what_to_mend(
+    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_worker, "SHOWN_WITHIN_S", 0.1)
+    with streaming(database, consumer="loader") as stream, database.connect() as holder:
+        queue.publish_many(2)
+        stream.next()
+        with holder.transaction():
+            holder.execute("SELECT messages.drain_worker('loader')")
+            queue.publish_many(1)
+            with pytest.raises(DatabaseUnreachable, match=r"row of loader in messages\.worker"):
+                stream.next()
 
 
 def test_a_second_query_of_the_same_consumer_is_refused(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

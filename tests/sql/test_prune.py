@@ -24,6 +24,19 @@ def test_workers_that_were_not_seen_for_an_hour_are_forgotten(queue: Queue) -> N
     assert workers(queue) == ["alive"]
 
 
+def test_a_worker_whose_row_somebody_holds_is_not_waited_for_and_forgotten_later(queue: Queue, other: Queue) -> None:
+    queue.call("worker_started", "held", "host", 42, "1.0", ["t"], 10)
+    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 minutes'")
+    other.conn.execute("SET lock_timeout = '2s'")
+
+    with queue.conn.transaction():
+        queue.call("drain_worker", "held")
+        assert other.call("prune") == 0
+
+    assert other.call("prune") == 1
+    assert workers(queue) == []
+
+
 def test_sleepers_whose_flag_ran_out_a_minute_ago_are_forgotten(queue: Queue) -> None:
     queue.arm("asleep")
     queue.arm("just over", look_in="0 s")

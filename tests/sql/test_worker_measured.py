@@ -96,3 +96,20 @@ def test_the_rows_of_a_minute_are_changed_in_place(own_queue: Queue) -> None:
     )
     assert changed >= 59 * 5
     assert hot > 0.9 * changed
+
+
+def test_while_somebody_holds_the_workers_row_nothing_is_waited_for_and_it_comes_once_later(
+    queue: Queue, other: Queue
+) -> None:
+    report(queue, {"topic": "t", "success": 5}, number=1)
+    other.conn.execute("SET lock_timeout = '2s'")
+    tell = "SELECT messages.worker_measured('w', %s, %s)"
+    measures = Jsonb([{"topic": "t", "success": 1}])
+    with queue.conn.transaction():
+        queue.call("drain_worker", "w")
+        again = other.value(tell, [1, Jsonb([{"topic": "t", "success": 5}])])
+        new = other.value(tell, [2, measures])
+
+    assert (again, new, queue.value(SUMS)) == (True, None, 5)
+    assert (other.value(tell, [2, measures]), other.value(tell, [2, measures])) == (True, True)
+    assert queue.value(SUMS) == 6

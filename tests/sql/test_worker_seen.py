@@ -18,3 +18,17 @@ def test_a_sign_of_life_is_dated_and_says_what_the_worker_says_of_itself(queue: 
 def test_a_worker_that_the_registry_does_not_know_is_told(queue: Queue) -> None:
     assert queue.call("worker_seen", "stranger", {}) is False
     assert queue.rows("SELECT * FROM messages.worker") == []
+
+
+def test_a_row_that_somebody_holds_is_passed_over_and_the_next_sign_counts(queue: Queue, other: Queue) -> None:
+    queue.call("worker_started", "w", "host", 42, "1.0", ["a"], 10)
+    other.conn.execute("SET lock_timeout = '2s'")
+    with queue.conn.transaction():
+        queue.call("drain_worker", "w")
+        held = other.call("worker_seen", "w", {"in_hand": 3})
+        assert other.value("SELECT status FROM messages.worker") == {}
+
+    assert (held, other.call("worker_seen", "w", {"in_hand": 4})) == (True, True)
+    worker = queue.row("SELECT * FROM messages.worker")
+    assert worker.status == {"in_hand": 4}
+    assert worker.drain_asked_at is not None

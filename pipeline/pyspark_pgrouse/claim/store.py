@@ -38,6 +38,7 @@ FORGOTTEN = "SELECT cardinality(messages.release_forgotten(%s, %s::bigint[]))"
 COUNT_READY = "SELECT messages.count_ready(%s::text[])"
 STARTED = "SELECT messages.worker_started(%s, %s, %s, %s, %s::text[], %s)"
 SEEN = "SELECT messages.worker_seen(%s, %s::jsonb)"
+SAYS = "SELECT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = %s AND w.status -> 'claims' = %s::jsonb)"
 STOPPED = "SELECT messages.worker_stopped(%s)"
 NAME_LOCK = "SELECT pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended('pgrouse consumer ' || %s, 0))"
 HOLDER = "SELECT w.host, w.pid FROM messages.worker AS w WHERE w.name = %s"
@@ -136,6 +137,10 @@ class ClaimStore:
     def sign(self, status: dict[str, Any]) -> bool:
         """Give a sign of life; return whether the registry knows the worker."""
         return bool(self._value(SEEN, [self.worker, json.dumps(status)]))
+
+    def says(self, claims: Sequence[int]) -> bool:
+        """Return whether the registry says these claims of the worker."""
+        return bool(self._value(SAYS, [self.worker, json.dumps(list(claims))]))
 
     def sign_off(self) -> None:
         """Leave the registry."""

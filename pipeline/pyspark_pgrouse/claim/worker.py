@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 # A query that follows another one at once finds its name still taken, while that gives back what it held.
 NAME_WITHIN_S = 10.0
+# Who settles elsewhere must not settle by what was said of an earlier batch.
+SHOWN_WITHIN_S = 60.0
+SHOW_AGAIN_S = 0.1
 
 
 class ConsumerTaken(PgrouseError):
@@ -179,9 +183,21 @@ class ClaimWorker:
         store.sign_on(version("pgrouse"), self._options.topics, self._options.max_rows)
 
     def _show(self, claims: tuple[int, ...]) -> None:
-        """Say in the registry which claims the batch has: for who settles it elsewhere."""
+        """Say in the registry which claims the batch has: for who settles it elsewhere.
+
+        Raises:
+            DatabaseUnreachable: somebody else held the worker's row all the time: a sign of life passes over it.
+        """
         self._shown = claims
+        deadline = time.monotonic() + SHOWN_WITHIN_S
         self._claims.ask(self._sign)
+        while not self._claims.ask(lambda store: store.says(claims)):
+            if time.monotonic() > deadline:
+                raise DatabaseUnreachable(
+                    f"somebody has held the row of {self.name} in messages.worker for {SHOWN_WITHIN_S:.0f} s: end that transaction"
+                )
+            time.sleep(SHOW_AGAIN_S)
+            self._claims.ask(self._sign)
 
     def _sign(self, store: ClaimStore) -> Any:
         with self._signing:

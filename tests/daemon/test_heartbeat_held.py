@@ -1,0 +1,98 @@
+"""Somebody holds what a heartbeat signs, in an open transaction: locks of messages are extended all the same, on the same connection."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pgrouse import config, heartbeat
+from pgrouse.database import Database as Connecting
+from pgrouse.hand import Hand
+from pgrouse.heartbeat import Heartbeat, Registration
+from pgrouse.measure_report import Reports
+from pgrouse.message import Message
+from pgrouse.meter import Meters, Result
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+LOCK_S = 0.9
+EXTENDED = "SELECT lock_expires_at FROM messages.message"
+SUCCESSES = "SELECT coalesce(sum(success), 0)::int FROM messages.measure"
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SEEN_EVERY_S", "SIGN_AGAIN_S"):
+        monkeypatch.setattr(heartbeat, name, 0.05)
+
+
+def in_hand(queue: Queue) -> Message:
+    """Publish and claim a message with a short lock, as the worker w."""
+    queue.policy("job", lock_for=f"{LOCK_S} s")
+    queue.publish("job")
+    row = queue.claim_one("job")
+    return Message(row.id, row.claim_id, "job", None, None, 5, 1, 1, "1", None, None, None, LOCK_S, None, 0.0, 0.0)
+
+
+def beat(dsn: str, message: Message, until: Callable[[], object], lost: list[int]) -> int:
+    """Let a heartbeat with this message in hand beat until something holds; return how many connections it took."""
+
+    async def run() -> int:
+        hand, meters = Hand(), Meters()
+        hand.add([message], time.monotonic())
+        meters.ended([message], Result.SUCCESS)
+        db = Connecting(config.Database(dsn=dsn), "w")
+        worker = Registration("w", "host", 1, "1.0", ["job"], 10)
+        thread = Heartbeat(db, hand, lost.extend, worker, dict, Reports(meters))
+        thread.start()
+        try:
+            await asyncio.to_thread(eventually, until)
+        finally:
+            await asyncio.to_thread(thread.stop)
+        return db.opened["heartbeat"]
+
+    return asyncio.run(run())
+
+
+STARTED = "SELECT messages.worker_started('w', 'host', 1, '1.0', ARRAY['job'], 10)"
+
+
+@pytest.mark.parametrize(
+    ("before", "holds"),
+    [
+        (STARTED, "SELECT messages.drain_worker('w')"),
+        (STARTED, "LOCK TABLE messages.worker"),
+        (STARTED, "SELECT messages.worker_stopped('w')"),
+        ("SELECT", STARTED),
+    ],
+    ids=["drain_worker", "lock_table", "worker_stopped", "worker_started"],
+)
+def test_locks_are_extended_in_time_and_the_report_comes_once_when_it_is_free(
+    database: Database, queue: Queue, before: str, holds: str
+) -> None:
+    message, lost = in_hand(queue), list[int]()
+    queue.conn.execute(before)
+    seen: set[Any] = set()
+    held: list[bool] = []
+    with database.connect() as holder:
+        holder.execute("BEGIN")
+        holder.execute(holds)
+
+        def extended_while_it_is_held_and_told_then() -> bool:
+            left = queue.row("SELECT lock_expires_at, lock_expires_at > messages.now() AS holds FROM messages.message")
+            held.append(left.holds)
+            seen.add(left.lock_expires_at)
+            if len(seen) < 6:
+                return False
+            holder.execute("COMMIT")
+            return bool(queue.value(SUCCESSES))
+
+        connections = beat(database.dsn, message, extended_while_it_is_held_and_told_then, lost)
+
+    assert all(held), "the lock ran out"
+    assert (connections, lost, queue.value(SUCCESSES)) == (1, [], 1)
