@@ -7,6 +7,7 @@ and the caller's transaction stays usable.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from datetime import datetime, timedelta
@@ -27,7 +28,7 @@ from pgrouse.errors import (
     TopicReserved,
 )
 from pgrouse.known_schema import KnownSchema, Schemas
-from pgrouse.new_message import NewMessage, Options, row
+from pgrouse.new_message import NewMessage, OnConflict, Options, row
 from pgrouse.trace_context import UNTRACED, Untraced
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
 BLOCK_BYTES = 64 * 1024
+# To hold a payload beyond it against a schema would keep an event loop from everything else.
+LARGE_CHARS = 262_144
 # How often a topic's schema may change while one message is published.
 TRIES = 20
 
@@ -121,6 +124,38 @@ def publish(
             return _take(conn, steps, first, sending)
         case _:
             raise _unknown_connection(conn)
+
+
+async def publish_row(
+    conn: psycopg.AsyncConnection[Any], columns: dict[str, Any], on_conflict: OnConflict = "error"
+) -> Published:
+    """Publish what `row` has checked already, as `publish` does; a large payload is held against its schema in a thread.
+
+    Raises:
+        InvalidPayload, NotAdmitted, psycopg.Error: as publish.
+    """
+    message = NewMessage(topic=columns["topic"], on_conflict=on_conflict)
+    sending = trace_context.begin_sending(conn, message.topic)
+    steps = _publishing(message, columns if sending.carry is None else sending.carry(columns))
+    is_large = len(columns.get("payload", "")) > LARGE_CHARS
+    cursor, found = psycopg.AsyncCursor(conn, row_factory=tuple_row), None
+    with sending:
+        while True:
+            step = await asyncio.to_thread(_step, steps, found) if is_large else _step(steps, found)
+            if isinstance(step, Published):
+                return sending.sent(step)
+            try:
+                found = await (await cursor.execute(*step)).fetchone()
+            except psycopg.Error as error:
+                raise _in_our_words(error) from error
+
+
+def _step(steps: Steps, found: tuple[Any, ...] | None) -> Statement | Published:
+    """Return what is to be asked next, or what came of it."""
+    try:
+        return steps.send(found)
+    except StopIteration as end:
+        return _published(end)
 
 
 @overload

@@ -222,6 +222,13 @@ def test_the_maintenance_and_each_reaper_run_by_hand(http: httpx.Client, queue: 
     assert http.post("/v1/reapers/purge/run").json()["task"] == "purge"
     assert {row["task"] for row in http.post("/v1/maintenance/run").json()["tasks"]} >= {"expire_locks", "prune"}
     assert queue.archived(expired).result == "expired"
+    entries = http.get("/v1/audit", params={"limit": 3}).json()["entries"]
+    assert [(row["actor"], row["action"]) for row in entries] == [
+        ("root", "tick"),
+        ("root", "purge"),
+        ("root", "expire_ttl"),
+    ]
+    assert entries[2]["detail"] == {"did": 1}
 
 
 def test_what_was_done_stands_in_the_audit_with_who_did_it(http: httpx.Client, queue: Queue) -> None:

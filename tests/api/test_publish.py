@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from pgrouse.web import aside
+from pgrouse.web.v1 import publish
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
 from tests.server.postgres import Postgres
@@ -49,6 +51,60 @@ def test_bytes_are_a_body(http: httpx.Client, queue: Queue) -> None:
 
     for each in (alone, batch["results"][0]["id"], whole):
         assert bytes(queue.message(each).body) == body
+
+
+def test_what_is_large_is_published_as_it_is(http: httpx.Client, queue: Queue) -> None:
+    payload, body = ["ä" * 9] * 40_000, bytes(400_000)
+    raw = {"Content-Type": "application/octet-stream"}
+
+    alone = http.post("/v1/messages", json={"topic": "p.large", "payload": payload, "priority": 1}).json()["id"]
+    batch = http.post("/v1/messages/batch", json={"messages": [{"topic": "p.large", "payload": payload}]}).json()
+    whole = http.post("/v1/topics/p.large/messages", json=payload).json()["id"]
+    bytes_ = http.post("/v1/topics/p.large/messages?priority=1", content=body, headers=raw).json()["id"]
+
+    for each in (alone, batch["results"][0]["id"], whole):
+        assert queue.message(each).payload == payload
+    assert (bytes(queue.message(bytes_).body), queue.message(bytes_).priority) == (body, 1)
+
+
+def test_a_large_payload_is_held_against_its_schema(http: httpx.Client, queue: Queue) -> None:
+    queue.policy("p.typed", payload_schema={"type": "array"})
+    try:
+        wrong, right = (
+            http.post("/v1/messages", json={"topic": "p.typed", "payload": payload})
+            for payload in ({"a": "x" * 400_000}, ["x" * 400_000])
+        )
+    finally:
+        queue.row("DELETE FROM messages.topic WHERE topic = 'p.typed' RETURNING 1")
+
+    assert (wrong.status_code, code(wrong), right.status_code) == (422, "invalid_payload", 201)
+
+
+def test_while_large_requests_are_read_others_are_answered(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_go_on, read, reading = threading.Event(), publish._read, []
+
+    def slow(request: Any, kind: Any, content: bytes) -> Any:
+        if len(content) > aside.LARGE_BYTES:
+            reading.append(content)
+            may_go_on.wait(20)
+        return read(request, kind, content)
+
+    monkeypatch.setattr(publish, "_read", slow)
+    large = {"topic": "p.slow", "payload": "x" * aside.LARGE_BYTES}
+    with ThreadPoolExecutor(aside.MOST_AT_ONCE) as pool:
+        sent = [pool.submit(http.post, "/v1/messages", json=large) for _ in range(aside.MOST_AT_ONCE)]
+        try:
+            eventually(lambda: len(reading) == aside.MOST_AT_ONCE)
+            alive = http.get("/livez", timeout=10)
+            small = http.post("/v1/messages", json={"topic": "p.slow"}, timeout=10)
+            monkeypatch.setattr(aside, "WAIT_S", 0.1)
+            one_more = http.post("/v1/messages", json=large, timeout=10)
+        finally:
+            may_go_on.set()
+
+    assert (alive.status_code, small.status_code) == (200, 201)
+    assert (one_more.status_code, code(one_more), one_more.headers["retry-after"]) == (503, "too_many_large", "2")
+    assert [each.result().status_code for each in sent] == [201, 201]
 
 
 def test_a_batch_is_answered_in_its_order(http: httpx.Client, queue: Queue) -> None:

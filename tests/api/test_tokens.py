@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from datetime import timedelta
+from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
 from pgrouse import secret
-from pgrouse.web import keyring
+from pgrouse.web import database, keyring
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
@@ -51,6 +55,38 @@ def test_a_revoked_token_is_worth_nothing_within_two_seconds(site: Site, queue: 
 
         assert keyring.REMEMBER_S == 2
         eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=10)
+
+
+def test_many_who_come_at_once_with_a_token_not_yet_known_ask_for_it_once(
+    site_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "MOST_WAITING", 10)
+    crowded, came, by_token = Site(site_database, pool_size=1), [], keyring.Keyring.by_token
+
+    async def counted(*given: Any) -> Any:
+        came.append(given)
+        return await by_token(*given)
+
+    monkeypatch.setattr(keyring.Keyring, "by_token", counted)
+
+    async def send_all(token: str, holder: psycopg.Connection[Any]) -> set[int]:
+        headers, limits = {"Authorization": f"Bearer {token}"}, httpx.Limits(max_connections=60)
+        async with httpx.AsyncClient(base_url=crowded.url, headers=headers, timeout=20, limits=limits) as client:
+            sent = [asyncio.create_task(client.post("/v1/messages", json={"topic": "t"})) for _ in range(60)]
+            await asyncio.to_thread(eventually, lambda: len(came) == len(sent))
+            await asyncio.to_thread(holder.rollback)
+            return {answer.status_code for answer in await asyncio.gather(*sent)}
+
+    try:
+        token = crowded.token("publisher")
+        with site_database.connect(autocommit=False) as holder:
+            # Nobody is told until all have come.
+            holder.execute("LOCK messages.token")
+            codes = asyncio.run(send_all(token, holder))
+    finally:
+        crowded.stop()
+
+    assert codes == {201}
 
 
 def test_an_expired_token_is_worth_nothing(site: Site) -> None:

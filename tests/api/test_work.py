@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
 import pytest
+from psycopg_pool import TooManyRequests
+from structlog.testing import capture_logs
 
+from pgrouse import events
+from pgrouse.web import database, wake
+from pgrouse.web.v1 import work
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
@@ -152,6 +161,97 @@ def test_all_who_wait_have_one_connection(site: Site, http: httpx.Client, queue:
     for each in threads:
         each.join(20)
         assert not each.is_alive()
+
+
+@pytest.fixture
+def crowded(site_database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A server where few may stand in line for a connection."""
+    monkeypatch.setattr(database, "MOST_WAITING", 10)
+    site = Site(site_database, pool_size=2)
+    yield site
+    site.stop()
+
+
+def test_of_many_who_wait_each_gets_one_message_and_none_is_refused(
+    crowded: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims, claimed = [], work._claim
+
+    async def counted(*given: Any) -> list[dict[str, Any]]:
+        claims.append(given)
+        if len(claims) == 1:
+            raise TooManyRequests("the pool has no connection to spare")
+        return await claimed(*given)
+
+    def is_quiet() -> bool:
+        wake = crowded.app.state.wake
+        return not wake._turns.locked() and not any(each.rung.is_set() for each in list(wake._waiters))
+
+    async def wait_all(client: httpx.AsyncClient) -> list[httpx.Response]:
+        asked = {"topics": ["w.storm"], "wait": 25}
+        waiting = [asyncio.create_task(client.post("/v1/claim", json=asked)) for _ in range(60)]
+        waiters = crowded.app.state.wake._waiters
+        await asyncio.to_thread(eventually, lambda: len(waiters) == len(waiting))
+        monkeypatch.setattr(work, "_claim", counted)
+        await asyncio.to_thread(queue.publish, "w.storm")
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.to_thread(eventually, is_quiet)
+        assert len(claims) <= 10, "the others did not even try"
+        await asyncio.to_thread(queue.publish_many, 59, "w.storm")
+        return await asyncio.gather(*waiting)
+
+    async def run() -> list[httpx.Response]:
+        headers = {"Authorization": f"Bearer {crowded.token('worker')}"}
+        limits = httpx.Limits(max_connections=100)
+        async with httpx.AsyncClient(base_url=crowded.url, headers=headers, timeout=40, limits=limits) as client:
+            return await wait_all(client)
+
+    answers = asyncio.run(run())
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({message["id"] for answer in answers for message in answer.json()["messages"]}) == 60
+
+
+def test_for_how_many_topics_may_be_waited_is_bounded_for_each_token_and_for_all(
+    site_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "MOST_TOPICS", 250)
+    crowded = Site(site_database)
+    topics = [f"w.bound{n}" for n in range(400)]
+    with ExitStack() as ends:
+        one, other = (ends.enter_context(crowded.client(crowded.token("worker"))) for _ in range(2))
+        # Ends those that wait, so that the threads end.
+        ends.callback(crowded.stop)
+
+        def ask(client: httpx.Client, first: int, last: int, wait: float = 0.1) -> httpx.Response:
+            return client.post("/v1/claim", json={"topics": topics[first:last], "wait": wait})
+
+        for first in (0, 100):
+            threading.Thread(target=ask, args=(one, first, first + 100, 25)).start()
+        eventually(lambda: len(crowded.app.state.wake._wanted.topics()) == 200)
+        its_own, too_many, of_others, few = (
+            ask(one, 50, 150),
+            ask(one, 199, 201),
+            ask(other, 200, 251),
+            ask(other, 200, 250),
+        )
+
+    assert [answer.status_code for answer in (its_own, too_many, of_others, few)] == [200, 503, 503, 200]
+    for refused in (too_many, of_others):
+        assert (code(refused), refused.headers["retry-after"]) == ("too_many_waiting", "1")
+    assert "one token" in too_many.json()["detail"]
+
+
+def test_why_nobody_is_woken_is_logged_once(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wake, "READY", b"SELECT 1 / 0 FROM unnest(%s::text[])")
+    monkeypatch.setattr(wake, "LOOK_S", 0.05)
+
+    with capture_logs() as logs:
+        assert claim(http, "w.blind", wait=1.5) == []
+
+    said = [(log["log_level"], log["reason"]) for log in logs if log["event"] == events.WEB_DATABASE_AWAY]
+    assert said[:2] == [("warning", "division by zero"), ("debug", "division by zero")]
+    assert [level for level, _ in said].count("warning") == 1
 
 
 def test_a_delayed_message_comes_to_who_waits_when_it_is_due(http: httpx.Client, queue: Queue) -> None:

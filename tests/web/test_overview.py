@@ -6,7 +6,6 @@ import json
 import re
 
 import httpx
-import pytest
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
@@ -66,7 +65,6 @@ def test_large_counts_stop_at_their_bound_and_say_so(visitor: Visitor, queue: Qu
     expect(page.locator("#waiting")).to_contain_text("1,000+")
 
 
-@pytest.mark.long
 def test_with_a_million_messages_every_page_comes_within_its_statement_timeout(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute("SET session_replication_role = replica")
     queue.conn.execute(

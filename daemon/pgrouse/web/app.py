@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from pgrouse.config import Config
 from pgrouse.web import asset, hub, live, metrics, pages, problem, v1
+from pgrouse.web.aside import Aside
 from pgrouse.web.database import Database
 from pgrouse.web.gate import Doorkeeper, Gate
 from pgrouse.web.hub import Hub
@@ -33,8 +34,9 @@ def application(settings: Config) -> FastAPI:
     app.state.db = Database(settings)
     app.state.keyring = Keyring(app.state.db, settings.web.session)
     app.state.doorkeeper = Doorkeeper(settings, app.state.keyring)
+    app.state.aside = Aside()
     app.state.press = Press(app.state.db)
-    app.state.wake = Wake(app.state.db)
+    app.state.wake = Wake(app.state.db, settings.web.pool_size)
     app.state.stopping = asyncio.Event()
     app.state.hub = Hub(app.state.db, pages.VIEWS, app.state.stopping)
     problem.install(app)

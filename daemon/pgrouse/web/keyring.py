@@ -5,19 +5,24 @@ A secret is never kept: the database has its SHA-256, and so has the memory here
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from pgrouse.secret import digest, is_well_formed
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database import Database
 from pgrouse.web.problem import Problem
+
+T = TypeVar("T")
+Slot = tuple[str, bytes]
 
 # A revoked token is good for so long at most.
 REMEMBER_S = 2.0
@@ -55,7 +60,8 @@ class Keyring:
     def __init__(self, db: Database, session: timedelta) -> None:
         self.db, self.session = db, session
         self.local_csrf = secrets.token_urlsafe(24)
-        self._known: OrderedDict[tuple[str, bytes], tuple[float, Caller | None]] = OrderedDict()
+        self._known: OrderedDict[Slot, tuple[float, Caller | None]] = OrderedDict()
+        self._asking: dict[Slot, asyncio.Task[Any]] = {}
         self._wrong: OrderedDict[str, list[float]] = OrderedDict()
         self._has_tokens: tuple[float, bool] = (0.0, False)
 
@@ -82,6 +88,9 @@ class Keyring:
         until, found = self._has_tokens
         if found or time.monotonic() < until:
             return found
+        return await self._once(("has_tokens", b""), self._ask_for_tokens)
+
+    async def _ask_for_tokens(self) -> bool:
         async with self.db.connection() as conn:
             row = await (await conn.execute(b"SELECT EXISTS (SELECT FROM messages.token) AS found")).fetchone()
         self._has_tokens = (time.monotonic() + REMEMBER_S, bool(row and row["found"]))
@@ -112,6 +121,9 @@ class Keyring:
         until, caller = self._known.get((function, key), (0.0, None))
         if now < until:
             return caller
+        return await self._once((function, key), lambda: self._ask(function, key))
+
+    async def _ask(self, function: str, key: bytes) -> Caller | None:
         async with self.db.connection() as conn:
             row = await (await conn.execute(QUERIES[function], [key])).fetchone()
         caller = _caller(row)
@@ -120,6 +132,20 @@ class Keyring:
         while len(self._known) > MOST_REMEMBERED:
             self._known.popitem(last=False)
         return caller
+
+    async def _once(self, slot: Slot, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what is asked, one time for all who want to know it now. Whoever gives up takes nothing from the others."""
+        task: asyncio.Task[T] | None = self._asking.get(slot)
+        if task is None:
+            task = asyncio.create_task(ask(), name="keyring")
+            self._asking[slot] = task
+            task.add_done_callback(lambda done: self._asked(slot, done))
+        return await asyncio.shield(task)
+
+    def _asked(self, slot: Slot, done: asyncio.Task[Any]) -> None:
+        del self._asking[slot]
+        if not done.cancelled():
+            done.exception()  # seen, also if nobody waits any more
 
     def _note_wrong(self, address: str) -> None:
         now = time.monotonic()

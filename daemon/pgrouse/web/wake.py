@@ -1,6 +1,7 @@
 """Who waits for messages over HTTP: one connection listens for all of them, one look a second asks for all of them.
 
 It is armed as a daemon is, so that a publish rings; what rings was missed costs one look. Nothing runs while nobody waits.
+Whoever is woken claims in turn: a few at once, and not at all if somebody has found the topics empty since.
 """
 
 from __future__ import annotations
@@ -8,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from itertools import islice
 from secrets import token_hex
 
 import psycopg
@@ -17,6 +21,7 @@ import structlog
 
 from pgrouse import events
 from pgrouse.database import close
+from pgrouse.dsn import redact
 from pgrouse.web.database import Database
 from pgrouse.web.problem import Problem
 
@@ -24,6 +29,9 @@ log = structlog.get_logger()
 
 LOOK_S = 1.0
 MOST_WAITING = 1000
+# Each look asks for every topic that is waited for: so many of all callers together, and of one of them.
+MOST_TOPICS = 2000
+MOST_TOPICS_OF_ONE = 200
 READY = b"""
     SELECT t.topic FROM unnest(%s::text[]) AS t (topic)
     WHERE messages.next_due(ARRAY[t.topic]) <= '0'"""
@@ -42,38 +50,127 @@ class Waiter:
         self.rung = asyncio.Event()
 
 
+class Wanted:
+    """The topics that are waited for, each with how many requests wait for it.
+
+    Args:
+        most: how many there may be.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._counts: Counter[str] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    def topics(self) -> list[str]:
+        """Return them in their order."""
+        return sorted(self._counts)
+
+    def has_room(self, topics: frozenset[str]) -> bool:
+        """Say whether these may be waited for too."""
+        return len(self._counts.keys() | topics) <= self.most
+
+    def add(self, topics: frozenset[str]) -> None:
+        """Let one more request wait."""
+        self._counts.update(topics)
+
+    def remove(self, topics: frozenset[str]) -> None:
+        """Let one of them wait no more."""
+        self._counts.subtract(topics)
+        for topic in topics:
+            if not self._counts[topic]:
+                del self._counts[topic]
+
+
 class Wake:
     """Wakes the requests of one web server that wait for messages.
 
     Args:
         db: the pool, and how to connect.
+        pool_size: how many connections it has; those who were woken use half of them.
+
+    Attributes:
+        looks: how often was looked what is there.
     """
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, pool_size: int) -> None:
         self.db = db
         self.name = f"web:{socket.gethostname()}:{os.getpid()}:{token_hex(2)}"
-        self._waiters: set[Waiter] = set()
+        self.looks = 0
+        self._at_once = max(1, pool_size // 2)
+        self._turns = asyncio.Semaphore(self._at_once)
+        self._waiters: dict[Waiter, None] = {}  # who has waited longest first
+        self._wanted = Wanted(MOST_TOPICS)
+        self._wanted_by: dict[str, Wanted] = {}
+        # What the last look found, without what a claim found empty since.
+        self._ready: set[str] = set()
+        self._is_away = False
         self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def waiting(self, topics: list[str]) -> AsyncIterator[Waiter]:
-        """Enter a request that waits for these topics.
+    async def waiting(self, caller: str, topics: list[str]) -> AsyncIterator[Waiter]:
+        """Enter a request of a caller that waits for these topics.
 
         Raises:
-            Problem: 503, too many wait.
+            Problem: 503, too many wait, or for too many topics.
         """
-        if len(self._waiters) >= MOST_WAITING:
-            raise Problem(
-                503, "too many requests wait for messages: try again", "too_many_waiting", {"Retry-After": "1"}
-            )
         waiter = Waiter(topics)
-        self._waiters.add(waiter)
+        of_one = self._wanted_by.get(caller, Wanted(MOST_TOPICS_OF_ONE))
+        self._check_room(waiter.topics, of_one)
+        self._wanted_by[caller] = of_one
+        self._waiters[waiter] = None
+        self._wanted.add(waiter.topics)
+        of_one.add(waiter.topics)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="wake")
         try:
             yield waiter
         finally:
-            self._waiters.discard(waiter)
+            del self._waiters[waiter]
+            self._wanted.remove(waiter.topics)
+            of_one.remove(waiter.topics)
+            if not of_one:
+                self._wanted_by.pop(caller, None)
+
+    def _check_room(self, topics: frozenset[str], of_one: Wanted) -> None:
+        if len(self._waiters) >= MOST_WAITING:
+            raise _too_many("too many requests wait for messages: try again")
+        if not of_one.has_room(topics):
+            raise _too_many(f"requests of one token may wait for {MOST_TOPICS_OF_ONE} topics together: ask for fewer")
+        if not self._wanted.has_room(topics):
+            raise _too_many(f"requests may wait for {MOST_TOPICS:,} topics together: try again")
+
+    @asynccontextmanager
+    async def turn(self, until: float) -> AsyncIterator[bool]:
+        """Let a request claim when it is its turn; False: it was not, until then (by time.monotonic)."""
+        try:
+            async with asyncio.timeout(max(0, until - time.monotonic())):
+                await self._turns.acquire()
+        except TimeoutError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self._turns.release()
+
+    def may_have(self, waiter: Waiter) -> bool:
+        """Say whether there may still be something for a request that was woken."""
+        return not waiter.topics.isdisjoint(self._ready)
+
+    def found(self, topics: Iterable[str], waiter: Waiter | None) -> None:
+        """Note of which topics a claim got messages: there may be more, also for who came in vain meanwhile."""
+        self._ready.update(topics)
+        others = (each for each in self._waiters if each is not waiter and self.may_have(each))
+        for each in islice(others, self._at_once):
+            each.rung.set()
+
+    def found_nothing(self, topics: Iterable[str], looks: int) -> None:
+        """Note that a claim, begun after so many looks, found nothing: nobody who was woken by the last one needs to try again."""
+        if looks == self.looks:
+            self._ready.difference_update(topics)
 
     def ring_all(self) -> None:
         """Let every request look now: something may have come, or the server stops."""
@@ -94,12 +191,14 @@ class Wake:
             try:
                 conn = await self.db.connecting.connect_listener()
             except psycopg.Error as error:
-                log.debug(events.WEB_DATABASE_AWAY, reason=" ".join(str(error).split()))
+                self._tell(error)
                 await asyncio.sleep(LOOK_S)
                 continue
             try:
-                with suppress(psycopg.Error):
-                    await self._serve(conn)
+                await self._serve(conn)
+            except psycopg.Error as error:
+                self._tell(error)
+                await asyncio.sleep(LOOK_S)
             finally:
                 await close(conn)
 
@@ -120,13 +219,29 @@ class Wake:
 
     async def _look(self) -> None:
         """Say until when rings are wanted, and wake those for whom something is there."""
-        topics = sorted({topic for waiter in self._waiters for topic in waiter.topics})
-        with suppress(psycopg.Error):
+        topics = self._wanted.topics()
+        try:
             async with self.db.connection() as conn:
                 await conn.execute(
                     b"SELECT messages.arm(%s, %s, %s * interval '1 second')", [self.name, topics, LOOK_S]
                 )
                 found = {row["topic"] for row in await (await conn.execute(READY, [topics])).fetchall()}
-            for waiter in self._waiters:
-                if waiter.topics & found:
-                    waiter.rung.set()
+        except psycopg.Error as error:
+            self._tell(error)
+            return
+        self._is_away = False
+        # At one moment: a claim that began before it knows nothing of what this look has found.
+        self._ready, self.looks = found, self.looks + 1
+        for waiter in self._waiters:
+            if self.may_have(waiter):
+                waiter.rung.set()
+
+    def _tell(self, error: psycopg.Error) -> None:
+        """Log why nobody is woken: loudly when it begins."""
+        say = log.debug if self._is_away else log.warning
+        say(events.WEB_DATABASE_AWAY, reason=redact(" ".join(str(error).split())))
+        self._is_away = True
+
+
+def _too_many(detail: str) -> Problem:
+    return Problem(503, detail, "too_many_waiting", {"Retry-After": "1"})

@@ -162,13 +162,6 @@ async def run_maintenance(request: Request, caller: Operator) -> Response:
     return Answer({"tasks": rows})
 
 
-REAPERS = {
-    "expire_locks": b"SELECT messages.expire_locks() AS did",
-    "expire_ttl": b"SELECT messages.expire_ttl() AS did",
-    "purge": b"SELECT messages.purge() AS did",
-}
-
-
 @router.post("/reapers/{task}/run", response_model=Task, tags=["maintenance"], summary="Run one reaper")
 async def run_reaper(
     request: Request, caller: Operator, task: Literal["expire_locks", "expire_ttl", "purge"]
@@ -176,7 +169,7 @@ async def run_reaper(
     """End what is locked for too long or waits for too long, or delete from the archive what is older than its retention; each bounded."""
     allow(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
-        row = await (await conn.execute(REAPERS[task])).fetchone()
+        row = await (await conn.execute(b"SELECT messages.reap(%s) AS did", [task])).fetchone()
     return Answer({"task": task, "did": row["did"] if row else 0})
 
 

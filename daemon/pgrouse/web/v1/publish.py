@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Header, Request
 from pydantic import Field, TypeAdapter, ValidationError
@@ -19,6 +19,7 @@ from pgrouse.trace_context import TRACEPARENT, TRACESTATE, VALID
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database import Connection
 from pgrouse.web.gate import allow
+from pgrouse.web.press import LARGE_CHARS
 from pgrouse.web.problem import Problem
 from pgrouse.web.record import INSERT, record
 from pgrouse.web.v1.answer import Answer, dumps
@@ -114,9 +115,8 @@ def _described(model: type[Body], example: Any) -> dict[str, Any]:
 async def publish(request: Request, caller: Publisher, idempotency_key: IdempotencyKey = None) -> Response:
     """Publish one message; it is stored when the answer comes."""
     content = await request.body()
-    message = _read(request, ONE, content)
-    allow(caller, Role.PUBLISHER, message.topic)
-    return await _answer_one(request, caller, idempotency_key, content, _traced(request, message.new()))
+    ready = await request.app.state.aside.run(len(content), _ready_one, request, caller, content)
+    return await _answer_one(request, caller, idempotency_key, content, ready)
 
 
 @router.post(
@@ -129,14 +129,9 @@ async def publish(request: Request, caller: Publisher, idempotency_key: Idempote
 async def publish_many(request: Request, caller: Publisher, idempotency_key: IdempotencyKey = None) -> Response:
     """Publish up to 1,000 messages in one transaction."""
     content = await request.body()
-    batch = _read(request, MANY, content).messages
-    for topic in {message.topic for message in batch}:
-        allow(caller, Role.PUBLISHER, topic)
-    news = [message.new() for message in batch]
-    if TRACEPARENT in request.headers:
-        news = [_traced(request, message) for message in news]
+    batch = await request.app.state.aside.run(len(content), _ready_batch, request, caller, content)
     return await _answer_once(
-        request, caller, idempotency_key, content, lambda conn: _publish_many(conn, news), many=True
+        request, caller, idempotency_key, content, lambda conn: _publish_many(conn, batch), many=True
     )
 
 
@@ -173,10 +168,58 @@ async def publish_payload(
     """Publish what the request carries: JSON as the payload, everything else as bytes. For webhooks and simple clients."""
     allow(caller, Role.PUBLISHER, topic)
     content = await request.body()
-    options = {"key": key, "channel": channel, "priority": priority, "delay": delay, "ttl": ttl}
-    payload = {"payload": _json(content)} if _is_json(request) else {"body": content}
-    message = NewMessage(topic=topic, on_conflict=on_conflict, **payload, **options)  # type: ignore[arg-type]
-    return await _answer_one(request, caller, idempotency_key, content, _traced(request, message))
+    about = NewMessage(
+        topic=topic, key=key, channel=channel, priority=priority, delay=delay, ttl=ttl, on_conflict=on_conflict
+    )
+    ready = await request.app.state.aside.run(len(content), _ready_content, request, about, content)
+    return await _answer_one(request, caller, idempotency_key, content, ready)
+
+
+class Ready(NamedTuple):
+    """A message that was read and checked: its columns, payload and headers as JSON text."""
+
+    columns: dict[str, Any]
+    on_conflict: OnConflict
+
+
+class Batch(NamedTuple):
+    """Messages that were read and checked, and all of them as one value."""
+
+    messages: list[Ready]
+    text: str
+
+
+def _ready_one(request: Request, caller: Caller, content: bytes) -> Ready:
+    message = _read(request, ONE, content)
+    allow(caller, Role.PUBLISHER, message.topic)
+    return _ready(_traced(request, message.new()))
+
+
+def _ready_content(request: Request, about: NewMessage, content: bytes) -> Ready:
+    message = replace(about, payload=_json(content)) if _is_json(request) else replace(about, body=content)
+    return _ready(_traced(request, message))
+
+
+def _ready(message: NewMessage) -> Ready:
+    return Ready(row(message), message.on_conflict)
+
+
+def _ready_batch(request: Request, caller: Caller, content: bytes) -> Batch:
+    messages = _read(request, MANY, content).messages
+    for topic in {message.topic for message in messages}:
+        allow(caller, Role.PUBLISHER, topic)
+    news = [message.new() for message in messages]
+    if TRACEPARENT in request.headers:
+        news = [_traced(request, message) for message in news]
+    ready = [_checked(number, message) for number, message in enumerate(news)]
+    return Batch(ready, "[" + ",".join([record(each.columns) for each in ready]) + "]")
+
+
+def _checked(number: int, message: NewMessage) -> Ready:
+    try:
+        return _ready(message)
+    except PublishRefused as error:
+        raise Problem(422, f"messages.{number}: {error}", "invalid_message") from None
 
 
 def _is_json(request: Request) -> bool:
@@ -207,43 +250,29 @@ def _read(request: Request, kind: TypeAdapter[T], content: bytes) -> T:
         raise Problem(422, f"{faults[0]['where']}: {faults[0]['what']}", "invalid_request", errors=faults) from None
 
 
-async def _publish(conn: Connection, message: NewMessage) -> dict[str, Any]:
-    published = await publishing.publish(conn, message.topic, **_options(message))
+async def _publish(conn: Connection, ready: Ready) -> dict[str, Any]:
+    published = await publishing.publish_row(conn, *ready)
     return {"id": int(published) or None, "what": published.what}
 
 
-def _options(message: NewMessage) -> dict[str, Any]:
-    names = NewMessage.__dataclass_fields__
-    return {name: getattr(message, name) for name in names if name != "topic"}
-
-
-async def _publish_many(conn: Connection, messages: list[NewMessage]) -> dict[str, Any] | Raw:
-    columns = [_checked(number, message) for number, message in enumerate(messages)]
-    if all(message.on_conflict == "error" for message in messages):
-        ids = await _insert(conn, columns)
+async def _publish_many(conn: Connection, batch: Batch) -> dict[str, Any] | Raw:
+    if all(each.on_conflict == "error" for each in batch.messages):
+        ids = await _insert(conn, batch)
         if ids is not None:
             return Raw(f'{{"results":[{",".join([INSERTED.format(each) for each in ids])}]}}')
-    return {"results": [await _publish(conn, message) for message in messages]}
+    return {"results": [await _publish(conn, each) for each in batch.messages]}
 
 
-def _checked(number: int, message: NewMessage) -> dict[str, Any]:
-    try:
-        return row(message)
-    except PublishRefused as error:
-        raise Problem(422, f"messages.{number}: {error}", "invalid_message") from None
-
-
-async def _insert(conn: Connection, columns: list[dict[str, Any]]) -> list[int] | None:
+async def _insert(conn: Connection, batch: Batch) -> list[int] | None:
     """Publish all in one statement; None: some policy has to be looked at, and nothing was published.
 
     Raises:
         Problem: 503, a policy came in the midst of it; the caller's transaction takes back what was done.
     """
-    text = "[" + ",".join(map(record, columns)) + "]"
-    rows = await (await conn.execute(INSERT, [text])).fetchall()
+    rows = await (await conn.execute(INSERT, [batch.text])).fetchall()
     if not rows:
         return None
-    if len(rows) != len(columns):
+    if len(rows) != len(batch.messages):
         raise Problem(503, "a policy changed at this moment: try again", "try_again", {"Retry-After": "1"})
     return [found["id"] for found in rows]
 
@@ -257,14 +286,13 @@ def _traced(request: Request, message: NewMessage) -> NewMessage:
     return replace(message, headers=given | dict(message.headers or {}))
 
 
-async def _answer_one(request: Request, caller: Caller, key: str | None, asked: bytes, message: NewMessage) -> Response:
+async def _answer_one(request: Request, caller: Caller, key: str | None, asked: bytes, ready: Ready) -> Response:
     """Publish one message, together with others that came at the same time if it can be."""
-    if key is None and message.on_conflict == "error":
-        columns = row(message)
-        published = await request.app.state.press.publish(columns)
+    if key is None and ready.on_conflict == "error" and len(asked) <= LARGE_CHARS:
+        published = await request.app.state.press.publish(ready.columns)
         if published is not None:
             return Response(INSERTED.format(published), 201, media_type="application/json")
-    return await _answer_once(request, caller, key, asked, lambda conn: _publish(conn, message))
+    return await _answer_once(request, caller, key, asked, lambda conn: _publish(conn, ready))
 
 
 Doing = Callable[[Connection], Awaitable[dict[str, Any] | Raw]]

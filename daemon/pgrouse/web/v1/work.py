@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from fastapi import APIRouter, Request
+from psycopg_pool import PoolTimeout, TooManyRequests
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
@@ -35,6 +37,7 @@ from pgrouse.web.v1.model import (
     Wait,
     example,
 )
+from pgrouse.web.wake import Waiter
 
 router = APIRouter(prefix="/v1", tags=["work"], responses=REFUSALS)
 
@@ -216,17 +219,44 @@ async def claim(request: Request, caller: Worker, body: Claim) -> Response:
     """Lock messages for the caller, waiting for the first one if asked to. Settle each, or extend its lock, before `lock_for_s` is over."""
     for topic in body.topics:
         allow(caller, Role.WORKER, topic)
-    db, until = request.app.state.db, time.monotonic() + body.wait
+    db = request.app.state.db
     worker = f"http:{caller.name}" + (f"/{body.worker}" if body.worker else "")
     values = [worker[:200], body.topics, body.limit, CLAIM_BYTES, body.lock_for]
-    rows = await _claim(db, values)
-    if not rows and body.wait:
-        async with request.app.state.wake.waiting(body.topics) as waiter:
-            while not rows and await _rung(request, waiter.rung, until):
-                rows = await _claim(db, values)
+    rows = await (_poll(request, caller, body, values) if body.wait else _claim(db, values))
     if rows and await request.is_disconnected():
         await _give_back(db, rows)
     return Answer({"messages": [_shown(row) for row in rows]})
+
+
+async def _poll(request: Request, caller: Caller, body: Claim, values: list[Any]) -> list[dict[str, Any]]:
+    """Claim, and again whenever there may be something, until there is or the time is over."""
+    until = time.monotonic() + body.wait
+    rows = await _claim_in_turn(request, body.topics, values, until)
+    if rows:
+        return rows
+    async with request.app.state.wake.waiting(caller.name, body.topics) as waiter:
+        while not rows and await _rung(request, waiter.rung, until):
+            # The pool has no connection to spare: the next look wakes again, and nobody is refused who can wait.
+            with suppress(PoolTimeout, TooManyRequests):
+                rows = await _claim_in_turn(request, body.topics, values, until, waiter)
+    return rows
+
+
+async def _claim_in_turn(
+    request: Request, topics: list[str], values: list[Any], until: float, waiter: Waiter | None = None
+) -> list[dict[str, Any]]:
+    """Claim when it is our turn; who was woken does not if others found nothing meanwhile."""
+    wake, stopping = request.app.state.wake, request.app.state.stopping
+    async with wake.turn(until) as is_ours:
+        if not is_ours or stopping.is_set() or (waiter and not wake.may_have(waiter)):
+            return []
+        looks = wake.looks
+        rows = await _claim(request.app.state.db, values)
+        if rows:
+            wake.found({row["topic"] for row in rows}, waiter)
+        else:
+            wake.found_nothing(topics, looks)
+        return rows
 
 
 async def _rung(request: Request, rung: asyncio.Event, until: float) -> bool:
