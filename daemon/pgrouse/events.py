@@ -8,6 +8,7 @@ POLICY_CHANGED = "policy.changed"
 POLICY_NOT_APPLIED = "policy.not_applied"
 DRAIN_TIMED_OUT = "drain.timed_out"
 
+SIGN_REFUSED = "sign.refused"
 REPORT_REFUSED = "report.refused"
 HEARTBEAT_FAILED = "heartbeat.failed"
 LOOP_FAILED = "loop.failed"

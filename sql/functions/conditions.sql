@@ -2,6 +2,7 @@
 -- Called by: watch, pgrouse alert conditions, the doctor. Locks: nothing. Result: one row per kind and topic; topic NULL = it is about none.
 -- since: when it began to be wrong; of what has no time of its own, when watch first saw it. what says times, not ages: it stays the same
 -- while nothing changes. Bounded: the walk over the topics of renotify_stale, and counts of the dead that stop at their bound.
+-- no_worker goes by is_handled: of workers outside the registry it sees only what sleeps armed or holds a message at this moment.
 -- snapshot_held needs pg_read_all_stats (migrate gives it to the owner if it may): without it the transactions of others are not seen.
 CREATE OR REPLACE FUNCTION messages.conditions()
 RETURNS TABLE (kind text, topic text, since timestamptz, what text, mend text)
@@ -58,9 +59,7 @@ BEGIN
           format('messages of %s are ready for more than %s', v_topic, v_own.backlog_age),
           format('add workers or concurrency, or see what holds it up: `pgrouse explain ID`, `pgrouse topic show %s`', v_topic);
       END IF;
-      IF v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for AND NOT EXISTS (
-        SELECT FROM messages.worker AS w
-        WHERE v_topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute') THEN
+      IF v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for AND NOT messages.is_handled(v_topic) THEN
         RETURN QUERY SELECT 'no_worker', v_topic, v_ready + v_own.no_worker_for,
           format('messages of %s are ready, and no worker handles the topic', v_topic),
           format('start a daemon whose configuration has a handler for %s, or pause the topic', v_topic);

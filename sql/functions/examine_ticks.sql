@@ -49,7 +49,7 @@ BEGIN
   level := CASE WHEN v_count > 0 THEN 'fail' ELSE 'ok' END;
   what := CASE WHEN v_count > 0 THEN format('%s%s messages wait behind locks that expired more than a minute ago', v_count, CASE WHEN v_count = 1000 THEN '+' END)
     ELSE 'none waits to be swept' END;
-  mend := CASE WHEN v_count > 0 THEN 'see ticks; by hand: SELECT messages.expire_locks();' END;
+  mend := CASE WHEN v_count > 0 THEN 'see ticks; by hand: SELECT messages.reap(''expire_locks'');' END;
   RETURN NEXT;
 
   RETURN QUERY

@@ -54,7 +54,7 @@ BEGIN
       UNION ALL
       SELECT s.subscriber, 'the subscription to ' || s.topic FROM messages.subscription AS s
     ) AS t (topic, source)
-    WHERE NOT EXISTS (SELECT FROM worker AS w WHERE w.alive AND NOT w.stopping AND t.topic = ANY (w.topics))
+    WHERE NOT messages.is_handled(t.topic)
       AND NOT EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = t.topic AND s.subscriber <> t.topic)
       AND t.topic NOT IN (SELECT u.topic FROM unhandled AS u)
     GROUP BY t.topic

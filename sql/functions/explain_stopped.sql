@@ -34,9 +34,7 @@ BEGIN
   LEFT JOIN messages.topic AS t ON t.topic = b.topic
   WHERE d.topic = '*' AND b.topic = p_topic AND coalesce(t.breaker, d.breaker) IS NOT NULL AND b.position = 'open' AND b.probe_at > p_now;
 
-  IF NOT EXISTS (
-    SELECT FROM messages.worker AS w
-    WHERE p_topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute') THEN
+  IF NOT messages.is_handled(p_topic) THEN
     code := 'unhandled';
     reason := format('no live worker has topic %s: start one whose configuration names it', p_topic);
     detail := (

@@ -8,7 +8,7 @@ DECLARE
   v_ahead   bigint := messages.count_ahead(p_message, p_now, 1000);
   v_workers jsonb;
 BEGIN
-  SELECT jsonb_agg(jsonb_build_object('worker', w.name, 'in_hand', w.status -> 'in_hand', 'concurrency', w.concurrency))
+  SELECT jsonb_agg(jsonb_build_object('worker', w.name, 'in_hand', w.status -> 'in_hand', 'concurrency', w.concurrency) ORDER BY w.name)
   INTO v_workers
   FROM messages.worker AS w
   WHERE p_message.topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute'

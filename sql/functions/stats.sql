@@ -1,5 +1,5 @@
 -- What stands in the queue, by topic, without ever counting a big table: counts stop at p_bound (shown as p_bound: "at least").
--- Of the messages with a channel it looks at p_bound of each topic. Called by: pgrouse stats. Locks: nothing. Result: one row per topic that has live messages, dead ones of the last day, or a policy.
+-- Of the messages with a channel it looks at p_bound of each topic. handled: by the rule of is_handled. Called by: pgrouse stats. Locks: nothing. Result: one row per topic that has live messages, dead ones of the last day, or a policy.
 CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 10000)
 RETURNS TABLE (
   topic text, ready bigint, delayed bigint, running bigint, dead_last_day bigint, oldest_ready_s double precision, handled boolean
@@ -41,9 +41,7 @@ BEGIN
     coalesce(r.count, 0),
     coalesce(d.count, 0),
     extract(epoch FROM v_now - waiting.oldest)::double precision,
-    EXISTS (
-      SELECT FROM messages.worker AS w
-      WHERE k.topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute')
+    messages.is_handled(k.topic)
   FROM known AS k
   CROSS JOIN LATERAL (
     SELECT sum(place.ready)::bigint AS ready, sum(place.delayed)::bigint AS delayed, min(place.oldest) AS oldest

@@ -4,6 +4,7 @@
 -- p_unless_within: do nothing if this caller's last tick is younger; so a fleet of daemons ticks no more often than one.
 -- Result: what each task did; no rows when another tick is running, or was just now. A task that fails (a lock it could not get in time, say) leaves
 -- the others done, is reported as -1, raises a WARNING, and is tried again by the next tick.
+-- By hand, and only then, it is noted in messages.audit with what each task did, if it ran.
 -- tick_mark shows when each task last succeeded and for whom: a pg_cron that stopped silently is seen by the age of its marks.
 CREATE OR REPLACE FUNCTION messages.tick(p_caller text DEFAULT 'hand', p_limit integer DEFAULT 1000, p_unless_within interval DEFAULT '0')
 RETURNS TABLE (task text, did bigint)
@@ -12,6 +13,8 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '2s'
 AS $$
+DECLARE
+  v_did jsonb := '{}';
 BEGIN
   IF p_caller IS NULL OR p_caller NOT IN ('cron', 'daemon', 'hand') THEN
     RAISE EXCEPTION 'caller of tick is %', coalesce('"' || p_caller || '"', 'NULL') USING ERRCODE = '22023', HINT = 'use cron, daemon or hand';
@@ -46,7 +49,11 @@ BEGIN
       RAISE WARNING 'tick: % failed: %', task, SQLERRM;
       did := -1;
     END;
+    v_did := v_did || jsonb_build_object(task, did);
     RETURN NEXT;
   END LOOP;
+  IF p_caller = 'hand' THEN
+    PERFORM messages.note_action('tick', NULL, NULL, jsonb_build_object('did', v_did));
+  END IF;
 END
 $$;

@@ -1,4 +1,4 @@
--- Topics with messages that wait while no live worker handles them. Such messages stay ready; they are never lost and never hidden.
+-- Topics with messages that wait while nobody handles them, by the rule of is_handled. Such messages stay ready; they are never lost and never hidden.
 -- Called by: pgrouse stats. Locks: nothing. Result: one row per topic.
 CREATE OR REPLACE FUNCTION messages.unhandled_topics()
 RETURNS SETOF text
@@ -14,9 +14,7 @@ DECLARE
   v_topic text := messages.next_topic(NULL, '', false);
 BEGIN
   WHILE v_topic IS NOT NULL LOOP
-    IF NOT EXISTS (
-      SELECT FROM messages.worker AS w
-      WHERE v_topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute') THEN
+    IF NOT messages.is_handled(v_topic) THEN
       RETURN NEXT v_topic;
     END IF;
     v_topic := messages.next_topic(NULL, v_topic, false);

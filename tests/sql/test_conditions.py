@@ -101,6 +101,19 @@ def test_a_worker_that_was_not_seen_for_a_minute_works_nothing(queue: Queue) -> 
     assert found(queue) == {"no_worker": "t"}
 
 
+@pytest.mark.parametrize("working", ["holds a message", "sleeps armed"])
+def test_a_worker_outside_the_registry_works_its_topic_too(queue: Queue, working: str) -> None:
+    queue.publish_many(2, wait="-6 minutes")
+    assert found(queue) == {"no_worker": "t"}
+
+    if working == "holds a message":
+        queue.claim(worker="http:shop", limit=1)
+    else:
+        queue.call("arm", "shop", ["t"], "30 s")
+
+    assert found(queue) == {}
+
+
 def test_a_listener_that_hears_nothing_is_told_with_the_names_of_the_workers(queue: Queue) -> None:
     worker(queue, "t", listener="degraded")
 

@@ -18,12 +18,12 @@ MAY_CALL = """
     WHERE p.pronamespace = 'messages'::regnamespace AND p.provolatile = 'v' AND p.prorettype <> 'trigger'::regtype
       AND has_function_privilege('messages_operator', p.oid, 'EXECUTE')
 """
-# What operators may call and nobody did anything by: it only looks, it is the maintenance, or a machine does it.
+# What operators may call and nobody did anything by: it only looks, or a machine does it.
 NO_ACTION = {
-    *("now", "tick", "stats", "explain", "unhandled_topics", "wait_for", "standing"),
+    *("now", "stats", "explain", "unhandled_topics", "wait_for", "standing"),
     *("open_export", "advance_export"),
     *("check_token", "check_session", "open_session", "close_session", "begin_request", "end_request"),
-    *("expire_locks", "expire_ttl", "purge", "deliver_next", "settle_delivery"),
+    *("deliver_next", "settle_delivery"),
 }
 
 
@@ -159,10 +159,18 @@ def replay_alerts(queue: Queue) -> None:
     queue.call("replay_alerts")
 
 
+def tick(queue: Queue) -> None:
+    queue.rows("SELECT * FROM messages.tick()")
+
+
+def reap(queue: Queue) -> None:
+    queue.call("reap", "expire_locks")
+
+
 ACTIONS: list[Callable[[Queue], None]] = [
     *(cancel, skip, retry_now, edit, redrive, redrive_where, redrive_edited, requeue, replay, purge_archive),
     *(pause, resume, run_now, pause_schedule, resume_schedule, forget_export, drain_worker, add_token, revoke_token),
-    *(silence, unsilence, forget_sink, replay_alerts),
+    *(silence, unsilence, forget_sink, replay_alerts, tick, reap),
 ]
 # Where the action is called otherwise than its function.
 NAMES = {
@@ -170,6 +178,7 @@ NAMES = {
     "unsilence": "alert.unsilence",
     "forget_sink": "alert.forget_sink",
     "replay_alerts": "alert.replay",
+    "reap": "expire_locks",
 }
 
 
@@ -208,7 +217,8 @@ def test_the_work_of_workers_and_of_the_maintenance_is_not_noted(queue: Queue) -
     queue.settle("reject", [fourth], ["boom"])
     queue.settle("defer", [fifth], [timedelta(hours=1)])
     queue.settle("release", [sixth])
-    queue.rows("SELECT * FROM messages.tick()")
+    for caller in ("cron", "daemon"):
+        assert queue.rows("SELECT * FROM messages.tick(%s)", [caller])
 
     assert len(audit(queue)) == before
 

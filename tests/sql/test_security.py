@@ -87,7 +87,7 @@ MAY_CALL = {
         *("silence", "unsilence", "silenced_until", "conditions", "replay_alerts", "forget_sink"),
         *("deliver_next", "settle_delivery"),
         *("add_token", "revoke_token", "check_token", "open_session", "check_session", "close_session"),
-        *("begin_request", "end_request", "drain_worker", "expire_locks", "expire_ttl", "purge"),
+        *("begin_request", "end_request", "drain_worker", "reap"),
         "dead_topics",
         "find_dead",
         "may_redrive",

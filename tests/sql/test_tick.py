@@ -180,3 +180,16 @@ def test_settles_go_on_while_a_tick_is_not_yet_committed(queue: Queue, other: Qu
         tick(queue)
         assert other.settle("complete", held) == []
         assert len(other.claim()) == 1
+
+
+def test_by_hand_it_is_noted_with_what_each_task_did_and_only_if_it_ran(queue: Queue, other: Queue) -> None:
+    queue.publish_many(2)
+    queue.claim(lock_for="0 s")
+
+    with queue.conn.transaction():
+        did = tick(queue)
+        assert tick(other) == {}
+
+    (note,) = queue.rows("SELECT action, detail FROM messages.audit")
+    assert (note.action, note.detail) == ("tick", {"did": did})
+    assert did["expire_locks"] == 2

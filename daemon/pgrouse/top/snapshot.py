@@ -31,6 +31,7 @@ TOPICS = b"""
     FROM messages.worker AS w
     CROSS JOIN LATERAL unnest(w.topics) AS h (topic)
     WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute'
+    UNION SELECT s.topic FROM stats AS s WHERE s.handled
   ), measured AS (
     SELECT l.topic FROM messages.latency(make_interval(secs => %(window)s)) AS l
   ), known AS (

@@ -1,0 +1,93 @@
+"""messages.is_handled: the one rule of whether somebody works a topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.queue import Queue
+
+
+def handled(queue: Queue, topic: str = "t") -> bool:
+    return bool(queue.call("is_handled", topic))
+
+
+def register(queue: Queue, name: str = "w") -> None:
+    queue.call("worker_started", name, "host", 42, "1.0", ["t"], 10)
+
+
+def test_nobody_handles_a_topic_that_nobody_names(queue: Queue) -> None:
+    queue.publish()
+    register(queue)
+
+    assert (handled(queue, "t"), handled(queue, "other")) == (True, False)
+
+
+def test_whoever_stops_or_was_not_seen_for_a_minute_handles_nothing(queue: Queue) -> None:
+    register(queue)
+    queue.call("worker_seen", "w", {}, True)
+    assert not handled(queue)
+
+    queue.call("worker_seen", "w", {}, False)
+    assert handled(queue)
+    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 s'")
+    assert not handled(queue)
+
+
+@pytest.mark.parametrize("topics", [["t", "x"], None])
+def test_one_outside_the_registry_that_sleeps_armed_for_a_topic_handles_it(
+    queue: Queue, topics: list[str] | None
+) -> None:
+    queue.call("arm", "shop", topics, "30 s")
+
+    assert handled(queue)
+    assert handled(queue, "other") is (topics is None)
+    queue.conn.execute("UPDATE messages.sleeper SET armed_until = clock_timestamp() - interval '1 s'")
+    assert not handled(queue)
+
+
+def test_a_topic_that_always_rings_is_not_handled_by_that(queue: Queue) -> None:
+    queue.policy("t", notify="always")
+
+    assert queue.value("SELECT count(*) FROM messages.sleeper") == 1
+    assert not handled(queue)
+
+
+def test_one_outside_the_registry_that_holds_a_message_handles_its_topic_until_the_lock_expires(queue: Queue) -> None:
+    queue.publish()
+    queue.publish("other")
+    (held,) = queue.claim(worker="http:shop", lock_for="1 minute")
+
+    assert (handled(queue), handled(queue, "other")) == (True, False)
+    queue.later("61 s")
+    assert not handled(queue)
+    queue.later("0 s")
+    queue.settle("complete", [held])
+    assert not handled(queue)
+
+
+@pytest.mark.parametrize("lane", ["w", "w/2"])
+def test_what_a_worker_of_the_registry_still_holds_while_it_stops_handles_nothing(queue: Queue, lane: str) -> None:
+    register(queue)
+    queue.publish()
+    queue.claim(worker=lane)
+    queue.call("arm", "w", ["t"], "30 s")
+    queue.call("worker_seen", "w", {}, True)
+
+    assert not handled(queue)
+
+
+def test_stats_the_list_of_unhandled_topics_and_explain_go_by_it(queue: Queue) -> None:
+    waiting = queue.publish()
+    queue.call("arm", "shop", ["t"], "30 s")
+
+    assert [row.handled for row in queue.rows("SELECT * FROM messages.stats()")] == [True]
+    assert queue.rows("SELECT * FROM messages.unhandled_topics()") == []
+    assert [row.code for row in queue.rows("SELECT * FROM messages.explain(%s)", [waiting])] == ["ready"]
+
+
+def test_it_reads_little_however_much_is_locked(own_queue: Queue) -> None:
+    own_queue.publish_many(20_000)
+    for _ in range(2):
+        own_queue.claim(limit=10_000, lock_for="0 s")
+
+    assert own_queue.buffers("SELECT messages.is_handled('t')") < 250
