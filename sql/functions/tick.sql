@@ -14,7 +14,7 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '2s'
 AS $$
 DECLARE
-  v_did jsonb := '{}';
+  v_all jsonb := jsonb_build_object();
 BEGIN
   IF p_caller IS NULL OR p_caller NOT IN ('cron', 'daemon', 'hand') THEN
     RAISE EXCEPTION 'caller of tick is %', coalesce('"' || p_caller || '"', 'NULL') USING ERRCODE = '22023', HINT = 'use cron, daemon or hand';
@@ -49,11 +49,11 @@ BEGIN
       RAISE WARNING 'tick: % failed: %', task, SQLERRM;
       did := -1;
     END;
-    v_did := v_did || jsonb_build_object(task, did);
+    v_all := v_all || jsonb_build_object(task, did);
     RETURN NEXT;
   END LOOP;
   IF p_caller = 'hand' THEN
-    PERFORM messages.note_action('tick', NULL, NULL, jsonb_build_object('did', v_did));
+    PERFORM messages.note_action('tick', NULL, NULL, jsonb_build_object('did', v_all));
   END IF;
 END
 $$;

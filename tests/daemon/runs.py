@@ -19,9 +19,15 @@ MOST_AT_ONCE = """
         AND o.started <= r.started AND coalesce(o.ended, 'infinity') > r.started))
     FROM run AS r WHERE r.topic = %(topic)s AND (%(channel)s::text IS NULL OR r.channel = %(channel)s)
 """
+# Until the last run began: from then on there was nothing left that an empty place could have taken.
 USED = """
-    SELECT (extract(epoch FROM sum(ended - started)) / extract(epoch FROM max(ended) - min(started)))::float
-    FROM run WHERE topic = %(topic)s AND (%(channel)s::text IS NULL OR channel = %(channel)s)
+    SELECT (extract(epoch FROM sum(least(r.ended, b.last) - r.started)) / extract(epoch FROM b.last - b.first))::float
+    FROM run AS r
+    CROSS JOIN (
+      SELECT min(started) AS first, max(started) AS last FROM run
+      WHERE topic = %(topic)s AND (%(channel)s::text IS NULL OR channel = %(channel)s)) AS b
+    WHERE r.topic = %(topic)s AND (%(channel)s::text IS NULL OR r.channel = %(channel)s)
+    GROUP BY b.first, b.last
 """
 
 
@@ -51,7 +57,7 @@ class Runs:
         return int(self.queue.value(MOST_AT_ONCE, {"topic": topic, "channel": channel}))
 
     def places_used(self, topic: str = "job", channel: str | None = None) -> float:
-        """Return how many ran at once on average, from the first start to the last end."""
+        """Return how many ran at once on average while there was work: from the first start to the last one."""
         return float(self.queue.value(USED, {"topic": topic, "channel": channel}))
 
     def claimed_at(self, channel: str | None = None) -> list[float]:
