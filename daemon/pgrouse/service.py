@@ -21,7 +21,7 @@ from pgrouse import child, config, events, handler, policy_change, schema, super
 from pgrouse.claimer import Claimer, jittered
 from pgrouse.crew import Crew
 from pgrouse.database import Database
-from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
+from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.hand import Hand
 from pgrouse.handler import Handler, Mode
 from pgrouse.heartbeat import Heartbeat, Registration
@@ -117,7 +117,7 @@ class Daemon:
         systemd.notify(READY=1, STATUS="waiting for the database")
         # From here on, not only at work: the database may be away for longer than systemd waits for a sign of life.
         watchdog = asyncio.create_task(loop.run(Watchdog()), name=Watchdog.name)
-        if await self._database_answers():
+        if await loop.until_the_database_answers(self._check_database, self.stop):
             async with self.scene:
                 await self._work()
         watchdog.cancel()
@@ -210,20 +210,6 @@ class Daemon:
                 return False
             await changed.wait(left)
         return True
-
-    async def _database_answers(self) -> bool:
-        """Wait until the database answers and has the right schema; return False if told to stop meanwhile."""
-        failures = 0
-        while not self.stop.requested.is_set():
-            try:
-                await asyncio.to_thread(self._check_database)
-            except (DatabaseUnreachable, psycopg.OperationalError) as error:
-                failures += 1
-                loop.tell("start", failures, error)
-                await self.stop.within(loop.backoff_s(failures))
-            else:
-                return True
-        return False
 
     def _check_database(self) -> None:
         with self.db.connect_blocking("start") as conn:

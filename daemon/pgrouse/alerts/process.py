@@ -9,12 +9,11 @@ import socket
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-import psycopg
 import structlog
 
 from pgrouse import events, schema, systemd
 from pgrouse.database import Database
-from pgrouse.errors import DatabaseUnreachable, ExitCode
+from pgrouse.errors import ExitCode
 from pgrouse.loops import alerts, loop
 from pgrouse.loops.watchdog import Watchdog
 from pgrouse.signal import Signals
@@ -49,7 +48,7 @@ class Process:
         self.stop.install()
         systemd.notify(READY=1, STATUS="waiting for the database")
         watchdog = asyncio.create_task(loop.run(Watchdog()), name=Watchdog.name)
-        if await self._database_answers():
+        if await loop.until_the_database_answers(self._check_database, self.stop):
             await self._deliver()
         watchdog.cancel()
         return ExitCode.INTERRUPTED if self.stop.by is signal.SIGINT else ExitCode.OK
@@ -66,19 +65,6 @@ class Process:
             for task in tasks:
                 task.cancel()
         log.info(events.ALERTS_STOPPED, deliverer=self.name)
-
-    async def _database_answers(self) -> bool:
-        failures = 0
-        while not self.stop.requested.is_set():
-            try:
-                await asyncio.to_thread(self._check_database)
-            except (DatabaseUnreachable, psycopg.OperationalError) as error:
-                failures += 1
-                loop.tell("start", failures, error)
-                await self.stop.within(loop.backoff_s(failures))
-            else:
-                return True
-        return False
 
     def _check_database(self) -> None:
         with self.db.connect_blocking("start") as conn:

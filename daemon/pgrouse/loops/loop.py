@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 import structlog
 
 from pgrouse import events
+from pgrouse.errors import DatabaseUnreachable
+
+if TYPE_CHECKING:
+    from pgrouse.stop import Stop
 
 log = structlog.get_logger()
 
@@ -51,6 +56,25 @@ async def run(loop: Loop) -> None:
                 await asyncio.sleep(pause)
     finally:
         await loop.reset()
+
+
+async def until_the_database_answers(check: Callable[[], None], stop: Stop) -> bool:
+    """Call `check` in a thread until the database is there for it; return False if told to stop meanwhile.
+
+    Raises:
+        SchemaMismatch, ConfigError: what no waiting mends.
+    """
+    failures = 0
+    while not stop.requested.is_set():
+        try:
+            await asyncio.to_thread(check)
+        except (DatabaseUnreachable, psycopg.OperationalError) as error:
+            failures += 1
+            tell("start", failures, error)
+            await stop.within(backoff_s(failures))
+        else:
+            return True
+    return False
 
 
 def backoff_s(failures: int) -> float:
