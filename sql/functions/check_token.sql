@@ -7,7 +7,6 @@ RETURNS TABLE (name text, roles text[], topics text[])
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET synchronous_commit = off
 AS $$
 #variable_conflict use_column
 BEGIN

@@ -13,7 +13,6 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '1s'
-SET synchronous_commit = off
 AS $$
 DECLARE
   v_is_in boolean;

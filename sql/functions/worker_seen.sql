@@ -7,7 +7,6 @@ RETURNS boolean
 LANGUAGE sql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET synchronous_commit = off
 AS $$
   WITH mine AS (
     SELECT w.name FROM messages.worker AS w WHERE w.name = p_name FOR NO KEY UPDATE SKIP LOCKED
