@@ -13,7 +13,6 @@ DECLARE
   v_now   timestamptz := messages.now();
   v_used  double precision := pg_notification_queue_usage();
   v_row   record;
-  v_found boolean;
 BEGIN
   -- The server does not say who has not read it yet; it is always a session that listens and has a transaction open.
   SELECT a.pid, a.usename, a.application_name, a.xact_start INTO v_row
@@ -32,26 +31,19 @@ BEGIN
   RETURN NEXT;
 
   code := 'replication_slot';
-  v_found := false;
-  FOR what, mend IN
-    SELECT format('nobody reads the replication slot %s, and the server keeps %s of WAL for it', s.slot_name,
+  RETURN QUERY
+    SELECT code, 'warn', format('nobody reads the replication slot %s, and the server keeps %s of WAL for it', s.slot_name,
              coalesce(pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)), 'all')),
            format('start its reader, or: SELECT pg_drop_replication_slot(%L);', s.slot_name)
     FROM pg_replication_slots AS s
-    WHERE NOT s.active AND NOT s.temporary AND s.restart_lsn IS NOT NULL
-  LOOP
-    level := 'warn';
-    v_found := true;
-    RETURN NEXT;
-  END LOOP;
-  IF NOT v_found THEN
+    WHERE NOT s.active AND NOT s.temporary AND s.restart_lsn IS NOT NULL;
+  IF NOT FOUND THEN
     RETURN QUERY SELECT code, 'ok', 'none is unused', NULL::text;
   END IF;
 
   code := 'table_lock';
-  v_found := false;
-  FOR what, mend IN
-    SELECT format('process %s has waited for %s s to lock messages.%s, behind %s; whoever needs that table waits too', l.pid,
+  RETURN QUERY
+    SELECT code, 'fail', format('process %s has waited for %s s to lock messages.%s, behind %s; whoever needs that table waits too', l.pid,
              round(extract(epoch FROM v_now - l.waitstart)), c.relname,
              coalesce((SELECT string_agg(format('process %s', b), ', ') FROM unnest(pg_blocking_pids(l.pid)) AS b), 'somebody')),
            format('end who holds it: SELECT pg_terminate_backend(b) FROM unnest(pg_blocking_pids(%s)) AS b;', l.pid)
@@ -59,13 +51,8 @@ BEGIN
     JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace = 'messages'::regnamespace
     WHERE NOT l.granted AND l.locktype = 'relation' AND l.waitstart < v_now - interval '5 seconds'
       AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-    ORDER BY l.waitstart LIMIT 5
-  LOOP
-    level := 'fail';
-    v_found := true;
-    RETURN NEXT;
-  END LOOP;
-  IF NOT v_found THEN
+    ORDER BY l.waitstart LIMIT 5;
+  IF NOT FOUND THEN
     RETURN QUERY SELECT code, 'ok', 'nobody waits for one', NULL::text;
   END IF;
 END

@@ -12,7 +12,6 @@ DECLARE
   v_major  integer := current_setting('server_version_num')::integer / 10000;
   v_end    date;
   v_left   bigint;
-  v_before boolean;
 BEGIN
   -- The last release of each major version; of a newer one nothing is known.
   v_end := CASE v_major WHEN 15 THEN date '2027-11-11' WHEN 16 THEN date '2028-11-09' WHEN 17 THEN date '2029-11-08' WHEN 18 THEN date '2030-11-14' END;
@@ -25,36 +24,25 @@ BEGIN
   RETURN NEXT;
 
   code := 'durability';
-  v_before := false;
-  FOR level, what, mend IN
-    SELECT s.level, format('%s is off: %s', s.name, s.effect), format('ALTER SYSTEM SET %s = on; SELECT pg_reload_conf();', s.name)
+  RETURN QUERY
+    SELECT code, s.level, format('%s is off: %s', s.name, s.effect), format('ALTER SYSTEM SET %s = on; SELECT pg_reload_conf();', s.name)
     FROM (VALUES
       ('fsync', 'fail', 'a crash of the machine may destroy the database'),
       ('full_page_writes', 'fail', 'a crash of the machine may leave torn pages, and the database broken'),
       ('synchronous_commit', 'warn', 'a crash may take back the publishes and endings of its last moments')) AS s (name, level, effect)
     -- Neon's storage does it without: there both are off.
-    WHERE current_setting(s.name) = 'off' AND (s.level = 'warn' OR current_setting('neon.timeline_id', true) IS NULL)
-  LOOP
-    v_before := true;
-    RETURN NEXT;
-  END LOOP;
-  IF NOT v_before THEN
+    WHERE current_setting(s.name) = 'off' AND (s.level = 'warn' OR current_setting('neon.timeline_id', true) IS NULL);
+  IF NOT FOUND THEN
     RETURN QUERY SELECT code, 'ok', 'what was committed is on disk', NULL::text;
   END IF;
 
   code := 'autovacuum';
-  v_before := false;
-  FOR what, mend IN
-    SELECT format('%s is off: dead rows stay, and claims get slower day by day', s.name),
+  RETURN QUERY
+    SELECT code, 'fail', format('%s is off: dead rows stay, and claims get slower day by day', s.name),
            format('ALTER SYSTEM SET %s = on; SELECT pg_reload_conf();', s.name)
     FROM (VALUES ('autovacuum'), ('track_counts')) AS s (name)
-    WHERE current_setting(s.name) = 'off'
-  LOOP
-    level := 'fail';
-    v_before := true;
-    RETURN NEXT;
-  END LOOP;
-  IF NOT v_before THEN
+    WHERE current_setting(s.name) = 'off';
+  IF NOT FOUND THEN
     RETURN QUERY SELECT code, 'ok', 'is on', NULL::text;
   END IF;
 
