@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from pgrouse.web import hub
+from pgrouse.web import ear, hub
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 from tests.web import stage
@@ -58,6 +59,28 @@ def test_a_change_arrives_within_a_second_and_a_bit(site: Site, queue: Queue) ->
 
     # The second is what bench/dashboard.py measures; a machine that is full may take longer.
     assert sorted(took)[1] < 3
+
+
+def test_the_last_change_is_told_once_more_since_a_commit_is_in_the_log_before_it_is_seen(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    positions = iter(["0/1", "0/2", "0/2", "0/2", "0/2"])
+    told: list[str] = []
+    at = ""
+
+    async def position(_: object) -> str:
+        nonlocal at
+        at = next(positions, "")
+        if not at:
+            raise asyncio.CancelledError
+        return at
+
+    monkeypatch.setattr(ear, "_position", position)
+    monkeypatch.setattr(ear, "ASK_EVERY_S", 0.01)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(ear.Ear(site.hub.db.connecting, lambda: told.append(at)).run())
+
+    assert told == ["0/1", "0/2", "0/2"]
 
 
 def test_ten_viewers_are_one_show_that_is_read_once(site: Site, queue: Queue, eventually: Eventually) -> None:

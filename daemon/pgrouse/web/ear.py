@@ -70,12 +70,14 @@ class Ear:
     async def _follow(self, conn: psycopg.AsyncConnection) -> None:
         async with asyncio.timeout(ANSWER_S):
             await conn.execute("; ".join(f"LISTEN {channel}" for channel in CHANNELS).encode())
-        before = ""
+        before, moved = "", False
         while True:
             position = await _position(conn)
-            if position != before:
+            # Once more when it stands still: a commit is in the log a moment before anybody sees what it did.
+            if position != before or moved:
                 self.on_change()
-            before, self.hears, self._retry_s = position, True, RETRY_S
+            before, moved = position, position != before
+            self.hears, self._retry_s = True, RETRY_S
             async for _ in conn.notifies(timeout=ASK_EVERY_S):
                 self.on_change()
 
