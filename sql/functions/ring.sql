@@ -1,6 +1,6 @@
 -- Wake armed sleepers: one NOTIFY new_message per topic whose sleeper would otherwise look later than p_due.
 -- Called by: whatever makes existing messages ready (retry, hand_back, raise_low_water). An INSERT rings by trigger.
--- Above READ COMMITTED it always rings, as the trigger does: the snapshot may be older than a sleeper's flag.
+-- Above READ COMMITTED it always rings: the snapshot may be older than a sleeper's flag.
 -- Locks: none here; PostgreSQL takes its notify lock at commit, only if something was sent.
 CREATE OR REPLACE FUNCTION messages.ring(p_topics text[], p_due timestamptz)
 RETURNS void

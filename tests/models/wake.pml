@@ -27,7 +27,7 @@
      XMAX              take the horizon from pg_snapshot_xmax, the highest xid that has ended, instead of from an xid of one's own
      XID_BEFORE_FLAG   take the xid before the flag is committed
      XMIN_AFTER_CLAIM  look for the oldest xid after the claim instead of before
-     OLD_SNAPSHOT      let publishers in REPEATABLE READ look for flags, too, instead of ringing in any case
+     OLD_SNAPSHOT      let publishers in REPEATABLE READ look for flags, too, instead of ringing whenever the time has not come
      FLAG_BEFORE_ROW   look for flags before the row has its xid (a BEFORE trigger)
      STALE_HORIZON     when the flag was down, put it up again without a new xid
      ONE_FLAG          one flag for all workers
@@ -100,7 +100,8 @@ proctype publisher(byte me) {
      rings = (armed != 0);
      d_step { take_xid() };
 #else
-     d_step { take_xid(); rings = true };
+     d_step { take_xid() };
+     rings = gate;                               /* a sequence is what it is, whatever the snapshot; the flags are not */
 #endif
 end_of_transaction:
      if

@@ -164,15 +164,30 @@ def test_of_a_statement_over_many_topics_only_the_awaited_ring(queue: Queue, ear
 
 
 @pytest.mark.parametrize("isolation", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
-def test_above_read_committed_it_always_rings_since_the_snapshot_may_be_older_than_a_flag(
+def test_above_read_committed_it_rings_while_somebody_may_be_armed_since_the_snapshot_may_be_older_than_a_flag(
     queue: Queue, ear: Ear, isolation: psycopg.IsolationLevel
 ) -> None:
+    queue.arm()
+    queue.call("disarm", "sleeper")
     queue.conn.isolation_level = isolation
 
     with queue.conn.transaction():
         published = queue.publish()
 
     assert ear.heard() == [str(published)]
+
+
+@pytest.mark.parametrize("isolation", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+def test_above_read_committed_it_is_as_silent_as_below_while_nobody_can_be_armed(
+    queue: Queue, ear: Ear, isolation: psycopg.IsolationLevel
+) -> None:
+    queue.conn.execute("SELECT setval('messages.armed', 1)")
+    queue.conn.isolation_level = isolation
+
+    with queue.conn.transaction():
+        queue.publish()
+
+    assert ear.heard() == []
 
 
 def test_a_sleeper_that_arms_after_an_old_snapshot_was_taken_is_rung_all_the_same(
