@@ -1,8 +1,11 @@
 -- Make sure that all that was staged is there, and the caller's own.
--- Called by: publish_staged. Errors: as there. Locks: the attempts, until the transaction ends, so that none of them is swept away meanwhile.
+-- Called by: publish_staged, when those that are refused bear their reasons. Errors: as there. Locks: the attempts, until the transaction ends,
+-- so that none of them is swept away meanwhile.
+-- Result: of how many rows without and with a key, and how many rejected ones, it consists: one look at each row for all of that.
 -- What a crash of the server took is noticed here: it empties the tables of the stage.
-CREATE OR REPLACE FUNCTION messages.check_stage(p_job text, p_attempts uuid[], p_counts bigint[])
-RETURNS void
+CREATE OR REPLACE FUNCTION messages.check_stage(
+  p_job text, p_attempts uuid[], p_counts bigint[], OUT plain bigint, OUT keyed bigint, OUT rejected bigint
+)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -22,12 +25,17 @@ BEGIN
     RAISE EXCEPTION 'what was staged for job "%" is another user''s', p_job USING ERRCODE = '42501', HINT = 'stage it as yourself';
   END IF;
 
-  SELECT sum(abs(e.count - coalesce(s.count, 0)))
-  INTO v_missing
+  SELECT sum(abs(e.count - s.count)), coalesce(sum(s.plain), 0), coalesce(sum(s.keyed), 0), coalesce(sum(s.rejected), 0)
+  INTO v_missing, plain, keyed, rejected
   FROM unnest(p_attempts, p_counts) AS e (attempt, count)
   LEFT JOIN messages.publish_attempt AS a ON a.attempt = e.attempt AND a.job = p_job
   CROSS JOIN LATERAL (
-    SELECT count(*) AS count FROM messages.publish_stage AS s WHERE s.attempt = a.attempt
+    SELECT count(*) AS count,
+           count(*) FILTER (WHERE s.reason IS NULL AND s.key IS NULL) AS plain,
+           count(*) FILTER (WHERE s.reason IS NULL AND s.key IS NOT NULL) AS keyed,
+           count(s.reason) AS rejected
+    FROM messages.publish_stage AS s
+    WHERE s.attempt = a.attempt
   ) AS s;
   IF v_missing > 0 OR cardinality(p_attempts) <> coalesce(cardinality(v_owners), 0) THEN
     RAISE EXCEPTION 'of what was staged for job "%" % of % rows are missing: nothing was published',

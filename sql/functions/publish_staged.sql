@@ -40,16 +40,13 @@ BEGIN
     RETURN;
   END IF;
 
-  PERFORM messages.check_stage(p_job, p_attempts, p_counts);
   PERFORM messages.refuse_staged(p_attempts);
-  SELECT count(*) FILTER (WHERE s.reason IS NULL AND s.key IS NULL) AS plain, coalesce(bool_or(s.key IS NOT NULL), false) AS keyed
-  INTO v_has
-  FROM messages.publish_stage AS s WHERE s.attempt = ANY (p_attempts);
+  v_has := messages.check_stage(p_job, p_attempts, p_counts);
 
   -- The clock is read after the transaction has its number: a message must not seem older than its transaction, or claims look for it too late.
   v_now := clock_timestamp();
-  INSERT INTO messages.message (topic, channel, priority, payload, body, headers, available_at, expires_at, max_attempts)
-  SELECT s.topic, s.channel, s.priority, s.payload, s.body, s.headers,
+  INSERT INTO messages.message (topic, channel, priority, payload, body, headers, created_at, available_at, expires_at, max_attempts)
+  SELECT s.topic, s.channel, s.priority, s.payload, s.body, s.headers, v_now,
          CASE WHEN s.delay IS NULL THEN coalesce(s.available_at, v_now) ELSE v_now + s.delay END,
          CASE
            WHEN s.ttl IS NULL THEN s.expires_at
@@ -61,14 +58,15 @@ BEGIN
   GET DIAGNOSTICS published = ROW_COUNT;
   dropped := v_has.plain - published;
   ignored := 0;
-  IF v_has.keyed THEN
+  IF v_has.keyed > 0 THEN
     v_keyed := messages.publish_keyed(p_attempts);
     published := published + v_keyed.published;
     ignored := v_keyed.ignored;
     dropped := dropped + v_keyed.dropped;
   END IF;
 
-  rejected := messages.keep_rejected(p_job, p_attempts);
+  -- Keys that stand were found by publish_keyed just now.
+  rejected := CASE WHEN v_has.keyed + v_has.rejected > 0 THEN messages.keep_rejected(p_job, p_attempts) ELSE 0 END;
   IF rejected > p_max_rejected THEN
     RAISE EXCEPTION 'job "%" has % rows that cannot be published, and % would be let pass', p_job, rejected, p_max_rejected
       USING ERRCODE = 'PGR07', HINT = 'the first: ' || (

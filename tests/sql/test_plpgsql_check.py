@@ -24,6 +24,7 @@ STANDS_ON = {
     "schedule_changed": ("messages.schedule", None),
     "subscription_changed": ("messages.subscription", None),
     "noted": ("messages.topic", None),
+    "ended": ("messages.ending", None),
 }
 CHECK = """
     SELECT c.message
@@ -47,6 +48,7 @@ BY_DESIGN = {
     # It must see what a call that it waited for has committed.
     "own_job": ["routine is marked as VOLATILE, should be STABLE"],
     # They lock rows in a subquery; the checker does not count that.
+    "check_stage": ["routine is marked as VOLATILE, should be STABLE"],
     "pick": ["routine is marked as VOLATILE, should be STABLE"],
     "pick_places": ["routine is marked as VOLATILE, should be STABLE"],
     # It must see what was committed while its caller waited for a lock.
