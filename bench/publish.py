@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import pgbench, program, usage
@@ -13,7 +13,10 @@ from bench.figure import Figure, Report, Target
 from bench.ground import Database, Ground
 from bench.usage import Machine
 
-BARE = "the table without its triggers"
+BARE = "the table without any trigger"
+SILENT = "the table without the trigger that wakes"
+# Which triggers a table lacks that the others are compared with.
+WITHOUT = {BARE: "USER", SILENT: "new_message"}
 AWAKE = "no daemon asleep"
 KEYED = "no daemon asleep, each with a key"
 # Each way to publish, what makes it so, and how.
@@ -47,9 +50,9 @@ def measure(ground: Ground, machine: Machine, rounds: int, seconds: int, clients
     runs: dict[str, list[Run]] = defaultdict(list)
     with ExitStack() as ends:
         folder = ends.enter_context(tempfile.TemporaryDirectory())
-        tables = {BARE: ends.enter_context(ground.database("bare"))}
-        with tables[BARE].connect() as conn:
-            conn.execute("ALTER TABLE messages.message DISABLE TRIGGER USER")
+        tables = {name: ends.enter_context(ground.database(f"without_{which}")) for name, which in WITHOUT.items()}
+        for name, which in WITHOUT.items():
+            _make(tables[name], f"ALTER TABLE messages.message DISABLE TRIGGER {which}")
         for number, (way, (statement, _)) in enumerate(WAYS.items()):
             tables[way] = ends.enter_context(ground.database(f"way_{number}"))
             _make(tables[way], statement)
@@ -81,16 +84,18 @@ def _run(ground: Ground, machine: Machine, database: Database, script: str, seco
 
 
 def _report(runs: dict[str, list[Run]], seconds: int, clients: int, is_private: bool) -> Report:
-    bare = Figure(BARE, "publishes/s", [run.rate for run in runs[BARE]])
-    awake = Figure(AWAKE, "publishes/s", [run.rate for run in runs[AWAKE]], bare, Target(0.95, at_least=True))
-    figures = [bare, awake]
+    bare, silent = (Figure(name, "publishes/s", [run.rate for run in runs[name]]) for name in WITHOUT)
+    awake = Figure(AWAKE, "publishes/s", [run.rate for run in runs[AWAKE]], silent, Target(0.95, at_least=True))
+    figures = [bare, silent, awake, replace(awake, limit=bare)]
     figures += [
         Figure(way, "publishes/s", [run.rate for run in runs[way]], bare) for way in WAYS if way not in {AWAKE, KEYED}
     ]
     figures += [Figure(KEYED, "publishes/s", [run.rate for run in runs[KEYED]], awake, Target(0.5, at_least=True))]
     if is_private:
-        bare_cpu = Figure(f"{BARE}, CPU", "µs/publish", [run.cpu_us for run in runs[BARE]])
-        figures += [bare_cpu, Figure(f"{AWAKE}, CPU", "µs/publish", [run.cpu_us for run in runs[AWAKE]], bare_cpu)]
+        bare_cpu, *others = (
+            Figure(f"{name}, CPU", "µs/publish", [run.cpu_us for run in runs[name]]) for name in (BARE, SILENT, AWAKE)
+        )
+        figures += [bare_cpu, *(replace(each, limit=bare_cpu) for each in others)]
     return Report(
         "publish",
         f"{clients} connections, one INSERT of one message per transaction, runs of {seconds} s in turn.",
