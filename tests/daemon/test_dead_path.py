@@ -74,3 +74,23 @@ def test_connections_that_are_dead_without_a_word_are_found_within_some_fifteen_
     assert eventually(lambda: queue.message(held).lock_expires_at > lock, within_s=30), "the heartbeat has a way again"
     daemon.open_gate()
     assert eventually(lambda: queue.archived(held), within_s=15).attempts == 1
+
+
+@pytest.mark.slow
+def test_a_settle_that_is_under_way_when_the_path_dies_is_not_waited_for_much_longer(
+    start: Start, queue: Queue, journal: Journal, proxy: Proxy, database: Database
+) -> None:
+    daemon = start({"hold": "holding:hold"}, dsn=proxy.dsn, poll="1h", tick="1h")
+    held = queue.publish("hold")
+    journal.entry("start", held)
+    with database.connect() as other, other.transaction():
+        other.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [held])
+        daemon.open_gate()
+        eventually(lambda: queue.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+        proxy.go_dead()
+
+    daemon.event("listener.degraded", within_s=30)
+    began = now()
+    daemon.event("loop.failed", within_s=30)
+    assert now() - began < 13  # psycopg tries for five seconds to cancel what it no longer waits for
+    assert eventually(lambda: queue.archived(held), within_s=15).attempts == 1

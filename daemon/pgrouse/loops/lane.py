@@ -6,6 +6,8 @@ A daemon runs two: while the server works for one, the handlers of the other's m
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import psycopg
 import structlog
@@ -22,6 +24,8 @@ log = structlog.get_logger()
 
 # A turn takes milliseconds. One that takes so long waits for a lock that somebody holds, or for a server that is gone.
 TURN_TIMEOUT_S = 30
+# One that is under way when the connection becomes doubtful gets so much more.
+DOUBTFUL_TURN_S = 2
 # What another try may cure. Everything else that the server says of a settle is said of one message in it.
 CURABLE = (psycopg.OperationalError, psycopg.errors.UniqueViolation)
 # The errors of this class are psycopg's OperationalError too, but say that a value is too large: the next try would end the same.
@@ -46,6 +50,7 @@ class Lane:
         self._conn: psycopg.AsyncConnection | None = None
         self._claim_is_uncertain = False
         self._conn_is_doubtful = False
+        self._deadline: asyncio.Timeout | None = None
 
     async def step(self) -> float:
         """One turn; waits for a signal if there is nothing to do."""
@@ -65,13 +70,24 @@ class Lane:
         await database.close(conn)
 
     def doubt(self) -> None:
-        """Another connection proved dead, so this one may be: take a new one before anything else is sent."""
+        """Another connection proved dead, so this one may be: wait no longer for what was sent, and take a new one for the rest."""
         self._conn_is_doubtful = True
+        if self._deadline and not self._deadline.expired():
+            soon = asyncio.get_running_loop().time() + DOUBTFUL_TURN_S
+            self._deadline.reschedule(min(soon, self._deadline.when() or soon))
 
     @property
     def claims(self) -> bool:
         """Whether a claim is on its way, or was and nobody knows what it locked."""
         return self._claim_is_uncertain
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(TURN_TIMEOUT_S) as self._deadline:
+                yield
+        finally:
+            self._deadline = None
 
     async def _store(self) -> Store:
         if self._conn_is_doubtful:
@@ -80,7 +96,7 @@ class Lane:
             self._conn = await self.db.connect(self.name)
         store = Store(self._conn, self.worker, sleeper=self.db.worker)
         if self._claim_is_uncertain:
-            async with asyncio.timeout(TURN_TIMEOUT_S):
+            async with self._in_time():
                 await store.release_forgotten(self.crew.hand.ids())
             self._claim_is_uncertain = False
             self.settler.signals.set()
@@ -108,7 +124,7 @@ class Lane:
         arm = None if plan.arm_s is None or plan.want is None else (self.crew.topics, plan.arm_s)
         begun = self.settler.take_begun()
         try:
-            async with asyncio.timeout(TURN_TIMEOUT_S):
+            async with self._in_time():
                 got = await store.exchange(ended, plan.want, begun=begun, arm=arm, disarm=plan.disarm)
         except BaseException as error:
             self.settler.begun += begun
