@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from pebble import ProcessExpired
 from pgrouse import events, outcome
 from pgrouse.ack_policy import AckPolicy
 from pgrouse.batch import Batch
+from pgrouse.child import DIED_UNSEEN
 from pgrouse.handler import Handler, Mode
 from pgrouse.interruption import Why, comes_from_outside
 from pgrouse.message import Message
@@ -341,5 +343,14 @@ class Batches:
                 exit_code=error.exitcode,
             )
             return batch.died(error, f"the handler's process died with exit code {error.exitcode}")
+        except BrokenProcessPool as error:
+            log.warning(
+                events.CHILD_DIED,
+                message_id=batch.messages[0].id,
+                topic=self.handler.topic,
+                messages=len(batch.messages),
+                exit_code=None,
+            )
+            return batch.died(error, DIED_UNSEEN)
         except Exception as error:  # noqa: BLE001 - whatever could not travel between the processes
             return batch.conclude(error)

@@ -47,6 +47,10 @@ _handler: handler.Handler | None = None
 _to_daemon: socket.socket | None = None
 
 
+# Its processes died while the pool knew of none that it was at work: what it was asked last may have begun, and may have ended them.
+DIED_UNSEEN = "the handler's process died before it could say whether the handler had begun"
+
+
 class Apart:
     """The surroundings of a handler in a child: it cannot know what happens to its message meanwhile."""
 
@@ -69,10 +73,20 @@ class Apart:
         _say(message, extend_s=lock_for.total_seconds())
         return NOTHING
 
+    def steps(self, message: Message) -> NoReturn:
+        """There are none."""
+        raise RuntimeError(
+            'ctx.step() is not there with isolation = "process", which has no connection to keep a result: '
+            "run the handler in a thread, or publish the steps as messages that come after each other"
+        )
+
     @property
     def pool(self) -> Any:
         """There is none."""
-        raise RuntimeError('ctx.transaction() is not there with isolation = "process": open a connection of your own')
+        raise RuntimeError(
+            'ctx.transaction() is not there with isolation = "process", nor is ctx.publish(): '
+            "open a connection of your own, and give it to pgrouse.publish"
+        )
 
     blocking_pool = pool
 
@@ -83,10 +97,17 @@ class Children:
     Args:
         size: how many.
         otel: the section `[otel]`: whether handlers' own spans are exported from there.
+        without: environment variables that handlers shall not find there.
     """
 
     def __init__(
-        self, topic: str, chosen: config.Topic, rules: config.Handlers, size: int, otel: config.Otel | None = None
+        self,
+        topic: str,
+        chosen: config.Topic,
+        rules: config.Handlers,
+        size: int,
+        otel: config.Otel | None = None,
+        without: tuple[str, ...] = (),
     ) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
@@ -95,7 +116,7 @@ class Children:
             max_workers=size,
             max_tasks=MAX_TASKS,
             initializer=_begin,
-            initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path], theirs, otel),
+            initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path], theirs, otel, without),
             context=multiprocessing.get_context("spawn"),
         )
         self._pool = self._make()
@@ -208,6 +229,7 @@ def _begin(
     path: list[str],
     to_daemon: socket.socket,
     otel: config.Otel | None,
+    without: tuple[str, ...],
 ) -> None:
     global _handler, _to_daemon  # noqa: PLW0603 - one handler is all that a child is for
     to_daemon.settimeout(SEND_S)
@@ -219,6 +241,8 @@ def _begin(
     # A child that ends with 0 counts as one that has done its share: its message would wait for a result for ever.
     os._exit = partial(_exit, os._exit)
     sys.path[:] = path
+    for variable in without:
+        os.environ.pop(variable, None)
     if otel is not None and otel.enabled:
         from pgrouse.telemetry import export  # noqa: PLC0415
 

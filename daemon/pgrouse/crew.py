@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from datetime import timedelta
 from functools import partial
 from itertools import groupby
@@ -34,6 +35,7 @@ from pgrouse.topic_schemas import TopicSchemas
 
 if TYPE_CHECKING:
     from pgrouse import config
+    from pgrouse.crypto.seals import Seals
     from pgrouse.hand import Hand
     from pgrouse.scene import Scene
     from pgrouse.settler import Settler
@@ -56,6 +58,7 @@ class Crew:
         children: by topic, where isolation = "process".
         on_room: called when a topic that was full has a place again.
         schemas: what the topics ask of their payloads; nothing unless given.
+        seals: decrypts what handlers get, and encrypts what they leave; nothing unless given.
     """
 
     threads_type: Callable[..., ThreadPoolExecutor] = ThreadPoolExecutor
@@ -71,11 +74,13 @@ class Crew:
         children: dict[str, child.Children],
         on_room: Callable[[], None],
         schemas: TopicSchemas | None = None,
+        seals: Seals | None = None,
     ) -> None:
         self.handlers, self.settings, self.hand, self.settler, self.scene = handlers, settings, hand, settler, scene
         self.children, self.meters = children, settler.meters
         self.on_room = on_room
         self.schemas = TopicSchemas() if schemas is None else schemas
+        self.seals = seals
         self.threads = self.threads_type(settings.threads, thread_name_prefix="handler")
         self.waiting: deque[Message] = deque()
         self._running: dict[tuple[int, int], tuple[Message, asyncio.Task[None]]] = {}
@@ -129,7 +134,13 @@ class Crew:
             claimed_at: when their claim was sent.
             waiting: those of them whose run is not counted yet.
         """
+        unreadable: list[Ended] = []
+        if self.seals is not None and self._batches:
+            claimed, unreadable = self._open_batches(self.seals, claimed)
         self.hand.add(claimed, claimed_at)
+        if unreadable:
+            self.hand.add([each.message for each in unreadable], claimed_at)
+            self._settle(unreadable)
         self._uncounted.update((each.id, each.claim_id) for each in waiting if each.topic not in self._batches)
         if self._batches:
             claimed = self._gather(claimed)
@@ -257,6 +268,19 @@ class Crew:
                 singles += messages
         return singles
 
+    def _open_batches(self, seals: Seals, claimed: list[Message]) -> tuple[list[Message], list[Ended]]:
+        """Decrypt the messages of batch handlers, before anybody compares them with others; return all, and the ends of those that cannot be read."""
+        opened: list[Message] = []
+        unreadable: list[Ended] = []
+        for topic, messages in groupby(claimed, TOPIC):
+            if topic in self._batches:
+                readable, ended = seals.open_all(list(messages))
+                opened += readable
+                unreadable += ended
+            else:
+                opened += messages
+        return opened, unreadable
+
     def _fitting(self, messages: list[Message]) -> list[Message]:
         """Reject what does not fit the topic's payload_schema; return the others."""
         if not self.schemas:
@@ -273,6 +297,8 @@ class Crew:
     def _settle(self, ended: Iterable[Ended]) -> None:
         """Take in how the messages of a batch ended. Of those that are not ours any more nothing is settled."""
         ours = [each for each in ended if self.hand.holds(each.message)]
+        if self.seals is not None:
+            ours = [self.seals.close(each) for each in ours]
         for each in ours:
             self.settler.add(each)
         _tell_batch(ours)
@@ -334,7 +360,9 @@ class Crew:
         if key in self._uncounted:
             self.settler.begin(message)
         try:
-            return await self._run(self.handlers[message.topic], message)
+            ended = await self._run(self.handlers[message.topic], message)
+            if self.seals is not None and ended is not None:
+                ended = self.seals.close(ended)
         except asyncio.CancelledError:
             if key not in self._why:
                 raise
@@ -342,7 +370,7 @@ class Crew:
         except Exception as error:
             # A bug of ours: it must not cost the worker loop, nor keep the message in hand for ever.
             log.exception(events.LOOP_BROKEN, loop="handler", message_id=message.id, topic=message.topic)
-            return Ended(message, Kind.RETRY, error=outcome.describe(error))
+            ended = Ended(message, Kind.RETRY, error=outcome.describe(error))
         finally:
             del self._running[key]
             if self._why.pop(key, None) is not None:
@@ -350,6 +378,7 @@ class Crew:
                 me.uncancel()
             if timer := self._timers.pop(key, None):
                 timer.cancel()
+        return ended
 
     def _limit(self, message: Message) -> None:
         """The handler starts: from now on its run_timeout counts."""
@@ -362,8 +391,13 @@ class Crew:
 
     def _run(self, handler: Handler, message: Message) -> Coroutine[Any, Any, Ended | None]:
         # No coroutine of its own, and nothing decided that is known beforehand: it would cost every message.
+        if self.seals is not None:
+            opened = self.seals.open(message)
+            if isinstance(opened, Ended):
+                return _at_once(opened)
+            message = opened
         if self.schemas and (misfit := self.schemas.misfit(message)):
-            return _rejected(message, misfit)
+            return _at_once(Ended(message, Kind.REJECT, error=misfit))
         return self._ways[message.topic](handler, message)
 
     async def _run_completed(self, handler: Handler, message: Message) -> None:
@@ -439,6 +473,9 @@ class Crew:
         except ProcessExpired as error:
             log.warning(events.CHILD_DIED, message_id=message.id, topic=message.topic, exit_code=error.exitcode)
             return handler.rules.failed(message, error, f"the handler's process died with exit code {error.exitcode}")
+        except BrokenProcessPool as error:
+            log.warning(events.CHILD_DIED, message_id=message.id, topic=message.topic, exit_code=None)
+            return handler.rules.failed(message, error, child.DIED_UNSEEN)
         except Exception as error:  # noqa: BLE001 - whatever could not travel between the processes
             return Ended(message, Kind.RETRY, error=outcome.describe(error))
 
@@ -510,8 +547,8 @@ def _context(handler: Handler, message: Message, scene: Scene) -> Context:
     return Context(message, scene, completed=handler.rules.policy is AckPolicy.ACK_FIRST)
 
 
-async def _rejected(message: Message, misfit: str) -> Ended:
-    return Ended(message, Kind.REJECT, error=misfit)
+async def _at_once(ended: Ended) -> Ended:
+    return ended
 
 
 def _said(handler: Handler, message: Message, said: object, context: Context | None) -> Ended | None:

@@ -21,6 +21,7 @@ class Link:
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
     dead: bool = False
+    is_deaf: bool = False
     loses_the_answer: bool = False
 
     def cut(self) -> None:
@@ -39,6 +40,8 @@ class Proxy:
         self._needle: bytes | None = None
         self._first: bytes | None = None
         self._links: set[Link] = set()
+        self._flows = asyncio.Event()
+        self._flows.set()
         self.answer_was_lost = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
@@ -63,6 +66,23 @@ class Proxy:
         for link in self._links:
             link.dead = True
 
+    def swallow_answers(self) -> None:
+        """From now on forward no answer on the connections there are: whatever is asked for is done, and nobody learns of it."""
+        for link in self._links:
+            link.is_deaf = True
+
+    def cut(self) -> None:
+        """Cut all connections there are, also dead ones; new ones are let in."""
+        self._run(self._cut())
+
+    def stall(self) -> None:
+        """Hold back all that comes, on the connections there are and on new ones, until `flow`. Nothing of it is lost."""
+        self._loop.call_soon_threadsafe(self._flows.clear)
+
+    def flow(self) -> None:
+        """Let through what was held back."""
+        self._loop.call_soon_threadsafe(self._flows.set)
+
     def hang_up(self) -> None:
         """Cut everything, and let nobody in any more."""
         self._run(self._hang_up())
@@ -78,7 +98,11 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from_server, to_server = await asyncio.open_unix_connection(self._upstream)
+        try:
+            from_server, to_server = await asyncio.open_unix_connection(self._upstream)
+        except OSError:
+            writer.transport.abort()
+            return
         link = Link(writer, to_server)
         self._links.add(link)
         await asyncio.gather(self._ask(link, reader), self._answer(link, from_server))
@@ -91,6 +115,7 @@ class Proxy:
                 self._first = None
             elif not self._first and self._needle and self._needle in data:
                 self._needle, link.loses_the_answer = None, True
+            await self._flows.wait()
             if not link.dead:
                 link.server.write(data)
         if not link.dead:
@@ -98,21 +123,26 @@ class Proxy:
 
     async def _answer(self, link: Link, reader: asyncio.StreamReader) -> None:
         while data := await _read(reader):
+            await self._flows.wait()
             if link.loses_the_answer:
                 if data.endswith(READY):
                     self.answer_was_lost.set()
                     break
-            elif not link.dead:
+            elif not link.dead and not link.is_deaf:
                 link.client.write(data)
         if not link.dead:
             link.cut()
 
-    async def _hang_up(self) -> None:
-        self._server.close()
+    async def _cut(self) -> None:
         for link in self._links:
             link.cut()
 
+    async def _hang_up(self) -> None:
+        self._server.close()
+        await self._cut()
+
     async def _end(self) -> None:
+        self._flows.set()
         await self._hang_up()
         await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
 

@@ -56,6 +56,27 @@ def test_children_that_die_while_they_have_nothing_to_do_are_replaced(start: Sta
     assert archived.output != child
 
 
+def test_what_was_given_to_a_child_that_dies_before_it_says_that_it_began_fails_and_says_so(
+    start: Start, queue: Queue
+) -> None:
+    """Nobody knows whether its handler began: it counts as an attempt in which the child died."""
+    daemon = start({"job": apart("hostile:leak")})
+    first = queue.publish("job")
+    child = eventually(lambda: queue.archived(first)).output
+    os.kill(child, signal.SIGSTOP)
+    second = queue.publish("job")
+    eventually(lambda: queue.message(second).claim_id)
+
+    os.kill(child, signal.SIGKILL)
+
+    archived = eventually(lambda: queue.archived(second))
+    assert (archived.result, archived.attempts) == ("failed", 1)
+    assert "before it could say whether the handler had begun" in archived.error
+    assert daemon.event("child.died", message_id=second)["topic"] == "job"
+    third = queue.publish("job")
+    assert eventually(lambda: queue.archived(third)).result == "success"
+
+
 def test_a_child_is_replaced_after_a_thousand_messages_so_that_what_it_leaks_is_bounded(
     start: Start, queue: Queue
 ) -> None:

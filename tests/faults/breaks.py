@@ -1,0 +1,86 @@
+"""Ways to break the queue, each by one change of one SQL function: the checker must see every one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+
+@dataclass(frozen=True)
+class Break:
+    """What is put in the place of what, in a function. A break whose text is no longer there is an error, not a break."""
+
+    function: str
+    changes: tuple[tuple[str, str], ...]
+    before: str = ""
+
+    def install(self, conn: psycopg.Connection[Any]) -> None:
+        """Break the database of this connection."""
+        if self.before:
+            conn.execute(self.before.encode())
+        row = conn.execute("SELECT pg_get_functiondef(%s::regproc)", [f"messages.{self.function}"]).fetchone()
+        definition = row[0] if row else ""
+        for old, new in self.changes:
+            assert definition.count(old) == 1, f"{self.function} does not have {old!r} once"
+            definition = definition.replace(old, new)
+        conn.execute(definition.encode())
+
+
+BREAKS = {
+    "a settle without the fence": Break(
+        "archive", (("WHEN m.claim_id = e.claim_id THEN", "WHEN m.claim_id IS NOT NULL THEN"),)
+    ),
+    "an archive in two transactions": Break(
+        "archive",
+        (("INSERT INTO messages.message_archive (", "INSERT INTO public.on_its_way ("),),
+        before="CREATE TABLE on_its_way (LIKE messages.message_archive INCLUDING DEFAULTS); GRANT ALL ON on_its_way TO PUBLIC",
+    ),
+    "a heartbeat that resurrects": Break(
+        "heartbeat",
+        (
+            ("SELECT m.id, coalesce(", "SELECT m.id, e.claim_id, coalesce("),
+            ("AND m.claim_id = e.claim_id\n    CROSS JOIN", "\n    CROSS JOIN"),
+            (
+                "SET lock_expires_at = greatest(m.lock_expires_at,",
+                "SET claim_id = h.claim_id, locked_by = coalesce(m.locked_by, '?'), locked_at = coalesce(m.locked_at, v_now),"
+                " lock_expires_at = greatest(m.lock_expires_at,",
+            ),
+        ),
+    ),
+    "an expire_locks without the time": Break("expire_locks", (("AND m.lock_expires_at < v_now", ""),)),
+    "an end that is archived twice": Break(
+        "archive",
+        (
+            (
+                "FROM gone AS g\n    CROSS JOIN messages.topic AS d",
+                "FROM gone AS g\n    CROSS JOIN generate_series(1, 1 + (p_result = 'lock_expired')::integer)"
+                "\n    CROSS JOIN messages.topic AS d",
+            ),
+        ),
+    ),
+    "a low-water mark that is raised too far": Break(
+        "raise_low_water",
+        (
+            (">= p_slow", ">= '-1 s'"),
+            ("least(v_mark.safe_at, v_first)", "clock_timestamp()"),
+        ),
+    ),
+    "a release that forgets": Break(
+        "release", (("messages.hand_back(p_ids, p_claim_ids, NULL, NULL, NULL, NULL, p_ran)", "p_ids"),)
+    ),
+    "a claim that counts no attempt": Break("claim", (("attempts = m.attempts + 1", "attempts = m.attempts"),)),
+    "a limit that is not counted": Break("topic_room", (("LIMIT v_bound) AS running", "LIMIT 0) AS running"),)),
+    "an order that is not kept": Break(
+        "channel_rooms",
+        (("CASE WHEN p_policy.ordered THEN 1", "CASE WHEN p_policy.ordered THEN 2"), ("p_policy.ordered AND c.is_second", "false")),
+    ),
+    "a rate that is not charged": Break("charge_rate", (("p_now + make_interval(secs => p_count / p_rate))", "p_now)"), ("r.free_at, p_now) + make_interval(secs => p_count / p_rate)", "r.free_at, p_now)"))),
+    "a depth that is not lowered": Break("lower_depth", (("greatest(0, d.rows - v_each.ended)", "d.rows"),)),
+    "a death without an alert": Break(
+        "dead_message",
+        (("WHERE f.result NOT IN ('success', 'cancelled')\n    GROUP BY", "WHERE f.result IN ('failed')\n    GROUP BY"),),
+    ),
+    "a death without its copy": Break("dead_message", (("AND right(f.topic, 4) <> '.dlq'", "AND f.result = 'lock_expired'"),)),
+}  # fmt: skip

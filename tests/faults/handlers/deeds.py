@@ -1,0 +1,141 @@
+"""Handlers that do as the payload says, and write down under which claim they began and what they said.
+
+`do` is what they do in the end; `for` is how long that takes, in seconds; `fails` is how many attempts raise before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from datetime import timedelta
+
+from pgrouse import BatchContext, Defer, Fail, Item, Reject, Retry
+
+JOURNAL = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+EFFECT = "INSERT INTO effect (id, claim_id) VALUES (%s, %s)"
+SOON = timedelta(seconds=0.2)
+# How an attempt ends whose handler raises this.
+SAID = {Reject: "rejected", Defer: "deferred"}
+
+
+def note(what, about, **more):
+    """Append one entry by the clock that the server on this machine has, too; a single write is never torn."""
+    message = about._message
+    entry = {"what": what, "id": message.id, "claim": message.claim_id, "topic": message.topic, "at": time.time()}
+    os.write(JOURNAL, (json.dumps({**entry, "attempt": message.attempt, "pid": os.getpid(), **more}) + "\n").encode())
+
+
+def _end(payload, ctx):
+    """End as the payload says, by value or exception."""
+    if ctx.attempt <= payload.get("fails", 0):
+        raise ZeroDivisionError("not yet")
+    match payload["do"]:
+        case "reject":
+            raise Reject("not a word of it is true")
+        case "fail":
+            raise Fail("the account is closed")
+        case "raise":
+            raise ZeroDivisionError("division by zero")
+        case "retry" if ctx.attempt == 1:
+            raise Retry(SOON, state={"page": 1}, reason="the shop is shut")
+        case "defer" if ctx.state is None:
+            raise Defer(SOON, state={"page": 1})
+        case "block":
+            time.sleep(0.5)  # stops the whole event loop of an async handler, which is the point
+        case "die":
+            note("said", ctx, how="failed")
+            os._exit(3)
+    return {"done": payload["tag"]}
+
+
+def _tell(error, ctx):
+    note("said", ctx, how=SAID.get(type(error), "failed"), error=repr(error)[:200])
+
+
+async def deed(payload, ctx):
+    note("start", ctx)
+    try:
+        await asyncio.sleep(payload.get("for", 0))
+        output = await _store(payload, ctx) if payload["do"].startswith("effect") else _end(payload, ctx)
+    except asyncio.CancelledError:
+        note("cancelled", ctx)
+        raise
+    except Exception as error:
+        _tell(error, ctx)
+        raise
+    if not ctx.completed:
+        note("said", ctx, how="success")
+    return output
+
+
+async def _store(payload, ctx):
+    async with ctx.transaction() as conn:
+        await conn.execute(EFFECT, [ctx.id, ctx._message.claim_id])
+        await asyncio.sleep(payload.get("within", 0))
+        if ctx.attempt <= payload.get("fails", 0) or payload["do"] == "effect then raise":
+            raise ZeroDivisionError("changed my mind")
+        note("said", ctx, how="success")
+
+
+def deed_in_thread(payload, ctx):
+    note("start", ctx)
+    try:
+        time.sleep(payload.get("for", 0))
+        output = _store_in_thread(payload, ctx) if payload["do"].startswith("effect") else _end(payload, ctx)
+    except Exception as error:
+        _tell(error, ctx)
+        raise
+    if not ctx.completed:
+        note("said", ctx, how="success")
+    return output
+
+
+def _store_in_thread(payload, ctx):
+    with ctx.transaction() as conn:
+        conn.execute(EFFECT, [ctx.id, ctx._message.claim_id])
+        time.sleep(payload.get("within", 0))
+        if ctx.attempt <= payload.get("fails", 0) or payload["do"] == "effect then raise":
+            raise ZeroDivisionError("changed my mind")
+        note("said", ctx, how="success")
+
+
+def deed_in_process(payload, ctx):
+    note("start", ctx)
+    try:
+        time.sleep(payload.get("for", 0))
+        output = _end(payload, ctx)
+    except Exception as error:
+        _tell(error, ctx)
+        raise
+    note("said", ctx, how="success")
+    return output
+
+
+async def deed_after_the_end(payload, ctx):
+    """For ack_first: the message has ended when it begins."""
+    note("start", ctx)
+    await asyncio.sleep(payload.get("for", 0))
+
+
+async def deeds(items: list[Item], ctx: BatchContext):
+    """Stores the effects of a whole batch in one transaction, but for what is rejected."""
+    for item in items:
+        note("start", item)
+    await asyncio.sleep(max(item.payload.get("for", 0) for item in items))
+    rejected = [item for item in items if item.payload["do"] == "reject"]
+    for item in rejected:
+        note("said", item, how="rejected")
+        item.reject("not a word of it is true")
+    others = [item for item in items if item not in rejected]
+    try:
+        async with ctx.transaction() as conn:
+            for item in others:
+                await conn.execute(EFFECT, [item.id, item._message.claim_id])
+                item.complete()
+                note("said", item, how="success")
+    except Exception as error:
+        for item in others:
+            _tell(error, item)
+        raise

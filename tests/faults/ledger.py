@@ -1,0 +1,66 @@
+"""What publishers and operators know of what they did: what was committed, what never was, and what nobody told them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import psycopg
+
+from pgrouse.errors import NotAdmitted
+
+
+@dataclass
+class Group:
+    """Messages that are published together, all or none.
+
+    Attributes:
+        tags: the name that each has in its payload.
+        merges: a key may have made something else of it: only its id says anything.
+        began: how many groups had been acknowledged when it was sent.
+        acknowledged: its number among those acknowledged, -1 if it is none.
+        ids: what the queue called them, if it did.
+    """
+
+    topic: str
+    tags: list[str]
+    channel: str | None = None
+    merges: bool = False
+    began: int = 0
+    acknowledged: int = -1
+    ids: list[int] = field(default_factory=list)
+
+
+class Ledger:
+    """The books of all who publish in one run."""
+
+    def __init__(self) -> None:
+        self.committed: list[Group] = []
+        self.unknown: list[Group] = []
+        self.refused: list[Group] = []
+        self.cancelled: list[int] = []
+        self.redriven: dict[int, int] = {}
+
+    @contextmanager
+    def booked(self, group: Group) -> Iterator[Group]:
+        """Write down how the block ended for this group: an error of the connection leaves its fate unknown."""
+        group.began = len(self.committed)
+        try:
+            yield group
+        except (NotAdmitted, psycopg.IntegrityError, Refusal):
+            self.refused.append(group)
+        except BaseException:
+            self.unknown.append(group)
+            raise
+        else:
+            group.acknowledged = len(self.committed)
+            self.committed.append(group)
+
+    def count(self) -> int:
+        """How many messages are known to be committed."""
+        return sum(len(group.tags) for group in self.committed)
+
+
+class Refusal(Exception):
+    """The publisher itself took it back, or the queue said no without an error."""

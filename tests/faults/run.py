@@ -1,0 +1,227 @@
+"""One run: publishers and operators at work, a storm over them, the checker beside it; then calm, a drain, and the last look."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from tests.daemon.process import Daemon
+from tests.faults.checker import Checker, Finding
+from tests.faults.ledger import Group, Ledger
+from tests.faults.scene import Scene
+from tests.faults.storm import STOPPED_WITHIN_S, Storm
+from tests.faults.topics import WORKED
+from tests.faults.traffic import Actor, Operator, Publisher, acting
+
+# Between two looks at least so long, and at most a fifth of the time is looked at.
+LOOK_EVERY_S = 0.4
+DRAINED_WITHIN_S = 90
+# What only a bug of the daemon logs.
+NEVER_LOGGED = {"loop.broken", "settle.refused", "settle.given_up"}
+# Longer than a drain waits.
+LONG = {"do": "succeed", "for": 8}
+WAITING = "SELECT id, topic FROM messages.message WHERE topic = ANY (%s) LIMIT 20"
+
+
+@dataclass
+class Inspector(threading.Thread):
+    """Lets the checker look at one snapshot after the other, whenever the server answers."""
+
+    dsn: str
+    checker: Checker
+    findings: list[Finding] = field(default_factory=list)
+    looks: int = 0
+    broken: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(name="inspector", daemon=True)
+        self.stopping = threading.Event()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def run(self) -> None:
+        """Look until told to stop, or until there is something to report."""
+        try:
+            while not self.stopping.is_set() and not self.findings:
+                try:
+                    self._look()
+                except psycopg.OperationalError:
+                    self.stopping.wait(0.2)
+        except BaseException as error:  # noqa: BLE001 - told by whoever waits for this thread
+            self.broken = error
+
+    def _look(self) -> None:
+        with psycopg.connect(self.dsn, autocommit=True, connect_timeout=5) as conn:
+            while not self.stopping.is_set() and not self.findings:
+                began = time.monotonic()
+                self.findings = self.checker.look(conn)
+                self.looks += 1
+                self.stopping.wait(max(LOOK_EVERY_S, 4 * (time.monotonic() - began)))
+
+
+@dataclass
+class Verdict:
+    """What a run came to."""
+
+    seed: str
+    story: str
+    published: int
+    looks: int
+    crashes: int
+    findings: list[str]
+
+    def __str__(self) -> str:
+        summary = (
+            f"seed {self.seed}: {self.published} published, {self.looks} looks, {self.crashes} crashes of the server"
+        )
+        return "\n".join([summary, *self.findings, *(["", self.story] if self.findings else [])])
+
+
+class Run:
+    """One run on a scene."""
+
+    def __init__(self, scene: Scene, seed: str) -> None:
+        self.scene, self.seed = scene, seed
+        self.ledger = Ledger()
+        self.storm = Storm(scene, seed)
+        self.checker = Checker(self.ledger, self.storm.crashes)
+        self.inspector = Inspector(scene.database.dsn, self.checker)
+        self.findings: list[str] = []
+
+    def under(
+        self, faults: list[str], pause_s: tuple[float, float], *, daemons: int = 2, for_s: float = math.inf
+    ) -> Verdict:
+        """Let these faults happen, and return the verdict.
+
+        It ends early when something was found, and begins no further fault after so long.
+        """
+        over_at = time.monotonic() + for_s
+        self.scene.begin(daemons)
+        with self._inspected(), acting(self._actors()) as actors:
+            self.storm.note("begin")
+            self._until_it_works()
+            self.storm.blow(faults, pause_s, enough=lambda: time.monotonic() > over_at or self._is_over(actors))
+        if not self.findings:
+            self._calm()
+        return self._verdict()
+
+    def _is_over(self, actors: list[Actor]) -> bool:
+        return bool(self.inspector.findings or self.inspector.broken or any(actor.broken for actor in actors))
+
+    @contextmanager
+    def _inspected(self) -> Iterator[None]:
+        self.inspector.start()
+        try:
+            yield
+        finally:
+            self.inspector.stopping.set()
+            self.inspector.join(60)
+        if self.inspector.broken:
+            raise self.inspector.broken
+        self.findings += map(str, self.inspector.findings)
+
+    def _actors(self) -> list[Actor]:
+        direct, proxied = self.scene.database.dsn, self.scene.for_publishers.dsn
+        publishers = [Publisher(n, 3, dsn, self.ledger, self.seed) for n, dsn in enumerate((direct, proxied, proxied))]
+        return [*publishers, Operator("operator", direct, self.ledger, self.seed)]
+
+    def _until_it_works(self) -> None:
+        deadline = time.monotonic() + 60
+        while not self._journal() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.storm.note("daemons are at work")
+
+    def _calm(self) -> None:
+        """All is well: what is left is worked, and a drain in the midst of work leaves no lock."""
+        self._open("shut")
+        self._drain_under_load()
+        self._until_all_is_worked()
+        self._stop()
+        with psycopg.connect(self.scene.database.dsn, autocommit=True) as conn:
+            self.findings += map(str, self.checker.left(conn))
+            self.findings += map(str, self.checker.look_back(conn, self._journal()))
+        self.findings += [*self.storm.problems, *self._logged()]
+
+    def _open(self, topic: str) -> None:
+        with self.scene.queue() as queue:
+            queue.call("resume", topic)
+
+    def _drain_under_load(self) -> None:
+        """Stop all daemons while handlers run that take longer than the drain."""
+        with self.scene.queue() as queue:
+            with self.ledger.booked(Group("often", [f"held/{n}" for n in range(10)])) as group:
+                group.ids = held = [queue.publish("often", payload=Jsonb(LONG | {"tag": tag})) for tag in group.tags]
+            waiting = "SELECT FROM messages.message WHERE id = ANY (%s) AND claim_id IS NULL"
+            self._wait("what takes long does not begin", lambda: not queue.rows(waiting, [held]))
+            self._stop()
+            locked = queue.rows("SELECT id, topic, locked_by FROM messages.message WHERE claim_id IS NOT NULL")
+            self.findings += [f"a drain in calm weather forgot: {row}" for row in locked]
+            self.ledger.cancelled += queue.call("cancel", held)
+        self.scene.begin(len(self.scene.daemons))
+
+    def _until_all_is_worked(self) -> None:
+        with self.scene.queue() as queue:
+            self._wait("the queue does not drain", lambda: not queue.rows(WAITING, [list(WORKED)]), queue)
+
+    def _wait(self, otherwise: str, condition: Any, queue: Any = None) -> None:
+        deadline = time.monotonic() + DRAINED_WITHIN_S
+        while not condition():
+            if time.monotonic() > deadline:
+                why = (
+                    queue.rows(f"SELECT m.*, e.* FROM ({WAITING}) AS m, messages.explain(m.id) AS e", [list(WORKED)])
+                    if queue
+                    else ""
+                )
+                self.findings.append(f"{otherwise}: {why}")
+                return
+            time.sleep(0.1)
+
+    def _stop(self) -> None:
+        for daemon in self.scene.daemons:
+            if not daemon.alive:
+                self.findings.append(f"daemon {daemon.pid} ended by itself: {daemon.log.read_text()[-2000:]}")
+        stopping = [daemon for daemon in self.scene.daemons if daemon.alive]
+        for daemon in stopping:
+            daemon.process.terminate()
+        for daemon in stopping:
+            code = daemon.exit_code(STOPPED_WITHIN_S)
+            if code:
+                self.findings.append(f"daemon {daemon.pid} ended with {code}: {daemon.log.read_text()[-2000:]}")
+
+    def _journal(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.scene.journal.path.read_text().rpartition("\n")[0].splitlines()]
+
+    def _logged(self) -> list[str]:
+        return [f"daemon {each.pid} logged {entry}" for each in self.scene.fleet.daemons for entry in _never(each)]
+
+    def _verdict(self) -> Verdict:
+        return Verdict(
+            self.seed,
+            self.storm.story(),
+            self.ledger.count(),
+            self.inspector.looks,
+            len(self.storm.crashes),
+            self.findings,
+        )
+
+
+def _never(daemon: Daemon) -> list[dict[str, Any]]:
+    return [entry for entry in daemon.logged() if entry["event"] in NEVER_LOGGED or entry.get("level") == "critical"]
+
+
+def shuffled(names: list[str], times: int, seed: str) -> list[str]:
+    """Return each of them so many times, in the order of the seed."""
+    chosen = names * times
+    Random(f"{seed} order").shuffle(chosen)
+    return chosen

@@ -1,0 +1,101 @@
+"""The scene of a storm: a server of its own, daemons that reach it through a proxy, publishers that reach it through another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+
+from tests.daemon.process import HANDLERS, Daemon, Fleet
+from tests.daemon.proxy import Proxy
+from tests.faults import witness
+from tests.faults.breaks import Break
+from tests.faults.topics import SHORT_LOCK, TOPICS, WORKED
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+
+OWN_HANDLERS = Path(__file__).parent / "handlers"
+WORKER = {
+    "poll": "1s", "degraded_poll": "0.3s", "tick": "0.3s", "drain": "1.5s", "concurrency": 40, "prefetch": 5, "threads": 8,
+}  # fmt: skip
+
+
+class Scene:
+    """Everything that a storm shakes.
+
+    Attributes:
+        daemons: those that should be alive, by slot.
+        ended: those that were stopped or killed.
+    """
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self.database = database
+        self.fleet = Fleet(folder)
+        self.journal = self.fleet.journal
+        self.for_daemons, self.for_publishers = Proxy(database.dsn), Proxy(database.dsn)
+        self.daemons: list[Daemon] = []
+        self.ended: list[Daemon] = []
+
+    @property
+    def server(self) -> Postgres:
+        """The server."""
+        return self.database.server
+
+    @contextmanager
+    def queue(self) -> Iterator[Queue]:
+        """The queue, by a direct connection of the superuser."""
+        with psycopg.connect(self.database.dsn, autocommit=True, connect_timeout=10) as conn:
+            yield Queue(conn)
+
+    def launch(self) -> Daemon:
+        """Start one more daemon."""
+        return self.fleet.launch(
+            WORKED,
+            dsn=self.for_daemons.dsn,
+            sections={"handlers": {"path": [str(OWN_HANDLERS), str(HANDLERS)]}},
+            **WORKER,
+        )
+
+    def begin(self, daemons: int) -> None:
+        """Start so many daemons."""
+        self.daemons = [self.launch() for _ in range(daemons)]
+
+    def replace(self, slot: int) -> None:
+        """The daemon in this slot has ended: start another one."""
+        self.ended.append(self.daemons[slot])
+        self.daemons[slot] = self.launch()
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        self.fleet.kill()
+        for proxy in (self.for_daemons, self.for_publishers):
+            with suppress(OSError):
+                proxy.close()
+
+
+def furnish(queue: Queue) -> None:
+    """Install the witness and the policies."""
+    for statement in witness.STATEMENTS:
+        queue.conn.execute(statement)
+    for name, topic in TOPICS.items():
+        queue.policy(name, **(SHORT_LOCK | topic.knobs))
+
+
+@contextmanager
+def scene(server: Postgres, folder: Path, broken: Break | None = None) -> Iterator[Scene]:
+    """Make a scene on a server that may be stopped and crashed, and clear it away. broken: in which way the queue is broken in it."""
+    with server.new_database(template=server.migrated) as database:
+        with server.admin() as admin:
+            admin.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = on")
+        made = Scene(database, folder)
+        try:
+            with made.queue() as queue:
+                furnish(queue)
+                if broken is not None:
+                    broken.install(queue.conn)
+            yield made
+        finally:
+            made.close()
+            server.place.start()

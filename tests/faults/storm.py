@@ -1,0 +1,389 @@
+"""The storm: faults drawn from a seed, several at once, each of them over after a while."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import psycopg
+
+from tests.daemon.process import Daemon
+from tests.faults.scene import Scene
+from tests.sql.queue import Queue
+
+# Locks last 1.5 s: who is frozen for so long has lost all of his.
+FROZEN_S = (2.0, 3.5)
+CUT_S = (0.3, 3.0)
+AWAY_S = (0.0, 0.8)
+# A drain of 1.5 s, 2 s for what is cancelled, 10 s for the last settles, and what a busy machine adds.
+STOPPED_WITHIN_S = 60
+
+
+@dataclass
+class Action:
+    """A fault that is under way."""
+
+    name: str
+    ends_at: float
+    end: ExitStack
+
+
+@dataclass
+class Storm:
+    """Shakes a scene.
+
+    Attributes:
+        happened: what was done, and when: (wall clock, what).
+        crashes: when the server crashed, by the wall clock.
+        problems: what daemons did that they should not.
+    """
+
+    scene: Scene
+    seed: str
+    happened: list[tuple[float, str]] = field(default_factory=list)
+    crashes: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    busy: set[object] = field(default_factory=set)
+    drains: list[threading.Thread] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.chance = Random(f"{self.seed} storm")
+        self.going: list[Action] = []
+
+    @property
+    def faults(self) -> dict[str, tuple[Callable[[], AbstractContextManager[None]], tuple[float, float]]]:
+        """Every fault and how long it lasts."""
+        return {
+            "kill a daemon": (self.killed, (0.0, 1.0)),
+            "freeze a daemon": (self.frozen, FROZEN_S),
+            "drain a daemon": (self.drained, (0.0, 0.5)),
+            "terminate backends": (self.terminated, (0.0, 0.0)),
+            "terminate listeners": (self.deafened, (0.0, 0.0)),
+            "restart the server": (self.stopped, AWAY_S),
+            "crash the server": (self.crashed, AWAY_S),
+            "kill the server": (self.shot, AWAY_S),
+            "reset connections": (self.reset, (0.0, 0.0)),
+            "half-open connections": (self.half_open, CUT_S),
+            "stall connections": (self.stalled, CUT_S),
+            "swallow answers": (self.swallowed, CUT_S),
+            "swallow answers of publishers": (self.swallowed_of_publishers, (0.1, 1.0)),
+            "vacuum": (self.vacuumed, (0.0, 0.0)),
+            "reset publishers": (self.reset_publishers, (0.0, 0.0)),
+            "stall publishers": (self.stalled_publishers, CUT_S),
+            "switch notifications off": (self.silent, CUT_S),
+            "hold a snapshot": (self.held, (1.0, 4.0)),
+            "two ticks at once": (self.ticked, (0.0, 0.0)),
+            "lock the rows of a topic": (self.rows_locked, (0.1, 1.0)),
+        }
+
+    def blow(self, faults: list[str], pause_s: tuple[float, float], enough: Callable[[], bool] = lambda: False) -> None:
+        """Let these happen one after the other, each as soon as it may; return when all are over.
+
+        pause_s: between two beginnings.
+        """
+        waiting = list(faults)
+        while waiting and not enough():
+            self._end_what_is_over()
+            if self._begin(waiting[0]):
+                del waiting[0]
+                time.sleep(self.chance.uniform(*pause_s))
+            else:
+                # Another fault has what this one needs: let others go first.
+                waiting.append(waiting.pop(0))
+                time.sleep(0.05)
+        while self.going:
+            self._end_what_is_over()
+            time.sleep(0.02)
+        for drain in self.drains:
+            drain.join(2 * STOPPED_WITHIN_S)
+        self.heal()
+
+    def heal(self) -> None:
+        """See that all is well again."""
+        self.scene.server.place.start()
+        for proxy in (self.scene.for_daemons, self.scene.for_publishers):
+            proxy.flow()
+            proxy.cut()
+        for daemon in self.scene.daemons:
+            daemon.send(signal.SIGCONT)
+        self.note("all is well again")
+
+    def note(self, what: str) -> None:
+        """Write down what happens."""
+        self.happened.append((time.time(), what))
+
+    def story(self) -> str:
+        """Return what happened, for whoever has to find out why."""
+        began = self.happened[0][0] if self.happened else 0
+        return "\n".join(f"{at - began:8.3f} {what}" for at, what in self.happened)
+
+    def _begin(self, name: str) -> bool:
+        fault, lasts = self.faults[name]
+        end = ExitStack()
+        try:
+            end.enter_context(fault())
+        except Busy:
+            return False
+        except psycopg.OperationalError:
+            # The server is away, so nothing of it can be cut or held.
+            self.note(f"{name}: not now")
+            return True
+        self.going.append(Action(name, time.monotonic() + self.chance.uniform(*lasts), end))
+        return True
+
+    def _end_what_is_over(self) -> None:
+        for action in [each for each in self.going if each.ends_at <= time.monotonic()]:
+            self.going.remove(action)
+            with suppress(psycopg.OperationalError):
+                action.end.close()
+            self.note(f"{action.name}: over")
+
+    @contextmanager
+    def _taking(self, thing: object) -> Iterator[None]:
+        """Let no other fault have this at the same time."""
+        if thing in self.busy:
+            raise Busy
+        self.busy.add(thing)
+        try:
+            yield
+        finally:
+            self.busy.discard(thing)
+
+    # Daemons
+
+    @contextmanager
+    def _some_daemon(self) -> Iterator[tuple[int, Daemon]]:
+        slot = self.chance.randrange(len(self.scene.daemons))
+        with self._taking(slot):
+            daemon = self.scene.daemons[slot]
+            if not daemon.alive:
+                self.problems.append(f"daemon {daemon.pid} ended by itself with {daemon.exit_code()}: {_tail(daemon)}")
+                self.scene.replace(slot)
+                daemon = self.scene.daemons[slot]
+            yield slot, daemon
+
+    @contextmanager
+    def killed(self) -> Iterator[None]:
+        """Kill -9 a daemon; another one comes later."""
+        with self._some_daemon() as (slot, daemon):
+            self.note(f"kill daemon {daemon.pid}")
+            daemon.kill()
+            yield
+            self.scene.replace(slot)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """A daemon stands still for longer than its locks."""
+        with self._some_daemon() as (_, daemon):
+            self.note(f"freeze daemon {daemon.pid}")
+            daemon.send(signal.SIGSTOP)
+            yield
+            daemon.send(signal.SIGCONT)
+
+    @contextmanager
+    def drained(self) -> Iterator[None]:
+        """SIGTERM; the next one starts when this one has ended, in the background."""
+        with ExitStack() as taken:
+            slot, daemon = taken.enter_context(self._some_daemon())
+            self.note(f"drain daemon {daemon.pid}")
+            daemon.send(signal.SIGTERM)
+            keep = taken.pop_all()
+        self.drains.append(threading.Thread(target=self._replace_when_ended, args=(slot, daemon, keep), daemon=True))
+        self.drains[-1].start()
+        yield
+
+    def _replace_when_ended(self, slot: int, daemon: Daemon, taken: ExitStack) -> None:
+        with taken:
+            try:
+                code: object = daemon.exit_code(STOPPED_WITHIN_S)
+            except Exception as error:  # noqa: BLE001 - told with the findings
+                code = repr(error)
+                daemon.kill()
+            self.note(f"daemon {daemon.pid} drained: {code}")
+            # A process that was hardly there yet may end as any process does.
+            if code != 0 and daemon.logged():
+                self.problems.append(f"daemon {daemon.pid} was asked to drain and ended with {code}: {_tail(daemon)}")
+            self.scene.replace(slot)
+
+    # The server
+
+    @contextmanager
+    def _away(self, how: str, *, crashes: bool) -> Iterator[None]:
+        with self._taking("server"):
+            self.note(f"{how} the server")
+            getattr(self.scene.server.place, how)()
+            if crashes:
+                self.crashes.append(time.time())
+            yield
+            self.scene.server.place.start()
+
+    def stopped(self) -> AbstractContextManager[None]:
+        """A fast restart."""
+        return self._away("stop", crashes=False)
+
+    def crashed(self) -> AbstractContextManager[None]:
+        """An immediate one, that ends in recovery."""
+        return self._away("crash", crashes=True)
+
+    def shot(self) -> AbstractContextManager[None]:
+        """Its first process is killed with -9."""
+        return self._away("kill", crashes=True)
+
+    @contextmanager
+    def _asking(self) -> Iterator[Queue]:
+        with self.scene.queue() as queue:
+            yield queue
+
+    def _terminate(self, pattern: str, share: float) -> None:
+        with self._asking() as queue:
+            ended = queue.rows(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND application_name LIKE %s AND random() < %s",
+                [pattern, share],
+            )
+            self.note(f"terminate {len(ended)} backends like {pattern}")
+
+    @contextmanager
+    def terminated(self) -> Iterator[None]:
+        """pg_terminate_backend of lanes, heartbeats, handlers' transactions and all others, by lot."""
+        self._terminate("pgrouse%", 0.5)
+        yield
+
+    @contextmanager
+    def deafened(self) -> Iterator[None]:
+        """The same of the listeners: what was on its way to them is lost."""
+        self._terminate("pgrouse listener%", 1)
+        yield
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """No publish rings."""
+        with self._taking("notify"):
+            self._ring("off")
+            yield
+            self._ring("auto")
+
+    def _ring(self, notify: str) -> None:
+        with self._asking() as queue:
+            queue.conn.execute("UPDATE messages.topic SET notify = %s WHERE topic = '*'", [notify])
+            self.note(f"notify {notify}")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """A snapshot is held, so that no dead row can go, and a transaction id, so that no horizon moves."""
+        with self.scene.queue() as queue:
+            queue.conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            queue.value("SELECT pg_current_xact_id()")
+            self.note("hold a snapshot")
+            yield
+
+    @contextmanager
+    def ticked(self) -> Iterator[None]:
+        """pg_cron, a person and the daemons do the maintenance at the same time."""
+        self.note("two ticks at once")
+        threads = [threading.Thread(target=self._tick, args=(caller,), daemon=True) for caller in ("cron", "hand")]
+        for thread in threads:
+            thread.start()
+        yield
+
+    @contextmanager
+    def vacuumed(self) -> Iterator[None]:
+        """Dead rows go, and their places are used again."""
+        self.note("vacuum")
+        threading.Thread(target=self._vacuum, daemon=True).start()
+        yield
+
+    def _vacuum(self) -> None:
+        with suppress(psycopg.OperationalError), self._asking() as queue:
+            queue.conn.execute("VACUUM (ANALYZE) messages.message, messages.low_water, messages.sleeper, messages.rate")
+
+    def _tick(self, caller: str) -> None:
+        with suppress(psycopg.OperationalError), self._asking() as queue:
+            done = queue.rows("SELECT * FROM messages.tick(%s)", [caller])
+            queue.call("expire_locks")
+            queue.call("raise_low_water", "0 s")
+            self.note(f"tick by {caller}: {', '.join(f'{row.task} {row.did}' for row in done if row.did)}")
+
+    @contextmanager
+    def rows_locked(self) -> Iterator[None]:
+        """Somebody has the rows of a topic, and nobody else gets them."""
+        with self.scene.queue() as queue:
+            queue.conn.execute("BEGIN")
+            rows = queue.rows("SELECT FROM messages.message WHERE topic = 'often' LIMIT 50 FOR UPDATE SKIP LOCKED")
+            self.note(f"lock {len(rows)} rows")
+            yield
+
+    # The network
+
+    @contextmanager
+    def reset(self) -> Iterator[None]:
+        """All connections of the daemons are reset, whatever is on its way."""
+        self.note("reset the daemons' connections")
+        self.scene.for_daemons.cut()
+        yield
+
+    @contextmanager
+    def half_open(self) -> Iterator[None]:
+        """Neither side hears anything of the other any more, and the server keeps what they hold, until it is told."""
+        with self._taking("network"):
+            self.note("half-open connections of the daemons")
+            self.scene.for_daemons.go_dead()
+            yield
+            self.scene.for_daemons.cut()
+
+    @contextmanager
+    def swallowed(self) -> Iterator[None]:
+        """The server does what the daemons ask for, and they do not learn of it."""
+        with self._taking("network"):
+            self.note("swallow the answers to the daemons")
+            self.scene.for_daemons.swallow_answers()
+            yield
+            self.scene.for_daemons.cut()
+
+    @contextmanager
+    def swallowed_of_publishers(self) -> Iterator[None]:
+        """The same for publishers."""
+        with self._taking("publishers"):
+            self.note("swallow the answers to the publishers")
+            self.scene.for_publishers.swallow_answers()
+            yield
+            self.scene.for_publishers.cut()
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """All that is said arrives late."""
+        with self._taking("network"):
+            self.note("stall the daemons' connections")
+            self.scene.for_daemons.stall()
+            yield
+            self.scene.for_daemons.flow()
+
+    @contextmanager
+    def reset_publishers(self) -> Iterator[None]:
+        """Publishers do not learn whether they have committed."""
+        self.note("reset the publishers' connections")
+        self.scene.for_publishers.cut()
+        yield
+
+    @contextmanager
+    def stalled_publishers(self) -> Iterator[None]:
+        """Transactions of publishers stay open, or commit late."""
+        with self._taking("publishers"):
+            self.note("stall the publishers' connections")
+            self.scene.for_publishers.stall()
+            yield
+            self.scene.for_publishers.flow()
+
+
+class Busy(Exception):
+    """Another fault has what this one needs."""
+
+
+def _tail(daemon: Daemon) -> Any:
+    return daemon.log.read_text()[-2000:]

@@ -1,0 +1,43 @@
+"""Kill, freeze, restart, crash and cut, several at once, while messages are published and worked in every way: nothing is lost, nothing ends twice."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.faults.run import Run, shuffled
+from tests.faults.scene import Scene
+from tests.faults.storm import Storm
+
+NewScene = Callable[..., AbstractContextManager[Scene]]
+# The same seed draws the same faults in the same order; what they hit differs with the speed of the machine.
+SEED = os.environ.get("PGROUSE_FAULTS_SEED") or str(time.time_ns())
+MINUTES = float(os.environ.get("PGROUSE_FAULTS_MINUTES", "3"))
+
+
+def all_faults(scene: Scene) -> list[str]:
+    return list(Storm(scene, "").faults)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_every_fault_among_all_others_loses_nothing_and_ends_nothing_twice(new_scene: NewScene) -> None:
+    with new_scene() as scene:
+        verdict = Run(scene, SEED).under(shuffled(all_faults(scene), 1, SEED), (0.2, 0.9))
+
+    assert not verdict.findings, f"PGROUSE_FAULTS_SEED={SEED}\n{verdict}"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(60 * MINUTES + 600)
+def test_a_storm_of_minutes_loses_nothing_and_ends_nothing_twice(new_scene: NewScene) -> None:
+    with new_scene() as scene:
+        faults = shuffled(all_faults(scene), int(MINUTES * 10) + 1, SEED)
+        verdict = Run(scene, SEED).under(faults, (0.05, 1), daemons=3, for_s=60 * MINUTES)
+
+    print(verdict)
+    assert not verdict.findings, f"PGROUSE_FAULTS_SEED={SEED}\n{verdict}"

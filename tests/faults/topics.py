@@ -1,0 +1,110 @@
+"""The topics of a storm: their policies, their handlers, and what is published to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+SHORT_LOCK = {"lock_for": "1.5 s", "on_lock_expired_delay": "0 s", "backoff": {"kind": "constant", "base": "100ms"}}
+RUN_TIMEOUT_S = 1.5
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One topic.
+
+    Attributes:
+        deeds: what its handlers do, by lot.
+        knobs: its policy.
+        handler: how it is run; None = nobody handles it.
+        channels: those that it has.
+        keys: how many keys there are; 0 = its messages have none.
+        lasting: whether a crash of the server may take back no claim of it: it has a limit, an order, or one attempt.
+    """
+
+    deeds: tuple[str, ...] = ("succeed",)
+    knobs: dict[str, Any] = field(default_factory=dict)
+    handler: dict[str, Any] | None = field(default_factory=lambda: {"handler": "deeds:deed"})
+    channels: str = ""
+    keys: int = 0
+    lasting: bool = False
+
+    def payload(self, tag: str, chance: Random) -> dict[str, Any]:
+        """Return a payload of this topic."""
+        said: dict[str, Any] = {
+            "tag": tag,
+            "do": chance.choice(self.deeds),
+            "for": chance.choice((0, 0, 0, 0.01, 0.05)),
+        }
+        if chance.random() < 0.2:
+            said["fails"] = chance.randint(1, 2)
+        if said["do"] == "nap":
+            said["for"] = chance.uniform(0.3, 2.5)
+        if said["do"] == "effect":
+            said["within"] = chance.choice((0, 0, 0.05, 0.3))
+        return said
+
+
+EVERY_END = (
+    "succeed",
+    "succeed",
+    "succeed",
+    "effect",
+    "effect",
+    "effect then raise",
+    "reject",
+    "fail",
+    "raise",
+    "retry",
+    "defer",
+    "nap",
+)
+
+TOPICS = {
+    "once": Topic(EVERY_END, {"max_attempts": 1}, lasting=True),
+    "often": Topic((*EVERY_END, "block"), {"max_attempts": 6}),
+    "few": Topic(
+        ("succeed", "succeed", "succeed", "effect", "effect", "nap", "raise"),
+        {"max_attempts": 4, "max_concurrency": 3},
+        lasting=True,
+    ),
+    "line": Topic(("succeed", "effect", "raise"), {"max_attempts": 3, "ordered": True}, channels="abcd", lasting=True),
+    "fair": Topic(
+        ("succeed", "succeed", "effect", "effect", "nap"),
+        {"max_attempts": 3, "channel_concurrency": 2},
+        channels="xyz",
+        lasting=True,
+    ),
+    "keyed": Topic(("succeed", "effect", "raise", "retry", "defer"), {"max_attempts": 3}, keys=12),
+    "brief": Topic(("succeed", "effect"), {"max_attempts": 2, "ttl": "0.6 s", "max_concurrency": 2}, lasting=True),
+    "full": Topic(("succeed", "effect", "raise"), {"max_attempts": 2, "max_depth": 20, "on_full": "drop"}),
+    "metered": Topic(("succeed", "effect"), {"max_attempts": 3, "dequeue_rate": 40, "burst": 5}, lasting=True),
+    "strict": Topic(("succeed", "effect", "nap"), {"max_attempts": 3, "strict_lock": True}),
+    "threads": Topic(
+        ("succeed", "effect", "effect then raise", "raise", "defer", "nap"),
+        {"max_attempts": 3},
+        {"handler": "deeds:deed_in_thread"},
+    ),
+    "child": Topic(
+        ("succeed", "succeed", "succeed", "succeed", "raise", "die", "nap"),
+        {"max_attempts": 2, "run_timeout": f"{RUN_TIMEOUT_S} s"},
+        {"handler": "deeds:deed_in_process", "isolation": "process", "concurrency": 2},
+    ),
+    "timed": Topic(("succeed", "nap", "effect"), {"max_attempts": 2, "run_timeout": f"{RUN_TIMEOUT_S} s"}),
+    "first": Topic(
+        ("succeed",), {"max_attempts": 3}, {"handler": "deeds:deed_after_the_end", "ack_policy": "ack_first"}
+    ),
+    "batch": Topic(
+        ("succeed", "reject"), {"max_attempts": 4}, {"handler": "deeds:deeds", "batch": 20, "batch_wait": "0.05s"}
+    ),
+    "lettered": Topic(("succeed", "raise", "reject"), {"dead_letter": True}, lasting=True),
+    # Whom nobody handles, and who is paused: what lies there at the end is looked at then.
+    "nobody": Topic(handler=None),
+    "shut": Topic(
+        knobs={"max_attempts": 3, "paused_at": "2000-01-01", "paused_by": "the storm", "paused_why": "night"}
+    ),
+}
+WORKED = {name: topic.handler for name, topic in TOPICS.items() if topic.handler is not None}
+LASTING = {name for name, topic in TOPICS.items() if topic.lasting}
+TIMED = {name for name, topic in TOPICS.items() if "run_timeout" in topic.knobs}
