@@ -52,7 +52,7 @@ BEGIN
     ) AS keep
     WHERE d.topic = '*' AND keep.what <> 'none'
   )
-  -- Asked once the row is gone, not before: a policy that was committed until then is not missed. So it is with waiters, below.
+  -- Asked once the row is gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges, below.
   SELECT array_agg(g.id), array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE messages.is_policed())
   INTO v_moved, v_departed
   FROM gone AS g;
@@ -60,7 +60,7 @@ BEGIN
     PERFORM messages.depart(v_departed, p_result);
   END IF;
   IF v_moved IS NOT NULL AND pg_sequence_last_value('messages.awaited') > 1 THEN
-    PERFORM messages.tell_waiters(v_moved);
+    PERFORM messages.tell_ended(v_moved, p_result);
   END IF;
   RETURN coalesce(v_moved, '{}');
 END

@@ -3,8 +3,11 @@
 -- Called by: publishers. p_on_conflict, for a key that a ready or delayed, never attempted message of the topic has: error; replace (its
 -- payload, body, headers and TTL; it keeps its id and its place); ignore; append (the payloads become one JSON array). A message that runs
 -- or was attempted is never touched: then this one is new. p_ttl counts from when it becomes available.
+-- p_after: ids of messages; it is not claimed before all of them ended with success, and its times count from then. p_after_failed: what happens
+-- if one of them ends otherwise: hold = it goes on waiting, for a redrive of that; cancel = it ends as cancelled; run = that counts as done.
 -- Result: id and what: inserted, replaced, ignored, appended, held (by the key_ttl of the topic: id is the message that holds the key), or
--- dropped (the topic is full and drops: no id). Errors: 23505 the key stands or is held; PGR01 to PGR05 as every INSERT.
+-- dropped (the topic is full and drops: no id). Errors: 23505 the key stands or is held; PGR01 to PGR05 as every INSERT; PGR08 there is no
+-- message of an id in p_after.
 -- Locks: the message that is changed, and what the policies of the topic count in; until the transaction ends.
 CREATE OR REPLACE FUNCTION messages.publish(
   p_topic        text,
@@ -19,6 +22,8 @@ CREATE OR REPLACE FUNCTION messages.publish(
   p_available_at timestamptz DEFAULT NULL,
   p_ttl          interval    DEFAULT NULL,
   p_max_attempts integer     DEFAULT NULL,
+  p_after        bigint[]    DEFAULT NULL,
+  p_after_failed text        DEFAULT 'hold',
   OUT id         bigint,
   OUT what       text
 )
@@ -28,6 +33,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_new     messages.message;
+  v_before  bigint[];
+  v_died    text[];
   v_problem text := CASE
     WHEN p_topic IS NULL THEN 'topic is missing'
     WHEN num_nonnulls(p_payload, p_body) <> 1 THEN 'a message has a payload or a body: give one of them'
@@ -38,6 +45,12 @@ DECLARE
     WHEN num_nonnulls(p_delay, p_available_at) = 2 THEN 'delay and available_at were both given: use one of them'
     WHEN p_delay NOT BETWEEN '0' AND '36500 days' THEN format('delay is %s: use an interval from 0 to 36500 days', p_delay)
     WHEN p_ttl NOT BETWEEN '0' AND '36500 days' THEN format('ttl is %s: use an interval from 0 to 36500 days', p_ttl)
+    WHEN p_after_failed IS NULL OR p_after_failed NOT IN ('hold', 'cancel', 'run') THEN
+      format('after_failed is %s: use hold, cancel or run', coalesce('"' || p_after_failed || '"', 'NULL'))
+    WHEN cardinality(p_after) > 0 AND p_on_conflict IN ('replace', 'append') THEN
+      format('after was given and on_conflict is %s: what waits under the key keeps its place; use error or ignore', p_on_conflict)
+    WHEN cardinality(p_after) > 0 AND EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = p_topic) THEN
+      format('after was given and topic %s has subscribers: what is fanned out cannot wait; publish to their topics', p_topic)
   END;
 BEGIN
   IF v_problem IS NOT NULL THEN
@@ -55,14 +68,26 @@ BEGIN
   v_new.available_at := coalesce(p_available_at, clock_timestamp() + coalesce(p_delay, '0'));
   v_new.expires_at := greatest(v_new.available_at, clock_timestamp()) + p_ttl;
   v_new.max_attempts := p_max_attempts;
+  IF cardinality(p_after) > 0 THEN
+    SELECT array_agg(b.id), array_agg(b.died) INTO v_before, v_died
+    FROM messages.look_before(p_after) AS b WHERE b.died IS NULL OR p_after_failed <> 'run';
+    IF v_before IS NOT NULL THEN
+      -- The end of the domain: no claim reads over it.
+      v_new.available_at := '9000-01-01 00:00+00';
+      v_new.expires_at := NULL;
+    END IF;
+  END IF;
 
   IF NOT messages.is_policed() THEN
     SELECT u.id, u.what INTO publish.id, publish.what FROM messages.upsert(v_new, p_on_conflict) AS u;
-    RETURN;
+  ELSE
+    -- The copies for subscribers do the same with their keys; they are made by a trigger.
+    PERFORM set_config('messages.on_conflict', p_on_conflict, true);
+    SELECT p.id, p.what INTO publish.id, publish.what FROM messages.put(v_new, p_on_conflict) AS p;
+    PERFORM set_config('messages.on_conflict', '', true);
   END IF;
-  -- The copies for subscribers do the same with their keys; they are made by a trigger.
-  PERFORM set_config('messages.on_conflict', p_on_conflict, true);
-  SELECT p.id, p.what INTO publish.id, publish.what FROM messages.put(v_new, p_on_conflict) AS p;
-  PERFORM set_config('messages.on_conflict', '', true);
+  IF v_before IS NOT NULL AND publish.what = 'inserted' THEN
+    PERFORM messages.park(publish.id, v_before, v_died, p_after_failed, p_available_at, p_delay, p_ttl);
+  END IF;
 END
 $$;

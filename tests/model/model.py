@@ -17,6 +17,8 @@ LOCK_FOR = timedelta(seconds=30)
 LONGEST_HISTORY = 20
 DEAD = {"rejected", "failed", "lock_expired", "expired"}
 MAX_REDRIVES = 10
+# When a message that comes after others is available, until it is released.
+NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 
 Claim = tuple[int, int]  # id and claim_id
 
@@ -114,6 +116,15 @@ class Live:
 
 
 @dataclass(frozen=True)
+class Parked:
+    """What is known of a message that comes after others: these, what it does if one of them ends badly, and when it wants to be available."""
+
+    before: frozenset[int]
+    after_failed: str
+    available_at: datetime
+
+
+@dataclass(frozen=True)
 class Ended:
     """An archived message."""
 
@@ -129,6 +140,7 @@ class Model:
     live: dict[int, Live] = field(default_factory=dict)
     archive: dict[int, Ended] = field(default_factory=dict)
     redriven: dict[int, int] = field(default_factory=dict)
+    parked: dict[int, Parked] = field(default_factory=dict)
     # Of a topic, or of a topic and a channel: until when; None = until it is resumed.
     paused: dict[tuple[str, str | None], datetime | None] = field(default_factory=dict)
     # Ordered channels that wait for their first message: which one, and until when.
@@ -180,13 +192,60 @@ class Model:
         self.live[wanted.id] = wanted
         return "inserted"
 
+    def park(self, message_id: int, after: Iterable[int], after_failed: str) -> None:
+        """Let a message that was just inserted wait for others; those that have succeeded it need not wait for."""
+        message = self.live[message_id]
+        before = frozenset(i for i in map(self.became, after) if not self.is_done(i, after_failed))
+        if before:
+            self.parked[message_id] = Parked(before, after_failed, message.available_at)
+            expires_at = None if message.expires_at is None else NEVER
+            self.live[message_id] = replace(message, available_at=NEVER, expires_at=expires_at)
+
+    def became(self, message_id: int) -> int:
+        """The message that stands for one that was put back, however often."""
+        while message_id in self.redriven:
+            message_id = self.redriven[message_id]
+        return message_id
+
+    def is_done(self, message_id: int, after_failed: str) -> bool:
+        """Whether what comes after a message need not wait for it."""
+        return message_id not in self.live and (self.archive[message_id].result == "success" or after_failed == "run")
+
+    def pass_on(self) -> None:
+        """A transaction is committed: whatever it ended, those that come after it hear of it, and of what that ends in turn."""
+        while any(map(self._hear, list(self.parked))):
+            pass
+
+    def _hear(self, message_id: int) -> bool:
+        """Whether anything changed for one that waits."""
+        old = self.parked[message_id]
+        before = frozenset(i for i in map(self.became, old.before) if not self.is_done(i, old.after_failed))
+        if message_id not in self.live:
+            del self.parked[message_id]
+        elif not before:
+            del self.parked[message_id]
+            self._release(self.live[message_id], old)
+        elif old.after_failed == "cancel" and any(i in self.archive for i in before):
+            del self.parked[message_id]
+            self.end(self.live[message_id], "cancelled")
+        else:
+            self.parked[message_id] = replace(old, before=before)
+            return False
+        return True
+
+    def _release(self, message: Live, parked: Parked) -> None:
+        ttl, available_at = POLICIES[message.topic].ttl, max(parked.available_at, self.now)
+        expires_at = None if ttl is None else available_at + timedelta(seconds=ttl)
+        self.live[message.id] = replace(message, available_at=available_at, expires_at=expires_at)
+
     def _meet(self, standing: Live, wanted: Live, on_conflict: str) -> str:
         if on_conflict == "error":
             raise KeyStands
         if on_conflict == "ignore":
             return "ignored"
         payload = _array(standing.payload) + wanted.payload if on_conflict == "append" else wanted.payload
-        self.live[standing.id] = replace(standing, payload=payload, expires_at=wanted.expires_at)
+        expires_at = None if standing.id in self.parked else wanted.expires_at
+        self.live[standing.id] = replace(standing, payload=payload, expires_at=expires_at)
         return "appended" if on_conflict == "append" else "replaced"
 
     def fan_out(self, source: int, copies: dict[str, int]) -> None:

@@ -40,6 +40,9 @@ EMPTY = """
     DELETE FROM messages.message;
     DELETE FROM messages.message_archive;
     DELETE FROM messages.redrive_log;
+    DELETE FROM messages.parked;
+    DELETE FROM messages.edge;
+    DELETE FROM messages.ending;
     DELETE FROM messages.low_water;
     DELETE FROM messages.alert;
     DELETE FROM messages.channel;
@@ -118,7 +121,44 @@ class Lifecycle(RuleBasedStateMachine):
     def publish_to_a_channel(self, described: dict[str, Any], channel: str) -> Any:
         return self.publish("error", described | {"channel": channel, "key": None, "wait": 0})
 
-    def published(self, on_conflict: str, topic: str, wait: int, **columns: Any) -> list[int]:
+    @rule(
+        target=messages,
+        described=descriptions,
+        after=st.lists(messages, min_size=1, max_size=3),
+        after_failed=st.sampled_from(["hold", "cancel", "run"]),
+    )
+    def publish_after_others(self, described: dict[str, Any], after: list[int], after_failed: str) -> Any:
+        topic = self.few[described["topic"] % len(self.few)]
+        if POLICIES[topic].subscribers:
+            return multiple()
+        told = described | {"topic": topic, "after": after, "after_failed": after_failed}
+        return multiple(*self.published("error", **told))
+
+    @rule(target=messages, described=descriptions, later=descriptions)
+    def one_dies_and_comes_back_before_another(self, described: dict[str, Any], later: dict[str, Any]) -> Any:
+        topic = self.few[described["topic"] % len(self.few)]
+        first = self.published("error", **described | {"topic": topic, "key": None, "wait": 0})
+        if not first or POLICIES[topic].subscribers:
+            return multiple(*first)
+        after = {"topic": topic, "key": None, "wait": 0, "after": first}
+        last = self.published("error", **later | after)
+        self.skip(first)
+        back = list(self.redrive(first).values)
+        held = list(self.claims_what_may_be_claimed("w1", [topic], 5, None).values)
+        if held:
+            self.complete(held)
+        return multiple(*first, *last, *back)
+
+    def published(
+        self,
+        on_conflict: str,
+        topic: str,
+        wait: int,
+        *,
+        after: list[int] | None = None,
+        after_failed: str = "hold",
+        **columns: Any,
+    ) -> list[int]:
         """Publish a message as the model does, and return the ids that are new."""
         if topic == "news" or columns["key"] is None:
             # A copy would meet the keys of each subscriber; that has tests of its own.
@@ -133,7 +173,8 @@ class Lifecycle(RuleBasedStateMachine):
                 """
                 SELECT p.id, p.what FROM messages.publish(
                   %(topic)s, %(payload)s, %(key)s, %(on_conflict)s, p_channel => %(channel)s, p_priority => %(priority)s,
-                  p_max_attempts => %(max_attempts)s, p_available_at => %(available_at)s) AS p
+                  p_max_attempts => %(max_attempts)s, p_available_at => %(available_at)s,
+                  p_after => %(after)s::bigint[], p_after_failed => %(after_failed)s) AS p
                 """,
                 {
                     **columns,
@@ -141,13 +182,19 @@ class Lifecycle(RuleBasedStateMachine):
                     "payload": Jsonb(payload),
                     "on_conflict": on_conflict,
                     "available_at": available_at,
+                    "after": after,
+                    "after_failed": after_failed,
                 },
             )
         except psycopg.DatabaseError as error:
             with pytest.raises(REFUSALS[error.sqlstate]):
                 self.model.publish(wanted, on_conflict)
             return []
-        return self.taken_in(replace(wanted, id=said.id or 0), said.what, on_conflict)
+        new = self.taken_in(replace(wanted, id=said.id or 0), said.what, on_conflict)
+        if after and new:
+            self.model.park(said.id, after, after_failed)
+        self.model.pass_on()
+        return new
 
     def taken_in(self, wanted: Live, what: str, on_conflict: str) -> list[int]:
         standing = self.model.standing(wanted.topic, wanted.key)
@@ -182,6 +229,7 @@ class Lifecycle(RuleBasedStateMachine):
 
         assert len(got) <= limit
         self.model.claim(claims, {e.id: e.result for e in ended}, worker, wanted, limit, lock_for)
+        self.model.pass_on()
         return multiple(*claims)
 
     @rule(
@@ -253,6 +301,7 @@ class Lifecycle(RuleBasedStateMachine):
     def told(self, kind: str, held: list[Claim], expected: list[int], *arguments: Any) -> None:
         lost = self.queue.call(kind, [i for i, _ in held], [claim_id for _, claim_id in held], *arguments)
         assert sorted(lost) == sorted(expected)
+        self.model.pass_on()
 
     # Time, operators, upkeep
 
@@ -335,12 +384,28 @@ class Lifecycle(RuleBasedStateMachine):
         back = [row for row in rows if row.outcome in ("redriven", "keyless")]
         for row in back:
             self.model.put_back(row.archived_id, row.message_id, row.outcome)
+        self.model.pass_on()
         return multiple(*(row.message_id for row in back))
+
+    @rule()
+    def follow_ends(self) -> None:
+        """Every end was passed on when it was committed: the tick has nothing to mend."""
+        self.queue.call("follow_ends")
+
+    @precondition(lambda self: self.model.parked)
+    @rule(data=st.data())
+    def unpark(self, data: st.DataObject) -> None:
+        message_id = data.draw(st.sampled_from(sorted(self.model.parked)))
+
+        assert self.queue.call("unpark", [message_id]) == [message_id]
+        self.model.parked[message_id] = replace(self.model.parked[message_id], before=frozenset())
+        self.model.pass_on()
 
     # What always holds
 
     @invariant()
     def every_message_is_in_exactly_one_place_and_as_the_model_says(self) -> None:
+        self.model.pass_on()
         live = self.queue.rows(
             """
             SELECT id, topic, key, payload, attempts, claim_id, locked_by, lock_expires_at, available_at, expires_at, redriven_from,
@@ -397,6 +462,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.model.paused.clear()
         self.time_passes(timedelta(hours=1))
         self.queue.call("expire_locks")
+        self.queue.call("unpark", list(self.model.live))
         self.time_passes(timedelta(hours=1))
         for _ in range(len(self.model.live) + 1):
             claimed = self.queue.claim(*sorted(POLICIES), limit=100)

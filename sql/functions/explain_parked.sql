@@ -1,0 +1,40 @@
+-- For what a message waits that comes after others: first those that ended badly, each with its mend, then those that have not ended.
+-- Called by: explain_waiting. Locks: nothing. Result: as explain; no row for one that waits for none. Of each it names ten.
+CREATE OR REPLACE FUNCTION messages.explain_parked(p_message messages.message)
+RETURNS TABLE (code text, reason text, detail jsonb)
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_alive bigint[] := ARRAY(
+    SELECT g.predecessor_id FROM messages.edge AS g
+    WHERE g.successor_id = p_message.id AND g.died IS NULL ORDER BY g.predecessor_id LIMIT 1001);
+  v_count bigint := cardinality(v_alive);
+BEGIN
+  RETURN QUERY
+  SELECT 'after_dead',
+         format('it comes after message %s, which %s; %slet it run all the same (`pgrouse message unpark %s`), or cancel it (`pgrouse message cancel %s`)',
+                g.predecessor_id,
+                CASE WHEN g.died = 'cancelled' THEN 'was cancelled' ELSE 'is dead (' || g.died || ')' END,
+                CASE WHEN g.died <> 'cancelled' AND a.id IS NOT NULL THEN format('put that back (`pgrouse redrive %s`), ', g.predecessor_id) END,
+                p_message.id, p_message.id),
+         jsonb_build_object('message_id', g.predecessor_id, 'result', g.died, 'is_kept', a.id IS NOT NULL)
+  FROM messages.edge AS g
+  LEFT JOIN LATERAL (SELECT o.id FROM messages.message_archive AS o WHERE o.id = g.predecessor_id LIMIT 1) AS a ON true
+  WHERE g.successor_id = p_message.id AND g.died IS NOT NULL
+  ORDER BY g.predecessor_id
+  LIMIT 10;
+  IF EXISTS (SELECT FROM messages.parked AS k WHERE k.id = p_message.id) AND (v_count > 0 OR NOT FOUND) THEN
+    code := 'after';
+    reason := CASE
+      WHEN v_count = 0 THEN 'those that it comes after have ended: the next tick releases it'
+      ELSE format('it comes after %s, which %s not ended: `pgrouse explain ID` says why each is not running',
+                  CASE WHEN v_count = 1 THEN 'message ' ELSE 'messages ' END || array_to_string(v_alive[1:10], ', ')
+                    || CASE WHEN v_count > 10 THEN format(' and %s more', v_count - 10) ELSE '' END,
+                  CASE WHEN v_count = 1 THEN 'has' ELSE 'have' END)
+    END;
+    detail := jsonb_build_object('waits_for', v_alive[1:100], 'count', v_count);
+    RETURN NEXT;
+  END IF;
+END
+$$;

@@ -1,0 +1,54 @@
+-- What a message that comes after these has to wait for: each of them that has not succeeded.
+-- Called by: publish. Locks: nothing, so that nobody's end waits for who publishes; what ends meanwhile the tick finds (follow_ends).
+-- One that was put back stands for by the message that it became. Result: id, and died: how it ended; NULL = it has not.
+-- Errors: 22023 for a list that cannot be used, PGR08 for a message that there is not: neither live nor in the archive.
+CREATE OR REPLACE FUNCTION messages.look_before(p_ids bigint[])
+RETURNS TABLE (id bigint, died text)
+LANGUAGE plpgsql
+STABLE
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_each    record;
+  v_highest bigint := coalesce(pg_sequence_last_value('messages.message_id_seq'), 0);
+BEGIN
+  IF cardinality(p_ids) > 1000 THEN
+    RAISE EXCEPTION 'publish: after has % messages', cardinality(p_ids)
+      USING ERRCODE = '22023', HINT = 'use at most 1000; more are gathered by messages between, each of which comes after a part of them';
+  END IF;
+  FOR v_each IN
+    WITH RECURSIVE line AS (
+      SELECT i.id AS asked, i.id, 0 AS place FROM (SELECT DISTINCT a.id FROM unnest(p_ids) AS a (id)) AS i
+      UNION ALL
+      SELECT l.asked, r.message_id, l.place + 1
+      FROM line AS l
+      JOIN messages.redrive_log AS r ON r.archived_id = l.id
+      WHERE l.place < 100
+    ), latest AS (
+      SELECT DISTINCT ON (l.asked) l.asked, l.id FROM line AS l ORDER BY l.asked, l.place DESC
+    )
+    SELECT l.asked, l.id,
+           CASE
+             WHEN EXISTS (SELECT FROM messages.message AS m WHERE m.id = l.id) THEN 'live'
+             ELSE (SELECT a.result FROM messages.message_archive AS a WHERE a.id = l.id LIMIT 1)
+           END AS state
+    FROM latest AS l
+    ORDER BY l.id
+  LOOP
+    IF v_each.state IS NULL THEN
+      RAISE EXCEPTION 'publish: there is no message % to come after: %', coalesce(v_each.asked::text, 'NULL'),
+        CASE WHEN v_each.asked BETWEEN 1 AND v_highest
+          THEN 'it is neither live nor in the archive (it succeeded and nothing of it is kept, its retention is over, or its publish is not committed)'
+          ELSE format('it was never published, the highest id so far is %s', v_highest) END
+        USING ERRCODE = 'PGR08', HINT = 'leave it out if it is done';
+    END IF;
+    CONTINUE WHEN v_each.state = 'success' OR v_each.id = look_before.id;
+    look_before.id := v_each.id;
+    died := nullif(v_each.state, 'live');
+    RETURN NEXT;
+  END LOOP;
+END
+$$;

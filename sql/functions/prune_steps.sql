@@ -1,0 +1,31 @@
+-- Forget the steps of messages of which nothing is left: those that died, and whose row has left the archive.
+-- Called by: prune. Bounded: it looks at p_limit steps and goes on there the next time, round and round (the sequence messages.step_place).
+-- Locks: the rows it deletes, skipping those that others hold. Result: how many.
+CREATE OR REPLACE FUNCTION messages.prune_steps(p_limit integer DEFAULT 1000)
+RETURNS bigint
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_place bigint := coalesce(pg_sequence_last_value('messages.step_place'), 0);
+  v_ids   bigint[];
+  v_did   bigint;
+BEGIN
+  SELECT array_agg(DISTINCT s.message_id)
+  INTO v_ids
+  FROM (SELECT o.message_id FROM messages.step AS o WHERE o.message_id > v_place ORDER BY o.message_id LIMIT p_limit) AS s;
+  IF v_ids IS NULL AND v_place = 0 THEN
+    RETURN 0;
+  END IF;
+  PERFORM setval('messages.step_place', coalesce((SELECT max(i.id) FROM unnest(v_ids) AS i (id)), 0));
+  DELETE FROM messages.step AS s
+  WHERE (s.message_id, s.name) IN (
+    SELECT o.message_id, o.name
+    FROM messages.step AS o
+    WHERE o.message_id = ANY (v_ids)
+      AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = o.message_id)
+      AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = o.message_id)
+    FOR UPDATE SKIP LOCKED);
+  GET DIAGNOSTICS v_did = ROW_COUNT;
+  RETURN v_did;
+END
+$$;

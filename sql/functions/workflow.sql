@@ -1,0 +1,45 @@
+-- The neighbours of a message: what it waits for, and what waits for it.
+-- Called by: operators, pgrouse message show, the dashboard. Locks: nothing.
+-- Result: direction 'before' or 'after', of each at most 100, by id. state: as in messages.state, or parked: it waits for others itself; NULL =
+-- nothing of it is kept.
+-- after_failed: what the one that waits does if the other ends badly. An edge is gone once its predecessor has succeeded.
+CREATE OR REPLACE FUNCTION messages.workflow(p_id bigint)
+RETURNS TABLE (direction text, id bigint, topic text, state text, after_failed text)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT n.direction, n.id, s.topic, coalesce(s.state, n.died), n.after_failed
+  FROM (
+    (SELECT 'before' AS direction, g.predecessor_id AS id, g.died, k.after_failed
+     FROM messages.edge AS g JOIN messages.parked AS k ON k.id = g.successor_id
+     WHERE g.successor_id = p_id ORDER BY g.predecessor_id LIMIT 100)
+    UNION ALL
+    (SELECT 'after', g.successor_id, NULL, k.after_failed
+     FROM messages.edge AS g JOIN messages.parked AS k ON k.id = g.successor_id
+     WHERE g.predecessor_id = p_id ORDER BY g.successor_id LIMIT 100)
+  ) AS n
+  LEFT JOIN LATERAL (
+    SELECT m.topic::text AS topic,
+           CASE
+             WHEN m.claim_id IS NOT NULL THEN 'running'
+             WHEN EXISTS (SELECT FROM messages.parked AS w WHERE w.id = m.id) THEN 'parked'
+             WHEN m.available_at <= messages.now() THEN 'ready'
+             WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
+             ELSE 'delayed'
+           END AS state
+    FROM messages.message AS m WHERE m.id = n.id
+    UNION ALL
+    SELECT a.topic, a.result FROM messages.message_archive AS a WHERE a.id = n.id
+    LIMIT 1
+  ) AS s ON true
+  ORDER BY n.direction DESC, n.id;
+END
+$$;

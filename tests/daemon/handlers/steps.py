@@ -1,0 +1,165 @@
+"""Handlers with steps."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+from work import write
+
+import pgrouse
+from pgrouse import Retry
+
+INSERT = "INSERT INTO effect (message_id) VALUES (%s)"
+
+
+@dataclass
+class Label:
+    number: int
+    tags: tuple[str, ...]
+
+
+def fail_if(fails):
+    if fails:
+        raise ValueError("undone")
+
+
+def count(ctx, name):
+    """Write down that a step runs."""
+    write("ran", ctx, step=name)
+    return {"by": ctx.attempt}
+
+
+async def count_async(ctx, name):
+    return count(ctx, name)
+
+
+async def die_between(payload, ctx):
+    """Kills its own process between its first step and its second, in the first attempt."""
+    first = await ctx.step("first", count_async, ctx, "first")
+    if ctx.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    second = await ctx.step("second", count, ctx, name="second")
+    return [first, second]
+
+
+def retry_between(payload, ctx):
+    first = ctx.step("first", count, ctx, "first")
+    if ctx.attempt == 1:
+        raise Retry
+    return [first, ctx.step("second", count, ctx, "second")]
+
+
+async def fail_once(payload, ctx):
+    """Dies for good after its step, unless it was put back."""
+    kept = await ctx.step("first", count, ctx, "first")
+    if payload == "die":
+        raise ValueError("boom")
+    return kept
+
+
+async def _insert(conn, ctx):
+    await conn.execute(INSERT, [ctx.id])
+    write("ran", ctx, step="insert")
+
+
+def _insert_in_thread(conn, ctx):
+    conn.execute(INSERT, [ctx.id])
+    write("ran", ctx, step="insert")
+
+
+async def insert_once(payload, ctx):
+    """Its step writes in the transaction that keeps it; the first time it fails inside, the second time after it."""
+
+    async def insert(conn):
+        await _insert(conn, ctx)
+        if ctx.attempt == 1:
+            raise Retry
+
+    await ctx.step("insert", insert, transaction=True)
+    if ctx.attempt == 2:
+        raise Retry
+
+
+def insert_once_in_thread(payload, ctx):
+    def insert(conn):
+        _insert_in_thread(conn, ctx)
+        if ctx.attempt == 1:
+            raise Retry
+
+    ctx.step("insert", insert, transaction=True)
+    if ctx.attempt == 2:
+        raise Retry
+
+
+async def roll_back(payload, ctx):
+    """A step inside of a transaction that comes to nothing is done again; one before it is not."""
+    await ctx.step("before", count, ctx, "before")
+    for fails in (True, False):
+        try:
+            async with ctx.transaction() as conn:
+                await ctx.step("inside", count, ctx, "inside")
+                await ctx.step("insert", _insert, ctx, transaction=True)
+                assert conn is ctx.connection
+                fail_if(fails)
+        except ValueError:
+            write("undone", ctx)
+    await ctx.step("after", count, ctx, "after")
+
+
+async def typed(payload, ctx):
+    """What comes back is of its type, also the first time; without one it is what JSON says."""
+    label = await ctx.step("label", Label, 7, ("a",), returns=Label)
+    plain = await ctx.step("plain", Label, 7, ("a",))
+    many = await ctx.step("many", lambda: {3, 1}, returns=list[int])
+    write("typed", ctx, said=[repr(label), plain, sorted(many)])
+    if ctx.attempt == 1:
+        raise Retry
+
+
+async def refused(payload, ctx):
+    """Each misuse, and what it says."""
+    cases = {
+        "no json": lambda: ctx.step("a", object),
+        "large": lambda: ctx.step("b", lambda: "x" * 1_100_000),
+        "wider as jsonb": lambda: ctx.step("c", lambda: [1e300] * 9_000),
+        "another type": lambda: ctx.step("d", lambda: "x", returns=int),
+        "name": lambda: ctx.step("", count),
+        "twice": lambda: ctx.step("e", lambda: 1),
+    }
+    await ctx.step("e", lambda: 1)
+    for case, ask in cases.items():
+        try:
+            await ask()
+        except pgrouse.StepRefused as error:
+            write("refused", ctx, case=case, said=str(error))
+    await ctx.step("a", lambda: 1)
+
+
+def awaits_in_thread(payload, ctx):
+    ctx.step("a", count_async, ctx, "a")
+
+
+async def lose(payload, ctx):
+    """Its lock is gone when the step has run."""
+
+    async def cancelled_meanwhile():
+        write("running", ctx)
+        async with await _connect() as conn:
+            await conn.execute("UPDATE messages.message SET claim_id = claim_id + 1 WHERE id = %s", [ctx.id])
+
+    try:
+        await ctx.step("a", cancelled_meanwhile)
+    except pgrouse.LockLost as error:
+        write("lost", ctx, said=str(error))
+
+
+async def _connect():
+    import psycopg  # noqa: PLC0415
+
+    return await psycopg.AsyncConnection.connect(os.environ["RUNS"], autocommit=True)
+
+
+def in_a_child(payload, ctx):
+    ctx.step("a", count, ctx, "a")

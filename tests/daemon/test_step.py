@@ -1,0 +1,122 @@
+"""ctx.step: what was done is not done again, whatever becomes of the attempt that did it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+
+from tests.daemon.process import PGROUSE, Daemon, Journal
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue, Row
+
+Start = Callable[..., Daemon]
+
+
+def ran(journal: Journal, message_id: int) -> list[tuple[str, int]]:
+    """Which steps ran in which attempt."""
+    return [(entry["step"], entry["attempt"]) for entry in journal.entries("ran") if entry["id"] == message_id]
+
+
+def ended(queue: Queue, message_id: int) -> Row:
+    # A child is a new interpreter: on a busy machine it takes its time.
+    return eventually(lambda: queue.archived(message_id), within_s=40)
+
+
+def test_after_a_kill_between_two_steps_the_first_is_not_done_again(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("job", max_attempts=9, lock_for="1 s", on_lock_expired_delay="0 s")
+    first = start({"job": "steps:die_between"})
+    published = queue.publish("job")
+    first.exit_code()
+
+    start({"job": "steps:die_between"})
+
+    archived = ended(queue, published)
+    assert (archived.result, archived.error, archived.output[0]) == ("success", None, {"by": 1})
+    assert [step for step, _ in ran(journal, published)] == ["first", "second"]
+    assert ran(journal, published)[0] == ("first", 1)
+    assert queue.value("SELECT count(*) FROM messages.step") == 0
+
+
+def test_steps_outlive_retries_and_redrives_in_coroutines_and_threads(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.policy("thread", max_attempts=2, backoff={"kind": "none"})
+    start({"thread": "steps:retry_between", "dead": "steps:fail_once"})
+    in_thread, dies = queue.publish("thread"), queue.publish("dead", payload='"die"')
+
+    assert ended(queue, in_thread).output == [{"by": 1}, {"by": 2}]
+    assert ended(queue, dies).result == "failed"
+    again = queue.row("SELECT * FROM messages.redrive_edited(%s, '1')", [dies]).message_id
+
+    assert ended(queue, again).output == {"by": 1}
+    assert ran(journal, in_thread) == [("first", 1), ("second", 2)]
+    assert (ran(journal, dies), ran(journal, again)) == ([("first", 1)], [])
+
+
+def test_what_a_step_writes_in_its_own_transaction_happens_exactly_once(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    queue.conn.execute("CREATE TABLE effect (message_id bigint)")
+    for topic in ("loop", "thread"):
+        queue.policy(topic, max_attempts=5, backoff={"kind": "none"})
+    start({"loop": "steps:insert_once", "thread": "steps:insert_once_in_thread", "block": "steps:roll_back"})
+    published = [queue.publish(topic) for topic in ("loop", "thread")]
+    block = queue.publish("block")
+
+    assert [ended(queue, each).attempts for each in published] == [3, 3]
+    assert ended(queue, block).result == "success"
+    eventually(lambda: ("after", 1) in ran(journal, block))
+    effects = queue.rows("SELECT message_id, count(*) FROM effect GROUP BY 1 ORDER BY 1")
+    assert [tuple(row) for row in effects] == [(each, 1) for each in [*published, block]]
+    assert [ran(journal, each) for each in published] == [[("insert", 1), ("insert", 2)]] * 2
+    assert [step for step, _ in ran(journal, block)] == ["before", "inside", "insert", "inside", "insert", "after"]
+
+
+def test_results_have_types_and_what_cannot_be_kept_says_why(start: Start, queue: Queue, journal: Journal) -> None:
+    queue.policy("typed", max_attempts=2, backoff={"kind": "none"})
+    process = {"handler": "steps:in_a_child", "isolation": "process"}
+    start({"typed": "steps:typed", "refused": "steps:refused", "thread": "steps:awaits_in_thread", "child": process})
+    typed, refused = queue.publish("typed"), queue.publish("refused")
+    thread, child = queue.publish("thread"), queue.publish("child")
+
+    assert ended(queue, typed).result == "success"
+    said = [entry["said"] for entry in journal.entries("typed", typed)]
+    assert said == [["Label(number=7, tags=('a',))", {"number": 7, "tags": ["a"]}, [1, 3]]] * 2
+    assert ended(queue, refused).result == "success"
+    why = {entry["case"]: entry["said"] for entry in journal.entries("refused", refused)}
+    assert list(why) == ["no json", "large", "wider as jsonb", "another type", "name", "twice"]
+    assert "the result of step 'b' has 1,100,002 bytes, 1,048,576 is the limit" in why["large"]
+    assert "done already in this attempt" in why["twice"]
+    assert "its function is async and its handler is not" in ended(queue, thread).error
+    assert 'ctx.step() is not there with isolation = "process"' in ended(queue, child).error
+
+
+def test_who_has_lost_the_message_keeps_nothing(
+    start: Start, queue: Queue, journal: Journal, database: Database
+) -> None:
+    start({"job": "steps:lose"}, environ={"RUNS": database.dsn})
+
+    published = queue.publish("job")
+
+    assert "the result of step 'a' was not kept" in journal.entry("lost", published)["said"]
+    assert queue.value("SELECT count(*) FROM messages.step") == 0
+
+
+def test_message_show_lists_the_steps(start: Start, queue: Queue, database: Database) -> None:
+    daemon = start({"job": "steps:die_between"})
+    published = queue.publish("job")
+    daemon.exit_code()
+
+    shown = subprocess.run(
+        [PGROUSE, "message", "show", str(published), "--json"],
+        env={**os.environ, "PGROUSE_DSN": database.dsn},
+        capture_output=True,
+        check=True,
+    )
+
+    assert [(step["name"], step["result"]) for step in json.loads(shown.stdout)["steps"]] == [("first", '{"by": 1}')]

@@ -1,0 +1,68 @@
+"""Messages that come after others, worked by real daemons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+TOPICS = {"job": "work:echo"}
+
+
+def after(queue: Queue, *before: int, topic: str = "job") -> int:
+    published: int = queue.send(topic=topic, after=list(before)).id
+    return published
+
+
+def test_diamonds_run_in_order_over_two_daemons_that_sleep_for_long(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    """Both would poll in half a minute and tick as rarely: what is released in time is rung for."""
+    for name in ("one", "two"):
+        start(TOPICS, name=name, tick="30s", poll="30s")
+    with queue.conn.transaction():
+        diamonds = []
+        for _ in range(10):
+            top = queue.publish("job")
+            left, right = after(queue, top), after(queue, top)
+            diamonds.append((top, left, right, after(queue, left, right)))
+
+    ids = [each for diamond in diamonds for each in diamond]
+    eventually(lambda: all(queue.archived(each) for each in ids))
+
+    assert {queue.archived(each).result for each in ids} == {"success"}
+    for top, left, right, bottom in diamonds:
+        at = {entry["id"]: entry["at"] for entry in journal.entries() if entry.get("id") in (top, left, right, bottom)}
+        assert at[top] < min(at[left], at[right])
+        assert max(at[left], at[right]) < at[bottom]
+
+
+def test_a_dead_one_that_is_redriven_releases_what_comes_after_it(start: Start, queue: Queue) -> None:
+    start({"job": "work:echo", "bad": "work:fail_until_gate"}).open_gate("unused")
+    first = queue.publish("bad")
+    last = after(queue, first)
+    eventually(lambda: queue.archived(first))
+    held = queue.message(last).available_at.year
+
+    again = queue.row("SELECT * FROM messages.redrive_edited(%s, p_topic => 'job')", [first]).message_id
+
+    assert held == 9000
+    assert eventually(lambda: queue.archived(again)).result == "success"
+    assert eventually(lambda: queue.archived(last)).result == "success"
+
+
+def test_what_a_publish_that_was_open_too_long_missed_the_tick_of_a_daemon_finds(
+    start: Start, queue: Queue, database: Database
+) -> None:
+    start(TOPICS)
+    first = queue.publish("job", wait="1 hour")
+    with database.connect() as conn, conn.transaction():
+        last = after(Queue(conn), first)
+        queue.call("retry_now", [first])
+        eventually(lambda: queue.archived(first))
+
+    assert eventually(lambda: queue.archived(last)).result == "success"

@@ -1,0 +1,55 @@
+"""messages.explain_parked: for what a message waits, and the mend where that will not come by itself."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue, Row
+
+
+def why(queue: Queue, message_id: int) -> list[Row]:
+    return queue.rows("SELECT * FROM messages.explain(%s)", [message_id])
+
+
+def test_those_that_have_not_ended_are_named(queue: Queue) -> None:
+    first, second = queue.publish_many(2)
+    last = queue.send(after=[first, second]).id
+
+    (reason, *_) = why(queue, last)
+
+    assert reason.code == "after"
+    assert f"after messages {first}, {second}, which have not ended" in reason.reason
+    assert reason.detail["waits_for"] == [first, second]
+    assert "delayed" not in [row.code for row in why(queue, last)]
+
+
+def test_a_dead_one_comes_first_with_its_mend(queue: Queue) -> None:
+    dead, live = queue.publish("dead"), queue.publish("live")
+    last = queue.send(after=[live, dead]).id
+    queue.settle("fail", queue.claim("dead"), ["boom"])
+
+    (first, second, *_) = why(queue, last)
+
+    assert (first.code, second.code) == ("after_dead", "after")
+    assert f"message {dead}, which is dead (failed)" in first.reason
+    assert f"`pgrouse redrive {dead}`" in first.reason
+    assert f"`pgrouse message unpark {last}`" in first.reason
+
+
+def test_one_that_was_cancelled_cannot_be_put_back(queue: Queue) -> None:
+    first = queue.publish()
+    last = queue.send(after=[first]).id
+    queue.call("cancel", [first])
+
+    (reason, *_) = why(queue, last)
+
+    assert "was cancelled" in reason.reason
+    assert "redrive" not in reason.reason
+
+
+def test_of_many_ten_are_named_and_the_others_counted(queue: Queue) -> None:
+    last = queue.send(after=queue.publish_many(25)).id
+
+    assert "and 15 more, which have not ended" in why(queue, last)[0].reason
+
+
+def test_a_delayed_message_is_only_delayed(queue: Queue) -> None:
+    assert why(queue, queue.publish(wait="1 hour"))[0].code == "delayed"

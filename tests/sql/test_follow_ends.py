@@ -1,0 +1,124 @@
+"""messages.follow_ends: what no end has told, the tick finds. The races it closes: test_chains.py."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def lose(queue: Queue, *message_ids: int) -> None:
+    """Let messages be gone without their end telling anybody, and nothing of them kept."""
+    queue.conn.execute("DELETE FROM messages.message WHERE id = ANY (%s)", [list(message_ids)])
+
+
+def look_at(queue: Queue) -> bool:
+    """Whether each tick looks at the only one that waits."""
+    return bool(queue.value("SELECT look_at <= messages.now() FROM messages.parked"))
+
+
+def test_there_is_nothing_to_do_where_nothing_waits(queue: Queue) -> None:
+    queue.publish()
+
+    assert queue.call("follow_ends") == 0
+
+
+def test_one_that_is_gone_succeeded_and_was_not_kept(queue: Queue) -> None:
+    first = queue.publish()
+    last = queue.send(after=[first], topic="next").id
+    lose(queue, first)
+
+    queue.call("follow_ends")
+
+    assert [c.id for c in queue.claim("next")] == [last]
+
+
+def test_each_tick_looks_until_all_that_ran_before_have_ended_and_then_once_an_hour(queue: Queue, other: Queue) -> None:
+    other.conn.execute("BEGIN")
+    other.value("SELECT pg_current_xact_id()::text")
+    queue.send(after=[queue.publish()])
+
+    seen = []
+    for _ in range(3):
+        queue.call("follow_ends")
+        seen.append(look_at(queue))
+    other.conn.execute("COMMIT")
+    queue.call("follow_ends")
+    seen.append(look_at(queue))
+    queue.later("61 minutes")
+    seen.append(look_at(queue))
+
+    assert seen == [True, True, True, False, True]
+
+
+def test_within_a_tick_its_number_is_drawn_after_it_has_seen_what_is_new(queue: Queue) -> None:
+    queue.send(after=[queue.publish()])
+
+    queue.rows("SELECT * FROM messages.tick()")
+    queue.rows("SELECT * FROM messages.tick()")
+
+    assert look_at(queue) is False
+
+
+def test_in_a_transaction_that_has_a_number_already_nothing_is_taken_for_certain(queue: Queue) -> None:
+    queue.send(after=[queue.publish()])
+
+    for _ in range(3):
+        with queue.conn.transaction():
+            queue.value("SELECT pg_current_xact_id()::text")
+            queue.call("follow_ends")
+
+    assert look_at(queue) is True
+
+
+def test_it_takes_so_many_at_once_the_longest_unseen_first(queue: Queue) -> None:
+    firsts = queue.publish_many(5, "first")
+    lasts = [queue.send(after=[first]).id for first in firsts]
+    lose(queue, *firsts)
+
+    queue.call("follow_ends", 2)
+    some = queue.value("SELECT count(*) FROM messages.parked")
+    queue.call("follow_ends", 2)
+    queue.call("follow_ends", 2)
+
+    assert some == 3
+    assert sorted(c.id for c in queue.claim()) == lasts
+
+
+def test_those_that_others_hold_are_passed_over(queue: Queue, other: Queue) -> None:
+    first = queue.publish()
+    queue.send(after=[first])
+    lose(queue, first)
+
+    with other.conn.transaction():
+        other.rows("SELECT FROM messages.parked FOR UPDATE")
+        queue.conn.execute("SET lock_timeout = '1s'")
+        queue.call("follow_ends")
+    queue.conn.execute("RESET lock_timeout")
+
+    assert queue.value("SELECT count(*) FROM messages.parked") == 1
+
+
+def test_a_redrive_that_nobody_was_told_of_is_found(queue: Queue) -> None:
+    first = queue.publish()
+    last = queue.send(after=[first]).id
+    queue.settle("fail", queue.claim(), ["boom"])
+    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    again = queue.row("SELECT message_id FROM messages.redrive(%s)", [[first]]).message_id
+
+    queue.later("2 hours")
+    queue.call("follow_ends")
+
+    assert [row.id for row in queue.rows("SELECT id FROM messages.workflow(%s)", [last])] == [again]
+
+
+def test_what_a_settle_left_the_tick_passes_on(queue: Queue) -> None:
+    first = queue.publish()
+    lasts = [queue.send(after=[first], topic="next").id for _ in range(3)]
+    queue.conn.execute("SELECT set_config('messages.passed_on', '1001', false)")
+    queue.settle("complete", queue.claim())
+    at_once = len(queue.claim("next"))
+    queue.conn.execute("SELECT set_config('messages.passed_on', '', false)")
+
+    queue.call("follow_ends")
+
+    assert at_once == 0
+    assert sorted(c.id for c in queue.claim("next")) == lasts

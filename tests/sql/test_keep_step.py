@@ -1,0 +1,108 @@
+"""messages.keep_step: what a step returned is kept for the holder of its message, and for nobody else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.sql.queue import Queue, Row
+
+
+def keep(queue: Queue, claimed: Row, name: str | None = "charge", result: str | None = '{"n": 1}') -> bool:
+    kept: bool = queue.value("SELECT messages.keep_step(%s, %s, %s, %s)", [claimed.id, claimed.claim_id, name, result])
+    return kept
+
+
+def steps(queue: Queue) -> list[Any]:
+    return [tuple(row) for row in queue.rows("SELECT name, result, attempt FROM messages.step ORDER BY name")]
+
+
+def test_it_is_kept_with_the_attempt_that_did_it(queue: Queue) -> None:
+    queue.publish()
+
+    assert keep(queue, queue.claim_one()) is True
+    assert steps(queue) == [("charge", {"n": 1}, 1)]
+
+
+def test_what_is_kept_already_stays_as_it_is(queue: Queue) -> None:
+    queue.publish()
+    claimed = queue.claim_one()
+    keep(queue, claimed)
+
+    assert keep(queue, claimed, result="2") is True
+    assert steps(queue) == [("charge", {"n": 1}, 1)]
+
+
+def test_who_has_lost_the_message_keeps_nothing(queue: Queue) -> None:
+    queue.publish()
+    stale = queue.claim_one()
+    queue.settle("release", [stale])
+    queue.claim_one()
+
+    assert keep(queue, stale) is False
+    assert steps(queue) == []
+
+
+@pytest.mark.parametrize(("strict", "is_kept"), [(True, False), (False, True)])
+def test_a_lock_that_ran_out_is_lost_with_strict_lock(queue: Queue, strict: bool, is_kept: bool) -> None:
+    queue.policy(strict_lock=strict)
+    queue.publish()
+    claimed = queue.claim_one(lock_for="1 ms")
+    queue.later("1 second")
+
+    assert keep(queue, claimed) is is_kept
+
+
+def test_they_go_when_the_message_ends_well_and_stay_when_it_dies(queue: Queue) -> None:
+    well, badly = queue.publish("well"), queue.publish("badly")
+    one, two = queue.claim_one("well"), queue.claim_one("badly")
+    keep(queue, one)
+    keep(queue, two)
+
+    queue.settle("complete", [one])
+    queue.settle("fail", [two], ["boom"])
+
+    assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.step")] == [badly]
+    assert queue.archived(well).result == "success"
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "says"),
+    [
+        ("", "1", "name of a step"),
+        ("x" * 201, "1", "name of a step"),
+        ("a\nb", "1", "name of a step"),
+        (None, "1", "name of a step is NULL"),
+        ("s", None, "is NULL"),
+        ("s", f'"{"x" * 2_097_152}"', "bytes"),
+    ],
+    ids=["empty", "long", "control", "no name", "no result", "large"],
+)
+def test_what_cannot_be_kept_is_refused(queue: Queue, name: str, result: str, says: str) -> None:
+    queue.publish()
+
+    with pytest.raises(errors.InvalidParameterValue, match=says):
+        keep(queue, queue.claim_one(), name, result)
+
+
+def test_a_message_has_a_thousand_steps_and_no_more(queue: Queue) -> None:
+    published = queue.publish()
+    queue.conn.execute(
+        "INSERT INTO messages.step SELECT %s, n::text, '1', 1 FROM generate_series(1, 1000) AS n", [published]
+    )
+
+    with pytest.raises(errors.InvalidParameterValue, match="1000 steps"):
+        keep(queue, queue.claim_one())
+
+
+def test_heartbeats_go_on_while_the_transaction_of_a_step_is_open(queue: Queue, other: Queue) -> None:
+    queue.publish()
+    claimed = queue.claim_one()
+
+    with other.conn.transaction():
+        keep(other, claimed)
+        queue.conn.execute("SET lock_timeout = '1s'")
+        assert queue.settle("heartbeat", [claimed]) == []
+    queue.conn.execute("RESET lock_timeout")

@@ -1,0 +1,44 @@
+"""messages.release_parked: by its edges a message goes on waiting, is released, or is cancelled. How they come to that: test_chains.py."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def test_one_with_an_edge_goes_on_waiting(queue: Queue) -> None:
+    last = queue.send(after=[queue.publish()]).id
+
+    queue.call("release_parked", [last])
+
+    assert queue.message(last).available_at.year == 9000
+
+
+def test_one_without_is_released_in_its_place(queue: Queue) -> None:
+    last = queue.send(after=[queue.publish("first")]).id
+    queue.conn.execute("DELETE FROM messages.edge")
+
+    queue.call("release_parked", [last])
+
+    assert [c.id for c in queue.claim()] == [last]
+    assert queue.value("SELECT count(*) FROM messages.parked") == 0
+
+
+def test_one_that_is_not_live_any_more_is_forgotten(queue: Queue) -> None:
+    last = queue.send(after=[queue.publish()]).id
+    queue.conn.execute("DELETE FROM messages.message WHERE id = %s", [last])
+
+    queue.call("release_parked", [last])
+
+    assert queue.value("SELECT count(*) FROM messages.parked") == 0
+    assert queue.value("SELECT count(*) FROM messages.edge") == 0
+
+
+def test_a_thousand_years_of_delay_end_with_the_domain(queue: Queue) -> None:
+    first = queue.publish("first")
+    queue.send(after=[first], delay="36500 days", ttl="36500 days", available_at=None)
+    queue.stop_clock("8990-01-01 00:00+00")
+    queue.conn.execute("DELETE FROM messages.edge")
+
+    queue.value("SELECT messages.release_parked(ARRAY(SELECT id FROM messages.parked))")
+
+    assert queue.value("SELECT count(*) FROM messages.parked") == 0

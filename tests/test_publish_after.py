@@ -1,0 +1,84 @@
+"""Publishing messages that come after others, from Python."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgrouse import NewMessage, PublishRefused, UnknownPredecessor, publish, publish_many
+from tests.server.postgres import Database
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def conn(database: Database) -> Iterator[Connection]:
+    """A caller's connection: not in autocommit mode, with no more rights than a publisher."""
+    with psycopg.connect(database.dsn) as conn:
+        conn.execute("SET ROLE messages_publisher")
+        conn.commit()
+        yield conn
+
+
+def edges(db: Connection) -> list[tuple[Any, ...]]:
+    return db.execute("SELECT predecessor_id, successor_id FROM messages.edge ORDER BY 2, 1").fetchall()
+
+
+def test_what_publish_returned_is_what_the_next_one_comes_after(conn: Connection, db: Connection) -> None:
+    first = publish(conn, "t")
+    second = publish(conn, "t", after=[first])
+    third = publish(conn, "t", after=(each for each in [first, second]), after_failed="run", key="k")
+    publish(conn, "t", after=[])
+    conn.commit()
+
+    assert (second.what, third.what) == ("inserted", "inserted")
+    assert edges(db) == [(first, second), (first, third), (second, third)]
+    assert db.execute("SELECT after_failed FROM messages.parked ORDER BY id").fetchall() == [("hold",), ("run",)]
+
+
+def test_on_an_async_connection_it_is_the_same(database: Database, db: Connection) -> None:
+    async def chain() -> list[int]:
+        async with await psycopg.AsyncConnection.connect(database.dsn) as conn:
+            first = await publish(conn, "t")
+            return [first, await publish(conn, "t", after=[first])]
+
+    first, second = asyncio.run(chain())
+
+    assert edges(db) == [(first, second)]
+
+
+def test_one_that_is_not_there_is_an_error_of_its_own(conn: Connection) -> None:
+    with pytest.raises(UnknownPredecessor, match="there is no message 4711 to come after: it was never published"):
+        publish(conn, "t", after=[4711])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"after": 7}, "must be a list of ids"),
+        ({"after": "7"}, "must be a list of ids"),
+        ({"after": [0]}, "0 is one that was dropped"),
+        ({"after": [True]}, "no id of a message"),
+        ({"after": ["7"]}, "no id of a message"),
+        ({"after": [2**63]}, "no id of a message"),
+        ({"after": range(1, 1002)}, "1000 is the limit"),
+        ({"after": [1], "after_failed": "wait"}, "hold, cancel, run"),
+        ({"after": [1], "key": "k", "on_conflict": "append"}, "keeps its place"),
+    ],
+)
+def test_what_cannot_be_waited_for_is_refused_before_anything_is_sent(
+    conn: Connection, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(PublishRefused, match=says):
+        publish(conn, "t", **options)
+
+    assert conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_many_at_once_cannot_come_after_others(conn: Connection) -> None:
+    with pytest.raises(PublishRefused, match="message number 1: after is not for many at once"):
+        publish_many(conn, [NewMessage(topic="t", after=[1])])
