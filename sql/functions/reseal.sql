@@ -1,0 +1,48 @@
+-- Give encrypted messages that wait the same contents under another key: bytes, checkpoint, and the header that names the key.
+-- Called by: operators, by pgrouse crypto rotate. p_seen: the md5 of body and checkpoint that were encrypted anew, as the caller read them;
+-- a message that has others now is left alone. NULL in p_bodies or p_states leaves the old. p_key: the name of the new key.
+-- Locks: the rows, in the order of their ids, without waiting: one that is claimed or locked by anybody is left alone.
+-- Result: the ids of those that were changed. Rings for their topics: a claim at this very moment has passed them over.
+CREATE OR REPLACE FUNCTION messages.reseal(p_ids bigint[], p_seen text[], p_bodies bytea[], p_states jsonb[], p_key text)
+RETURNS bigint[]
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_held   bigint[];
+  v_ids    bigint[];
+  v_topics text[];
+BEGIN
+  IF p_key !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' THEN
+    RAISE EXCEPTION 'key of a reseal is "%"', p_key
+      USING ERRCODE = '22023', HINT = 'use 1 to 63 of A-Z a-z 0-9 . _ - with a letter or digit first';
+  END IF;
+  SELECT array_agg(h.id) INTO v_held
+  FROM (
+    SELECT m.id FROM messages.message AS m WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL ORDER BY m.id FOR UPDATE SKIP LOCKED
+  ) AS h;
+  WITH changed AS (
+    UPDATE messages.message AS m
+    SET body = coalesce(n.body, m.body),
+        state = coalesce(n.state, m.state),
+        headers = CASE WHEN n.body IS NULL THEN m.headers
+                  ELSE coalesce(m.headers, '{}') || jsonb_build_object('pgrouse-encrypted-by', p_key) END
+    FROM unnest(p_ids, p_seen, p_bodies, p_states) AS n (id, seen, body, state)
+    WHERE m.id = n.id AND m.id = ANY (v_held)
+      -- From one envelope to another: nothing else is written by this way.
+      AND (n.body IS NULL OR (substring(m.body FOR 4) = '\x93504752' AND substring(n.body FOR 4) = '\x93504752'))
+      AND (n.state IS NULL OR (m.state ? 'pgrouse-encrypted-by' AND n.state ? 'pgrouse-encrypted-by'))
+      AND n.seen = md5(coalesce(md5(m.body), '') || coalesce(md5(m.state::text), ''))
+    RETURNING m.id, m.topic::text AS topic
+  )
+  SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}'), array_agg(DISTINCT c.topic) INTO v_ids, v_topics FROM changed AS c;
+  PERFORM messages.ring(v_topics, messages.now());
+  PERFORM messages.note_messages('reseal', v_topics, v_ids);
+  RETURN v_ids;
+END
+$$;

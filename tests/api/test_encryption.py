@@ -1,0 +1,95 @@
+"""Encrypted topics over HTTP: what is published is encrypted, and the server decrypts nothing."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pgrouse import Cipher
+from pgrouse.config import load
+from pgrouse.crypto.envelope import MARK
+from pgrouse.crypto.locked import cipher_or_lock
+from tests.api.site import Site, code
+from tests.sql.queue import Queue
+
+
+@pytest.fixture(scope="module")
+def cipher() -> Cipher:
+    return Cipher({"k": os.urandom(32)}, "k", ["pay.*"])
+
+
+@pytest.fixture(autouse=True)
+def _encrypting(site: Site, cipher: Cipher) -> Iterator[None]:
+    site.app.state.cipher = cipher
+    yield
+    site.app.state.cipher = None
+
+
+def publish(http: httpx.Client, way: str, topic: str) -> int:
+    message = {"topic": topic, "payload": {"card": "4711"}}
+    if way == "batch":
+        answer = http.post("/v1/messages/batch", json={"messages": [message]}).json()["results"][0]
+    elif way == "content":
+        answer = http.post(f"/v1/topics/{topic}/messages", json=message["payload"]).json()
+    else:
+        headers = {"Idempotency-Key": topic} if way == "once" else {}
+        answer = http.post("/v1/messages", json=message, headers=headers).json()
+    return int(answer["id"])
+
+
+@pytest.mark.parametrize("way", ["one", "batch", "content", "once"])
+def test_what_is_published_is_encrypted_and_the_server_never_decrypts(
+    http: httpx.Client, queue: Queue, cipher: Cipher, way: str
+) -> None:
+    topic = f"pay.{way}"
+    published = publish(http, way, topic)
+
+    stored = queue.message(published)
+    assert (stored.payload, stored.headers) == (None, {MARK: "k"})
+    assert cipher.opened(topic, stored.body) == ('{"card":"4711"}', None)
+    told = {"key": "k", "bytes": len(stored.body)}
+    shown = http.get(f"/v1/messages/{published}").json()
+    assert (shown["payload"], shown["body"], shown["encrypted"]) == (None, None, told)
+    (claimed,) = http.post("/v1/claim", json={"topics": [topic]}).json()["messages"]
+    assert claimed["encrypted"] == told
+    assert cipher.opened(topic, base64.b64decode(claimed["body"])) == ('{"card":"4711"}', None)
+
+
+def test_other_topics_are_as_they_were(http: httpx.Client, queue: Queue) -> None:
+    published = publish(http, "one", "other")
+
+    assert queue.message(published).payload == {"card": "4711"}
+    assert http.get(f"/v1/messages/{published}").json()["encrypted"] is None
+
+
+def test_another_payload_by_hand_is_refused_and_so_is_an_append(http: httpx.Client, queue: Queue) -> None:
+    published = publish(http, "one", "pay.edit")
+
+    edited = http.patch(f"/v1/messages/{published}", json={"payload": 1})
+    appended = http.post("/v1/messages", json={"topic": "pay.a", "payload": 1, "key": "k", "on_conflict": "append"})
+
+    assert (edited.status_code, queue.message(published).payload) == (422, None)
+    assert "is encrypted" in edited.text
+    assert (appended.status_code, code(appended)) == (422, "invalid_message")
+
+
+def test_a_server_without_the_key_publishes_nothing_to_encrypted_topics(
+    site: Site, http: httpx.Client, queue: Queue, tmp_path: Path, capsys: Any
+) -> None:
+    (tmp_path / "pgrouse.toml").write_text(
+        '[crypto]\ncurrent = "k"\ntopics = ["pay.*"]\n[crypto.keys.k]\nfile = "none"'
+    )
+    site.app.state.cipher = cipher_or_lock(load(tmp_path / "pgrouse.toml", environ={}))
+
+    refused = http.post("/v1/messages", json={"topic": "pay.locked", "payload": "4711"})
+
+    assert (refused.status_code, code(refused)) == (422, "invalid_message")
+    assert "this server could not read its key" in refused.text
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pay.locked'") == 0
+    assert http.post("/v1/messages", json={"topic": "plain", "payload": 1}).status_code == 201

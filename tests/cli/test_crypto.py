@@ -1,0 +1,212 @@
+"""`pgrouse crypto`, and what publish and show make of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pgrouse import Cipher, NewMessage, publish, publish_many
+from pgrouse.crypto.envelope import MARK
+from tests.cli.shell import Shell
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+OLD, NEW = os.urandom(32), os.urandom(32)
+TEXTS = {"OLD_KEY": base64.b64encode(OLD).decode(), "NEW_KEY": base64.b64encode(NEW).decode()}
+
+
+def configure(current: str, *names: str, topics: str = '["pay"]') -> None:
+    tables = "".join(f'[crypto.keys.{name}]\nenv = "{name.upper()}_KEY"\n' for name in names)
+    Path("pgrouse.toml").write_text(f'[crypto]\ncurrent = "{current}"\ntopics = {topics}\n{tables}')
+
+
+@pytest.fixture
+def said(pgrouse: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """`pgrouse`, with keys in the environment and both configured, the new one current. None of them may be printed."""
+    for name, text in TEXTS.items():
+        monkeypatch.setenv(name, text)
+    configure("new", "old", "new")
+    return pgrouse
+
+
+@pytest.fixture
+def under_old(database: Database) -> int:
+    """A message that waits under the old key."""
+    cipher = Cipher({"old": OLD}, "old")
+    return int(publish(database.connect(), "pay", {"card": "4711"}, cipher=cipher))
+
+
+def test_a_new_key_is_32_random_bytes(shell: Shell) -> None:
+    first, second = shell("crypto", "key").out, shell("crypto", "key", "--json").object["key"]
+
+    assert [len(base64.b64decode(each)) for each in (first, second)] == [32, 32]
+    assert first.strip() != second
+
+
+def test_publish_encrypts_what_the_configuration_names(said: Shell, queue: Queue) -> None:
+    said("publish", "pay", '{"card": "4711"}')
+    said("publish", "other", '{"card": "4711"}')
+    said("publish", "pay", "--lines", "-", stdin='{"card": "4711"}\n{"card": "4711"}\n')
+
+    assert queue.rows("SELECT topic, payload IS NULL AS sealed, headers FROM messages.message ORDER BY id") == [
+        ("pay", True, {MARK: "new"}),
+        ("other", False, None),
+        ("pay", True, {MARK: "new"}),
+        ("pay", True, {MARK: "new"}),
+    ]
+
+
+def test_what_a_topic_asks_of_payloads_is_asked_before_they_are_encrypted(said: Shell, queue: Queue) -> None:
+    queue.policy("pay", payload_schema={"type": "object", "required": ["card"]}, max_payload_bytes=150)
+
+    assert said("publish", "pay", '{"card": "4711"}').code == 0
+    refused = said("publish", "pay", '{"cart": "4711"}')
+    assert (refused.code, "does not fit the payload_schema" in refused.err) == (1, True)
+    # What is stored counts: an envelope has 66 bytes more than what is in it.
+    assert "has 178 bytes, max_payload_bytes is 150" in said("publish", "pay", json.dumps({"card": "4" * 100})).err
+
+
+def test_a_key_replaces_and_ignores_and_cannot_append(said: Shell, queue: Queue) -> None:
+    first = said("publish", "pay", "1", "--key", "k").out.strip()
+
+    assert said("publish", "pay", "2", "--key", "k", "--on-conflict", "replace").out.strip() == first
+    assert said("publish", "pay", "3", "--key", "k", "--on-conflict", "ignore").out.strip() == first
+    refused = said("publish", "pay", "4", "--key", "k", "--on-conflict", "append")
+
+    assert refused.code == 1
+    assert "topic pay is encrypted: nothing can be appended" in refused.err
+    assert said("message", "show", first, "--decrypt", "--json").object["payload"] == 2
+
+
+def test_show_says_what_is_encrypted_and_decrypts_for_who_has_the_key(said: Shell, under_old: int) -> None:
+    plain, as_json = said("message", "show", under_old), said("message", "show", under_old, "--json")
+    decrypted = said("message", "show", under_old, "--decrypt")
+
+    assert "encrypted (key old, 81 bytes)" in plain.out
+    assert as_json.object["body"] == "encrypted (key old, 81 bytes)"
+    assert "4711" not in plain.out + as_json.out
+    assert '"card": "4711"' in decrypted.out
+    configure("new", "new")
+    assert (said("message", "show", under_old, "--decrypt").code, said("message", "show", under_old).code) == (78, 0)
+
+
+def test_check_counts_who_needs_each_key(said: Shell, under_old: int, database: Database, queue: Queue) -> None:
+    both = Cipher({"old": OLD, "new": NEW}, "new")
+    publish_many(database.connect(), [NewMessage(topic="dead", payload=1) for _ in range(3)], cipher=both)
+    queue.settle("fail", queue.claim("dead", limit=1), ["broken"])
+    queue.claim("dead", limit=1)
+
+    listed = said("crypto", "check", "--json")
+
+    assert listed.objects == [
+        {"key": "new", "current": True, "configured": True, "waiting": 1, "running": 1, "dead": 1},
+        {"key": "old", "current": False, "configured": True, "waiting": 1, "running": 0, "dead": 0},
+    ]
+    assert said("crypto", "check").table[1] == {
+        "KEY": "old",
+        "HERE": "yes",
+        "CURRENT": "no",
+        "WAITING": "1",
+        "RUNNING": "0",
+        "DEAD": "0",
+    }
+    assert "not all was looked at: --most 10" in said("crypto", "check", "--most", "1").err
+    configure("new", "new")
+    missing = said("crypto", "check")
+    assert (missing.code, "key old is needed and not configured here" in missing.err) == (1, True)
+
+
+def test_rotate_puts_what_waits_under_the_current_key(said: Shell, under_old: int, queue: Queue) -> None:
+    rotated = said("crypto", "rotate", "--json")
+
+    assert rotated.object == {"key": "new", "rotated": 1, "left": 0, "missing": {}, "broken": []}
+    assert queue.message(under_old).headers == {MARK: "new"}
+    assert said("crypto", "rotate").out == "0 messages put under key new\n"
+    configure("new", "new")
+    assert said("message", "show", under_old, "--decrypt", "--json").object["payload"] == {"card": "4711"}
+
+
+def test_rotate_leaves_what_runs_other_topics_and_dead_letters_unless_it_is_told(
+    said: Shell, under_old: int, database: Database, queue: Queue
+) -> None:
+    old = Cipher({"old": OLD}, "old")
+    queue.policy("x", dead_letter=True)
+    publish(database.connect(), "x", 1, cipher=old)
+    queue.settle("fail", queue.claim("x"), ["broken"])
+
+    assert said("crypto", "rotate", "--topic", "x").out == "0 messages put under key new\n"
+    assert said("crypto", "rotate", "--topic", "x.dlq", "--dead").out == "1 message put under key new\n"
+    queue.claim("pay")
+    left = said("crypto", "rotate")
+    assert (left.code, left.out) == (0, "0 messages put under key new\n")
+    assert "1 message left alone, since they run" in left.err
+
+
+def test_rotate_says_what_it_cannot_decrypt_and_does_the_others(
+    said: Shell, under_old: int, database: Database, queue: Queue
+) -> None:
+    conn = database.connect()
+    publish(conn, "pay", 1, cipher=Cipher({"lost": os.urandom(32)}, "lost"))
+    queue.conn.execute("UPDATE messages.message SET body = body || '\\x00' WHERE id = %s", [under_old])
+    publish(conn, "pay", 2, cipher=Cipher({"old": OLD}, "old"))
+
+    rotated = said("crypto", "rotate")
+
+    assert (rotated.code, rotated.out) == (1, "1 message put under key new\n")
+    assert "1 message under key lost, which is not configured here" in rotated.err
+    assert f"1 message cannot be decrypted, something changed them: {under_old}" in rotated.err
+
+
+def test_without_crypto_in_the_configuration_its_commands_say_so(pgrouse: Shell) -> None:
+    assert (pgrouse("crypto", "check").code, pgrouse("crypto", "rotate").code) == (78, 78)
+
+
+def test_no_key_is_in_anything_that_is_printed(said: Shell, under_old: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = ("doctor", "--only", "crypto_keys", "--only", "crypto_needed")
+    commands = [("config", "show"), ("config", "check"), ("crypto", "check"), looks, ("message", "show", under_old)]
+    printed = "".join(ended.out + ended.err for each in commands for ended in [said(*each), said(*each, "--json")])
+    monkeypatch.setenv("OLD_KEY", TEXTS["OLD_KEY"][:-5])
+    printed += "".join(ended.out + ended.err for each in commands for ended in [said(*each)])
+
+    assert not [text for text in TEXTS.values() if text[:12] in printed]
+
+
+def test_doctor_finds_what_waits_for_a_key_and_keys_that_are_no_good(
+    said: Shell, under_old: int, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = ("doctor", "--only", "crypto_keys", "--only", "crypto_needed", "--json")
+    assert {(each["code"], each["level"]) for each in said(*looks).objects} == {
+        ("crypto_keys", "ok"),
+        ("crypto_needed", "ok"),
+    }
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('pay', 'mails')")
+    monkeypatch.setenv("NEW_KEY", base64.b64encode(b"correct-horse-battery-staple-123").decode())
+    configure("new", "new")
+
+    found = said(*looks)
+
+    assert found.code == 1
+    assert {(each["level"], each["what"]) for each in found.objects} == {
+        ("warn", "key new was not drawn at random: it is text"),
+        ("fail", "key old is not here: 1 message in need of it"),
+        ("warn", "mails subscribes to pay, which is encrypted, and its workers will reject what they get"),
+    }
+    Path("pgrouse.toml").unlink()
+    assert {each["code"]: each["level"] for each in said(*looks).objects} == {
+        "crypto_keys": "ok",
+        "crypto_needed": "fail",
+    }
+
+
+def test_config_check_reads_the_keys(said: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said("config", "check").code == 0
+    monkeypatch.delenv("OLD_KEY")
+
+    refused = said("config", "check")
+
+    assert refused.code == 78
+    assert "key old: the environment variable OLD_KEY is not set" in refused.err

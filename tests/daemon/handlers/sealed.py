@@ -1,0 +1,43 @@
+"""Handlers of encrypted topics: they write down what they got, and leave something behind."""
+
+import os
+from typing import Any
+
+from pydantic import BaseModel
+from work import write
+
+from pgrouse import BatchContext, Context, Item, Retry
+
+
+class Card(BaseModel):
+    number: str
+
+
+async def pay(card: Card, ctx: Context) -> dict[str, Any]:
+    write("paid", ctx, number=card.number)
+    return {"number": card.number}
+
+
+async def in_two_steps(payload: Any, ctx: Context) -> Any:
+    write("step", ctx, state=ctx.state, payload=payload)
+    return payload if ctx.state else Retry(state={"secret-step": 2})
+
+
+async def in_a_transaction(payload: Any, ctx: Context) -> None:
+    async with ctx.transaction():
+        ctx.output = payload
+
+
+def bytes_in_a_child(body: bytes, ctx: Context) -> str:
+    write("child", ctx, body=body.decode(), key=os.environ.get("OLD_KEY"))
+    return body.decode()
+
+
+async def batch(items: list[Item[Card]], ctx: BatchContext) -> None:
+    for item in items:
+        write("batched", id=item.id, number=item.payload.number)
+        item.complete({"number": item.payload.number})
+
+
+async def fail(payload: Any, ctx: Context) -> None:
+    raise ValueError(f"cannot pay {payload}")

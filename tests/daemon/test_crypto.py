@@ -1,0 +1,223 @@
+"""Encrypted messages: handlers get what was published, nobody else can read it, and keys change without a stop."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgrouse import Cipher, NewMessage, publish, publish_many
+from pgrouse.crypto.envelope import MARK, Kind
+from pgrouse.crypto.rotation import Rotated, rotate
+from tests.daemon.process import Daemon, Fleet, Journal
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+OLD, NEW = os.urandom(32), os.urandom(32)
+ENVIRON = {"OLD_KEY": base64.b64encode(OLD).decode(), "NEW_KEY": base64.b64encode(NEW).decode()}
+HANDLERS = {
+    "pay": "sealed:pay",
+    "pay.steps": "sealed:in_two_steps",
+    "pay.transaction": "sealed:in_a_transaction",
+    "pay.child": {"handler": "sealed:bytes_in_a_child", "isolation": "process", "concurrency": 1},
+    "pay.batch": {"handler": "sealed:batch", "batch": 10},
+    "pay.fail": "sealed:fail",
+    "mails": {"handler": "sealed:pay", "subscriptions": ["pay.published"]},
+}
+HOUR = timedelta(hours=1)
+Start = Callable[..., Daemon]
+
+
+def sections(current: str, *names: str, **more: Any) -> dict[str, Any]:
+    keys = {f"crypto.keys.{name}": {"env": f"{name.upper()}_KEY"} for name in names}
+    return {"crypto": {"current": current, "topics": ["pay", "pay.*"], **more}, **keys}
+
+
+@pytest.fixture
+def old() -> Cipher:
+    return Cipher({"old": OLD}, "old", ["pay", "pay.*"])
+
+
+@pytest.fixture
+def work(start: Start) -> Start:
+    """`work("old", "old", "new")` starts a daemon that encrypts by the first and has the others."""
+    return lambda current, *names, topics=HANDLERS, **more: start(
+        topics, environ=ENVIRON, sections=sections(current, *names, **more), log_level="debug", prefetch=0
+    )
+
+
+def dump(queue: Queue) -> str:
+    """Everything that somebody sees who reads the tables; bytes in hexadecimal, and as they are."""
+    tables = ("message", "message_archive", "alert", "worker")
+    return "".join(str(queue.rows(f"SELECT t::text FROM messages.{table} AS t")) for table in tables)
+
+
+def test_every_way_to_run_gets_what_was_published_and_leaves_nothing_readable(
+    work: Start, queue: Queue, database: Database, journal: Journal, old: Cipher
+) -> None:
+    queue.policy("pay.steps", max_attempts=3, backoff={"kind": "none"})
+    daemon = work("old", "old")
+    conn = database.connect()
+    card = {"number": "4711-0815"}
+
+    paid = publish(conn, "pay", card, cipher=old)
+    steps = publish(conn, "pay.steps", "4711-0815", cipher=old)
+    inside = publish(conn, "pay.transaction", card, cipher=old)
+    child = publish(conn, "pay.child", body=b"4711-0815", cipher=old)
+    publish_many(conn, [NewMessage(topic="pay.batch", payload=card) for _ in range(3)], cipher=old)
+
+    ended = {each: eventually(lambda each=each: queue.archived(each)) for each in (paid, steps, inside, child)}
+    batched = eventually(lambda: len(found := journal.entries("batched")) == 3 and found)
+    assert [each.result for each in ended.values()] == ["success"] * 4
+    assert journal.entry("paid")["number"] == "4711-0815"
+    assert [(e["state"], e["payload"]) for e in journal.entries("step")] == [
+        (None, "4711-0815"),
+        ({"secret-step": 2}, "4711-0815"),
+    ]
+    assert (journal.entry("child")["body"], journal.entry("child")["key"]) == ("4711-0815", None)
+    assert {each["number"] for each in batched} == {"4711-0815"}
+    outputs = [
+        old.opened_json(each.topic, json.dumps(each.output), Kind.OUTPUT)
+        for each in map(ended.get, (paid, inside, child))
+    ]
+    assert [json.loads(each) for each in outputs] == [card, card, "4711-0815"]
+    eventually(lambda: queue.value("SELECT count(*) FROM messages.message_archive") == 7)
+    seen = dump(queue) + daemon.log.read_text()
+    assert "4711" not in seen
+    assert b"4711".hex() not in seen
+    assert "secret-step" not in seen
+    assert not any(key in seen for key in ENVIRON.values())
+
+
+def test_keys_change_under_load_and_nothing_is_lost(
+    fleet: Fleet, database: Database, queue: Queue, journal: Journal, work: Start
+) -> None:
+    both_old = Cipher({"old": OLD, "new": NEW}, "old", ["pay"])
+    both_new = Cipher({"old": OLD, "new": NEW}, "new", ["pay"])
+    conn = database.connect()
+    topics = {"pay": "sealed:pay"}
+    first = work("old", "old", "new", topics=topics)
+    current, stop, published = [both_old], threading.Event(), []
+
+    def go_on() -> None:
+        with psycopg.connect(database.dsn, autocommit=True) as own:
+            while not stop.wait(0.002):
+                published.append(publish(own, "pay", {"number": str(len(published))}, cipher=current[0]))
+
+    publisher = threading.Thread(target=go_on)
+    publisher.start()
+    try:
+        # Some wait for a long time, also those that were tried before.
+        late = [publish(conn, "pay", {"number": "late"}, cipher=both_old, delay=HOUR) for _ in range(30)]
+        eventually(lambda: len(published) > 30)
+        current[0] = both_new
+        seen = len(published)
+        work("new", "old", "new", topics=topics)
+        assert first.stop() == 0
+        rotated = Rotated()
+        for each in rotate(conn, both_new):
+            rotated.add(each)
+        assert rotated.done >= 30
+        assert (rotated.missing, rotated.broken) == ({}, [])
+        eventually(lambda: len(published) > seen + 30)
+        # Nothing waits under the old key any more: it goes.
+        eventually(lambda: not [r for r in rotate(conn, both_new) if r.done or r.left])
+        last = work("new", "new", topics=topics)
+        assert fleet.daemons[1].stop() == 0
+        seen = len(published)
+        eventually(lambda: len(published) > seen + 10)
+    finally:
+        stop.set()
+        publisher.join()
+    queue.call("retry_now", late)
+
+    eventually(lambda: queue.value("SELECT count(*) FROM messages.message") == 0, within_s=20)
+    results = queue.rows("SELECT id, result, attempts FROM messages.message_archive")
+    assert {each.id for each in results} == {*published, *late}
+    assert {(each.result, each.attempts) for each in results} == {("success", 1)}
+    assert not [event for daemon in fleet.daemons for event in daemon.events("crypto.key_missing")]
+    assert last.alive
+
+
+def test_a_message_whose_key_is_missing_waits_until_it_is_there_and_costs_no_attempt(
+    work: Start, queue: Queue, database: Database, journal: Journal
+) -> None:
+    daemon = work("old", "old", topics={"pay": "sealed:pay", "pay.batch": {"handler": "sealed:batch", "batch": 2}})
+    new = Cipher({"new": NEW}, "new")
+    conn = database.connect()
+    waiting = [publish(conn, topic, {"number": "1"}, cipher=new) for topic in ("pay", "pay.batch")]
+
+    warned = eventually(lambda: len(found := daemon.events("crypto.key_missing")) == 2 and found)
+    eventually(
+        lambda: queue.value("SELECT count(*) FROM messages.message WHERE available_at > now() + interval '30 s'") == 2
+    )
+
+    assert {(each["key"], each["message_id"]) for each in warned} == {("new", each) for each in waiting}
+    assert [(m.attempts, m.claim_id) for m in map(queue.message, waiting)] == [(0, None)] * 2
+    work("new", "new", topics={"pay": "sealed:pay", "pay.batch": {"handler": "sealed:batch", "batch": 2}})
+    assert daemon.stop() == 0
+    queue.call("retry_now", waiting)
+    assert {eventually(lambda each=each: queue.archived(each)).result for each in waiting} == {"success"}
+
+
+def test_what_was_changed_is_rejected_and_the_others_go_on(
+    work: Start, queue: Queue, database: Database, old: Cipher
+) -> None:
+    conn = database.connect()
+    single, batched = (publish(conn, topic, {"number": "1"}, cipher=old) for topic in ("pay", "pay.batch"))
+    moved = publish(conn, "pay.transaction", {"number": "1"}, cipher=old)
+    conn.execute(
+        "UPDATE messages.message SET body = set_byte(body, length(body) - 1, get_byte(body, length(body) - 1) # 1) WHERE id < %s",
+        [moved],
+    )
+    conn.execute("UPDATE messages.message SET topic = 'pay' WHERE id = %s", [moved])
+    good = publish(conn, "pay", {"number": "2"}, cipher=old)
+
+    work("old", "old")
+
+    for each in (single, batched, moved):
+        ended = eventually(lambda each=each: queue.archived(each))
+        assert ended.result == "rejected"
+        assert ended.error.startswith("this message cannot be decrypted: ")
+    assert eventually(lambda: queue.archived(good)).result == "success"
+
+
+def test_copies_redrives_and_edits_of_headers_can_all_be_decrypted(
+    work: Start, queue: Queue, database: Database, journal: Journal, old: Cipher
+) -> None:
+    queue.policy("pay.fail", dead_letter=True)
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('pay.published', 'mails')")
+    conn = database.connect()
+    died = publish(conn, "pay.fail", {"number": "7"}, cipher=old)
+    fanned = publish(conn, "pay.published", {"number": "8"}, cipher=old)
+    edited = publish(conn, "pay", {"number": "9"}, cipher=old, delay=HOUR)
+    assert queue.value("SELECT messages.edit(%s, NULL, '{\"a\": 1}')", [edited]) == "edited"
+    queue.call("retry_now", [edited])
+
+    work("old", "old", topics={**HANDLERS, "pay.fail.dlq": "sealed:pay"}, errors="type")
+
+    dead = eventually(lambda: queue.archived(died))
+    assert dead.error == "ValueError: what it said is not kept (crypto.errors)"
+    assert eventually(lambda: {"7", "8", "9"} <= {each["number"] for each in journal.entries("paid")})
+    assert queue.archived(edited).headers == {"a": 1, MARK: "old"}
+    assert eventually(lambda: queue.archived(fanned)).result == "success"
+    again = queue.row(
+        "SELECT * FROM messages.redrive_edited(%s, p_headers => '{\"b\": 2}', p_topic => 'pay.fail')", [died]
+    )
+    assert again.outcome == "redriven"
+    assert eventually(lambda: queue.archived(again.message_id)).error.startswith("ValueError")
+
+
+def test_a_daemon_whose_key_cannot_be_read_does_not_start_and_says_which(fleet: Fleet, database: Database) -> None:
+    daemon = fleet.launch({"pay": "sealed:pay"}, dsn=database.dsn, sections=sections("old", "old"))
+
+    assert daemon.exit_code() == 78
+    assert "key old: the environment variable OLD_KEY is not set" in daemon.log.read_text()

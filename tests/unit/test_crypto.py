@@ -1,0 +1,433 @@
+"""Encryption of what messages carry: the envelope, the keys, and what a daemon makes of both."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import os
+import pickle
+import stat
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pgrouse import Cipher, DecryptionFailed, KeyMissing, PublishRefused
+from pgrouse.config import load
+from pgrouse.config_source import ConfigProblems
+from pgrouse.crypto import envelope, keys
+from pgrouse.crypto.envelope import MARK, Kind
+from pgrouse.crypto.locked import Locked
+from pgrouse.crypto.seals import Seals
+from pgrouse.crypto.settings import Crypto
+from pgrouse.doctor import encryption
+from pgrouse.doctor.subject import Subject
+from pgrouse.errors import ConfigError
+from pgrouse.message import Message
+from pgrouse.outcome import Ended
+from pgrouse.outcome import Kind as How
+from pgrouse.web import message_record
+
+OLD, NEW = bytes(range(32)), bytes(range(32, 64))
+RANDOMNESS = bytes(range(100, 128))
+SALT, NONCE = RANDOMNESS[:16], RANDOMNESS[16:]
+TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=50)
+
+
+@pytest.fixture
+def cipher() -> Cipher:
+    return Cipher({"old": OLD, "new": NEW}, "new")
+
+
+def as_text(key: bytes) -> str:
+    return base64.b64encode(key).decode()
+
+
+def message(**given: Any) -> Message:
+    about = {"id": 7, "claim_id": 1, "topic": "t", "channel": None, "key": None, "priority": 5, "attempt": 1}
+    rest = {"max_attempts": None, "payload": None, "body": None, "headers": None, "state": None}
+    times = {"lock_for_s": 30.0, "run_timeout_s": None, "waited_s": 0.0, "elapsed_s": 0.0}
+    return Message(**{**about, **rest, **times, **given})
+
+
+def sealed(cipher: Cipher, text: str = '{"id":7}', **given: Any) -> Message:
+    columns = cipher.sealed({"topic": "t", "payload": text})
+    return message(body=columns["body"], headers=columns["headers"], **given)
+
+
+# The envelope.
+
+
+def test_an_envelope_is_what_the_library_makes_of_head_key_and_nonce(cipher: Cipher) -> None:
+    made = cipher.encrypt("t", b'{"id":7}', Kind.JSON, RANDOMNESS)
+
+    fingerprint = hmac.digest(NEW, b"pgrouse fingerprint 1", "sha256")[:8]
+    head = b"\x93PGR\x01\x01\x03\x01" + fingerprint + b"new" + b"t" + SALT + NONCE
+    key = HKDFExpand(SHA256(), 32, b"pgrouse message 1 " + SALT).derive(NEW)
+    assert made == head + AESGCM(key).encrypt(NONCE, b'{"id":7}', head)
+
+
+def test_the_envelope_of_today_can_be_read_for_ever() -> None:
+    stored = bytes.fromhex(VECTOR)
+
+    assert Cipher({"new": NEW}, "new").decrypt(stored, "t") == (Kind.JSON, b'{"id":7}')
+    assert Cipher({"new": NEW}, "new").encrypt("t", b'{"id":7}', Kind.JSON, RANDOMNESS) == stored
+
+
+VECTOR = (
+    "9350475201010301d72a0d82c3a51c336e6577746465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7fea5e"
+    "9fafd86ec314860c252fe18e486fb0fd649c1b9d76d7"
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.binary(max_size=300), topic=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,30}", fullmatch=True))
+def test_bytes_come_back_as_they_were(data: bytes, topic: str) -> None:
+    cipher = Cipher({"k": OLD}, "k")
+
+    columns = cipher.sealed({"topic": topic, "body": data})
+
+    assert cipher.opened(topic, columns["body"]) == (None, data)
+
+
+@settings(max_examples=100, deadline=None)
+@given(value=st.recursive(st.none() | st.booleans() | st.integers() | TEXT, st.lists, max_leaves=5))
+def test_json_comes_back_as_json(value: Any) -> None:
+    cipher = Cipher({"k": OLD}, "k")
+    text = json.dumps(value)
+
+    columns = cipher.sealed({"topic": "t", "payload": text, "headers": '{"a":1}', "priority": 3})
+
+    assert cipher.opened("t", columns["body"]) == (text, None)
+    assert json.loads(columns["headers"]) == {"a": 1, MARK: "k"}
+    assert "payload" not in columns
+    assert columns["priority"] == 3
+
+
+def test_no_byte_can_be_changed_and_none_cut_off(cipher: Cipher) -> None:
+    made = cipher.encrypt("t", b"pay 7", Kind.BYTES)
+
+    for at in range(len(made)):
+        with pytest.raises((DecryptionFailed, KeyMissing)):
+            cipher.decrypt(made[:at] + bytes([made[at] ^ 1]) + made[at + 1 :], "t")
+        with pytest.raises((DecryptionFailed, KeyMissing)):
+            cipher.decrypt(made[:at], "t")
+
+
+def test_the_same_message_never_looks_the_same_twice(cipher: Cipher) -> None:
+    assert len({cipher.encrypt("t", b"pay 7") for _ in range(100)}) == 100
+
+
+def test_what_was_encrypted_for_one_topic_is_no_message_of_another(cipher: Cipher) -> None:
+    made = cipher.encrypt("payments", b"7")
+
+    with pytest.raises(DecryptionFailed, match="encrypted for topic payments, which refunds does not take"):
+        cipher.decrypt(made, "refunds")
+    assert cipher.decrypt(made, "payments.dlq").data == b"7"
+
+
+def test_topics_that_are_named_take_what_was_encrypted_for_others() -> None:
+    cipher = Cipher({"k": OLD}, "k", accept={"invoices": ["orders.*"]})
+    made = cipher.encrypt("orders.created", b"7")
+
+    assert cipher.decrypt(made, "invoices").data == b"7"
+    assert cipher.decrypt(made, "invoices.dlq").data == b"7"
+    with pytest.raises(DecryptionFailed):
+        cipher.decrypt(made, "mails")
+
+
+def test_a_checkpoint_cannot_be_put_where_a_payload_was(cipher: Cipher) -> None:
+    state = envelope.of_json(cipher.sealed_json("t", "{}", Kind.STATE))
+    assert state is not None
+
+    with pytest.raises(DecryptionFailed, match="the encrypted state of something else"):
+        cipher.decrypt(state, "t")
+
+
+def test_a_missing_key_is_told_apart_from_one_that_only_has_its_name(cipher: Cipher) -> None:
+    made = cipher.encrypt("t", b"7")
+
+    with pytest.raises(KeyMissing, match="key new is not configured here"):
+        Cipher({"old": OLD}, "old").decrypt(made, "t")
+    with pytest.raises(KeyMissing, match="key new is not the one that is configured here under this name"):
+        Cipher({"new": OLD}, "new").decrypt(made, "t")
+
+
+def test_under_another_key_it_is_still_the_same_for_the_same_topic(cipher: Cipher) -> None:
+    made = Cipher({"old": OLD}, "old").encrypt("t", b"{}", Kind.JSON)
+
+    again = cipher.renewed(made)
+
+    head = envelope.read(again)
+    assert head is not None
+    assert (head.key, head.topic, cipher.is_current(head)) == ("new", "t", True)
+    assert Cipher({"new": NEW}, "new").decrypt(again, "t") == (Kind.JSON, b"{}")
+
+
+def test_only_its_topics_are_encrypted_and_their_dead_letters() -> None:
+    cipher = Cipher({"k": OLD}, "k", topics=["orders.*", "pay"])
+
+    assert [t for t in ("orders.created", "orders.x.dlq", "pay", "pay.dlq", "paying", "order") if cipher.covers(t)] == [
+        "orders.created",
+        "orders.x.dlq",
+        "pay",
+        "pay.dlq",
+    ]
+    assert cipher.sealed({"topic": "paying", "payload": "1"}) == {"topic": "paying", "payload": "1"}
+
+
+def test_what_is_too_large_once_it_is_encrypted_is_refused(cipher: Cipher) -> None:
+    with pytest.raises(PublishRefused, match=r"encrypted it has 16,777,\d+ bytes"):
+        cipher.sealed({"topic": "t", "body": bytes(16 * 1024 * 1024)})
+
+
+def test_whoever_has_no_key_publishes_nothing_to_encrypted_topics() -> None:
+    locked = Locked(["pay"])
+
+    assert locked.sealed({"topic": "t", "payload": "1"}) == {"topic": "t", "payload": "1"}
+    with pytest.raises(PublishRefused, match="topic pay is encrypted"):
+        locked.sealed({"topic": "pay", "payload": "1"})
+
+
+def test_a_key_is_in_no_repr_and_in_no_pickle(cipher: Cipher) -> None:
+    said = repr(cipher) + repr(vars(cipher))
+
+    assert as_text(NEW) not in said
+    assert repr(NEW)[2:-1] not in said
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(cipher)
+
+
+def test_a_key_of_another_length_is_refused_without_telling_it() -> None:
+    with pytest.raises(ConfigError, match="key k is not 32 bytes as base64") as refused:
+        Cipher({"k": "c2VjcmV0LXNlY3JldA=="}, "k")
+    assert "c2Vj" not in str(refused.value)
+
+
+# The configuration.
+
+
+def configured(folder: Path, text: str) -> Any:
+    path = folder / "pgrouse.toml"
+    path.write_text(text)
+    return load(path, environ={})
+
+
+INLINE = [
+    ('[crypto.keys]\nk = "{key}"', "a key must not stand in the configuration"),
+    ('[crypto.keys.k]\nkey = "{key}"', "a key must not stand in the configuration"),
+    ('[crypto.keys.k]\nenv = "{key}"', "holds a key itself"),
+    ('[crypto.keys.k]\nfile = "{key}"', "holds a key itself"),
+    ('[crypto.keys.k]\ncommand = ["echo", "{key}"]', "holds a key itself"),
+    ('[crypto.keys.k]\nenv = "{half}"', "expected the name of an environment variable"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), INLINE)
+def test_a_key_in_the_file_itself_is_refused_with_the_reason_and_not_repeated(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    key = as_text(os.urandom(32))
+
+    with pytest.raises(ConfigProblems, match=reason) as refused:
+        configured(tmp_path, '[crypto]\ncurrent = "k"\n' + text.format(key=key, half=key[:-2] + "/"))
+
+    assert key[:10] not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('[crypto]\ntopics = ["a"]', "current is missing"),
+        ('[crypto]\ncurrent = "x"\n[crypto.keys.k]\nenv = "K"', 'there is no key "x"'),
+        ('[crypto]\ncurrent = "k"\n[crypto.keys.k]\nenv = "K"\nfile = "f"', "needs exactly one of env, file, command"),
+        ('[crypto]\ncurrent = "k"\n[crypto.keys."k k"]\nenv = "K"', "is no name of a key"),
+        ('[crypto]\ncurent = "k"', "did you mean 'current'"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_mend(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(ConfigProblems, match=reason):
+        configured(tmp_path, text)
+
+
+def test_keys_come_from_the_environment_a_file_or_a_program(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(as_text(OLD) + "\n")
+    program = json.dumps([sys.executable, "-c", f"print({as_text(NEW)!r}[:22], end=''); print({as_text(NEW)!r}[22:])"])
+    settings = configured(
+        tmp_path,
+        '[crypto]\ncurrent = "e"\n[crypto.keys.e]\nenv = "K"\n[crypto.keys.f]\nfile = "key"\n'
+        f"[crypto.keys.p]\ncommand = {program}",
+    )
+
+    cipher = keys.cipher_of(settings, {"K": as_text(RANDOMNESS + bytes(4))})
+
+    assert cipher is not None
+    of_file, of_program = Cipher({"f": OLD}, "f"), Cipher({"p": NEW}, "p")
+    assert cipher.decrypt(of_file.encrypt("t", b"1")).data == b"1"
+    assert cipher.decrypt(of_program.encrypt("t", b"2")).data == b"2"
+
+
+def test_all_keys_that_cannot_be_read_are_told_with_their_places_and_nothing_of_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("half-a-secret")
+    failing = json.dumps([sys.executable, "-c", "import sys; sys.exit('secret-on-stderr')"])
+    settings = configured(
+        tmp_path,
+        '[crypto]\ncurrent = "e"\n[crypto.keys.e]\nenv = "K"\n[crypto.keys.f]\nfile = "key"\n[crypto.keys.g]\nfile = "no"\n'
+        f'[crypto.keys.p]\ncommand = {failing}\n[crypto.keys.q]\ncommand = ["/no/such/program"]',
+    )
+
+    with pytest.raises(ConfigProblems) as refused:
+        keys.cipher_of(settings, {})
+
+    said = str(refused.value)
+    assert "pgrouse.toml:3: key e: the environment variable K is not set" in said
+    assert "key f: the file key does not hold 32 bytes as base64" in said
+    assert "key g: the file no cannot be read (No such file or directory)" in said
+    assert f"key p: the program {sys.executable} ended with exit code 1" in said
+    assert "key q: the program /no/such/program cannot be run" in said
+    assert "secret" not in said
+
+
+def test_subscriptions_in_the_file_are_accepted_through_any_number_of_topics(tmp_path: Path) -> None:
+    settings = configured(
+        tmp_path,
+        '[topics.b]\nhandler = "x:y"\nsubscriptions = ["a"]\n[topics.c]\nhandler = "x:y"\nsubscriptions = ["b"]\n'
+        '[crypto]\naccept = { "d.*" = ["a"] }',
+    )
+
+    assert keys.accepted(settings) == {"b": ["a"], "c": ["b", "a"], "d.*": ["a"]}
+
+
+def test_keys_that_nobody_drew_at_random_are_known_by_their_looks() -> None:
+    assert keys.weakness(bytes(32)) == "its bytes repeat"
+    assert keys.weakness(b"correct-horse-battery-staple-123") == "it is text"
+    assert [key for _ in range(1000) if keys.weakness(key := os.urandom(32))] == []
+
+
+# What a daemon does.
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def seals(cipher: Cipher, **given: Any) -> Seals:
+    return Seals(cipher, Crypto(**given), Clock())
+
+
+def test_a_message_is_opened_as_it_was_published(cipher: Cipher) -> None:
+    opened = seals(cipher).open(sealed(cipher))
+
+    assert isinstance(opened, Message)
+    assert (opened.payload, opened.body) == ('{"id":7}', None)
+
+
+def test_a_message_that_is_not_encrypted_is_taken_or_rejected_as_plain_says(cipher: Cipher) -> None:
+    plain = message(payload="1")
+
+    assert seals(cipher).open(plain) is plain
+    ended = seals(cipher, plain="reject").open(plain)
+    assert isinstance(ended, Ended)
+    assert (ended.kind, "is not encrypted" in str(ended.error)) == (How.REJECT, True)
+
+
+def test_a_message_whose_key_is_missing_waits_and_is_told_of_once_in_that_time(
+    cipher: Cipher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = seals(Cipher({"old": OLD}, "old"), missing_key_delay=timedelta(seconds=5))
+
+    ended = [here.open(sealed(cipher)) for _ in range(3)]
+
+    assert all(isinstance(each, Ended) for each in ended)
+    assert {(each.kind, each.after) for each in ended if isinstance(each, Ended)} == {(How.DEFER, timedelta(seconds=5))}
+    assert capsys.readouterr().out.count("crypto.key_missing") == 1
+    here.clock.now = 6.0  # type: ignore[attr-defined]
+    here.open(sealed(cipher))
+    assert capsys.readouterr().out.count("crypto.key_missing") == 1
+
+
+@pytest.mark.parametrize("change", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b"x" + b[1:], lambda b: b[:20]])
+def test_a_message_that_was_changed_is_rejected(cipher: Cipher, change: Any) -> None:
+    whole = sealed(cipher)
+
+    ended = seals(cipher).open(whole._replace(body=change(whole.body)))
+
+    assert isinstance(ended, Ended)
+    assert ended.kind is How.REJECT
+    assert str(ended.error).startswith("this message cannot be decrypted: ")
+
+
+def test_output_and_checkpoint_are_encrypted_and_the_checkpoint_comes_back(cipher: Cipher) -> None:
+    both = seals(cipher)
+    whole = sealed(cipher)
+
+    done = both.close(Ended(whole, How.COMPLETE, output='{"paid":7}'))
+    later = both.close(Ended(whole, How.DEFER, state='{"step":2}'))
+
+    assert '"paid"' not in str(done.output)
+    assert json.loads(str(done.output))[MARK] == "new"
+    assert cipher.opened_json("t", str(done.output), Kind.OUTPUT) == '{"paid":7}'
+    again = both.open(whole._replace(state=later.state))
+    assert isinstance(again, Message)
+    assert again.state == '{"step":2}'
+
+
+def test_a_checkpoint_that_is_cleared_stays_cleared(cipher: Cipher) -> None:
+    assert seals(cipher).close(Ended(sealed(cipher), How.DEFER, state="null")).state == "null"
+
+
+def test_of_other_topics_nothing_is_encrypted() -> None:
+    ended = Ended(message(payload="1"), How.COMPLETE, output="2", error="3")
+
+    assert seals(Cipher({"k": OLD}, "k", topics=["pay"])).close(ended) is ended
+
+
+def test_errors_are_kept_as_text_or_as_types_alone(cipher: Cipher) -> None:
+    ended = Ended(sealed(cipher), How.RETRY, error="Traceback\nValueError: card 4711", error_type="ValueError")
+    ended = replace(ended, remarks=(("attempt.error_ignored", "card 4711"),))
+
+    assert "4711" in str(seals(cipher).close(ended).error)
+    hidden = seals(cipher, errors="type").close(ended)
+    assert str(hidden.error).startswith("ValueError: ")
+    assert "4711" not in str(hidden)
+
+
+def test_the_page_of_a_message_says_what_is_encrypted_and_offers_no_edit(cipher: Cipher) -> None:
+    body = sealed(cipher).body or b""
+    row = {"payload": None, "headers": None, "checkpoint": cipher.sealed_json("t", "1", Kind.STATE), "output": None}
+    row |= {
+        "body_shown": body[:512],
+        "body_bytes": len(body),
+        "state": "ready",
+        "redriven_as": None,
+        "payload_bytes": None,
+    }
+
+    shown = message_record.contents(row)
+
+    assert shown["body"]["text"] == f"encrypted (key new, {len(body)} bytes)"
+    assert shown["checkpoint"]["text"].startswith("encrypted (key new, ")
+    assert message_record.can(row)["edit"] is False
+
+
+def test_a_file_that_others_may_write_is_no_place_for_a_key(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(as_text(os.urandom(32)))
+    (tmp_path / "key").chmod(stat.S_IRUSR | stat.S_IROTH)
+    subject = Subject(configured(tmp_path, '[crypto]\ncurrent = "k"\n[crypto.keys.k]\nfile = "key"'), 1.0)
+
+    (found,) = encryption.look_at_keys(subject)
+
+    assert (found.level, "others may use the file key" in found.what) == ("warn", True)
