@@ -18,6 +18,7 @@ from psycopg import RawCursor, errors, rows, sql
 from psycopg.pq import TransactionStatus
 from pydantic import BaseModel
 
+from pgrouse.bulk_rows import DEFAULT_PRIORITY
 from pgrouse.errors import (
     InvalidPayload,
     KeyTaken,
@@ -31,7 +32,7 @@ from pgrouse.errors import (
     TopicReserved,
 )
 from pgrouse.new_message import ON_CONFLICT, NewMessage, Options
-from pgrouse.publishing import DEFAULT_PRIORITY, publish, publish_many
+from pgrouse.publishing import publish, publish_many
 from tests.server.postgres import Database
 
 Connection = psycopg.Connection[Any]
@@ -163,7 +164,7 @@ def test_a_pipeline_publishes_many_and_knows_their_ids(conn: Connection, db: Con
 def test_a_key_that_waits_already_is_an_error_unless_something_else_is_said(conn: Connection) -> None:
     publish(conn, "t", key="k")
 
-    with pytest.raises(KeyTaken, match="a message with this key waits already") as caught:
+    with pytest.raises(KeyTaken, match="a message of topic t with the key 'k' waits already") as caught:
         publish(conn, "t", key="k")
 
     assert isinstance(caught.value.__cause__, errors.UniqueViolation)

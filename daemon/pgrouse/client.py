@@ -3,15 +3,15 @@
     with Client("postgresql://…") as queue:
         queue.pause("mail.send", why="the relay is down")
 
-Blocking; in a coroutine call it by `asyncio.to_thread`, one call at a time.
+Blocking; for coroutines there is `AsyncClient`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import psycopg
 from psycopg import sql
@@ -21,8 +21,13 @@ from pydantic_core import from_json
 
 from pgrouse import message_row, policy_change
 from pgrouse.errors import UnknownMessage
+from pgrouse.new_message import NewMessage, Options
+from pgrouse.publishing import Published, PublishedMany, publish, publish_many
 from pgrouse.topic_policy import DEFAULTS, TopicPolicy, Wanted
 from pgrouse.waiting import Ending, wait_for
+
+if TYPE_CHECKING:
+    from pgrouse.crypto.cipher import Cipher
 
 Row = dict[str, Any]
 
@@ -79,6 +84,16 @@ class Client:
             self.conn.close()
 
     # Messages
+
+    def publish(
+        self, topic: str, payload: Any = None, *, cipher: Cipher | None = None, **options: Unpack[Options]
+    ) -> Published:
+        """Publish one message: `pgrouse.publish` on the connection of this client."""
+        return publish(self.conn, topic, payload, cipher=cipher, **options)
+
+    def publish_many(self, messages: Iterable[NewMessage], *, cipher: Cipher | None = None) -> PublishedMany:
+        """Publish any number of messages: `pgrouse.publish_many` on the connection of this client."""
+        return publish_many(self.conn, messages, cipher=cipher)
 
     def message(self, message_id: int) -> Row:
         """Return all that is known of a message, live or archived; `state` says which: ready, delayed, retrying, running or its result.

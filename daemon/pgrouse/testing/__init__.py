@@ -1,0 +1,24 @@
+"""Test your own handlers and publishers, on a real PostgreSQL: no fake queue, no daemon, no waiting.
+
+`published` and `assert_published` look at what was published; `perform` calls one handler, without a queue; `drain` works what is ready until
+nothing is; `at` sets the time by which the queue lives; `database` makes a database for a test session, and `clean` empties it.
+"""
+
+from pgrouse.testing.attempt import Attempt
+from pgrouse.testing.drain import drain
+from pgrouse.testing.ground import clean, database
+from pgrouse.testing.moment import at
+from pgrouse.testing.perform import perform
+from pgrouse.testing.published import assert_not_published, assert_published, published
+
+__all__ = [
+    "Attempt",
+    "assert_not_published",
+    "assert_published",
+    "at",
+    "clean",
+    "database",
+    "drain",
+    "perform",
+    "published",
+]

@@ -1,0 +1,83 @@
+"""Call one handler, without a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pgrouse import jsonb
+from pgrouse.context import is_on_a_loop
+from pgrouse.message import Message
+from pgrouse.outcome import Outcome
+from pgrouse.testing.attempt import Attempt, attempt
+from pgrouse.testing.played import Play, handler_of
+from pgrouse.testing.stage import AnyConnection, Stage
+
+
+def perform(
+    function: Callable[..., Any],
+    payload: Any = None,
+    *,
+    topic: str = "test",
+    body: bytes | None = None,
+    headers: Mapping[str, Any] | None = None,
+    state: Any = None,
+    key: str | None = None,
+    channel: str | None = None,
+    number: int = 1,
+    max_attempts: int | None = None,
+    conn: AnyConnection | None = None,
+) -> Any:
+    """Call a handler as a daemon does, with a context, and return the `Attempt`; await it where an event loop runs.
+
+    The payload becomes JSON and is read again, and is validated as the handler's annotation says. What the handler raises comes out of here,
+    but for outcomes as `Reject`.
+
+    Args:
+        function: the handler.
+        payload: of the message.
+        topic: of the message.
+        body: bytes instead of a payload.
+        headers: of the message.
+        state: the checkpoint that an earlier attempt left.
+        key: of the message.
+        channel: of the message.
+        number: of the attempt.
+        max_attempts: how many there may be.
+        conn: where `ctx.publish()` publishes; psycopg's, of the handler's kind. There is no message in the queue, so that
+            `ctx.transaction()` and `ctx.step()` need `drain`.
+
+    Raises:
+        PublishRefused: the payload is none that can be published.
+        Exception: what the handler raises.
+    """
+    message = Message(
+        id=0,
+        claim_id=0,
+        topic=topic,
+        channel=channel,
+        key=key,
+        priority=5,
+        attempt=number,
+        max_attempts=max_attempts,
+        payload=None if body is not None else jsonb.encode(payload),
+        body=body,
+        headers=None if headers is None else jsonb.encode(dict(headers), "headers"),
+        state=None if state is None else jsonb.encode(state, "state"),
+        lock_for_s=30.0,
+        run_timeout_s=None,
+        waited_s=0.0,
+        elapsed_s=0.0,
+    )
+    play = Play(handler_of(topic, function), [message], Stage(conn))
+    return _on_the_loop(play) if is_on_a_loop() else _attempt(play, play.said())
+
+
+async def _on_the_loop(play: Play) -> Attempt:
+    return _attempt(play, await play.said_on_the_loop())
+
+
+def _attempt(play: Play, said: object) -> Attempt:
+    if isinstance(said, BaseException) and not isinstance(said, Outcome):
+        raise said
+    return attempt(play.ended(said)[0])

@@ -1,0 +1,117 @@
+"""What was published, whatever became of it since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic_core import from_json
+
+from pgrouse.drivers import driver_of
+from pgrouse.drivers.driver import Driver
+from pgrouse.statement import Statement
+
+# By way of one text: what the codecs of a connection make of JSON and of bytes is different for each.
+SHOWN = ("id", "topic", "payload", "headers", "key", "channel", "priority", "max_attempts")
+ALL = f"""
+    SELECT coalesce(json_agg(p ORDER BY p.id), '[]')::text
+    FROM (
+      SELECT {", ".join(SHOWN)}, encode(body, 'hex') AS body, available_at > messages.now() AS is_delayed FROM messages.message
+      UNION ALL SELECT {", ".join(SHOWN)}, encode(body, 'hex'), false FROM messages.message_archive
+    ) AS p
+    WHERE %(topic)s::text IS NULL OR p.topic = %(topic)s::text
+"""  # noqa: S608 - constants only
+
+
+class Anything:
+    """The payload was not given."""
+
+
+ANY = Anything()
+
+
+def published(conn: Any, topic: str | None = None) -> Any:
+    """Return the messages of a topic, or of all, in the order of publishing; await it on an async connection.
+
+    Each is a mapping with id, topic, payload, body, headers, key, channel, priority, max_attempts and is_delayed. Those that were worked
+    since are among them. It takes each connection that `publish` takes, and sees what is not committed there.
+    """
+    driver = driver_of(conn)
+    return driver.run(_published(driver, topic))
+
+
+def assert_published(conn: Any, topic: str, payload: Any = ANY, *, count: int | None = None, **options: Any) -> Any:
+    """Make sure that something was published; return the messages that fit. Await it on an async connection.
+
+    Args:
+        conn: as of `published`.
+        topic: of which topic.
+        payload: with this payload; of mappings, those inside of lists too, only the members that are named count.
+        count: exactly so many; at least one unless given.
+        **options: with this body, key, channel, priority, max_attempts, is_delayed, or headers (as payload).
+
+    Raises:
+        AssertionError: there is none, or another number; lists what there is.
+    """
+    driver = driver_of(conn)
+    return driver.run(_assert_published(driver, topic, payload, count, options))
+
+
+def assert_not_published(conn: Any, topic: str, payload: Any = ANY, **options: Any) -> Any:
+    """Make sure that nothing like this was published; arguments as of `assert_published`.
+
+    Raises:
+        AssertionError: something was; lists it.
+    """
+    return assert_published(conn, topic, payload, count=0, **options)
+
+
+async def _published(driver: Driver, topic: str | None) -> list[dict[str, Any]]:
+    (text,) = await driver.ask(Statement(ALL, {"topic": topic})) or ("[]",)
+    rows = cast("list[dict[str, Any]]", from_json(text))
+    return [row | {"body": None if row["body"] is None else bytes.fromhex(row["body"])} for row in rows]
+
+
+async def _assert_published(
+    driver: Driver, topic: str, payload: Any, count: int | None, options: dict[str, Any]
+) -> list[dict[str, Any]]:
+    __tracebackhide__ = True
+    wanted = options if payload is ANY else {"payload": payload, **options}
+    of_topic = await _published(driver, topic)
+    fitting = [each for each in of_topic if _fits(wanted, each)]
+    if len(fitting) == count or (count is None and fitting):
+        return fitting
+    how_many = "at least one message" if count is None else f"{count} messages"
+    like = "".join(f", {name} {value!r}" for name, value in wanted.items())
+    raise AssertionError(
+        f"expected {how_many} of topic {topic}{like}; {len(fitting)} of these fit:{_listed(of_topic)}"
+        if of_topic
+        else f"expected {how_many} of topic {topic}{like}; nothing of this topic was published{_others(await _published(driver, None))}"
+    )
+
+
+def _fits(wanted: Any, there: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        return isinstance(there, dict) and all(
+            name in there and _fits(value, there[name]) for name, value in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(there, list)
+            and len(wanted) == len(there)
+            and all(_fits(one, other) for one, other in zip(wanted, there, strict=True))
+        )
+    return bool(wanted == there)
+
+
+def _listed(messages: list[dict[str, Any]]) -> str:
+    return "".join(f"\n  {_brief(each)}" for each in messages[:20]) + ("\n  …" if len(messages) > 20 else "")  # noqa: PLR2004
+
+
+def _brief(message: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r:.200}" for name, value in message.items() if value is not None)
+
+
+def _others(messages: list[dict[str, Any]]) -> str:
+    topics = sorted({each["topic"] for each in messages})
+    return f"; other topics: {', '.join(topics)}" if topics else ""

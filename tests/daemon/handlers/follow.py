@@ -1,0 +1,47 @@
+"""Handlers that publish what follows from their message."""
+
+from __future__ import annotations
+
+from work import write
+
+from pgrouse import Item
+
+
+async def in_transaction(payload, ctx):
+    async with ctx.transaction():
+        published = await ctx.publish("next", {"of": ctx.id}, key="k")
+        if payload == "raise":
+            raise ValueError("changed my mind")
+    write("published", None, id=ctx.id, next=published, became=published.what)
+
+
+def in_transaction_in_thread(payload, ctx):
+    with ctx.transaction():
+        published = ctx.publish("next", {"of": ctx.id}, key="k")
+        if payload == "raise":
+            raise ValueError("changed my mind")
+    write("published", None, id=ctx.id, next=published, became=published.what)
+
+
+async def outside(payload, ctx):
+    published = await ctx.publish("next", {"of": ctx.id}, headers={"h": 1})
+    write("published", None, id=ctx.id, next=published, became=published.what)
+    if payload == "raise":
+        raise ValueError("too late")
+
+
+def outside_in_thread(payload, ctx):
+    published = ctx.publish("next", {"of": ctx.id}, headers={"h": 1})
+    write("published", None, id=ctx.id, next=published, became=published.what)
+    if payload == "raise":
+        raise ValueError("too late")
+
+
+def in_batch(items: list[Item], ctx):
+    with ctx.transaction():
+        for item in items:
+            ctx.publish("next", {"of": item.id})
+
+
+def in_child(payload, ctx):
+    ctx.publish("next", payload)

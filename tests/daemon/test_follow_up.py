@@ -1,0 +1,78 @@
+"""ctx.publish(): what a handler publishes, in its transaction exactly once, and else at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pgrouse import publish
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+TOPICS = {
+    name: f"follow:{name}"
+    for name in ("in_transaction", "in_transaction_in_thread", "outside", "outside_in_thread", "in_batch")
+}
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def followers(queue: Queue) -> list[tuple[Any, ...]]:
+    """Return what was published to `next`."""
+    return queue.conn.execute(
+        "SELECT payload, headers FROM messages.message WHERE topic = 'next' ORDER BY id"
+    ).fetchall()
+
+
+@pytest.fixture
+def work(start: Start, queue: Queue) -> Callable[..., Any]:
+    """`work(topic, payload)` publishes a message, with a trace, and returns how it ended; the daemon starts with the first."""
+    begun: list[Daemon] = []
+
+    def work_(topic: str, payload: Any = "x") -> Any:
+        if not begun:
+            child = {"handler": "follow:in_child", "isolation": "process", "concurrency": 1}
+            begun.append(start({**TOPICS, "in_batch": {"handler": "follow:in_batch", "batch": 10}, "in_child": child}))
+        published = publish(
+            queue.conn, topic, payload, headers={"traceparent": PARENT, "tracestate": "a=1", "other": 1}
+        )
+        return eventually(lambda: queue.archived(published))
+
+    return work_
+
+
+def test_what_handlers_publish_is_there_with_their_end_and_belongs_to_their_trace(
+    work: Callable[..., Any], queue: Queue, journal: Journal
+) -> None:
+    trace = {"traceparent": PARENT, "tracestate": "a=1"}
+    for topic in ("in_transaction", "in_transaction_in_thread"):
+        ended = work(topic)
+        assert ended.result == "success", ended.error
+        assert journal.entry("published", ended.id)["became"] == "inserted"
+        assert followers(queue) == [({"of": ended.id}, trace)]
+        failed = work(topic, "raise")
+        assert failed.error.rstrip().endswith(
+            "KeyTaken: a message of topic next with the key 'k' waits already: nothing was published"
+        )
+        queue.conn.execute("DELETE FROM messages.message")
+        undone = work(topic, "raise")
+        assert undone.error.rstrip().endswith("ValueError: changed my mind")
+        assert followers(queue) == []
+    for topic in ("outside", "outside_in_thread"):
+        for payload, result in (("x", "success"), ("raise", "failed")):
+            ended = work(topic, payload)
+            assert ended.result == result
+            assert followers(queue) == [({"of": ended.id}, {**trace, "h": 1})]
+            queue.conn.execute("DELETE FROM messages.message")
+    ended = work("in_batch")
+    assert (ended.result, followers(queue)) == ("success", [({"of": ended.id}, None)])
+
+
+def test_a_child_is_told_that_it_has_no_connection(work: Callable[..., Any], queue: Queue) -> None:
+    ended = work("in_child")
+
+    assert ended.result == "failed"
+    assert 'not there with isolation = "process", nor is ctx.publish(): open a connection of your own' in ended.error

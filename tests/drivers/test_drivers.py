@@ -1,0 +1,444 @@
+"""publish and publish_many do the same on the connections of every driver: they join the transaction, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import asyncpg
+import django.db
+import psycopg
+import pytest
+import sqlalchemy
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
+
+from pgrouse import NewMessage, publish, publish_many
+from pgrouse.drivers import django_driver, sqlalchemy_driver
+from pgrouse.errors import InvalidPayload, KeyTaken, PublishRefused, TopicFull, TopicNotRegistered
+from tests.drivers.callers import CALLERS, DISTINCT, Caller, django_connection, for_asyncpg, url
+from tests.server.postgres import Database, Postgres
+
+Open = Callable[[], AbstractContextManager[Caller]]
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture(scope="module")
+def shared(server: Postgres) -> Iterator[Database]:
+    """One database for all tests of this module."""
+    with server.new_database(template=server.migrated) as database:
+        yield database
+
+
+@pytest.fixture
+def table(shared: Database) -> Iterator[Connection]:
+    """An autocommit connection to it, in which nothing is published yet."""
+    with psycopg.connect(shared.dsn, autocommit=True) as conn:
+        conn.execute("DELETE FROM messages.message")
+        conn.execute("DELETE FROM messages.topic WHERE topic <> '*'; DELETE FROM messages.depth")
+        conn.execute("UPDATE messages.topic SET registered = false WHERE topic = '*'")
+        yield conn
+
+
+@pytest.fixture(params=CALLERS)
+def caller(request: pytest.FixtureRequest, shared: Database) -> Open:
+    """`with caller() as it`: somebody's transaction, by each driver."""
+    return lambda: CALLERS[request.param](shared.dsn)
+
+
+@pytest.fixture(params=DISTINCT)
+def distinct(request: pytest.FixtureRequest, shared: Database) -> Open:
+    """The same, but each way to execute only once."""
+    return lambda: CALLERS[request.param](shared.dsn)
+
+
+@pytest.fixture(params=["sqlalchemy", "sqlalchemy async asyncpg", "django"])
+def without_copy(request: pytest.FixtureRequest, shared: Database, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """The same on drivers below that are not known, as psycopg2 and pg8000 are not."""
+    for module in (sqlalchemy_driver, django_driver):
+        monkeypatch.setattr(module, "find_driver", lambda _: None)
+    return lambda: CALLERS[request.param](shared.dsn)
+
+
+def stored(table: Connection, columns: str = "topic, payload") -> list[tuple[Any, ...]]:
+    return table.execute(f"SELECT {columns} FROM messages.message ORDER BY id".encode()).fetchall()
+
+
+class Rollback(Exception):
+    """The caller changes their mind."""
+
+
+# The transaction
+
+
+def test_a_message_is_there_when_the_caller_commits_and_not_before(caller: Open, table: Connection) -> None:
+    with caller() as it:
+        published = it.publish("orders", {"id": 7})
+        many = it.publish_many([NewMessage(topic="mails", payload=n, delay=timedelta(n)) for n in range(3)])
+        before = stored(table)
+
+    assert before == []
+    assert (published.what, many) == ("inserted", 3)
+    assert stored(table, "id, topic, payload")[0] == (published, "orders", {"id": 7})
+    assert stored(table)[1:] == [("mails", 0), ("mails", 1), ("mails", 2)]
+
+
+def test_a_rollback_takes_one_and_many_back(caller: Open, table: Connection) -> None:
+    with pytest.raises(Rollback), caller() as it:  # noqa: PT012 - the block is a transaction
+        it.publish("orders")
+        it.publish_many([NewMessage(topic="mails")])
+        raise Rollback
+
+    assert stored(table) == []
+
+
+def test_many_can_be_the_first_that_is_done_in_a_transaction(caller: Open, table: Connection) -> None:
+    with pytest.raises(Rollback), caller() as it:  # noqa: PT012 - the block is a transaction
+        it.publish_many([NewMessage(topic="t")])
+        raise Rollback
+    with caller() as it:
+        it.publish_many([NewMessage(topic="t")])
+
+    assert len(stored(table)) == 1
+
+
+def test_a_transaction_that_begins_with_many_is_the_callers_to_commit(shared: Database, table: Connection) -> None:
+    many = [NewMessage(topic="t")]
+    with sqlalchemy.create_engine(url(shared.dsn, "psycopg"), poolclass=NullPool).connect() as conn:
+        publish_many(conn, many)
+        began = conn.in_transaction()
+        conn.commit()
+
+    async def main() -> bool:
+        async with create_async_engine(url(shared.dsn, "asyncpg"), poolclass=NullPool).connect() as conn:
+            await publish_many(conn, many)
+            began = conn.in_transaction()
+            await conn.commit()
+            return began
+
+    assert (began, asyncio.run(main())) == (True, True)
+    assert len(stored(table)) == 2
+
+
+def test_what_the_caller_does_besides_is_the_same_transaction(distinct: Open, table: Connection) -> None:
+    table.execute("DROP TABLE IF EXISTS orders; CREATE TABLE orders (id int)")
+    for end in (Rollback, None):
+        try:
+            with distinct() as it:
+                it.execute("INSERT INTO orders VALUES (7)")
+                it.publish("orders")
+                it.publish_many([NewMessage(topic="mails")])
+                if end is not None:
+                    raise end
+        except Rollback:
+            pass
+
+    assert table.execute("SELECT id FROM orders").fetchall() == [(7,)]
+    assert stored(table, "topic") == [("orders",), ("mails",)]
+
+
+def autocommitting(dsn: str) -> Iterator[Caller]:
+    parts: Any = {"poolclass": NullPool, "isolation_level": "AUTOCOMMIT"}
+    with sqlalchemy.create_engine(url(dsn, "psycopg"), **parts).connect() as conn:
+        yield Caller(conn, print)
+    conn = django_connection(dsn, "autocommit")
+    yield Caller(conn, print)
+    conn.close()
+    with asyncio.Runner() as runner:
+        pg = runner.run(asyncpg.connect(**for_asyncpg(dsn)))
+        yield Caller(pg, print, runner.run)
+        runner.run(pg.close())
+
+
+def test_in_autocommit_mode_each_call_is_a_transaction_of_its_own(shared: Database, table: Connection) -> None:
+    for it in autocommitting(shared.dsn):
+        table.execute("DELETE FROM messages.message")
+        it.publish("t", 1)
+        it.publish_many([NewMessage(topic="t", payload=2)])
+        with pytest.raises(KeyTaken):
+            it.publish_many([NewMessage(topic="t"), *[NewMessage(topic="t", key="k", delay=timedelta(1))] * 2])
+
+        assert stored(table) == [("t", 1), ("t", 2)], it.conn
+
+
+# Values
+
+TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(-1e12, 1e12) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+LABELS = st.none() | st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20)
+DAY = timedelta(days=1)
+WAITS = st.none() | st.timedeltas(timedelta(0), 36_500 * DAY)
+MOMENTS = st.datetimes(
+    datetime(1971, 1, 1), datetime(8000, 1, 1), timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7.5))])  # noqa: DTZ001
+)  # fmt: skip
+
+
+@st.composite
+def messages(draw: Any) -> NewMessage:
+    is_body, is_timed = draw(st.booleans()), draw(st.booleans())
+    return NewMessage(
+        topic=draw(st.sampled_from(["t", "A-9._:x"])),
+        payload=None if is_body else draw(JSON),
+        body=draw(st.binary(max_size=40)) if is_body else None,
+        headers=draw(st.none() | st.dictionaries(TEXTS, JSON, max_size=2)),
+        key=draw(LABELS),
+        channel=draw(LABELS),
+        priority=draw(st.none() | st.integers(0, 9)),
+        available_at=draw(MOMENTS) if is_timed else None,
+        ttl=draw(st.none() | st.timedeltas(timedelta(0), 300_000 * DAY).filter(lambda ttl: ttl <= 36_500 * DAY)),
+        max_attempts=draw(st.none() | st.integers(0, 2**31 - 1)),
+    )
+
+
+SHOWN = "payload::text, body, headers::text, key, channel, priority, available_at, expires_at - greatest(available_at, created_at), max_attempts"
+
+
+def is_stored_as(message: NewMessage, row: tuple[Any, ...]) -> None:
+    """The row is the message; of what was not given it has the table's defaults."""
+    payload, body, headers, key, channel, priority, available_at, life, max_attempts = row
+    assert (key, channel, max_attempts) == (message.key, message.channel, message.max_attempts)
+    assert priority == (5 if message.priority is None else message.priority)
+    assert body == message.body
+    assert (payload is None) == (body is not None)
+    assert payload is None or json.loads(payload) == message.payload
+    assert (headers and json.loads(headers)) == (None if message.headers is None else dict(message.headers))
+    assert message.available_at is None or available_at == message.available_at
+    assert (life is None) == (message.ttl is None)
+    assert message.ttl is None or abs(life - message.ttl) < timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("name", DISTINCT)
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate]
+)
+@given(given_messages=st.lists(messages(), min_size=1, max_size=8, unique_by=lambda message: message.key))
+def test_every_value_arrives_unchanged_through_each_driver(
+    name: str, shared: Database, table: Connection, given_messages: list[NewMessage]
+) -> None:
+    table.execute("DELETE FROM messages.message")
+    with CALLERS[name](shared.dsn) as it:
+        for message in given_messages:
+            it.publish(**{field: getattr(message, field) for field in NewMessage.__slots__})
+        it.publish_many(replace(message, topic="many") for message in given_messages)
+
+    rows = stored(table, SHOWN)
+    assert len(rows) == 2 * len(given_messages)
+    for message, row in zip(given_messages * 2, rows, strict=True):
+        is_stored_as(message, row)
+
+
+def test_a_delay_is_as_long_as_it_says_in_every_driver(distinct: Open, table: Connection) -> None:
+    # In this zone some days have 23 hours and some 25; from today to one of these days the clocks are changed.
+    delays = [timedelta(days=days, microseconds=1) for days in (100, 200, 300)]
+    with distinct() as it:
+        it.execute("SET LOCAL timezone = 'Europe/Berlin'")
+        for delay in delays:
+            it.publish("t", delay=delay)
+            it.publish("t", key=str(delay), on_conflict="replace", delay=delay)
+            it.publish_many([NewMessage(topic="t", delay=delay)])
+
+    waits = stored(table, "extract(epoch FROM available_at) - extract(epoch FROM created_at)")
+    wanted = [delay.total_seconds() for delay in delays for _ in range(3)]
+    assert all(abs(float(wait) - want) < 60 for (wait,), want in zip(waits, wanted, strict=True))
+
+
+@pytest.mark.parametrize("encoder", [json.dumps, str])
+def test_codecs_that_the_user_has_set_change_nothing(shared: Database, table: Connection, encoder: Any) -> None:
+    async def main() -> None:
+        conn = await asyncpg.connect(**for_asyncpg(shared.dsn))
+        for kind in ("json", "jsonb"):
+            await conn.set_type_codec(kind, encoder=encoder, decoder=json.loads, schema="pg_catalog")
+        await publish(conn, "t", {"a": [1, "x"]}, headers={"h": 1})
+        await publish_many(conn, [NewMessage(topic="t", payload={"a": [1, "x"]}, headers={"h": 1})])
+        await conn.close()
+
+    asyncio.run(main())
+
+    assert stored(table, "payload, headers") == [({"a": [1, "x"]}, {"h": 1})] * 2
+
+
+# What goes wrong
+
+
+def test_a_key_that_is_taken_is_named_and_the_drivers_error_is_the_cause(distinct: Open, table: Connection) -> None:
+    def publish_twice() -> None:
+        with distinct() as it:
+            it.publish("orders", key="a, (b)")
+            it.publish("orders", key="a, (b)")
+
+    with pytest.raises(KeyTaken, match=r"a message of topic orders with the key 'a, \(b\)' waits already") as caught:
+        publish_twice()
+
+    assert isinstance(caught.value.__cause__, Exception)
+    assert stored(table) == []
+
+
+@pytest.mark.parametrize("delay", [None, timedelta(1)])
+def test_of_many_the_key_that_is_taken_is_named_and_the_transaction_can_go_on(
+    distinct: Open, table: Connection, delay: timedelta | None
+) -> None:
+    many = [NewMessage(topic="t"), *[NewMessage(topic="t", key=key, delay=delay) for key in ("a", "b", "a")]]
+    with distinct() as it:
+        with pytest.raises(KeyTaken, match="a message of topic t with the key 'a' waits already"):
+            it.publish_many(many)
+        it.publish("after")
+
+    assert stored(table, "topic") == [("after",)]
+
+
+def test_a_publisher_who_may_not_read_keys_is_told_which_too(distinct: Open, table: Connection) -> None:
+    many = [NewMessage(topic="t"), *[NewMessage(topic="t", key=key) for key in ("a", "b", "a")]]
+    for delay in (None, timedelta(1)):
+        with distinct() as it:
+            it.execute("SET LOCAL ROLE messages_publisher")
+            with pytest.raises(KeyTaken, match="a message of topic t with the key 'a' waits already"):
+                it.publish_many(replace(each, delay=delay if each.key else None) for each in many)
+
+
+def test_a_policy_that_is_against_it_is_an_error_of_ours(distinct: Open, table: Connection) -> None:
+    table.execute("INSERT INTO messages.topic (topic, max_depth, registered) VALUES ('t', 1, true)")
+    table.execute("UPDATE messages.topic SET registered = true WHERE topic = '*'")
+
+    with distinct() as it, pytest.raises(TopicFull, match="max_depth is 1"):
+        it.publish_many([NewMessage(topic="t")] * 2)
+    for kind, topic in ((TopicNotRegistered, "other"), (TopicFull, "t")):
+        with pytest.raises(kind), distinct() as it:  # noqa: PT012 - the block is a transaction
+            it.publish("t")
+            it.publish(topic)
+
+
+def test_a_payload_that_does_not_fit_is_refused_and_the_transaction_can_go_on(
+    distinct: Open, table: Connection
+) -> None:
+    table.execute("INSERT INTO messages.topic (topic, payload_schema) VALUES ('t', '{\"type\": \"object\"}')")
+
+    with distinct() as it:
+        with pytest.raises(InvalidPayload):
+            it.publish("t", 1)
+        with pytest.raises(InvalidPayload, match="message number 2"):
+            it.publish_many([NewMessage(topic="t", payload={}), NewMessage(topic="t", payload=1)])
+        with pytest.raises(PublishRefused, match="message number 2"):
+            it.publish_many([NewMessage(topic="t", payload={}), NewMessage(topic="no topic")])
+        assert it.publish("t", {}) > 0
+
+    assert stored(table) == [("t", {})]
+
+
+def test_an_error_that_is_none_of_a_policy_is_the_drivers(shared: Database, table: Connection) -> None:
+    expected = {
+        "asyncpg": asyncpg.InsufficientPrivilegeError,
+        "django": django.db.ProgrammingError,
+        "sqlalchemy": sqlalchemy.exc.ProgrammingError,
+    }
+    for name, kind in expected.items():
+        with pytest.raises(kind, match="permission denied"), CALLERS[name](shared.dsn) as it:  # noqa: PT012 - a transaction
+            it.execute("SET LOCAL ROLE messages_analyst")
+            it.publish("t")
+
+
+# Where there is no COPY
+
+
+def test_without_copy_many_go_by_inserts_in_their_order(without_copy: Open, table: Connection) -> None:
+    texts = ["ü \\ \\N \n \t ' \" {} % %(x)s :y \u2028", "x" * 400_000]
+    many = [NewMessage(topic="t", payload=n, body=None) for n in range(1200)]
+    many += [
+        NewMessage(topic="t", payload=text, headers={"h": "x"}, channel="c", key=text[:1], delay=timedelta(1))
+        for text in texts
+    ]
+    many += [
+        NewMessage(topic="t", body=b"\x00\xff", ttl=timedelta(1)),
+        NewMessage(topic="t", body=b"", max_attempts=3, priority=0),
+    ]
+
+    with without_copy() as it:
+        assert it.publish_many(many) == 1204
+
+    assert [payload for (payload,) in stored(table, "payload")] == [*range(1200), *texts, None, None]
+    assert stored(table, "body, priority, max_attempts")[-2:] == [(b"\x00\xff", 5, None), (b"", 0, 3)]
+    assert stored(table, "headers, channel, available_at > created_at")[1200] == ({"h": "x"}, "c", True)
+
+
+def test_without_copy_all_are_published_or_none_too(without_copy: Open, table: Connection) -> None:
+    table.execute("INSERT INTO messages.topic (topic, max_depth, on_full) VALUES ('full', 1, 'drop')")
+    keyed = [NewMessage(topic="t", payload=n) for n in range(600)] + [NewMessage(topic="t", key="k")] * 2
+
+    with without_copy() as it:
+        with pytest.raises(KeyTaken, match="with the key 'k'"):
+            it.publish_many(keyed)
+        many = it.publish_many([NewMessage(topic="full")] * 3)
+
+    assert (many, many.dropped) == (1, 2)
+    assert stored(table, "topic") == [("full",)]
+
+
+# Which connections
+
+
+def test_what_is_no_connection_is_refused_by_its_name(shared: Database) -> None:
+    engine = sqlalchemy.create_engine(url(shared.dsn, "psycopg"), poolclass=NullPool)
+    for wrong in (engine, shared.dsn, None):
+        with pytest.raises(
+            TypeError, match=r"not a (sqlalchemy.*Engine|builtins.str|builtins.NoneType); of an engine or a pool"
+        ):
+            publish(wrong, "t")  # type: ignore[call-overload]
+
+
+def test_another_database_than_postgresql_is_refused() -> None:
+    with sqlalchemy.create_engine("sqlite://").connect() as conn, pytest.raises(TypeError, match="leads to sqlite"):
+        publish(conn, "t")
+    with Session(sqlalchemy.create_engine("sqlite://")) as session, pytest.raises(TypeError, match="leads to sqlite"):
+        publish(session, "t")
+
+
+def test_on_an_async_connection_a_refusal_comes_at_the_call(shared: Database) -> None:
+    async def main() -> None:
+        async with create_async_engine(url(shared.dsn, "asyncpg"), poolclass=NullPool).connect() as conn:
+            with pytest.raises(PublishRefused):
+                publish(conn, "not a topic")
+
+    asyncio.run(main())
+
+
+def test_inside_run_sync_a_session_is_a_blocking_one(shared: Database, table: Connection) -> None:
+    def work(session: Session) -> tuple[int, int]:
+        return publish(session, "t", 1), publish_many(session, [NewMessage(topic="t", payload=2)])
+
+    async def main() -> tuple[int, int]:
+        engine = create_async_engine(url(shared.dsn, "asyncpg"), poolclass=NullPool)
+        async with AsyncSession(engine) as session, session.begin():
+            return await session.run_sync(work)
+
+    published, many = asyncio.run(main())
+
+    assert (published > 0, many) == (True, 1)
+    assert stored(table) == [("t", 1), ("t", 2)]
+
+
+def test_nothing_of_the_others_is_imported_for_psycopg(shared: Database) -> None:
+    code = """
+import psycopg, sys
+from pgrouse import publish
+with psycopg.connect(sys.argv[1]) as conn:
+    publish(conn, "t")
+    conn.rollback()
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"sqlalchemy", "django", "asyncpg"}))
+"""
+
+    done = subprocess.run([sys.executable, "-c", code, shared.dsn], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"

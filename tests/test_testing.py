@@ -1,0 +1,439 @@
+"""pgrouse.testing: users test their handlers and publishers on a real queue, without a daemon and without waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pydantic import BaseModel
+
+from pgrouse import Context, Defer, Fail, Reject, Retry, publish, publish_many
+from pgrouse.child import Apart
+from pgrouse.errors import ConfigError, PublishRefused
+from pgrouse.new_message import NewMessage
+from pgrouse.outcome import Kind
+from pgrouse.testing import (
+    Attempt,
+    assert_not_published,
+    assert_published,
+    at,
+    clean,
+    database,
+    drain,
+    perform,
+    published,
+)
+from pgrouse.testing.stage import Stage
+from tests.drivers.callers import CALLERS, DISTINCT
+from tests.server.postgres import Database, Postgres
+
+Connection = psycopg.Connection[Any]
+
+
+@pytest.fixture(scope="module")
+def shared(server: Postgres) -> Iterator[Database]:
+    """One database for all tests of this module."""
+    with server.new_database(template=server.migrated) as database:
+        database.connect().execute("CREATE TABLE points (orders int)")
+        yield database
+
+
+@pytest.fixture
+def conn(shared: Database) -> Iterator[Connection]:
+    """A transaction that is rolled back at the end."""
+    with psycopg.connect(shared.dsn) as conn:
+        yield conn
+        conn.rollback()
+
+
+class Order(BaseModel):
+    id: int
+    total: int = 0
+
+
+def count_points(order: Order, ctx: Context) -> int:
+    if order.total < 0:
+        raise Reject("a negative total")
+    with ctx.transaction() as conn:
+        conn.execute("INSERT INTO points VALUES (%s)", [order.id])
+        ctx.output = {"points": order.total // 10}
+        ctx.publish("mail.send", {"order": order.id}, headers={"h": 1})
+    return 0
+
+
+def points(conn: Connection) -> list[int]:
+    return [row[0] for row in conn.execute("SELECT orders FROM points ORDER BY 1")]
+
+
+# drain
+
+
+def test_what_is_ready_is_worked_in_the_transaction_of_the_test_and_is_gone_when_it_is_rolled_back(
+    conn: Connection, shared: Database
+) -> None:
+    order = publish(conn, "orders", {"id": 7, "total": 250})
+
+    attempts = drain(conn, {"orders": count_points})
+
+    assert attempts == [Attempt(order, "orders", 1, "complete", output={"points": 25})]
+    assert points(conn) == [7]
+    assert published(conn, "mail.send")[0]["payload"] == {"order": 7}
+    conn.rollback()
+    assert (points(conn), published(conn)) == ([], [])
+
+
+def test_the_archive_has_what_a_daemon_would_have_left(conn: Connection) -> None:
+    good, bad = publish(conn, "orders", {"id": 7, "total": 250}), publish(conn, "orders", {"id": 8, "total": -1})
+
+    drain(conn, {"orders": count_points})
+
+    rows = conn.execute("SELECT id, result, output, error FROM messages.message_archive ORDER BY id").fetchall()
+    assert rows == [(good, "success", {"points": 25}, None), (bad, "rejected", None, "a negative total")]
+
+
+def test_what_handlers_publish_is_worked_too(conn: Connection) -> None:
+    def split(payload: list[int], ctx: Context) -> None:
+        for each in payload:
+            ctx.publish("part", each)
+
+    publish(conn, "whole", [1, 2, 3])
+
+    attempts = drain(conn, {"whole": split, "part": lambda payload: payload * 10})
+
+    assert [(each.topic, each.output) for each in attempts] == [
+        ("whole", None),
+        ("part", 10),
+        ("part", 20),
+        ("part", 30),
+    ]
+
+
+def test_every_end_of_a_handler_is_told(conn: Connection) -> None:
+    conn.execute("INSERT INTO messages.topic (topic, max_attempts, backoff) VALUES ('t', 2, '{\"kind\": \"none\"}')")
+
+    def end(payload: str) -> Any:
+        match payload:
+            case "raise":
+                raise ValueError("no")
+            case "defer":
+                return Defer(timedelta(hours=1), state={"page": 2})
+            case "fail":
+                return Fail("for good")
+            case "retry":
+                return Retry(timedelta(minutes=5))
+        return payload
+
+    for payload in ("defer", "fail", "retry", "ok"):
+        publish(conn, "t", payload)
+    attempts = drain(conn, {"t": end})
+
+    assert [(each.outcome, each.state, each.after) for each in attempts] == [
+        ("defer", {"page": 2}, timedelta(hours=1)),
+        ("fail", None, None),
+        ("retry", None, timedelta(minutes=5)),
+        ("complete", None, None),
+    ]
+    assert {each.outcome for each in attempts} <= set(Kind)
+    publish(conn, "t", "raise")
+    assert [(each.outcome, each.number) for each in drain(conn, {"t": end})] == [("retry", 1), ("retry", 2)]
+
+
+def test_what_is_delayed_is_worked_when_its_time_has_come(conn: Connection) -> None:
+    publish(conn, "t", 1, delay=timedelta(days=1))
+
+    early = drain(conn, {"t": lambda payload: payload})
+    with at(conn, timedelta(days=2)):
+        late = drain(conn, {"t": lambda payload: payload})
+
+    assert (early, [each.output for each in late]) == ([], [1])
+
+
+def test_a_retry_that_waits_is_made_when_its_time_has_come(conn: Connection) -> None:
+    conn.execute(
+        'INSERT INTO messages.topic (topic, max_attempts, backoff) VALUES (\'t\', 3, \'{"kind": "constant", "base": 60}\')'
+    )
+
+    def work(payload: Any, ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise ConnectionError
+        return ctx.attempt
+
+    publish(conn, "t")
+    first = drain(conn, {"t": work})
+    with at(conn, timedelta(minutes=10)):
+        second = drain(conn, {"t": work})
+
+    assert [(each.outcome, each.number, each.output) for each in first + second] == [
+        ("retry", 1, None),
+        ("complete", 2, 2),
+    ]
+
+
+def test_a_handler_that_publishes_to_itself_is_stopped(conn: Connection) -> None:
+    publish(conn, "t")
+
+    with pytest.raises(RuntimeError, match="10 attempts were made and there is more to do, next a message of topic t"):
+        drain(conn, {"t": lambda payload, ctx: ctx.publish("t") and None}, limit=10)
+
+
+def test_an_error_of_sql_in_a_handlers_transaction_leaves_that_of_the_test_usable(conn: Connection) -> None:
+    def work(payload: Any, ctx: Context) -> None:
+        with ctx.transaction() as own:
+            own.execute("SELECT 1/0")
+
+    publish(conn, "t")
+    (attempt,) = drain(conn, {"t": work})
+
+    assert "DivisionByZero" in (attempt.error or "")
+    assert conn.execute("SELECT result FROM messages.message_archive").fetchall() == [("failed",)]
+
+
+async def on_async_connection(dsn: str) -> tuple[list[Attempt], list[Any], Any]:
+    async def work(payload: int, ctx: Context) -> int:
+        async with ctx.transaction() as own:
+            await own.execute("INSERT INTO points VALUES (1)")
+            await ctx.publish("next", payload)
+        return 0
+
+    async with await psycopg.AsyncConnection.connect(dsn) as conn:
+        await publish(conn, "t", 5)
+        attempts = await drain(conn, {"t": work, "next": lambda payload: payload})
+        await assert_published(conn, "next", 5)
+        everything = await published(conn)
+        async with at(conn, timedelta(days=1)):
+            cursor = await conn.execute("SELECT messages.now() > clock_timestamp()")
+            later = await cursor.fetchone()
+        await conn.rollback()
+        return attempts, everything, later
+
+
+def test_async_handlers_join_the_transaction_of_an_async_test(shared: Database) -> None:
+    attempts, everything, later = asyncio.run(on_async_connection(shared.dsn))
+
+    assert [(each.topic, each.outcome, each.output) for each in attempts] == [
+        ("t", "complete", None),
+        ("next", "complete", 5),
+    ]
+    assert [each["topic"] for each in everything] == ["t", "next"]
+    assert later == (True,)
+
+
+def test_an_async_handler_on_a_blocking_connection_runs_but_is_told_that_it_has_no_transaction(
+    conn: Connection,
+) -> None:
+    async def plain(payload: int) -> int:
+        await asyncio.sleep(0)
+        return payload
+
+    async def deep(payload: int, ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+
+    publish(conn, "plain", 1)
+    publish(conn, "deep", 1)
+    good, bad = sorted(drain(conn, {"plain": plain, "deep": deep}), key=lambda each: each.id)
+
+    assert good.output == 1
+    assert "an async handler that works in the database needs a psycopg.AsyncConnection" in (bad.error or "")
+
+
+@pytest.mark.parametrize("on_a_loop", [False, True])
+def test_by_a_connection_string_both_kinds_of_handlers_work_and_all_is_committed(
+    shared: Database, on_a_loop: bool
+) -> None:
+    async def on_the_loop(payload: int, ctx: Context) -> None:
+        async with ctx.transaction() as own:
+            await own.execute("INSERT INTO points VALUES (1)")
+
+    def in_a_thread(payload: int, ctx: Context) -> None:
+        with ctx.transaction() as own:
+            own.execute("INSERT INTO points VALUES (2)")
+
+    handlers = {"a": on_the_loop, "b": in_a_thread}
+    with psycopg.connect(shared.dsn, autocommit=True) as conn:
+        publish_many(conn, [NewMessage(topic="a", payload=1), NewMessage(topic="b", payload=1)])
+
+        async def main() -> Any:
+            return await drain(shared.dsn, handlers)
+
+        attempts = asyncio.run(main()) if on_a_loop else drain(shared.dsn, handlers)
+
+        assert [each.outcome for each in attempts] == ["complete", "complete"], attempts
+        assert points(conn) == [1, 2]
+        clean(conn)
+        conn.execute("TRUNCATE points")
+        assert published(conn) == []
+
+
+CONFIG = """
+[topics."batch"]
+handler = "testing_shop:add"
+batch = 10
+[topics."first"]
+handler = "testing_shop:fail"
+ack_policy = "ack_first"
+"""
+
+
+def test_the_handlers_of_a_configuration_are_worked_with_its_settings(conn: Connection, tmp_path: Path) -> None:
+    (tmp_path / "testing_shop.py").write_text(
+        "def add(payloads: list[int]):\n    return [n + len(payloads) for n in payloads]\ndef fail():\n    raise ValueError\n"
+    )
+    (tmp_path / "pgrouse.toml").write_text(f'[handlers]\npath = ["{tmp_path}"]\n{CONFIG}')
+    publish_many(conn, [*(NewMessage(topic="batch", payload=n) for n in (1, 2, 3)), NewMessage(topic="first")])
+
+    attempts = drain(conn, tmp_path / "pgrouse.toml")
+
+    assert [each.output for each in attempts if each.topic == "batch"] == [4, 5, 6]
+    results = conn.execute("SELECT topic, result FROM messages.message_archive ORDER BY id").fetchall()
+    assert results == [("batch", "success")] * 3 + [("first", "success")]
+
+
+def test_what_is_no_handler_is_refused(conn: Connection) -> None:
+    with pytest.raises(ConfigError, match="needs 3 arguments"):
+        drain(conn, {"t": lambda a, b, c: None})
+
+
+# published
+
+
+@pytest.mark.parametrize("name", DISTINCT)
+def test_what_was_published_is_found_on_every_kind_of_connection(name: str, shared: Database) -> None:
+    class Undo(Exception):
+        pass
+
+    with pytest.raises(Undo), CALLERS[name](shared.dsn) as it:  # noqa: PT012 - the block is a transaction
+        it.publish("orders", {"id": 7, "lines": [{"sku": "a", "n": 1}]}, key="k", headers={"h": 1}, delay=timedelta(1))
+        it.publish("orders", body=b"\x00\xff")
+        it.publish("mails")
+
+        first, second = it.wait(published(it.conn, "orders"))
+        found = it.wait(assert_published(it.conn, "orders", {"lines": [{"sku": "a"}]}, key="k", is_delayed=True))
+        it.wait(assert_published(it.conn, "orders", body=b"\x00\xff", count=1))
+        it.wait(assert_not_published(it.conn, "orders", {"id": 8}))
+        raise Undo
+
+    assert (first["payload"]["id"], first["headers"], first["is_delayed"]) == (7, {"h": 1}, True)
+    assert (second["body"], second["payload"]) == (b"\x00\xff", None)
+    assert found == [first]
+
+
+def test_what_was_expected_in_vain_is_told_with_what_there_is(conn: Connection) -> None:
+    publish(conn, "orders", {"id": 7})
+
+    with pytest.raises(
+        AssertionError,
+        match=r"at least one message of topic orders, payload \{'id': 8\}; 0 of these fit:\n  id=\d+, topic='orders', payload=\{'id': 7\}",
+    ):
+        assert_published(conn, "orders", {"id": 8})
+    with pytest.raises(AssertionError, match="nothing of this topic was published; other topics: orders"):
+        assert_published(conn, "mails")
+    with pytest.raises(AssertionError, match="expected 2 messages of topic orders; 1 of these fit"):
+        assert_published(conn, "orders", count=2)
+    with pytest.raises(AssertionError, match="expected 0 messages of topic orders"):
+        assert_not_published(conn, "orders")
+
+
+# perform
+
+
+def test_a_handler_is_called_with_what_its_annotation_says_and_a_context() -> None:
+    def work(order: Order, ctx: Context) -> dict[str, Any]:
+        return {
+            "id": order.id,
+            "attempt": ctx.attempt,
+            "topic": ctx.topic,
+            "state": ctx.state,
+            "key": ctx.key,
+            **ctx.headers,
+        }
+
+    attempt = perform(work, {"id": 7}, number=2, topic="orders", state=[1], key="k", headers={"h": 1})
+
+    assert attempt.output == {"id": 7, "attempt": 2, "topic": "orders", "state": [1], "key": "k", "h": 1}
+    assert attempt.succeeded
+
+
+def test_outcomes_are_told_and_what_a_handler_raises_comes_out() -> None:
+    def work(order: Order, ctx: Context) -> None:
+        if order.id == 1:
+            raise LookupError("no such order")
+        ctx.nack(timedelta(seconds=5), reason="later")
+
+    assert perform(work, {"id": "x"}).outcome == "reject"
+    assert perform(work, {"id": 2}).after == timedelta(seconds=5)
+    with pytest.raises(LookupError, match="no such order"):
+        perform(work, {"id": 1})
+    with pytest.raises(PublishRefused):
+        perform(work, float("nan"))
+
+
+def test_async_handlers_are_run_and_awaited_where_a_loop_runs() -> None:
+    async def work(payload: int, ctx: Context) -> int:
+        await ctx.heartbeat(5)
+        return payload + 1
+
+    async def main() -> Any:
+        return [await perform(work, 1), await perform(lambda payload: payload, 2)]
+
+    assert perform(work, 1).output == 2
+    assert [each.output for each in asyncio.run(main())] == [2, 2]
+
+
+def test_without_a_connection_a_handler_is_told_what_it_lacks(conn: Connection) -> None:
+    def work(payload: Any, ctx: Context) -> None:
+        ctx.publish("next", payload)
+
+    with pytest.raises(RuntimeError, match=r"perform\(\) was given no connection: give it conn=..., or use drain"):
+        perform(work, 1)
+    perform(work, 1, conn=conn)
+
+    assert_published(conn, "next", 1, count=1)
+
+
+# at, database, clean
+
+
+def test_a_moment_ends_with_its_block(conn: Connection) -> None:
+    moment = datetime(2050, 1, 1, tzinfo=UTC)
+    with at(conn, moment):
+        within = conn.execute("SELECT messages.now()").fetchone()
+    after = conn.execute("SELECT messages.now() < '2049-01-01'").fetchone()
+
+    assert (within, after) == ((moment,), (True,))
+    with pytest.raises(ValueError, match="time zone"):
+        at(conn, datetime(2050, 1, 1))  # noqa: DTZ001
+
+
+def filled(conn: Connection) -> dict[str, int]:
+    """Return how many rows each table has that has some."""
+    tables = conn.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'messages'::regnamespace AND relkind IN ('r', 'p')"
+    )
+    rows = {name: conn.execute(f'SELECT count(*) FROM messages."{name}"'.encode()).fetchone() for (name,) in tables}
+    return {name: found[0] for name, found in rows.items() if found and found[0]}
+
+
+def test_a_database_is_made_and_dropped_and_can_be_emptied(shared: Database) -> None:
+    with database(shared.dsn) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        fresh = filled(conn)
+        conn.execute("INSERT INTO messages.topic (topic, max_depth, key_ttl) VALUES ('t', 5, '1 h')")
+        publish(conn, "t", key="k")
+        drain(conn, {"t": lambda payload: None})
+        clean(conn)
+        assert published(conn) == []
+        assert filled(conn) == fresh
+        assert publish(conn, "t", key="k").what == "inserted"
+
+    with pytest.raises(psycopg.OperationalError, match="does not exist"):
+        psycopg.connect(dsn)
+
+
+def test_a_stage_has_all_that_a_scene_has_for_handlers() -> None:
+    missing = {name for name in dir(Apart) if not name.startswith("_")} - set(dir(Stage))
+    assert missing == set()
