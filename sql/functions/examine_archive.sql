@@ -1,6 +1,7 @@
--- Whether the archive has its days, and what it may not let go.
--- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the catalog, one row of the default partition, for each export one look into the index of each day.
--- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: partitions, default_partition, exports.
+-- Whether the archive has its days, what it may not let go, and whether it knows transactions that are still to come.
+-- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the catalog, one row of the default partition, for each export one look into the index of each day, and one more.
+-- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: partitions, default_partition,
+-- future_xids, exports.
 CREATE OR REPLACE FUNCTION messages.examine_archive()
 RETURNS TABLE (code text, level text, what text, mend text)
 LANGUAGE plpgsql
@@ -14,6 +15,9 @@ DECLARE
   v_today   date := (messages.now() AT TIME ZONE 'UTC')::date;
   v_missing date;
   v_pages   bigint;
+  -- Whatever is visible was written by a transaction below the one, or by the other.
+  v_last    xid8 := greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned());
+  v_future  text[];
   v_row     record;
 BEGIN
   SELECT v_today + n INTO v_missing
@@ -45,6 +49,26 @@ BEGIN
     what := 'is empty';
     mend := NULL;
   END IF;
+  RETURN NEXT;
+
+  code := 'future_xids';
+  v_future := ARRAY(
+    SELECT f.mend
+    FROM (VALUES
+      (EXISTS (SELECT FROM messages.message_archive AS a WHERE a.archive_xid > v_last),
+       'UPDATE messages.message_archive SET archive_xid = pg_current_xact_id() WHERE archive_xid > pg_current_xact_id();'),
+      (EXISTS (SELECT FROM messages.alert AS a WHERE a.xid > v_last),
+       'UPDATE messages.alert SET xid = pg_current_xact_id() WHERE xid > pg_current_xact_id();'),
+      (EXISTS (SELECT FROM messages.low_water_mark AS m WHERE m.xid > v_last),
+       'UPDATE messages.low_water_mark SET safe_at = ''epoch'', at = ''epoch'', xid = ''0'', next_run_at = ''epoch'';')
+    ) AS f (is_so, mend)
+    WHERE f.is_so);
+  level := CASE WHEN v_future = '{}' THEN 'ok' ELSE 'fail' END;
+  what := CASE level
+    WHEN 'ok' THEN 'all transactions are of this cluster'
+    ELSE 'rows name transactions that this cluster has not begun: it was restored from a dump of one that had counted further. Streams, exports and '
+      || 'alerts do not come to them, or count them as new again and again' END;
+  mend := CASE WHEN level <> 'ok' THEN array_to_string(v_future, ' ') END;
   RETURN NEXT;
 
   code := 'exports';

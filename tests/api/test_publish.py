@@ -287,3 +287,21 @@ def test_what_is_wrong_is_told_with_its_place(http: httpx.Client, body: Any, whe
 def test_json_that_could_not_be_kept_as_it_is_is_refused(http: httpx.Client, text: str) -> None:
     for path in ("/v1/messages", "/v1/topics/t/messages"):
         assert http.post(path, content=text.encode()).status_code == 422
+
+
+def test_one_may_come_after_others_alone_and_in_a_batch(http: httpx.Client, queue: Queue) -> None:
+    first = http.post("/v1/messages", json={"topic": "p.first"}).json()["id"]
+    said = {"topic": "p.after", "after": [first], "after_failed": "cancel"}
+
+    alone = http.post("/v1/messages", json=said).json()["id"]
+    batch = http.post("/v1/messages/batch", json={"messages": [said, {"topic": "p.none", "after": []}]}).json()
+
+    waiting = queue.rows("SELECT id FROM messages.workflow(%s)", [first])
+    assert [row.id for row in waiting] == [alone, batch["results"][0]["id"]]
+    assert queue.message(batch["results"][1]["id"]).available_at.year < 9000
+
+
+def test_one_that_comes_after_nothing_there_is_refused(http: httpx.Client) -> None:
+    answer = http.post("/v1/messages", json={"topic": "p.after", "after": [2**62]})
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_predecessor")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,8 +15,8 @@ import pytest
 from psycopg_pool import TooManyRequests
 from structlog.testing import capture_logs
 
-from pgrouse import events
-from pgrouse.web import database, wake
+from pgrouse import events, jsonb
+from pgrouse.web import database, roll, wake
 from pgrouse.web.v1 import work
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
@@ -286,3 +288,123 @@ def test_what_was_claimed_for_who_hung_up_is_given_back(site: Site, http: httpx.
 )
 def test_limits_of_a_claim(http: httpx.Client, body: Any) -> None:
     assert http.post("/v1/claim", json=body).status_code == 422
+
+
+def test_while_a_large_output_is_read_and_written_others_are_answered(
+    http: httpx.Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on, encode, writing = threading.Event(), jsonb.encode, threading.Event()
+
+    def slow(value: Any, where: str = "payload", **more: Any) -> str:
+        if where == "output":
+            writing.set()
+            may_go_on.wait(20)
+        return encode(value, where, **more)
+
+    published = queue.publish("w.large")
+    (message,) = claim(http, "w.large")
+    output = {"rows": ["x" * 1000] * 1000}
+    monkeypatch.setattr(jsonb, "encode", slow)
+    ended = {"claim_id": message["claim_id"], "outcome": "complete", "output": output}
+    with ThreadPoolExecutor(1) as pool:
+        settled = pool.submit(http.post, f"/v1/messages/{published}/settle", json=ended)
+        try:
+            assert writing.wait(10)
+            alive = http.get("/livez", timeout=10)
+            other = http.post("/v1/claim", json={"topics": ["w.none"]}, timeout=10)
+        finally:
+            may_go_on.set()
+
+    assert (alive.status_code, other.status_code, settled.result().status_code) == (200, 200, 200)
+    assert queue.archived(published).output == output
+
+
+LARGE = "x" * 400_000
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        ({"outcome": "complete", "output": [LARGE, "\x00"]}, "output[1] contains a NUL character"),
+        ({"outcome": "retry", "state": {"a": LARGE, "b": "\ud800"}}, "state['b'] contains half of a surrogate pair"),
+        ({"outcome": "complete", "output": LARGE, "delay": 1}, "delay is not for complete"),
+        ({"outcome": "complete", **{f"k{n}": LARGE[:4000] for n in range(101)}}, "has 103 members"),
+    ],
+    ids=["nul", "surrogate", "misplaced", "members"],
+)
+def test_a_large_body_is_refused_as_a_small_one_is(http: httpx.Client, ended: dict[str, Any], said: str) -> None:
+    content = json.dumps({"claim_id": 1, **ended})
+
+    answer = http.post("/v1/messages/1/settle", content=content, headers={"Content-Type": "application/json"})
+
+    assert (answer.status_code, code(answer)) == (422, "invalid_request")
+    assert said in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"claim_id": 1,', "is no JSON"),
+        (b'{"claim_id": 1, "outcome": "release\xff"}', "no UTF-8 at byte 35"),
+        (b'{"claim_id": 1, "outcome": "complete", "output": {"a": 1, "a": 2}}', "the key 'a' stands twice"),
+        (b'{"claim_id": 1, "outcome": "complete", "output": NaN}', "NaN is no JSON"),
+    ],
+    ids=["cut", "bytes", "twice", "nan"],
+)
+def test_what_could_not_be_kept_is_refused(http: httpx.Client, content: bytes, said: str) -> None:
+    answer = http.post("/v1/messages/1/settle", content=content, headers={"Content-Type": "application/json"})
+
+    assert (answer.status_code, code(answer)) == (422, "invalid_request")
+    assert said in answer.json()["detail"]
+
+
+def of_registry(http: httpx.Client, name: str) -> dict[str, Any] | None:
+    workers = http.get("/v1/workers").json()["workers"]
+    return next((each for each in workers if each["name"] == name), None)
+
+
+def test_a_worker_that_says_its_name_stands_in_the_list_and_is_dated_now_and_then(
+    http: httpx.Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(http, "w.named", worker="go-1", limit=7)
+    claim(http, "w.other", worker="go-1")
+    worker = of_registry(http, "http:root/go-1")
+    claim(http, "w.named", worker="go-1")
+    claim(http, "w.named")
+
+    assert worker is not None
+    assert of_registry(http, "http:root/go-1") == worker, "it was dated a moment ago"
+    assert (worker["kind"], worker["state"], worker["topics"]) == ("http", "working", ["w.named", "w.other"])
+    assert queue.call("is_handled", "w.other") is True
+    monkeypatch.setattr(roll, "EVERY_S", 0)
+    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '1 hour'")
+    claim(http, "w.named", worker="go-1")
+    again = of_registry(http, "http:root/go-1")
+    assert again is not None
+    assert again["state"] == "working"
+
+
+def test_a_worker_that_is_asked_to_drain_gets_nothing_and_is_told(
+    http: httpx.Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roll, "EVERY_S", 0)
+    claim(http, "w.drain", worker="go-2")
+    queue.publish("w.drain")
+
+    http.post("/v1/workers/drain", json={"name": "http:root/go-2"})
+    told = http.post("/v1/claim", json={"topics": ["w.drain"], "worker": "go-2", "wait": 20})
+
+    assert told.json() == {"messages": [], "draining": True}
+    assert len(claim(http, "w.drain", worker="go-3")) == 1
+
+
+def test_who_extends_a_lock_is_seen(http: httpx.Client, queue: Queue) -> None:
+    published = queue.publish("w.long")
+    (message,) = claim(http, "w.long", worker="go-4", lock_for="10m")
+    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '1 hour'")
+
+    http.post(f"/v1/messages/{published}/heartbeat", json={"claim_id": message["claim_id"]})
+
+    worker = of_registry(http, "http:root/go-4")
+    assert worker is not None
+    assert worker["state"] == "working"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -59,6 +59,33 @@ def test_every_example_answers_what_the_page_shows(site: Site, tmp_path: Path) -
 
     assert len(shown) > 8
     assert answers == shown
+
+
+def test_the_worker_of_the_page_works_and_stops_when_it_is_asked_to(
+    site: Site, database: Database, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    (block,) = [block for block in PAGE.blocks if block.kind == "bash worker"]
+    token = site.token("publisher", "worker", "operator", name="shop")
+    (tmp_path / "curl").write_text(CURL.format(python=sys.executable))
+    (tmp_path / "work").write_text("#!/bin/sh\ngrep -q '\"payload\":1'\n")
+    for each in ("curl", "work"):
+        (tmp_path / each).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "URL": f"{site.url}/v1", "AUTH": f"Authorization: Bearer {token}"}
+    with site.client(token) as http, database.connect() as conn:
+        for payload in (1, 2):
+            http.post("/v1/messages", json={"topic": "orders.webhook", "payload": payload})
+        worker = subprocess.Popen(["bash", "-c", block.text], env=env, cwd=tmp_path, stdout=subprocess.PIPE)
+        try:
+            ended = "SELECT result FROM messages.message_archive ORDER BY id"
+            eventually(lambda: [each for (each,) in conn.execute(ended)] == ["success", "failed"])
+            http.post("/v1/workers/drain", json={"name": "http:shop/shell-1"})
+            # Its claim is under way: what it waits for lets it ask again.
+            eventually(
+                lambda: http.post("/v1/messages", json={"topic": "orders.webhook", "payload": 1}) and worker.poll() == 0
+            )
+        finally:
+            worker.kill()
+            worker.communicate()
 
 
 def test_every_route_is_on_the_page(site: Site) -> None:

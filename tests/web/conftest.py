@@ -32,7 +32,8 @@ ARGUMENTS = [
 EMPTY = """
   TRUNCATE messages.message, messages.message_archive, messages.schedule, messages.worker, messages.sleeper, messages.measure,
     messages.channel, messages.breaker, messages.rate, messages.depth, messages.alert, messages.condition, messages.audit,
-    messages.tick_mark, messages.low_water, messages.redrive_log, messages.dead_letter, messages.silence RESTART IDENTITY CASCADE;
+    messages.tick_mark, messages.low_water, messages.redrive_log, messages.dead_letter, messages.silence,
+    messages.parked, messages.edge, messages.ending, messages.step RESTART IDENTITY CASCADE;
   DELETE FROM messages.topic WHERE topic <> '*';
   UPDATE messages.topic SET max_attempts = 1, paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_why = NULL;
   DELETE FROM messages.token;

@@ -257,3 +257,23 @@ def test_everybody_can_use_it(visitor: Visitor, queue: Queue) -> None:
     paths = (f"/messages/{died}", f"/messages/{waiting}", f"/messages/{waiting}/edit")
 
     assert [each for path in paths for each in complaints(visitor, path)] == []
+
+
+def test_what_it_waits_for_and_what_waits_for_it_are_links_with_states(visitor: Visitor, queue: Queue) -> None:
+    first = queue.publish("first")
+    middle = queue.send(after=[first]).id
+    last = queue.send(topic="last", after=[middle], after_failed="run").id
+    (claimed,) = queue.claim("first")
+    queue.value("SELECT messages.keep_step(%s, %s, 'charge', '{\"paid\": true}')", [claimed.id, claimed.claim_id])
+
+    page = visitor.open(f"/messages/{middle}")
+    before, after = page.locator(".neighbours").all()
+
+    expect(before).to_have_text(f"{first} first running")
+    expect(after).to_have_text(f"{last} last parked if it ends badly: run")
+    expect(page.locator("main")).to_contain_text(f"it comes after message {first}, which has not ended")
+    assert "9000" not in page.locator("main").inner_text()
+    expect(page.get_by_role("button", name="Retry now")).to_have_count(0)
+    before.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="Its steps")).to_be_visible()
+    expect(page.locator("main")).to_contain_text('{"paid": true}')

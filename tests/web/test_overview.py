@@ -62,6 +62,7 @@ def test_large_counts_stop_at_their_bound_and_say_so(visitor: Visitor, queue: Qu
     page = visitor.open("/")
 
     expect(page.locator("#figures")).to_contain_text("1,000+")
+    expect(page.locator("#figures")).to_contain_text("0 delayed")
     expect(page.locator("#waiting")).to_contain_text("1,000+")
 
 

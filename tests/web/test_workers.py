@@ -14,7 +14,7 @@ def test_each_shows_what_it_runs_how_it_hears_and_when_it_was_seen(visitor: Visi
     stage.worker(queue, "w-2", listener="degraded")
     stage.worker(queue, "w-3", age="5 min")
     published = queue.publish("mail")
-    queue.claim("mail", worker="w-1")
+    queue.claim("mail", worker="w-1/0")
 
     page = visitor.open("/workers")
 
@@ -35,7 +35,7 @@ def test_without_one_it_says_how_to_start_one(visitor: Visitor) -> None:
 def test_of_many_messages_in_hand_the_oldest_are_shown(visitor: Visitor, queue: Queue) -> None:
     stage.worker(queue, "w-1")
     queue.publish_many(30, "mail")
-    queue.claim("mail", worker="w-1", limit=30)
+    queue.claim("mail", worker="w-1/1", limit=30)
 
     page = visitor.open("/workers")
 

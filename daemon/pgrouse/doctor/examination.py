@@ -18,6 +18,7 @@ from pgrouse.doctor import (
     configuration,
     connection,
     drift,
+    encryption,
     inside,
     listening,
     pg_cron,
@@ -63,6 +64,8 @@ CHECKS: tuple[Check, ...] = (
     Check(("pg_cron",), pg_cron.look),
     *(Check(codes, inside.look(part)) for part, codes in inside.PARTS.items()),
     Check(("connections_needed",), capacity.look),
+    Check(("crypto_keys",), encryption.look_at_keys, needs_database=False),
+    Check(("crypto_needed",), encryption.look_at_needs),
 )
 CODES = (*(code for check in CHECKS for code in check.codes), UNEXAMINED)
 

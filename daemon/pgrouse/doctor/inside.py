@@ -19,7 +19,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "snapshots": ("snapshot_held",),
     "tables": ("dead_rows", "index_bloat", "table_settings", "identities"),
     "schema": ("triggers", "indexes", "public_rights"),
-    "archive": ("partitions", "default_partition", "exports"),
+    "archive": ("partitions", "default_partition", "future_xids", "exports"),
     "server": ("server_version", "durability", "autovacuum", "wraparound"),
     "connections": ("connections",),
     "settings": ("settings", "planner"),

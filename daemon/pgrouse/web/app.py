@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp
@@ -17,8 +18,12 @@ from pgrouse.web.gate import Doorkeeper, Gate
 from pgrouse.web.hub import Hub
 from pgrouse.web.keyring import Keyring
 from pgrouse.web.press import Press
+from pgrouse.web.roll import Roll
 from pgrouse.web.shortcut import shortcut
 from pgrouse.web.wake import Wake
+
+if TYPE_CHECKING:
+    from pgrouse.crypto.cipher import Cipher
 
 
 def application(settings: Config) -> FastAPI:
@@ -36,6 +41,8 @@ def application(settings: Config) -> FastAPI:
     app.state.doorkeeper = Doorkeeper(settings, app.state.keyring)
     app.state.aside = Aside()
     app.state.press = Press(app.state.db)
+    app.state.cipher = _cipher(settings)
+    app.state.roll = Roll(app.state.db)
     app.state.wake = Wake(app.state.db, settings.web.pool_size)
     app.state.stopping = asyncio.Event()
     app.state.hub = Hub(app.state.db, pages.VIEWS, app.state.stopping)
@@ -44,6 +51,14 @@ def application(settings: Config) -> FastAPI:
     for router in [live.router, metrics.router, hub.router, *v1.ROUTERS, *pages.ROUTERS]:
         app.include_router(router)
     return app
+
+
+def _cipher(settings: Config) -> Cipher | None:
+    if settings.crypto.current is None:
+        return None
+    from pgrouse.crypto.locked import cipher_or_lock  # noqa: PLC0415 - only where it is configured
+
+    return cipher_or_lock(settings)
 
 
 def guarded(app: FastAPI) -> ASGIApp:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pgrouse.cli.output import harmless
-from pgrouse.message_row import STATE
+from pgrouse.crypto import envelope
+from pgrouse.message_row import NEIGHBOURS, NEVER, STATE, STEPS
 from pgrouse.web import search
 from pgrouse.web.database import Connection, Row
 from pgrouse.web.json_view import hex_dump, pretty
@@ -111,17 +112,29 @@ async def surroundings(conn: Connection, message_id: int) -> dict[str, list[Row]
     return {
         "reasons": await (await conn.execute(EXPLAIN, {"id": message_id})).fetchall(),
         "lineage": await (await conn.execute(LINEAGE, {"id": message_id})).fetchall(),
+        "neighbours": await (await conn.execute(NEIGHBOURS.encode(), {"id": message_id})).fetchall(),
+        "steps": await _steps(conn, message_id),
     }
+
+
+async def _steps(conn: Connection, message_id: int) -> list[Row]:
+    """Return what its steps returned; of an encrypted result only that it is one."""
+    rows = await (await conn.execute(STEPS.encode(), {"id": message_id})).fetchall()
+    return [row | {"result": envelope.shown_json(row["result"]) or row["result"]} for row in rows]
 
 
 def contents(row: Row) -> dict[str, Any]:
     """Return what the message carries, laid out to be read."""
     shown: dict[str, Any] = {}
     for name in ("payload", "headers", "checkpoint", "output"):
-        if row[name] is not None:
+        if said := envelope.shown_json(row[name]) if name in ("checkpoint", "output") else None:
+            shown[name] = {"text": said, "is_cut": False}
+        elif row[name] is not None:
             text, is_cut = pretty(row[name], SHOWN)
             shown[name] = {"text": text, "is_cut": is_cut or len(row[name]) >= SHOWN}
-    if row["body_bytes"] is not None:
+    if row["body_bytes"] is not None and (said := envelope.shown(bytes(row["body_shown"]), row["body_bytes"])):
+        shown["body"] = {"text": said, "is_cut": False}
+    elif row["body_bytes"] is not None:
         shown["body"] = {"text": hex_dump(bytes(row["body_shown"])), "is_cut": row["body_bytes"] > SHOWN_BYTES}
     return shown
 
@@ -131,13 +144,16 @@ def can(row: Row, *, is_allowed: bool = True) -> dict[str, bool]:
     state = row["state"]
     is_dead = state in search.DEAD and row["redriven_as"] is None
     is_small = (row["payload_bytes"] or 0) <= EDITABLE
+    # What is written by hand would not be encrypted.
+    is_encrypted = row["body_shown"] is not None and envelope.read(bytes(row["body_shown"])) is not None
     able = {
-        "retry": state in ("delayed", "retrying"),
+        # What comes after others waits for no time.
+        "retry": state in ("delayed", "retrying") and row["available_at"] < NEVER,
         "cancel": state in search.LIVE,
         "skip": state in search.WAITING,
-        "edit": state in search.WAITING and is_small,
+        "edit": state in search.WAITING and is_small and not is_encrypted,
         "redrive": is_dead,
-        "redrive_edited": is_dead and is_small,
+        "redrive_edited": is_dead and is_small and not is_encrypted,
     }
     return {action: is_allowed and is_able for action, is_able in able.items()}
 
@@ -147,7 +163,7 @@ def timeline(row: Row) -> list[Event]:
     events = [Event(row["created_at"], "published", note=_origin(row))]
     attempts = [_attempt(each, row["created_at"]) for each in _history(row)]
     # Each attempt that failed moved it: of one that ended only the first is told, where none failed.
-    if row["available_at"] - row["created_at"] > AT_ONCE and (row["state"] in search.WAITING or not attempts):
+    if NEVER > row["available_at"] > row["created_at"] + AT_ONCE and (row["state"] in search.WAITING or not attempts):
         events.append(Event(row["available_at"], "due again" if attempts else "due"))
     events += attempts
     if row["state"] == "running":

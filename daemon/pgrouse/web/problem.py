@@ -85,6 +85,7 @@ STATES = {
     "PGR03": (422, "topic_not_registered"),
     "PGR04": (413, "payload_too_large"),
     "PGR05": (422, "topic_reserved"),
+    "PGR08": (422, "unknown_predecessor"),
     "23505": (409, "already_there"),
     "23503": (409, "still_referenced"),
     "25006": (409, "read_only"),

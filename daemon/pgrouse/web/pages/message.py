@@ -58,6 +58,9 @@ async def _look(conn: Connection, caller: Caller, subject: str) -> dict[str, Any
     row = await _read(conn, caller, _id(subject))
     around = await message_record.surroundings(conn, row["id"])
     around["lineage"] = [each for each in around["lineage"] if each["topic"] is None or caller.sees(each["topic"])]
+    around["neighbours"] = [
+        each for each in around["neighbours"] if each["topic"] is None or caller.sees(each["topic"])
+    ]
     return {
         "message": row,
         "events": message_record.timeline(row),

@@ -56,7 +56,7 @@ STATE = b"""
   SELECT
     count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND NOT w.stopping) AS working,
     count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND w.stopping) AS stopping,
-    count(*) FILTER (WHERE w.seen_at < clock_timestamp() - interval '30 s') AS silent,
+    count(*) FILTER (WHERE w.seen_at < clock_timestamp() - interval '30 s' AND w.kind = 'daemon') AS silent,
     count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND w.status ->> 'listener' = 'listening') AS listening,
     count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND w.status ->> 'listener' = 'degraded') AS degraded,
     (SELECT max(k.ran_at) FROM messages.tick_mark AS k WHERE k.caller = 'cron') AS cron_at,
@@ -76,7 +76,7 @@ class Sums:
     """What stands in all topics together.
 
     Attributes:
-        is_bounded: a count of some topic stopped at its bound: the sums are "at least".
+        ready_is_bounded, delayed_is_bounded, dead_is_bounded: a count of some topic stopped at its bound: the sum is "at least".
         oldest_ready_s: None = nothing is ready.
     """
 
@@ -85,7 +85,8 @@ class Sums:
     running: int
     dead: int
     oldest_ready_s: float | None
-    is_bounded: bool
+    ready_is_bounded: bool
+    delayed_is_bounded: bool
     dead_is_bounded: bool
 
 
@@ -178,7 +179,8 @@ def _sums(topics: list[Row]) -> Sums:
         total("running"),
         total("dead_last_day"),
         max(ages, default=None),
-        is_bounded=any(row["ready"] >= BOUND or row["delayed"] >= BOUND for row in topics),
+        ready_is_bounded=any(row["ready"] >= BOUND for row in topics),
+        delayed_is_bounded=any(row["delayed"] >= BOUND for row in topics),
         dead_is_bounded=any(row["dead_is_least"] for row in topics),
     )
 

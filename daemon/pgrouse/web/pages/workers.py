@@ -24,9 +24,9 @@ Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
 
 WORKERS = b"""
-  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status, w.drain_asked_at, w.drain_asked_by,
+  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status, w.kind, w.drain_asked_at, w.drain_asked_by,
          CASE
-           WHEN w.seen_at < clock_timestamp() - interval '30 s' THEN 'silent'
+           WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
            WHEN w.stopping THEN 'stopping'
            WHEN w.drain_asked_at IS NOT NULL THEN 'draining'
            ELSE 'working'
@@ -34,15 +34,15 @@ WORKERS = b"""
          EXISTS (SELECT FROM messages.sleeper AS s WHERE s.worker = w.name AND s.armed_until > clock_timestamp()) AS is_armed
   FROM messages.worker AS w
   ORDER BY w.name LIMIT %s"""
-# The locked rows are few; of each worker those that run longest.
+# The locked rows are few; of each worker those that run longest. A daemon's lanes claim under its name and their number.
 RUNNING = b"""
   SELECT r.worker, r.id, r.topic, r.channel, r.attempts, r.locked_at, r.lock_expires_at, r.progress, r.total
   FROM (
-    SELECT m.locked_by AS worker, m.id, m.topic, m.channel, m.attempts, m.locked_at, m.lock_expires_at, m.progress,
-           row_number() OVER (PARTITION BY m.locked_by ORDER BY m.locked_at, m.id) AS place,
-           count(*) OVER (PARTITION BY m.locked_by) AS total
+    SELECT m.worker, m.id, m.topic, m.channel, m.attempts, m.locked_at, m.lock_expires_at, m.progress,
+           row_number() OVER (PARTITION BY m.worker ORDER BY m.locked_at, m.id) AS place,
+           count(*) OVER (PARTITION BY m.worker) AS total
     FROM (
-      SELECT m.locked_by, m.id, m.topic, m.channel, m.attempts, m.locked_at, m.lock_expires_at, m.progress
+      SELECT CASE WHEN m.locked_by LIKE 'http:%%' THEN m.locked_by ELSE regexp_replace(m.locked_by, '/[0-9]+$', '') END AS worker, m.id, m.topic, m.channel, m.attempts, m.locked_at, m.lock_expires_at, m.progress
       FROM messages.message AS m WHERE m.claim_id IS NOT NULL LIMIT 20000
     ) AS m
   ) AS r

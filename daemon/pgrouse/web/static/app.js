@@ -179,7 +179,7 @@ function draw(figure, data) {
   const axis = { stroke: soft, font: `12px ${style.fontFamily}`, grid: { stroke: line, width: 1 }, ticks: { show: false } };
   const say = written(data.unit);
   const plot = new uPlot({
-    width: place.clientWidth, height: place.clientHeight, legend: { show: false }, padding: [8, 8, 0, 0],
+    width: place.clientWidth, height: place.clientHeight, legend: { show: false }, padding: [8, 18, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
     scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
     axes: [

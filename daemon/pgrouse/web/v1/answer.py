@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from pgrouse.crypto import envelope
 from pgrouse.jsonb import Raw
 
 
@@ -31,6 +32,12 @@ def raw(text: str | None) -> Raw | None:
 def with_raw(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return a row whose columns of these names are JSON text."""
     return {**row, **{name: raw(row[name]) for name in names}}
+
+
+def encrypted(body: bytes | memoryview | None) -> dict[str, Any] | None:
+    """Return which key an encrypted body needs, and how many bytes it has; None if it is none."""
+    head = None if body is None else envelope.read(bytes(body[: envelope.MOST_HEAD]))
+    return None if head is None or body is None else {"key": head.key, "bytes": len(body)}
 
 
 def dumps(value: Any) -> str:

@@ -17,8 +17,9 @@ from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.answer import Answer
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import MOST, REFUSALS, Body, Cursor, Id, Limit, Moment, Shape, Text, Topic, Wait, example
+from pgrouse.web.v1.route import Route
 
-router = APIRouter(prefix="/v1/dead", tags=["dead"], responses=REFUSALS)
+router = APIRouter(prefix="/v1/dead", tags=["dead"], responses=REFUSALS, route_class=Route)
 
 Result = Annotated[str, Field(pattern="^(rejected|failed|lock_expired|expired)$")]
 Fingerprint = Annotated[str, Field(max_length=100, pattern="^[0-9a-f]+$")]

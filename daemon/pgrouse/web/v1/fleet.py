@@ -16,8 +16,9 @@ from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.answer import Answer, with_raw
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import REFUSALS, Body, Cursor, Label, Limit, Shape, Topic
+from pgrouse.web.v1.route import Route
 
-router = APIRouter(prefix="/v1", responses=REFUSALS)
+router = APIRouter(prefix="/v1", responses=REFUSALS, route_class=Route)
 
 
 class Worker(Shape):
@@ -32,7 +33,9 @@ class Worker(Shape):
     started_at: str
     seen_at: str
     state: str
-    """working, draining, stopping, or silent: not seen for 30 seconds."""
+    """working, draining, stopping, or silent: not seen for 30 seconds, over HTTP for two minutes."""
+    kind: str
+    """daemon, or http: known by its claims; its `concurrency` is how many messages it asked for last."""
     status: dict[str, Any]
 
 
@@ -111,10 +114,10 @@ class Audit(Shape):
 
 
 WORKERS = b"""
-    SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status::text,
+    SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status::text, w.kind,
            w.drain_asked_at, w.drain_asked_by,
            CASE
-             WHEN w.seen_at < clock_timestamp() - interval '30 s' THEN 'silent'
+             WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
              WHEN w.stopping THEN 'stopping'
              WHEN w.drain_asked_at IS NOT NULL THEN 'draining'
              ELSE 'working'

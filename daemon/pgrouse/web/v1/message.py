@@ -9,20 +9,24 @@ from psycopg.types.json import Jsonb
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
-from pgrouse import jsonb, message_row
+from pgrouse import message_row
+from pgrouse.crypto import envelope
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database import Connection, Row
 from pgrouse.web.gate import allow
 from pgrouse.web.problem import Problem
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.answer import Answer, with_raw
+from pgrouse.web.v1.answer import Answer, encrypted, with_raw
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
     MOST,
     REFUSALS,
     Body,
     Cursor,
+    Encrypted,
     Id,
+    Json,
+    JsonObject,
     Label,
     Limit,
     Moment,
@@ -32,8 +36,9 @@ from pgrouse.web.v1.model import (
     Topic,
     example,
 )
+from pgrouse.web.v1.route import Route
 
-router = APIRouter(prefix="/v1", tags=["messages"], responses=REFUSALS)
+router = APIRouter(prefix="/v1", tags=["messages"], responses=REFUSALS, route_class=Route)
 
 STATES = ("ready", "delayed", "retrying", "running")
 RESULTS = ("success", "rejected", "failed", "lock_expired", "expired", "cancelled")
@@ -71,6 +76,8 @@ class Shown(Shape):
     state: str
     payload: Any
     body: str | None
+    encrypted: Encrypted | None
+    """Instead of payload and body, which this server cannot read: by which key, and how many bytes."""
     headers: dict[str, Any] | None
     history: list[dict[str, Any]] | None
 
@@ -118,8 +125,8 @@ class Edit(Body):
 
     model_config = example(payload={"id": 7, "total": 8.5})
 
-    payload: Any = None
-    headers: dict[str, Any] | None = None
+    payload: Json = None
+    headers: JsonObject | None = None
     seen: str | None = Field(default=None, pattern=r"^[0-9a-f]{32}$")
     """The MD5 of the payload's text, as it was shown to whoever edits it: one that is another by now is left alone."""
 
@@ -190,7 +197,18 @@ async def show(request: Request, caller: Viewer, message_id: PathId) -> Response
     """Return all that is known of a message, live or archived."""
     async with request.app.state.db.read() as conn:
         row = await _seen(conn, caller, message_id)
-    return Answer(with_raw(row, *message_row.JSON_COLUMNS))
+    return Answer(_shown(row))
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    """Return a message as it is answered: of what is encrypted, by which key, and how much it is."""
+    shown = with_raw(row, *message_row.JSON_COLUMNS) | {"encrypted": encrypted(row["body"])}
+    if shown["encrypted"]:
+        shown["body"] = None
+    for name in ("state_kept", "output"):
+        if (said := envelope.shown_json(row[name])) is not None:
+            shown[name] = said
+    return shown
 
 
 async def _seen(conn: Connection, caller: Caller, message_id: int) -> Row:
@@ -266,8 +284,8 @@ NOT_EDITED = {
 @router.patch("/messages/{message_id}", response_model=Shown, summary="Edit a message")
 async def edit(request: Request, caller: Operator, message_id: PathId, body: Edit) -> Response:
     """Give a message that waits another payload or other headers. 409 `running`, `ended` or `changed`: nothing was changed."""
-    payload = jsonb.encode(body.payload) if "payload" in body.model_fields_set else None
-    headers = None if body.headers is None else jsonb.encode(body.headers, "headers")
+    payload = body.payload.text if "payload" in body.model_fields_set else None
+    headers = None if body.headers is None else body.headers.text
     async with request.app.state.db.write(caller) as conn:
         await _seen(conn, caller, message_id)
         call = b"SELECT messages.edit(%s, %s::jsonb, %s::jsonb, %s) AS what"
@@ -276,4 +294,4 @@ async def edit(request: Request, caller: Operator, message_id: PathId, body: Edi
         if what in NOT_EDITED:
             raise Problem(409, f"message {message_id}: {NOT_EDITED[what]}", what, id=message_id)
         row = await _seen(conn, caller, message_id)
-    return Answer(with_raw(row, *message_row.JSON_COLUMNS))
+    return Answer(_shown(row))

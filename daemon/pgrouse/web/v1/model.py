@@ -7,12 +7,25 @@ import binascii
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
-from pgrouse import duration
+from pgrouse import duration, jsonb
+from pgrouse.jsonb import Raw
 from pgrouse.new_message import FIRST, LAST
 
 MOST = 1000
+# No body has as many.
+MOST_MEMBERS = 100
 S, DAY = timedelta(seconds=1), timedelta(days=1)
 BIGGEST = 2**63 - 1
 
@@ -21,6 +34,14 @@ class Body(BaseModel):
     """A body: no member but its own."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few(cls, given: Any) -> Any:
+        # A fault for each of a million members would be made before the first is told.
+        if isinstance(given, dict) and len(given) > MOST_MEMBERS:
+            raise ValueError(f"has {len(given):,} members: take out those that are not described")
+        return given
 
 
 def example(**members: Any) -> ConfigDict:
@@ -40,12 +61,32 @@ def _plain(text: str) -> str:
     return text
 
 
+class Encrypted(Shape):
+    """What is known of contents that are encrypted."""
+
+    key: str
+    """The name of the key."""
+    bytes: int
+    """How large it is."""
+
+
 def _bounded(at: datetime) -> datetime:
     if at.tzinfo is None:
         raise ValueError('needs a time zone, as in "2027-01-31T08:00:00+01:00"')
     if not FIRST <= at <= LAST:
         raise ValueError(f"must be between {FIRST.year} and {LAST.year}")
     return at
+
+
+def _raw(value: Any, about: ValidationInfo) -> Raw:
+    """Write it as the database gets it: here, since large bodies are validated beside the event loop."""
+    return value if isinstance(value, Raw) else Raw(jsonb.encode(value, about.field_name or "value"))
+
+
+def _raw_object(value: Any, about: ValidationInfo) -> Raw:
+    if not isinstance(value, dict | Raw):
+        raise ValueError("must be an object")  # noqa: TRY004 - pydantic gathers these
+    return _raw(value, about)
 
 
 def _bytes(text: Any) -> bytes:
@@ -82,6 +123,10 @@ Seconds = Annotated[
 ]
 Wait = Annotated[Seconds, duration.between(0 * S, 3650 * DAY)]
 Lock = Annotated[Seconds, duration.between(0.1 * S, 7 * DAY)]
+Json = Annotated[Any, AfterValidator(_raw)]
+JsonObject = Annotated[
+    Raw, BeforeValidator(_raw_object), WithJsonSchema({"type": "object", "additionalProperties": True})
+]
 Limit = Annotated[int, Field(ge=1, le=MOST)]
 Cursor = Annotated[str, Field(max_length=1000, pattern=r"^[A-Za-z0-9_-]*$")]
 

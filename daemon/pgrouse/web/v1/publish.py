@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Header, Request
 from pydantic import Field, TypeAdapter, ValidationError
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from pgrouse import jsonb, publishing
 from pgrouse.errors import PublishRefused
 from pgrouse.jsonb import Raw
-from pgrouse.new_message import NewMessage, OnConflict, row
+from pgrouse.new_message import MOST_BEFORE, AfterFailed, NewMessage, OnConflict, row
 from pgrouse.trace_context import TRACEPARENT, TRACESTATE, VALID
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database import Connection
@@ -24,7 +24,10 @@ from pgrouse.web.problem import Problem
 from pgrouse.web.record import INSERT, record
 from pgrouse.web.v1.answer import Answer, dumps
 from pgrouse.web.v1.caller import Publisher
-from pgrouse.web.v1.model import MOST, REFUSALS, Base64, Body, Label, Moment, Shape, Topic, Wait
+from pgrouse.web.v1.model import MOST, REFUSALS, Base64, Body, Id, Label, Moment, Shape, Topic, Wait
+
+if TYPE_CHECKING:
+    from pgrouse.crypto.cipher import Cipher
 
 router = APIRouter(prefix="/v1", tags=["publish"], responses=REFUSALS)
 
@@ -67,6 +70,10 @@ class Message(Body):
     """Instead of the topic's; 0 is no limit."""
     on_conflict: OnConflict = "error"
     """If a message with this key waits already: `error`, `replace` it, `ignore` this one, `append` the payload to it."""
+    after: list[Id] | None = Field(default=None, max_length=MOST_BEFORE)
+    """Ids of messages: it is not claimed before all of them ended with success."""
+    after_failed: AfterFailed = "hold"
+    """If one of those ends otherwise: `hold` it until that is redriven, `cancel` it too, or `run` it all the same."""
 
     def new(self) -> NewMessage:
         """Return it as the publisher's side knows it."""
@@ -176,10 +183,16 @@ async def publish_payload(
 
 
 class Ready(NamedTuple):
-    """A message that was read and checked: its columns, payload and headers as JSON text."""
+    """A message that was read and checked: its columns, payload and headers as JSON text, and what encrypts it."""
 
     columns: dict[str, Any]
     on_conflict: OnConflict
+    cipher: Cipher | None
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The columns as they are stored."""
+        return self.columns if self.cipher is None else self.cipher.sealed(self.columns)
 
 
 class Batch(NamedTuple):
@@ -192,16 +205,16 @@ class Batch(NamedTuple):
 def _ready_one(request: Request, caller: Caller, content: bytes) -> Ready:
     message = _read(request, ONE, content)
     allow(caller, Role.PUBLISHER, message.topic)
-    return _ready(_traced(request, message.new()))
+    return _ready(request, _traced(request, message.new()))
 
 
 def _ready_content(request: Request, about: NewMessage, content: bytes) -> Ready:
     message = replace(about, payload=_json(content)) if _is_json(request) else replace(about, body=content)
-    return _ready(_traced(request, message))
+    return _ready(request, _traced(request, message))
 
 
-def _ready(message: NewMessage) -> Ready:
-    return Ready(row(message), message.on_conflict)
+def _ready(request: Request, message: NewMessage) -> Ready:
+    return Ready(row(message), message.on_conflict, request.app.state.cipher)
 
 
 def _ready_batch(request: Request, caller: Caller, content: bytes) -> Batch:
@@ -211,13 +224,13 @@ def _ready_batch(request: Request, caller: Caller, content: bytes) -> Batch:
     news = [message.new() for message in messages]
     if TRACEPARENT in request.headers:
         news = [_traced(request, message) for message in news]
-    ready = [_checked(number, message) for number, message in enumerate(news)]
-    return Batch(ready, "[" + ",".join([record(each.columns) for each in ready]) + "]")
+    ready = [_checked(request, number, message) for number, message in enumerate(news)]
+    return Batch(ready, "[" + ",".join([record(each.stored) for each in ready]) + "]")
 
 
-def _checked(number: int, message: NewMessage) -> Ready:
+def _checked(request: Request, number: int, message: NewMessage) -> Ready:
     try:
-        return _ready(message)
+        return _ready(request, message)
     except PublishRefused as error:
         raise Problem(422, f"messages.{number}: {error}", "invalid_message") from None
 
@@ -256,7 +269,7 @@ async def _publish(conn: Connection, ready: Ready) -> dict[str, Any]:
 
 
 async def _publish_many(conn: Connection, batch: Batch) -> dict[str, Any] | Raw:
-    if all(each.on_conflict == "error" for each in batch.messages):
+    if all(each.on_conflict == "error" and "after" not in each.columns for each in batch.messages):
         ids = await _insert(conn, batch)
         if ids is not None:
             return Raw(f'{{"results":[{",".join([INSERTED.format(each) for each in ids])}]}}')
@@ -288,8 +301,9 @@ def _traced(request: Request, message: NewMessage) -> NewMessage:
 
 async def _answer_one(request: Request, caller: Caller, key: str | None, asked: bytes, ready: Ready) -> Response:
     """Publish one message, together with others that came at the same time if it can be."""
-    if key is None and ready.on_conflict == "error" and len(asked) <= LARGE_CHARS:
-        published = await request.app.state.press.publish(ready.columns)
+    by_itself = ready.on_conflict != "error" or "after" in ready.columns
+    if key is None and not by_itself and len(asked) <= LARGE_CHARS:
+        published = await request.app.state.press.publish(ready.stored)
         if published is not None:
             return Response(INSERTED.format(published), 201, media_type="application/json")
     return await _answer_once(request, caller, key, asked, lambda conn: _publish(conn, ready))

@@ -9,7 +9,7 @@ from psycopg import sql
 from pydantic import Field
 from starlette.responses import Response
 
-from pgrouse import jsonb
+from pgrouse.jsonb import Raw
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database import Connection
 from pgrouse.web.gate import allow
@@ -17,9 +17,23 @@ from pgrouse.web.problem import Problem
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.answer import Answer, with_raw
 from pgrouse.web.v1.caller import Operator, Viewer
-from pgrouse.web.v1.model import REFUSALS, Body, Cursor, Label, Limit, Shape, Text, Topic, Wait, example
+from pgrouse.web.v1.model import (
+    REFUSALS,
+    Body,
+    Cursor,
+    Json,
+    JsonObject,
+    Label,
+    Limit,
+    Shape,
+    Text,
+    Topic,
+    Wait,
+    example,
+)
+from pgrouse.web.v1.route import Route
 
-router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=REFUSALS)
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=REFUSALS, route_class=Route)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$", examples=["nightly"])]
 
@@ -35,12 +49,12 @@ class New(Body):
     cron: Annotated[Text, Field(max_length=200, examples=["0 3 * * *"])]
     """The five fields of cron."""
     topic: Topic
-    payload: Any = Field(default_factory=dict)
+    payload: Json = Field(default_factory=lambda: Raw("{}"))
     time_zone: Annotated[Text, Field(max_length=100)] = "UTC"
     channel: Label | None = None
     key: Label | None = None
     priority: int = Field(default=5, ge=0, le=9)
-    headers: dict[str, Any] | None = None
+    headers: JsonObject | None = None
     jitter: Wait | None = None
     missed: Literal["skip", "once", "all"] = "once"
     """What becomes of ticks that nobody was there for."""
@@ -147,9 +161,9 @@ async def add(request: Request, caller: Operator, body: New) -> Response:
     """Publish a message again and again, by the clock."""
     allow(caller, Role.OPERATOR, body.topic)
     columns = {name: value for name in New.model_fields if (value := getattr(body, name)) is not None}
-    columns["payload"] = jsonb.encode(body.payload)
+    columns["payload"] = body.payload.text
     if body.headers is not None:
-        columns["headers"] = jsonb.encode(body.headers, "headers")
+        columns["headers"] = body.headers.text
     insert = sql.SQL("INSERT INTO messages.schedule ({}) VALUES ({})").format(
         sql.SQL(", ").join(map(sql.Identifier, columns)), sql.SQL(", ").join(map(sql.Placeholder, columns))
     )

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import ValidationError, model_validator
+from pydantic import RootModel, ValidationError, model_validator
 from starlette.responses import Response
 
 from pgrouse import policy_change
@@ -33,8 +33,9 @@ from pgrouse.web.v1.model import (
     Wait,
     example,
 )
+from pgrouse.web.v1.route import Route
 
-router = APIRouter(prefix="/v1/topics", tags=["topics"], responses=REFUSALS)
+router = APIRouter(prefix="/v1/topics", tags=["topics"], responses=REFUSALS, route_class=Route)
 
 
 class Standing(Shape):
@@ -100,6 +101,10 @@ class Resumed(Shape):
     """Whether it was paused."""
 
     was_paused: bool
+
+
+class Given(RootModel[dict[str, Any]]):
+    """Knobs of a policy by their names."""
 
 
 class Changed(Shape):
@@ -223,10 +228,11 @@ def _allow(caller: Caller, role: Role, topic: str) -> None:
 
 
 @router.patch("/{topic}", response_model=Changed, summary="Change a policy")
-async def change(request: Request, caller: Operator, topic: AnyTopic, body: dict[str, Any]) -> Response:
+async def change(request: Request, caller: Operator, topic: AnyTopic, body: Given) -> Response:
     """Set knobs of a topic's policy, as `[topics."NAME"]` of the configuration has them; "inherit" and "none" too. What is not named stays."""
     _allow(caller, Role.OPERATOR, topic)
-    policy = _policy(topic, TopicPolicy, body)
+    size = len(await request.body())
+    policy = await request.app.state.aside.run(size, _policy, topic, TopicPolicy, body.root)
     return Answer({"changes": await _apply(request, caller, {topic: Wanted(policy)})})
 
 

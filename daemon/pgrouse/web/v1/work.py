@@ -15,18 +15,19 @@ from psycopg_pool import PoolTimeout, TooManyRequests
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
-from pgrouse import jsonb
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database import Connection, Database
-from pgrouse.web.gate import allow
+from pgrouse.web.gate import allow, peer
 from pgrouse.web.problem import Problem
-from pgrouse.web.v1.answer import Answer, with_raw
+from pgrouse.web.v1.answer import Answer, encrypted, with_raw
 from pgrouse.web.v1.caller import Worker
 from pgrouse.web.v1.model import (
     MOST,
     REFUSALS,
     Body,
+    Encrypted,
     Id,
+    Json,
     Label,
     Lock,
     Moment,
@@ -37,9 +38,10 @@ from pgrouse.web.v1.model import (
     Wait,
     example,
 )
+from pgrouse.web.v1.route import Route
 from pgrouse.web.wake import Waiter
 
-router = APIRouter(prefix="/v1", tags=["work"], responses=REFUSALS)
+router = APIRouter(prefix="/v1", tags=["work"], responses=REFUSALS, route_class=Route)
 
 LONGEST_WAIT_S = 30
 # A claim ends with the message that reaches so many bytes.
@@ -59,7 +61,7 @@ class Claim(Body):
     lock_for: Lock | None = None
     """How long they are locked, instead of the topic's time. After it others get them, unless it is extended."""
     worker: Label | None = None
-    """Who works, for people who look; the token's name stands before it."""
+    """Who works: it then stands in the list of workers, the token's name before its own, and can be asked to drain. One name per process."""
 
 
 class Claimed(Shape):
@@ -75,7 +77,9 @@ class Claimed(Shape):
     max_attempts: int | None
     payload: Any
     body: str | None
-    """Base64."""
+    """Base64; of an encrypted message its envelope, for who has the key."""
+    encrypted: Encrypted | None
+    """By which key the body is encrypted, and how many bytes it has; null: it is not."""
     headers: dict[str, Any] | None
     state: Any
     """What the attempt before kept."""
@@ -87,6 +91,8 @@ class ClaimedMany(Shape):
     """What was there, at most `limit`; maybe nothing."""
 
     messages: list[Claimed]
+    draining: bool
+    """Somebody has asked the worker to stop: it gets nothing more."""
 
 
 class Outcome(StrEnum):
@@ -118,7 +124,7 @@ class Ended(Body):
 
     claim_id: Id
     outcome: Outcome
-    output: Any = None
+    output: Json = None
     """Of complete: any JSON value to keep."""
     error: Text | None = None
     """Of retry, reject and fail: why."""
@@ -126,7 +132,7 @@ class Ended(Body):
     """Of retry and defer: how long to wait. Default of retry: the topic's backoff."""
     until: Moment | None = None
     """Of defer: or until when."""
-    state: Any = None
+    state: Json = None
     """Of retry and defer: what the next attempt gets as its `state`."""
 
     @model_validator(mode="after")
@@ -140,7 +146,7 @@ class Ended(Body):
 
     def json_of(self, name: str) -> str | None:
         """Return a member as JSON text, if it was given."""
-        return jsonb.encode(getattr(self, name), name) if name in self.model_fields_set else None
+        return getattr(self, name).text if name in self.model_fields_set else None
 
 
 class EndedOne(Ended):
@@ -173,7 +179,7 @@ class Held(Body):
     claim_id: Id
     lock_for: Lock | None = None
     """From now; the topic's time unless given."""
-    progress: Any = None
+    progress: Json = None
     """How far it is, for people who look: any JSON value."""
 
 
@@ -220,12 +226,24 @@ async def claim(request: Request, caller: Worker, body: Claim) -> Response:
     for topic in body.topics:
         allow(caller, Role.WORKER, topic)
     db = request.app.state.db
-    worker = f"http:{caller.name}" + (f"/{body.worker}" if body.worker else "")
-    values = [worker[:200], body.topics, body.limit, CLAIM_BYTES, body.lock_for]
+    worker = (f"http:{caller.name}" + (f"/{body.worker}" if body.worker else ""))[:200]
+    if await _drains(request, worker, body):
+        return Answer({"messages": [], "draining": True})
+    values = [worker, body.topics, body.limit, CLAIM_BYTES, body.lock_for]
     rows = await (_poll(request, caller, body, values) if body.wait else _claim(db, values))
     if rows and await request.is_disconnected():
         await _give_back(db, rows)
-    return Answer({"messages": [_shown(row) for row in rows]})
+    # Who has waited in vain is seen again; with messages he is off at once, whatever the registry says.
+    draining = bool(body.wait) and not rows and await _drains(request, worker, body)
+    return Answer({"messages": [_shown(row) for row in rows], "draining": draining})
+
+
+async def _drains(request: Request, worker: str, body: Claim) -> bool:
+    """Enter a worker that says its name into the registry; return whether somebody has asked it to drain."""
+    if body.worker is None:
+        return False
+    drains: bool = await request.app.state.roll.sign(worker, peer(request), body.topics, body.limit)
+    return drains
 
 
 async def _poll(request: Request, caller: Caller, body: Claim, values: list[Any]) -> list[dict[str, Any]]:
@@ -290,7 +308,7 @@ def _claims(rows: Iterable[dict[str, Any]]) -> list[list[int]]:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    shown = with_raw(row, "payload", "headers", "state")
+    shown = with_raw(row, "payload", "headers", "state") | {"encrypted": encrypted(row["body"])}
     return {name: value for name, value in shown.items() if name not in ("waited_s", "elapsed_s")}
 
 
@@ -366,9 +384,8 @@ async def heartbeat(request: Request, caller: Worker, message_id: PathId, body: 
     async with request.app.state.db.write(caller) as conn:
         kept = await _extend(conn, caller, {message_id: body.claim_id}, body.lock_for)
         if not kept["lost"] and "progress" in body.model_fields_set:
-            text = jsonb.encode(body.progress, "progress")
             call = b"SELECT messages.progress(%s::bigint[], %s::bigint[], %s::text[]::jsonb[], true)"
-            await conn.execute(call, [[message_id], [body.claim_id], [text]])
+            await conn.execute(call, [[message_id], [body.claim_id], [body.progress.text]])
     if kept["lost"]:
         problem = lost_lock(message_id)
         problem.more["cancelled"] = bool(kept["cancelled"])
@@ -383,6 +400,7 @@ async def _extend(
     mine = {id_: claim_id for id_, claim_id in claims.items() if id_ not in others}
     held = [list(mine), list(mine.values())]
     lost = set(await _value(conn, b"SELECT messages.heartbeat(%s::bigint[], %s::bigint[], %s)", [*held, lock_for]))
+    await conn.execute(b"SELECT messages.worker_holds(%s::bigint[])", [list(mine)])
     cancelled = []
     if lost:
         gone = [sorted(lost), [mine[each] for each in sorted(lost)]]

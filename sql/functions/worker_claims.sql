@@ -1,0 +1,38 @@
+-- A sign of life of a worker that claims over HTTP: enters it into the registry, or dates its row, and says whether it is asked to drain.
+-- Called by: the web server, before a claim that gives a worker's name, every few seconds. p_limit: how many messages it asks for at once.
+-- Locks: the worker's own row, without waiting: while somebody else holds it (an open transaction around drain_worker) nothing is written down.
+-- Result: true: somebody has asked it to drain, and it gets no message. Once it was told that, and a further 30 seconds have passed, whoever
+-- claims under its name has been started anew. At most 1000 such workers are known at a time; of more nothing is written down.
+CREATE OR REPLACE FUNCTION messages.worker_claims(p_name text, p_host text, p_topics text[], p_limit integer)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_now    timestamptz := clock_timestamp();
+  v_worker messages.worker;
+BEGIN
+  SELECT w.* INTO v_worker FROM messages.worker AS w WHERE w.name = p_name AND w.kind = 'http' FOR NO KEY UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    INSERT INTO messages.worker AS w (name, host, pid, version, topics, concurrency, kind)
+    SELECT p_name, p_host, 0, '', p_topics, p_limit, 'http'
+    -- Asked first: to find out by the conflict would wait for whoever holds the row.
+    WHERE NOT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = p_name)
+      AND (SELECT count(*) FROM messages.worker AS w WHERE w.kind = 'http') < 1000
+    ON CONFLICT (name) DO NOTHING;
+    RETURN EXISTS (SELECT FROM messages.worker AS w WHERE w.name = p_name AND w.kind = 'http' AND w.drain_asked_at IS NOT NULL);
+  END IF;
+  IF v_worker.drain_asked_at IS NOT NULL AND NOT v_worker.stopping THEN
+    UPDATE messages.worker AS w SET stopping = true, seen_at = v_now WHERE w.name = p_name;
+    RETURN true;
+  ELSIF v_worker.drain_asked_at IS NOT NULL AND v_worker.seen_at > v_now - interval '30 s' THEN
+    RETURN true;
+  END IF;
+  UPDATE messages.worker AS w
+  SET host = p_host, topics = p_topics, concurrency = p_limit, seen_at = v_now, stopping = false, drain_asked_at = NULL, drain_asked_by = NULL,
+      started_at = CASE WHEN v_worker.stopping THEN v_now ELSE w.started_at END
+  WHERE w.name = p_name;
+  RETURN false;
+END
+$$;

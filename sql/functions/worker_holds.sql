@@ -1,0 +1,19 @@
+-- A sign of life of the workers over HTTP that hold these messages: a heartbeat says no name, and who works for long claims nothing meanwhile.
+-- Called by: the web server, with heartbeats. Locks: the workers' own rows, without waiting, and at most every five seconds.
+CREATE OR REPLACE FUNCTION messages.worker_holds(p_ids bigint[])
+RETURNS void
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+AS $$
+  WITH held AS MATERIALIZED (
+    SELECT DISTINCT m.locked_by FROM messages.message AS m WHERE m.id = ANY (p_ids) AND m.claim_id IS NOT NULL
+  ), mine AS (
+    SELECT w.name FROM messages.worker AS w
+    WHERE w.name IN (SELECT h.locked_by FROM held AS h) AND w.kind = 'http' AND NOT w.stopping
+      AND w.seen_at < clock_timestamp() - interval '5 s'
+    FOR NO KEY UPDATE SKIP LOCKED
+  )
+  UPDATE messages.worker AS w SET seen_at = clock_timestamp() FROM mine WHERE w.name = mine.name
+$$;

@@ -1,0 +1,104 @@
+"""messages.worker_claims: a worker over HTTP asks for messages; so it is known, and told when it shall stop."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue, Row
+
+NAME = "http:shop/w"
+
+
+def claims(queue: Queue, topics: tuple[str, ...] = ("t",), name: str = NAME) -> bool:
+    return bool(queue.call("worker_claims", name, "10.0.0.7", list(topics), 5))
+
+
+def worker(queue: Queue, name: str = NAME) -> Row:
+    return queue.row("SELECT * FROM messages.worker WHERE name = %s", [name])
+
+
+def not_seen_for(queue: Queue, time: str) -> None:
+    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - %s::interval", [time])
+
+
+def test_the_first_claim_enters_it_and_every_other_says_what_it_wants_now(queue: Queue) -> None:
+    assert claims(queue) is False
+    entered = worker(queue)
+    not_seen_for(queue, "10 s")
+    assert claims(queue, ("t", "u")) is False
+
+    seen = worker(queue)
+    assert (entered.kind, entered.host, entered.topics, entered.concurrency) == ("http", "10.0.0.7", ["t"], 5)
+    assert seen.topics == ["t", "u"]
+    assert (seen.started_at, seen.seen_at > entered.seen_at) == (entered.started_at, True)
+    assert queue.call("is_handled", "u") is True
+
+
+def test_whoever_is_asked_to_drain_is_told_and_handles_nothing_more(queue: Queue) -> None:
+    claims(queue)
+    queue.publish()
+    queue.claim(worker=NAME)
+    queue.call("drain_worker", NAME)
+
+    assert (claims(queue), claims(queue)) == (True, True)
+    assert worker(queue).stopping
+    assert queue.call("is_handled", "t") is False, "what it still holds says nothing of new ones"
+
+
+def test_who_works_for_long_is_told_however_late_it_comes(queue: Queue) -> None:
+    claims(queue)
+    queue.call("drain_worker", NAME)
+    not_seen_for(queue, "4 minutes")
+
+    assert claims(queue) is True
+
+
+def test_who_comes_back_half_a_minute_after_it_was_told_was_started_anew(queue: Queue) -> None:
+    claims(queue)
+    before = worker(queue)
+    queue.call("drain_worker", NAME)
+    claims(queue)
+    not_seen_for(queue, "31 s")
+
+    assert claims(queue) is False
+    anew = worker(queue)
+    assert (anew.stopping, anew.drain_asked_at, anew.drain_asked_by) == (False, None, None)
+    assert anew.started_at > before.started_at
+
+
+def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue) -> None:
+    claims(queue)
+    other.conn.execute("SET lock_timeout = '2s'")
+    with queue.conn.transaction():
+        queue.call("drain_worker", NAME)
+        meanwhile = claims(other)
+
+    assert (meanwhile, claims(other)) == (False, True)
+
+
+def test_a_thousand_are_known_and_no_more(queue: Queue) -> None:
+    queue.conn.execute(
+        "SELECT messages.worker_claims('http:shop/' || n, 'h', ARRAY['t'], 1) FROM generate_series(1, 1000) AS n"
+    )
+
+    assert claims(queue) is False
+    assert worker(queue) is None
+    assert queue.value("SELECT count(*) FROM messages.worker") == 1000
+
+
+def test_the_name_of_a_daemon_is_not_taken(queue: Queue) -> None:
+    queue.call("worker_started", NAME, "host", 42, "1.0", ["a"], 10)
+    queue.call("drain_worker", NAME)
+
+    assert claims(queue) is False
+    assert (worker(queue).kind, worker(queue).topics) == ("daemon", ["a"])
+
+
+def test_who_is_gone_without_a_word_is_no_fault_and_forgotten_after_five_minutes(queue: Queue) -> None:
+    claims(queue)
+    not_seen_for(queue, "4 minutes")
+    assert (queue.call("prune"), worker(queue) is None) == (0, False)
+    found = {row.code: row.level for row in queue.rows("SELECT * FROM messages.examine_workers()")}
+    not_seen_for(queue, "6 minutes")
+    queue.call("prune")
+
+    assert (found["workers_gone"], found["worker_versions"]) == ("ok", "ok")
+    assert worker(queue) is None

@@ -1,0 +1,39 @@
+"""messages.worker_holds: who extends the lock of a message lives, though it claims nothing."""
+
+from __future__ import annotations
+
+from tests.sql.queue import Queue
+
+
+def seconds_unseen(queue: Queue, name: str) -> float:
+    query = "SELECT extract(epoch FROM clock_timestamp() - seen_at)::float8 FROM messages.worker WHERE name = %s"
+    return float(queue.value(query, [name]))
+
+
+def test_the_holders_over_http_are_dated_and_nobody_else(queue: Queue) -> None:
+    for name in ("http:a/1", "http:a/two"):
+        queue.call("worker_claims", name, "h", ["t"], 1)
+    queue.call("worker_started", "daemon", "host", 42, "1.0", ["t"], 10)
+    queue.publish_many(2)
+    held = [queue.claim(worker=name, limit=1)[0] for name in ("http:a/1", "daemon")]
+    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '60 s'")
+
+    queue.call("worker_holds", [each.id for each in held])
+
+    assert seconds_unseen(queue, "http:a/1") < 30
+    assert seconds_unseen(queue, "http:a/two") > 30
+    assert seconds_unseen(queue, "daemon") > 30
+
+
+def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue) -> None:
+    queue.call("worker_claims", "http:a/1", "h", ["t"], 1)
+    queue.publish()
+    (held,) = queue.claim(worker="http:a/1")
+    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '60 s'")
+    other.conn.execute("SET lock_timeout = '2s'")
+
+    with queue.conn.transaction():
+        queue.call("drain_worker", "http:a/1")
+        other.call("worker_holds", [held.id])
+
+    assert seconds_unseen(queue, "http:a/1") > 30
