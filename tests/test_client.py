@@ -13,7 +13,8 @@ import pytest
 from psycopg.rows import namedtuple_row
 from pydantic import ValidationError
 
-from pgrouse import Client, UnknownMessage
+from pgrouse import AsyncClient, Client, NewMessage, UnknownMessage
+from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -267,3 +268,62 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
 def test_what_the_server_refuses_is_its_own_error(client: Client) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="cron"):
         client.add_schedule("nightly", "61 2 * * *", "report")
+
+
+# Publishing, and coroutines
+
+
+def test_a_client_publishes_on_its_own_connection_or_in_the_callers_transaction(
+    client: Client, database: Database, queue: Queue
+) -> None:
+    published = client.publish("t", 1, key="k")
+    many = client.publish_many([NewMessage(topic="t", payload=n) for n in (2, 3)])
+    with psycopg.connect(database.dsn) as conn:
+        Client(conn).publish("t", 4)
+        conn.rollback()
+
+    assert (published.what, many) == ("inserted", 2)
+    assert [row.payload for row in queue.rows("SELECT payload FROM messages.message ORDER BY id")] == [1, 2, 3]
+
+
+def test_a_coroutine_awaits_the_same_methods(database: Database, queue: Queue) -> None:
+    async def main() -> Any:
+        async with AsyncClient(database.dsn) as client:
+            published = await client.publish("t", 1)
+            await client.set_policy("t", max_attempts=3)
+            ending = asyncio.create_task(client.wait_for(published, MINUTE))
+            reasons, policy = await asyncio.gather(client.explain(published), client.policy("t"))
+            await client.cancel(published)
+            return reasons[0]["code"], policy["max_attempts"], (await ending).result
+
+    assert asyncio.run(main()) == ("unhandled", 3, "cancelled")
+
+
+def test_a_call_that_is_cancelled_is_cancelled_on_the_server_and_the_next_one_goes_on(database: Database) -> None:
+    async def main() -> Any:
+        async with AsyncClient(database.dsn) as client:
+            with database.connect() as other:
+                other.autocommit = False
+                published = await client.publish("t")
+                other.execute("SELECT FROM messages.message FOR UPDATE")
+                stuck = asyncio.create_task(client.cancel(published))
+                waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+                watcher = database.connect()
+                await asyncio.to_thread(eventually, lambda: watcher.execute(waits).fetchone() == (1,))
+                stuck.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await stuck
+                stats = await client.stats()
+                other.rollback()
+            return [row["topic"] for row in stats]
+
+    assert asyncio.run(main()) == ["t"]
+
+
+def test_an_async_client_has_the_methods_of_a_client_and_no_other(database: Database) -> None:
+    client = AsyncClient(database.dsn)
+
+    assert callable(client.redrive_where)
+    for name in ("close", "conn", "no_such", "_run"):
+        with pytest.raises(AttributeError, match="it has those of Client"):
+            getattr(client, name)

@@ -10,11 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pgrouse.async_client import AsyncClient
     from pgrouse.batch import BatchContext, Item
     from pgrouse.client import Client
     from pgrouse.context import Context
+    from pgrouse.crypto.cipher import Cipher
     from pgrouse.errors import (
+        DecryptionFailed,
         InvalidPayload,
+        KeyMissing,
         KeyTaken,
         LockLost,
         NotAdmitted,
@@ -22,10 +26,12 @@ if TYPE_CHECKING:
         PgrouseError,
         PublishRateExceeded,
         PublishRefused,
+        StepRefused,
         TopicFull,
         TopicNotRegistered,
         TopicReserved,
         UnknownMessage,
+        UnknownPredecessor,
     )
     from pgrouse.new_message import NewMessage
     from pgrouse.outcome import Defer, Fail, Reject, Retry
@@ -33,14 +39,18 @@ if TYPE_CHECKING:
     from pgrouse.waiting import Ending, wait_for
 
 __all__ = [
+    "AsyncClient",
     "BatchContext",
+    "Cipher",
     "Client",
     "Context",
+    "DecryptionFailed",
     "Defer",
     "Ending",
     "Fail",
     "InvalidPayload",
     "Item",
+    "KeyMissing",
     "KeyTaken",
     "LockLost",
     "NewMessage",
@@ -52,24 +62,30 @@ __all__ = [
     "Published",
     "Reject",
     "Retry",
+    "StepRefused",
     "TopicFull",
     "TopicNotRegistered",
     "TopicReserved",
     "UnknownMessage",
+    "UnknownPredecessor",
     "publish",
     "publish_many",
     "wait_for",
 ]
 
 _HOMES = {
+    "AsyncClient": "async_client",
     "BatchContext": "batch",
+    "Cipher": "crypto.cipher",
     "Client": "client",
     "Context": "context",
+    "DecryptionFailed": "errors",
     "Defer": "outcome",
     "Ending": "waiting",
     "Fail": "outcome",
     "InvalidPayload": "errors",
     "Item": "batch",
+    "KeyMissing": "errors",
     "KeyTaken": "errors",
     "LockLost": "errors",
     "NewMessage": "new_message",
@@ -81,10 +97,12 @@ _HOMES = {
     "Published": "publishing",
     "Reject": "outcome",
     "Retry": "outcome",
+    "StepRefused": "errors",
     "TopicFull": "errors",
     "TopicNotRegistered": "errors",
     "TopicReserved": "errors",
     "UnknownMessage": "errors",
+    "UnknownPredecessor": "errors",
     "publish": "publishing",
     "publish_many": "publishing",
     "wait_for": "waiting",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, get_args, get_origin
 
 import structlog
 from psycopg import AsyncConnection, Connection
@@ -29,6 +29,7 @@ from pgrouse.transaction import Transaction
 if TYPE_CHECKING:
     from pgrouse import config
     from pgrouse.handler import Handler
+    from pgrouse.new_message import Options
     from pgrouse.scene import Scene
 
 log = structlog.get_logger()
@@ -123,12 +124,17 @@ class Item(Generic[P]):
 
 
 class BatchContext:
-    """The second argument of a batch handler."""
+    """The second argument of a batch handler.
 
-    __slots__ = ("_batch", "_since")
+    Attributes:
+        connection: that of the open block of `transaction()`, if there is one.
+    """
+
+    __slots__ = ("_batch", "_since", "connection")
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
+        self.connection: AsyncConnection[Any] | Connection[Any] | None = None
         self._since = time.monotonic()
 
     @property
@@ -173,6 +179,12 @@ class BatchContext:
         """
         if self.lost:
             raise LockLost("no message of this batch is this worker's any more: stop working on it")
+
+    def publish(self, topic: str, payload: Any = None, **options: Unpack[Options]) -> Any:
+        """Publish a message, as `ctx.publish` of other handlers does; of no trace but that of the batch. An async handler awaits it."""
+        from pgrouse.follow_up import FollowUp  # noqa: PLC0415 - most handlers publish nothing
+
+        return FollowUp(self._batch.scene, {}, topic, payload, options).publish(self.connection)
 
     def transaction(self) -> Transaction:
         """Open a transaction that also completes the batch: `[async] with ctx.transaction() as conn`.
@@ -222,7 +234,8 @@ class BatchTransaction(Transaction):
 
     def _completion(self) -> tuple[bytes, list[object]]:
         self._completing = self._batch.completing()
-        outputs = [_output(message, self._batch.said.get(message.id)) for message in self._completing]
+        keep = self._scene.output
+        outputs = [keep(message, _output(message, self._batch.said.get(message.id))) for message in self._completing]
         return complete_statement(self._completing, outputs)
 
     def _check(self, row: tuple[list[int]] | None) -> None:

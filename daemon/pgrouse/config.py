@@ -28,6 +28,7 @@ from pgrouse.alerts.settings import Alerts
 from pgrouse.config_problem import problem
 from pgrouse.config_section import S, Section
 from pgrouse.config_source import ConfigProblems, Key, Origin, Problem, Source, environment, read_file, show_key
+from pgrouse.crypto.settings import Crypto
 from pgrouse.dsn import is_dsn
 from pgrouse.duration import Duration, between
 from pgrouse.topic_policy import DEFAULTS, ChannelPolicy, TopicPolicy, Wanted, misplaced
@@ -221,6 +222,7 @@ class Config(Section):
     otel: Otel = Otel()
     web: Web = Web()
     alerts: Alerts = Alerts()
+    crypto: Crypto = Crypto()
     _path: Path | None = PrivateAttr(default=None)
     _source: Source = PrivateAttr(default_factory=Source)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 import structlog
 from pydantic_core import from_json
@@ -18,7 +19,11 @@ from pgrouse.progress import as_progress
 from pgrouse.transaction import Transaction
 
 if TYPE_CHECKING:
+    import psycopg
+
+    from pgrouse.new_message import Options
     from pgrouse.scene import Scene
+    from pgrouse.step import Steps
 
 
 # What messages.heartbeat takes.
@@ -44,7 +49,7 @@ class Context:
         action: what the first of `ack()`, `nack()` and `reject()` said; None if none was called.
     """
 
-    __slots__ = ("_message", "_scene", "_since", "action", "completed", "output")
+    __slots__ = ("_connection", "_message", "_scene", "_since", "_steps", "action", "completed", "output")
 
     def __init__(self, message: Message, scene: Scene, *, completed: bool = False) -> None:
         self._message = message
@@ -53,6 +58,8 @@ class Context:
         self.output: Any = None
         self.completed = completed
         self.action: Outcome | None = None
+        self._connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None = None
+        self._steps: Steps | None = None
 
     @property
     def id(self) -> int:
@@ -88,6 +95,18 @@ class Context:
     def waited_s(self) -> float:
         """How long it had been ready when it was claimed."""
         return self._message.waited_s
+
+    @property
+    def connection(self) -> psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None:
+        """That of the block of `transaction()` that is open, or None."""
+        return self._connection
+
+    @connection.setter
+    def connection(self, conn: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None) -> None:
+        self._connection = conn
+        if self._steps is not None:
+            # A transaction that has ended and did not complete the message was rolled back, and its steps with it.
+            self._steps.rolled_back()
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -194,6 +213,63 @@ class Context:
         self.action = action
         return True
 
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        returns: Any = None,
+        transaction: bool = False,
+        **named: Any,
+    ) -> Any:
+        """Do a step once: return what `function(*args, **named)` returned to an earlier attempt of this message, or call it and keep that.
+
+        An async handler awaits it, and its function may be async too. Later attempts are those after a retry, a deferral, a lost lock and
+        a redrive. The function runs at least once: if the worker dies before the result is kept, it runs again.
+
+        Args:
+            name: of the step, unique in its message: 1 to 200 characters, at most 1000 steps.
+            function: what the step does; its result is kept as JSON.
+            *args: what it is called with.
+            returns: the type of the result, for what is more than JSON: a pydantic model, a dataclass, `list[Order]`.
+            transaction: call `function(conn, *args, **named)`, and keep the result in the transaction of that connection: what is done on
+                it happens exactly once. Inside of `ctx.transaction()` it is that one, and the result is kept with it.
+            **named: what it is called with, too.
+
+        Raises:
+            StepRefused: the result is no JSON, has more than 1 MiB or does not fit its type, or the name was used before in this attempt.
+            LockLost: the message is not this worker's any more; nothing was kept.
+            RuntimeError: the handler runs with isolation = "process".
+        """
+        from pgrouse.step import step_of  # noqa: PLC0415 - most handlers have none
+
+        step = step_of(name, function, args, named, returns, transaction, not self.completed)
+        if self._steps is None:
+            self._steps = self._scene.steps(self._message)
+        done = self._steps.on_the_loop if is_on_a_loop() else self._steps.in_a_thread
+        return done(step, self.connection)  # type: ignore[arg-type]
+
+    def publish(self, topic: str, payload: Any = None, **options: Unpack[Options]) -> Any:
+        """Publish another message, as `pgrouse.publish` does; an async handler awaits it.
+
+        Inside of `ctx.transaction()` it is published with the completion of this one, or not at all: exactly once. Outside of it, at once, on
+        a connection of the worker: a handler that fails behind it, and is tried again, publishes again. It belongs to the trace of this
+        message, and is encrypted if the worker encrypts its topic.
+
+        Args:
+            topic: what kind of message it is.
+            payload: any value with a JSON form.
+            **options: as of `pgrouse.publish`.
+
+        Raises:
+            PublishRefused, NotAdmitted: as `pgrouse.publish`.
+            RuntimeError: the handler runs with isolation = "process".
+        """
+        from pgrouse.follow_up import FollowUp  # noqa: PLC0415 - most handlers publish nothing
+
+        return FollowUp(self._scene, self.headers, topic, payload, options).publish(self.connection)
+
     def transaction(self) -> Transaction:
         """Open a transaction that also completes the message: `[async] with ctx.transaction() as conn`.
 
@@ -204,6 +280,15 @@ class Context:
             LockLost: at the end of the block, if the message is not this worker's any more; everything was rolled back.
         """
         return Transaction(self, self._message, self._scene)
+
+
+def is_on_a_loop() -> bool:
+    """Whether this is called on an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _lock_time(extend: Any) -> timedelta:

@@ -100,6 +100,12 @@ class TopicReserved(NotAdmitted):
     sqlstate = "PGR05"
 
 
+class UnknownPredecessor(NotAdmitted):
+    """One of the messages that it should come after is not there: never published, or nothing of it is kept."""
+
+    sqlstate = "PGR08"
+
+
 class KeyTaken(NotAdmitted):
     """A message with this key waits, or holds the key by the topic's `key_ttl`."""
 
@@ -110,5 +116,24 @@ class LockLost(PgrouseError):
     """The message is not this worker's any more: its lock expired, or it was cancelled. What was settled was not changed."""
 
 
+class StepRefused(PgrouseError, ValueError):
+    """A step cannot be kept: its result is no JSON or too large, or its name is used twice. Its function may have run."""
+
+
 class UnknownMessage(PgrouseError, LookupError):
     """There is no such message: it was never published, or ended and nothing of it is kept."""
+
+
+class KeyMissing(PgrouseError):
+    """Something is encrypted by a key that is not configured here; `key` is its name."""
+
+    exit_code = ExitCode.BAD_CONFIG
+
+    def __init__(self, key: str, *, is_another: bool = False) -> None:
+        why = "is not the one that is configured here under this name" if is_another else "is not configured here"
+        super().__init__(f"key {key} {why}")
+        self.key = key
+
+
+class DecryptionFailed(PgrouseError):
+    """What was encrypted is not what is there: it was changed, cut, or put where it does not belong."""

@@ -38,6 +38,8 @@ SETTLE_GIVEN_UP = "settle.given_up"
 
 HANDLER_RULES_QUESTIONED = "handler.rules_questioned"
 PAYLOAD_SCHEMA_UNUSABLE = "payload_schema.unusable"
+CRYPTO_KEY_MISSING = "crypto.key_missing"
+CRYPTO_KEYS_UNREADABLE = "crypto.keys_unreadable"
 
 TELEMETRY_FAILED = "telemetry.export_failed"
 TELEMETRY_RESTORED = "telemetry.export_restored"

@@ -120,18 +120,26 @@ def find(topic: str, chosen: config.Topic, rules: config.Handlers) -> Handler:
     Raises:
         ConfigError: why it cannot be used, and the mend.
     """
-    function = _find_function(chosen.handler, rules)
+    return described(topic, chosen.handler, _find_function(chosen.handler, rules), chosen, rules)
+
+
+def described(topic: str, name: str, function: Any, chosen: config.Topic, rules: config.Handlers) -> Handler:
+    """See what a function is as the handler of a topic. name: as errors call it.
+
+    Raises:
+        ConfigError: why it cannot be used, and the mend.
+    """
     if not callable(function):
-        raise ConfigError(f"{chosen.handler} is a {type(function).__name__}, not a function")
-    arguments, wanted = _signature(chosen.handler, function)
+        raise ConfigError(f"{name} is a {type(function).__name__}, not a function")
+    arguments, wanted = _signature(name, function)
     batching, wanted = batching_of(chosen, arguments, wanted)
-    payload = _adapter(chosen.handler, wanted)
+    payload = _adapter(name, wanted)
     mode = _mode(chosen, function)
     usual = 1 if batching else CHILDREN if mode is Mode.PROCESS else None
     concurrency = chosen.concurrency or usual
     # A batch handler acknowledges by its items, not by its context.
     ends = _rules(chosen, rules, 2 if batching else arguments)
-    return Handler(topic, chosen.handler, function, mode, arguments, payload, concurrency, ends, batching)
+    return Handler(topic, name, function, mode, arguments, payload, concurrency, ends, batching)
 
 
 def questions(settings: config.Config) -> list[Problem]:

@@ -15,13 +15,13 @@ from pgrouse.errors import InvalidPayload
 if TYPE_CHECKING:
     from pgrouse.payload_schema import PayloadSchema
 
-READ = b"""
+READ = """
     SELECT messages.schema_digest(%(topic)s::text), coalesce(t.payload_schema, d.payload_schema)::text
     FROM messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic = %(topic)s
     WHERE d.topic = '*'
 """
-READ_ALL = b"SELECT jsonb_object_agg(t.topic, t.payload_schema)::text FROM messages.topic AS t WHERE t.payload_schema IS NOT NULL"
+READ_ALL = "SELECT jsonb_object_agg(t.topic, t.payload_schema)::text FROM messages.topic AS t WHERE t.payload_schema IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)

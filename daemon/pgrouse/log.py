@@ -36,7 +36,9 @@ def setup(config: Config, stream: TextIO | None = None) -> None:
     of_environment = make_conninfo(password=os.environ.get("PGPASSWORD"))
     of_sinks = [secret for each in config.alerts.to for secret in of_sink.secrets(each)]
     of_databases = dsn.secrets(config.database.dsn, config.database.listen_dsn, config.web.dsn, of_environment)
-    hide = Redaction([*of_sinks, *of_databases])
+    named = [key.env for key in config.crypto.keys.values() if key.env]
+    of_keys = [key for name in named if len(key := os.environ.get(name, "")) >= of_sink.SHORTEST_SECRET]
+    hide = Redaction([*of_sinks, *of_databases, *of_keys])
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 # As in the view messages.state; this reads single columns, which analysts may.
 STATE = """
   CASE
@@ -45,6 +47,15 @@ CONTENTS = {
     "body": ("m.body", "a.body"),
 }
 JSON_COLUMNS = ("history", "headers", "state_kept", "progress", "output", "payload")
+
+
+# What comes before and after it, and what its steps returned; the steps are for those who may read contents.
+NEIGHBOURS = "SELECT w.direction, w.id, w.topic, w.state, w.after_failed FROM messages.workflow(%(id)s) AS w"
+STEPS = """
+  SELECT s.name::text AS name, s.attempt, s.kept_at, left(s.result::text, 2000) AS result
+  FROM messages.step AS s WHERE s.message_id = %(id)s ORDER BY s.kept_at, s.name LIMIT 1000"""
+# Until it is released, the time of a message that waits for others.
+NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 
 
 def query(*, contents: bool) -> str:

@@ -6,7 +6,7 @@ What is let through here the database takes, but for what only it can know: a ke
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypedDict
@@ -21,6 +21,10 @@ MAX_WAIT = timedelta(days=36_500)
 MAX_ATTEMPTS = 2**31 - 1
 OnConflict = Literal["error", "replace", "ignore", "append"]
 ON_CONFLICT: tuple[OnConflict, ...] = ("error", "replace", "ignore", "append")
+AfterFailed = Literal["hold", "cancel", "run"]
+AFTER_FAILED: tuple[AfterFailed, ...] = ("hold", "cancel", "run")
+MOST_BEFORE = 1000
+BIGGEST_ID = 2**63 - 1
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
@@ -42,6 +46,9 @@ class NewMessage:
         max_attempts: instead of the topic's; 0 is no limit.
         on_conflict: what happens if a message with this key waits already: `error`; `replace` its content and TTL, not its place;
             `ignore` this one; `append`: the payloads become one array.
+        after: ids of messages, at most 1000: it is not claimed before all of them ended with success. delay and ttl count from then.
+        after_failed: what happens if one of those ends otherwise: `hold`: it waits for a redrive of that; `cancel`: it ends as cancelled,
+            too; `run`: that counts as done.
     """
 
     topic: str
@@ -56,6 +63,8 @@ class NewMessage:
     ttl: timedelta | None = None
     max_attempts: int | None = None
     on_conflict: OnConflict = "error"
+    after: Iterable[int] | None = None
+    after_failed: AfterFailed = "hold"
 
 
 class Options(TypedDict, total=False):
@@ -71,14 +80,18 @@ class Options(TypedDict, total=False):
     ttl: timedelta | None
     max_attempts: int | None
     on_conflict: OnConflict
+    after: Iterable[int] | None
+    after_failed: AfterFailed
 
 
 def row(message: NewMessage) -> dict[str, Any]:
     """Check a message; return its columns, without those that were not given.
 
-    A timedelta as available_at counts from the server's now; `ttl`, which is no column, from available_at.
+    A timedelta as available_at counts from the server's now; `ttl`, which is no column, from available_at. Nor are `after` and
+    `after_failed`, which stand there together or not at all.
     """
     _check_on_conflict(message)
+    after = _after(message)
     row = {
         "topic": _topic(message.topic),
         "channel": _label("channel", message.channel),
@@ -90,6 +103,8 @@ def row(message: NewMessage) -> dict[str, Any]:
         "max_attempts": _integer("max_attempts", message.max_attempts, MAX_ATTEMPTS),
         "available_at": _available_at(message),
         "ttl": _ttl(message),
+        "after": after,
+        "after_failed": message.after_failed if after else None,
     }
     return {column: value for column, value in row.items() if value is not None}
 
@@ -179,6 +194,30 @@ def _check_on_conflict(message: NewMessage) -> None:
         raise PublishRefused(f"on_conflict {mode!r} needs a key")
     if mode == "append" and message.body is not None:
         raise PublishRefused("on_conflict 'append' gathers payloads: a body cannot be appended")
+
+
+def _after(message: NewMessage) -> str | None:
+    """Return the ids as an array of PostgreSQL; None if there are none."""
+    if message.after_failed not in AFTER_FAILED:
+        raise PublishRefused(
+            f"after_failed {message.after_failed!r:.50} cannot be used: it must be one of {', '.join(AFTER_FAILED)}"
+        )
+    if isinstance(message.after, int | str):
+        raise PublishRefused(f"after {message.after!r:.50} cannot be used: it must be a list of ids")
+    ids = list(message.after or ())
+    for each in ids:
+        if not isinstance(each, int) or isinstance(each, bool) or not 1 <= each <= BIGGEST_ID:
+            raise PublishRefused(f"after has {each!r:.50}, which is no id of a message (0 is one that was dropped)")
+    if len(ids) > MOST_BEFORE:
+        raise PublishRefused(
+            f"after has {len(ids)} messages, {MOST_BEFORE} is the limit: gather them by messages between"
+        )
+    if ids and message.on_conflict in ("replace", "append"):
+        raise PublishRefused(
+            f"after and on_conflict {message.on_conflict!r} were both given: what waits under the key keeps its place; "
+            "use 'error' or 'ignore'"
+        )
+    return f"{{{','.join(str(int(each)) for each in ids)}}}" if ids else None
 
 
 def _wait(name: str, value: timedelta | None) -> timedelta | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from pgrouse.context import NOTHING
+from pgrouse.context import NOTHING, is_on_a_loop
 from pgrouse.database import Database
 from pgrouse.hand import Hand
 from pgrouse.loops.loop import backoff_s, tell
@@ -17,12 +18,17 @@ from pgrouse.message import Message
 from pgrouse.meter import Meters, Result
 from pgrouse.store import complete_statement
 
+if TYPE_CHECKING:
+    from pgrouse.crypto.seals import Seals
+    from pgrouse.step import Steps
+
 
 class Scene:
     """The surroundings of the running handlers.
 
     Args:
         meters: told of what ends in a transaction of its handler.
+        seals: encrypts the outputs of such transactions; None = they are kept as they are.
 
     Attributes:
         stopping: whether the daemon wants to stop.
@@ -30,8 +36,9 @@ class Scene:
         blocking_pool: connections for handlers in threads.
     """
 
-    def __init__(self, db: Database, hand: Hand, meters: Meters) -> None:
+    def __init__(self, db: Database, hand: Hand, meters: Meters, seals: Seals | None = None) -> None:
         self.stopping = False
+        self.seals = seals
         self.meters = meters
         self.pool: AsyncConnectionPool = db.pool()
         self.blocking_pool: ConnectionPool = db.blocking_pool()
@@ -40,6 +47,20 @@ class Scene:
     def holds(self, message: Message) -> bool:
         """Whether the message is still in this worker's hand, under this claim."""
         return self._hand.holds(message)
+
+    def output(self, message: Message, text: str | None) -> str | None:
+        """Return an output as it may be kept."""
+        return text if self.seals is None else self.seals.output(message, text)
+
+    def opened(self, message: Message, text: str) -> str:
+        """Return what `output` made as it was."""
+        return text if self.seals is None else self.seals.opened_output(message, text)
+
+    def steps(self, message: Message) -> Steps:
+        """Return the steps of a message that is worked."""
+        from pgrouse.step import Steps  # noqa: PLC0415 - most handlers have none
+
+        return Steps(message, self)
 
     def completed(self, *messages: Message) -> None:
         """Their transaction was committed: nothing is left to settle, and that their locks are gone is no loss. Any thread may say so."""
@@ -67,7 +88,7 @@ class Scene:
     def extend(self, message: Message, lock_for: timedelta) -> Awaitable[None]:
         """Let the heartbeat extend the message's lock. On the event loop the result is awaited; anywhere else this waits for it."""
         done = self._hand.extend(message, lock_for)
-        if _is_on_a_loop():
+        if is_on_a_loop():
             return asyncio.wrap_future(done)
         done.result()
         return NOTHING
@@ -104,11 +125,3 @@ class Scene:
         # Whoever still runs has been told and waited for; nobody waits for him here.
         await self.pool.close(timeout=2)
         await asyncio.to_thread(self.blocking_pool.close, timeout=2)
-
-
-def _is_on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -41,6 +41,7 @@ from pgrouse.topic_schemas import TopicSchemas
 from pgrouse.vitals import Parts, Vitals
 
 if TYPE_CHECKING:
+    from pgrouse.crypto.seals import Seals
     from pgrouse.metrics.endpoint import Endpoint
     from pgrouse.telemetry.traced import Traced
 
@@ -62,6 +63,8 @@ def run(settings: config.Config) -> int:
         supervisor.end_with_the_parent()
     elif settings.worker.processes > 1:
         handler.load(settings)
+        # Before any process is started: a key that cannot be read is told once.
+        _seals(settings)
         _tell_questions(settings)
         return supervisor.run(settings.worker.processes)
     daemon = Daemon(settings, handler.load(settings))
@@ -90,13 +93,22 @@ class Daemon:
         self.hand = Hand()
         self.meters = Meters(handlers)
         self.settler = Settler(self.signals, self.meters)
-        self.scene = Scene(self.db, self.hand, self.meters)
+        self.seals = _seals(settings)
+        self.scene = Scene(self.db, self.hand, self.meters, self.seals)
         self.schemas, self.topic_changed = TopicSchemas(), Signal()
         children = _children(settings, handlers)
         self.traced = _traced(settings, self.name)
         make_crew = Crew if self.traced is None else self.traced.crew
         self.crew = make_crew(
-            handlers, settings.worker, self.hand, self.settler, self.scene, children, self._wake, self.schemas
+            handlers,
+            settings.worker,
+            self.hand,
+            self.settler,
+            self.scene,
+            children,
+            self._wake,
+            self.schemas,
+            self.seals,
         )
         self.claimer = Claimer(self.crew.room, self._poll_s, time.monotonic, settings.worker.lanes)
         self.stop = Stop(self.signals, self._may_reload)
@@ -305,7 +317,13 @@ class Daemon:
 def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str, child.Children]:
     return {
         topic: child.Children(
-            topic, settings.topics[topic], settings.handlers, each.concurrency or handler.CHILDREN, settings.otel
+            topic,
+            settings.topics[topic],
+            settings.handlers,
+            each.concurrency or handler.CHILDREN,
+            settings.otel,
+            # What a child gets is decrypted already: it needs no key.
+            without=tuple(key.env for key in settings.crypto.keys.values() if key.env),
         )
         for topic, each in handlers.items()
         if each.mode is Mode.PROCESS
@@ -318,6 +336,16 @@ def _alert_loops(db: Database, settings: config.Config, holder: str) -> list[loo
     from pgrouse.loops import alerts  # noqa: PLC0415 - only where there are sinks
 
     return alerts.loops(db, settings.alerts, holder)
+
+
+def _seals(settings: config.Config) -> Seals | None:
+    if settings.crypto.current is None:
+        return None
+    from pgrouse.crypto.keys import cipher_of  # noqa: PLC0415 - only where there are keys
+    from pgrouse.crypto.seals import Seals  # noqa: PLC0415
+
+    cipher = cipher_of(settings)
+    return None if cipher is None else Seals(cipher, settings.crypto)
 
 
 def _traced(settings: config.Config, worker: str) -> Traced | None:

@@ -178,13 +178,7 @@ class Store:
         )
 
     async def _settle(self, kind: Kind, batch: list[Ended]) -> AsyncCursor:
-        statement, columns = SETTLE[kind]
-        ids = _bigints(e.message.id for e in batch)
-        claims = _bigints(e.message.claim_id for e in batch)
-        given = [[getattr(e, column) for e in batch] for column in columns]
-        return await self._execute(
-            statement, [ids, claims, *(values if any(v is not None for v in values) else None for values in given)]
-        )
+        return await self._execute(*settle_statement(kind, batch))
 
     async def _execute(self, statement: str | bytes, values: Sequence[Any]) -> AsyncCursor:
         cursor = self.conn.cursor(binary=True)
@@ -213,6 +207,16 @@ SETTLE: dict[Kind, tuple[str, tuple[str, ...]]] = {
     ),
     Kind.RELEASE: ("SELECT messages.release(%s::bigint[], %s::bigint[], %s::boolean[])", ("ran",)),
 }
+
+
+def settle_statement(kind: Kind, batch: Sequence[Ended]) -> tuple[bytes, list[Any]]:
+    """Return the statement that settles attempts which ended alike. Its row has the ids of those whose lock was lost."""
+    statement, columns = SETTLE[kind]
+    ids = _bigints(e.message.id for e in batch)
+    claims = _bigints(e.message.claim_id for e in batch)
+    given = [[getattr(e, column) for e in batch] for column in columns]
+    some = [values if any(v is not None for v in values) else None for values in given]
+    return statement.encode(), [ids, claims, *some]
 
 
 def complete_statement(messages: Sequence[Message], outputs: list[str | None]) -> tuple[bytes, list[Any]]:

@@ -12,8 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import psycopg
-
     from pgrouse.publishing import Published, PublishedMany
     from pgrouse.telemetry.sending import Sending
 
@@ -47,9 +45,7 @@ class Untraced:
 UNTRACED = Untraced()
 
 
-def begin_sending(
-    conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], topic: str | None = None
-) -> Untraced | Sending:
+def begin_sending(conn: object, topic: str | None = None) -> Untraced | Sending:
     """Begin the span `send` if this process uses OpenTelemetry. No topic: of many messages, whose topics are seen as they come."""
     if not _is_used():
         return UNTRACED
@@ -69,6 +65,14 @@ def current() -> dict[str, str]:
     from pgrouse.telemetry import carrier  # noqa: PLC0415
 
     return carrier.current()
+
+
+def inherited(headers: Mapping[str, Any]) -> dict[str, str]:
+    """Return what of a message's headers one that follows from it carries on; nothing within a span, which tells more."""
+    parent, state = headers.get(TRACEPARENT), headers.get(TRACESTATE)
+    if not isinstance(parent, str) or not VALID.fullmatch(parent) or current():
+        return {}
+    return {TRACEPARENT: parent, TRACESTATE: state} if isinstance(state, str) else {TRACEPARENT: parent}
 
 
 def within(headers: Mapping[str, str]) -> AbstractContextManager[object]:

@@ -49,7 +49,8 @@ class Transaction:
     async def _on_the_loop(self) -> AsyncIterator[AsyncConnection]:
         self._refuse_a_second()
         async with self._scene.pool.connection() as conn, conn.transaction():
-            yield conn
+            with self._open(conn):
+                yield conn
             self._refuse_a_second()
             if (last := self._scene.last_progress(self._message)) is not None:
                 await conn.execute(*progress_statement([(self._message, last)]))
@@ -61,16 +62,27 @@ class Transaction:
     def _in_a_thread(self) -> Iterator[Connection]:
         self._refuse_a_second()
         with self._scene.blocking_pool.connection() as conn, conn.transaction():
-            yield conn
+            with self._open(conn):
+                yield conn
             self._refuse_a_second()
             if (last := self._scene.last_progress(self._message)) is not None:
                 conn.execute(*progress_statement([(self._message, last)]))
             self._check(conn.execute(*self._completion()).fetchone())
         self._committed()
 
+    @contextmanager
+    def _open(self, conn: AsyncConnection | Connection) -> Iterator[None]:
+        """While the block runs its steps are kept with it."""
+        self._context.connection = conn
+        try:
+            yield
+        finally:
+            self._context.connection = None
+
     def _completion(self) -> tuple[bytes, list[object]]:
         output = self._context.output
-        return complete_statement([self._message], [None if output is None else as_json(output)])
+        kept = None if output is None else self._scene.output(self._message, as_json(output))
+        return complete_statement([self._message], [kept])
 
     def _check(self, row: tuple[list[int]] | None) -> None:
         if row != ([],):

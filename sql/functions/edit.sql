@@ -1,6 +1,7 @@
 -- Give a message that waits another payload or other headers; its id, place, key and attempts stay.
 -- Called by: operators. NULL leaves the old. A payload takes the place of a body. p_seen: the md5 of the payload, as text, that the editor saw
 -- (of a body: of its bytes); one that is another now is left alone. NULL = whatever it is.
+-- An encrypted message takes no payload, which would not be encrypted; of other headers it keeps that which names its key.
 -- Locks: the row, waiting for whoever claims it right now: no handler ever sees half an edit.
 -- Result: 'edited'; 'changed' (not what p_seen says); 'running' (claimed: its handler has the old one already); 'ended' (or never published).
 CREATE OR REPLACE FUNCTION messages.edit(
@@ -32,13 +33,17 @@ BEGIN
   IF v_message.seen <> p_seen THEN
     RETURN 'changed';
   END IF;
+  IF p_payload IS NOT NULL AND v_message.headers ? 'pgrouse-encrypted-by' THEN
+    RAISE EXCEPTION 'message % is encrypted, a payload by hand would not be', p_id
+      USING ERRCODE = '22023', HINT = 'cancel it, and publish another with the key';
+  END IF;
 
   PERFORM messages.check_size(
     v_message.topic, octet_length(p_payload::text), (SELECT a.max_payload_bytes FROM messages.admission(v_message.topic) AS a));
   UPDATE messages.message AS m
   SET payload = coalesce(p_payload, m.payload),
       body = CASE WHEN p_payload IS NULL THEN m.body END,
-      headers = coalesce(p_headers, m.headers)
+      headers = coalesce(messages.keep_mark(p_headers, m.headers), m.headers)
   WHERE m.id = p_id;
   PERFORM messages.note_action(
     'edit', v_message.topic, p_id::text,

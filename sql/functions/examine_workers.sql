@@ -29,12 +29,13 @@ BEGIN
              round(extract(epoch FROM messages.now() - w.seen_at))),
            format('see its log; if it is gone for good: SELECT messages.worker_stopped(%L);', w.name)
     FROM worker AS w
-    WHERE NOT w.alive
+    -- Who works over HTTP need not say goodbye.
+    WHERE NOT w.alive AND w.kind = 'daemon'
     UNION ALL
     SELECT 'worker_versions', 'warn',
            format('workers of several versions are alive: %s', string_agg(v.version || ' (' || v.count || ')', ', ' ORDER BY v.version)),
            'bring the others up to date'
-    FROM (SELECT w.version, count(*) FROM worker AS w WHERE w.alive GROUP BY w.version) AS v
+    FROM (SELECT w.version, count(*) FROM worker AS w WHERE w.alive AND w.kind = 'daemon' GROUP BY w.version) AS v
     HAVING count(*) > 1
     UNION ALL
     SELECT 'listeners', 'warn',

@@ -51,6 +51,6 @@ BEGIN
          jsonb_build_object('worker', w.name, 'seen_at', w.seen_at, 'host', w.host, 'pid', w.pid)
   FROM messages.worker AS w
   -- Lanes lock as name/number.
-  WHERE w.name = regexp_replace(p_message.locked_by, '/[0-9]+$', '') AND w.seen_at < clock_timestamp() - interval '30 s';
+  WHERE w.name = regexp_replace(p_message.locked_by, '/[0-9]+$', '') AND w.kind = 'daemon' AND w.seen_at < clock_timestamp() - interval '30 s';
 END
 $$;

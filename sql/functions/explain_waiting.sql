@@ -9,8 +9,12 @@ DECLARE
   v_policy messages.policy := messages.policy(p_message.topic, v_now);
   v_found  boolean;
 BEGIN
-  RETURN QUERY SELECT * FROM messages.explain_own(p_message, v_now);
+  RETURN QUERY SELECT * FROM messages.explain_parked(p_message);
   v_found := FOUND;
+  IF NOT v_found THEN
+    RETURN QUERY SELECT * FROM messages.explain_own(p_message, v_now);
+    v_found := FOUND;
+  END IF;
   RETURN QUERY SELECT * FROM messages.explain_stopped(p_message.topic, p_message.channel, v_now);
   v_found := v_found OR FOUND;
   IF p_message.available_at <= v_now THEN

@@ -1,4 +1,5 @@
--- Forget those who died waiting, or gave up, and take the mark messages.awaited down once nobody waits.
+-- Forget those who died waiting, or gave up, and take the mark messages.awaited down once nobody waits, nothing comes after anything and no
+-- step is kept.
 -- Called by: prune. Locks: the rows it deletes, passing over those of somebody who calls again right now; an advisory lock until the
 -- transaction ends, tried only: who begins to wait goes first. Result: how many were forgotten.
 CREATE OR REPLACE FUNCTION messages.forget_waiters()
@@ -18,7 +19,9 @@ BEGIN
   GET DIAGNOSTICS v_did = ROW_COUNT;
   -- Two statements: the look must be younger than the lock.
   IF pg_try_advisory_xact_lock(hashtextextended('messages.awaited', 0)) THEN
-    PERFORM setval('messages.awaited', 1) WHERE NOT EXISTS (SELECT FROM messages.waiter);
+    PERFORM setval('messages.awaited', 1)
+    WHERE NOT EXISTS (SELECT FROM messages.waiter) AND NOT EXISTS (SELECT FROM messages.parked)
+      AND NOT EXISTS (SELECT FROM messages.ending) AND NOT EXISTS (SELECT FROM messages.step);
   END IF;
   RETURN v_did;
 END

@@ -1,5 +1,5 @@
--- Forget what is over: workers that have not been seen for an hour, sleepers whose flag ran out a minute ago or that have not armed for
--- an hour, places that have no message, waiters whose time is over, keys that are free again, pauses of channels that are over, jobs
+-- Forget what is over: workers that have not been seen for an hour (over HTTP: for five minutes), sleepers whose flag ran out a minute ago or that have not armed for
+-- an hour, places that have no message, waiters whose time is over, steps of which no message is left, keys that are free again, pauses of channels that are over, jobs
 -- of bulk publishing and what they left behind, sessions that are over and answers that nobody asks for again.
 -- Called by: tick. Locks: the rows it deletes. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune()
@@ -24,6 +24,10 @@ BEGIN
        EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_mark(t)) OR EXISTS (SELECT FROM messages.subscription)) THEN
     PERFORM messages.mark_policed();
   END IF;
+  IF pg_sequence_last_value('messages.awaited') = 1 AND (EXISTS (SELECT FROM messages.parked) OR EXISTS (SELECT FROM messages.step)) THEN
+    PERFORM messages.mark_awaited();
+  END IF;
+  v_all := v_all + messages.prune_steps();
   v_all := v_all + messages.forget_waiters();
   v_all := v_all + messages.sweep_keys();
   PERFORM messages.unmark_policed();
@@ -34,7 +38,9 @@ BEGIN
   -- A row that somebody holds is left: its worker cannot sign, and may live; and the tick waits for nobody.
   DELETE FROM messages.worker AS w
   WHERE w.name = ANY (ARRAY(
-    SELECT o.name FROM messages.worker AS o WHERE o.seen_at < clock_timestamp() - interval '1 hour' FOR UPDATE SKIP LOCKED));
+    SELECT o.name FROM messages.worker AS o
+    WHERE o.seen_at < clock_timestamp() - CASE o.kind WHEN 'http' THEN interval '5 minutes' ELSE interval '1 hour' END
+    FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;
   DELETE FROM messages.sleeper AS s

@@ -56,7 +56,7 @@ BEGIN
       b.message_id, b.topic, b.channel, b.key, b.priority,
       CASE WHEN p_edit ? 'payload' THEN edited.payload ELSE b.payload END,
       CASE WHEN NOT coalesce(p_edit ? 'payload', false) THEN b.body END,
-      CASE WHEN p_edit ? 'headers' THEN edited.headers ELSE b.headers END,
+      CASE WHEN p_edit ? 'headers' THEN messages.keep_mark(edited.headers, b.headers) ELSE b.headers END,
       b.state,
       v_now + coalesce(p_delay, '0') + make_interval(secs => coalesce(b.place / p_rate, 0)),
       b.max_attempts, b.origin_id, b.original_topic, b.dlq_moved_at, b.archived_id, b.redrives + 1
@@ -90,6 +90,9 @@ BEGIN
   )
   SELECT array_agg(b.id) INTO v_back FROM back AS b;
   v_back := coalesce(v_back, '{}');
+  IF pg_sequence_last_value('messages.awaited') > 1 THEN
+    PERFORM messages.hand_on(array_agg(l.archived_id), array_agg(l.message_id)) FROM unnest(v_logged) AS l WHERE l.message_id = ANY (v_back);
+  END IF;
 
   -- What did not come in: its key was taken at this very moment. Judged again, its key is found standing.
   SELECT array_agg(l.archived_id) INTO v_not FROM unnest(v_logged) AS l WHERE l.message_id <> ALL (v_back);

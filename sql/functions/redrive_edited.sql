@@ -1,6 +1,6 @@
 -- Put one dead message back with another payload, other headers or another topic; the archive row stays as it is.
 -- Called by: operators. p_merge: the given payload and headers are merged into the old ones by RFC 7396 (null takes a key away); without it they
--- replace them. NULL leaves the old. A payload takes the place of a body.
+-- replace them. NULL leaves the old. A payload takes the place of a body; an encrypted message takes none, which would not be encrypted.
 -- Locks: as redrive. Result: as redrive.
 CREATE OR REPLACE FUNCTION messages.redrive_edited(
   p_id      bigint,
@@ -33,6 +33,14 @@ BEGIN
   END IF;
   IF jsonb_typeof(p_headers) <> 'object' THEN
     RAISE EXCEPTION 'headers of a redrive are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object';
+  END IF;
+  IF p_payload IS NOT NULL AND (
+    EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = p_id AND a.headers ? 'pgrouse-encrypted-by')
+    OR EXISTS (
+      SELECT FROM messages.dead_letter AS c JOIN messages.message AS m ON m.id = c.message_id
+      WHERE c.origin_id = p_id AND m.headers ? 'pgrouse-encrypted-by')) THEN
+    RAISE EXCEPTION 'message % is encrypted, a payload by hand would not be', p_id
+      USING ERRCODE = '22023', HINT = 'redrive it as it is, or publish another with the key';
   END IF;
   SELECT b.*
   INTO v_back

@@ -1,5 +1,6 @@
 -- Let messages that wait for a time be tried at once: delayed ones, and those that failed and wait for their next attempt.
--- Called by: operators. What is ready already, runs or has ended is left alone; so is what a policy holds back otherwise (see explain).
+-- Called by: operators. What is ready already, runs or has ended is left alone; so is what a policy holds back otherwise (see explain), and
+-- what comes after other messages: unpark releases that.
 -- Locks: the rows, in the order of their ids, waiting for whoever claims them right now; then the channels' rows of messages.rate.
 -- Result: the ids that wait no longer. Rings for their topics.
 CREATE OR REPLACE FUNCTION messages.retry_now(p_ids bigint[])
@@ -24,7 +25,9 @@ BEGIN
   SELECT array_agg(m.id), array_agg(DISTINCT m.topic)
   INTO v_ids, v_topics
   FROM (
-    SELECT m.id, m.topic::text FROM messages.message AS m WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL ORDER BY m.id FOR UPDATE
+    SELECT m.id, m.topic::text FROM messages.message AS m
+    WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL AND NOT EXISTS (SELECT FROM messages.parked AS k WHERE k.id = m.id)
+    ORDER BY m.id FOR UPDATE
   ) AS m;
   IF v_ids IS NULL THEN
     RETURN '{}'::bigint[];

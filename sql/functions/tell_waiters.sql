@@ -1,5 +1,5 @@
 -- Ring settled, with the id of each, for those messages of a statement whose end somebody waits for.
--- Called by: archive, after their rows are gone and only while somebody waits for anything: see wait_for for why no waiter is missed.
+-- Called by: tell_ended, after their rows are gone and only while somebody waits for anything: see wait_for for why no waiter is missed.
 -- Above READ COMMITTED the snapshot may be older than a waiter: then all are rung for, and the waiters are left to forget_waiters.
 -- Locks: the waiters of these messages, which are deleted. Result: how many were rung for.
 CREATE OR REPLACE FUNCTION messages.tell_waiters(p_ids bigint[])

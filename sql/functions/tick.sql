@@ -27,11 +27,12 @@ BEGIN
     WHERE k.task = 'prune' AND k.caller = p_caller AND k.ran_at > clock_timestamp() - p_unless_within) THEN
     RETURN;
   END IF;
-  FOREACH task IN ARRAY ARRAY['expire_locks', 'expire_ttl', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'purge', 'recount_depth', 'judge_all', 'fire_schedules', 'watch', 'prune'] LOOP
+  FOREACH task IN ARRAY ARRAY['follow_ends', 'expire_locks', 'expire_ttl', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'purge', 'recount_depth', 'judge_all', 'fire_schedules', 'watch', 'prune'] LOOP
     BEGIN
       did := CASE task
         WHEN 'expire_locks'        THEN messages.expire_locks(p_limit)
         WHEN 'expire_ttl'          THEN messages.expire_ttl(p_limit)
+        WHEN 'follow_ends'         THEN messages.follow_ends(p_limit)
         WHEN 'fire_schedules'      THEN messages.fire_schedules()
         WHEN 'renotify_stale'      THEN messages.renotify_stale()
         WHEN 'raise_low_water'     THEN messages.raise_low_water()

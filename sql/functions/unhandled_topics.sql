@@ -7,6 +7,8 @@ STABLE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
@@ -14,7 +16,17 @@ DECLARE
   v_topic text := messages.next_topic(NULL, '', false);
 BEGIN
   WHILE v_topic IS NOT NULL LOOP
-    IF NOT messages.is_handled(v_topic) THEN
+    -- What comes after others waits for them, not for a worker: it stands at the end of its priority, or of its channel.
+    IF NOT messages.is_handled(v_topic) AND (
+      EXISTS (
+        SELECT FROM generate_series(0, 9) AS p (priority)
+        WHERE EXISTS (
+          SELECT FROM messages.message AS m
+          WHERE m.topic = v_topic AND m.priority = p.priority AND m.claim_id IS NULL AND m.channel IS NULL
+            AND m.available_at < '9000-01-01 00:00+00'))
+      OR EXISTS (
+        SELECT FROM messages.message AS m
+        WHERE m.topic = v_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at < '9000-01-01 00:00+00')) THEN
       RETURN NEXT v_topic;
     END IF;
     v_topic := messages.next_topic(NULL, v_topic, false);

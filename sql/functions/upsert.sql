@@ -40,6 +40,13 @@ BEGIN
     WHEN current_setting('messages.dropped', true) = v_own::text THEN 'dropped'
     ELSE p_on_conflict
   END;
+  -- One that waits for others is released with the newest TTL.
+  IF what IN ('replaced', 'appended') AND pg_sequence_last_value('messages.awaited') > 1 THEN
+    UPDATE messages.parked AS k SET ttl = p_new.expires_at - greatest(p_new.available_at, clock_timestamp()) WHERE k.id = upsert.id;
+    IF FOUND THEN
+      UPDATE messages.message AS m SET expires_at = NULL WHERE m.id = upsert.id;
+    END IF;
+  END IF;
   CASE what
     WHEN 'appended' THEN
       PERFORM messages.check_size(p_new.topic, v_bytes, (SELECT a.max_payload_bytes FROM messages.admission(p_new.topic) AS a));

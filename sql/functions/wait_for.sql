@@ -30,11 +30,7 @@ BEGIN
   INSERT INTO messages.waiter AS w (message_id, until)
   VALUES (p_id, messages.now() + p_for)
   ON CONFLICT (message_id) DO UPDATE SET until = greatest(w.until, excluded.until);
-  -- Shared: forget_waiters takes it alone, so it never lowers the mark under a waiter that it cannot see yet.
-  PERFORM pg_advisory_xact_lock_shared(hashtextextended('messages.awaited', 0));
-  IF pg_sequence_last_value('messages.awaited') = 1 THEN
-    PERFORM setval('messages.awaited', 2);
-  END IF;
+  PERFORM messages.mark_awaited();
   RETURN QUERY SELECT NULL::text, NULL::jsonb, NULL::text, NULL::integer, NULL::timestamptz;
 END
 $$;

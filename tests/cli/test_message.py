@@ -317,3 +317,33 @@ def test_a_message_shows_its_attempts_and_its_runs_and_which_attempt_never_began
     first, second = [line for line in shown.out.splitlines() if "attempt 1" in line or "attempt 2" in line]
     assert ", never begun, by w" in first
     assert ", never begun, by w" not in second
+
+
+# Those that come after others
+
+
+def test_both_sides_of_a_message_are_shown(pgrouse: Shell, queue: Queue) -> None:
+    first = queue.publish("first")
+    middle = queue.send(after=[first]).id
+    last = queue.send(topic="last", after=[middle], after_failed="run").id
+
+    shown = pgrouse("message", "show", str(middle)).out
+    (record,) = pgrouse("message", "show", str(middle), "--json").objects
+
+    assert f"comes after  {first} first (ready; if it ends badly: hold)" in shown
+    assert f"followed by  {last} last (parked; if it ends badly: run)" in shown
+    assert "9000" not in shown
+    assert [(each["id"], each["state"]) for each in record["before"]] == [(first, "ready")]
+    assert [(each["id"], each["state"]) for each in record["after"]] == [(last, "parked")]
+
+
+def test_one_is_let_go_and_one_that_waits_for_none_is_told(pgrouse: Shell, queue: Queue) -> None:
+    last = queue.send(after=[queue.publish("first")]).id
+
+    done = pgrouse("message", "unpark", str(last), "--json").objects
+    again = pgrouse("message", "unpark", str(last))
+
+    assert done == [{"released": [last], "not_waiting": []}]
+    assert again.code == 1
+    assert f"see `pgrouse explain {last}`" in again.err
+    assert [c.id for c in queue.claim()] == [last]

@@ -141,7 +141,10 @@ def test_a_key_that_waits_already_is_told(pgrouse: Shell) -> None:
 
     ended = pgrouse("publish", "t", "--key", "k")
 
-    assert (ended.code, ended.err) == (1, "pgrouse: a message with this key waits already: nothing was published\n")
+    assert (ended.code, ended.err) == (
+        1,
+        "pgrouse: a message of topic t with the key 'k' waits already: nothing was published\n",
+    )
 
 
 def test_a_payload_that_only_the_database_finds_too_large_is_told(pgrouse: Shell) -> None:
@@ -208,3 +211,30 @@ def test_lines_know_no_on_conflict(pgrouse: Shell) -> None:
         2,
         "pgrouse: --lines publishes by COPY, which knows no --on-conflict: see `pgrouse publish --help`\n",
     )
+
+
+def test_it_may_come_after_others(pgrouse: Shell, queue: Queue) -> None:
+    first, second = queue.publish("first"), queue.publish("second")
+
+    said = pgrouse("publish", "t", "--after", str(first), "--after", str(second), "--after-failed", "cancel")
+
+    last = int(said.out)
+    assert [tuple(row) for row in queue.rows("SELECT id, after_failed FROM messages.workflow(%s)", [last])] == [
+        (first, "cancel"),
+        (second, "cancel"),
+    ]
+
+
+def test_one_that_is_not_there_is_told_in_one_line(pgrouse: Shell) -> None:
+    said = pgrouse("publish", "t", "--after", "4711")
+
+    assert said.code == 1
+    assert "there is no message 4711 to come after" in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_lines_know_no_after(pgrouse: Shell) -> None:
+    said = pgrouse("publish", "t", "--lines", "-", "--after", "1")
+
+    assert said.code == 2
+    assert "no --after" in said.err

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from tests.server.deadline import eventually
@@ -43,6 +45,7 @@ class Receiver:
         # Closed: requests are taken, and their answers wait.
         self.gate = threading.Event()
         self.gate.set()
+        self.scheme = "http"
         self._start(0)
 
     def _start(self, port: int) -> None:
@@ -79,7 +82,15 @@ class Receiver:
 
     def url(self, path: str = "/hook") -> str:
         """Return an address of it."""
-        return f"http://127.0.0.1:{self.port}{path}"
+        return f"{self.scheme}://127.0.0.1:{self.port}{path}"
+
+    def speak_tls(self, certificate: Path, key: Path) -> None:
+        """Speak HTTPS from now on."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        # Each shakes hands in a thread of its own, when it first reads.
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+        self.scheme = "https"
 
     def wait_for(self, count: int, within_s: float = 15) -> list[Request]:
         """Wait for so many requests and return all that came."""

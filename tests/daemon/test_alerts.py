@@ -284,3 +284,145 @@ def test_a_flood_is_a_handful_of_messages_with_the_exact_number(
     eventually(lambda: sum(request.json["count"] for request in receiver.requests) >= 10_000, 20)
     assert sum(request.json["count"] for request in receiver.requests) == 10_000
     assert len(receiver.requests) <= time.monotonic() - began + 1, "one a second, and the first"
+
+
+def wake(queue: Queue) -> None:
+    """Let the deliverers look now."""
+    queue.conn.execute("SELECT pg_notify('alert', '')")
+
+
+def taken_in(queue: Queue, sink: str, count: int) -> bool:
+    return bool(
+        queue.value("SELECT coalesce(sum(count), 0) = %s FROM messages.alert_incident WHERE sink = %s", [count, sink])
+    )
+
+
+def test_an_escalation_is_told_when_it_has_gone_on_for_its_time_and_not_before(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    boss = hook(receiver, "boss", after="10m", every="1h")
+    deliver(hook(receiver), boss | {"webhook": receiver.url("/boss")})
+    raise_alert(queue)
+    receiver.wait_for(1)
+    eventually(lambda: taken_in(queue, "boss", 1))
+
+    # Ten minutes later, without waiting for them.
+    queue.conn.execute("UPDATE messages.alert_incident SET first_at = first_at - interval '10 minutes'")
+    raise_alert(queue)
+
+    (told_boss,) = eventually(lambda: [r for r in receiver.requests if r.path == "/boss"])
+    assert receiver.requests[0].path == "/hook"
+    assert (told_boss.json["count"], told_boss.json["groups"][0]["escalated"]) == (2, True)
+
+
+def test_a_silence_holds_back_what_it_matches_and_afterwards_it_is_told_with_its_number(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    silence = queue.call("silence", **{"topic": "noisy", "for": "1 hour"})
+    deliver(hook(receiver, every="1h"))
+    for topic in ("noisy", "noisy", "other"):
+        raise_alert(queue, topic)
+    receiver.wait_for(1)
+    eventually(lambda: taken_in(queue, "ops", 3))
+    heard_meanwhile = told(receiver)
+
+    queue.call("unsilence", silence)
+    queue.conn.execute("UPDATE messages.alert_incident SET due_at = now() WHERE due_at IS NOT NULL")
+    wake(queue)
+
+    after = receiver.wait_for(2)[1]
+    assert heard_meanwhile == ["other"]
+    assert (after.json["groups"][0]["topic"], after.json["count"]) == ("noisy", 2)
+
+
+def test_beyond_its_rate_a_sink_is_told_later_and_of_how_many(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    deliver(hook(receiver, per_minute=1))
+    raise_alert(queue, "first")
+    receiver.wait_for(1)
+    for _ in range(3):
+        raise_alert(queue, "held")
+    eventually(lambda: taken_in(queue, "ops", 4))
+    eventually(lambda: queue.value("SELECT bool_and(due_at <= now()) FROM messages.alert_incident WHERE pending > 0"))
+    before = told(receiver)
+
+    # A minute later.
+    queue.conn.execute("UPDATE messages.alert_sink SET paced_at = paced_at - interval '1 minute'")
+    wake(queue)
+
+    later = receiver.wait_for(2)[1]
+    assert before == ["first"]
+    assert (later.json["groups"][0]["topic"], later.json["count"]) == ("held", 3)
+
+
+def test_a_deliverer_that_was_frozen_in_mid_send_repeats_nothing_when_it_thaws(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    receiver.gate.clear()
+    raise_alert(queue, "first")
+    frozen = deliver(hook(receiver))
+    receiver.wait_for(1)
+    frozen.process.send_signal(signal.SIGSTOP)
+    try:
+        deliver(hook(receiver))
+        # The time that it holds the sink for is over.
+        queue.conn.execute("UPDATE messages.alert_sink SET held_until = now()")
+        receiver.gate.set()
+        receiver.wait_for(2)
+        raise_alert(queue, "second")
+        eventually(lambda: delivered(queue) == 2)
+    finally:
+        frozen.process.send_signal(signal.SIGCONT)
+
+    eventually(lambda: frozen.events("alert.overtaken"))
+    raise_alert(queue, "third")
+    eventually(lambda: delivered(queue) == 3)
+    assert topics(receiver.requests) == ["first", "first", "second", "third"]
+    assert receiver.requests[0].id == receiver.requests[1].id, "the same message, by which the receiver knows it"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a certificate of one's own authority, and one for localhost that it has signed."""
+    folder = tmp_path_factory.mktemp("tls")
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    ca = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1"]
+    for name, more in (("ca", []), ("server", [*ca, "-addext", "basicConstraints=critical,CA:FALSE"])):
+        names = ["-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}"]
+        subprocess.run([*make, *names, *more], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def test_a_webhook_over_tls_is_believed_by_its_authority_and_by_no_other(
+    queue: Queue,
+    receiver: Receiver,
+    deliver: Callable[..., Deliverer],
+    authority: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiver.speak_tls(authority / "server.pem", authority / "server.key")
+    stranger = deliver(hook(receiver))
+    raise_alert(queue)
+    (failed,) = eventually(lambda: stranger.events("alert.failed")[:1])
+    nobody_believed_it = list(receiver.requests)
+    stranger.stop()
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority / "ca.pem"))
+    deliver(hook(receiver))
+
+    (request,) = receiver.wait_for(1)
+    assert "CERTIFICATE_VERIFY_FAILED" in failed["reason"]
+    assert (nobody_believed_it, request.json["groups"][0]["topic"]) == ([], "t")
+
+
+def test_a_proxy_of_the_environment_is_used_unless_the_host_is_excepted(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", receiver.url(""))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    deliver({**hook(receiver), "webhook": "http://hooks.invalid/far"}, hook(receiver, "near"))
+
+    raise_alert(queue)
+
+    assert {r.path for r in receiver.wait_for(2)} == {"http://hooks.invalid/far", "/hook"}

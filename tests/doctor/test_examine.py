@@ -186,7 +186,7 @@ def test_who_may_see_nothing_is_told_that(examined: Examine, database: Database)
     assert only(found).code == "unexamined"
     assert only(found).what == (
         "ticks, tick_tasks, expired_locks, schedules, workers, workers_gone, worker_versions, listeners, unhandled_topics, "
-        "idle_topics, partitions, default_partition, exports: this user may not look at it"
+        "idle_topics, partitions, default_partition, future_xids, exports: this user may not look at it"
     )
 
 

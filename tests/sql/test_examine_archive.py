@@ -64,3 +64,29 @@ def test_an_export_that_holds_the_retention_up_is_found(queue: Queue) -> None:
     assert found.wrong == {"exports": "warn"}
     assert "the export lake has not read" in found.of("exports").what
     assert "messages.forget_export('lake')" in found.of("exports").mend
+
+
+def test_transactions_that_are_still_to_come_are_found_and_made_of_this_cluster(queue: Queue) -> None:
+    ahead = "(pg_current_xact_id()::text::numeric + 1000000)::text::xid8"
+    die(queue)
+    queue.conn.execute(f"UPDATE messages.message_archive SET archive_xid = {ahead}".encode())
+    queue.conn.execute(f"UPDATE messages.alert SET xid = {ahead}".encode())
+    queue.conn.execute(f"UPDATE messages.low_water_mark SET xid = {ahead}".encode())
+
+    found = examine(queue, "archive")
+    for statement in found.of("future_xids").mend.split(";"):
+        queue.conn.execute(statement.encode())
+    mended = examine(queue, "archive")
+
+    assert found.wrong == {"future_xids": "fail"}
+    assert mended.wrong == {}
+
+
+def test_one_mark_of_another_cluster_is_mended_alone(queue: Queue) -> None:
+    die(queue)
+    queue.conn.execute("UPDATE messages.low_water_mark SET xid = '9000000000000000000'")
+
+    found = examine(queue, "archive")
+
+    assert found.of("future_xids").mend.startswith("UPDATE messages.low_water_mark ")
+    assert found.of("future_xids").mend.count("UPDATE") == 1

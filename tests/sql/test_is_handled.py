@@ -76,6 +76,16 @@ def test_what_a_worker_of_the_registry_still_holds_while_it_stops_handles_nothin
     assert not handled(queue)
 
 
+def test_a_worker_over_http_works_as_long_as_it_holds_a_message(queue: Queue) -> None:
+    queue.call("worker_claims", "http:shop/w", "h", ["t"], 1)
+    queue.publish()
+    queue.claim(worker="http:shop/w")
+
+    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 s'")
+
+    assert handled(queue)
+
+
 def test_stats_the_list_of_unhandled_topics_and_explain_go_by_it(queue: Queue) -> None:
     waiting = queue.publish()
     queue.call("arm", "shop", ["t"], "30 s")

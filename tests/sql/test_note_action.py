@@ -47,12 +47,25 @@ def skip(queue: Queue) -> None:
     queue.call("skip", [queue.publish()])
 
 
+def unpark(queue: Queue) -> None:
+    queue.call("unpark", [queue.send(after=[queue.publish("first")]).id])
+
+
 def retry_now(queue: Queue) -> None:
     queue.call("retry_now", [queue.publish(wait="1 hour")])
 
 
 def edit(queue: Queue) -> None:
     queue.value("SELECT messages.edit(%s, '2')", [queue.publish()])
+
+
+def reseal(queue: Queue) -> None:
+    published = queue.publish(body=b"\x93PGR")
+    queue.value(
+        "SELECT messages.reseal(ARRAY[m.id], ARRAY[md5(md5(m.body))], ARRAY[m.body], ARRAY[NULL::jsonb], 'k') FROM messages.message AS m"
+        " WHERE m.id = %s",
+        [published],
+    )
 
 
 def redrive(queue: Queue) -> None:
@@ -168,7 +181,20 @@ def reap(queue: Queue) -> None:
 
 
 ACTIONS: list[Callable[[Queue], None]] = [
-    *(cancel, skip, retry_now, edit, redrive, redrive_where, redrive_edited, requeue, replay, purge_archive),
+    *(
+        cancel,
+        skip,
+        retry_now,
+        unpark,
+        edit,
+        reseal,
+        redrive,
+        redrive_where,
+        redrive_edited,
+        requeue,
+        replay,
+        purge_archive,
+    ),
     *(pause, resume, run_now, pause_schedule, resume_schedule, forget_export, drain_worker, add_token, revoke_token),
     *(silence, unsilence, forget_sink, replay_alerts, tick, reap),
 ]

@@ -12,6 +12,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Background, Ear, Queue
 
 TASKS = [
+    "follow_ends",
     "expire_locks",
     "expire_ttl",
     "renotify_stale",

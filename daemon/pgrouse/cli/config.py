@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pgrouse.cli.command import Group, Session
 from pgrouse.cli.output import Column, plural
 from pgrouse.errors import ConfigError, ExitCode
+
+if TYPE_CHECKING:
+    from pgrouse.config import Config
 
 
 @click.group(cls=Group)
@@ -20,7 +23,7 @@ def config() -> None:
 @config.command()
 @click.pass_obj
 def check(session: Session) -> int:
-    """Check the configuration, and that its handlers can be imported.
+    """Check the configuration, that its handlers can be imported, and that its keys can be read.
 
     Every problem is told with its file, line and key.
     """
@@ -30,6 +33,7 @@ def check(session: Session) -> int:
     try:
         handlers = load(session.config)
         check_sinks(session.config)
+        _check_keys(session.config)
     except ConfigError as error:
         if not session.as_json:
             raise
@@ -43,6 +47,13 @@ def check(session: Session) -> int:
         session.output.record({"ok": True, "file": where, "topics": sorted(handlers)})
     session.output.say(f"ok: {where or 'no file'}, {plural(len(handlers), 'topic')}, their handlers can be imported")
     return ExitCode.OK
+
+
+def _check_keys(settings: Config) -> None:
+    if settings.crypto.current is not None:
+        from pgrouse.crypto.keys import cipher_of  # noqa: PLC0415 - only where it is configured
+
+        cipher_of(settings)
 
 
 def _problems(error: ConfigError) -> list[dict[str, Any]]:

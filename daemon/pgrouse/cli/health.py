@@ -21,7 +21,7 @@ TICKED_WITHIN_S = 180
 LAST_SEEN = """
   SELECT w.name, extract(epoch FROM clock_timestamp() - w.seen_at)::double precision, w.status ->> 'listener'
   FROM messages.worker AS w
-  WHERE CASE WHEN %(name)s::text IS NULL THEN w.host = %(host)s ELSE w.name = %(name)s END
+  WHERE CASE WHEN %(name)s::text IS NULL THEN w.host = %(host)s AND w.kind = 'daemon' ELSE w.name = %(name)s END
   ORDER BY w.seen_at DESC LIMIT 1"""
 TICKED = """
   SELECT k.caller, extract(epoch FROM clock_timestamp() - max(k.ran_at))::double precision FROM messages.tick_mark AS k

@@ -11,7 +11,7 @@ from pgrouse.cli.command import Group, Session
 from pgrouse.cli.output import Column, show_ago
 from pgrouse.cli.parameter import DURATION, MESSAGE_ID, RESULTS
 from pgrouse.errors import ExitCode
-from pgrouse.message_row import STATE
+from pgrouse.message_row import NEVER, STATE
 
 if TYPE_CHECKING:
     import psycopg
@@ -47,7 +47,7 @@ LIST_ENDED = """
 
 @click.group(cls=Group)
 def message() -> None:
-    """List, show, retry, cancel and skip messages."""
+    """List, show, retry, cancel, skip and unpark messages."""
 
 
 @message.command("list")
@@ -86,7 +86,7 @@ def _columns(conn: psycopg.Connection) -> list[Column]:
         Column("STATE", "state", style=style_of_state),
         Column("PRIO", "priority", right=True),
         Column("ATTEMPTS", "attempts", right=True),
-        Column("AVAILABLE", "available_at", lambda at: show_ago(now - at)),
+        Column("AVAILABLE", "available_at", lambda at: "after others" if at == NEVER else show_ago(now - at)),
         Column("ENDED", "archived_at", lambda at: show_ago(now - at), optional=True),
         Column("WORKER", "worker", wide=True, optional=True),
         Column("CHANNEL", "channel", wide=True, optional=True),
@@ -111,12 +111,15 @@ def style_of_state(state: str) -> str:
 @click.option(
     "--no-payload", is_flag=True, help="Leave the contents out; users without the right to read them need this."
 )
+@click.option("--decrypt", is_flag=True, help="Decrypt what is encrypted, by the keys of the configuration.")
 @click.pass_obj
-def show(session: Session, message_id: int, no_payload: bool) -> int:
+def show(session: Session, message_id: int, no_payload: bool, decrypt: bool) -> int:
     """Show all that is known of a message, live or archived."""
     from pgrouse.cli.portrait import show_message  # noqa: PLC0415
 
-    return show_message(session, message_id, contents=not no_payload)
+    if decrypt and no_payload:
+        raise click.UsageError("--decrypt and --no-payload exclude each other")
+    return show_message(session, message_id, contents=not no_payload, decrypt=decrypt)
 
 
 @message.command()
@@ -163,6 +166,27 @@ def skip(session: Session, message_ids: tuple[int, ...], reason: str | None) -> 
         session.output.problem(
             f"message {each} was not skipped: it runs, has ended, or was never published (`pgrouse explain {each}`)"
         )
+    return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK
+
+
+@message.command()
+@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
+@click.pass_obj
+def unpark(session: Session, message_ids: tuple[int, ...]) -> int:
+    """Let messages that come after others wait for those no longer.
+
+    It is meant for one that waits for a dead or cancelled message that nobody puts back. What comes after it waits for it as before.
+    """
+    with session.connect() as conn:
+        row: Any = conn.execute("SELECT messages.unpark(%s)", [list(message_ids)]).fetchone()
+    released = set(row[0])
+    missed = [each for each in dict.fromkeys(message_ids) if each not in released]
+    if session.as_json:
+        session.output.record({"released": sorted(released), "not_waiting": missed})
+    for each in sorted(released):
+        session.output.say(f"{each} waits for no other message")
+    for each in missed:
+        session.output.problem(f"message {each} was not released: see `pgrouse explain {each}`")
     return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK
 
 

@@ -11,9 +11,10 @@ import click
 
 from pgrouse.cli.command import Session
 from pgrouse.cli.output import harmless, show_age, show_ago
+from pgrouse.crypto import envelope
 from pgrouse.errors import ExitCode
 from pgrouse.jsonb import Raw
-from pgrouse.message_row import JSON_COLUMNS, query
+from pgrouse.message_row import JSON_COLUMNS, NEIGHBOURS, NEVER, STEPS, query
 
 DEAD = ("rejected", "failed", "lock_expired", "expired")
 LINEAGE = "SELECT l.id, l.kind, l.topic, l.state, l.redrives, l.archived_at FROM messages.lineage(%s) AS l"
@@ -23,8 +24,10 @@ LONGEST = 20_000  # characters of one value that a terminal is given
 AT_ONCE = timedelta(milliseconds=100)
 
 
-def show_message(session: Session, message_id: int, *, contents: bool, only_dead: bool = False) -> int:
-    """Print a message. contents: its payload too; only_dead: refuse one that is not dead, and tell where it comes from."""
+def show_message(
+    session: Session, message_id: int, *, contents: bool, only_dead: bool = False, decrypt: bool = False
+) -> int:
+    """Print a message. contents: its payload too; only_dead: refuse one that is not dead, and tell where it comes from; decrypt: as it was published."""
     from psycopg.rows import dict_row  # noqa: PLC0415
 
     with session.read() as conn:
@@ -34,6 +37,12 @@ def show_message(session: Session, message_id: int, *, contents: bool, only_dead
         clock: Any = conn.execute("SELECT clock_timestamp()").fetchone()
         if row is not None and only_dead:
             row["lineage"] = conn.cursor(row_factory=dict_row).execute(LINEAGE, [message_id]).fetchall()
+        if row is not None:
+            cursor, values = conn.cursor(row_factory=dict_row), {"id": message_id}
+            neighbours = cursor.execute(NEIGHBOURS.encode(), values).fetchall()
+            for side in ("before", "after"):
+                row[side] = [_without_direction(each) for each in neighbours if each["direction"] == side]
+            row["steps"] = cursor.execute(STEPS.encode(), values).fetchall() if contents else []
     if row is None:
         session.output.problem(f"there is no message {message_id}: it was never published, or its day left the archive")
         return ExitCode.FOUND_A_PROBLEM
@@ -42,6 +51,11 @@ def show_message(session: Session, message_id: int, *, contents: bool, only_dead
             f"message {message_id} is not dead, it is {row['state']}: `pgrouse message show {message_id}`"
         )
         return ExitCode.FOUND_A_PROBLEM
+    if decrypt:
+        _decrypt(session, row)
+    _name_envelopes(row)
+    for step in row["steps"]:
+        step["result"] = envelope.shown_json(step["result"]) or step["result"]
     if session.as_json:
         session.output.record(
             {name: Raw(value) if name in JSON_COLUMNS and value is not None else value for name, value in row.items()}
@@ -51,11 +65,43 @@ def show_message(session: Session, message_id: int, *, contents: bool, only_dead
     return ExitCode.OK
 
 
+def _decrypt(session: Session, row: dict[str, Any]) -> None:
+    """Put what was encrypted in the place of the envelopes.
+
+    Raises:
+        KeyMissing, DecryptionFailed: it cannot be.
+    """
+    from pgrouse.crypto.keys import cipher_of_file  # noqa: PLC0415
+
+    cipher = cipher_of_file(session.config)
+    if row["body"] is not None and envelope.read(row["body"]) is not None:
+        kind, data = cipher.decrypt(row["body"])
+        row["payload"], row["body"] = (data.decode(), None) if kind is envelope.Kind.JSON else (None, data)
+    for name, kind in (("state_kept", envelope.Kind.STATE), ("output", envelope.Kind.OUTPUT)):
+        if row[name] is not None:
+            row[name] = cipher.opened_json(None, row[name], kind)
+
+
+def _name_envelopes(row: dict[str, Any]) -> None:
+    """Say in the place of each envelope what it is: nobody can read it."""
+    if row.get("body") is not None and (said := envelope.shown(row["body"])):
+        row["body"] = said
+    for name in ("state_kept", "output"):
+        if said := envelope.shown_json(row.get(name)):
+            row[name] = json.dumps(said)
+
+
 def _print(row: dict[str, Any], now: datetime) -> None:
     click.echo(f"{_bold('message ' + str(row['id']))}  {row['topic']}  {_bold(row['state'])}")
     for name, text in _facts(row, now):
         label = f"{name} "
         click.echo(f"  {_dim(f'{label:<13}')}{harmless(text)}")
+    for name in ("before", "after"):
+        for each in row[name]:
+            label = "comes after " if name == "before" else "followed by "
+            click.echo(f"  {_dim(f'{label:<13}')}{harmless(_neighbour(each))}")
+    for step in row["steps"]:
+        click.echo(f"  {_dim('step         ')}{harmless(_step(step))}")
     for attempt in _attempts(row):
         number = f"attempt {attempt.get('attempt')}"
         click.echo(f"  {_dim(f'{number:<13}')}{harmless(_attempt(attempt))}")
@@ -74,8 +120,10 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         "key": row["key"],
         "priority": row["priority"],
         "published": _moment(row["created_at"], now),
-        "available": _moment(row["available_at"], now) if row["available_at"] - row["created_at"] > AT_ONCE else None,
-        "expires": _moment(row.get("expires_at"), now),
+        "available": _moment(row["available_at"], now)
+        if row["available_at"] - row["created_at"] > AT_ONCE and row["available_at"] != NEVER
+        else None,
+        "expires": _moment(row.get("expires_at"), now) if row.get("expires_at") != NEVER else None,
         "attempts": f"{row['attempts']}" + (f" of {limit}" if limit else ""),
         "runs": row["runs"] if row["runs"] != row["attempts"] else None,
         "progress": _progress(row.get("progress")),
@@ -91,6 +139,21 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         "dead letter": next((f"{m['id']} ({_state(m)})" for m in row.get("lineage", []) if m["kind"] == "copy"), None),
     }
     return [(name, str(value)) for name, value in facts.items() if value is not None]
+
+
+def _without_direction(each: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in each.items() if name != "direction"}
+
+
+def _neighbour(each: dict[str, Any]) -> str:
+    state = each["state"] or "nothing of it is kept"
+    return f"{each['id']} {each['topic'] or ''} ({state}; if it ends badly: {each['after_failed']})".replace("  ", " ")
+
+
+def _step(step: dict[str, Any]) -> str:
+    """Write a step on one line."""
+    result: str = step["result"]
+    return f"{step['name']} by attempt {step['attempt']}: {result[:200]}{'…' if len(result) > 200 else ''}"  # noqa: PLR2004
 
 
 def _lineage(members: list[dict[str, Any]]) -> str | None:
@@ -143,7 +206,7 @@ def _attempt(attempt: dict[str, Any]) -> str:
 
 
 def _long(value: str | bytes, name: str) -> str:
-    text = _bytes(value) if isinstance(value, bytes) else value if name == "error" else _pretty(value)
+    text = _bytes(value) if isinstance(value, bytes) else value if name in ("error", "body") else _pretty(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} characters more: see --json"
 
 

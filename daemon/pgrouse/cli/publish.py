@@ -12,9 +12,10 @@ import click
 
 from pgrouse.cli.command import Command, Session
 from pgrouse.cli.output import plural
-from pgrouse.cli.parameter import DURATION, HEADER, MOMENT
+from pgrouse.cli.parameter import DURATION, HEADER, MESSAGE_ID, MOMENT
 
 if TYPE_CHECKING:
+    from pgrouse.crypto.cipher import Cipher
     from pgrouse.new_message import NewMessage
 
 
@@ -51,6 +52,16 @@ WHAT = {
     show_default=True,
     help="What happens if a message with this key waits already. replace keeps its id and its place.",
 )
+@click.option(
+    "--after", type=MESSAGE_ID, multiple=True, help="Not before this message has succeeded; may be given several times."
+)
+@click.option(
+    "--after-failed",
+    type=click.Choice(("hold", "cancel", "run")),
+    default="hold",
+    show_default=True,
+    help="What happens if one of those ends otherwise: wait for its redrive, end as cancelled too, or run all the same.",
+)
 @click.option("--channel", help="Fairness and limit group inside the topic.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")
 @click.option("--max-attempts", type=click.IntRange(0), help="Attempts instead of the topic's; 0 is no limit.")
@@ -77,6 +88,8 @@ def publish(
         raise click.UsageError("a payload, --body-file and --lines exclude each other")
     if lines is not None and options["on_conflict"] != "error":
         raise click.UsageError("--lines publishes by COPY, which knows no --on-conflict")
+    if lines is not None and options["after"]:
+        raise click.UsageError("--lines publishes by COPY, which knows no --after")
     shared = {"topic": topic, "headers": _headers(headers) or None, **options}
     if lines is not None:
         _publish_lines(session, lines, shared)
@@ -121,8 +134,9 @@ def utf8(data: bytes, where: str) -> str:
 def _publish_one(session: Session, values: dict[str, Any]) -> None:
     from pgrouse.publishing import publish as publish_one  # noqa: PLC0415
 
+    cipher = _cipher(session)
     with session.connect() as conn:
-        published = publish_one(conn, **values)
+        published = publish_one(conn, **values, cipher=cipher)
     message_id = int(published) or None
     if session.as_json:
         session.output.record({"id": message_id, "topic": values["topic"], "what": published.what})
@@ -132,11 +146,20 @@ def _publish_one(session: Session, values: dict[str, Any]) -> None:
         session.output.say(str(message_id))
 
 
+def _cipher(session: Session) -> Cipher | None:
+    if session.config.crypto.current is None:
+        return None
+    from pgrouse.crypto.keys import cipher_of  # noqa: PLC0415 - only where it is configured
+
+    return cipher_of(session.config)
+
+
 def _publish_lines(session: Session, lines: IO[bytes], shared: dict[str, Any]) -> None:
     from pgrouse.publishing import publish_many  # noqa: PLC0415
 
+    cipher = _cipher(session)
     with session.connect() as conn:
-        many = publish_many(conn, _messages(lines, shared))
+        many = publish_many(conn, _messages(lines, shared), cipher=cipher)
     if session.as_json:
         session.output.record({"published": int(many), "dropped": many.dropped, "topic": shared["topic"]})
     if many.dropped:

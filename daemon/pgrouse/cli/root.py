@@ -31,6 +31,7 @@ COMMANDS = {
     "web": ("pgrouse.cli.web:web", "Serve the HTTP API and the dashboard until stopped."),
     "token": ("pgrouse.cli.token:token", "Make, list and revoke the tokens of the web server."),
     "alert": ("pgrouse.cli.alert:alert", "Deliver alerts, see what was told, silence what is known."),
+    "crypto": ("pgrouse.cli.crypto:crypto", "Make keys, see who needs them, put what waits under a new one."),
     "config": ("pgrouse.cli.config:config", "Check and show the configuration."),
     "cron": ("pgrouse.cli.cron:cron", "Install, check and remove the jobs of pg_cron."),
     "maintenance": ("pgrouse.cli.maintenance:maintenance", "Run the maintenance functions by hand."),

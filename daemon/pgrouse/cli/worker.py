@@ -11,9 +11,9 @@ from pgrouse.cli.output import Column, show_age, show_ago
 from pgrouse.errors import ExitCode
 
 LIST = """
-  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status,
+  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status, w.kind,
          CASE
-           WHEN w.seen_at < clock_timestamp() - interval '30 s' THEN 'silent'
+           WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
            WHEN w.stopping THEN 'stopping'
            WHEN w.drain_asked_at IS NOT NULL THEN 'draining'
            ELSE 'working'

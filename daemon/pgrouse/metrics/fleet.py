@@ -20,7 +20,7 @@ TOPICS = b"SELECT topic, ready, delayed, running, dead_last_day, oldest_ready_s,
 WORKERS = b"""
     SELECT count(*) FILTER (WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS working,
            count(*) FILTER (WHERE w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS stopping,
-           count(*) FILTER (WHERE w.seen_at <= clock_timestamp() - interval '30 s') AS silent
+           count(*) FILTER (WHERE w.seen_at <= clock_timestamp() - interval '30 s' AND w.kind = 'daemon') AS silent
     FROM messages.worker AS w"""
 TICKS = b"""
     SELECT k.caller, extract(epoch FROM clock_timestamp() - max(k.ran_at))::float8 AS age_s

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 from opentelemetry import trace
 
 from pgrouse import jsonb
@@ -32,7 +31,7 @@ class Sending:
         topic: what kind of messages; None = many, of any topics.
     """
 
-    def __init__(self, conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], topic: str | None) -> None:
+    def __init__(self, conn: object, topic: str | None) -> None:
         self._is_many, self._topics = topic is None, {topic} if topic else set()
         self._began = time.monotonic()
         self._count = 1

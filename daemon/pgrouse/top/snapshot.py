@@ -69,7 +69,7 @@ WORKERS = b"""
     w.name, w.host, w.pid, w.concurrency, w.topics, w.status ->> 'listener' AS listener,
     extract(epoch FROM clock_timestamp() - w.seen_at)::double precision AS seen_s,
     CASE
-      WHEN w.seen_at < clock_timestamp() - interval '30 s' THEN 'silent'
+      WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
       WHEN w.stopping THEN 'stopping'
       ELSE 'working'
     END AS state
@@ -80,7 +80,7 @@ WORKERS = b"""
 RUNNING = b"""
   SELECT r.worker, r.topic, count(*) AS count, extract(epoch FROM clock_timestamp() - min(r.locked_at))::double precision AS oldest_s
   FROM (
-    SELECT regexp_replace(m.locked_by, '/[0-9]+$', '') AS worker, m.topic, m.locked_at
+    SELECT CASE WHEN m.locked_by LIKE 'http:%%' THEN m.locked_by ELSE regexp_replace(m.locked_by, '/[0-9]+$', '') END AS worker, m.topic, m.locked_at
     FROM messages.message AS m
     WHERE m.claim_id IS NOT NULL
     LIMIT %(bound)s
