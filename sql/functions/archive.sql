@@ -12,9 +12,10 @@ RETURNS bigint[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_now      timestamptz := messages.now();
-  v_moved    bigint[];
-  v_departed messages.departed[];
+  v_now    timestamptz := messages.now();
+  v_moved  bigint[];
+  v_topics text[];
+  v_keyed  messages.departed[];
 BEGIN
   WITH gone AS (
     DELETE FROM messages.message AS m
@@ -53,11 +54,13 @@ BEGIN
     WHERE d.topic = '*' AND keep.what <> 'none'
   )
   -- Asked once the row is gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges, below.
-  SELECT array_agg(g.id), array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE messages.is_policed())
-  INTO v_moved, v_departed
+  SELECT array_agg(g.id),
+         array_agg(g.topic::text) FILTER (WHERE messages.is_policed()),
+         array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE g.key IS NOT NULL AND messages.is_policed())
+  INTO v_moved, v_topics, v_keyed
   FROM gone AS g;
-  IF v_departed IS NOT NULL THEN
-    PERFORM messages.depart(v_departed, p_result);
+  IF v_topics IS NOT NULL THEN
+    PERFORM messages.depart(v_topics, v_keyed, p_result);
   END IF;
   IF v_moved IS NOT NULL AND pg_sequence_last_value('messages.awaited') > 1 THEN
     PERFORM messages.tell_ended(v_moved, p_result);

@@ -1,5 +1,5 @@
 -- Free the keys that messages held which have ended: after key_ttl if it was a success, else at once.
--- Called by: depart. Locks: their rows of held_key, in their order.
+-- Called by: depart. p_departed: messages with a key. Locks: their rows of held_key, in their order.
 CREATE OR REPLACE FUNCTION messages.free_keys(p_departed messages.departed[], p_result text)
 RETURNS void
 LANGUAGE plpgsql
@@ -11,8 +11,7 @@ BEGIN
     SELECT p.id, p.topic, p.key, CASE WHEN p_result = 'success' THEN a.key_ttl END AS holds_on
     FROM unnest(p_departed) AS p
     CROSS JOIN LATERAL messages.admission(p.topic) AS a
-    WHERE p.key IS NOT NULL
-      AND EXISTS (SELECT FROM messages.held_key AS h WHERE h.topic = p.topic AND h.key = p.key AND h.message_id = p.id)
+    WHERE EXISTS (SELECT FROM messages.held_key AS h WHERE h.topic = p.topic AND h.key = p.key AND h.message_id = p.id)
     ORDER BY p.topic COLLATE "C", p.key COLLATE "C"
   LOOP
     IF v_each.holds_on IS NULL THEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sql.queue import Queue
 
-LOWER = "SELECT messages.lower_depth(ARRAY(SELECT (n, topic, NULL)::messages.departed FROM unnest(%s::text[]) WITH ORDINALITY AS e (topic, n)))"
+LOWER = "SELECT messages.lower_depth(%s)"
 
 
 def test_each_topic_is_lowered_by_what_ended_of_it(queue: Queue) -> None:
