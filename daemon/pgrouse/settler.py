@@ -30,6 +30,7 @@ class Settler:
         self.meters = Meters() if meters is None else meters
         self.waiting: list[Ended] = []
         self.begun: list[Message] = []
+        self._telling: set[tuple[int, int]] = set()
         self.in_flight = 0
         self.counts: dict[Kind, int] = dict.fromkeys(Kind, 0)
         self.lost = 0
@@ -44,10 +45,25 @@ class Settler:
         self.begun.append(message)
         self.signals.set()
 
-    def take_begun(self) -> list[Message]:
-        """Hand out what has begun; the caller adds it again if it could not be told."""
+    def take_begun(self, ended: list[Ended]) -> list[Message]:
+        """Hand out what has begun, for a flush that settles these; the caller reports with `told` or `untold`.
+
+        Of those that another flush is telling of now it hands out again what this one settles: it may be the first to arrive.
+        """
         taken, self.begun = self.begun, []
+        if self._telling:
+            taken += [each.message for each in ended if _claim(each.message) in self._telling]
+        self._telling.update(map(_claim, taken))
         return taken
+
+    def told(self, begun: list[Message]) -> None:
+        """It is known that these have begun."""
+        self._telling.difference_update(map(_claim, begun))
+
+    def untold(self, begun: list[Message]) -> None:
+        """It may not be known: it is told again. To be told twice counts once."""
+        self.told(begun)
+        self.begun += begun
 
     def take(self) -> list[Ended]:
         """Hand out everything that waits; the caller reports with `done` or `put_back`."""
@@ -92,3 +108,7 @@ class Settler:
                     attempt=ended.message.attempt,
                     settled_as=ended.kind.value,
                 )
+
+
+def _claim(message: Message) -> tuple[int, int]:
+    return message.id, message.claim_id

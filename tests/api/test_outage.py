@@ -92,4 +92,4 @@ def test_a_server_that_stops_ends_those_who_wait(server: Postgres) -> None:
             site.stop()
             waiting.join(10)
 
-    assert found[0].json() == {"messages": []}
+    assert found[0].json() == {"messages": [], "draining": False}

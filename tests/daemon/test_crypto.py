@@ -66,33 +66,33 @@ def test_every_way_to_run_gets_what_was_published_and_leaves_nothing_readable(
     queue.policy("pay.steps", max_attempts=3, backoff={"kind": "none"})
     daemon = work("old", "old")
     conn = database.connect()
-    card = {"number": "4711-0815"}
+    card = {"number": "card-4711-0815"}
 
     paid = publish(conn, "pay", card, cipher=old)
-    steps = publish(conn, "pay.steps", "4711-0815", cipher=old)
+    steps = publish(conn, "pay.steps", "card-4711-0815", cipher=old)
     inside = publish(conn, "pay.transaction", card, cipher=old)
-    child = publish(conn, "pay.child", body=b"4711-0815", cipher=old)
+    child = publish(conn, "pay.child", body=b"card-4711-0815", cipher=old)
     publish_many(conn, [NewMessage(topic="pay.batch", payload=card) for _ in range(3)], cipher=old)
 
     ended = {each: eventually(lambda each=each: queue.archived(each)) for each in (paid, steps, inside, child)}
     batched = eventually(lambda: len(found := journal.entries("batched")) == 3 and found)
     assert [each.result for each in ended.values()] == ["success"] * 4
-    assert journal.entry("paid")["number"] == "4711-0815"
+    assert journal.entry("paid")["number"] == "card-4711-0815"
     assert [(e["state"], e["payload"]) for e in journal.entries("step")] == [
-        (None, "4711-0815"),
-        ({"secret-step": 2}, "4711-0815"),
+        (None, "card-4711-0815"),
+        ({"secret-step": 2}, "card-4711-0815"),
     ]
-    assert (journal.entry("child")["body"], journal.entry("child")["key"]) == ("4711-0815", None)
-    assert {each["number"] for each in batched} == {"4711-0815"}
+    assert (journal.entry("child")["body"], journal.entry("child")["key"]) == ("card-4711-0815", None)
+    assert {each["number"] for each in batched} == {"card-4711-0815"}
     outputs = [
         old.opened_json(each.topic, json.dumps(each.output), Kind.OUTPUT)
         for each in map(ended.get, (paid, inside, child))
     ]
-    assert [json.loads(each) for each in outputs] == [card, card, "4711-0815"]
+    assert [json.loads(each) for each in outputs] == [card, card, "card-4711-0815"]
     eventually(lambda: queue.value("SELECT count(*) FROM messages.message_archive") == 7)
     seen = dump(queue) + daemon.log.read_text()
-    assert "4711" not in seen
-    assert b"4711".hex() not in seen
+    assert "card-4711" not in seen
+    assert b"card-4711".hex() not in seen
     assert "secret-step" not in seen
     assert not any(key in seen for key in ENVIRON.values())
 

@@ -103,7 +103,12 @@ def test_a_database_that_does_not_answer_is_a_finding_and_what_needs_none_is_loo
 ) -> None:
     found = {each.code: each for each in examined(dsn=f"host={tmp_path} user=u password=geheim1 dbname=d")}
 
-    assert levels(list(found.values())) == {"configuration": "ok", "connection": "fail", "unexamined": "warn"}
+    assert levels(list(found.values())) == {
+        "configuration": "ok",
+        "crypto_keys": "ok",
+        "connection": "fail",
+        "unexamined": "warn",
+    }
     assert "no server listens there" in (found["connection"].mend or "")
     assert "listener" in found["unexamined"].what
     assert "geheim1" not in str(found)
@@ -176,7 +181,7 @@ def test_who_may_see_little_is_told_what_he_cannot_see(examined: Examine, databa
 
     assert "messages_analyst may not see since when" in only([e for e in found if e.code == "snapshot_held"]).what
     unexamined = only([each for each in found if each.code == "unexamined"])
-    assert "schema, functions, objects: this user may not look at it" in unexamined.what
+    assert "schema, functions, objects, crypto_needed: this user may not look at it" in unexamined.what
     assert "GRANT messages_operator" in (unexamined.mend or "")
 
 

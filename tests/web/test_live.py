@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -72,13 +73,14 @@ def test_the_last_change_is_told_once_more_since_a_commit_is_in_the_log_before_i
         nonlocal at
         at = next(positions, "")
         if not at:
-            raise asyncio.CancelledError
+            raise LookupError
         return at
 
     monkeypatch.setattr(ear, "_position", position)
     monkeypatch.setattr(ear, "ASK_EVERY_S", 0.01)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(ear.Ear(site.hub.db.connecting, lambda: told.append(at)).run())
+    listening = ear.Ear(site.hub.db.connecting, lambda: told.append(at)).run()
+    with ThreadPoolExecutor(1) as threads, pytest.raises(LookupError):
+        threads.submit(asyncio.run, listening).result()
 
     assert told == ["0/1", "0/2", "0/2"]
 

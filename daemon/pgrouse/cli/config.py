@@ -23,9 +23,9 @@ def config() -> None:
 @config.command()
 @click.pass_obj
 def check(session: Session) -> int:
-    """Check the configuration, that its handlers can be imported, and that its keys can be read.
+    """Check the configuration, its handlers and its keys.
 
-    Every problem is told with its file, line and key.
+    Handlers are imported, keys are read. Every problem is told with its file, line and key.
     """
     from pgrouse.alerts.check import check as check_sinks  # noqa: PLC0415
     from pgrouse.handler import load, questions  # noqa: PLC0415

@@ -122,18 +122,19 @@ class Lane:
     async def _exchange(self, store: Store, ended: list[Ended], plan: Plan) -> Exchange:
         self._claim_is_uncertain = plan.want is not None
         arm = None if plan.arm_s is None or plan.want is None else (self.crew.topics, plan.arm_s)
-        begun = self.settler.take_begun()
+        begun = self.settler.take_begun(ended)
         try:
             async with self._in_time():
                 got = await store.exchange(ended, plan.want, begun=begun, arm=arm, disarm=plan.disarm)
         except BaseException as error:
-            self.settler.begun += begun
+            self.settler.untold(begun)
             self.claimer.ended(plan)
             self.settler.put_back(ended)
             if isinstance(error, psycopg.Error) and not _is_curable(error):
                 await self._settle_singly(store)
             raise
         self._claim_is_uncertain = False
+        self.settler.told(begun)
         return got
 
     async def _settle_singly(self, store: Store) -> None:
