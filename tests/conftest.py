@@ -35,7 +35,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames and not _chooses_its_own_servers(metafunc):
-        metafunc.parametrize("server", _servers(metafunc.config), indirect=True, scope="session")
+        names = _servers(metafunc.config)
+        if metafunc.definition.get_closest_marker("newest") and not metafunc.config.getoption("--pg"):
+            names = list(dict.fromkeys([*names, ground.EMBEDDED]))
+        metafunc.parametrize("server", names, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -33,8 +33,9 @@ BEGIN
       greatest(
         c.free_at,
         CASE
-          WHEN c.blocked_until > p_now AND EXISTS (
-            SELECT FROM messages.message AS f WHERE f.id = c.blocked_by AND f.claim_id IS NULL) THEN c.blocked_until
+          -- Not EXISTS: PostgreSQL 18 would read the whole table once to know all that could be asked for, whatever its settings say.
+          WHEN c.blocked_until > p_now AND (
+            SELECT f.claim_id IS NULL FROM messages.message AS f WHERE f.id = c.blocked_by) THEN c.blocked_until
         END,
         CASE WHEN messages.is_paused(o.paused_at, o.resume_at, p_now) THEN coalesce(o.resume_at, 'infinity') END) AS until
   ) AS own

@@ -17,6 +17,8 @@ import pytest
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.newest
+
 ROWS = 100_000
 FILL = """
     INSERT INTO messages.message (topic, channel, key, priority, payload, available_at)
