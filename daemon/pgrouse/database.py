@@ -31,6 +31,12 @@ DEFAULTS: dict[str, Any] = {
     "target_session_attrs": "read-write",
     "client_encoding": "utf8",
 }
+# Above READ COMMITTED ends are left to the tick, and settles may fail to serialize. Not as a startup option, which a pooler refuses; and behind
+# a pooler, which invents the process id that it tells, the session belongs to others too: there nothing is set.
+READ_COMMITTED = b"""
+    SELECT set_config('default_transaction_isolation', 'read committed', false)
+    WHERE pg_backend_pid() = %s AND current_setting('default_transaction_isolation') <> 'read committed'
+"""
 
 
 class Database:
@@ -56,8 +62,7 @@ class Database:
             given = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as error:
             raise ConfigError(f"database.dsn is not a connection string: {str(error).splitlines()[0]}") from error
-        timeout = max(2, round(self.settings.connect_timeout.total_seconds()))
-        return make_conninfo("", **{**DEFAULTS, "connect_timeout": timeout, **given})
+        return make_conninfo("", **{**DEFAULTS, "connect_timeout": self.connect_timeout_s, **given})
 
     def _named(self, conninfo: str, role: str) -> str:
         # 63 bytes are all that PostgreSQL shows.
@@ -68,16 +73,28 @@ class Database:
         return self._named(self.conninfo, role)
 
     @property
+    def connect_timeout_s(self) -> int:
+        """How long a connect may take, if the DSN does not say it."""
+        return max(2, round(self.settings.connect_timeout.total_seconds()))
+
+    @property
     def prepare(self) -> int | None:
         """After how many executions a statement is prepared; None behind a pooler in transaction mode."""
         return 2 if self.settings.prepare else None
 
     async def connect(self, role: str) -> psycopg.AsyncConnection:
-        """Open an autocommit connection for one loop."""
+        """Open an autocommit connection for one loop, READ COMMITTED whatever the default of the database is."""
         self.opened[role] += 1
-        return await psycopg.AsyncConnection.connect(
+        conn = await psycopg.AsyncConnection.connect(
             self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
         )
+        try:
+            async with asyncio.timeout(self.connect_timeout_s):
+                await conn.execute(READ_COMMITTED, [conn.info.backend_pid], prepare=False)
+        except BaseException:
+            await close(conn)
+            raise
+        return conn
 
     async def connect_listener(self) -> psycopg.AsyncConnection:
         """Open the connection that listens: never through a pooler, autocommit, and nothing else is done on it."""
@@ -85,16 +102,26 @@ class Database:
         return await psycopg.AsyncConnection.connect(self._named(self.listen_conninfo, "listener"), autocommit=True)
 
     def connect_blocking(self, role: str) -> psycopg.Connection:
-        """Open an autocommit connection for a thread.
+        """Open an autocommit connection for a thread, READ COMMITTED whatever the default of the database is.
 
         Raises:
             DatabaseUnreachable: with the reason that libpq gave.
         """
         self.opened[role] += 1
         try:
-            return psycopg.connect(self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare)
+            conn = psycopg.connect(self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare)
+            return self._committed(conn)
         except psycopg.OperationalError as error:
             raise DatabaseUnreachable(f"no connection to PostgreSQL: {' '.join(str(error).split())}") from error
+
+    def _committed(self, conn: psycopg.Connection) -> psycopg.Connection:
+        try:
+            with hung_up_after(self.connect_timeout_s, conn):
+                conn.execute(READ_COMMITTED, [conn.info.backend_pid], prepare=False)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
 
     def pool(self) -> AsyncConnectionPool:
         """Return a pool for async handlers, not yet open. It grows on demand and shrinks again."""

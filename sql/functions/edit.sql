@@ -1,7 +1,8 @@
 -- Give a message that waits another payload or other headers; its id, place, key and attempts stay.
 -- Called by: operators. NULL leaves the old. A payload takes the place of a body. p_seen: the md5 of the payload, as text, that the editor saw
 -- (of a body: of its bytes); one that is another now is left alone. NULL = whatever it is.
--- An encrypted message takes no payload, which would not be encrypted; of other headers it keeps that which names its key.
+-- An encrypted message, by its header or by how its body begins, takes no payload, which would not be encrypted; of other headers it keeps that
+-- which names its key.
 -- Locks: the row, waiting for whoever claims it right now: no handler ever sees half an edit.
 -- Result: 'edited'; 'changed' (not what p_seen says); 'running' (claimed: its handler has the old one already); 'ended' (or never published).
 CREATE OR REPLACE FUNCTION messages.edit(
@@ -21,7 +22,8 @@ BEGIN
   IF jsonb_typeof(p_headers) <> 'object' THEN
     RAISE EXCEPTION 'headers of an edit are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object';
   END IF;
-  SELECT m.topic::text AS topic, m.claim_id, coalesce(md5(m.payload::text), md5(m.body)) AS seen, m.headers
+  SELECT m.topic::text AS topic, m.claim_id, coalesce(md5(m.payload::text), md5(m.body)) AS seen,
+         m.headers ? 'pgrouse-encrypted-by' OR substring(m.body FOR 4) = '\x93504752' AS is_encrypted
   INTO v_message
   FROM messages.message AS m WHERE m.id = p_id FOR UPDATE;
   IF NOT FOUND THEN
@@ -33,7 +35,7 @@ BEGIN
   IF v_message.seen <> p_seen THEN
     RETURN 'changed';
   END IF;
-  IF p_payload IS NOT NULL AND v_message.headers ? 'pgrouse-encrypted-by' THEN
+  IF p_payload IS NOT NULL AND v_message.is_encrypted THEN
     RAISE EXCEPTION 'message % is encrypted, a payload by hand would not be', p_id
       USING ERRCODE = '22023', HINT = 'cancel it, and publish another with the key';
   END IF;

@@ -2,8 +2,10 @@
 -- above READ COMMITTED, and what a settle left to the tick because it was much, or because somebody held it.
 -- Called by: tick, as the first: a new one is looked at by each tick until no transaction is left that may have ended one of those before it
 -- without seeing it, and to know these its own number must be drawn after it has seen the new one. Then once in an hour. One of which neither is anything live nor in the archive succeeded and was not kept.
+-- A stamp that no transaction here can have drawn came with a restore from another cluster: such a one is new.
+-- Ends that concern nobody (above READ COMMITTED all are noted) are forgotten first, so that the others need not wait for their turn behind them.
 -- Locks: the parked rows and those of messages.ending, skipping those that others hold. Bounded: p_limit messages that wait, and the edges of
--- ten times as many. Result: how many messages were looked at, and ends passed on.
+-- ten times as many; as many ends are looked through for those that concern nobody. Result: how many messages were looked at, and ends passed on.
 CREATE OR REPLACE FUNCTION messages.follow_ends(p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -25,7 +27,12 @@ BEGIN
   IF NOT EXISTS (SELECT FROM messages.parked) AND NOT EXISTS (SELECT FROM messages.ending) THEN
     RETURN 0;
   END IF;
-  v_new := ARRAY(SELECT k.id FROM messages.parked AS k WHERE k.look_at <= messages.now() AND k.seen_below IS NULL ORDER BY k.look_at LIMIT p_limit);
+  v_new := ARRAY(
+    SELECT k.id
+    FROM messages.parked AS k
+    WHERE k.look_at <= messages.now() AND (k.seen_below IS NULL OR k.seen_below >= pg_snapshot_xmax(pg_current_snapshot()))
+    ORDER BY k.look_at
+    LIMIT p_limit);
   -- Who draws a higher number does so after this, and sees those. (The end of a snapshot would not do: what is above it may be running already.)
   -- Also before the clock is read: a message that is released must not seem older than its transaction, or claims look for it too late.
   v_below := CASE WHEN pg_current_xact_id_if_assigned() IS NULL THEN pg_current_xact_id() END;
@@ -58,10 +65,16 @@ BEGIN
   ON CONFLICT DO NOTHING;
   UPDATE messages.parked AS k
   SET look_at = v_now + CASE WHEN k.seen_below <= v_oldest THEN interval '1 hour' ELSE '0' END,
-      seen_below = coalesce(k.seen_below, CASE WHEN k.id = ANY (v_new) THEN v_below END)
+      seen_below = CASE WHEN k.id = ANY (v_new) THEN v_below ELSE k.seen_below END
   WHERE k.id = ANY (v_parked);
   PERFORM messages.release_parked(v_parked);
 
+  DELETE FROM messages.ending AS n
+  WHERE n.id = ANY (ARRAY(
+    SELECT o.id
+    FROM (SELECT e.id, e.result FROM messages.ending AS e ORDER BY e.id LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED) AS o
+    WHERE NOT EXISTS (SELECT FROM messages.parked AS k WHERE k.id = o.id)
+      AND NOT EXISTS (SELECT FROM messages.edge AS g WHERE g.predecessor_id = o.id AND (g.died IS NULL OR o.result = 'redriven'))));
   v_ended := ARRAY(SELECT n.id FROM messages.ending AS n ORDER BY n.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
   PERFORM messages.pass_on(v_ended, false, p_limit) WHERE v_ended <> '{}';
   RETURN cardinality(v_parked) + cardinality(v_ended);

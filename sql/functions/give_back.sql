@@ -2,6 +2,7 @@
 -- Called by: hand_back; the arguments are described there.
 -- A message with a key that would again be the one untried message of its key, while another one is ready or a newer one comes back
 -- with it, gives way: it is archived as cancelled (key_retry supersede), or comes back without its key, so that both can stay (keep).
+-- If the other one waits for others, perhaps for this very message, it is not ready: then too the newest that comes back does so without its key.
 -- (With its attempt still counted both could stay, too, and at the limit of its attempts it would end without ever having run.) One
 -- that commits in between is a unique violation, which hand_back answers.
 -- Locks: the rows in the order of their ids, as archive and cancel do, then low_water of their topics in the order of its key. Result: the ids that were unlocked or gave way.
@@ -22,19 +23,22 @@ DECLARE
   v_due        timestamptz;
   v_blocks     messages.block[];
 BEGIN
-  SELECT array_agg(u.id) FILTER (WHERE messages.key_retry(u.topic) = 'supersede'),
-         array_agg(u.claim_id) FILTER (WHERE messages.key_retry(u.topic) = 'supersede'),
-         array_agg(u.id) FILTER (WHERE messages.key_retry(u.topic) = 'keep')
+  SELECT array_agg(u.id) FILTER (WHERE NOT u.stays), array_agg(u.claim_id) FILTER (WHERE NOT u.stays), array_agg(u.id) FILTER (WHERE u.stays)
   INTO v_ids, v_claims, v_kept
   FROM (
-    SELECT m.id, m.claim_id, m.topic, m.key, rank() OVER (PARTITION BY m.topic, m.key ORDER BY m.id DESC) AS newest
-    FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
-    JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
-    WHERE m.key IS NOT NULL AND m.attempts = 1
-  ) AS u
-  WHERE u.newest > 1 OR EXISTS (
-    SELECT FROM messages.message AS ready
-    WHERE ready.topic = u.topic AND ready.key = u.key AND ready.attempts = 0 AND ready.claim_id IS NULL);
+    SELECT r.id, r.claim_id,
+           messages.key_retry(r.topic) = 'keep'
+             OR (r.newest = 1 AND EXISTS (SELECT FROM messages.parked AS k WHERE k.id = standing.id)) AS stays
+    FROM (
+      SELECT m.id, m.claim_id, m.topic, m.key, rank() OVER (PARTITION BY m.topic, m.key ORDER BY m.id DESC) AS newest
+      FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
+      JOIN messages.message AS m ON m.id = e.id AND m.claim_id = e.claim_id
+      WHERE m.key IS NOT NULL AND m.attempts = 1
+    ) AS r
+    LEFT JOIN messages.message AS standing
+      ON standing.topic = r.topic AND standing.key = r.key AND standing.attempts = 0 AND standing.claim_id IS NULL
+    WHERE r.newest > 1 OR standing.id IS NOT NULL
+  ) AS u;
   v_superseded := CASE WHEN v_ids IS NULL THEN '{}' ELSE messages.archive(
     v_ids, v_claims, 'cancelled',
     array_fill('superseded: a newer message with the same key is ready'::text, ARRAY[cardinality(v_ids)]), NULL, NULL) END;

@@ -1,7 +1,8 @@
 -- What redrive would do with dead messages at this moment, without doing it.
 -- Called by: put_back, pgrouse redrive --dry-run. p_topic: the topic to which they would go instead of their own. p_force: as redrive.
 -- A key that stands ready again is no error: with key_retry = 'supersede' the old message gives way and stays dead, with 'keep' it comes back
--- without its key. Of several with one key the newest has it.
+-- without its key. Of several with one key the newest has it. If what stands waits for others, perhaps for this very message, the newest comes
+-- back without its key in any case.
 -- Locks: nothing. Result: one row per id, with redrive's outcomes. message_id: because of which it stays dead. archived_at NULL = the archive
 -- row is gone, and the live copy in <topic>.dlq stands for it. place: how many go before it.
 CREATE OR REPLACE FUNCTION messages.may_redrive(p_ids bigint[], p_topic text DEFAULT NULL, p_force boolean DEFAULT false)
@@ -23,7 +24,7 @@ AS $$
              CASE
                WHEN k.stop IS NOT NULL THEN k.stop
                WHEN k.key IS NULL OR (standing.id IS NULL AND k.newest = 1) THEN 'redriven'
-               WHEN k.key_retry = 'keep' THEN 'keyless'
+               WHEN k.key_retry = 'keep' OR (k.newest = 1 AND EXISTS (SELECT FROM messages.parked AS w WHERE w.id = standing.id)) THEN 'keyless'
                ELSE 'superseded'
              END AS outcome
       FROM (

@@ -2,7 +2,8 @@
 -- after ended badly and they want that, forgotten if they are not live any more; else they go on waiting.
 -- Called by: pass_on, follow_ends, unpark, which hold their parked rows.
 -- Available at the time that their publisher wanted, or after the delay, from now on; and so counts their ttl, or the topic's. Rings.
--- Locks: the messages, passing over those that somebody holds right now (he edits one): the next tick looks at these again.
+-- Locks: the messages, passing over those that somebody holds right now (he edits one): the next tick looks at these again. What a cancellation
+-- needs besides (the count of a topic that somebody publishes to) is waited for 200 ms: then it is the next tick's, and stops nothing else.
 CREATE OR REPLACE FUNCTION messages.release_parked(p_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql
@@ -20,6 +21,7 @@ DECLARE
   v_free     bigint[];
   v_topics   text[];
   v_due      timestamptz;
+  v_wait     text := current_setting('lock_timeout');
 BEGIN
   IF p_ids = '{}' THEN
     RETURN;
@@ -64,7 +66,7 @@ BEGIN
   SELECT array_agg(DISTINCT r.topic), min(r.available_at) INTO v_topics, v_due FROM released AS r;
   WITH gone AS (
     DELETE FROM messages.parked AS k
-    WHERE k.id = ANY (v_settled) AND (k.id = ANY (v_live) OR NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = k.id))
+    WHERE k.id = ANY (v_settled) AND (k.id = ANY (v_free) OR NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = k.id))
     RETURNING k.id
   )
   DELETE FROM messages.edge AS g USING gone AS n WHERE g.successor_id = n.id;
@@ -73,7 +75,15 @@ BEGIN
     PERFORM messages.ring(v_topics, v_due);
   END IF;
   IF v_cancel IS NOT NULL THEN
-    PERFORM messages.archive(v_cancel, array_fill(NULL::bigint, ARRAY[cardinality(v_cancel)]), 'cancelled', v_errors, NULL, NULL, true);
+    BEGIN
+      PERFORM set_config('lock_timeout', '200ms', true);
+      DELETE FROM messages.parked AS k WHERE k.id = ANY (v_cancel);
+      DELETE FROM messages.edge AS g WHERE g.successor_id = ANY (v_cancel);
+      PERFORM messages.archive(v_cancel, array_fill(NULL::bigint, ARRAY[cardinality(v_cancel)]), 'cancelled', v_errors, NULL, NULL, true);
+      PERFORM set_config('lock_timeout', v_wait, true);
+    EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+      UPDATE messages.parked AS k SET look_at = v_now WHERE k.id = ANY (v_cancel);
+    END;
   END IF;
 END
 $$;

@@ -3,7 +3,8 @@
 -- p_delays: the handler's own wish; NULL = the topic's on_lock_expired_delay for 'lock_expired', else its backoff. Cut to 1000 years: one
 -- time that cannot be stored must not fail the batch.
 -- p_states: a new checkpoint; NULL keeps the old one, JSON null clears it.
--- One with a key that would be tried again while a newer message of its key is ready is archived as cancelled, if key_retry is supersede.
+-- One with a key that would be tried again while a newer message of its key is ready is archived as cancelled, if key_retry is supersede. (One that waits
+-- for others, perhaps for this very message, is not ready.)
 -- With strict_lock a lock that has run out is lost, but for lock_expired.
 -- Locks: the rows in the order of their ids, as archive and cancel do. Result: the ids whose lock was lost; nothing was changed for them.
 CREATE OR REPLACE FUNCTION messages.retry(
@@ -42,6 +43,7 @@ BEGIN
            m.key IS NOT NULL AND EXISTS (
              SELECT FROM messages.message AS ready
              WHERE ready.topic = m.topic AND ready.key = m.key AND ready.attempts = 0 AND ready.claim_id IS NULL AND ready.id > m.id
+               AND NOT EXISTS (SELECT FROM messages.parked AS k WHERE k.id = ready.id)
            ) AND messages.key_retry(m.topic) = 'supersede' AS is_superseded
     FROM (
       SELECT e.* FROM unnest(p_ids, p_claim_ids, p_errors, p_delays, p_states) AS e (id, claim_id, error, delay, state) ORDER BY e.id

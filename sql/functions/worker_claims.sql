@@ -2,7 +2,8 @@
 -- Called by: the web server, before a claim that gives a worker's name, every few seconds. p_limit: how many messages it asks for at once.
 -- Locks: the worker's own row, without waiting: while somebody else holds it (an open transaction around drain_worker) nothing is written down.
 -- Result: true: somebody has asked it to drain, and it gets no message. Once it was told that, and a further 30 seconds have passed, whoever
--- claims under its name has been started anew. At most 1000 such workers are known at a time; of more nothing is written down.
+-- claims under its name has been started anew. At most 1000 such workers are known at a time, 100 of one token (what stands before the / of
+-- their names); of more nothing is written down.
 CREATE OR REPLACE FUNCTION messages.worker_claims(p_name text, p_host text, p_topics text[], p_limit integer)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -19,7 +20,9 @@ BEGIN
     SELECT p_name, p_host, 0, '', p_topics, p_limit, 'http'
     -- Asked first: to find out by the conflict would wait for whoever holds the row.
     WHERE NOT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = p_name)
-      AND (SELECT count(*) FROM messages.worker AS w WHERE w.kind = 'http') < 1000
+      AND (
+        SELECT count(*) < 1000 AND count(*) FILTER (WHERE split_part(w.name, '/', 1) = split_part(p_name, '/', 1)) < 100
+        FROM messages.worker AS w WHERE w.kind = 'http')
     ON CONFLICT (name) DO NOTHING;
     RETURN EXISTS (SELECT FROM messages.worker AS w WHERE w.name = p_name AND w.kind = 'http' AND w.drain_asked_at IS NOT NULL);
   END IF;

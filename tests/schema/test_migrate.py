@@ -206,6 +206,73 @@ def test_an_upgrade_that_fails_leaves_the_schema_as_it_was(conn: psycopg.Connect
     assert works(conn)
 
 
+@pytest.fixture
+def before_workflows(conn: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    """A connection to a database whose messages.publish is that from before messages came after others."""
+    schema.migrate(conn)
+    conn.execute("DROP TABLE messages.parked, messages.edge, messages.ending, messages.step CASCADE")
+    conn.execute("DROP SEQUENCE messages.step_place")
+    conn.execute("DROP FUNCTION messages.publish")
+    conn.execute(
+        """
+        CREATE FUNCTION messages.publish(
+          text, jsonb DEFAULT NULL, text DEFAULT NULL, text DEFAULT 'error', bytea DEFAULT NULL, jsonb DEFAULT NULL, text DEFAULT NULL,
+          integer DEFAULT 5, interval DEFAULT NULL, timestamptz DEFAULT NULL, interval DEFAULT NULL, integer DEFAULT NULL,
+          OUT id bigint, OUT what text)
+        LANGUAGE sql RETURN ROW(1::bigint, 'inserted'::text)
+        """
+    )
+    conn.execute("ALTER FUNCTION messages.publish OWNER TO messages_owner")
+    conn.execute(
+        """
+        DELETE FROM messages.migration
+        WHERE name IN ('migrations/0016_workflow.sql', 'functions/publish.sql', 'triggers/ended.sql')
+        """
+    )
+    return conn
+
+
+def test_who_was_granted_a_function_that_gets_more_arguments_may_still_call_it(
+    before_workflows: psycopg.Connection[Any],
+) -> None:
+    conn = before_workflows
+    conn.execute('CREATE ROLE "web Shop"; CREATE ROLE desk')
+    try:
+        conn.execute('GRANT USAGE ON SCHEMA messages TO "web Shop"')
+        conn.execute('GRANT EXECUTE ON FUNCTION messages.publish TO "web Shop" WITH GRANT OPTION')
+        conn.execute("GRANT EXECUTE ON FUNCTION messages.publish TO desk")
+
+        schema.migrate(conn)
+
+        with conn.transaction():
+            conn.execute('SET LOCAL ROLE "web Shop"')
+            assert conn.execute("SELECT what FROM messages.publish('t', '1')").fetchone() == ("inserted",)
+        may = "SELECT has_function_privilege(%s, 'messages.publish'::regproc, %s)"
+        asked = [("web Shop", "EXECUTE WITH GRANT OPTION"), ("desk", "EXECUTE"), ("desk", "EXECUTE WITH GRANT OPTION")]
+        assert [conn.execute(may, each).fetchone() for each in asked] == [(True,), (True,), (False,)]
+        assert conn.execute(may, ["public", "EXECUTE"]).fetchone() == (False,)
+    finally:
+        conn.execute('DROP OWNED BY "web Shop", desk CASCADE; DROP ROLE "web Shop", desk')
+
+
+def test_what_is_bound_to_a_function_that_gets_more_arguments_is_named_and_in_the_way_until_it_is_dropped(
+    before_workflows: psycopg.Connection[Any],
+) -> None:
+    conn = before_workflows
+    conn.execute(
+        "CREATE FUNCTION public.check_order(n integer) RETURNS bigint LANGUAGE sql"
+        " BEGIN ATOMIC SELECT id FROM messages.publish('order.check', to_jsonb(n)); END"
+    )
+
+    with pytest.raises(errors.DependentObjectsStillExist, match=r"function check_order\(integer\)") as caught:
+        schema.migrate(conn)
+    conn.execute("DROP FUNCTION public.check_order")
+    schema.migrate(conn)
+
+    assert "docs/operating/upgrade.md" in str(caught.value.diag.message_hint)
+    assert works(conn)
+
+
 @pytest.mark.parametrize("round_", range(5))
 def test_three_migrators_at_once_on_an_empty_database_all_succeed(empty_database: Database, round_: int) -> None:
     begin = Barrier(3)

@@ -34,6 +34,16 @@ def test_a_payload_takes_the_place_of_bytes_and_headers_alone_leave_them(queue: 
     assert (queue.message(published).body, queue.value("SELECT payload::text FROM messages.message")) == (None, "null")
 
 
+def test_an_envelope_is_not_replaced_by_what_would_not_be_encrypted_even_if_no_header_names_its_key(
+    queue: Queue,
+) -> None:
+    published = queue.publish(body=b"\x93PGR\x01")
+
+    with pytest.raises(errors.InvalidParameterValue, match=f"message {published} is encrypted"):
+        edit(queue, published, "2")
+    assert edit(queue, published, headers='{"b": 2}') == "edited"
+
+
 def test_what_a_handler_has_already_is_left_alone(queue: Queue) -> None:
     published = queue.publish()
     queue.claim()

@@ -122,3 +122,30 @@ def test_what_a_settle_left_the_tick_passes_on(queue: Queue) -> None:
 
     assert at_once == 0
     assert sorted(c.id for c in queue.claim("next")) == lasts
+
+
+def test_ends_that_concern_nobody_are_forgotten_before_those_that_do_have_their_turn(queue: Queue) -> None:
+    first = queue.publish("first")
+    last = queue.send(after=[first]).id
+    queue.conn.execute("SELECT set_config('messages.passed_on', '1001', false)")
+    queue.settle("complete", queue.claim("first"))
+    queue.conn.execute("INSERT INTO messages.ending SELECT -n, 'success' FROM generate_series(1, 40) AS n")
+    queue.conn.execute("SELECT set_config('messages.passed_on', '', false)")
+    queue.conn.execute("UPDATE messages.parked SET look_at = 'infinity'")
+
+    queue.call("follow_ends", 5)
+
+    assert [c.id for c in queue.claim()] == [last]
+    assert queue.value("SELECT count(*) FROM messages.ending") == 0
+
+
+def test_a_stamp_that_a_restore_brought_from_the_future_of_another_cluster_is_none(queue: Queue) -> None:
+    queue.send(after=[queue.publish()])
+    queue.conn.execute("UPDATE messages.parked SET seen_below = '9000000000000'")
+
+    seen = []
+    for _ in range(2):
+        queue.call("follow_ends")
+        seen.append(look_at(queue))
+
+    assert seen == [True, False]

@@ -50,3 +50,14 @@ def test_force_looks_at_no_bound(queue: Queue) -> None:
 
     assert outcomes(queue, "may_redrive", [died]) == {died: "too_often"}
     assert outcomes(queue, "may_redrive", [died], None, True) == {died: "redriven"}
+
+
+def test_what_comes_after_the_dead_one_and_has_its_key_does_not_keep_it_dead(queue: Queue) -> None:
+    older, newer = die(queue, key="k"), die(queue, key="k")
+    last = queue.send(after=[newer], key="k").id
+
+    would = outcomes(queue, "may_redrive", [older, newer])
+
+    assert would == {older: "superseded", newer: "keyless"}
+    assert outcomes(queue, "redrive", [older, newer]) == would
+    assert [row.state for row in queue.rows("SELECT state FROM messages.workflow(%s)", [last])] == ["ready"]

@@ -106,3 +106,13 @@ def test_a_topic_that_it_cannot_go_to_is_refused(queue: Queue, topic: str) -> No
 def test_headers_that_are_no_object_are_refused(queue: Queue, headers: Any) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="headers of a redrive are a JSON "):
         edited(queue, die(queue), headers=headers)
+
+
+def test_an_envelope_is_not_replaced_by_what_would_not_be_encrypted_even_if_no_header_names_its_key(
+    queue: Queue,
+) -> None:
+    died = die(queue, body=b"\x93PGR\x01")
+
+    with pytest.raises(errors.InvalidParameterValue, match=f"message {died} is encrypted"):
+        edited(queue, died, payload={"id": 7})
+    assert edited(queue, died, headers={"b": 2}).body == b"\x93PGR\x01"

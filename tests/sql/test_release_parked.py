@@ -42,3 +42,25 @@ def test_a_thousand_years_of_delay_end_with_the_domain(queue: Queue) -> None:
     queue.value("SELECT messages.release_parked(ARRAY(SELECT id FROM messages.parked))")
 
     assert queue.value("SELECT count(*) FROM messages.parked") == 0
+
+
+def test_a_cancellation_that_cannot_be_now_is_the_next_ticks_and_stops_no_release(queue: Queue, other: Queue) -> None:
+    queue.policy("limited", max_depth=10)
+    before = queue.publish("first")
+    cancelled = queue.send(topic="limited", after=[before], after_failed="cancel").id
+    released = queue.send(after=[before]).id
+    queue.conn.execute("UPDATE messages.parked SET look_at = 'infinity'")
+    queue.conn.execute("DELETE FROM messages.edge WHERE successor_id = %s", [released])
+    queue.conn.execute("UPDATE messages.edge SET died = 'failed'")
+    queue.conn.execute("SET statement_timeout = '5s'; SET lock_timeout = '3s'")
+
+    with other.conn.transaction():
+        other.send(topic="limited")
+        queue.call("release_parked", [cancelled, released])
+    at_once = [c.id for c in queue.claim()]
+    still = queue.message(cancelled)
+    queue.call("follow_ends")
+
+    assert (at_once, still.available_at.year) == ([released], 9000)
+    assert queue.archived(cancelled).error == f"cancelled: message {before}, after which it comes, ended as failed"
+    assert queue.value("SELECT count(*) FROM messages.parked") == 0

@@ -76,12 +76,23 @@ def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue)
 
 def test_a_thousand_are_known_and_no_more(queue: Queue) -> None:
     queue.conn.execute(
-        "SELECT messages.worker_claims('http:shop/' || n, 'h', ARRAY['t'], 1) FROM generate_series(1, 1000) AS n"
+        "SELECT messages.worker_claims(format('http:t%s/%s', n % 10, n), 'h', ARRAY['t'], 1) FROM generate_series(1, 1000) AS n"
     )
 
     assert claims(queue) is False
     assert worker(queue) is None
     assert queue.value("SELECT count(*) FROM messages.worker") == 1000
+
+
+def test_a_hundred_of_one_token_are_known_and_those_of_the_others_have_their_places(queue: Queue) -> None:
+    queue.conn.execute(
+        "SELECT messages.worker_claims('http:shop/' || n, 'h', ARRAY['t'], 1) FROM generate_series(1, 110) AS n"
+    )
+
+    assert (claims(queue), worker(queue)) == (False, None)
+    assert queue.value("SELECT count(*) FROM messages.worker") == 100
+    assert (claims(queue, name="http:shop2/w"), worker(queue, "http:shop2/w").topics) == (False, ["t"])
+    assert (claims(queue, ("u",), "http:shop/7"), worker(queue, "http:shop/7").topics) == (False, ["u"])
 
 
 def test_the_name_of_a_daemon_is_not_taken(queue: Queue) -> None:
