@@ -28,6 +28,7 @@ from pgrouse.transaction import Transaction
 
 if TYPE_CHECKING:
     from pgrouse import config
+    from pgrouse.crypto.seals import Seals
     from pgrouse.handler import Handler
     from pgrouse.new_message import Options
     from pgrouse.scene import Scene
@@ -260,6 +261,7 @@ class Batch:
 
     Args:
         messages: all of one topic, at least one.
+        seals: says what of exceptions may be logged; all of it unless given.
 
     Attributes:
         items: what the handler knows of them, in the same order.
@@ -271,8 +273,8 @@ class Batch:
         was_undone: whether a transaction was rolled back because messages had been lost.
     """
 
-    def __init__(self, handler: Handler, messages: list[Message], scene: Scene) -> None:
-        self.handler, self.messages, self.scene = handler, messages, scene
+    def __init__(self, handler: Handler, messages: list[Message], scene: Scene, seals: Seals | None = None) -> None:
+        self.handler, self.messages, self.scene, self.seals = handler, messages, scene, seals
         self.ids = {message.id: message.claim_id for message in messages}
         self.items: list[Item[Any]] = [Item(message, self) for message in messages]
         self.given: list[Item[Any]] = []
@@ -364,7 +366,7 @@ class Batch:
             item.payload = self.handler.decode(message)
         except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything: it is about this message alone
             if not self.say(item, error):
-                self.tell_after_completion(str(error))
+                self.tell_after_completion(str(error) if self.seals is None else self.seals.described(message, error))
             return False
         return True
 
@@ -415,7 +417,7 @@ class Batch:
     def _too_late(self, said: object) -> str | None:
         """Return what there is to log of what a handler said although its messages are completed."""
         if isinstance(said, BaseException):
-            return outcome.describe(said)
+            return outcome.describe(said) if self.seals is None else self.seals.described(self.messages[0], said)
         if said is None or self.handler.rules.policy is AckPolicy.ACK_FIRST:
             return None
         return "it returned something: use complete() of the items in the transaction"

@@ -29,6 +29,7 @@ from pgrouse.outcome import Ended, Kind, Outcome
 
 if TYPE_CHECKING:
     from pgrouse.child import Children
+    from pgrouse.crypto.seals import Seals
     from pgrouse.hand import Hand
     from pgrouse.scene import Scene
 
@@ -74,6 +75,7 @@ class Batches:
         settle: takes what ended.
         on_room: called when more can be taken after nothing could.
         meters: told of each batch that ran.
+        seals: encrypts what handlers leave; nothing unless given.
     """
 
     def __init__(
@@ -88,11 +90,13 @@ class Batches:
         settle: Callable[[Iterable[Ended]], None],
         on_room: Callable[[], None],
         meters: Meters,
+        seals: Seals | None = None,
     ) -> None:
         assert handler.batching is not None  # noqa: S101 - that is what makes it a batch handler
         self.handler, self.places, self.batching = handler, places, handler.batching
         self.hand, self.scene, self.threads, self.children = hand, scene, threads, children
         self.begin, self.settle, self.on_room, self.meters = begin, settle, on_room, meters
+        self.seals = seals
         self.gathered: list[Message] = []
         self.threads_busy = 0
         self._since = 0.0
@@ -195,7 +199,7 @@ class Batches:
         if not messages:
             return
         self.begin(messages)
-        run = Run(Batch(self.handler, messages, self.scene))
+        run = Run(Batch(self.handler, messages, self.scene, self.seals))
         self._taken += 1
         self._runs.add(run)
         run.task = asyncio.create_task(self._attempt(run), name="batch")
@@ -221,7 +225,8 @@ class Batches:
         # A bug of ours, or an outcome that cannot even be told: it must not keep the messages in hand for ever.
         log.error(events.LOOP_BROKEN, loop="batch", topic=self.handler.topic, exc_info=error)
         described = outcome.describe(error)
-        return [Ended(message, Kind.RETRY, error=described) for message in run.batch.messages]
+        kind = type(error).__qualname__
+        return [Ended(message, Kind.RETRY, error=described, error_type=kind) for message in run.batch.messages]
 
     def _free(self) -> None:
         """A place is free again; if there was no room, claims have passed the topic over."""
@@ -243,7 +248,7 @@ class Batches:
     async def _attempt(self, run: Run) -> list[Ended]:
         if self.acks_first:
             return await self._run_completed(run)
-        return await self._dispatch(run)
+        return self._closed(await self._dispatch(run))
 
     async def _run_completed(self, run: Run) -> list[Ended]:
         """Complete the messages, then run the handler: whatever becomes of that is only logged."""
@@ -255,10 +260,14 @@ class Batches:
                     events.MESSAGE_LOCK_LOST, message_id=message.id, topic=message.topic, attempt=message.attempt
                 )
         batch.begin_completed(lost)
-        ended = await self._dispatch(run) if batch.messages else []
+        ended = self._closed(await self._dispatch(run)) if batch.messages else []
         if error := next((each.error for each in ended if each.error is not None), None):
             batch.tell_after_completion(error)
         return []
+
+    def _closed(self, ended: list[Ended]) -> list[Ended]:
+        """Return the ends as they may be kept, before anybody is told of them."""
+        return ended if self.seals is None else [self.seals.close(each) for each in ended]
 
     async def _dispatch(self, run: Run) -> list[Ended]:
         match self.handler.mode:

@@ -11,6 +11,9 @@ from pgrouse.config_source import Key, Problem, Source, show_key
 
 # Keys whose values are never repeated.
 SECRETS = frozenset({("database", "dsn"), ("database", "listen_dsn")})
+# Below this a key may stand in a wrong place, also as a name: nothing that was found is repeated, and no long name.
+HIDING = "crypto"
+LONGEST_NAME = 24
 # By pydantic's names of errors.
 EXPECTED = {
     "int_type": "expected a whole number",
@@ -45,14 +48,14 @@ NAMES = {
 def problem(error: ErrorDetails, source: Source, known: list[str]) -> Problem:
     """Say one error of pydantic's in the user's terms. known: the keys that there are where the error is."""
     key = tuple(part for part in error["loc"] if part != "[key]")
-    origin = source.origin(key)
+    origin, key = source.origin(key), _showable(key)
     match error["type"]:
         case "extra_forbidden":
             text = _unknown(key, known)
         case "missing":
             text = f"{show_key(key)} is missing"
         case "value_error":
-            text = f"{show_key(key)}: {error['ctx']['error']}"
+            text = f"{show_key(key)}: {_said(key, error)}"
         case "string_pattern_mismatch":
             name = next((str(part) for part in reversed(key) if part in NAMES), "")
             text = f"{show_key(key)}: {NAMES.get(name, error['msg'])}{_found(key, error['input'])}"
@@ -62,15 +65,29 @@ def problem(error: ErrorDetails, source: Source, known: list[str]) -> Problem:
     return Problem(origin, show_key(key), text)
 
 
+def _showable(key: Key) -> Key:
+    """Return a key without those of its members that may be secrets."""
+    if HIDING not in key[:1]:
+        return key
+    return tuple("..." if isinstance(part, str) and len(part) > LONGEST_NAME else part for part in key)
+
+
 def _unknown(key: Key, known: list[str]) -> str:
     *table, name = key
     near = difflib.get_close_matches(str(name), known, n=1)
     mend = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(known)}"
-    return f"unknown key '{name}'" + (f" in [{show_key(tuple(table))}]" if table else "") + f"; {mend}"
+    shown = "unknown key" if HIDING in key[:1] else f"unknown key '{name}'"
+    return shown + (f" in [{show_key(tuple(table))}]" if table else "") + f"; {mend}"
+
+
+def _said(key: Key, error: ErrorDetails) -> str:
+    """Return what a check of ours said of a value, which it may repeat at the end."""
+    said = str(error["ctx"]["error"])
+    return said.partition(", found ")[0] if HIDING in key[:1] and not isinstance(error["input"], dict) else said
 
 
 def _found(key: Key, value: Any) -> str:
-    if key in SECRETS:
+    if key in SECRETS or HIDING in key[:1]:
         return ""
     if isinstance(value, bool):
         return f", found {str(value).lower()}"

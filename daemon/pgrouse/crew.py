@@ -251,6 +251,7 @@ class Crew:
             self._settle,
             self._tell_room,
             self.meters,
+            self.seals,
         )
 
     def _room_for_batches(self) -> Room:
@@ -370,7 +371,9 @@ class Crew:
         except Exception as error:
             # A bug of ours: it must not cost the worker loop, nor keep the message in hand for ever.
             log.exception(events.LOOP_BROKEN, loop="handler", message_id=message.id, topic=message.topic)
-            ended = Ended(message, Kind.RETRY, error=outcome.describe(error))
+            ended = Ended(message, Kind.RETRY, error=outcome.describe(error), error_type=type(error).__qualname__)
+            if self.seals is not None:
+                ended = self.seals.close(ended)
         finally:
             del self._running[key]
             if self._why.pop(key, None) is not None:
@@ -413,6 +416,8 @@ class Crew:
                 raise
             _tell_after_completion(message, f"the handler was stopped: {why.value}")
         else:
+            if ended is not None and self.seals is not None:
+                ended = self.seals.close(ended)
             if ended is not None and ended.error is not None:
                 _tell_after_completion(message, ended.error)
 
@@ -441,13 +446,13 @@ class Crew:
             said = error
         finally:
             self._add_run[message.topic](time.monotonic() - began)
-        return _said(handler, message, said, context)
+        return _said(handler, message, said, context, self.seals)
 
     async def _in_a_thread(self, handler: Handler, message: Message) -> Ended | None:
         loop = asyncio.get_running_loop()
         # It may wait for a thread first.
         begins = partial(loop.call_soon_threadsafe, self._limit, message) if message.run_timeout_s is not None else None
-        future = self.threads.submit(_call, handler, message, self.scene, begins, self.meters)
+        future = self.threads.submit(_call, handler, message, self.scene, begins, self.meters, self.seals)
         # A thread cannot be stopped: the message's place stays taken until it ends by itself, even if the message has timed out.
         self._threads_busy += 1
         future.add_done_callback(
@@ -477,7 +482,7 @@ class Crew:
             log.warning(events.CHILD_DIED, message_id=message.id, topic=message.topic, exit_code=None)
             return handler.rules.failed(message, error, child.DIED_UNSEEN)
         except Exception as error:  # noqa: BLE001 - whatever could not travel between the processes
-            return Ended(message, Kind.RETRY, error=outcome.describe(error))
+            return Ended(message, Kind.RETRY, error=outcome.describe(error), error_type=type(error).__qualname__)
 
     def _stop(self, message: Message, why: Why) -> None:
         self._stop_key((message.id, message.claim_id), why)
@@ -526,7 +531,12 @@ def _stopped(message: Message, why: Why) -> Ended | None:
 
 
 def _call(
-    handler: Handler, message: Message, scene: Scene, begins: Callable[[], object] | None, meters: Meters
+    handler: Handler,
+    message: Message,
+    scene: Scene,
+    begins: Callable[[], object] | None,
+    meters: Meters,
+    seals: Seals | None,
 ) -> Ended | None:
     """Run a sync handler, in its thread."""
     if begins is not None:
@@ -540,7 +550,7 @@ def _call(
         said = error
     finally:
         meters.ran(message.topic, began)
-    return _said(handler, message, said, context)
+    return _said(handler, message, said, context, seals)
 
 
 def _context(handler: Handler, message: Message, scene: Scene) -> Context:
@@ -551,12 +561,14 @@ async def _at_once(ended: Ended) -> Ended:
     return ended
 
 
-def _said(handler: Handler, message: Message, said: object, context: Context | None) -> Ended | None:
+def _said(
+    handler: Handler, message: Message, said: object, context: Context | None, seals: Seals | None
+) -> Ended | None:
     """Return what to settle; nothing if the handler completed its message in its own transaction."""
     if context is None or not context.completed or handler.rules.policy is AckPolicy.ACK_FIRST:
         return handler.rules.ended(message, said, None if context is None else context.action)
     if isinstance(said, BaseException):
-        _tell_after_completion(message, outcome.describe(said))
+        _tell_after_completion(message, outcome.describe(said) if seals is None else seals.described(message, said))
     elif said is not None:
         _tell_after_completion(message, "it returned an output: set ctx.output in the transaction")
     return None

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pydantic
 from pydantic import TypeAdapter
-from pydantic_core import from_json
+from pydantic_core import core_schema, from_json
 
 from pgrouse import config
 from pgrouse.ack_policy import DEFAULT_RULES, AckPolicy, Rules
@@ -31,6 +31,9 @@ from pgrouse.retry_strategy import Strategy, strategy
 
 # Children of one topic with isolation = "process", unless its concurrency says otherwise.
 CHILDREN = 4
+# Kinds of misfits whose texts quote what was found, or are written by validators that may. Kinds of their own may, too.
+QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid", "get_attribute_error", "timezone_offset"})
+QUIET = frozenset(get_args(core_schema.ErrorType)) - QUOTING
 
 
 class Mode(Enum):
@@ -254,7 +257,7 @@ def _adapter(name: str, wanted: Any) -> TypeAdapter[Any] | None:
 def _list(error: pydantic.ValidationError) -> str:
     """Return the errors without the values: what a payload holds is nobody's business in an archive that analysts read."""
     each = (
-        f"{'.'.join(map(str, e['loc'])) or '(whole)'}: {e['msg']}"
+        f"{'.'.join(map(str, e['loc'])) or '(whole)'}: {e['msg'] if e['type'] in QUIET else e['type']}"
         for e in error.errors(include_url=False, include_input=False)
     )
     return "; ".join(each)

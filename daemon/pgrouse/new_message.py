@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypedDict
 
 from pgrouse import jsonb
+from pgrouse.crypto.envelope import MAGIC, MARK
 from pgrouse.errors import PublishRefused
 
 TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}", re.ASCII)
@@ -92,14 +93,15 @@ def row(message: NewMessage) -> dict[str, Any]:
     """
     _check_on_conflict(message)
     after = _after(message)
+    body = _body(message)
     row = {
         "topic": _topic(message.topic),
         "channel": _label("channel", message.channel),
         "key": _label("key", message.key),
         "priority": _integer("priority", message.priority, 9),
         "payload": _payload(message),
-        "body": _body(message),
-        "headers": _headers(message.headers),
+        "body": body,
+        "headers": _headers(message.headers, body),
         "max_attempts": _integer("max_attempts", message.max_attempts, MAX_ATTEMPTS),
         "available_at": _available_at(message),
         "ttl": _ttl(message),
@@ -154,12 +156,16 @@ def _body(message: NewMessage) -> bytes | None:
     return body
 
 
-def _headers(headers: Mapping[str, Any] | None) -> str | None:
+def _headers(headers: Mapping[str, Any] | None, body: bytes | None) -> str | None:
     if headers is None:
         return None
     if not isinstance(headers, Mapping):
         raise PublishRefused(f"headers is a {type(headers).__name__}: it must be a mapping of names to values")
-    return jsonb.encode(dict(headers), "headers", MAX_HEADER_BYTES)
+    given = dict(headers)
+    if body is None or not body.startswith(MAGIC):
+        # Of a message whose headers were passed on: it was encrypted, and this one is not, or not yet.
+        given.pop(MARK, None)
+    return jsonb.encode(given, "headers", MAX_HEADER_BYTES)
 
 
 def _available_at(message: NewMessage) -> datetime | timedelta | None:

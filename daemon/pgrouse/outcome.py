@@ -112,7 +112,8 @@ class Ended:
         progress: the last progress that the handler noted; written before it is settled.
         remarks: what there is to log of it besides its error: names of events, and why.
         ran_s: how long its handler ran, if that is known better than from outside: by the child that ran it.
-        error_type: the class of the exception that ended it, if one did that is no outcome.
+        error_type: the class of the exception that ended it, if one did that is no outcome, or that its error quotes.
+        is_sealed: whether it may be kept and told as it is; of topics that are not encrypted it does not matter.
     """
 
     message: Message
@@ -127,6 +128,7 @@ class Ended:
     remarks: tuple[tuple[str, str], ...] = ()
     error_type: str | None = None
     ran_s: float | None = None
+    is_sealed: bool = False
 
 
 def ended(message: Message, said: object) -> Ended:
@@ -150,7 +152,12 @@ def _later(message: Message, said: Retry | Defer) -> Ended:
     try:
         state = as_state(said.state)
     except ValueError as error:
-        return Ended(message, Kind.RETRY, error=clean(f"the handler's state is not JSON: {error}"))
+        return Ended(
+            message,
+            Kind.RETRY,
+            error=clean(f"the handler's state is not JSON: {error}"),
+            error_type=_cause(error),
+        )
     if isinstance(said, Retry):
         return Ended(message, Kind.RETRY, error=clean(str(said)), after=said.after, state=state)
     return Ended(message, Kind.DEFER, after=said.after, until=said.until, state=state)
@@ -161,7 +168,12 @@ def _completed(message: Message, output: object) -> Ended:
     try:
         return Ended(message, Kind.COMPLETE, output=as_json(output))
     except ValueError as error:
-        return Ended(message, Kind.COMPLETE, error=clean(f"the output was dropped: {error}"))
+        return Ended(message, Kind.COMPLETE, error=clean(f"the output was dropped: {error}"), error_type=_cause(error))
+
+
+def _cause(error: ValueError) -> str | None:
+    """Return the class of what a conversion to JSON raised, whose text may quote the value; None: the text is ours."""
+    return None if error.__cause__ is None else type(error.__cause__).__qualname__
 
 
 def timed_out(message: Message) -> Ended:

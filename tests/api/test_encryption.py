@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +68,25 @@ def test_other_topics_are_as_they_were(http: httpx.Client, queue: Queue) -> None
 
     assert queue.message(published).payload == {"card": "4711"}
     assert http.get(f"/v1/messages/{published}").json()["encrypted"] is None
+
+
+def test_a_request_is_done_once_and_what_is_kept_of_it_confirms_no_guess(
+    site: Site, http: httpx.Client, queue: Queue
+) -> None:
+    first, second = os.urandom(32), os.urandom(32)
+    asked = json.dumps({"topic": "pay.pin", "payload": "4711"}).encode()
+    sent = {"Idempotency-Key": "pin-1", "Content-Type": "application/json"}
+    site.app.state.cipher = Cipher({"b": first}, "b")
+    published = http.post("/v1/messages", content=asked, headers=sent).json()["id"]
+
+    kept = queue.value("SELECT digest FROM messages.web_request WHERE key = 'pin-1'")
+    assert kept != hashlib.sha256(b"/v1/messages?\n" + asked).digest()
+    for keys in ({"b": first, "c": second}, {"a": second, "b": first}):
+        site.app.state.cipher = Cipher(keys, "b")
+        again = http.post("/v1/messages", content=asked, headers=sent)
+        assert (again.json()["id"], again.headers.get("Idempotent-Replayed")) == (published, "true")
+    other = http.post("/v1/messages", content=asked.replace(b"4711", b"0815"), headers=sent)
+    assert (other.status_code, "another request" in other.text) == (422, True)
 
 
 def test_another_payload_by_hand_is_refused_and_so_is_an_append(http: httpx.Client, queue: Queue) -> None:

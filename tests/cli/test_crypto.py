@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgrouse import Cipher, NewMessage, publish, publish_many
-from pgrouse.crypto.envelope import MARK
+from pgrouse.crypto.envelope import MARK, Kind
 from tests.cli.shell import Shell
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -118,6 +118,21 @@ def test_check_counts_who_needs_each_key(said: Shell, under_old: int, database: 
     configure("new", "new")
     missing = said("crypto", "check")
     assert (missing.code, "key old is needed and not configured here" in missing.err) == (1, True)
+
+
+def test_check_counts_the_kept_results_of_steps_which_are_never_put_under_another_key(
+    said: Shell, under_old: int, queue: Queue
+) -> None:
+    kept = Cipher({"old": OLD}, "old").sealed_json("pay", "1", Kind.OUTPUT)
+    queue.conn.execute(
+        "INSERT INTO messages.step (message_id, name, result, attempt) VALUES (%s, 'charge', %s, 1)", [under_old, kept]
+    )
+
+    assert said("crypto", "rotate").out == "1 message put under key new\n"
+
+    needs = {each["key"]: each["waiting"] for each in said("crypto", "check", "--json").objects}
+    assert needs == {"new": 1, "old": 1}
+    assert said("crypto", "rotate").out == "0 messages put under key new\n"
 
 
 def test_rotate_puts_what_waits_under_the_current_key(said: Shell, under_old: int, queue: Queue) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import json
 import os
 import pickle
 import stat
 import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,10 +25,26 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import LogCapture
 
-from pgrouse import Cipher, DecryptionFailed, KeyMissing, PublishRefused
+from pgrouse import (
+    BatchContext,
+    Cipher,
+    Context,
+    DecryptionFailed,
+    KeyMissing,
+    NewMessage,
+    PublishRefused,
+    Retry,
+    config,
+    new_message,
+    outcome,
+)
+from pgrouse.ack_policy import AckPolicy, Rules
+from pgrouse.batch import Batching
 from pgrouse.config import load
 from pgrouse.config_source import ConfigProblems
+from pgrouse.crew import Crew
 from pgrouse.crypto import envelope, keys
 from pgrouse.crypto.envelope import MARK, Kind
 from pgrouse.crypto.locked import Locked
@@ -32,10 +53,16 @@ from pgrouse.crypto.settings import Crypto
 from pgrouse.doctor import encryption
 from pgrouse.doctor.subject import Subject
 from pgrouse.errors import ConfigError
+from pgrouse.hand import Hand
+from pgrouse.handler import Handler, Mode
 from pgrouse.message import Message
 from pgrouse.outcome import Ended
 from pgrouse.outcome import Kind as How
+from pgrouse.settler import Settler
+from pgrouse.signal import Signals
+from pgrouse.telemetry.crew import TracedBatches
 from pgrouse.web import message_record
+from tests.unit.test_crew import until
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 RANDOMNESS = bytes(range(100, 128))
@@ -213,6 +240,12 @@ def test_a_key_of_another_length_is_refused_without_telling_it() -> None:
     assert "c2Vj" not in str(refused.value)
 
 
+def test_a_key_may_lack_the_sign_that_only_fills_it_up() -> None:
+    made = Cipher({"k": OLD}, "k").encrypt("t", b"7")
+
+    assert Cipher({"k": as_text(OLD).rstrip("=")}, "k").decrypt(made).data == b"7"
+
+
 # The configuration.
 
 
@@ -229,6 +262,17 @@ INLINE = [
     ('[crypto.keys.k]\nfile = "{key}"', "holds a key itself"),
     ('[crypto.keys.k]\ncommand = ["echo", "{key}"]', "holds a key itself"),
     ('[crypto.keys.k]\nenv = "{half}"', "expected the name of an environment variable"),
+    ('[crypto.keys.k]\nfile = "{bare}"', "holds a key itself"),
+    ('[crypto.keys.k]\ncommand = "echo {key}"', "expected a list"),
+    ('[crypto.keys]\nk = ["{key}"]', "expected a table of keys"),
+    ('[crypto.keys."{key}"]\nfile = "x"', "holds a key itself"),
+    ('[crypto.keys."{bare}"]\nfile = "x"\nmore = 1', "holds a key itself"),
+    ('[crypto.accept]\n"{bare}=" = ["a"]', "is no pattern of topics"),
+    ('topics = ["{bare}="]', "is no pattern of topics"),
+    ('keys = "{key}"', "expected a table of keys"),
+    ('missing_key_delay = "{key}"', "expected a duration"),
+    ('plain = "{key}"', "expected 'accept' or 'reject'"),
+    ('"{bare}" = 1', "unknown key in .crypto."),
 ]
 
 
@@ -239,7 +283,7 @@ def test_a_key_in_the_file_itself_is_refused_with_the_reason_and_not_repeated(
     key = as_text(os.urandom(32))
 
     with pytest.raises(ConfigProblems, match=reason) as refused:
-        configured(tmp_path, '[crypto]\ncurrent = "k"\n' + text.format(key=key, half=key[:-2] + "/"))
+        configured(tmp_path, '[crypto]\ncurrent = "k"\n' + text.format(key=key, half=key[:-8] + "/", bare=key[:-1]))
 
     assert key[:10] not in str(refused.value)
 
@@ -403,6 +447,166 @@ def test_errors_are_kept_as_text_or_as_types_alone(cipher: Cipher) -> None:
     hidden = seals(cipher, errors="type").close(ended)
     assert str(hidden.error).startswith("ValueError: ")
     assert "4711" not in str(hidden)
+
+
+def test_an_end_is_encrypted_once_however_often_it_is_closed(cipher: Cipher) -> None:
+    both = seals(cipher)
+    once = both.close(Ended(sealed(cipher), How.COMPLETE, output="1"))
+
+    assert both.close(once) is once
+
+
+def test_an_output_that_was_dropped_is_told_without_what_it_held(cipher: Cipher) -> None:
+    class Odd:
+        def __iter__(self) -> Any:
+            raise RuntimeError("card 4711")
+
+        __repr__ = __iter__
+
+    for said in ({"card": {4711.5, float("nan")}}, Retry(state=object()), Odd()):
+        ended = seals(cipher, errors="type").close(outcome.ended(sealed(cipher), said))
+        assert ended.error is not None
+        assert ended.error.endswith("what it said is not kept (crypto.errors)")
+
+
+def test_an_envelope_without_the_header_is_secret_all_the_same() -> None:
+    cipher = Cipher({"k": OLD}, "k", topics=["other"])
+    here = seals(cipher, errors="type")
+    raw = message(body=cipher.encrypt("t", b"4711"))
+
+    opened = here.open(raw)
+
+    assert isinstance(opened, Message)
+    assert opened.body == b"4711"
+    for whole in (raw, opened):
+        kept = here.close(Ended(whole, How.RETRY, output="4711", state="4711", error="4711", error_type="E"))
+        assert "4711" not in f"{kept.output}{kept.state}{kept.error}"
+
+
+def test_a_header_that_only_speaks_of_the_mark_is_none(cipher: Cipher) -> None:
+    plain = message(payload="1", headers=json.dumps({"about": MARK, "in": {MARK: "k"}}))
+
+    assert seals(cipher).open(plain) is plain
+
+
+def test_headers_that_are_passed_on_do_not_say_that_the_next_message_is_encrypted(cipher: Cipher) -> None:
+    passed = {MARK: "old", "a": 1}
+
+    plain = new_message.row(NewMessage(topic="t", payload=1, headers=passed))
+    made = new_message.row(NewMessage(topic="t", body=cipher.encrypt("t", b"7"), headers=passed))
+
+    assert json.loads(plain["headers"]) == {"a": 1}
+    assert json.loads(made["headers"]) == passed
+    assert json.loads(cipher.sealed(plain)["headers"]) == {"a": 1, MARK: "new"}
+
+
+def test_a_checkpoint_that_somebody_put_beside_an_envelope_is_rejected_where_plain_is(cipher: Cipher) -> None:
+    forged = sealed(cipher, state='{"paid":true}')
+
+    assert isinstance(seals(cipher).open(forged), Message)
+    ended = seals(cipher, plain="reject").open(forged)
+    assert isinstance(ended, Ended)
+    assert (ended.kind, "its checkpoint is not encrypted" in str(ended.error)) == (How.REJECT, True)
+    own = forged._replace(state=cipher.sealed_json("t", "1", Kind.STATE))
+    assert isinstance(seals(cipher, plain="reject").open(own), Message)
+
+
+def test_a_request_is_known_by_keys_alone_and_after_a_rotation_still() -> None:
+    before, under_both = Cipher({"b": OLD}, "b"), Cipher({"a": NEW, "b": OLD, "c": NEW}, "c")
+    digest = hashlib.sha256(b"4711").digest()
+
+    assert before.digests(digest) == Cipher({"b": OLD, "c": NEW}, "c").digests(digest)[:1]
+    assert before.digests(digest)[0] in under_both.digests(digest)
+    assert digest not in under_both.digests(digest)
+
+
+def ways() -> Iterator[Any]:
+    async def on_the_loop(payload: Any, ctx: Context) -> None:
+        ctx.completed = True
+        raise ValueError(f"card {payload}")
+
+    def in_a_thread(payload: Any, ctx: Context) -> None:
+        ctx.completed = True
+        raise ValueError(f"card {payload}")
+
+    async def batch(payloads: list[Any], ctx: BatchContext) -> None:
+        raise ValueError(f"card {payloads}")
+
+    first = Rules(AckPolicy.ACK_FIRST)
+    yield pytest.param(Handler("t", "m:f", on_the_loop, Mode.ASYNC, 2, None), id="its transaction")
+    yield pytest.param(Handler("t", "m:f", in_a_thread, Mode.THREAD, 2, None), id="its transaction in a thread")
+    yield pytest.param(Handler("t", "m:f", on_the_loop, Mode.ASYNC, 2, None, rules=first), id="ack_first")
+    batching = Batching(1, 0.0, as_items=False)
+    yield pytest.param(Handler("t", "m:f", batch, Mode.ASYNC, 2, None, 1, first, batching), id="batch")
+
+
+class Told:
+    """Stands for the telemetry: what it is told of batches."""
+
+    def __init__(self) -> None:
+        self.ends: list[Ended] = []
+
+    def process(self, messages: list[Message], *, is_batch: bool) -> Told:
+        return self
+
+    def __enter__(self) -> Told:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def ended(self, *ends: Ended) -> None:
+        self.ends += ends
+
+
+@asynccontextmanager
+async def secretive(cipher: Cipher, handler: Handler, **batches: Any) -> AsyncIterator[Crew]:
+    """A crew that keeps the types of errors alone."""
+    hand, settler = Hand(), Settler(Signals())
+
+    async def complete_first(messages: Any) -> list[int]:
+        return []
+
+    scene: Any = SimpleNamespace(
+        stopping=False, holds=hand.holds, complete_first=complete_first, completed=lambda *messages: None
+    )
+    kind = type("Secretive", (Crew,), batches)
+    crew = kind(
+        {"t": handler}, config.Worker(), hand, settler, scene, {}, lambda: None, None, seals(cipher, errors="type")
+    )
+    try:
+        yield crew
+    finally:
+        await crew.close()
+
+
+@pytest.mark.parametrize("handler", list(ways()))
+async def test_what_fails_after_its_message_is_completed_is_logged_by_its_type(
+    cipher: Cipher, handler: Handler, logged: LogCapture
+) -> None:
+    async with secretive(cipher, handler) as crew:
+        crew.add([sealed(cipher, "4711")], 0)
+        await until(lambda: logged.entries)
+
+    (entry,) = logged.entries
+    assert entry["event"] == "message.ended_after_completion"
+    assert (entry["reason"].startswith("ValueError: "), "4711" in str(entry)) == (True, False)
+
+
+async def test_a_span_of_a_batch_is_told_what_may_be_kept(cipher: Cipher, logged: LogCapture) -> None:
+    async def fail(payloads: list[Any]) -> None:
+        raise ValueError(f"card {payloads}")
+
+    told = Told()
+    handler = Handler("t", "m:f", fail, Mode.ASYNC, 1, None, 1, batching=Batching(1, 0.0, as_items=False))
+    async with secretive(cipher, handler, batches_type=partial(TracedBatches, told)) as crew:
+        crew.add([sealed(cipher, "4711")], 0)
+        await until(lambda: crew.settler.waiting)
+
+        (kept,) = crew.settler.waiting
+    assert (
+        [each.error for each in told.ends] == [kept.error] == ["ValueError: what it said is not kept (crypto.errors)"]
+    )
 
 
 def test_the_page_of_a_message_says_what_is_encrypted_and_offers_no_edit(cipher: Cipher) -> None:

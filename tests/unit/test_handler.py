@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
+from pydantic_core import PydanticCustomError
 
 from pgrouse import config
 from pgrouse import handler as handlers
@@ -188,6 +190,35 @@ class TestPayload:
         assert str(rejected.value).startswith("payload: id: Input should be a valid integer")
         assert "; lines.0: Input should be a valid string" in str(rejected.value)
         assert "secret" not in str(rejected.value)
+
+    def test_what_validators_say_may_quote_the_value_and_is_told_by_its_kind(self, claimed: Claimed) -> None:
+        def refuse(value: str) -> str:
+            raise ValueError(f"{value} is no card")
+
+        def refuse_in_its_own_way(value: str) -> str:
+            raise PydanticCustomError("no_card", "{value} is no card", {"value": value})
+
+        def insist(value: str) -> str:
+            raise AssertionError(value)
+
+        class Paid(BaseModel):
+            kind: Literal["paid"]
+
+        class Sent(BaseModel):
+            kind: Literal["sent"]
+
+        class Order(BaseModel):
+            a: Annotated[str, AfterValidator(refuse)]
+            b: Annotated[str, AfterValidator(refuse_in_its_own_way)]
+            c: Annotated[str, AfterValidator(insist)]
+            d: Annotated[Paid | Sent, Field(discriminator="kind")]
+
+        work = Handler("t", "m:f", print, Mode.THREAD, 1, TypeAdapter(Order))
+        with pytest.raises(Reject) as rejected:
+            work.call(claimed(payload='{"a": "4711", "b": "4711", "c": "4711", "d": {"kind": "4711"}}'), None)
+
+        said = "payload: a: value_error; b: no_card; c: assertion_error; d: union_tag_invalid"
+        assert str(rejected.value) == said
 
     def test_a_whole_that_does_not_fit_is_named_so(self, find: Callable[..., Handler], claimed: Claimed) -> None:
         with pytest.raises(Reject, match=r"payload: \(whole\): Input should be greater than or equal to 0"):

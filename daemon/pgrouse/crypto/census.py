@@ -24,6 +24,12 @@ WAITING = f"""
   WHERE m.id > %(after)s
   ORDER BY m.id
   LIMIT %(page)s"""  # noqa: S608 - constants only
+# Of each message one for each key: of its name, and of as much of the envelope as has the fingerprint.
+STEPS = f"""
+  SELECT DISTINCT ON (s.message_id, s.result ->> '{MARK}', left(s.result ->> '{DATA}', 21))
+    s.message_id, left(s.result ->> '{DATA}', {STATE_CHARS})
+  FROM messages.step AS s
+  WHERE s.message_id = ANY (%s) AND s.result ? '{MARK}'"""  # noqa: S608 - constants only
 DEAD = f"""
   SELECT d.head, d.state
   FROM messages.dead_topics() AS t (topic)
@@ -84,13 +90,15 @@ class Census:
 
 
 def take(conn: psycopg.Connection[Any], most: int) -> Census:
-    """Look at so many messages that have not ended, the oldest first, and at so many dead ones."""
+    """Look at so many messages that have not ended, the oldest first, with the kept results of their steps, and at so many dead ones."""
     census = Census()
     looked = 0
     for page in pages(conn, most):
         looked += len(page)
+        steps = _of_steps(conn, [each.id for each in page])
         for each in page:
-            for head in {(h.key, h.fingerprint): h for h in each.heads}.values():
+            heads = (*each.heads, *steps.get(each.id, ()))
+            for head in {(h.key, h.fingerprint): h for h in heads}.values():
                 need = census.of(head)
                 need.running += each.is_running
                 need.waiting += not each.is_running
@@ -117,6 +125,15 @@ def pages(conn: psycopg.Connection[Any], most: int | None = None) -> Iterator[li
             return
         after = rows[-1][0]
         left = None if left is None else left - len(rows)
+
+
+def _of_steps(conn: psycopg.Connection[Any], ids: list[int]) -> dict[int, list[Head]]:
+    """Return the heads of what steps of these messages left, by the message."""
+    found: dict[int, list[Head]] = {}
+    for message_id, state in conn.execute(STEPS.encode(), [ids]):
+        if (head := _head_of_state(state)) is not None:
+            found.setdefault(message_id, []).append(head)
+    return found
 
 
 def _heads(body: bytes | None, state: str | None) -> tuple[Head, ...]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 DLQ = ".dlq"
 PURPOSE = b"pgrouse message 1 "
+PURPOSE_OF_REQUEST = b"pgrouse request 1 "
 PURPOSE_OF_FINGERPRINT = b"pgrouse fingerprint 1"
 # The first block of HKDF-Expand, and there is no other: a key is as long as SHA-256.
 FIRST_BLOCK = b"\x01"
@@ -64,6 +65,10 @@ class Key:
     def of_message(self, salt: bytes) -> AESGCM:
         """Return the cipher of one message."""
         return AESGCM(hmac.digest(self._secret, PURPOSE + salt + FIRST_BLOCK, "sha256"))
+
+    def of_request(self, digest: bytes) -> bytes:
+        """Return what a request is known by."""
+        return hmac.digest(self._secret, PURPOSE_OF_REQUEST + digest, "sha256")
 
 
 class Cipher:
@@ -229,6 +234,13 @@ class Cipher:
         opened = self.decrypt(data, kinds=frozenset(Kind))
         assert head is not None  # noqa: S101 - it was just decrypted
         return self.encrypt(head.topic, opened.data, opened.kind)
+
+    def digests(self, digest: bytes) -> list[bytes]:
+        """Return what a request is known by, of its SHA-256: under each key, so that nobody without one can try what was asked.
+
+        The first is what is kept, and stays the same when another key becomes current: it is that of the first key by name.
+        """
+        return [self._keys[name].of_request(digest) for name in sorted(self._keys)]
 
     def is_current(self, head: Head) -> bool:
         """Whether an envelope is under the current key already."""

@@ -35,6 +35,10 @@ class Locked(Cipher):
             )
         return columns
 
+    def digests(self, digest: bytes) -> list[bytes]:
+        """Return the digest itself: there is no key, and nothing is published that is secret."""
+        return [digest]
+
 
 def cipher_or_lock(settings: Config) -> Cipher | None:
     """Return the cipher of a configuration, None if it has none. Where a key cannot be read that is logged, and what is returned encrypts nothing."""

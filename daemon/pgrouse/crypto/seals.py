@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
+from pydantic_core import from_json
 
 from pgrouse import events
 from pgrouse.crypto import envelope
+from pgrouse.crypto.cipher import marked
 from pgrouse.crypto.envelope import MARK
 from pgrouse.crypto.envelope import Kind as Inside
 from pgrouse.errors import DecryptionFailed, KeyMissing
-from pgrouse.outcome import Ended, Kind
+from pgrouse.outcome import Defer, Ended, Kind, Outcome, clean, describe
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
@@ -46,7 +48,7 @@ class Seals:
         Of a key that is not here only the operator can be the reason: the message is put back, with its attempt, and waits. What was changed
         is rejected.
         """
-        if (message.body is None or not message.body.startswith(envelope.MAGIC)) and not _is_marked(message):
+        if not (_is_envelope(message.body) or _is_marked(message)):
             return self._plain(message)
         try:
             return self._opened(message)
@@ -69,10 +71,10 @@ class Seals:
         return opened, closed
 
     def close(self, ended: Ended) -> Ended:
-        """Return the end of an attempt as it may be kept: what the handler made of what was encrypted is encrypted."""
+        """Return the end of an attempt as it may be kept: what the handler made of what was encrypted is encrypted. Once is enough."""
         message = ended.message
         says_nothing = ended.output is None and ended.state is None and ended.error is None and not ended.remarks
-        if says_nothing or not self._is_secret(message):
+        if says_nothing or ended.is_sealed or not self._is_secret(message):
             return ended
         return replace(
             ended,
@@ -80,26 +82,43 @@ class Seals:
             state=self._sealed(message, ended.state, Inside.STATE),
             error=self._error(ended),
             remarks=ended.remarks if self.settings.errors == "text" else tuple((e, NOT_KEPT) for e, _ in ended.remarks),
+            is_sealed=True,
         )
+
+    def described(self, message: Message, error: BaseException) -> str:
+        """Return what may be logged of an exception that changes nothing any more."""
+        if self.settings.errors == "text" or not self._is_secret(message):
+            return describe(error)
+        # Not its traceback, which quotes what it was raised from.
+        return clean(f"{type(error).__qualname__}: {error if isinstance(error, Outcome) else NOT_KEPT}")
 
     def output(self, message: Message, text: str | None) -> str | None:
         """Return an output as it may be kept."""
         return self._sealed(message, text, Inside.OUTPUT) if self._is_secret(message) else text
 
     def opened_output(self, message: Message, text: str) -> str:
-        """Return an output as it was; what is not encrypted as it is.
+        """Return the kept result of a step as it was; what is not encrypted as it is.
 
         Raises:
-            KeyMissing, DecryptionFailed: it cannot be read here.
+            Defer: its key is not here; no fault of the handler's, and the message waits for it as for the key of its payload.
+            DecryptionFailed: it cannot be read here.
         """
-        return self.cipher.opened_json(message.topic, text, Inside.OUTPUT)
+        try:
+            return self.cipher.opened_json(message.topic, text, Inside.OUTPUT)
+        except KeyMissing as missing:
+            self._tell(message, missing)
+            raise Defer(self.settings.missing_key_delay) from missing
 
     def _opened(self, message: Message) -> Message:
         body = message.body
         if body is None:
             raise DecryptionFailed(f"its header {MARK} says that it is encrypted, and it is not")
         payload, plain = self.cipher.opened(message.topic, body)
-        return self._with_state(message._replace(payload=payload, body=plain))
+        if self.settings.plain == "reject" and _is_plain_state(message.state):
+            raise DecryptionFailed('its checkpoint is not encrypted (crypto.plain = "reject")')
+        # From here on nothing else tells that it was encrypted, if whoever made its envelope gave it no header.
+        headers = message.headers if _is_marked(message) else marked(message.headers, self.cipher.current)
+        return self._with_state(message._replace(payload=payload, body=plain, headers=headers))
 
     def _with_state(self, message: Message) -> Message:
         if message.state is None:
@@ -119,7 +138,7 @@ class Seals:
             return Ended(message, Kind.REJECT, error=f"the checkpoint of this message cannot be decrypted: {error}")
 
     def _is_secret(self, message: Message) -> bool:
-        return _is_marked(message) or self.cipher.covers(message.topic)
+        return _is_marked(message) or _is_envelope(message.body) or self.cipher.covers(message.topic)
 
     def _sealed(self, message: Message, text: str | None, kind: Inside) -> str | None:
         if text is None or text == CLEARED:
@@ -150,5 +169,19 @@ class Seals:
         )
 
 
+def _is_envelope(body: bytes | None) -> bool:
+    return body is not None and body.startswith(envelope.MAGIC)
+
+
+def _is_plain_state(state: str | None) -> bool:
+    return state not in (None, CLEARED) and envelope.of_json(state) is None
+
+
 def _is_marked(message: Message) -> bool:
-    return message.headers is not None and f'"{MARK}"' in message.headers
+    # What is cheap first: few headers are read for this.
+    if message.headers is None or f'"{MARK}"' not in message.headers:
+        return False
+    try:
+        return MARK in from_json(message.headers)
+    except ValueError:  # nested deeper than it reads
+        return True

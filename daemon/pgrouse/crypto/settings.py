@@ -20,9 +20,10 @@ HOW = 'say where it is instead: env = "NAME", file = "/path" or command = ["prog
 
 
 def decoded(text: str) -> bytes | None:
-    """Return the key that a text is, None if it is none."""
+    """Return the key that a text is, with or without the = at its end; None if it is none."""
+    given = text.strip().rstrip("=")
     try:
-        key = base64.b64decode(text.strip(), validate=True)
+        key = base64.b64decode(given + "=" * (-len(given) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
     return key if len(key) == KEY_BYTES else None
@@ -36,6 +37,7 @@ def _not_a_key(text: str) -> str:
 
 
 def _key_name(text: str) -> str:
+    _not_a_key(text)
     if not NAME.fullmatch(text):
         raise ValueError("is no name of a key: 1 to 63 of A-Z a-z 0-9 . _ - and a letter or digit first")
     return text
@@ -74,7 +76,7 @@ class CryptoKey(Section):
         if self.env is not None:
             return f"the environment variable {self.env}"
         # The arguments of a program may be secrets.
-        return f"the file {self.file}" if self.file is not None else f"the program {(self.command or ['?'])[0]}"
+        return f"the file {self.file}" if self.file is not None else f"the program {_first_word(self.command)}"
 
     @model_validator(mode="before")
     @classmethod
@@ -90,6 +92,10 @@ class CryptoKey(Section):
             found = f", found {' and '.join(given)}" if given else ""
             raise ValueError(f"needs exactly one of {', '.join(SOURCES)}{found}")
         return self
+
+
+def _first_word(command: list[str] | None) -> str:
+    return next(iter((command or ["?"])[0].split()), "?")
 
 
 def _is_key(value: Any) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Header, Request
+from psycopg.errors import InvalidParameterValue
 from pydantic import Field, TypeAdapter, ValidationError
 from starlette.responses import Response
 
@@ -320,15 +322,43 @@ async def _answer_once(
     if key is None:
         async with db.write(caller) if many else db.connection() as conn:
             return Answer(await do(conn), 201)
-    digest = hashlib.sha256(f"{request.url.path}?{request.url.query}\n".encode() + asked).digest()
     async with db.write(caller) as conn:
-        begun = await conn.execute(
-            b"SELECT status, answer FROM messages.begin_request(%s, %s, %s)", [caller.name, key, digest]
-        )
-        if found := await begun.fetchone():
+        if found := await _begin(conn, caller, key, _digests(request, asked)):
             return Response(
                 found["answer"], found["status"], {"Idempotent-Replayed": "true"}, media_type="application/json"
             )
         text = dumps(await do(conn))
         await conn.execute(b"SELECT messages.end_request(%s, %s, %s, %s)", [caller.name, key, 201, text])
     return Response(text, 201, media_type="application/json")
+
+
+def _digests(request: Request, asked: bytes) -> list[bytes]:
+    """Return what a request may be known by; the first is what is kept."""
+    digest = hashlib.sha256(f"{request.url.path}?{request.url.query}\n".encode() + asked).digest()
+    cipher: Cipher | None = request.app.state.cipher
+    # The last one: it came before anything was encrypted.
+    return [digest] if cipher is None else [*cipher.digests(digest), digest]
+
+
+async def _begin(conn: Connection, caller: Caller, key: str, digests: list[bytes]) -> dict[str, Any] | None:
+    """Begin a request that is done once; return the answer that was given before, if one was."""
+    first, *others = digests
+    if not others:
+        return await _begin_as(conn, caller, key, first)
+    try:
+        async with conn.transaction():
+            return await _begin_as(conn, caller, key, first)
+    except InvalidParameterValue:
+        # It was begun as another one: under a key that is the first by name no more, if it is not another indeed.
+        for digest in others:
+            with suppress(InvalidParameterValue):
+                async with conn.transaction():
+                    return await _begin_as(conn, caller, key, digest)
+        raise
+
+
+async def _begin_as(conn: Connection, caller: Caller, key: str, digest: bytes) -> dict[str, Any] | None:
+    begun = await conn.execute(
+        b"SELECT status, answer FROM messages.begin_request(%s, %s, %s)", [caller.name, key, digest]
+    )
+    return await begun.fetchone()
