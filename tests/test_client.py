@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -318,6 +319,48 @@ def test_a_call_that_is_cancelled_is_cancelled_on_the_server_and_the_next_one_go
             return [row["topic"] for row in stats]
 
     assert asyncio.run(main()) == ["t"]
+
+
+def test_a_cancellation_that_comes_too_late_meets_no_call_of_another(database: Database, queue: Queue) -> None:
+    first, second = queue.publish_many(2)
+    threads, busy, let_go = ThreadPoolExecutor(1), ThreadPoolExecutor(1), threading.Event()
+
+    async def main() -> tuple[bool, Any]:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(busy)
+
+        def seen(condition: Callable[[], Any]) -> Awaitable[Any]:
+            return loop.run_in_executor(threads, eventually, condition)
+
+        def is_stuck() -> bool:
+            waits = (
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )
+            return bool(queue.value(waits) == 1)
+
+        async with AsyncClient(database.dsn) as client:
+            with database.connect() as one, database.connect() as two:
+                for conn, locked in ((one, first), (two, second)):
+                    conn.autocommit = False
+                    conn.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [locked])
+                calls = [asyncio.create_task(client.cancel(each)) for each in (first, second)]
+                await seen(is_stuck)
+                busy.submit(let_go.wait)  # what sends the cancellation has to wait for a thread
+                calls[0].cancel()
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                one.rollback()
+                await seen(lambda: queue.archived(first))
+                await seen(is_stuck)
+                let_go.set()
+                ended = await asyncio.wait(calls[:1])
+                two.rollback()
+                return ended[0].pop().cancelled(), await calls[1]
+
+    try:
+        assert asyncio.run(main()) == (True, [second])
+    finally:
+        let_go.set()
 
 
 def test_an_async_client_has_the_methods_of_a_client_and_no_other(database: Database) -> None:

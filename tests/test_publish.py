@@ -632,6 +632,25 @@ def test_in_autocommit_mode_all_are_published_or_none(database: Database, db: Co
     assert len(stored(db)) == 2
 
 
+def test_many_may_be_read_from_the_same_connection_and_are_published_or_none(
+    database: Database, db: Connection
+) -> None:
+    def read(keys: list[str | None]) -> Iterator[NewMessage]:
+        for key in keys:
+            found = conn.execute("SELECT repeat('x', 400000)").fetchone()
+            yield NewMessage(topic="t", payload=found and found[0], key=key)
+
+    with psycopg.connect(database.dsn, autocommit=True) as conn:
+        conn.execute("SET ROLE messages_publisher")  # who may not read keys is told the line of one COPY only
+        with pytest.raises(KeyTaken, match="topic t with the key 'sixth' waits"):
+            publish_many(conn, read(["first", None, "third", "fourth", None, "sixth", "sixth"]))
+        after_failure = stored(db)
+        count = publish_many(conn, read(["first", None, "third", "fourth", None, "sixth", "seventh"]))
+
+    assert (count, after_failure) == (7, [])
+    assert stored(db, "key")[2:] == [("third",), ("fourth",), (None,), ("sixth",), ("seventh",)]
+
+
 @pytest.mark.parametrize("before", [1, 5000])
 def test_one_that_is_refused_takes_all_back_and_the_transaction_can_go_on(
     conn: Connection, db: Connection, before: int

@@ -9,8 +9,9 @@ There is one implementation, the blocking one, which runs here in a thread: docs
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -39,6 +40,8 @@ class AsyncClient:
         self._dsn = dsn
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pgrouse client")
         self._client: Client
+        # Held while a cancellation is sent, so that no call begins which it could meet.
+        self._turn = threading.Lock()
 
     async def __aenter__(self) -> AsyncClient:
         self._client = await asyncio.get_running_loop().run_in_executor(self._thread, Client, self._dsn)
@@ -47,7 +50,7 @@ class AsyncClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._client.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._in_turn, self._client.close)
         self._thread.shutdown(wait=False)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
@@ -63,7 +66,7 @@ class AsyncClient:
 
     async def _call(self, name: str, *args: Any, **named: Any) -> Any:
         method = partial(getattr(self._client, name), *args, **named)
-        going = self._thread.submit(method)
+        going = self._thread.submit(self._in_turn, method)
         done = asyncio.wrap_future(going)
         try:
             return await asyncio.shield(done)
@@ -71,12 +74,19 @@ class AsyncClient:
             done.add_done_callback(_heard)
             # One that still waits for its turn is just left out.
             if not going.cancel() and not going.done():
-                await asyncio.to_thread(self._cancel)
+                await asyncio.to_thread(self._cancel, going)
             raise
 
-    def _cancel(self) -> None:
-        with suppress(psycopg.Error):
-            self._client.conn.cancel_safe(timeout=CANCEL_S)
+    def _in_turn(self, method: Callable[[], Any]) -> Any:
+        with self._turn:
+            pass
+        return method()
+
+    def _cancel(self, going: Future[Any]) -> None:
+        """Cancel on the server what it does for this call, unless the call has ended meanwhile: then it does something for another."""
+        with self._turn, suppress(psycopg.Error):
+            if not going.done():
+                self._client.conn.cancel_safe(timeout=CANCEL_S)
 
 
 def _heard(done: asyncio.Future[Any]) -> None:

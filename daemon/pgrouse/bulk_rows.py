@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pgrouse import known_schema
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
 BLOCK_BYTES = 64 * 1024
+# Each COPY fires the triggers once, so one of several has so many bytes, or KEYS rows.
+COPY_BYTES = 1024 * 1024
 # One INSERT holds so many rows, or as many as have so many characters.
 INSERT_ROWS, INSERT_CHARS = 500, 1024 * 1024
 # The server tells the line of a key that is taken; so many keys are remembered until it does.
@@ -52,17 +55,20 @@ class Part:
     Attributes:
         columns: of messages.message.
         rows: each as of `new_message.row`, to be taken once.
+        begin: to be called before the first row of each COPY is taken: the server counts lines from there.
     """
 
     columns: tuple[str, ...]
     rows: Iterator[dict[str, Any]]
+    begin: Callable[[], None]
 
     def copy(self) -> bytes:
-        """Return the statement for which `blocks` is the text."""
+        """Return the statement for which `blocks` is the text, or each of `copies`."""
         return f"COPY messages.message ({', '.join(self.columns)}) FROM STDIN (ENCODING 'UTF8')".encode()
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the text for COPY. Lines are gathered: one write for each would be slow."""
+        """Yield the text for one COPY. Lines are gathered: one write for each would be slow."""
+        self.begin()
         block = bytearray()
         for each in self.rows:
             block += self._line(each)
@@ -70,6 +76,11 @@ class Part:
                 yield bytes(block)
                 block.clear()
         yield bytes(block)
+
+    def copies(self) -> Iterator[bytes]:
+        """Yield the whole texts of several COPYs. While rows are taken none is under way, so they may be read from the same connection."""
+        while text := self._next_copy():
+            yield text
 
     def inserts(self) -> Iterator[Statement]:
         """Yield statements that publish the same where there is no COPY; each answers with how many rows there are."""
@@ -83,6 +94,15 @@ class Part:
                 gathered, chars = [], 0
         if gathered:
             yield Statement(sql, {"rows": f"[{','.join(gathered)}]"})
+
+    def _next_copy(self) -> bytes:
+        self.begin()
+        text = bytearray()
+        for each in islice(self.rows, KEYS):
+            text += self._line(each)
+            if len(text) >= COPY_BYTES:
+                break
+        return bytes(text)
 
     def _line(self, row: dict[str, Any]) -> bytes:
         return "\t".join([_field(row.get(column)) for column in self.columns]).encode() + b"\n"
@@ -135,14 +155,16 @@ class Rows:
             return moment
 
         if self._next is not None and not _is_timed(self._next):
-            yield Part(UNTIMED, self._untimed())
-        self._began = self.count
+            yield Part(UNTIMED, self._untimed(), self._begin)
         if self._next is not None:
-            yield Part(TIMED, self._timed(now))
+            yield Part(TIMED, self._timed(now), self._begin)
 
     def key_of(self, line: int) -> tuple[str, str] | None:
-        """Return topic and key of a line of the part that is under way, if they are remembered."""
+        """Return topic and key of a line of the COPY that is under way, if they are remembered."""
         return next((each[1:] for each in self._keys if each[0] == self._began + line), None)
+
+    def _begin(self) -> None:
+        self._began = self.count
 
     def _checked(self, messages: Iterable[NewMessage]) -> Iterator[dict[str, Any]]:
         for number, message in enumerate(messages, 1):

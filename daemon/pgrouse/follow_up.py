@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
+from psycopg import AsyncConnection, AsyncCursor
+
 from pgrouse import publishing, trace_context
 from pgrouse.context import is_on_a_loop
 from pgrouse.new_message import Options
@@ -32,8 +34,13 @@ class FollowUp:
             self._options = {**options, "headers": {**inherited, **(given or {})}}
 
     def publish(self, conn: OfAsyncPsycopg | OfPsycopg | None) -> Published | Coroutine[Any, Any, Published]:
-        """Publish it on an open connection, else on one of the pools; something to await on the event loop."""
+        """Publish it on an open connection, else on one of the pools; something to await on the event loop.
+
+        Raises:
+            RuntimeError: the open connection is of the other kind than is wanted here: nobody would await what it gives, or nobody could.
+        """
         if conn is not None:
+            _refuse_elsewhere(conn)
             published: Published | Coroutine[Any, Any, Published] = self._on(conn)
             return published
         return self._on_the_loop() if is_on_a_loop() else self._in_a_thread()
@@ -51,3 +58,8 @@ class FollowUp:
         with self._scene.blocking_pool.connection() as conn:
             published: Published = self._on(conn)
             return published
+
+
+def _refuse_elsewhere(conn: object) -> None:
+    if isinstance(conn, AsyncConnection | AsyncCursor) != is_on_a_loop():
+        raise RuntimeError("ctx.publish inside of ctx.transaction(): call it where the transaction was opened")

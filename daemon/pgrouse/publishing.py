@@ -167,6 +167,7 @@ def publish_many(
     """Publish any number of messages by COPY in the connection's transaction; return how many. Await it on an async connection.
 
     The messages are streamed, and become available in their order. All are published or none, but for those that a full topic drops.
+    The iterable may read from the same blocking connection.
     COPY gives no ids back and knows no `on_conflict`: whoever needs one calls `publish` for each, best within `conn.pipeline()`.
     Where SQLAlchemy or Django is on another driver than psycopg or asyncpg there is no COPY: then it is an INSERT for each 500.
     A `cipher` encrypts those whose topics are its topics.

@@ -168,6 +168,39 @@ def test_a_message_whose_key_is_missing_waits_until_it_is_there_and_costs_no_att
     assert {eventually(lambda each=each: queue.archived(each)).result for each in waiting} == {"success"}
 
 
+def test_a_message_waits_for_the_key_of_a_step_too_and_the_step_is_not_done_again(
+    work: Start, queue: Queue, database: Database, journal: Journal, old: Cipher
+) -> None:
+    published = publish(database.connect(), "pay", 1, cipher=old)
+    kept = Cipher({"new": NEW}, "new").sealed_json("pay", '"receipt"', Kind.OUTPUT)
+    queue.conn.execute(
+        "INSERT INTO messages.step (message_id, name, result, attempt) VALUES (%s, 'charge', %s, 1)", [published, kept]
+    )
+    topics = {"pay": {"handler": "sealed:charge", "ack_policy": "ack"}}
+    daemon = work("old", "old", topics=topics)
+
+    assert daemon.event("crypto.key_missing")["key"] == "new"
+    eventually(lambda: queue.value("SELECT available_at > now() + interval '30 s' FROM messages.message"))
+    assert (queue.message(published).attempts, queue.message(published).claim_id) == (0, None)
+    assert daemon.stop() == 0
+    work("old", "old", "new", topics=topics)
+    queue.call("retry_now", [published])
+    ended = eventually(lambda: queue.archived(published))
+    assert old.opened_json("pay", json.dumps(ended.output), Kind.OUTPUT) == '"receipt"'
+    assert not journal.entries("charged")
+
+
+def test_headers_of_an_encrypted_message_may_be_passed_on(
+    work: Start, queue: Queue, database: Database, old: Cipher
+) -> None:
+    work("old", "old", topics={"pay": "sealed:pass_on", "plain": "sealed:pay"})
+
+    publish(database.connect(), "pay", {"number": "1"}, headers={"a": 1}, cipher=old)
+
+    ended = eventually(lambda: queue.rows("SELECT result, headers FROM messages.message_archive WHERE topic = 'plain'"))
+    assert [(each.result, each.headers) for each in ended] == [("success", {"a": 1})]
+
+
 def test_what_was_changed_is_rejected_and_the_others_go_on(
     work: Start, queue: Queue, database: Database, old: Cipher
 ) -> None:

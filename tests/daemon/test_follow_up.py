@@ -15,7 +15,14 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 TOPICS = {
     name: f"follow:{name}"
-    for name in ("in_transaction", "in_transaction_in_thread", "outside", "outside_in_thread", "in_batch")
+    for name in (
+        "in_transaction",
+        "in_transaction_in_thread",
+        "outside",
+        "outside_in_thread",
+        "in_transaction_elsewhere",
+        "in_batch",
+    )
 }
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -67,6 +74,9 @@ def test_what_handlers_publish_is_there_with_their_end_and_belongs_to_their_trac
             assert ended.result == result
             assert followers(queue) == [({"of": ended.id}, {**trace, "h": 1})]
             queue.conn.execute("DELETE FROM messages.message")
+    ended = work("in_transaction_elsewhere")
+    assert (ended.result, followers(queue)) == ("failed", [])
+    assert "ctx.publish inside of ctx.transaction(): call it where the transaction was opened" in ended.error
     ended = work("in_batch")
     assert (ended.result, followers(queue)) == ("success", [({"of": ended.id}, None)])
 

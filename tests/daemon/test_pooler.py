@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse import wait_for
+import pgrouse.database
+from pgrouse import config, wait_for
 from tests.daemon import pgbouncer
 from tests.daemon.process import Daemon, Fleet, Journal, now
 from tests.server.deadline import eventually
@@ -86,3 +87,16 @@ def test_whoever_waits_for_an_end_through_it_is_warned_and_looks_each_second(
 
     assert ending.succeeded
     assert now() - began < 10
+
+
+@pytest.fixture
+def repeatable_read(database: Database) -> None:
+    """Let the sessions of the database begin with another isolation level; to be asked for before the pooler has any."""
+    database.connect().execute(f"ALTER DATABASE {database.name} SET default_transaction_isolation = 'repeatable read'")
+
+
+def test_nothing_is_set_in_a_session_that_belongs_to_others_too(repeatable_read: None, pooled: str) -> None:
+    with pgrouse.database.Database(config.Database(dsn=pooled, prepare=False), "w").connect_blocking("lane") as conn:
+        level = conn.execute("SHOW default_transaction_isolation").fetchone()
+
+    assert level == ("repeatable read",)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from pgrouse.hand import Hand
+from pgrouse.loops import lane
+from pgrouse.loops.lane import Lane
+from pgrouse.outcome import Ended, Kind
+from pgrouse.settler import Settler
+from pgrouse.signal import Signals
+from pgrouse.store import Store, Want
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
@@ -71,3 +82,30 @@ def test_a_message_of_which_nothing_can_be_said_is_given_up_and_the_others_go_on
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == len(others)
     assert len(journal.entries("start", poison)) == 1
     assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize(("bound", "is_doubtful"), [("TURN_TIMEOUT_S", False), ("DOUBTFUL_TURN_S", True)])
+def test_a_settle_by_itself_that_waits_too_long_is_put_back_with_all_behind_it(
+    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, bound: str, is_doubtful: bool
+) -> None:
+    monkeypatch.setattr(lane, bound, 0.3)
+    published = queue.publish_many(3)
+    settler, hand = Settler(Signals()), Hand()
+
+    async def main() -> None:
+        async with await psycopg.AsyncConnection.connect(database.dsn, autocommit=True) as conn:
+            store = Store(conn, "w/0")
+            got = await store.exchange([], Want(["t"], 3))
+            for each in got.claimed:
+                settler.add(Ended(each, Kind.COMPLETE))
+            one = Lane(0, SimpleNamespace(worker="w"), None, settler, SimpleNamespace(hand=hand), None)  # type: ignore[arg-type]
+            if is_doubtful:
+                one.doubt()
+            with database.connect() as other, other.transaction():
+                other.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [published[1]])
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(one._settle_singly(store), 8)
+
+    asyncio.run(main())
+    assert [each.message.id for each in settler.waiting] == published[1:]
+    assert (settler.in_flight, queue.archived(published[0]).result) == (0, "success")

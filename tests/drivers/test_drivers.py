@@ -31,6 +31,7 @@ from tests.server.postgres import Database, Postgres
 
 Open = Callable[[], AbstractContextManager[Caller]]
 Connection = psycopg.Connection[Any]
+BLOCKING = ("psycopg", "sqlalchemy", "django")
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,19 @@ def test_a_rollback_takes_one_and_many_back(caller: Open, table: Connection) -> 
         raise Rollback
 
     assert stored(table) == []
+
+
+@pytest.mark.parametrize("name", BLOCKING)
+def test_many_may_be_read_from_the_same_connection(shared: Database, table: Connection, name: str) -> None:
+    def read() -> Iterator[NewMessage]:
+        for n in range(3):
+            it.execute(f"SELECT {n}")
+            yield NewMessage(topic="t", payload=n, delay=timedelta(n))
+
+    with CALLERS[name](shared.dsn) as it:
+        count = it.publish_many(read())
+
+    assert (count, len(stored(table))) == (3, 3)
 
 
 def test_many_can_be_the_first_that_is_done_in_a_transaction(caller: Open, table: Connection) -> None:

@@ -36,12 +36,14 @@ class Psycopg(Driver):
             yield self
 
     async def pour(self, part: Part) -> int:
-        """Insert many rows by COPY."""
+        """Insert many rows by COPYs. Nobody else gets at the connection during one, and the caller's iterable may want to."""
+        count = 0
         with psycopg.Cursor(self.conn) as cursor:
-            with cursor.copy(part.copy()) as copy:
-                for block in part.blocks():
-                    copy.write(block)
-            return cursor.rowcount
+            for text in part.copies():
+                with cursor.copy(part.copy()) as copy:
+                    copy.write(text)
+                count += cursor.rowcount
+        return count
 
 
 class AsyncPsycopg(Driver):
@@ -65,7 +67,7 @@ class AsyncPsycopg(Driver):
             yield self
 
     async def pour(self, part: Part) -> int:
-        """Insert many rows by COPY."""
+        """Insert many rows by one COPY: the caller's iterable cannot await the connection, and the loop has its turns between blocks."""
         async with psycopg.AsyncCursor(self.conn) as cursor:
             async with cursor.copy(part.copy()) as copy:
                 for block in part.blocks():

@@ -83,8 +83,9 @@ class Lane:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
+        seconds = DOUBTFUL_TURN_S if self._conn_is_doubtful else TURN_TIMEOUT_S
         try:
-            async with asyncio.timeout(TURN_TIMEOUT_S) as self._deadline:
+            async with asyncio.timeout(seconds) as self._deadline:
                 yield
         finally:
             self._deadline = None
@@ -139,15 +140,20 @@ class Lane:
 
     async def _settle_singly(self, store: Store) -> None:
         """The server refused what a batch said: settle each alone, so that the one it is about harms nobody else."""
-        for each in self.settler.take():
+        taken = self.settler.take()
+        for number, each in enumerate(taken):
             try:
                 await self._settle_one(store, each)
             except psycopg.Error:
                 self.settler.put_back([each])
+            except BaseException:  # out of time, or told to stop: of the others nothing was said yet
+                self.settler.put_back(taken[number:])
+                raise
 
     async def _settle_one(self, store: Store, each: Ended) -> None:
         try:
-            got = await store.exchange([each], None)
+            async with self._in_time():
+                got = await store.exchange([each], None)
         except psycopg.Error as error:
             if _is_curable(error):
                 raise
@@ -164,7 +170,8 @@ class Lane:
 
     async def _settle_plainly(self, store: Store, each: Ended, error: psycopg.Error) -> Exchange:
         try:
-            return await store.exchange([_plain(each, error)], None)
+            async with self._in_time():
+                return await store.exchange([_plain(each, error)], None)
         except psycopg.Error as last:
             if _is_curable(last):
                 raise

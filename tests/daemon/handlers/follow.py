@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from work import write
 
 from pgrouse import Item
@@ -35,6 +37,11 @@ def outside_in_thread(payload, ctx):
     write("published", None, id=ctx.id, next=published, became=published.what)
     if payload == "raise":
         raise ValueError("too late")
+
+
+async def in_transaction_elsewhere(payload, ctx):
+    async with ctx.transaction():
+        await asyncio.to_thread(ctx.publish, "next", {"of": ctx.id})
 
 
 def in_batch(items: list[Item], ctx):

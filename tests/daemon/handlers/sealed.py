@@ -33,6 +33,14 @@ def bytes_in_a_child(body: bytes, ctx: Context) -> str:
     return body.decode()
 
 
+async def charge(payload: Any, ctx: Context) -> Any:
+    return await ctx.step("charge", lambda: write("charged", ctx))
+
+
+async def pass_on(payload: Any, ctx: Context) -> None:
+    await ctx.publish("plain", payload, headers=ctx.headers)
+
+
 async def batch(items: list[Item[Card]], ctx: BatchContext) -> None:
     for item in items:
         write("batched", id=item.id, number=item.payload.number)
