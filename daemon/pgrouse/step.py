@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from pgrouse import jsonb
+from pgrouse.course import finish
 from pgrouse.errors import LockLost, PublishRefused, StepRefused
 from pgrouse.loops.loop import backoff_s, tell
 from pgrouse.new_message import LABEL
@@ -31,6 +33,7 @@ MAX_BYTES = 1024 * 1024
 KEPT = b"SELECT s.name, s.result FROM messages.kept_steps(%s, %s) AS s"
 KEEP = b"SELECT messages.keep_step(%s, %s, %s, %s::text::jsonb)"
 Rows = list[tuple[Any, ...]]
+Conn = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,36 +95,29 @@ class Steps:
         # Those whose fate is that of the handler's transaction.
         self._pending: set[str] = set()
 
-    async def on_the_loop(self, step: Step, conn: psycopg.AsyncConnection[Any] | None) -> Any:
-        """Return the result of a step; conn: that of the handler's open transaction."""
-        self._take(step)
-        try:
-            if self._kept is None and step.is_kept:
-                self._kept = self._opened(await self._ask(KEPT, self._claim(), conn))
-            if (text := (self._kept or {}).get(step.name)) is None:
-                text = await self._do(step, conn)
-        except BaseException:
-            self._taken.discard(step.name)
-            raise
-        return self._ended(step, text, is_pending=conn is not None)
+    def on_the_loop(self, step: Step, conn: psycopg.AsyncConnection[Any] | None) -> Coroutine[Any, Any, Any]:
+        """Return what awaits the result of a step; conn: that of the handler's open transaction."""
+        return self._result(step, OnTheLoop(self._scene), conn)
 
     def in_a_thread(self, step: Step, conn: psycopg.Connection[Any] | None) -> Any:
-        """Do the same in a thread."""
-        self._take(step)
-        try:
-            if self._kept is None and step.is_kept:
-                self._kept = self._opened(self._ask_blocking(KEPT, self._claim(), conn))
-            if (text := (self._kept or {}).get(step.name)) is None:
-                text = self._do_blocking(step, conn)
-        except BaseException:
-            self._taken.discard(step.name)
-            raise
-        return self._ended(step, text, is_pending=conn is not None)
+        """Return the result of a step in a thread."""
+        return finish(self._result(step, InAThread(self._scene), conn))
 
     def rolled_back(self) -> None:
         """The handler's transaction came to nothing, and so did the steps in it: they may be done again."""
         self._taken -= self._pending
         self._pending.clear()
+
+    async def _result(self, step: Step, way: OnTheLoop | InAThread, conn: Conn | None) -> Any:
+        self._take(step)
+        try:
+            text = await self._text(step, way, conn)
+        except BaseException:
+            self._taken.discard(step.name)
+            raise
+        if conn is not None:
+            self._pending.add(step.name)
+        return step.result(text)
 
     def _take(self, step: Step) -> None:
         if step.name in self._taken:
@@ -131,53 +127,25 @@ class Steps:
             )
         self._taken.add(step.name)
 
-    def _ended(self, step: Step, text: str, *, is_pending: bool) -> Any:
-        if is_pending:
-            self._pending.add(step.name)
-        return step.result(text)
+    async def _text(self, step: Step, way: OnTheLoop | InAThread, conn: Conn | None) -> str:
+        if self._kept is None and step.is_kept:
+            rows = await self._ask(way, conn, KEPT, self._claim())
+            self._kept = {name: self._scene.opened(self._message, result) for name, result in rows}
+        kept = (self._kept or {}).get(step.name)
+        return await self._done(step, way, conn) if kept is None else kept
 
-    async def _do(self, step: Step, conn: psycopg.AsyncConnection[Any] | None) -> str:
-        if not step.transaction:
-            text = step.text(await _awaited(step.function()))
-            await self._keep(step, text, conn)
-        elif conn is not None:
-            text = step.text(await _awaited(step.function(conn)))
-            await self._keep(step, text, conn)
-        else:
-            async with self._scene.pool.connection() as own, own.transaction():
-                text = step.text(await _awaited(step.function(own)))
-                await self._keep(step, text, own)
-        return text
-
-    def _do_blocking(self, step: Step, conn: psycopg.Connection[Any] | None) -> str:
-        if not step.transaction:
-            text = step.text(_plain(step, step.function()))
-            self._keep_blocking(step, text, conn)
-        elif conn is not None:
-            text = step.text(_plain(step, step.function(conn)))
-            self._keep_blocking(step, text, conn)
-        else:
-            with self._scene.blocking_pool.connection() as own, own.transaction():
-                text = step.text(_plain(step, step.function(own)))
-                self._keep_blocking(step, text, own)
-        return text
-
-    async def _keep(self, step: Step, text: str, conn: psycopg.AsyncConnection[Any] | None) -> None:
+    async def _done(self, step: Step, way: OnTheLoop | InAThread, conn: Conn | None) -> str:
+        if step.transaction and conn is None:
+            async with way.transaction() as own:
+                return await self._done(step, way, own)
+        text = step.text(await way.value(step, step.function(conn) if step.transaction else step.function()))
         if step.is_kept:
-            self._check(step, await self._ask(KEEP, self._kept_as(step, text), conn))
-
-    def _keep_blocking(self, step: Step, text: str, conn: psycopg.Connection[Any] | None) -> None:
-        if step.is_kept:
-            self._check(step, self._ask_blocking(KEEP, self._kept_as(step, text), conn))
+            values = [*self._claim(), step.name, self._scene.output(self._message, text)]
+            self._check(step, await self._ask(way, conn, KEEP, values))
+        return text
 
     def _claim(self) -> list[Any]:
         return [self._message.id, self._message.claim_id]
-
-    def _kept_as(self, step: Step, text: str) -> list[Any]:
-        return [*self._claim(), step.name, self._scene.output(self._message, text)]
-
-    def _opened(self, rows: Rows) -> dict[str, str]:
-        return {name: self._scene.opened(self._message, result) for name, result in rows}
 
     def _check(self, step: Step, rows: Rows) -> None:
         if rows != [(True,)]:
@@ -185,30 +153,18 @@ class Steps:
                 f"message {self._message.id} is not this worker's any more: the result of step {step.name!r} was not kept"
             )
 
-    async def _ask(self, statement: bytes, values: list[Any], conn: psycopg.AsyncConnection[Any] | None) -> Rows:
+    async def _ask(self, way: OnTheLoop | InAThread, conn: Conn | None, statement: bytes, values: list[Any]) -> Rows:
         """Ask; outside of a transaction until the database answers, or the message is lost."""
         if conn is not None:
-            return await _answer(conn, statement, values)
+            return await _answer(way, conn, statement, values)
         failures = 0
         while True:
             try:
-                async with self._scene.pool.connection() as own:
-                    return await _answer(own, statement, values)
+                async with way.connection() as own:
+                    return await _answer(way, own, statement, values)
             except psycopg.OperationalError as error:
                 failures = self._failed(failures, error)
-            await asyncio.sleep(backoff_s(failures))
-
-    def _ask_blocking(self, statement: bytes, values: list[Any], conn: psycopg.Connection[Any] | None) -> Rows:
-        if conn is not None:
-            return _answer_blocking(conn, statement, values)
-        failures = 0
-        while True:
-            try:
-                with self._scene.blocking_pool.connection() as own:
-                    return _answer_blocking(own, statement, values)
-            except psycopg.OperationalError as error:
-                failures = self._failed(failures, error)
-            time.sleep(backoff_s(failures))
+            await way.pause(backoff_s(failures))
 
     def _failed(self, failures: int, error: psycopg.OperationalError) -> int:
         tell("step", failures + 1, error)
@@ -217,33 +173,82 @@ class Steps:
         return failures + 1
 
 
-async def _answer(conn: psycopg.AsyncConnection[Any], statement: bytes, values: list[Any]) -> Rows:
-    cursor = psycopg.AsyncCursor(conn)
+class OnTheLoop:
+    """How a step of an async handler asks and waits."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def connection(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
+        """Lend a connection."""
+        return self._scene.pool.connection()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """Lend a connection for one transaction."""
+        async with self.connection() as own, own.transaction():
+            yield own
+
+    async def rows(self, conn: Any, statement: bytes, values: list[Any]) -> Rows:
+        """Return what a statement returns."""
+        return await (await psycopg.AsyncCursor(conn).execute(statement, values)).fetchall()
+
+    async def value(self, step: Step, result: Any) -> Any:
+        """Return what a step's function returned, or what that is to be awaited for."""
+        del step
+        return await result if inspect.isawaitable(result) else result
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+class InAThread:
+    """The same for a handler in a thread: nothing here ever waits for an event loop, so that it is run to its end by hand."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[psycopg.Connection[Any]]:
+        """Lend a connection."""
+        with self._scene.blocking_pool.connection() as own:
+            yield own
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[psycopg.Connection[Any]]:
+        """Lend a connection for one transaction."""
+        async with self.connection() as own:
+            with own.transaction():
+                yield own
+
+    async def rows(self, conn: Any, statement: bytes, values: list[Any]) -> Rows:
+        """Return what a statement returns."""
+        return psycopg.Cursor(conn).execute(statement, values).fetchall()
+
+    async def value(self, step: Step, result: Any) -> Any:
+        """Return what a step's function returned.
+
+        Raises:
+            StepRefused: that would have to be awaited.
+        """
+        if inspect.iscoroutine(result):
+            result.close()
+            raise StepRefused(
+                f"step {step.name!r}: its function is async and its handler is not: make both the one or the other"
+            )
+        return result
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop that it would hold up
+
+
+async def _answer(way: OnTheLoop | InAThread, conn: Conn, statement: bytes, values: list[Any]) -> Rows:
     try:
-        return await (await cursor.execute(statement, values)).fetchall()
+        return await way.rows(conn, statement, values)
     except psycopg.DataError as error:
         raise StepRefused(f"ctx.step: {error.diag.message_primary}") from error
-
-
-def _answer_blocking(conn: psycopg.Connection[Any], statement: bytes, values: list[Any]) -> Rows:
-    cursor = psycopg.Cursor(conn)
-    try:
-        return cursor.execute(statement, values).fetchall()
-    except psycopg.DataError as error:
-        raise StepRefused(f"ctx.step: {error.diag.message_primary}") from error
-
-
-async def _awaited(result: Any) -> Any:
-    return await result if inspect.isawaitable(result) else result
-
-
-def _plain(step: Step, result: Any) -> Any:
-    if inspect.iscoroutine(result):
-        result.close()
-        raise StepRefused(
-            f"step {step.name!r}: its function is async and its handler is not: make both the one or the other"
-        )
-    return result
 
 
 @lru_cache(maxsize=256)

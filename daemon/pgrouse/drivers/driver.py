@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 from pgrouse.bulk_rows import Part
+from pgrouse.course import finish
 from pgrouse.statement import Statement
 
 T = TypeVar("T")
@@ -40,14 +41,3 @@ class Driver:
     def run(self, course: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
         """Return the result of a course of this driver's work, or something to await it by."""
         return course if self.is_async else finish(course)
-
-
-def finish(course: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits to its end, without an event loop."""
-    try:
-        course.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    course.close()
-    raise RuntimeError("a blocking connection has waited for an event loop")

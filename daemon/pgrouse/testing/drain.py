@@ -10,7 +10,7 @@ from psycopg.rows import tuple_row
 
 from pgrouse.ack_policy import AckPolicy
 from pgrouse.context import is_on_a_loop
-from pgrouse.drivers.driver import finish
+from pgrouse.course import finish
 from pgrouse.handler import Handler
 from pgrouse.message import Message
 from pgrouse.outcome import Ended, Kind

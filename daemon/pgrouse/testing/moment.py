@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 
+from pgrouse.course import finish
 from pgrouse.drivers import driver_of
-from pgrouse.drivers.driver import finish
 from pgrouse.statement import Statement
 
 SET = "SELECT set_config('messages.fake_now', %(moment)s::text, false)"
