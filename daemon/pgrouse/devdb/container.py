@@ -32,6 +32,8 @@ IMAGE = "pgrouse-postgres:17"
 USUAL_SOCKET = "/var/run/docker.sock"
 START_WITHIN_S = 120
 OWNER_LABEL = "pgrouse.owner"
+# What the engine answers when a container is gone, and while it goes.
+ALREADY_GOING = {404, 409}
 DATA = "/var/lib/postgresql/data"
 # testcontainers' reaper is one more image to pull; `remove_abandoned` does its work.
 os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
@@ -83,7 +85,7 @@ def remove_abandoned() -> None:
     with _engine() as engine:
         for handle in _ours(engine):
             if not Path(handle.labels[OWNER_LABEL]).exists():
-                handle.remove(force=True, v=True)
+                _remove(handle)
 
 
 def remove_all() -> None:
@@ -91,7 +93,7 @@ def remove_all() -> None:
     with _engine() as engine:
         for handle in _ours(engine):
             if not (Path(handle.labels[OWNER_LABEL]) / OWNER).exists():
-                handle.remove(force=True, v=True)
+                _remove(handle)
         for image in engine.client.images.list(IMAGE):
             image.remove(force=True)
 
@@ -157,7 +159,7 @@ class Container:
     def remove(self) -> None:
         """Delete the container and its data."""
         if self._handle is not None:
-            self._handle.remove(force=True, v=True)
+            _remove(self._handle)
 
     def _runs(self) -> bool:
         if self._handle is None:
@@ -222,8 +224,23 @@ def _engine() -> Iterator[DockerClient]:
         engine.client.close()
 
 
+def _remove(handle: Handle) -> None:
+    """Remove a container, whoever else does the same at this moment: sessions that start together find the same ones abandoned.
+
+    Raises:
+        APIError: the engine cannot.
+    """
+    from docker.errors import APIError  # noqa: PLC0415 - see _engine
+
+    try:
+        handle.remove(force=True, v=True)
+    except APIError as error:
+        if error.status_code not in ALREADY_GOING:
+            raise
+
+
 def _ours(engine: DockerClient) -> list[Handle]:
-    return list(engine.client.containers.list(all=True, filters={"label": OWNER_LABEL}))
+    return list(engine.client.containers.list(all=True, filters={"label": OWNER_LABEL}, ignore_removed=True))
 
 
 def _network() -> dict[str, str]:
