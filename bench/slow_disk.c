@@ -7,7 +7,7 @@
 
 static void wait_for_disk(void)
 {
-    const char *microseconds = getenv("PGROUSE_BENCH_FLUSH_US");
+    const char *microseconds = getenv("SLOW_DISK_FLUSH_US");
     if (microseconds)
         usleep(atoi(microseconds));
 }

@@ -40,9 +40,12 @@ pytestmark = [
 LAKE = "s3a://bucket/lake"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """Start the server; return where it is. It has a process of its own: deltalake keeps the interpreter to itself while it waits."""
+    """Start the server; return where it is. It has a process of its own: deltalake keeps the interpreter to itself while it waits.
+
+    One for the session: fsspec remembers where it found the first, and pytest may run the tests without a database apart from the others.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
