@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 JOIN = Statement("SELECT 1", {})
+# Of a connection that streams its results every statement becomes a cursor, which no INSERT can be.
+AT_ONCE = {"stream_results": False}
 
 
 class Sqlalchemy(Driver):
@@ -35,7 +37,7 @@ class Sqlalchemy(Driver):
     async def ask(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         sql, values = statement.with_colons()
-        return _row(self.conn.execute(_text(sql), values).first())
+        return _row(self.conn.execute(_text(sql), values, execution_options=AT_ONCE).first())
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
@@ -63,7 +65,7 @@ class AsyncSqlalchemy(Driver):
     async def ask(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         sql, values = statement.with_colons()
-        return _row((await self.conn.execute(_text(sql), values)).first())
+        return _row((await self.conn.execute(_text(sql), values, execution_options=AT_ONCE)).first())
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
