@@ -1,6 +1,5 @@
 -- End what a claim met in a topic and must not hand out: messages whose attempts are used up, and messages whose time to live is over.
--- Called by: claim. Locks: the rows, which the claim holds already, and the topic's row of depth, tried only: who settles in that topic may
--- have it, and wait for a limited topic that this claim holds. Then they stay where they are, for a later claim or the tick.
+-- Called by: claim, which may hold limited topics that others wait for. Locks: the rows, which the claim holds already.
 CREATE OR REPLACE FUNCTION messages.end_picked(p_topic text, p_picked messages.picked, p_worker text)
 RETURNS void
 LANGUAGE plpgsql
@@ -9,11 +8,6 @@ BEGIN
   IF num_nonnulls(p_picked.over, p_picked.expired) = 0 THEN
     RETURN;
   END IF;
-  PERFORM FROM messages.depth AS d WHERE d.topic = p_topic FOR NO KEY UPDATE SKIP LOCKED;
-  IF NOT FOUND AND EXISTS (SELECT FROM messages.depth AS d WHERE d.topic = p_topic) THEN
-    RETURN;
-  END IF;
-
   IF p_picked.over IS NOT NULL THEN
     PERFORM messages.archive(
       p_picked.over, array_fill(NULL::bigint, ARRAY[cardinality(p_picked.over)]), 'failed',

@@ -1,7 +1,7 @@
 -- Count what a statement has inserted into topics with max_depth, and refuse it if that is more than fits.
 -- Called by: the trigger admitted, once per statement. p_topics in ascending order; p_counts: what was inserted; p_refusable: what of that
--- may be refused. What the queue itself puts back (redrives, dead letters) is only counted.
--- Locks: the topics' rows of depth in their order, until the transaction ends.
+-- may be refused. What the queue itself puts back (redrives, dead letters) is only counted, and waits for nobody: it adds rows, as lower_depth.
+-- Locks: the other topics' rows of depth in their order, until the transaction ends.
 CREATE OR REPLACE FUNCTION messages.raise_depth(p_topics text[], p_counts bigint[], p_refusable bigint[])
 RETURNS void
 LANGUAGE plpgsql
@@ -16,8 +16,12 @@ BEGIN
     CROSS JOIN LATERAL messages.admission(e.topic) AS a
     WHERE a.max_depth IS NOT NULL
   LOOP
+    IF v_each.refusable = 0 THEN
+      INSERT INTO messages.depth_change (topic, change) VALUES (v_each.topic, v_each.inserted);
+      CONTINUE;
+    END IF;
     v_rows := messages.lock_depth(v_each.topic, v_each.inserted) + v_each.inserted;
-    IF v_rows > v_each.max_depth AND v_each.refusable > 0 THEN
+    IF v_rows > v_each.max_depth THEN
       RAISE EXCEPTION 'topic % is full: max_depth is %, and with % more it would hold %',
         v_each.topic, v_each.max_depth, v_each.inserted, v_rows
         USING ERRCODE = 'PGR01',

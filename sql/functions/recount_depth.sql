@@ -1,8 +1,9 @@
 -- Put the counters of topics with max_depth right: rows may have been deleted by hand, and a limit that was set while older transactions
--- ran did not see what those inserted. A counter that nothing asks for any more is forgotten.
+-- ran did not see what those inserted. A counter that nothing asks for any more is forgotten, with its changes.
+-- Publishers add changes up; here it is done where ten of them wait for one.
 -- Called by: tick. p_share: of all counters, drawn by lot; p_limit: topics with more messages are not counted, that would take too long.
--- A counter changes in the transactions that insert and end messages. So in one snapshot it agrees with the rows, whatever is under way,
--- and a difference is added while others go on. Locks: the rows that are wrong. Result: how many were put right or forgotten.
+-- A counter or its changes follow in the transactions that insert and end messages. So in one snapshot they agree with the rows, whatever is
+-- under way, and a difference is added while others go on. Locks: the rows that it changes. Result: how many were put right or forgotten.
 CREATE OR REPLACE FUNCTION messages.recount_depth(p_share double precision DEFAULT 0.1, p_limit bigint DEFAULT 200000)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -15,24 +16,32 @@ DECLARE
   v_each record;
   v_did  bigint := 0;
 BEGIN
+  PERFORM messages.make_depths();
   FOR v_each IN
     -- count_rows is STABLE: it counts in the snapshot that has read the counter.
-    SELECT d.topic, messages.count_rows(d.topic) - d.rows AS missing, a.max_depth IS NULL AS is_over
-    FROM messages.depth AS d
-    CROSS JOIN LATERAL messages.admission(d.topic) AS a
-    WHERE random() < p_share AND d.rows <= p_limit
-    ORDER BY d.topic
+    SELECT k.*, CASE WHEN k.is_drawn AND k.rows <= p_limit AND NOT k.is_over THEN messages.count_rows(k.topic) - k.rows ELSE 0 END AS missing
+    FROM (
+      SELECT d.topic, d.is_drawn, d.rows + coalesce(c.change, 0) AS rows, coalesce(c.pending, 0) AS pending, a.max_depth IS NULL AS is_over
+      FROM (SELECT d.topic, d.rows, random() < p_share AS is_drawn FROM messages.depth AS d) AS d
+      LEFT JOIN (
+        SELECT c.topic, sum(c.change)::bigint AS change, count(*) AS pending FROM messages.depth_change AS c GROUP BY c.topic
+      ) AS c ON c.topic = d.topic
+      CROSS JOIN LATERAL messages.admission(d.topic) AS a
+      WHERE d.is_drawn OR c.pending >= 10
+    ) AS k
+    ORDER BY k.topic
   LOOP
+    CONTINUE WHEN v_each.missing = 0 AND v_each.pending < 10 AND NOT v_each.is_over;
     -- Not waited for: a tick has locked messages that others may hold up a counter for.
     PERFORM FROM messages.depth AS d WHERE d.topic = v_each.topic FOR NO KEY UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
+    PERFORM messages.fold_depth(v_each.topic);
     IF v_each.is_over THEN
       DELETE FROM messages.depth AS d WHERE d.topic = v_each.topic;
-    ELSE
-      CONTINUE WHEN v_each.missing = 0;
+    ELSIF v_each.missing <> 0 THEN
       UPDATE messages.depth AS d SET rows = greatest(0, d.rows + v_each.missing) WHERE d.topic = v_each.topic;
     END IF;
-    v_did := v_did + 1;
+    v_did := v_did + (v_each.missing <> 0 OR v_each.is_over)::integer;
   END LOOP;
   RETURN v_did;
 END

@@ -77,7 +77,7 @@ BREAKS = {
         (("CASE WHEN p_policy.ordered THEN 1", "CASE WHEN p_policy.ordered THEN 2"), ("p_policy.ordered AND c.is_second", "false")),
     ),
     "a rate that is not charged": Break("charge_rate", (("p_now + make_interval(secs => p_count / p_rate))", "p_now)"), ("r.free_at, p_now) + make_interval(secs => p_count / p_rate)", "r.free_at, p_now)"))),
-    "a depth that is not lowered": Break("lower_depth", (("greatest(0, d.rows - v_each.ended)", "d.rows"),)),
+    "a depth that is not lowered": Break("lower_depth", (("-e.ended", "0"),)),
     "a death without an alert": Break(
         "dead_message",
         (("WHERE f.result NOT IN ('success', 'cancelled')\n    GROUP BY", "WHERE f.result IN ('failed')\n    GROUP BY"),),

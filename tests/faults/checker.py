@@ -48,8 +48,12 @@ OF_A_SNAPSHOT = {
         SELECT m.topic, m.key, count(*) FROM messages.message AS m
         WHERE m.key IS NOT NULL AND m.attempts = 0 AND m.claim_id IS NULL GROUP BY m.topic, m.key HAVING count(*) > 1""",
     "a depth is not what is there": """
-        SELECT d.topic, d.rows, count(m.id) FROM messages.depth AS d LEFT JOIN messages.message AS m USING (topic)
-        GROUP BY d.topic, d.rows HAVING d.rows <> count(m.id)""",
+        SELECT * FROM (
+          SELECT d.topic, d.rows, (SELECT coalesce(sum(c.change), 0) FROM messages.depth_change AS c WHERE c.topic = d.topic) AS change,
+                 (SELECT count(*) FROM messages.message AS m WHERE m.topic = d.topic) AS there
+          FROM messages.depth AS d
+        ) AS d
+        WHERE d.rows + d.change <> d.there""",
     "a message has more attempts than it may have": f"""
         SELECT m.id, m.attempts FROM (
           SELECT id, topic, attempts, max_attempts FROM messages.message

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.server.postgres import Database
+from tests.sql.patience import give_time
 from tests.sql.queue import Background, Queue
 
 
@@ -37,11 +39,11 @@ def test_depth_counts_what_ended(queue: Queue) -> None:
 
     queue.claim()
 
-    assert queue.value("SELECT rows FROM messages.depth WHERE topic = 't'") == 0
+    assert queue.depth() == 0
 
 
-def test_while_somebody_counts_the_depth_it_is_left_for_later_and_nobody_waits(queue: Queue, other: Queue) -> None:
-    """A settle that holds the depth may wait for a limited topic that this claim has locked."""
+def test_it_ends_also_while_somebody_counts_the_depth_and_nobody_waits(queue: Queue, other: Queue) -> None:
+    """A publisher holds the depth until he commits, and this claim may hold a limited topic that others wait for."""
     queue.policy(max_depth=10)
     published = queue.publish(expires_at="2026-01-01")
     other.conn.execute("SET lock_timeout = '2s'")
@@ -49,15 +51,17 @@ def test_while_somebody_counts_the_depth_it_is_left_for_later_and_nobody_waits(q
         queue.publish()
 
         assert other.claim() == []
-        assert queue.message(published).claim_id is None
+        assert queue.archived(published).result == "expired"
 
-    assert len(other.claim()) == 1
-    assert queue.archived(published).result == "expired"
+    assert len(other.claim()) == queue.depth() == 1
 
 
 def test_a_claim_that_ends_messages_and_a_settle_that_claims_do_not_wait_for_each_other(
-    queue: Queue, other: Queue, background: Background
+    own_database: Database,
 ) -> None:
+    queue, other, watcher = (Queue(own_database.connect()) for _ in range(3))
+    background = Background(watcher.conn)
+    give_time(queue, "lock_topic", "250ms")
     queue.policy(max_depth=100, max_concurrency=2)
     queue.publish()
     held = queue.claim()
@@ -73,4 +77,4 @@ def test_a_claim_that_ends_messages_and_a_settle_that_claims_do_not_wait_for_eac
 
             assert other.claim() == []
             other.conn.execute("COMMIT")
-            settling.result(10)
+            settling.result(timeout=60)

@@ -23,6 +23,37 @@ def test_what_the_caller_will_add_himself_is_left_out(queue: Queue) -> None:
     assert queue.call("lock_depth", "t", 2) == 3
 
 
+def test_what_has_ended_since_is_taken_off(queue: Queue) -> None:
+    queue.policy(max_depth=10)
+    queue.publish_many(5)
+    queue.settle("complete", queue.claim(limit=2))
+
+    assert queue.call("lock_depth", "t") == 3
+    assert queue.rows("SELECT FROM messages.depth_change") == []
+
+
+def test_who_waited_sees_what_ended_meanwhile(
+    queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    queue.policy(max_depth=10)
+    queue.publish_many(5)
+    claimed = third.claim(limit=2)
+    with other.conn.transaction():
+        other.publish()
+        waiting = background.start(queue.call, "lock_depth", "t")
+        eventually(lambda: background.is_blocked(queue))
+        third.settle("complete", claimed)
+
+    assert waiting.result(timeout=60) == 4
+
+
+def test_what_it_counts_it_does_not_add_again(queue: Queue) -> None:
+    queue.publish_many(5)
+    queue.conn.execute("INSERT INTO messages.depth_change VALUES ('t', 1), ('t', -3)")
+
+    assert queue.call("lock_depth", "t") == queue.depth() == 5
+
+
 def test_the_transaction_has_its_number_before_it_waits(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
@@ -33,7 +64,7 @@ def test_the_transaction_has_its_number_before_it_waits(
         eventually(lambda: background.is_blocked(queue))
         xid = other.value("SELECT backend_xid FROM pg_stat_activity WHERE pid = %s", [queue.conn.info.backend_pid])
 
-    assert waiting.result(10) == 0
+    assert waiting.result(timeout=60) == 0
     assert xid is not None
 
 
@@ -43,5 +74,5 @@ def test_two_that_make_it_at_once_make_one(queue: Queue, other: Queue, backgroun
         other.call("lock_depth", "t")
         waiting = background.start(queue.call, "lock_depth", "t")
 
-    assert waiting.result(10) == 3
+    assert waiting.result(timeout=60) == 3
     assert queue.value("SELECT count(*) FROM messages.depth") == 1

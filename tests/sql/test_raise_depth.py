@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import psycopg
@@ -26,11 +27,6 @@ def publish_what_fits(by: Queue, count: int) -> int:
         return 0
 
 
-def depth(queue: Queue, topic: str = "t") -> int | None:
-    row = queue.row("SELECT rows FROM messages.depth WHERE topic = %s", [topic])
-    return row.rows if row else None
-
-
 def test_a_full_topic_refuses_and_says_how_full_it_is_and_what_to_do(queue: Queue) -> None:
     queue.policy("t", max_depth=3)
     queue.publish_many(3)
@@ -41,7 +37,7 @@ def test_a_full_topic_refuses_and_says_how_full_it_is_and_what_to_do(queue: Queu
     assert is_full(caught)
     assert caught.value.diag.message_primary == "topic t is full: max_depth is 3, and with 2 more it would hold 5"
     assert "raise max_depth" in (caught.value.diag.message_hint or "")
-    assert depth(queue) == 3
+    assert queue.depth() == 3
 
 
 def test_delayed_and_running_messages_count(queue: Queue) -> None:
@@ -64,7 +60,7 @@ def test_each_end_of_a_message_makes_room_for_one(queue: Queue, settle: str) -> 
 
     queue.publish()
 
-    assert depth(queue) == 2
+    assert queue.depth() == 2
 
 
 def test_a_message_that_is_tried_again_makes_no_room(queue: Queue) -> None:
@@ -82,7 +78,7 @@ def test_topics_without_a_limit_have_no_counter(queue: Queue) -> None:
     queue.policy("t", max_depth=1)
     queue.publish_many(10, "other")
 
-    assert depth(queue, "other") is None
+    assert queue.depth("other") is None
 
 
 def test_the_default_counts_for_each_topic_and_0_lifts_it(queue: Queue) -> None:
@@ -104,7 +100,7 @@ def test_a_limit_that_comes_later_counts_what_is_there(queue: Queue) -> None:
 
     queue.publish()
 
-    assert depth(queue) == 6
+    assert queue.depth() == 6
 
 
 def test_a_limit_below_what_is_there_refuses_until_enough_has_ended(queue: Queue) -> None:
@@ -129,7 +125,7 @@ def test_rollbacks_also_to_a_savepoint_take_the_count_back(queue: Queue) -> None
             queue.publish_many(5)
         queue.publish()
 
-    assert depth(queue) == 2
+    assert queue.depth() == 2
 
 
 def test_a_bulk_copy_is_counted_once_and_fits_or_not_as_a_whole(queue: Queue) -> None:
@@ -144,7 +140,7 @@ def test_a_bulk_copy_is_counted_once_and_fits_or_not_as_a_whole(queue: Queue) ->
         copy(20_000)
 
     assert is_full(caught)
-    assert depth(queue) == 20_000
+    assert queue.depth() == 20_000
 
 
 def test_keys_that_stand_already_need_no_room(queue: Queue) -> None:
@@ -157,7 +153,7 @@ def test_keys_that_stand_already_need_no_room(queue: Queue) -> None:
     )
 
     assert tuple(replaced) == (first.id, "replaced")
-    assert depth(queue) == 1
+    assert queue.depth() == 1
 
 
 def test_what_is_redriven_is_counted_and_never_refused(queue: Queue) -> None:
@@ -168,7 +164,35 @@ def test_what_is_redriven_is_counted_and_never_refused(queue: Queue) -> None:
 
     queue.rows("SELECT * FROM messages.redrive(%s)", [[dead]])
 
-    assert depth(queue) == len(queue.ids()) == 2
+    assert queue.depth() == len(queue.ids()) == 2
+
+
+def test_what_is_redriven_waits_for_no_publisher_and_the_next_one_knows_of_it(queue: Queue, other: Queue) -> None:
+    queue.policy("t", max_depth=2)
+    dead = queue.publish()
+    queue.settle("fail", queue.claim(), ["boom"])
+    queue.conn.execute("SET lock_timeout = '1s'")
+    with other.conn.transaction():
+        other.publish()
+        queue.rows("SELECT * FROM messages.redrive(%s)", [[dead]])
+
+    with pytest.raises(psycopg.Error) as caught:
+        other.publish()
+
+    assert is_full(caught)
+    assert queue.depth() == len(queue.ids()) == 2
+
+
+def test_what_is_redriven_before_there_is_a_counter_is_counted_once(queue: Queue, other: Queue) -> None:
+    dead = queue.publish()
+    queue.settle("fail", queue.claim(), ["boom"])
+    queue.policy("t", max_depth=3)
+    with queue.conn.transaction():
+        queue.rows("SELECT * FROM messages.redrive(%s)", [[dead]])
+        other.publish()
+    queue.publish()
+
+    assert queue.depth() == len(queue.ids()) == 3
 
 
 def test_a_publisher_waits_for_one_that_has_not_committed_and_then_knows_the_room(
@@ -180,7 +204,7 @@ def test_a_publisher_waits_for_one_that_has_not_committed_and_then_knows_the_roo
         second = background.start(queue.publish)
         eventually(lambda: background.is_blocked(queue))
 
-    assert queue.ids() == [second.result(10)]
+    assert queue.ids() == [second.result(timeout=60)]
 
 
 def test_many_publishers_at_once_fill_it_exactly(
@@ -194,23 +218,29 @@ def test_many_publishers_at_once_fill_it_exactly(
     published = [background.start(publish, by) for by in (queue, other, third)]
 
     assert sum(each.result(60) for each in published) == 100
-    assert len(queue.ids()) == depth(queue) == 100
+    assert len(queue.ids()) == queue.depth() == 100
 
 
 def test_publishers_and_workers_at_once_never_exceed_it_and_the_counter_is_right_at_the_end(
-    queue: Queue, other: Queue, third: Queue, background: Background
+    queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     queue.policy("t", max_depth=20)
+    worked = Event()
+    count = "SELECT count(*) FROM messages.message"
 
     def publish(by: Queue) -> None:
-        for _ in range(200):
+        while not worked.is_set():
             publish_what_fits(by, 2)
 
     def work(by: Queue) -> int:
         most = 0
-        for _ in range(100):
-            most = max(most, by.value("SELECT count(*) FROM messages.message"))
-            by.settle("complete", by.claim(limit=7))
+        try:
+            eventually(lambda: by.value(count) > 10)
+            for _ in range(100):
+                most = max(most, by.value(count))
+                by.settle("complete", by.claim(limit=7))
+        finally:
+            worked.set()
         return most
 
     publishing = [background.start(publish, by) for by in (queue, other)]
@@ -219,7 +249,40 @@ def test_publishers_and_workers_at_once_never_exceed_it_and_the_counter_is_right
         each.result(60)
 
     assert 10 < most <= 20
-    assert depth(queue) == len(queue.ids())
+    assert queue.depth() == len(queue.ids())
+
+
+def test_whatever_ends_or_is_rolled_back_at_once_it_is_filled_to_the_last_place_and_no_further(
+    queue: Queue, other: Queue, third: Queue, background: Background
+) -> None:
+    queue.policy("t", max_depth=30)
+
+    def publish(by: Queue) -> int:
+        return sum(publish_what_fits(by, 1 + n % 3) for n in range(150))
+
+    def work(by: Queue) -> int:
+        ended = 0
+        for n in range(80):
+            claimed = by.claim(limit=5)
+            with by.conn.transaction(force_rollback=n % 4 == 0):
+                by.settle("complete", claimed[1:])
+                by.settle("fail", claimed[:1], ["boom"] * len(claimed[:1]))
+            ended += 0 if n % 4 == 0 else len(claimed)
+            assert by.value("SELECT count(*) FROM messages.message") <= 30
+            if n % 4 == 0:
+                by.settle("release", claimed)
+            if n % 10 == 0:
+                by.call("recount_depth", 1.0)
+        return ended
+
+    publishing = [background.start(publish, by) for by in (queue, other)]
+    ended = background.start(work, third).result(60)
+    published = sum(each.result(60) for each in publishing)
+
+    assert published - ended == len(queue.ids()) == queue.depth()
+    free = 30 - len(queue.ids())
+    assert publish_what_fits(queue, free + 1) == 0
+    assert publish_what_fits(queue, free) == free
 
 
 def test_bulk_publishers_of_several_topics_in_opposite_order_do_not_lock_each_other_out(
@@ -239,7 +302,7 @@ def test_bulk_publishers_of_several_topics_in_opposite_order_do_not_lock_each_ot
 
     for each in publishing:
         each.result(60)
-    assert [depth(queue, topic) for topic in "abc"] == [4000, 4000, 4000]
+    assert [queue.depth(topic) for topic in "abc"] == [4000, 4000, 4000]
 
 
 def test_above_read_committed_a_publisher_that_saw_less_than_there_is_has_to_try_again(
@@ -258,4 +321,4 @@ def test_above_read_committed_a_publisher_that_saw_less_than_there_is_has_to_try
     with pytest.raises(errors.SerializationFailure):
         publish_after_another()
 
-    assert depth(other) == 2
+    assert other.depth() == 2

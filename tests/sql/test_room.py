@@ -16,16 +16,11 @@ def limit(queue: Queue) -> None:
     queue.policy("t", max_depth=3, on_full="drop")
 
 
-def depth(queue: Queue) -> int:
-    count: int = queue.value("SELECT rows FROM messages.depth WHERE topic = 't'")
-    return count
-
-
 def test_an_insert_into_a_full_topic_inserts_nothing_and_returns_no_row(queue: Queue) -> None:
     queue.publish_many(3)
 
     assert queue.publish_many(1) == []
-    assert depth(queue) == len(queue.ids()) == 3
+    assert queue.depth() == len(queue.ids()) == 3
 
 
 def test_the_function_says_that_it_was_dropped(queue: Queue) -> None:
@@ -49,7 +44,7 @@ def test_of_a_bulk_insert_the_first_fit_and_the_rest_is_dropped(queue: Queue) ->
     published = queue.publish_many(10)
 
     assert [queue.message(each).payload for each in published] == [1, 2]
-    assert depth(queue) == 3
+    assert queue.depth() == 3
 
 
 def test_of_a_copy_the_server_counts_what_was_not_dropped(queue: Queue) -> None:
@@ -58,7 +53,7 @@ def test_of_a_copy_the_server_counts_what_was_not_dropped(queue: Queue) -> None:
         copying.write("t\t1\n" * 5 + "other\t1\n" * 2)
 
     assert cursor.rowcount == 5
-    assert depth(queue) == 3
+    assert queue.depth() == 3
 
 
 def test_the_next_statement_of_the_transaction_knows_the_room_anew(queue: Queue, other: Queue) -> None:
@@ -68,7 +63,7 @@ def test_the_next_statement_of_the_transaction_knows_the_room_anew(queue: Queue,
             assert len(queue.publish_many(2)) == 1
         assert len(queue.publish_many(2)) == 1
 
-    assert depth(queue) == len(other.ids()) == 3
+    assert queue.depth() == len(other.ids()) == 3
 
 
 def test_what_ends_within_the_transaction_makes_room_for_its_next_statement(queue: Queue) -> None:
@@ -113,4 +108,4 @@ def test_many_publishers_at_once_fill_it_exactly(
     published: list[Any] = [background.start(publish, by) for by in (queue, other, third)]
 
     assert sum(each.result(60) for each in published) == 100
-    assert len(queue.ids()) == depth(queue) == 100
+    assert len(queue.ids()) == queue.depth() == 100

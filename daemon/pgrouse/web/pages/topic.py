@@ -37,7 +37,8 @@ LATENCY = b"SELECT l.* FROM messages.latency('1 hour', %s) AS l"
 POLICY = b"SELECT t.* FROM messages.topic AS t WHERE t.topic IN ('*', %s)"
 LIMITS = b"""
   SELECT
-    (SELECT d.rows FROM messages.depth AS d WHERE d.topic = %(topic)s) AS depth,
+    (SELECT d.rows + coalesce((SELECT sum(c.change)::bigint FROM messages.depth_change AS c WHERE c.topic = d.topic), 0)
+     FROM messages.depth AS d WHERE d.topic = %(topic)s) AS depth,
     (SELECT r.free_at FROM messages.rate AS r WHERE r.kind = 'dequeue' AND r.topic = %(topic)s AND r.channel = '') AS dequeue_free_at,
     (SELECT r.free_at FROM messages.rate AS r WHERE r.kind = 'publish' AND r.topic = %(topic)s AND r.channel = '') AS publish_free_at,
     messages.now() AS now"""
