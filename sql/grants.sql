@@ -18,7 +18,7 @@ BEGIN
     ['messages_publisher', 'SELECT ON messages.sleeper'],
     ['messages_publisher', 'SELECT ON SEQUENCE messages.armed, messages.policed'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
-    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.schema_digest, messages.new_message, messages.notify_policy'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.schema_digest, messages.new_message, messages.ring_published, messages.notify_policy'],
     -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. Nobody reads the stage.
     ['messages_publisher', 'INSERT ON messages.publish_stage'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.begin_stage, messages.publish_staged, messages.clear_stage, messages.job_result, messages.job_rejected'],

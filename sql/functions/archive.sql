@@ -16,6 +16,7 @@ DECLARE
   v_moved  bigint[];
   v_topics text[];
   v_keyed  messages.departed[];
+  v_worked text[];
 BEGIN
   WITH gone AS (
     DELETE FROM messages.message AS m
@@ -56,11 +57,16 @@ BEGIN
   -- Asked once the row is gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges, below.
   SELECT array_agg(g.id),
          array_agg(g.topic::text) FILTER (WHERE messages.is_policed()),
-         array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE g.key IS NOT NULL AND messages.is_policed())
-  INTO v_moved, v_topics, v_keyed
+         array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE g.key IS NOT NULL AND messages.is_policed()),
+         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NOT NULL AND messages.is_policed())
+  INTO v_moved, v_topics, v_keyed, v_worked
   FROM gone AS g;
   IF v_topics IS NOT NULL THEN
     PERFORM messages.depart(v_topics, v_keyed, p_result);
+  END IF;
+  -- What nobody worked (skipped, fanned out) was no attempt: it says nothing about the handlers.
+  IF v_worked IS NOT NULL AND p_result IN ('success', 'failed', 'lock_expired') THEN
+    PERFORM messages.count_attempts(v_worked, p_result = 'success');
   END IF;
   IF v_moved IS NOT NULL AND pg_sequence_last_value('messages.awaited') > 1 THEN
     PERFORM messages.tell_ended(v_moved, p_result);

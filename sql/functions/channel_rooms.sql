@@ -14,7 +14,7 @@ DECLARE
   v_locked  messages.rate[];
 BEGIN
   PERFORM messages.check_isolation(p_policy.topic);
-  v_locked := messages.lock_channels(p_policy.topic, p_channels);
+  v_locked := messages.ease_channels(p_policy, messages.lock_channels(p_policy.topic, p_channels));
 
   SELECT array_agg(greatest(0, look.room) ORDER BY c.place), bool_or(look.room <= 0),
          nullif(min(CASE WHEN look.room > 0 THEN 'infinity' WHEN c.locked IS NOT NULL THEN coalesce(look.until, 'infinity') ELSE p_now END), 'infinity')

@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION messages.check_policy(p_policy messages.topic, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
 STABLE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   IF NOT (p_policy.topic = '*' OR (p_policy.topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(p_policy.topic) <= 200)) THEN
@@ -26,13 +27,13 @@ BEGIN
     ('on_full', p_policy.on_full, p_policy.on_full IN ('error', 'drop'), 'use error or drop'),
     ('max_payload_bytes', p_policy.max_payload_bytes::text, p_policy.max_payload_bytes BETWEEN 1 AND 16777216, 'use 1 to 16777216'),
     ('max_concurrency', p_policy.max_concurrency::text, p_policy.max_concurrency >= 0, 'use 1 or more, or 0 for no limit'),
-    ('dequeue_rate', p_policy.dequeue_rate::text, p_policy.dequeue_rate BETWEEN 0 AND 1000000, 'use messages per second up to 1000000, or 0 for no limit'),
+    ('dequeue_rate', p_policy.dequeue_rate::text, p_policy.dequeue_rate = 0 OR p_policy.dequeue_rate BETWEEN 0.000001 AND 1000000, 'use messages per second from 0.000001 to 1000000, or 0 for no limit'),
     ('burst', p_policy.burst::text, p_policy.burst BETWEEN 1 AND 1000000, 'use 1 to 1000000'),
-    ('publish_rate', p_policy.publish_rate::text, p_policy.publish_rate BETWEEN 0 AND 1000000, 'use messages per second up to 1000000, or 0 for no limit'),
+    ('publish_rate', p_policy.publish_rate::text, p_policy.publish_rate = 0 OR p_policy.publish_rate BETWEEN 0.000001 AND 1000000, 'use messages per second from 0.000001 to 1000000, or 0 for no limit'),
     ('channel_concurrency', p_policy.channel_concurrency::text, p_policy.channel_concurrency >= 0, 'use 1 or more, or 0 for no limit'),
     ('channel_min_interval', p_policy.channel_min_interval::text, p_policy.channel_min_interval BETWEEN '0' AND '30 days', 'use an interval up to 30 days, or 0 for none'),
     ('keep_success', p_policy.keep_success, p_policy.keep_success IN ('full', 'no_payload', 'none'), 'use full, no_payload or none'),
-    ('retention', p_policy.retention::text, p_policy.retention >= '1 hour', 'use an interval of 1 hour or more'),
+    ('retention', p_policy.retention::text, p_policy.retention BETWEEN '1 hour' AND '1000 years', 'use an interval from 1 hour to 1000 years'),
     ('dead_letter', p_policy.dead_letter::text, NOT (p_policy.dead_letter AND right(p_policy.topic, 4) = '.dlq'), 'leave it out: what dies in a .dlq topic gets no further copy'),
     ('dead_letter', p_policy.dead_letter::text, NOT (p_policy.dead_letter AND octet_length(p_policy.topic) > 196), 'leave it out: with .dlq behind it the name would be longer than 200 bytes'),
     ('max_redrives', p_policy.max_redrives::text, p_policy.max_redrives >= 0, 'use 1 or more, or 0 for no limit'),

@@ -120,8 +120,9 @@ BEGIN
     SELECT s.name, s.seen_at + v_bound.undelivered_for, format('nobody delivers to sink %s since %s', s.name, to_char(s.seen_at AT TIME ZONE 'UTC', v_time))
     FROM messages.alert_sink AS s
     WHERE s.seen_at < v_now - v_bound.undelivered_for AND s.failing_since IS NULL
-      AND (EXISTS (SELECT FROM messages.alert_delivery AS d WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.put_aside_at IS NULL)
-        OR EXISTS (SELECT FROM messages.alert_incident AS i WHERE i.sink = s.name AND i.due_at IS NOT NULL)
+      -- Not EXISTS: PostgreSQL 18 would read both tables whole once.
+      AND ((SELECT true FROM messages.alert_delivery AS d WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.put_aside_at IS NULL LIMIT 1)
+        OR (SELECT true FROM messages.alert_incident AS i WHERE i.sink = s.name AND i.due_at IS NOT NULL LIMIT 1)
         OR EXISTS (SELECT FROM messages.alert AS a WHERE a.xid >= pg_snapshot_xmin(s.position) AND NOT pg_visible_in_snapshot(a.xid, s.position)
           AND a.kind <> 'alerts_undelivered'))
   ) AS u

@@ -1,5 +1,5 @@
 -- Tell the breakers how attempts ended.
--- Called by: depart and retry, only while some topic uses a policy like that. p_topics: one entry for each attempt.
+-- Called by: archive and retry, only while some topic uses a policy like that. p_topics: one entry for each attempt.
 -- Locks: nothing that anybody waits for: it adds rows, and whoever gets the breaker's row without waiting counts them (judge).
 -- Result: how many attempts belong to a topic with a breaker.
 CREATE OR REPLACE FUNCTION messages.count_attempts(p_topics text[], p_succeeded boolean)

@@ -1,4 +1,4 @@
--- What the policies of their topics want when messages end: one line per policy, each looking at nothing but its own messages.
+-- What the policies of their topics want when messages end, worked or not: one line per policy, each looking at nothing but its own messages.
 -- Called by: archive, in its transaction, only while some topic uses such a policy. p_topics: one entry for each message; p_keyed: those of
 -- them that have a key, or NULL. Locks: as the functions it calls.
 CREATE OR REPLACE FUNCTION messages.depart(p_topics text[], p_keyed messages.departed[], p_result text)
@@ -9,9 +9,6 @@ BEGIN
   PERFORM messages.lower_depth(p_topics);
   IF p_keyed IS NOT NULL THEN
     PERFORM messages.free_keys(p_keyed, p_result);
-  END IF;
-  IF p_result IN ('success', 'failed', 'lock_expired') THEN
-    PERFORM messages.count_attempts(p_topics, p_result = 'success');
   END IF;
 END
 $$;

@@ -25,7 +25,7 @@ BEGIN
   SELECT m.topic::text AS topic, m.claim_id, coalesce(md5(m.payload::text), md5(m.body)) AS seen,
          m.headers ? 'pgrouse-encrypted-by' OR substring(m.body FOR 4) = '\x93504752' AS is_encrypted
   INTO v_message
-  FROM messages.message AS m WHERE m.id = p_id FOR UPDATE;
+  FROM messages.message AS m WHERE m.id = p_id FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RETURN 'ended';
   END IF;

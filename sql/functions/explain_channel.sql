@@ -19,6 +19,10 @@ BEGIN
   LEFT JOIN messages.channel AS o ON o.topic = p_message.topic AND o.channel = p_message.channel;
   SELECT r.* INTO v_rate FROM messages.rate AS r
   WHERE r.kind = 'channel' AND r.topic = p_message.topic AND r.channel = p_message.channel;
+  -- An interval that was shortened holds at once.
+  IF v_rate.free_at > p_now + v_interval THEN
+    v_rate.free_at := p_now + v_interval;
+  END IF;
 
   IF v_limit IS NOT NULL THEN
     v_held := messages.held_places(p_message.topic, p_message.channel, v_limit);

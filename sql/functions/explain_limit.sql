@@ -24,7 +24,7 @@ BEGIN
   END IF;
   IF p_policy.dequeue_rate IS NOT NULL THEN
     -- The row says when the bucket would be full again; so much of it may be used before.
-    SELECT r.free_at - make_interval(secs => (p_policy.burst - 1) / p_policy.dequeue_rate) INTO v_free
+    SELECT p_now + make_interval(secs => greatest(0, extract(epoch FROM r.free_at - p_now) - (p_policy.burst - 1) / p_policy.dequeue_rate)) INTO v_free
     FROM messages.rate AS r WHERE r.kind = 'dequeue' AND r.topic = p_topic AND r.channel = '';
     IF v_free > p_now THEN
       code := 'rate';

@@ -55,7 +55,7 @@ BEGIN
       AND (p_result IS NULL OR a.result = p_result)
       AND (p_fingerprint IS NULL OR a.error_fingerprint = p_fingerprint)
       AND (p_error IS NULL OR strpos(lower(a.error), lower(p_error)) > 0)
-      AND (p_redriven OR NOT EXISTS (SELECT FROM messages.redrive_log AS r WHERE r.archived_id = a.id))
+      AND (p_redriven OR (SELECT true FROM messages.redrive_log AS r WHERE r.archived_id = a.id LIMIT 1) IS NULL)
     ORDER BY a.archived_at, a.id
     LIMIT p_limit
   ) AS d

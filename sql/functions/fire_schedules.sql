@@ -23,7 +23,7 @@ DECLARE
   v_did      bigint := 0;
 BEGIN
   -- Who finds nothing needs no transaction id.
-  IF NOT EXISTS (SELECT FROM messages.schedule AS s WHERE s.paused_at IS NULL AND s.next_tick <= messages.now()) THEN
+  IF NOT EXISTS (SELECT FROM messages.schedule AS s WHERE s.paused_at IS NULL AND s.next_tick <= (SELECT messages.now())) THEN
     RETURN 0;
   END IF;
   -- Before the clock is read: a message must not seem older than its transaction, or claims look for it too late.

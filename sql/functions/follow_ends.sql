@@ -30,7 +30,7 @@ BEGIN
   v_new := ARRAY(
     SELECT k.id
     FROM messages.parked AS k
-    WHERE k.look_at <= messages.now() AND (k.seen_below IS NULL OR k.seen_below >= pg_snapshot_xmax(pg_current_snapshot()))
+    WHERE k.look_at <= (SELECT messages.now()) AND (k.seen_below IS NULL OR k.seen_below >= pg_snapshot_xmax(pg_current_snapshot()))
     ORDER BY k.look_at
     LIMIT p_limit);
   -- Who draws a higher number does so after this, and sees those. (The end of a snapshot would not do: what is above it may be running already.)

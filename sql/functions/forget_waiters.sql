@@ -15,7 +15,7 @@ BEGIN
   END IF;
   DELETE FROM messages.waiter AS w
   WHERE w.message_id = ANY (ARRAY(
-    SELECT o.message_id FROM messages.waiter AS o WHERE o.until < messages.now() LIMIT 1000 FOR UPDATE SKIP LOCKED));
+    SELECT o.message_id FROM messages.waiter AS o WHERE o.until < (SELECT messages.now()) LIMIT 1000 FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_did = ROW_COUNT;
   -- Two statements: the look must be younger than the lock.
   IF pg_try_advisory_xact_lock(hashtextextended('messages.awaited', 0)) THEN

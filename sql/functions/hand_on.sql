@@ -17,7 +17,7 @@ BEGIN
     AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = h.old AND a.topic <> m.topic);
   v_told := ARRAY(
     SELECT h.old FROM unnest(p_old) AS h (old)
-    WHERE EXISTS (SELECT FROM messages.edge AS g WHERE g.predecessor_id = h.old));
+    WHERE (SELECT true FROM messages.edge AS g WHERE g.predecessor_id = h.old LIMIT 1));
   IF v_told <> '{}' THEN
     PERFORM messages.note_endings(v_told, 'redriven');
   END IF;

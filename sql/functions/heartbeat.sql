@@ -2,7 +2,8 @@
 -- Called by: workers, one statement for all they have in hand, at a third of the lock.
 -- p_lock_for: as given to the claim, at most 7 days; NULL = the topic's lock_for.
 -- A lock that has run out and that nobody has ended yet is extended too, but with strict_lock it is lost.
--- Locks: the rows, without waiting: a row that is being settled at this moment needs no longer lock.
+-- Locks: the rows, without waiting: a row that is being settled at this moment needs no longer lock. An open transaction that keeps a step of
+-- the message, or waits for it, holds up no heartbeat.
 -- Result: the ids whose lock was lost.
 CREATE OR REPLACE FUNCTION messages.heartbeat(p_ids bigint[], p_claim_ids bigint[], p_lock_for interval DEFAULT NULL)
 RETURNS bigint[]
@@ -31,7 +32,7 @@ BEGIN
     CROSS JOIN messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic = m.topic
     WHERE d.topic = '*' AND (m.lock_expires_at > v_now OR NOT messages.is_strict(m.topic))
-    FOR UPDATE OF m SKIP LOCKED
+    FOR NO KEY UPDATE OF m SKIP LOCKED
   ) AS h
   WHERE m.id = h.id;
 

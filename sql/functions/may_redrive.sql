@@ -24,7 +24,7 @@ AS $$
              CASE
                WHEN k.stop IS NOT NULL THEN k.stop
                WHEN k.key IS NULL OR (standing.id IS NULL AND k.newest = 1) THEN 'redriven'
-               WHEN k.key_retry = 'keep' OR (k.newest = 1 AND EXISTS (SELECT FROM messages.parked AS w WHERE w.id = standing.id)) THEN 'keyless'
+               WHEN k.key_retry = 'keep' OR (k.newest = 1 AND (SELECT true FROM messages.parked AS w WHERE w.id = standing.id)) THEN 'keyless'
                ELSE 'superseded'
              END AS outcome
       FROM (

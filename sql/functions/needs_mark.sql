@@ -1,5 +1,5 @@
 -- Whether a topic's row holds a policy that publishing or settling has to look at.
--- Called by: the trigger of messages.topic, unmark_policed. Locks: nothing.
+-- Called by: the triggers topic_changed and admit, prune, unmark_policed. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.needs_mark(p_topic messages.topic)
 RETURNS boolean
 LANGUAGE sql

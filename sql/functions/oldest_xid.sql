@@ -5,5 +5,5 @@ RETURNS bigint
 LANGUAGE sql
 STABLE
 AS $$
-  SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+  SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.text::bigint
 $$;

@@ -5,5 +5,5 @@ CREATE OR REPLACE FUNCTION messages.own_xid()
 RETURNS bigint
 LANGUAGE sql
 AS $$
-  SELECT pg_current_xact_id()::text::bigint
+  SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text::bigint
 $$;

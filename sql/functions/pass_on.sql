@@ -20,10 +20,16 @@ BEGIN
   v_wanted := ARRAY(
     SELECT k.id
     FROM (
-      SELECT g.successor_id AS id
+      SELECT e.id
       FROM messages.ending AS n
-      JOIN messages.edge AS g ON g.predecessor_id = n.id
-      WHERE n.id = ANY (p_ids) AND (g.died IS NULL OR n.result = 'redriven')
+      -- Bounded for each, so that it goes by the index even if one message has most of the edges there are.
+      CROSS JOIN LATERAL (
+        SELECT g.successor_id AS id
+        FROM messages.edge AS g
+        WHERE g.predecessor_id = n.id AND (g.died IS NULL OR n.result = 'redriven')
+        ORDER BY g.successor_id
+        LIMIT p_limit) AS e
+      WHERE n.id = ANY (p_ids)
       UNION
       SELECT own.id FROM messages.parked AS own WHERE own.id = ANY (p_ids)
     ) AS k
@@ -40,8 +46,9 @@ BEGIN
   USING messages.ending AS n, messages.parked AS k
   WHERE n.id = ANY (p_ids) AND g.predecessor_id = n.id AND g.successor_id = ANY (v_parked) AND k.id = g.successor_id
     AND (n.result = 'success' OR (k.after_failed = 'run' AND n.result <> 'redriven')
-      OR EXISTS (SELECT FROM messages.redrive_log AS r JOIN messages.edge AS b ON b.predecessor_id = r.message_id
-                 WHERE r.archived_id = n.id AND b.successor_id = g.successor_id));
+      -- Not EXISTS: PostgreSQL 18 would read both tables whole once to know all that could be asked for, whatever its settings say.
+      OR (SELECT true FROM messages.redrive_log AS r JOIN messages.edge AS b ON b.predecessor_id = r.message_id
+          WHERE r.archived_id = n.id AND b.successor_id = g.successor_id LIMIT 1));
   -- It may have ended already, if this was left to a tick: the next one looks.
   WITH handed AS (
     UPDATE messages.edge AS g

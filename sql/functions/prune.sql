@@ -33,6 +33,7 @@ BEGIN
   PERFORM messages.unmark_policed();
   v_all := v_all + messages.prune_channels();
   v_all := v_all + messages.prune_rates();
+  v_all := v_all + messages.ease_rates();
   v_all := v_all + messages.prune_jobs();
   v_all := v_all + messages.prune_web();
   -- A row that somebody holds is left: its worker cannot sign, and may live; and the tick waits for nobody.
@@ -55,6 +56,8 @@ BEGIN
       SELECT FROM messages.message AS m
       WHERE m.topic = w.topic AND m.priority = w.priority AND m.claim_id IS NULL AND m.channel IS NULL);
   GET DIAGNOSTICS v_did = ROW_COUNT;
+  -- Last: who arms waits for its lock, and may hold a row of messages.sleeper that is deleted above.
+  PERFORM messages.lower_armed();
   RETURN v_all + v_did;
 END
 $$;

@@ -1,5 +1,6 @@
 -- Forget which dead messages were put back, and which copies stood for them, once they have left the archive and their copies are gone.
--- Called by: purge. Bounded: p_limit rows of each table. Locks: the rows it deletes. Result: how many.
+-- The archive itself is asked: what an export holds back outlives every retention, and must not be put back a second time.
+-- Called by: purge. Bounded: p_limit rows of each table, the log's among twice as many. Locks: the rows it deletes. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_redrives(p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -13,11 +14,21 @@ BEGIN
   DELETE FROM messages.redrive_log AS r
   WHERE r.archived_id IN (
     SELECT o.archived_id
-    FROM messages.redrive_log AS o
-    WHERE o.redriven_at < v_before
+    FROM (
+      (SELECT e.archived_id, e.redriven_at FROM messages.redrive_log AS e WHERE e.redriven_at < v_before ORDER BY e.redriven_at LIMIT p_limit)
+      UNION
+      -- And from anywhere among them: those that must stay for long shall not hide the others behind them.
+      (SELECT e.archived_id, e.redriven_at
+       FROM messages.redrive_log AS e
+       WHERE e.redriven_at < v_before
+         AND e.redriven_at >= (
+           SELECT min(f.redriven_at) + random() * (max(f.redriven_at) - min(f.redriven_at)) FROM messages.redrive_log AS f WHERE f.redriven_at < v_before)
+       ORDER BY e.redriven_at
+       LIMIT p_limit)
+    ) AS o
+    WHERE NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = o.archived_id)
       AND NOT EXISTS (
         SELECT FROM messages.dead_letter AS c JOIN messages.message AS m ON m.id = c.message_id WHERE c.origin_id = o.archived_id)
-    ORDER BY o.redriven_at
     LIMIT p_limit);
   GET DIAGNOSTICS v_all = ROW_COUNT;
 

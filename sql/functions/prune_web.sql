@@ -5,17 +5,18 @@ RETURNS bigint
 LANGUAGE sql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
 AS $$
   WITH sessions AS (
     DELETE FROM messages.web_session AS s
     WHERE s.digest = ANY (ARRAY(
-      SELECT o.digest FROM messages.web_session AS o WHERE o.expires_at < clock_timestamp() LIMIT 10000 FOR UPDATE SKIP LOCKED))
+      SELECT o.digest FROM messages.web_session AS o WHERE o.expires_at < (SELECT clock_timestamp()) LIMIT 10000 FOR UPDATE SKIP LOCKED))
     RETURNING 1
   ), requests AS (
     DELETE FROM messages.web_request AS r
     WHERE r.ctid = ANY (ARRAY(
       SELECT o.ctid FROM messages.web_request AS o
-      WHERE o.asked_at < clock_timestamp() - interval '24 hours' LIMIT 10000 FOR UPDATE SKIP LOCKED))
+      WHERE o.asked_at < (SELECT clock_timestamp() - interval '24 hours') LIMIT 10000 FOR UPDATE SKIP LOCKED))
     RETURNING 1
   )
   SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM requests)

@@ -70,7 +70,9 @@ BEGIN
       FROM messages.publish(
         v_row.topic, v_row.payload, v_row.key, coalesce(v_row.on_conflict, 'error'), v_row.body, v_row.headers, v_row.channel, v_row.priority,
         v_row.delay, v_row.available_at,
-        coalesce(v_row.ttl, greatest('0', v_row.expires_at - greatest(coalesce(v_row.available_at, v_now + v_row.delay), v_now))),
+        -- GREATEST passes over NULL: a row without a time to expire would be over at once.
+        coalesce(v_row.ttl, CASE WHEN v_row.expires_at IS NOT NULL THEN
+          greatest('0', v_row.expires_at - greatest(coalesce(v_row.available_at, v_now + v_row.delay), v_now)) END),
         v_row.max_attempts) AS p;
       published := published + (v_what IN ('inserted', 'replaced', 'appended'))::integer;
       ignored := ignored + (v_what IN ('ignored', 'held'))::integer;

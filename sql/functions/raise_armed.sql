@@ -1,6 +1,6 @@
 -- Let publishes know until when somebody may be armed, before the flag itself is committed.
 -- Called by: arm, topic_changed, prune. Locks: an advisory lock until the transaction ends: two that raise it at once must not undo each other.
--- Never lowers it.
+-- Never lowers it: that is for lower_armed alone.
 CREATE OR REPLACE FUNCTION messages.raise_armed(p_until timestamptz)
 RETURNS void
 LANGUAGE plpgsql

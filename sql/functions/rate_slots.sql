@@ -15,6 +15,6 @@ DECLARE
 BEGIN
   -- A microsecond is the clock's grain: without it 0.1 s of ten messages a second would be 0.999999 of one.
   slots := floor(p_burst - coalesce(v_ahead_s, 0) * p_rate + 1e-6 * p_rate + 1e-9)::integer;
-  next_at := v_free_at - make_interval(secs => (p_burst - greatest(1, p_burst / 4)) / p_rate);
+  next_at := p_now + make_interval(secs => greatest(0, v_ahead_s - (p_burst - greatest(1, p_burst / 4)) / p_rate));
 END
 $$;

@@ -26,12 +26,13 @@ BEGIN
   IF p_ids = '{}' THEN
     RETURN;
   END IF;
+  -- Where an OR is, not EXISTS: PostgreSQL 18 would read the whole table once to know all that could be asked for, whatever its settings say.
   v_settled := ARRAY(
     SELECT k.id FROM messages.parked AS k
     WHERE k.id = ANY (p_ids)
-      AND (NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = k.id)
-        OR NOT EXISTS (SELECT FROM messages.edge AS g WHERE g.successor_id = k.id)
-        OR (k.after_failed = 'cancel' AND EXISTS (SELECT FROM messages.edge AS g WHERE g.successor_id = k.id AND g.died IS NOT NULL))));
+      AND ((SELECT true FROM messages.message AS m WHERE m.id = k.id) IS NULL
+        OR (SELECT true FROM messages.edge AS g WHERE g.successor_id = k.id LIMIT 1) IS NULL
+        OR (k.after_failed = 'cancel' AND (SELECT true FROM messages.edge AS g WHERE g.successor_id = k.id AND g.died IS NOT NULL LIMIT 1))));
   IF v_settled = '{}' THEN
     RETURN;
   END IF;
@@ -66,7 +67,7 @@ BEGIN
   SELECT array_agg(DISTINCT r.topic), min(r.available_at) INTO v_topics, v_due FROM released AS r;
   WITH gone AS (
     DELETE FROM messages.parked AS k
-    WHERE k.id = ANY (v_settled) AND (k.id = ANY (v_free) OR NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = k.id))
+    WHERE k.id = ANY (v_settled) AND (k.id = ANY (v_free) OR (SELECT true FROM messages.message AS m WHERE m.id = k.id) IS NULL)
     RETURNING k.id
   )
   DELETE FROM messages.edge AS g USING gone AS n WHERE g.successor_id = n.id;

@@ -24,7 +24,7 @@ BEGIN
   END IF;
   SELECT array_agg(h.id) INTO v_held
   FROM (
-    SELECT m.id FROM messages.message AS m WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL ORDER BY m.id FOR UPDATE SKIP LOCKED
+    SELECT m.id FROM messages.message AS m WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL ORDER BY m.id FOR NO KEY UPDATE SKIP LOCKED
   ) AS h;
   WITH changed AS (
     UPDATE messages.message AS m

@@ -6,7 +6,8 @@
 -- One with a key that would be tried again while a newer message of its key is ready is archived as cancelled, if key_retry is supersede. (One that waits
 -- for others, perhaps for this very message, is not ready.)
 -- With strict_lock a lock that has run out is lost, but for lock_expired.
--- Locks: the rows in the order of their ids, as archive and cancel do. Result: the ids whose lock was lost; nothing was changed for them.
+-- Locks: the rows in the order of their ids, as archive and cancel do; an open transaction that keeps a step is waited for, since the next attempt
+-- must see it. Result: the ids whose lock was lost; nothing was changed for them.
 CREATE OR REPLACE FUNCTION messages.retry(
   p_ids       bigint[],
   p_claim_ids bigint[],

@@ -27,7 +27,7 @@ BEGIN
   FROM (
     SELECT m.id, m.topic::text FROM messages.message AS m
     WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL AND NOT EXISTS (SELECT FROM messages.parked AS k WHERE k.id = m.id)
-    ORDER BY m.id FOR UPDATE
+    ORDER BY m.id FOR NO KEY UPDATE
   ) AS m;
   IF v_ids IS NULL THEN
     RETURN '{}'::bigint[];

@@ -9,7 +9,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT max(s.until)
   FROM messages.silence AS s
-  WHERE s.ended_at IS NULL AND s.until > messages.now()
+  WHERE s.ended_at IS NULL AND s.until > (SELECT messages.now())
     AND messages.matches(s.kind, p_kind) AND messages.matches(s.topic, p_topic)
     AND (s.error_fingerprint IS NULL OR s.error_fingerprint = p_error_fingerprint)
 $$;

@@ -1,5 +1,5 @@
 -- Forget keys that are not held any more: their time is over, or their message was deleted by hand.
--- Called by: prune. p_share: of the keys whose message has not ended, drawn by lot, so that in the end all are looked at.
+-- Called by: prune. p_share: of the keys whose message has not ended, from pages drawn by lot, so that in the end all are looked at.
 -- Locks: the rows it looks at, skipping those that somebody takes over right now. Result: how many were forgotten.
 CREATE OR REPLACE FUNCTION messages.sweep_keys(p_share double precision DEFAULT 0.05, p_limit integer DEFAULT 1000)
 RETURNS bigint
@@ -16,13 +16,13 @@ DECLARE
 BEGIN
   DELETE FROM messages.held_key AS h
   WHERE h.ctid = ANY (ARRAY(
-    SELECT f.ctid FROM messages.held_key AS f WHERE f.free_at <= messages.now() ORDER BY f.free_at LIMIT p_limit FOR UPDATE SKIP LOCKED));
+    SELECT f.ctid FROM messages.held_key AS f WHERE f.free_at <= (SELECT messages.now()) ORDER BY f.free_at LIMIT p_limit FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_free = ROW_COUNT;
 
   SELECT array_agg((o.topic, o.key, o.message_id, o.free_at)::messages.held_key)
   INTO v_held
   FROM (
-    SELECT h.* FROM messages.held_key AS h WHERE h.free_at IS NULL AND random() < p_share LIMIT p_limit FOR UPDATE SKIP LOCKED
+    SELECT h.* FROM messages.held_key AS h TABLESAMPLE SYSTEM ((100 * p_share)::real) WHERE h.free_at IS NULL LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS o;
   -- Only now that they are locked, by a new snapshot: the message of one that was taken over meanwhile would not be seen by the old one.
   DELETE FROM messages.held_key AS h

@@ -5,5 +5,8 @@ RETURNS bigint[]
 LANGUAGE sql
 IMMUTABLE STRICT PARALLEL SAFE
 AS $$
-  SELECT string_to_array(to_char(p_packed, 'FM' || repeat('000000000000,', 47) || '000000000000'), ',')::bigint[]
+  SELECT pg_catalog.string_to_array(
+    pg_catalog.to_char(
+      p_packed, 'FM' OPERATOR(pg_catalog.||) pg_catalog.repeat('000000000000,', 47) OPERATOR(pg_catalog.||) '000000000000'),
+    ',')::bigint[]
 $$;

@@ -14,21 +14,17 @@ DECLARE
   v_policy record;
   v_is_new boolean := NEW.dlq_moved_at IS NULL AND NEW.redriven_from IS NULL;
 BEGIN
-  -- Rows of a topic without such a policy come in thousands: after the first one a transaction asks no more.
-  IF current_setting('messages.unpoliced', true) = NEW.topic THEN
-    RETURN NEW;
-  END IF;
   IF v_is_new AND NEW.topic LIKE '%.dlq' THEN
     RAISE EXCEPTION 'topic % is reserved: names that end with .dlq are those of dead letters', NEW.topic
       USING ERRCODE = 'PGR05', HINT = 'publish to a topic with another name';
   END IF;
-  v_policy := messages.admission(NEW.topic);
-  IF num_nonnulls(v_policy.ttl, v_policy.max_depth, v_policy.max_payload_bytes) = 0 AND v_policy.is_open THEN
-    IF v_is_new THEN
-      PERFORM set_config('messages.unpoliced', NEW.topic, true);
-    END IF;
+  -- Rows of a topic without such a policy come in thousands, while others have one: so first this look, a quarter of what admission costs.
+  -- What it found is not remembered from row to row: whatever the trigger can remember, a publisher can write.
+  PERFORM FROM messages.topic AS t WHERE t.topic = ANY (ARRAY['*', NEW.topic]) AND messages.needs_mark(t);
+  IF NOT FOUND THEN
     RETURN NEW;
   END IF;
+  v_policy := messages.admission(NEW.topic);
 
   -- A dead letter waits for a person, who has no TTL.
   IF NEW.expires_at IS NULL AND NEW.dlq_moved_at IS NULL AND v_policy.ttl IS NOT NULL THEN

@@ -2,38 +2,29 @@
 -- Payload: the id for a one-row insert, else each topic once. It is a hint; nothing is ever executed from it.
 --
 -- A NOTIFY holds a lock of the whole cluster over the commit's flush, so that one per insert caps all commits at the flush rate.
--- Hence the armed sleeper: see docs/explanation/wake-up.md and tests/models/. Above READ COMMITTED the snapshot may be
--- older than a sleeper's flag, so there it rings whenever somebody may be armed. The caller's rights: it only reads messages.sleeper and messages.topic.
+-- Hence the armed sleeper: see docs/explanation/wake-up.md and tests/models/. What is rung for: see ring_published. With the rights of
+-- whoever publishes, who may read those two tables and no more.
+-- It runs with the search_path of whoever publishes, be it a superuser: to set one would cost each publish as much as all of this. So every
+-- name and operator here is qualified; an operator too, for PostgreSQL prefers an exact one of the path to one that needs a cast.
 -- Locks: nothing; PostgreSQL takes its notify lock at commit, only if something was sent.
 CREATE OR REPLACE FUNCTION messages.new_message()
 RETURNS trigger
 LANGUAGE plpgsql
 AS $$
-DECLARE
-  v_blind boolean;
 BEGIN
   -- What every publish pays: one look at a sequence, which no snapshot hides, and only while somebody may be armed one at a table with a row
   -- per daemon. As a WHEN of the trigger it costs twice as much: PostgreSQL reads and prepares its text anew in every statement.
-  IF pg_sequence_last_value('messages.armed') < date_part('epoch', clock_timestamp()) THEN
+  -- The sequence holds whole seconds, rounded up, and the clock its fractions: who is armed is never taken for one who was.
+  IF pg_catalog.pg_sequence_last_value('messages.armed') OPERATOR(pg_catalog.<) pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) THEN
     RETURN NULL;
   END IF;
-  v_blind := current_setting('transaction_isolation') <> 'read committed';
-  IF NOT v_blind AND NOT EXISTS (SELECT FROM messages.sleeper AS s WHERE s.armed_until > clock_timestamp()) THEN
-    RETURN NULL;
-  END IF;
-
-  PERFORM pg_notify('new_message', CASE WHEN count(*) = 1 AND min(rung.total) = 1 THEN min(rung.id)::text ELSE rung.topic END)
+  PERFORM messages.ring_published(
+    pg_catalog.array_agg(t.topic), pg_catalog.array_agg(t.due), CASE WHEN pg_catalog.sum(t.count) OPERATOR(pg_catalog.=) 1 THEN pg_catalog.min(t.id) END)
   FROM (
-    SELECT f.id, f.topic, count(*) OVER () AS total
+    SELECT f.topic::pg_catalog.text AS topic, pg_catalog.min(f.available_at) AS due, pg_catalog.min(f.id) AS id, pg_catalog.count(*) AS count
     FROM fresh AS f
-    WHERE messages.notify_policy(f.topic) <> 'off'
-      AND (v_blind OR EXISTS (
-        SELECT FROM messages.sleeper AS s
-        WHERE s.armed_until > clock_timestamp()
-          AND s.next_look_at > f.available_at
-          AND (s.topics IS NULL OR f.topic = ANY (s.topics))))
-  ) AS rung
-  GROUP BY rung.topic;
+    GROUP BY f.topic
+  ) AS t;
   RETURN NULL;
 END
 $$;

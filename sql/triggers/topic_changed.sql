@@ -1,7 +1,8 @@
 -- A topic's policy is checked when it is written, holds at once (it is read by each call), and NOTIFY topic_changed tells who listens. The row '*' of the defaults always stays:
 -- without it no policy could be read, and nothing settled.
--- Also keeps the sleeper '*', which stands for the listeners outside: topics with notify = 'always' ring whether a daemon sleeps or not.
--- Locks: an advisory lock until the transaction ends: the sleeper '*' is made from all rows, so that two changes must see each other.
+-- Also keeps the sleeper '*', which stands for the listeners outside: topics with notify = 'always' ring whether a daemon sleeps or not. A rate
+-- that was raised is rid of what the old one charged.
+-- Locks: an advisory lock until the transaction ends: the sleeper '*' is made from all rows, so that two changes must see each other; as ease_rates.
 CREATE OR REPLACE FUNCTION messages.check_topic()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -43,7 +44,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  PERFORM pg_advisory_xact_lock(hashtextextended('messages.topic', 0)), set_config('messages.unpoliced', '', true);
+  PERFORM pg_advisory_xact_lock(hashtextextended('messages.topic', 0));
   IF EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_mark(t)) THEN
     PERFORM messages.mark_policed();
   END IF;
@@ -57,6 +58,7 @@ BEGIN
   ELSE
     DELETE FROM messages.sleeper AS s WHERE s.worker = '*';
   END IF;
+  PERFORM messages.ease_rates();
   PERFORM pg_notify('topic_changed', '');
   RETURN NULL;
 END

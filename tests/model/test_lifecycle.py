@@ -48,6 +48,7 @@ EMPTY = """
     DELETE FROM messages.channel;
     DELETE FROM messages.rate;
     DELETE FROM messages.depth;
+    DELETE FROM messages.depth_change;
     UPDATE messages.topic SET paused_at = NULL, resume_at = NULL WHERE paused_at IS NOT NULL;
     UPDATE messages.topic SET max_attempts = 3 WHERE topic = 'thrice'
 """
@@ -449,7 +450,8 @@ class Lifecycle(RuleBasedStateMachine):
             WHERE m.claim_id IS NOT NULL GROUP BY m.topic, t.max_concurrency HAVING count(*) > t.max_concurrency
             UNION ALL
             SELECT 'depth', d.topic FROM messages.depth AS d
-            WHERE d.rows <> (SELECT count(*) FROM messages.message AS m WHERE m.topic = d.topic)
+            WHERE d.rows + coalesce((SELECT sum(c.change) FROM messages.depth_change AS c WHERE c.topic = d.topic), 0)
+               <> (SELECT count(*) FROM messages.message AS m WHERE m.topic = d.topic)
             """
         )
 
@@ -473,7 +475,7 @@ class Lifecycle(RuleBasedStateMachine):
         assert [row.id for row in ends] == sorted({*self.model.live, *self.model.archive})
 
 
-@pytest.mark.timeout(120 if EXAMPLES <= DEFAULT_EXAMPLES else 0)
+@pytest.mark.timeout(600 if EXAMPLES <= DEFAULT_EXAMPLES else 0)
 def test_messages_live_and_end_as_the_model_says(db: psycopg.Connection[Any]) -> None:
     db.execute(SET_POLICIES)
 
@@ -487,6 +489,8 @@ def test_messages_live_and_end_as_the_model_says(db: psycopg.Connection[Any]) ->
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
             deadline=None,
+            # The same in every run, unless a long one looks for what nobody has thought of.
+            derandomize=EXAMPLES <= DEFAULT_EXAMPLES,
             suppress_health_check=list(HealthCheck),
         ),
     )

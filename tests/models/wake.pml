@@ -7,7 +7,8 @@
      waiting           there are committed messages that are ready
      locked            they are locked by a claim that has not ended: other claims skip them
      armed             the rows of messages.sleeper that are armed, as committed: a set of workers
-     gate              the time in the sequence messages.armed has not come yet: somebody may be armed. It passes only after every flag has
+     gate              the time in the sequence messages.armed has not come yet: somebody may be armed. It passes only after every flag has,
+                       or is taken back (lower_armed) when no flag is up and nobody is raising it
      raising           workers that have raised it for a flag which is not committed yet: a count
      running           transactions that have an xid and have not ended: a set of publishers
      before[w]         those of them whose xid is lower than the one that worker w took for itself, own_xid(). That oldest_xid() has reached
@@ -32,6 +33,7 @@
      STALE_HORIZON     when the flag was down, put it up again without a new xid
      ONE_FLAG          one flag for all workers
      GATE_AFTER_XID    raise the time in the sequence after the own xid is taken instead of before
+     LOWERED_TOO_SOON  take back the time in the sequence although somebody is about to commit a flag
      DEAF              forget a notification that came during a claim
      SKIP_AND_SLEEP    sleep although a message is due that a claim of somebody else has locked: that claim may be rolled back */
 
@@ -258,7 +260,11 @@ dead:
 active proctype time_passes() {
 end_time:
   do
+#ifdef LOWERED_TOO_SOON
+  :: d_step { gate && armed == 0 -> gate = false }
+#else
   :: d_step { gate && armed == 0 && raising == 0 -> gate = false }
+#endif
   od
 }
 

@@ -146,7 +146,9 @@ def test_an_upgrade_applies_what_is_new_and_nothing_else(conn: psycopg.Connectio
 def test_a_changed_function_is_replaced(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
     schema.migrate(conn)
     changed = sql_copy / "functions/own_xid.sql"
-    changed.write_text(changed.read_text().replace("pg_current_xact_id()::text::bigint", "42::bigint"))
+    changed.write_text(
+        changed.read_text().replace("pg_catalog.pg_current_xact_id()::pg_catalog.text::bigint", "42::bigint")
+    )
 
     assert schema.migrate(conn) == ["functions/own_xid.sql"]
     assert conn.execute("SELECT messages.own_xid()").fetchone() == (42,)
@@ -279,7 +281,7 @@ def test_three_migrators_at_once_on_an_empty_database_all_succeed(empty_database
 
     def migrate(_: int) -> list[str]:
         conn = empty_database.connect()
-        begin.wait(timeout=10)
+        begin.wait(timeout=60)
         return schema.migrate(conn)
 
     with ThreadPoolExecutor(3) as threads:

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database, Postgres, begun_day
 from tests.sql.queue import Background, Ear, Queue
 
 TABLES = """
@@ -38,9 +38,15 @@ def emptied(server: Postgres) -> Iterator[Callable[[], Database]]:
         clean = sql.SQL("").join(sql.SQL(refill).format(sql.Identifier(name)) for name in tables)
 
         days = {day for (day,) in admin.execute(PARTITIONS)}
+        today = begun_day()
 
         def empty() -> Database:
+            nonlocal days, today
             admin.execute(clean)
+            if today != (today := begun_day()):
+                admin.execute("SELECT messages.maintain_partitions()")
+                first = f"message_archive_{today:%Y%m%d}"
+                days = {day for (day,) in admin.execute(PARTITIONS) if day >= first}
             now = {day for (day,) in admin.execute(PARTITIONS)}
             for day in now - days:
                 admin.execute(sql.SQL("DROP TABLE messages.{}").format(sql.Identifier(day)))

@@ -103,6 +103,16 @@ class Queue:
         """Return the archive's row; None if there is none."""
         return self.row("SELECT * FROM messages.message_archive WHERE id = %s", [message_id])
 
+    def depth(self, topic: str = "t") -> int | None:
+        """Return what the counter of a topic with max_depth and its changes add up to; None if it has no counter."""
+        row = self.row(
+            "SELECT d.rows + coalesce((SELECT sum(c.change)::bigint FROM messages.depth_change AS c WHERE c.topic = d.topic), 0) AS depth"
+            " FROM messages.depth AS d WHERE d.topic = %s",
+            [topic],
+        )
+        depth: int | None = row and row.depth
+        return depth
+
     def ids(self) -> list[int]:
         """Return the ids of all live messages."""
         return [row.id for row in self.rows("SELECT id FROM messages.message ORDER BY id")]
@@ -174,7 +184,7 @@ class Ear:
         # Notifications come in the order of commits: what is not there before our own will never come.
         self.conn.execute("SELECT pg_notify(%s, 'that is all')", [self.channels[0]])
         heard: list[str] = []
-        for notify in self.conn.notifies(timeout=10):
+        for notify in self.conn.notifies(timeout=30):
             if notify.payload == "that is all":
                 return heard
             heard.append(notify.payload)

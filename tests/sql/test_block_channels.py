@@ -100,4 +100,4 @@ def test_when_to_look_again_is_the_end_of_the_block(queue: Queue) -> None:
         queue.claim()
         due = queue.call("next_due", ["t"])
 
-    assert 55 < due.total_seconds() <= 60
+    assert 30 < due.total_seconds() <= 60

@@ -429,7 +429,7 @@ def test_of_two_ends_at_the_same_moment_the_second_releases(
             queue.settle("complete", one)
             ending = background.start(other.settle, "complete", two)
             eventually(lambda: background.is_blocked(other) or ending.done())
-        assert ending.result(timeout=5) == []
+        assert ending.result(timeout=60) == []
         at_once = ready(queue)
         queue.call("follow_ends")
         assert ready(queue) == [last]
@@ -456,7 +456,7 @@ def test_many_ends_in_any_order_of_their_messages_neither_lose_one_nor_stop_each
 
         ending = background.start(end, other, theirs[::-1])
         end(queue, mine)
-        ending.result(timeout=10)
+        ending.result(timeout=60)
         queue.call("follow_ends")
         assert sorted(c.id for c in queue.claim("last")) == lasts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from time import monotonic
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -122,19 +122,20 @@ def test_a_publisher_waits_for_one_that_has_not_committed_and_then_knows_what_is
         eventually(lambda: background.is_blocked(queue))
 
     with pytest.raises(psycopg.Error, match="this is too soon"):
-        second.result(10)
+        second.result(timeout=60)
 
 
 def test_many_publishers_at_once_never_exceed_it_and_reach_it(
     queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
-    queue.policy("t", publish_rate=200, burst=20)
-    until = monotonic() + 2
+    rate, burst = 50, 5
+    queue.policy("t", publish_rate=rate, burst=burst)
+    published: list[int] = []
 
     def publish(by: Queue) -> None:
-        while monotonic() < until:
+        while len(published) < 100:
             try:
-                by.publish()
+                published.append(by.publish())
             except psycopg.Error as error:
                 if error.sqlstate != "PGR02":
                     raise
@@ -144,6 +145,8 @@ def test_many_publishers_at_once_never_exceed_it_and_reach_it(
 
     times = [row.created_at for row in queue.rows("SELECT created_at FROM messages.message ORDER BY created_at")]
     took = (times[-1] - times[0]) / timedelta(seconds=1)
-    # created_at is read a moment before the rate is charged.
-    assert 0.9 * 200 * took <= len(times) <= 20 + 200 * (took + 0.1)
-    assert took > 1.5
+    # created_at is read a moment before the rate is charged: each of the three may have one that was charged later.
+    assert len(times) <= burst + rate * took + 3
+    # Of a pause in which nobody published, the machine being busy with others, no more is kept than the burst.
+    used = sum(min((after - before) / timedelta(seconds=1), burst / rate) for before, after in pairwise(times))
+    assert len(times) >= 0.9 * rate * used

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from psycopg import errors
+from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
+from pgrouse import schema
 from tests.sql.queue import Queue
 
 COUNT = "use 1 or more, or 0 for no limit"
-RATE = "use messages per second up to 1000000, or 0 for no limit"
+RATE = "use messages per second from 0.000001 to 1000000, or 0 for no limit"
+KEEP = "use an interval from 1 hour to 1000 years"
 
 BAD = [
     ("max_attempts", -1, "-1", COUNT),
@@ -28,12 +30,14 @@ BAD = [
     ("max_concurrency", -5, "-5", COUNT),
     ("dequeue_rate", -0.5, "-0.5", RATE),
     ("dequeue_rate", "NaN", "NaN", RATE),
+    ("dequeue_rate", 1e-300, "1e-300", RATE),
     ("burst", 0, "0", "use 1 to 1000000"),
     ("publish_rate", 2000000, "2000000", RATE),
     ("channel_concurrency", -1, "-1", COUNT),
     ("channel_min_interval", "31 days", "31 days", "use an interval up to 30 days, or 0 for none"),
     ("keep_success", "some", "some", "use full, no_payload or none"),
-    ("retention", "1 minute", "00:01:00", "use an interval of 1 hour or more"),
+    ("retention", "1 minute", "00:01:00", KEEP),
+    ("retention", "9999 years", "9999 years", KEEP),
     ("max_redrives", -1, "-1", COUNT),
     ("notify", "sometimes", "sometimes", "use auto, always or off"),
     ("payload_schema", Jsonb([1]), "[1]", "use a JSON Schema: an object, or true for whatever JSON"),
@@ -102,3 +106,51 @@ def test_what_the_defaults_need_not_say_can_be_taken_from_them(queue: Queue) -> 
     queue.policy("*", max_attempts=None, run_timeout=None)
 
     assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = '*'") is None
+
+
+def test_with_every_knob_at_its_end_messages_are_worked_and_the_maintenance_succeeds(queue: Queue) -> None:
+    """No sum of times is beyond what a clock can hold."""
+    long = {
+        "kind": "linear",
+        "base": "10 years",
+        "step": "10 years",
+        "cap": "10 years",
+        "jitter": 1,
+        "max_total": "10 years",
+    }
+    queue.policy("*", retention="1000 years")
+    queue.policy(
+        retention="1000 years", lock_for="7 days", run_timeout="30 days", on_lock_expired_delay="30 days", key_ttl="365 days",
+        ttl="3650 days", channel_min_interval="30 days", dequeue_rate=0.000001, publish_rate=0.000001, burst=1000000,
+        max_attempts=0, backoff=long, breaker={"window": "1 day", "pause": "1 day"},
+    )  # fmt: skip
+    queue.publish_many(3, channel="c", key=sql.SQL("'k' || n"))
+
+    for settle, why in (("complete", []), ("retry", [["boom"]])):
+        queue.settle(settle, queue.claim(limit=1), *why)
+        queue.later("31 days")
+    queue.claim(limit=1)
+    queue.later("31 days")
+
+    assert [row.task for row in queue.rows("SELECT * FROM messages.tick()") if row.did < 0] == []
+    queue.policy(burst=1)
+    queue.rows("SELECT * FROM messages.claim('w', '{t}', 1)")
+
+
+def test_what_was_written_before_there_were_these_bounds_is_brought_to_them(queue: Queue) -> None:
+    with queue.conn.transaction():
+        queue.conn.execute("SET LOCAL session_replication_role = replica")
+        queue.conn.execute(
+            "INSERT INTO messages.topic (topic, retention, publish_rate) VALUES ('t', '9999 years', 1e-300)"
+        )
+        queue.conn.execute("INSERT INTO messages.topic (topic, retention) VALUES ('u', '2 days')")
+
+    queue.conn.execute((schema.sql_root() / "migrations/0020_bound.sql").read_bytes())
+
+    assert [
+        tuple(row)
+        for row in queue.rows(
+            "SELECT topic, retention = '1000 years', publish_rate, dequeue_rate FROM messages.topic WHERE topic <> '*' ORDER BY topic"
+        )
+    ] == [("t", True, 0.000001, None), ("u", False, None, None)]
+    assert [row.task for row in queue.rows("SELECT * FROM messages.tick()") if row.did < 0] == []

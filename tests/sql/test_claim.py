@@ -475,7 +475,7 @@ def test_first_claims_of_several_topics_in_opposite_order_never_deadlock(
             opposite = background.start(other.claim, "a", limit=1)
             eventually(lambda: opposite.done() or background.is_blocked(other))
             assert len(queue.claim("b", limit=1)) == 1
-            assert len(opposite.result(timeout=5)) == 1
+            assert len(opposite.result(timeout=60)) == 1
 
 
 @pytest.mark.parametrize("isolation", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])

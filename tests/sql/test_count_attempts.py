@@ -63,3 +63,21 @@ def test_a_default_breaker_is_one_for_each_topic(queue: Queue) -> None:
     queue.settle("fail", queue.claim("a"), ["boom"] * 4)
 
     assert queue.claim("a", "b", limit=10)[0].topic == "b"
+
+
+@pytest.mark.parametrize("end", ["skip", "fan out", "over"])
+def test_what_ends_without_being_worked_is_no_attempt(queue: Queue, end: str) -> None:
+    queue.policy(breaker=BREAKER)
+    if end == "fan out":
+        queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'u')")
+    published = queue.publish_many(10)
+    match end:
+        case "skip":
+            queue.call("skip", published)
+        case "over":
+            queue.conn.execute("UPDATE messages.message SET attempts = 1, max_attempts = 1")
+            queue.claim()
+
+    assert queue.value("SELECT count(*) FROM messages.message_archive") == 10
+    assert queue.rows("SELECT FROM messages.breaker") == []
+    assert queue.rows("SELECT FROM messages.breaker_count") == []

@@ -360,12 +360,12 @@ def test_a_database_that_came_from_another_cluster_does_not_lose_what_is_new(sin
 
 def test_while_somebody_delivers_nobody_else_does(queue: Queue, database: Database) -> None:
     raise_alert(queue)
-    Sink(queue, holder="a").next()
+    Sink(queue, holder="a").next(hold_s=300)
 
     other = Sink(Queue(database.connect()), holder="b").next()
 
     assert (other.held, other.id) == (True, None)
-    assert 25 < other.wait_s <= 30
+    assert 200 < other.wait_s <= 300
 
 
 def test_a_deliverer_whose_server_process_is_gone_is_followed_at_once(

@@ -77,3 +77,15 @@ def test_a_payload_larger_than_the_topic_takes_is_refused(queue: Queue) -> None:
 def test_headers_that_are_no_object_are_refused(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="headers of an edit are a JSON array"):
         edit(queue, queue.publish(), headers="[]")
+
+
+def test_somebody_who_waits_for_the_message_with_his_transaction_open_is_not_waited_for(
+    queue: Queue, other: Queue
+) -> None:
+    published = queue.publish()
+
+    with other.conn.transaction():
+        other.rows("SELECT FROM messages.wait_for(%s)", [published])
+        queue.conn.execute("SET lock_timeout = '1s'")
+        assert queue.call("edit", published, {"n": 2}) == "edited"
+    queue.conn.execute("RESET lock_timeout")

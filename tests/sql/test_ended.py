@@ -55,7 +55,7 @@ def test_a_long_chain_of_cancellations_ends_within_ticks(queue: Queue) -> None:
 def test_who_holds_a_successor_keeps_no_end_waiting_and_the_tick_goes_on(queue: Queue, other: Queue) -> None:
     first = queue.publish("first")
     last = queue.send(after=[first], key="k").id
-    queue.conn.execute("SET statement_timeout = '5s'")
+    queue.conn.execute("SET statement_timeout = '60s'")
 
     with other.conn.transaction():
         other.send(2, key="k", on_conflict="replace")
@@ -71,7 +71,7 @@ def test_two_ends_that_need_what_the_other_one_holds_do_not_stop_each_other(queu
     queue.policy("limited", max_depth=10)
     first, second = queue.publish("limited"), queue.publish("second")
     last = queue.send(topic="limited", after=[first, second], after_failed="cancel").id
-    queue.conn.execute("SET statement_timeout = '5s'")
+    queue.conn.execute("SET statement_timeout = '60s'")
 
     with other.conn.transaction():
         other.settle("complete", other.claim("limited"))

@@ -24,7 +24,7 @@ def test_a_queue_of_notifications_that_nobody_reads_is_found_with_who_may_not_re
     queue.conn.execute("SELECT pg_notify('t', repeat('x', 7900) || n) FROM generate_series(1, 200) AS n")
     queue.later("1 minute")
 
-    found = eventually(lambda: examine(queue, "holders", 0.00001), within_s=5)
+    found = eventually(lambda: examine(queue, "holders", 0.00001))
     roomy = examine(queue, "holders")
 
     assert found.wrong == {"notify_queue": "warn"}
@@ -55,7 +55,7 @@ def test_whoever_waits_for_a_table_of_the_queue_is_found_and_who_holds_it(
         eventually(lambda: background.is_blocked(migrator))
         queue.later("30 s")
         found = examine(queue, "holders")
-    waits.result(timeout=10)
+    waits.result(timeout=60)
 
     assert found.wrong == {"table_lock": "fail"}
     assert f"process {migrator.conn.info.backend_pid} has waited" in found.of("table_lock").what

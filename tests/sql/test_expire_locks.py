@@ -135,3 +135,26 @@ def test_a_worker_that_wakes_up_after_its_lock_expired_is_fenced(queue: Queue, d
     assert frozen.settle("heartbeat", claimed) == [published]
     assert frozen.settle("complete", claimed) == [published]
     assert queue.archived(published).handled_by == "alive"
+
+
+def test_a_lock_that_ran_out_while_a_step_is_being_kept_is_ended_once_the_step_can_be_seen(
+    queue: Queue, other: Queue
+) -> None:
+    """Not before: the next attempt would do the step again. And the sweep waits for nobody."""
+    published = queue.publish(max_attempts=2)
+    claimed = queue.claim_one()
+    queue.later("31 s")
+
+    with other.conn.transaction():
+        other.value("SELECT messages.keep_step(%s, %s, 'charge', '1')", [claimed.id, claimed.claim_id])
+        queue.conn.execute("SET lock_timeout = '1s'")
+        meanwhile = queue.call("expire_locks")
+    queue.conn.execute("RESET lock_timeout")
+
+    assert (meanwhile, queue.call("expire_locks")) == (0, 1)
+    queue.later("1 hour")
+    again = queue.claim_one()
+    assert again.id == published
+    assert [
+        row.name for row in queue.rows("SELECT name FROM messages.kept_steps(%s, %s)", [again.id, again.claim_id])
+    ] == ["charge"]

@@ -32,6 +32,8 @@ class World:
         self.queue = queue
         self.dice = random.Random(seed)
         self.running: list[Row] = []
+        # Claims draw lots; a run that is repeated must go the same way.
+        queue.value("SELECT setseed(%s)", [seed / 100])
         queue.later("0")
         queue.policy("t", notify="auto")
 

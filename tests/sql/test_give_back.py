@@ -28,7 +28,7 @@ def test_a_message_of_the_same_key_that_commits_meanwhile_fails_the_try(
         eventually(lambda: background.is_blocked(queue))
 
     with pytest.raises(errors.UniqueViolation, match="message_key"):
-        giving.result(timeout=5)
+        giving.result(timeout=60)
 
 
 def test_what_was_unlocked_is_told(queue: Queue) -> None:

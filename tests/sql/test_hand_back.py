@@ -112,7 +112,7 @@ def test_when_a_newer_one_of_its_key_is_just_being_published_it_waits_for_that_a
         settling = background.start(queue.settle, settle, claimed)
         eventually(lambda: background.is_blocked(queue))
 
-    assert settling.result(timeout=5) == []
+    assert settling.result(timeout=60) == []
     assert (queue.ids(), queue.archived(older).result) == ([newer], "cancelled")
 
 
@@ -176,4 +176,4 @@ def test_two_that_give_back_messages_of_the_same_places_in_opposite_order_never_
         two = background.start(other.settle, "release", [twos["b"], twos["a"]])
         eventually(lambda: background.is_blocked(queue) and background.is_blocked(other))
 
-    assert (one.result(timeout=10), two.result(timeout=10)) == ([], [])
+    assert (one.result(timeout=60), two.result(timeout=60)) == ([], [])

@@ -207,3 +207,30 @@ class TestStrictLock:
 
         assert queue.settle("retry", claimed, ["too slow"], result="lock_expired") == []
         assert queue.message(published).history[0]["outcome"] == "lock_expired"
+
+
+def test_the_lock_is_extended_while_somebody_who_waits_for_the_message_keeps_his_transaction_open(
+    queue: Queue, other: Queue
+) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+    queue.later("20 s")
+
+    with other.conn.transaction():
+        other.rows("SELECT FROM messages.wait_for(%s)", [published])
+        beat(queue, claimed)
+
+    assert remaining(queue, published) == 30
+
+
+@pytest.mark.parametrize("held", ["FOR NO KEY UPDATE", "FOR UPDATE"])
+def test_a_row_that_is_being_changed_is_passed_over(queue: Queue, other: Queue, held: str) -> None:
+    published = queue.publish()
+    claimed = queue.claim()
+    queue.later("20 s")
+
+    with other.conn.transaction():
+        other.rows(f"SELECT FROM messages.message {held}")
+        assert beat(queue, claimed) == []
+
+    assert remaining(queue, published) == 10

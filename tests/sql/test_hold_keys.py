@@ -63,4 +63,4 @@ def test_of_two_that_take_a_key_at_once_the_second_is_refused(
         eventually(lambda: background.is_blocked(queue))
 
     with pytest.raises(errors.UniqueViolation, match="held by message 1 until it has ended"):
-        second.result(10)
+        second.result(timeout=60)

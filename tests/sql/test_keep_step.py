@@ -97,12 +97,14 @@ def test_a_message_has_a_thousand_steps_and_no_more(queue: Queue) -> None:
         keep(queue, queue.claim_one())
 
 
-def test_heartbeats_go_on_while_the_transaction_of_a_step_is_open(queue: Queue, other: Queue) -> None:
-    queue.publish()
+def test_the_lock_is_extended_while_the_transaction_of_a_step_is_open(queue: Queue, other: Queue) -> None:
+    published = queue.publish()
     claimed = queue.claim_one()
+    until = queue.message(published).lock_expires_at
 
     with other.conn.transaction():
         keep(other, claimed)
         queue.conn.execute("SET lock_timeout = '1s'")
-        assert queue.settle("heartbeat", [claimed]) == []
+        assert queue.settle("heartbeat", [claimed], lock_for="1 hour") == []
+        assert queue.message(published).lock_expires_at > until
     queue.conn.execute("RESET lock_timeout")

@@ -53,10 +53,18 @@ class Load:
         self.begun: list[tuple[str, str | None, int, float]] = []
         self.completed: list[tuple[str, int]] = []
         self.lock = threading.Lock()
+        self.looks = 0
 
     def going(self) -> Iterator[None]:
-        while time.monotonic() < self.until:
+        while time.monotonic() < self.until or not self.has_seen_enough():
             yield
+
+    def has_seen_enough(self) -> bool:
+        """A slow machine takes longer until there is something to judge by."""
+        with self.lock:
+            topics = [topic for topic, *_ in self.begun]
+            channels = {channel for channel, _ in self.completed}
+        return self.looks > 20 and {*topics} == {*TOPICS} and topics.count("rated") > BURST and len(channels) > 4
 
     def work(self, seed: int) -> None:
         """Settle what the last claim brought and claim anew, in one transaction, as a daemon does."""
@@ -107,15 +115,13 @@ class Load:
             assert -1 not in [row.did for row in queue.rows("SELECT did FROM messages.tick('hand')")]
             time.sleep(0.05)
 
-    def watch(self) -> int:
+    def watch(self) -> None:
         queue = Queue(self.database.connect())
-        looks = 0
         for _ in self.going():
             assert queue.rows(TOO_MANY_IN_A_TOPIC) == []
             assert queue.rows(TOO_MANY_IN_A_CHANNEL) == []
             assert queue.rows(OUT_OF_TURN) == []
-            looks += 1
-        return looks
+            self.looks += 1
 
 
 @pytest.fixture
@@ -134,6 +140,8 @@ def policies(own_queue: Queue) -> None:
 
 @pytest.mark.usefixtures("policies")
 def test_no_limit_is_ever_exceeded_and_nobody_waits_in_a_circle(own_database: Database, own_queue: Queue) -> None:
+    # A session that is held up while it holds a lock is no circle.
+    own_queue.conn.execute("ALTER FUNCTION messages.tick SET lock_timeout = '60s'")
     load = Load(own_database)
     calls: list[Callable[[], Any]] = [lambda n=n: load.work(n) for n in range(8)]
     calls += [lambda n=n: load.publish(n) for n in range(2)]
@@ -141,9 +149,10 @@ def test_no_limit_is_ever_exceeded_and_nobody_waits_in_a_circle(own_database: Da
 
     with ThreadPoolExecutor(len(calls)) as threads:
         running = [threads.submit(call) for call in calls]
-    looks = [each.result() for each in running][-1]
+    for each in running:
+        each.result()
 
-    assert looks > 20
+    assert load.looks > 20
     begun = defaultdict(list)
     for topic, channel, _, at in sorted(load.begun, key=lambda each: each[3]):
         begun[topic, channel if topic == "spaced" else None].append(at)

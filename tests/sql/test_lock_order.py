@@ -35,4 +35,4 @@ def test_a_settle_in_the_order_of_the_claim_and_a_cancel_never_wait_for_each_oth
         # Had the settle begun with the one that was available sooner, this would be a deadlock.
         other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [sooner])
 
-    assert settling.result(timeout=5) == []
+    assert settling.result(timeout=60) == []

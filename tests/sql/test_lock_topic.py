@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.server.postgres import Database
+from tests.sql.patience import give_time
 from tests.sql.queue import Background, Queue
 
 
@@ -15,16 +17,17 @@ def test_it_is_held_until_the_transaction_ends(queue: Queue, other: Queue) -> No
     assert other.call("lock_topic", "t") is True
 
 
-def test_who_comes_second_gets_it_when_the_first_commits_soon(
-    queue: Queue, other: Queue, background: Background
-) -> None:
+def test_who_comes_second_gets_it_when_the_first_commits_soon(own_database: Database) -> None:
+    queue, other, watcher = (Queue(own_database.connect()) for _ in range(3))
+    background = Background(watcher.conn)
+    give_time(queue, "lock_topic", "250ms")
     with queue.conn.transaction():
         queue.call("lock_topic", "t")
         second = background.start(other.call, "lock_topic", "t")
         while not background.is_blocked(other):
             assert not second.done()
 
-    assert second.result(10) is True
+    assert second.result(timeout=60) is True
 
 
 def test_it_is_the_same_for_its_own_transaction_any_number_of_times(queue: Queue) -> None:

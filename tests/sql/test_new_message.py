@@ -130,17 +130,14 @@ def test_a_delayed_message_due_before_the_sleepers_next_look_rings(queue: Queue,
 def test_among_delayed_rows_the_one_that_is_due_rings(queue: Queue, ear: Ear) -> None:
     queue.arm(look_in="5 s")
 
-    due, _ = [
-        row.id
-        for row in queue.rows(
-            """
-            INSERT INTO messages.message (topic, payload, available_at)
-            VALUES ('t', '1', now()), ('t', '2', now() + interval '1 hour') RETURNING id
-            """
-        )
-    ]
+    queue.conn.execute(
+        """
+        INSERT INTO messages.message (topic, payload, available_at)
+        VALUES ('t', '1', now()), ('t', '2', now() + interval '1 hour'), ('later', '3', now() + interval '1 hour')
+        """
+    )
 
-    assert ear.heard() == [str(due)]
+    assert ear.heard() == ["t"]
 
 
 def test_a_sleeper_is_rung_only_for_its_topics(queue: Queue, ear: Ear) -> None:
@@ -266,4 +263,4 @@ def test_arming_waits_for_no_publisher_and_no_publisher_waits_for_it(
         other.publish()
         armed = background.start(queue.arm)
 
-        assert armed.result(timeout=5) is None
+        assert armed.result(timeout=60) is None

@@ -54,4 +54,4 @@ def test_ten_years_of_seconds_are_no_trouble(queue: Queue) -> None:
     found = newest(queue, "1 second", MONDAY, until, 2)
 
     assert found == [until - timedelta(seconds=1), until]
-    assert queue.value("SELECT clock_timestamp() - %s < interval '2 s'", [began]) is True
+    assert queue.value("SELECT clock_timestamp() - %s < interval '30 s'", [began]) is True

@@ -26,7 +26,7 @@ def test_a_paused_topic_says_since_when_by_whom_and_why(queue: Queue) -> None:
         "the server is down",
         None,
     )
-    assert abs(paused.paused_at - queue.value("SELECT clock_timestamp()")) < timedelta(seconds=5)
+    assert abs(paused.paused_at - queue.value("SELECT clock_timestamp()")) < timedelta(minutes=1)
 
 
 def test_a_channel_is_paused_alone(queue: Queue) -> None:
@@ -54,7 +54,7 @@ def test_the_end_of_a_pause_counts_from_the_servers_clock(queue: Queue) -> None:
 
 
 def test_the_end_of_a_pause_may_be_a_point_in_time(queue: Queue) -> None:
-    tomorrow = queue.value("SELECT date_trunc('day', clock_timestamp()) + interval '1 day'")
+    tomorrow = queue.value("SELECT date_trunc('day', clock_timestamp()) + interval '2 days'")
 
     assert queue.call("pause", "mail", until=tomorrow) == tomorrow
 

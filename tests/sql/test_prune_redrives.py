@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.sql.deaths import copy_of, die, outcomes
+from tests.sql.exports import export
 from tests.sql.queue import Queue
 
 
@@ -17,6 +18,7 @@ def letters(queue: Queue) -> list[int]:
 def test_a_redrive_is_forgotten_only_when_its_day_must_have_left_the_archive(queue: Queue) -> None:
     died = die(queue)
     outcomes(queue, "redrive", [died])
+    queue.conn.execute("DELETE FROM messages.message_archive")
 
     queue.later("31 days")
     assert (queue.call("prune_redrives"), logged(queue)) == (0, [died])
@@ -66,6 +68,54 @@ def test_a_dead_letter_whose_copy_ended_is_forgotten_in_time(queue: Queue) -> No
 def test_a_call_is_bounded(queue: Queue) -> None:
     died = [die(queue) for _ in range(5)]
     outcomes(queue, "redrive", died)
+    queue.conn.execute("DELETE FROM messages.message_archive")
     queue.later("100 days")
 
     assert queue.call("prune_redrives", 3) == 3
+
+
+def test_what_an_export_that_stands_still_keeps_in_the_archive_is_never_put_back_twice(queue: Queue) -> None:
+    died = die(queue)
+    export(queue)
+    outcomes(queue, "redrive", [died])
+    queue.settle("complete", queue.claim())
+
+    queue.later("100 days")
+    queue.rows("SELECT * FROM messages.tick()")
+
+    assert queue.archived(died).result == "failed"
+    assert outcomes(queue, "redrive", [died]) == {died: "redriven_before"}
+
+
+def test_those_that_must_stay_hide_no_others_behind_them(queue: Queue) -> None:
+    kept = [die(queue) for _ in range(3)]
+    gone = [die(queue) for _ in range(20)]
+    outcomes(queue, "redrive", kept)
+    outcomes(queue, "redrive", gone)
+    queue.conn.execute("DELETE FROM messages.message_archive WHERE id = ANY (%s)", [gone])
+
+    queue.later("100 days")
+    for _ in range(200):
+        queue.call("prune_redrives", 2)
+
+    assert set(kept) <= set(logged(queue))
+    assert len(set(logged(queue)) & set(gone)) < len(gone) / 2
+
+
+def test_its_cost_is_that_of_the_batch(queue: Queue) -> None:
+    """However many stand in the archive still."""
+    queue.conn.execute(
+        """
+        INSERT INTO messages.message_archive (id, topic, priority, created_at, available_at, attempts, result)
+        SELECT n, 't', 5, now(), now(), 1, 'failed' FROM generate_series(1, 20000) AS n;
+        INSERT INTO messages.redrive_log (archived_id, message_id, redriven_at)
+        SELECT n, -n, now() - interval '90 days' + n * interval '1 s' FROM generate_series(1, 20000) AS n
+        """
+    )
+
+    # A few pages for each that is looked at, in each day of the archive: no more with ten times as many.
+    days = queue.value("SELECT count(*) FROM pg_inherits WHERE inhparent = 'messages.message_archive'::regclass")
+    with queue.conn.transaction(force_rollback=True):
+        for setting in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):
+            queue.conn.execute(f"SET LOCAL {setting} = off")
+        assert queue.buffers("SELECT messages.prune_redrives(10)") < 20 * 4 * days + 200

@@ -107,3 +107,29 @@ def test_waits_hold_for_rows_that_go_one_by_one(queue: Queue) -> None:
     assert len(rows) == 2
     assert rows[0] == rows[1]
     assert (rows[0].expires_at - rows[0].available_at).days == 1
+
+
+@pytest.mark.parametrize("on_conflict", ["replace", "append", "error"])
+def test_rows_that_go_one_by_one_and_have_no_time_to_expire_never_do(queue: Queue, on_conflict: str) -> None:
+    queue.policy(key_ttl="1 hour")
+
+    publish_rows(queue, keyed(1, on_conflict))
+
+    assert queue.value("SELECT expires_at FROM messages.message") is None
+    assert len(queue.claim()) == 1
+
+
+def test_rows_that_go_one_by_one_have_the_ttl_of_their_topic(queue: Queue) -> None:
+    queue.policy(ttl="1 hour")
+
+    publish_rows(queue, keyed(1, "replace"), keyed(2, key="l"))
+
+    ttls = queue.rows("SELECT round(extract(epoch FROM expires_at - available_at)) AS ttl FROM messages.message")
+    assert [row.ttl for row in ttls] == [3600, 3600]
+
+
+def test_one_whose_time_is_over_already_expires_and_is_never_worked(queue: Queue) -> None:
+    publish_rows(queue, {**keyed(1, "replace"), "expires_at": "2020-01-01 00:00+00"})
+
+    assert queue.claim() == []
+    assert queue.value("SELECT result FROM messages.message_archive") == "expired"

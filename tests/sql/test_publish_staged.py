@@ -79,7 +79,7 @@ def test_two_calls_at_once_publish_once(
         second = background.start(publish, other, attempt, counts=[2])
         eventually(lambda: background.is_blocked(other))
 
-    assert second.result(timeout=5).is_repeat
+    assert second.result(timeout=60).is_repeat
     assert len(queue.ids()) == 2
 
 
@@ -110,7 +110,7 @@ def test_waits_are_counted_from_the_moment_of_publishing(queue: Queue) -> None:
         FROM messages.message ORDER BY available_at
         """
     )
-    assert 3599 < delayed.wait.total_seconds() < 3601
+    assert 3540 < delayed.wait.total_seconds() < 3660
     assert (delayed.ttl.total_seconds(), later.ttl.total_seconds()) == (7200, 86400)
     assert later.available_at.year == 2100
 
@@ -181,7 +181,7 @@ def test_the_ttl_of_a_topic_holds(queue: Queue) -> None:
 
     publish_rows(queue, {})
 
-    assert 3600 <= queue.value("SELECT expires_at - available_at FROM messages.message").total_seconds() < 3601
+    assert 3600 <= queue.value("SELECT expires_at - available_at FROM messages.message").total_seconds() < 3660
 
 
 def test_subscribers_get_their_copies(queue: Queue) -> None:

@@ -57,3 +57,24 @@ def test_arming_raises_it(queue: Queue) -> None:
     queue.arm(look_in="1 hour")
 
     assert armed(queue) >= queue.value("SELECT extract(epoch FROM clock_timestamp() + interval '59 minutes')::bigint")
+
+
+@pytest.mark.parametrize(
+    "until",
+    ["2026-01-01 00:00:00", "2026-01-01 00:00:00.000001", "2026-01-01 00:00:00.5", "2026-01-01 00:00:00.999999"],
+)
+def test_the_look_of_a_publish_never_takes_a_flag_for_over_that_is_not(queue: Queue, until: str) -> None:
+    """As in the trigger new_message. At the end of the flag it still looks; a whole second later it does not."""
+    queue.value("SELECT messages.raise_armed(%s)", [until])
+
+    over = queue.row(
+        """
+        SELECT pg_sequence_last_value('messages.armed') < date_part('epoch', until) AS at_its_end,
+               pg_sequence_last_value('messages.armed') < date_part('epoch', until - interval '1 us') AS just_before,
+               pg_sequence_last_value('messages.armed') < date_part('epoch', until + interval '1.000001 s') AS later
+        FROM (SELECT %s::timestamptz AS until) AS flag
+        """,
+        [until],
+    )
+
+    assert over == (False, False, True)

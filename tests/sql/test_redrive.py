@@ -114,7 +114,7 @@ def test_of_two_who_put_it_back_at_once_the_second_waits_and_does_nothing(
         second = background.start(redrive, other, died)
         eventually(lambda: background.is_blocked(other))
 
-    assert (list(first), second.result(timeout=5)) == ([died], {})
+    assert (list(first), second.result(timeout=60)) == ([died], {})
     assert len(queue.ids()) == 1
 
 
@@ -128,7 +128,7 @@ def test_when_the_first_of_two_is_rolled_back_the_second_puts_it_back(
         second = background.start(redrive, other, died)
         eventually(lambda: background.is_blocked(other))
 
-    assert list(second.result(timeout=5)) == [died]
+    assert list(second.result(timeout=60)) == [died]
     assert len(queue.ids()) == 1
 
 
@@ -305,7 +305,7 @@ def test_a_key_that_is_published_at_the_same_moment_is_no_error(
         told = background.start(outcomes, other, "redrive", [died])
         eventually(lambda: background.is_blocked(other))
 
-    assert told.result(timeout=5) == {died: outcome}
+    assert told.result(timeout=60) == {died: outcome}
     assert len(queue.ids()) == count
     assert queue.value("SELECT count(*) FROM messages.redrive_log") == count - 1
 
@@ -320,7 +320,7 @@ def test_a_key_whose_publish_is_rolled_back_at_the_same_moment_is_free(
         told = background.start(outcomes, other, "redrive", [died])
         eventually(lambda: background.is_blocked(other))
 
-    assert told.result(timeout=5) == {died: "redriven"}
+    assert told.result(timeout=60) == {died: "redriven"}
 
 
 def test_a_copy_that_waits_in_the_dlq_goes_when_its_original_is_put_back(queue: Queue) -> None:

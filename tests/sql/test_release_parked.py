@@ -52,7 +52,7 @@ def test_a_cancellation_that_cannot_be_now_is_the_next_ticks_and_stops_no_releas
     queue.conn.execute("UPDATE messages.parked SET look_at = 'infinity'")
     queue.conn.execute("DELETE FROM messages.edge WHERE successor_id = %s", [released])
     queue.conn.execute("UPDATE messages.edge SET died = 'failed'")
-    queue.conn.execute("SET statement_timeout = '5s'; SET lock_timeout = '3s'")
+    queue.conn.execute("SET statement_timeout = '60s'; SET lock_timeout = '30s'")
 
     with other.conn.transaction():
         other.send(topic="limited")

@@ -63,7 +63,7 @@ def test_of_a_requeue_and_a_redrive_at_once_one_puts_it_back(
         second = background.start(outcomes, other, "requeue", [copy.id])
         eventually(lambda: background.is_blocked(other))
 
-    assert second.result(timeout=5) == {copy.id: "not_waiting"}
+    assert second.result(timeout=60) == {copy.id: "not_waiting"}
     assert len(queue.ids()) == 1
 
 
@@ -77,7 +77,7 @@ def test_of_a_redrive_and_a_requeue_at_once_one_puts_it_back(
         second = background.start(outcomes, other, "redrive", [died])
         eventually(lambda: background.is_blocked(other))
 
-    assert second.result(timeout=5) == {died: "redriven_before"}
+    assert second.result(timeout=60) == {died: "redriven_before"}
     assert len(queue.ids()) == 1
 
 

@@ -74,6 +74,16 @@ def test_what_somebody_holds_is_not_waited_for(queue: Queue, database: Database)
         assert reseal(queue, published) == []
 
 
+def test_somebody_who_waits_for_its_end_with_his_transaction_open_keeps_it_from_nothing(
+    queue: Queue, other: Queue
+) -> None:
+    published = sealed(queue)
+
+    with other.conn.transaction():
+        other.rows("SELECT FROM messages.wait_for(%s)", [published])
+        assert reseal(queue, published) == [published]
+
+
 def test_what_was_changed_meanwhile_is_left_alone(queue: Queue) -> None:
     published = sealed(queue)
 

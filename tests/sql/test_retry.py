@@ -303,7 +303,7 @@ def test_of_a_retry_and_an_expiry_at_once_only_one_ends_the_attempt(
         retry = background.start(other.settle, "retry", claimed, ["boom"])
         eventually(lambda: background.is_blocked(other))
 
-    assert retry.result(timeout=5) == [published]
+    assert retry.result(timeout=60) == [published]
     assert [h["outcome"] for h in queue.message(published).history] == ["lock_expired"]
 
 
@@ -328,7 +328,7 @@ def test_a_row_whose_lock_is_taken_over_meanwhile_is_not_retried_twice(
         retry = background.start(other.settle, "retry", claimed, ["boom"])
         eventually(lambda: background.is_blocked(other))
 
-    assert retry.result(timeout=5) == [published]
+    assert retry.result(timeout=60) == [published]
     assert queue.message(published).attempts == 0
 
 

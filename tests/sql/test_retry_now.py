@@ -54,3 +54,15 @@ def test_it_is_noted(queue: Queue) -> None:
     queue.call("retry_now", waiting)
 
     assert queue.row("SELECT action, topic, detail ->> 'count' AS count FROM messages.audit") == ("retry_now", "t", "2")
+
+
+def test_somebody_who_waits_for_the_message_with_his_transaction_open_is_not_waited_for(
+    queue: Queue, other: Queue
+) -> None:
+    published = queue.publish(wait="1 hour")
+
+    with other.conn.transaction():
+        other.rows("SELECT FROM messages.wait_for(%s)", [published])
+        queue.conn.execute("SET lock_timeout = '1s'")
+        assert queue.call("retry_now", [published]) == [published]
+    queue.conn.execute("RESET lock_timeout")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -35,7 +38,7 @@ DOCTOR = {
 # What each role may call. A function that is missing here is called by no role: only by the owner's own functions.
 MAY_CALL = {
     "publisher": {
-        *("publish", "schema_digest", "new_message", "notify_policy"),
+        *("publish", "schema_digest", "new_message", "ring_published", "notify_policy"),
         *("begin_stage", "publish_staged", "clear_stage", "job_result", "job_rejected"),
     },
     "worker": {
@@ -234,6 +237,7 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_tou
         "oldest_xid",
         "notify_policy",
         "new_message",
+        "ring_published",
         "unpack",
         "check_topic",
         "check_policy",
@@ -244,6 +248,94 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_tou
     invokers = {row.proname for row in queue.rows(f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE NOT f.prosecdef")}
 
     assert set().union(*MAY_CALL.values()) & invokers == touch_nothing
+
+
+# What somebody runs with a search_path of his own, because it is called so often that setting one would be felt.
+FAST_PATHS = {"new_message", "now", "own_xid", "oldest_xid", "unpack"}
+# Keywords that stand before a bracket, or stand for operators that are looked up in the path.
+KEYWORDS = {"if", "and", "or", "not", "case", "when", "then", "else", "from", "select", "coalesce"}
+LOOKS_UP = r"\b(like|ilike|similar|in|between|distinct|nullif|any|some|all|using|overlaps|within|execute)\b"
+
+
+def test_whatever_runs_with_the_path_of_its_caller_is_on_the_short_list(queue: Queue) -> None:
+    """Whatever a role may call, a trigger runs, or a view, a check or a default needs: all of these can be met by anybody's path."""
+    reachable = queue.rows(
+        f"""
+        SELECT f.proname FROM ({FUNCTIONS}) AS f
+        WHERE 'search_path=pg_catalog, pg_temp' <> ALL (coalesce(f.proconfig, '{{}}'))
+          AND (EXISTS (SELECT FROM aclexplode(f.proacl) AS a WHERE a.grantee <> f.proowner)
+            OR EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgfoid = f.oid)
+            OR EXISTS (
+              SELECT FROM pg_depend AS d
+              WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = f.oid AND d.classid <> 'pg_proc'::regclass))
+        """
+    )
+
+    assert {row.proname for row in reachable} == FAST_PATHS
+
+
+def unqualified(body: str) -> list[str]:
+    """The names, types and operators of a body that are looked up in the path of whoever runs it."""
+    bare = re.sub(r"--[^\n]*|'(?:[^']|'')*'", " ", body)
+    found = re.findall(LOOKS_UP, bare, re.IGNORECASE)
+    bare = re.sub(r"OPERATOR\(pg_catalog\.[^)]+\)|::bigint\b(\[\])?|::pg_catalog\.|:=|\bcount\(\*\)", " ", bare)
+    calls = re.findall(r"([\w.]+)\s*\(", bare)
+    found += [
+        name for name in calls if name.lower() not in KEYWORDS and not name.startswith(("pg_catalog.", "messages."))
+    ]
+    return found + re.findall(r"[-+/<>=~!@#%^&|`?]+|::\s*\w+|\w\s*\*", bare)
+
+
+@pytest.mark.parametrize("name", sorted(FAST_PATHS))
+def test_what_runs_with_the_path_of_its_caller_leaves_nothing_to_it(queue: Queue, name: str) -> None:
+    (body,) = [
+        row.prosrc for row in queue.rows(f"SELECT f.prosrc FROM ({FUNCTIONS}) AS f WHERE f.proname = %s", [name])
+    ]
+
+    assert unqualified(body) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("SELECT pg_sequence_last_value('a') OPERATOR(pg_catalog.<) 1", ["pg_sequence_last_value"]),
+        ("SELECT pg_catalog.date_part('epoch', 1) < 2", ["<"]),
+        ("SELECT a::text", ["::text"]),
+        ("SELECT a LIKE 'x' OR b IN (1)", ["LIKE", "IN", "IN"]),
+        ("SELECT pg_catalog.now() -- it's < this\n", []),
+    ],
+)
+def test_the_check_of_bodies_finds_what_is_looked_up(body: str, found: list[str]) -> None:
+    assert unqualified(body) == found
+
+
+# Of types between which the catalog has no operator, so that it needs a cast, and some between which it has.
+TRAPS = [
+    *[("<", "bigint", "double precision"), ("<", "bigint", "numeric"), ("<>", "name", "text"), ("<>", "text", "text")],
+    *[("=", "numeric", "integer"), ("=", "messages.topic_name", "text"), (">", "messages.moment", "timestamptz")],
+]
+TRAP = """
+    CREATE FUNCTION public.trap({left}, {right}) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught as %', current_user; END $$;
+    CREATE OPERATOR public.{operator} (LEFTARG = {left}, RIGHTARG = {right}, FUNCTION = public.trap)
+"""
+
+
+@pytest.mark.parametrize("path", ["public", "public, pg_catalog"])
+@pytest.mark.parametrize("victim", ["messages_publisher", "none"], ids=["a publisher", "a superuser"])
+@pytest.mark.parametrize("armed", [False, True], ids=["nobody sleeps", "somebody sleeps"])
+def test_an_operator_that_somebody_put_into_a_shared_schema_is_never_called_by_a_publish(
+    own_queue: Queue, victim: str, armed: bool, path: str
+) -> None:
+    """It would run with the rights of whoever publishes. PostgreSQL prefers an exact operator of any schema to a cast."""
+    if armed:
+        own_queue.arm()
+    with own_queue.conn.transaction(force_rollback=True):
+        for operator, left, right in TRAPS:
+            own_queue.conn.execute(TRAP.format(operator=operator, left=left, right=right).encode())
+        own_queue.conn.execute(f"SET LOCAL search_path = {path}; SET LOCAL ROLE {victim}".encode())
+
+        assert own_queue.value("INSERT INTO messages.message (topic, payload) VALUES ('t', '1') RETURNING id") > 0
+        assert own_queue.value("SELECT id FROM messages.publish('t', '1')") > 0
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -382,6 +474,52 @@ def test_a_publisher_cannot_choose_the_id(as_role: Callable[[str], Queue]) -> No
 )
 def test_a_publisher_can_do_nothing_but_publish(as_role: Callable[[str], Queue], statement: str) -> None:
     assert refuses(as_role("publisher"), statement)
+
+
+# Settings, which everybody can write
+
+SETTINGS = {
+    # By which functions tell each other something within a transaction. Who writes one lies to nobody but himself: what he may do is decided
+    # without it.
+    *("room", "dropped", "on_conflict", "endings", "passed_on", "held_back", "rounds", "holds_topic"),
+    # Only for who may create objects in the schema: see test_now.py.
+    "fake_now",
+    # On whose behalf an operator acts.
+    "actor",
+}
+
+
+def test_no_function_reads_a_setting_but_those_that_are_listed_here(queue: Queue) -> None:
+    bodies = [row.prosrc for row in queue.rows(f"SELECT f.prosrc FROM ({FUNCTIONS}) AS f")]
+
+    assert set(re.findall(r"(?:current_setting|set_config)\(\s*'messages\.(\w+)'", " ".join(bodies))) == SETTINGS
+
+
+@pytest.mark.parametrize("value", ["t", '{"t": 1000000}', "1", "ignore", "2000-01-01"])
+@pytest.mark.parametrize("setting", [*sorted(SETTINGS), "unpoliced"])
+def test_no_setting_of_a_publisher_switches_a_policy_off(
+    as_role: Callable[[str], Queue], queue: Queue, setting: str, value: str
+) -> None:
+    queue.policy("*", registered=True)
+    queue.policy("t", registered=True, max_payload_bytes=10, ttl="1 hour", max_depth=2, on_full="drop")
+    publisher = as_role("publisher")
+    publisher.value("SELECT set_config(%s, %s, false)", [f"messages.{setting}", value])
+
+    for statement in (
+        "INSERT INTO messages.message (topic, payload) VALUES ('t', to_jsonb(repeat('x', 100)))",
+        "SELECT * FROM messages.publish('t', to_jsonb(repeat('x', 100)))",
+        "INSERT INTO messages.message (topic, payload) VALUES ('t.dlq', '1')",
+        "INSERT INTO messages.message (topic, payload) VALUES ('elsewhere', '1')",
+        "INSERT INTO messages.message (topic, payload) SELECT 't', '1' FROM generate_series(1, 5)",
+    ):
+        with suppress(psycopg.Error):
+            publisher.conn.execute(statement.encode())
+
+    rows = queue.rows(
+        "SELECT topic, octet_length(payload::text) AS bytes, expires_at - now() AS ttl FROM messages.message"
+    )
+    assert len(rows) <= 2
+    assert all(row.topic == "t" and row.bytes <= 10 and row.ttl <= timedelta(hours=1, minutes=1) for row in rows)
 
 
 # The worker

@@ -57,7 +57,7 @@ def test_two_that_would_close_a_circle_together_take_turns(
         eventually(lambda: background.is_blocked(queue))
 
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="circle"):
-        closing.result(10)
+        closing.result(timeout=60)
 
 
 @pytest.mark.parametrize("pair", [("a", "b.dlq"), ("a.dlq", "b")])

@@ -28,7 +28,7 @@ def test_a_copy_that_somebody_claims_right_now_is_not_waited_for(
     with other.conn.transaction():
         (claimed,) = other.claim("t.dlq")
         redriven = background.start(queue.rows, "SELECT * FROM messages.redrive(%s)", [[died]])
-        assert [row.outcome for row in redriven.result(timeout=5)] == ["redriven"]
+        assert [row.outcome for row in redriven.result(timeout=60)] == ["redriven"]
 
     assert queue.message(claimed.id).claim_id == claimed.claim_id
 

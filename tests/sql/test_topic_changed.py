@@ -99,6 +99,6 @@ def test_two_policies_changed_at_once_both_ring_in_the_end(
         queue.policy("a", notify="always")
         at_once = background.start(other.policy, "b", notify="always")
         eventually(lambda: background.is_blocked(other))
-    at_once.result(timeout=5)
+    at_once.result(timeout=60)
 
     assert sorted(queue.row(STANDS_FOR_LISTENERS).topics) == ["a", "b"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from psycopg import errors
 
+from tests.server.postgres import Database
+from tests.sql.patience import give_time
 from tests.sql.queue import Background, Queue
 
 ROOM = "SELECT messages.topic_room(messages.policy(%s, messages.now()), %s)"
@@ -75,7 +77,10 @@ def test_the_rate_bounds_it_too(queue: Queue) -> None:
     assert room(queue) == 3
 
 
-def test_claims_of_one_topic_count_one_after_the_other(queue: Queue, other: Queue, background: Background) -> None:
+def test_claims_of_one_topic_count_one_after_the_other(own_database: Database) -> None:
+    queue, other, watcher = (Queue(own_database.connect()) for _ in range(3))
+    background = Background(watcher.conn)
+    give_time(queue, "lock_topic", "250ms")
     queue.policy(max_concurrency=1)
     queue.publish_many(2)
 
@@ -85,7 +90,7 @@ def test_claims_of_one_topic_count_one_after_the_other(queue: Queue, other: Queu
         while not background.is_blocked(other):
             assert not second.done()
 
-    assert (len(first), second.result(10)) == (1, [])
+    assert (len(first), second.result(timeout=60)) == (1, [])
 
 
 def test_claims_of_different_topics_do_not_wait_for_each_other(queue: Queue, other: Queue) -> None:

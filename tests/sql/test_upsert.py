@@ -150,7 +150,7 @@ def test_one_that_somebody_else_is_just_publishing_is_waited_for(
         second = background.start(queue.send, 2, key="k", on_conflict=mode)
         eventually(lambda: background.is_blocked(queue))
 
-    assert second.result(10).id == first.id
+    assert second.result(timeout=60).id == first.id
     assert second.result().what != "inserted"
 
 
@@ -163,7 +163,7 @@ def test_one_whose_publish_is_rolled_back_leaves_room_for_this_one(
         second = background.start(queue.send, 2, key="k", on_conflict=mode)
         eventually(lambda: background.is_blocked(queue))
 
-    assert second.result(10).what == "inserted"
+    assert second.result(timeout=60).what == "inserted"
     assert queue.ids() == [second.result().id]
 
 
@@ -177,7 +177,7 @@ def test_one_that_is_just_being_claimed_is_waited_for_and_then_left_alone_withou
             (claimed,) = other.claim()
             second = background.start(queue.send, 2, key="k", on_conflict=mode)
             eventually(lambda: background.is_blocked(queue))
-        assert second.result(10).what == "inserted"
+        assert second.result(timeout=60).what == "inserted"
         # The publisher's transaction is still open: a lock on the row would hold these up.
         third.conn.execute("SET lock_timeout = '1 s'")
         assert third.settle("heartbeat", [claimed]) == []
@@ -197,7 +197,7 @@ def test_one_that_is_just_being_cancelled_is_waited_for_and_this_one_is_new(
         second = background.start(queue.send, 2, key="k", on_conflict=mode)
         eventually(lambda: background.is_blocked(queue))
 
-    assert second.result(10).what == "inserted"
+    assert second.result(timeout=60).what == "inserted"
 
 
 def test_one_that_is_just_being_cancelled_stands_for_ignore_until_that_is_committed(queue: Queue, other: Queue) -> None:

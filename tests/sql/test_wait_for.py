@@ -200,7 +200,7 @@ def test_who_comes_while_the_message_ends_waits_for_that_and_is_told(
         waiting = background.start(wait_for, other, published)
         eventually(lambda: background.is_blocked(other))
 
-    assert waiting.result(timeout=5).result == "success"
+    assert waiting.result(timeout=60).result == "success"
 
 
 def test_who_comes_while_an_end_is_undone_waits_on(
@@ -216,7 +216,7 @@ def test_who_comes_while_an_end_is_undone_waits_on(
     queue.conn.rollback()
     queue.conn.autocommit = True
 
-    assert waiting.result(timeout=5).result is None
+    assert waiting.result(timeout=60).result is None
     queue.call("cancel", [published])
     assert ear.heard() == [str(published)]
 
@@ -236,7 +236,7 @@ def test_an_end_that_began_before_somebody_came_to_wait_rings_for_him(
         eventually(lambda: background.is_blocked(queue))
         told = wait_for(waiter, second)
 
-    assert settle.result(timeout=5) == []
+    assert settle.result(timeout=60) == []
     assert told.result is None
     assert ear.heard() == [str(second)]
 

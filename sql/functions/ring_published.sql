@@ -1,0 +1,28 @@
+-- Wake armed sleepers for what a statement has inserted: one NOTIFY new_message for each topic, with the id as its payload if it was one message.
+-- Called by: the trigger new_message, only while somebody may be armed. With the rights of whoever publishes: it only reads messages.sleeper and
+-- messages.topic. A function of its own because the trigger has no search_path: see there.
+-- p_topics, p_due: each topic, and when the first message of it is due; p_id: NULL = it was more than one message.
+-- Above READ COMMITTED the snapshot may be older than a sleeper's flag: there it rings whatever the flags say.
+-- Locks: nothing; PostgreSQL takes its notify lock at commit, only if something was sent.
+CREATE OR REPLACE FUNCTION messages.ring_published(p_topics text[], p_due timestamptz[], p_id bigint)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  v_blind boolean := current_setting('transaction_isolation') <> 'read committed';
+BEGIN
+  IF NOT v_blind AND NOT EXISTS (SELECT FROM messages.sleeper AS s WHERE s.armed_until > clock_timestamp()) THEN
+    RETURN;
+  END IF;
+
+  PERFORM pg_notify('new_message', coalesce(p_id::text, rung.topic))
+  FROM unnest(p_topics, p_due) AS rung (topic, due)
+  WHERE messages.notify_policy(rung.topic) <> 'off'
+    AND (v_blind OR EXISTS (
+      SELECT FROM messages.sleeper AS s
+      WHERE s.armed_until > clock_timestamp()
+        AND s.next_look_at > rung.due
+        AND (s.topics IS NULL OR rung.topic = ANY (s.topics))));
+END
+$$;

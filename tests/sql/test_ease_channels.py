@@ -1,0 +1,113 @@
+"""messages.ease_channels: an interval that was shortened or lifted holds at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue, Row
+
+WRITTEN = "SELECT extract(epoch FROM free_at - messages.now())::float AS free_in FROM messages.rate WHERE channel = 'a'"
+LOOK = """
+    SELECT e.channel, e.blocked_by, extract(epoch FROM nullif(e.free_at, '-infinity') - messages.now())::float AS free_in
+    FROM unnest(messages.ease_channels(
+      messages.policy('t', messages.now()), messages.lock_channels('t', %s::text[]))) AS e
+"""
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(queue: Queue) -> None:
+    queue.later("0")
+    queue.policy(channel_min_interval="1 day")
+    for channel in "abc":
+        queue.publish_many(3, channel=channel)
+    queue.claim()
+
+
+def look(queue: Queue, *channels: str) -> list[Row]:
+    return queue.rows(LOOK, [list(channels)])
+
+
+def override(queue: Queue, channel: str, interval: str) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.channel (topic, channel, min_interval) VALUES ('t', %s, %s)", [channel, interval]
+    )
+
+
+def test_as_long_as_nothing_was_changed_it_changes_nothing(queue: Queue) -> None:
+    before = queue.rows("SELECT xmin, * FROM messages.rate")
+
+    assert [row.free_in for row in look(queue, "a", "b")] == [86400, 86400]
+
+    assert [row[1:] for row in queue.rows("SELECT xmin, * FROM messages.rate")] == [row[1:] for row in before]
+
+
+def test_a_lifted_interval_lets_the_channel_go_on_at_once(queue: Queue) -> None:
+    queue.policy(channel_min_interval=None, channel_concurrency=5)
+
+    assert len(queue.claim()) == 6
+
+
+def test_a_shortened_one_counts_from_the_first_look_and_not_from_each(queue: Queue) -> None:
+    queue.policy(channel_min_interval="10 s")
+    queue.later("1 hour")
+
+    assert queue.claim() == []
+    queue.later("9.999 s")
+    assert queue.claim() == []
+    queue.later("1 ms")
+    assert len(queue.claim()) == 3
+
+
+def test_one_that_was_lengthened_holds_from_the_next_message_on(queue: Queue) -> None:
+    queue.policy(channel_min_interval="20 days")
+
+    queue.later("1 day")
+
+    assert len(queue.claim()) == 3
+
+
+def test_the_channels_own_interval_wins_and_the_others_keep_theirs(queue: Queue) -> None:
+    override(queue, "a", "10 s")
+    override(queue, "b", "0")
+
+    seen = look(queue, "a", "b", "c")
+
+    assert [(row.channel, row.free_in) for row in seen] == [("a", 10), ("b", None), ("c", 86400)]
+    assert queue.value(WRITTEN) == 10
+
+
+def test_a_channel_of_two_places_and_one_that_another_claim_has_keep_their_places(queue: Queue, other: Queue) -> None:
+    override(queue, "a", "10 s")
+    with other.conn.transaction():
+        other.rows("SELECT FROM messages.rate WHERE channel = 'b' FOR UPDATE")
+
+        seen = look(queue, "a", "a", "b", "c")
+
+    assert [(row.channel, row.free_in) for row in seen] == [("a", 10), ("a", 10), (None, None), ("c", 86400)]
+
+
+def test_what_blocks_a_channel_stays(queue: Queue) -> None:
+    queue.conn.execute("UPDATE messages.rate SET blocked_by = 7")
+    override(queue, "a", "10 s")
+
+    assert [row.blocked_by for row in look(queue, "a", "c")] == [7, 7]
+
+
+def explained(queue: Queue, message_id: int) -> Any:
+    return [row.reason for row in queue.rows("SELECT * FROM messages.explain(%s)", [message_id])]
+
+
+def test_it_is_explained_by_the_interval_of_now(queue: Queue) -> None:
+    queue.policy(channel_min_interval="10 s")
+
+    (waits,) = [row.id for row in queue.rows("SELECT max(id) AS id FROM messages.message WHERE channel = 'a'")]
+
+    assert any("the next in 10 s" in reason for reason in explained(queue, waits))
+
+
+def test_a_channel_that_was_never_taken_from_waits_for_no_interval(queue: Queue) -> None:
+    published = queue.publish(channel="new")
+
+    assert not any("the next in" in reason for reason in explained(queue, published))

@@ -1,0 +1,108 @@
+"""messages.lower_armed: publishes that were told to look for flags until some time need not, once the last flag ends earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from tests.sql.queue import Background, Ear, Queue
+
+ARMED = "SELECT pg_sequence_last_value('messages.armed')"
+
+
+@pytest.fixture(autouse=True)
+def far_ahead(queue: Queue) -> None:
+    """As after a topic with notify = 'always' that is gone again."""
+    queue.conn.execute("DELETE FROM messages.sleeper")
+    queue.value("SELECT setval('messages.armed', extract(epoch FROM timestamptz '9000-01-01')::bigint)")
+
+
+def until(queue: Queue) -> int:
+    """The first whole second at which the last flag has ended."""
+    return int(queue.value("SELECT ceil(extract(epoch FROM max(armed_until)))::bigint FROM messages.sleeper"))
+
+
+def test_it_comes_down_to_the_end_of_the_last_flag(queue: Queue) -> None:
+    queue.arm("short", look_in="5 s")
+    queue.arm("long", look_in="1 hour")
+
+    assert queue.call("lower_armed") is True
+    assert queue.value(ARMED) == until(queue)
+    assert queue.call("lower_armed") is False
+
+
+def test_without_a_flag_it_comes_down_to_nothing(queue: Queue) -> None:
+    queue.arm()
+    queue.call("disarm", "sleeper")
+
+    assert queue.call("lower_armed") is True
+    assert queue.value(ARMED) == 1
+
+
+def test_pruning_does_so_once_no_topic_says_always_any_more(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("new_message")
+    queue.policy("t", notify="always")
+    queue.call("prune")
+    before = queue.value(ARMED)
+    queue.conn.execute("DELETE FROM messages.topic WHERE topic = 't'")
+
+    queue.call("prune")
+
+    assert (before > 10**11, queue.value(ARMED)) == (True, 1)
+    queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with queue.conn.transaction():
+        queue.publish()
+    assert ear.heard() == []
+
+
+def test_not_while_a_flag_is_about_to_be_committed_that_nobody_sees_yet(
+    queue: Queue, other: Queue, listen: Callable[..., Ear]
+) -> None:
+    ear = listen("new_message")
+    with other.conn.transaction():
+        other.arm()
+
+        assert queue.call("lower_armed") is False
+
+    published = queue.publish()
+    assert ear.heard() == [str(published)]
+
+
+def test_a_worker_that_arms_meanwhile_waits_and_raises_it_again(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., None]
+) -> None:
+    with queue.conn.transaction():
+        queue.call("lower_armed")
+        armed = background.start(other.arm)
+        eventually(lambda: background.is_blocked(other))
+
+    armed.result(timeout=60)
+    assert queue.value(ARMED) == until(queue)
+
+
+def test_a_flag_counts_until_it_is_taken_down_for_good(queue: Queue, other: Queue) -> None:
+    queue.arm()
+    with other.conn.transaction(force_rollback=True):
+        other.call("disarm", "sleeper")
+
+        queue.call("lower_armed")
+
+    assert queue.value(ARMED) == until(queue)
+
+
+def test_not_with_a_snapshot_that_may_be_older_than_a_flag(queue: Queue, other: Queue) -> None:
+    queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with queue.conn.transaction():
+        queue.ids()  # takes the snapshot
+        other.arm()
+
+        assert queue.call("lower_armed") is False
+
+
+def test_what_has_passed_by_itself_is_left_alone(queue: Queue) -> None:
+    queue.value("SELECT setval('messages.armed', 1000)")
+
+    assert queue.call("lower_armed") is False
+    assert queue.value(ARMED) == 1000

@@ -1,0 +1,69 @@
+"""messages.ring_published: whom a statement that has inserted messages rings for. What it is called with: test_new_message.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from tests.sql.queue import Ear, Queue
+
+RING = """
+    SELECT messages.ring_published(
+      %(topics)s, ARRAY(SELECT clock_timestamp() + w::interval FROM unnest(%(waits)s::text[]) AS w), %(id)s)
+"""
+
+
+@pytest.fixture
+def ear(listen: Callable[..., Ear]) -> Ear:
+    return listen("new_message")
+
+
+def ring(queue: Queue, topics: list[str], waits: list[str], message_id: int | None = None) -> None:
+    queue.row(RING, {"topics": topics, "waits": waits, "id": message_id})
+
+
+def test_many_messages_ring_each_topic_once_and_one_rings_with_its_id(queue: Queue, ear: Ear) -> None:
+    queue.arm()
+
+    ring(queue, ["a", "b"], ["0", "0"])
+    ring(queue, ["a"], ["0"], 17)
+
+    assert sorted(ear.heard()) == ["17", "a", "b"]
+
+
+def test_topics_whose_first_message_is_due_after_the_next_look_of_everybody_stay_silent(queue: Queue, ear: Ear) -> None:
+    queue.arm("soon", ["a", "b"], look_in="5 s")
+    queue.arm("late", ["c"], look_in="1 hour")
+
+    ring(queue, ["a", "b", "c"], ["0", "1 minute", "1 minute"])
+
+    assert sorted(ear.heard()) == ["a", "c"]
+
+
+def test_nobody_is_rung_when_nobody_sleeps(queue: Queue, ear: Ear) -> None:
+    ring(queue, ["a"], ["0"], 17)
+
+    assert ear.heard() == []
+
+
+def test_above_read_committed_it_rings_whatever_the_flags_say_but_for_topics_that_never_ring(
+    queue: Queue, ear: Ear
+) -> None:
+    queue.policy("silent", notify="off")
+    queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+
+    with queue.conn.transaction():
+        ring(queue, ["a", "silent"], ["1 hour", "0"])
+
+    assert ear.heard() == ["a"]
+
+
+def test_a_flag_that_was_put_up_during_the_transaction_is_seen(queue: Queue, other: Queue, ear: Ear) -> None:
+    with queue.conn.transaction():
+        queue.ids()
+        other.arm()
+        ring(queue, ["a"], ["0"])
+
+    assert ear.heard() == ["a"]
