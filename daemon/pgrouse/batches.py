@@ -22,7 +22,7 @@ from pgrouse.ack_policy import AckPolicy
 from pgrouse.batch import Batch
 from pgrouse.child import DIED_UNSEEN
 from pgrouse.handler import Handler, Mode
-from pgrouse.interruption import Why, comes_from_outside
+from pgrouse.interruption import Why, is_closed
 from pgrouse.message import Message
 from pgrouse.meter import Meters
 from pgrouse.outcome import Ended, Kind, Outcome
@@ -41,16 +41,18 @@ class Run:
 
     Attributes:
         why: why it was stopped from outside, if it was.
+        ended: how its messages ended, once its handler has.
         has_thread: whether a thread has it, and keeps its place until it ends by itself.
     """
 
-    __slots__ = ("batch", "has_thread", "task", "timer", "why")
+    __slots__ = ("batch", "ended", "has_thread", "task", "timer", "why")
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.task: asyncio.Task[list[Ended]]
         self.timer: asyncio.TimerHandle | None = None
         self.why: Why | None = None
+        self.ended: list[Ended] | None = None
         self.has_thread = False
 
     def stop(self, why: Why) -> None:
@@ -216,9 +218,8 @@ class Batches:
 
     def _ended(self, run: Run, task: asyncio.Task[list[Ended]]) -> list[Ended]:
         if task.cancelled():
-            if run.why is Why.DRAINED and self.acks_first and run.batch.committed:
-                run.batch.tell_after_completion("the handler was stopped: the daemon ends")
-            return run.stopped() if run.why is not None else []
+            # One that has cancelled its own task and returned has ended all the same.
+            return self._cancelled(run) if run.ended is None else run.ended
         error = task.exception()
         if error is None:
             return task.result()
@@ -227,6 +228,14 @@ class Batches:
         described = outcome.describe(error)
         kind = type(error).__qualname__
         return [Ended(message, Kind.RETRY, error=described, error_type=kind) for message in run.batch.messages]
+
+    def _cancelled(self, run: Run) -> list[Ended]:
+        if run.why is None:
+            # It was none of us: the batch has not been stopped, it failed.
+            return run.batch.conclude(asyncio.CancelledError())
+        if run.why is Why.DRAINED and self.acks_first and run.batch.committed:
+            run.batch.tell_after_completion("the handler was stopped: the daemon ends")
+        return run.stopped()
 
     def _free(self) -> None:
         """A place is free again; if there was no room, claims have passed the topic over."""
@@ -246,9 +255,8 @@ class Batches:
         run.timer = asyncio.get_running_loop().call_later(run.batch.limit_s, run.stop, Why.TIMED_OUT)
 
     async def _attempt(self, run: Run) -> list[Ended]:
-        if self.acks_first:
-            return await self._run_completed(run)
-        return self._closed(await self._dispatch(run))
+        run.ended = await self._run_completed(run) if self.acks_first else self._closed(await self._dispatch(run))
+        return run.ended
 
     async def _run_completed(self, run: Run) -> list[Ended]:
         """Complete the messages, then run the handler: whatever becomes of that is only logged."""
@@ -287,11 +295,12 @@ class Batches:
             if run.batch.given:
                 said = await said  # type: ignore[misc]
         except BaseException as error:  # sys.exit in a handler fails its messages, not the daemon
-            if comes_from_outside(error):
+            if is_closed():
                 raise
             if run.why is not None and not isinstance(error, Outcome):
                 # What it raises because it was stopped is no failure of its own.
                 raise asyncio.CancelledError from error
+            # If it was cancelled, then by itself.
             said = error
         finally:
             self._ran(run.batch, began)
@@ -340,7 +349,7 @@ class Batches:
         assert self.children is not None  # noqa: S101 - made with the daemon
         batch = run.batch
         try:
-            return await asyncio.wrap_future(self.children.schedule_batch(batch.messages, batch.limit_s))
+            return await self.children.run_batch(batch.messages, batch.limit_s)
         except TimeoutError:
             return batch.timed_out()
         except ProcessExpired as error:

@@ -16,13 +16,11 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from threading import Thread
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -31,6 +29,7 @@ from pebble import ProcessPool
 from pgrouse import config, handler, trace_context
 from pgrouse.ack_policy import AckPolicy
 from pgrouse.batch import Batch
+from pgrouse.child_pool import ChildPool
 from pgrouse.context import NOTHING, Context
 from pgrouse.message import Message
 from pgrouse.outcome import Ended
@@ -111,7 +110,7 @@ class Children:
     ) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
-        self._make = partial(
+        make = partial(
             ProcessPool,
             max_workers=size,
             max_tasks=MAX_TASKS,
@@ -119,26 +118,22 @@ class Children:
             initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path], theirs, otel, without),
             context=multiprocessing.get_context("spawn"),
         )
-        self._pool = self._make()
+        self._pool = ChildPool(make)
 
-    def schedule(self, message: Message) -> Future[Ended]:
+    async def run(self, message: Message) -> Ended:
         """Run the handler for one message in a child; its time begins when a child takes it up."""
-        return self._ready().schedule(work, args=[message, trace_context.current()], timeout=message.run_timeout_s)
+        trace = trace_context.current()
+        ended: Ended = await self._pool.call(work, message, trace, limit_s=message.run_timeout_s)
+        return ended
 
-    def schedule_batch(self, messages: list[Message], limit_s: float | None) -> Future[list[Ended]]:
+    async def run_batch(self, messages: list[Message], limit_s: float | None) -> list[Ended]:
         """Run a batch handler for these messages in a child, at most so long."""
-        return self._ready().schedule(work_batch, args=[messages, trace_context.current()], timeout=limit_s)
-
-    def _ready(self) -> ProcessPool:
-        if not self._pool.active:
-            # A child that dies while it has nothing to do breaks the whole pool, and for good.
-            broken, self._pool = self._pool, self._make()
-            Thread(target=_close, args=[broken], daemon=True).start()
-        return self._pool
+        ended: list[Ended] = await self._pool.call(work_batch, messages, trace_context.current(), limit_s=limit_s)
+        return ended
 
     def close(self) -> None:
         """Kill them all."""
-        _close(self._pool)
+        self._pool.close()
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when a child has said something."""
@@ -159,11 +154,6 @@ def _say(message: Message, **what: Any) -> None:
     assert _to_daemon is not None  # noqa: S101 - set by the pool's initializer
     with suppress(OSError):
         _to_daemon.send(json.dumps({"id": message.id, "claim_id": message.claim_id, **what}).encode())
-
-
-def _close(pool: ProcessPool) -> None:
-    pool.stop()  # type: ignore[no-untyped-call]
-    pool.join()
 
 
 def work(message: Message, trace: dict[str, str]) -> Ended:

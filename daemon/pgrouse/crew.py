@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from datetime import timedelta
@@ -27,7 +27,7 @@ from pgrouse.batches import Batches
 from pgrouse.claimer import Room
 from pgrouse.context import Context
 from pgrouse.handler import Handler, Mode
-from pgrouse.interruption import Why, comes_from_outside
+from pgrouse.interruption import Why, is_closed
 from pgrouse.message import Message
 from pgrouse.meter import Meters, Result
 from pgrouse.outcome import Ended, Kind
@@ -102,7 +102,7 @@ class Crew:
         self._taken: Counter[str] = Counter()
         self._threads_busy = 0
         self._pausing = 0
-        self._stopping = False
+        self._stopping = self._closing = False
         # Messages that waited for a place when they were claimed: their run is counted when they begin.
         self._uncounted: set[tuple[int, int]] = set()
 
@@ -213,6 +213,8 @@ class Crew:
 
     async def close(self) -> None:
         """End the worker loops and the children. What does not end is left behind, for the end of the process."""
+        self._closing = True
+        self.cancel_running()
         tasks = self._tasks()
         for task in tasks:
             task.cancel()
@@ -316,7 +318,10 @@ class Crew:
         if not self.waiting or self._pausing:
             return
         if self._resting:
-            self._resting.pop().set_result(None)
+            resting = self._resting.pop()
+            # Else it is about to look by itself.
+            if not resting.done():
+                resting.set_result(None)
         elif len(self._loops) < self.settings.concurrency:
             self._loops.add(asyncio.create_task(self._work(), name="handler"))
         else:
@@ -328,9 +333,9 @@ class Crew:
         me = asyncio.current_task()
         assert me is not None  # noqa: S101 - a coroutine of a task
         turn_began = time.monotonic()
-        while True:
+        while not self._closing:
             while not self.waiting:
-                await self._rest()
+                await self._rest(me)
                 turn_began = time.monotonic()
             message = self.waiting.popleft()
             if self.hand.holds(message):
@@ -338,21 +343,36 @@ class Crew:
                 self._finish(message, ended, started=True)
             else:
                 self._finish(message, None)
+            if me.cancelling():
+                # The handler swallowed that it was stopped, or has cancelled its own task: that must not hit the next one.
+                await self._undisturbed(me, asyncio.sleep(0))
             if time.monotonic() - turn_began > TURN_S:
-                await self._pause()
+                await self._pause(me)
                 turn_began = time.monotonic()
 
-    async def _pause(self) -> None:
+    async def _pause(self, me: asyncio.Task[None]) -> None:
         """Let everything else have a turn, but no further loop: they would compute one after the other, each for a turn of its own."""
         self._pausing += 1
-        await asyncio.sleep(0)
+        await self._undisturbed(me, asyncio.sleep(0))
         self._pausing -= 1
         asyncio.get_running_loop().call_soon(self._summon)
 
-    async def _rest(self) -> None:
+    async def _rest(self, me: asyncio.Task[None]) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._resting.append(future)
-        await future
+        await self._undisturbed(me, future)
+        if future.cancelled() and future in self._resting:
+            self._resting.remove(future)
+
+    async def _undisturbed(self, me: asyncio.Task[None], event: Awaitable[None]) -> None:
+        """Wait between two messages. A cancellation that arrives here and is not the end was left behind by a handler: it ends here."""
+        try:
+            await event
+        except asyncio.CancelledError:
+            if self._closing:
+                raise
+        while me.cancelling():
+            me.uncancel()
 
     async def _attempt(self, message: Message, me: asyncio.Task[None]) -> Ended | None:
         """Run one message's handler within its time; None = there is nothing to settle."""
@@ -364,24 +384,26 @@ class Crew:
             ended = await self._run(self.handlers[message.topic], message)
             if self.seals is not None and ended is not None:
                 ended = self.seals.close(ended)
-        except asyncio.CancelledError:
-            if key not in self._why:
-                raise
-            return _stopped(message, self._why[key])
+        except asyncio.CancelledError as error:
+            if key in self._why:
+                return _stopped(message, self._why[key])
+            # It is not ours: what a handler left behind has hit the wait for a thread, a child or the database.
+            ended = self._sealed(self.handlers[message.topic].rules.ended(message, error))
         except Exception as error:
             # A bug of ours: it must not cost the worker loop, nor keep the message in hand for ever.
             log.exception(events.LOOP_BROKEN, loop="handler", message_id=message.id, topic=message.topic)
-            ended = Ended(message, Kind.RETRY, error=outcome.describe(error), error_type=type(error).__qualname__)
-            if self.seals is not None:
-                ended = self.seals.close(ended)
+            ended = self._sealed(
+                Ended(message, Kind.RETRY, error=outcome.describe(error), error_type=type(error).__qualname__)
+            )
         finally:
             del self._running[key]
-            if self._why.pop(key, None) is not None:
-                # Also when the handler swallowed it: the next one must not find itself cancelled.
-                me.uncancel()
+            self._why.pop(key, None)
             if timer := self._timers.pop(key, None):
                 timer.cancel()
         return ended
+
+    def _sealed(self, ended: Ended) -> Ended:
+        return ended if self.seals is None else self.seals.close(ended)
 
     def _limit(self, message: Message) -> None:
         """The handler starts: from now on its run_timeout counts."""
@@ -412,9 +434,7 @@ class Crew:
             ended = await self._way(handler)(handler, message)
         except asyncio.CancelledError:
             why = self._why.get((message.id, message.claim_id))
-            if why is None:
-                raise
-            _tell_after_completion(message, f"the handler was stopped: {why.value}")
+            _tell_after_completion(message, f"the handler was stopped: {why.value if why else 'cancelled'}")
         else:
             if ended is not None and self.seals is not None:
                 ended = self.seals.close(ended)
@@ -438,11 +458,12 @@ class Crew:
         try:
             said = await handler.call(message, context)
         except BaseException as error:  # sys.exit in a handler fails the message, not the daemon
-            if comes_from_outside(error):
+            if is_closed():
                 raise
             if (message.id, message.claim_id) in self._why and not isinstance(error, outcome.Outcome):
                 # What it raises because it was stopped is no failure of its own.
                 raise asyncio.CancelledError from error
+            # If it was cancelled, then by itself.
             said = error
         finally:
             self._add_run[message.topic](time.monotonic() - began)
@@ -472,7 +493,7 @@ class Crew:
 
     async def _from_a_child(self, handler: Handler, message: Message) -> Ended:
         try:
-            return await asyncio.wrap_future(self.children[handler.topic].schedule(message))
+            return await self.children[handler.topic].run(message)
         except TimeoutError:
             return outcome.timed_out(message)
         except ProcessExpired as error:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
@@ -36,6 +37,11 @@ DEFAULTS: dict[str, Any] = {
 READ_COMMITTED = b"""
     SELECT set_config('default_transaction_isolation', 'read committed', false)
     WHERE pg_backend_pid() = %s AND current_setting('default_transaction_isolation') <> 'read committed'
+"""
+# What a start asks takes milliseconds. Whoever holds it up (a migration) does so for longer, and a stop must not wait for that.
+START_S = 30.0
+BOUNDED = b"""
+    SELECT set_config('lock_timeout', '2s', false), set_config('statement_timeout', '10s', false) WHERE pg_backend_pid() = %s
 """
 
 
@@ -88,18 +94,30 @@ class Database:
         conn = await psycopg.AsyncConnection.connect(
             self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
         )
+        await self._begin(conn, READ_COMMITTED, [conn.info.backend_pid])
+        return conn
+
+    async def connect_listener(self, *channels: str) -> psycopg.AsyncConnection:
+        """Open a connection that listens to these channels: never through a pooler, autocommit, and nothing else is done on it.
+
+        Raises:
+            TimeoutError: the server let it in, and then no answer came.
+        """
+        self.opened["listener"] += 1
+        conn = await psycopg.AsyncConnection.connect(self._named(self.listen_conninfo, "listener"), autocommit=True)
+        await self._begin(conn, sql.SQL("; ").join(sql.SQL("LISTEN {}").format(sql.Identifier(c)) for c in channels))
+        return conn
+
+    async def _begin(
+        self, conn: psycopg.AsyncConnection, statement: bytes | sql.Composed, values: list[Any] | None = None
+    ) -> None:
+        """Execute the first statement. The path may have died since the login, and a dead one is silent."""
         try:
             async with asyncio.timeout(self.connect_timeout_s):
-                await conn.execute(READ_COMMITTED, [conn.info.backend_pid], prepare=False)
+                await conn.execute(statement, values, prepare=False)
         except BaseException:
             await close(conn)
             raise
-        return conn
-
-    async def connect_listener(self) -> psycopg.AsyncConnection:
-        """Open the connection that listens: never through a pooler, autocommit, and nothing else is done on it."""
-        self.opened["listener"] += 1
-        return await psycopg.AsyncConnection.connect(self._named(self.listen_conninfo, "listener"), autocommit=True)
 
     def connect_blocking(self, role: str) -> psycopg.Connection:
         """Open an autocommit connection for a thread, READ COMMITTED whatever the default of the database is.
@@ -113,6 +131,17 @@ class Database:
             return self._committed(conn)
         except psycopg.OperationalError as error:
             raise DatabaseUnreachable(f"no connection to PostgreSQL: {' '.join(str(error).split())}") from error
+
+    @contextmanager
+    def starting(self) -> Iterator[psycopg.Connection]:
+        """Lend the connection of a process's start, on which no wait is without a bound: what takes too long is to be tried again.
+
+        Raises:
+            DatabaseUnreachable: with the reason that libpq gave.
+        """
+        with self.connect_blocking("start") as conn, hung_up_after(START_S, conn):
+            conn.execute(BOUNDED, [conn.info.backend_pid], prepare=False)
+            yield conn
 
     def _committed(self, conn: psycopg.Connection) -> psycopg.Connection:
         try:

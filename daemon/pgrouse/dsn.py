@@ -6,9 +6,13 @@ import re
 from collections.abc import Iterable
 
 HIDDEN = "****"
-# Greedy to the last @ of the word: a password with an unescaped @ or / in it must not shine through. Rather hide too much.
-_IN_URI = re.compile(r"(?P<head>\w+://[^:/@\s]*:)[^\s]*@")
-_AS_KEYWORD = re.compile(r"(?P<head>\b(?:ssl)?password\s*=\s*)(?:'(?:\\.|[^'\\])*'?|(?:\\.|[^\s&'\\])+)", re.IGNORECASE)
+# To the last @ of the word: a password with an unescaped @ or / in it must not shine through. Rather hide too much. Neither of the two looks
+# at any character again and again: whoever logs a long line without a space must not hold up the daemon.
+_TO_THE_LAST_AT = re.compile(r"(?<!\S)\S*@")
+_HEAD_OF_URI = re.compile(r"(?<!\w)\w++://[^:/@\s]*+:")
+_AS_KEYWORD = re.compile(
+    r"(?P<head>\b(?:ssl)?password\s*+=\s*+)(?:'(?:\\.|[^'\\]++)*+'?|(?:\\.|[^\s&'\\]++)++)", re.IGNORECASE
+)
 _SECRET_KEYWORDS = ("password", "sslpassword")
 _SHORTEST_SECRET = 6
 
@@ -17,7 +21,15 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text with the password of every connection string in it hidden, and every given secret wherever it stands."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
-    return _AS_KEYWORD.sub(rf"\g<head>{HIDDEN}", _IN_URI.sub(rf"\g<head>{HIDDEN}@", text))
+    # Most texts have neither, which is found out a hundred times faster.
+    if "://" in text and "@" in text:
+        text = _TO_THE_LAST_AT.sub(_without_password, text)
+    return _AS_KEYWORD.sub(rf"\g<head>{HIDDEN}", text) if "password" in text.lower() else text
+
+
+def _without_password(word: re.Match[str]) -> str:
+    head = _HEAD_OF_URI.search(word[0])
+    return word[0] if head is None else f"{word[0][: head.end()]}{HIDDEN}@"
 
 
 def is_dsn(text: str) -> bool:

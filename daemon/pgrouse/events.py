@@ -36,6 +36,7 @@ MESSAGE_ENDED_AFTER_COMPLETION = "message.ended_after_completion"
 SETTLE_REFUSED = "settle.refused"
 SETTLE_GIVEN_UP = "settle.given_up"
 
+HANDLER_EXITED = "handler.exited"
 HANDLER_RULES_QUESTIONED = "handler.rules_questioned"
 PAYLOAD_SCHEMA_UNUSABLE = "payload_schema.unusable"
 CRYPTO_KEY_MISSING = "crypto.key_missing"

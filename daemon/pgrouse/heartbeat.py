@@ -134,7 +134,7 @@ class Heartbeat(threading.Thread):
             try:
                 self._beat()
                 self._failing = False
-            except (psycopg.Error, DatabaseUnreachable, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - also no thread, no memory: a daemon without a heartbeat loses all it has in hand
                 self._fail(error)
             self._watch_the_loop()
             self._wake.wait(self._pause_s())
@@ -344,7 +344,7 @@ class Heartbeat(threading.Thread):
 
     def _fail(self, error: Exception) -> None:
         if not self._failing:
-            log.warning(events.HEARTBEAT_FAILED, reason=" ".join(str(error).split()))
+            log.warning(events.HEARTBEAT_FAILED, reason=" ".join(str(error).split()) or type(error).__name__)
         self._failing = True
         self._close()
 

@@ -14,7 +14,6 @@ class Why(Enum):
     DRAINED = "drained"
 
 
-def comes_from_outside(error: BaseException) -> bool:
-    """Whether the task was cancelled or closed, rather than that the handler raised CancelledError or GeneratorExit by itself."""
-    me = asyncio.current_task()
-    return me is None or (isinstance(error, asyncio.CancelledError) and me.cancelling() > 0)
+def is_closed() -> bool:
+    """Whether the coroutine that runs is being closed, by no task, rather than that its handler raised GeneratorExit by itself."""
+    return asyncio.current_task() is None

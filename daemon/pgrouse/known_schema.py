@@ -40,6 +40,8 @@ class KnownSchema:
         return [] if self.text is None else _compiled(self.text).problems(row.get("payload"))
 
 
+# Whoever publishes to more topics with a schema asks for it anew now and then; who names them by his data must not fill the memory.
+MOST_TOPICS = 1000
 # By topic. What another database has under the same name only costs one more look: it counts for nothing without its digest.
 _last: dict[str, KnownSchema] = {}
 _NONE = KnownSchema()
@@ -52,12 +54,19 @@ def recall(topic: str) -> KnownSchema:
 
 def remember(topic: str, digest: str | None, text: str | None) -> KnownSchema:
     """Keep what was read of a topic."""
-    known = KnownSchema(digest, text)
     if digest is None:
         _last.pop(topic, None)
-    else:
-        _last[topic] = known
+        return _NONE
+    if len(_last) >= MOST_TOPICS and topic not in _last:
+        _last.clear()
+    _last[topic] = known = _shared(digest, text)
     return known
+
+
+@lru_cache(maxsize=256)
+def _shared(digest: str, text: str | None) -> KnownSchema:
+    """Return one and the same for all topics: that of `*` holds for any number of them."""
+    return KnownSchema(digest, text)
 
 
 class Schemas:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pgrouse.crypto.seals import Seals
     from pgrouse.step import Steps
 
+# How long the completion of messages whose handler comes after it is waited for: it takes milliseconds, on a path that is not dead.
+ANSWER_S = 15.0
+
 
 class Scene:
     """The surroundings of the running handlers.
@@ -101,10 +104,10 @@ class Scene:
         failures = 0
         while True:
             try:
-                async with self.pool.connection() as conn:
+                async with asyncio.timeout(ANSWER_S), self.pool.connection() as conn:
                     cursor = await conn.execute(*complete_statement(messages, [None] * len(messages)))
                     row = await cursor.fetchone()
-            except psycopg.OperationalError as error:
+            except (psycopg.OperationalError, TimeoutError) as error:
                 failures += 1
                 tell("ack_first", failures, error)
                 await asyncio.sleep(backoff_s(failures))

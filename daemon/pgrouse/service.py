@@ -10,6 +10,8 @@ import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import version
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import structlog
 
-from pgrouse import child, config, events, handler, policy_change, schema, supervisor, systemd
+from pgrouse import child, config, departure, events, handler, policy_change, schema, supervisor, systemd
 from pgrouse.claimer import Claimer, jittered
 from pgrouse.crew import Crew
 from pgrouse.database import Database
@@ -70,9 +72,12 @@ def run(settings: config.Config) -> int:
     daemon = Daemon(settings, handler.load(settings))
     if not supervisor.is_child():
         _tell_questions(settings)
-    code = asyncio.run(daemon.run())
+    # What is cancelled at the very end may exit too: the code is known by then.
+    with suppress(SystemExit), asyncio.Runner() as runner:
+        code = departure.run_to_the_end(runner, daemon.run(), daemon.exited)
+        departure.leave_soon(code, anew=daemon.stop.is_reload)
     if daemon.stop.is_reload:
-        _begin_anew()
+        departure.begin_anew()
     return code
 
 
@@ -116,6 +121,7 @@ class Daemon:
             settings.metrics.alive_within.total_seconds(), settings.database.connect_timeout.total_seconds()
         )
         self.endpoint = _endpoint(self)
+        self._exited = False
         self.lanes: list[Lane]
         self.listener: Listener
         self.heartbeat: Heartbeat
@@ -138,10 +144,22 @@ class Daemon:
         if self.endpoint is not None:
             self.endpoint.stop()
         log.info(events.DAEMON_STOPPED, worker=self.name, **self._counts())
-        code = ExitCode.INTERRUPTED if self.stop.by is signal.SIGINT else ExitCode.OK
+        code = self._code()
         if self.crew.left_behind:
-            _leave_now(code, anew=self.stop.is_reload)
+            departure.leave_now(code, anew=self.stop.is_reload)
         return code
+
+    def exited(self, error: BaseException) -> None:
+        """A task that a handler began has called sys.exit, or raised KeyboardInterrupt: it shall have its way, in order."""
+        log.critical(events.HANDLER_EXITED, exc_info=error)
+        self._exited = True
+        if self.stop.by is None:
+            self.stop.hear(signal.SIGTERM)
+
+    def _code(self) -> ExitCode:
+        if self._exited:
+            return ExitCode.FOUND_A_PROBLEM
+        return ExitCode.INTERRUPTED if self.stop.by is signal.SIGINT else ExitCode.OK
 
     async def _work(self) -> None:
         """Run all loops until the daemon is drained."""
@@ -164,10 +182,11 @@ class Daemon:
         systemd.notify(STATUS=f"working {len(self.handlers)} topics")
         try:
             await self._run_loops()
-        except* Exception as broken:
-            # A bug: nothing is known of the state any more. What is in hand comes back when its locks expire.
+        except* (Exception, asyncio.CancelledError) as broken:
+            # A bug, or a handler that cancels all tasks: nothing is known of the state any more. What is in hand comes back when its
+            # locks expire.
             log.critical(events.LOOP_BROKEN, exc_info=broken)
-            _leave_now(ExitCode.FOUND_A_PROBLEM, anew=False)
+            departure.leave_now(ExitCode.FOUND_A_PROBLEM, anew=False)
         await self.crew.close()
         await asyncio.to_thread(self.heartbeat.stop)
 
@@ -210,6 +229,8 @@ class Daemon:
             self.crew.cancel_running()
             await self._until(self._nothing_runs, CANCEL_S, impatient=False)
             self.crew.abandon_running()
+        # Threads that handlers have begun (asyncio.to_thread) may never end: what is left to do gets others.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
         await self._until(self._all_is_settled, LAST_SETTLE_S, impatient=False)
 
     async def _until(self, condition: Callable[[], bool], seconds: float, *, impatient: bool = True) -> bool:
@@ -224,7 +245,7 @@ class Daemon:
         return True
 
     def _check_database(self) -> None:
-        with self.db.connect_blocking("start") as conn:
+        with self.db.starting() as conn:
             schema.check(conn)
             self._apply_policies(conn)
             self.schemas.read_first(conn)
@@ -371,17 +392,3 @@ def _endpoint(daemon: Daemon) -> Endpoint | None:
     # Of several processes each has an endpoint of its own, one port after the other.
     place = host.strip("[]"), int(port) + (supervisor.number() if int(port) else 0)
     return endpoint.Endpoint(place, lambda: registry_of(daemon), daemon.vitals)
-
-
-def _leave_now(code: int, *, anew: bool) -> None:
-    """End the process although handlers run on that cannot be stopped: their messages were given back."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if anew:
-        _begin_anew()
-    os._exit(code)
-
-
-def _begin_anew() -> None:
-    """Become a new daemon, in this process: the same command, other code and configuration if they changed."""
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,7 +14,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection, AsyncCursor, DataError, Error
+from psycopg.adapt import PyFormat, Transformer
 
 from pgrouse.message import Message
 from pgrouse.outcome import Ended, Kind
@@ -80,6 +82,10 @@ class Exchange:
     held_back: bool = False
     own_xid: int | None = None
     oldest_xid: int | None = None
+
+
+class Unwritable(DataError):
+    """A value that a handler gave cannot be written for the server."""
 
 
 class Store:
@@ -178,7 +184,21 @@ class Store:
         )
 
     async def _settle(self, kind: Kind, batch: list[Ended]) -> AsyncCursor:
-        return await self._execute(*settle_statement(kind, batch))
+        statement, values = settle_statement(kind, batch)
+        try:
+            return await self._execute(statement, values)
+        except Error:
+            raise
+        except Exception:
+            self._check_writable(values)
+            raise
+
+    def _check_writable(self, values: Sequence[Any]) -> None:
+        """Write values as an execution does. That runs code of theirs, a time zone's for instance, which may raise anything."""
+        try:
+            Transformer(self.conn).dump_sequence(values, [PyFormat.AUTO] * len(values))
+        except Exception as error:
+            raise Unwritable("".join(traceback.format_exception_only(error)).strip()) from error
 
     async def _execute(self, statement: str | bytes, values: Sequence[Any]) -> AsyncCursor:
         cursor = self.conn.cursor(binary=True)

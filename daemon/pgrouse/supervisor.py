@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import sys
+from contextlib import suppress
 
 import structlog
 
@@ -91,9 +92,16 @@ class Supervisor:
             sys.executable, *sys.orig_argv[1:], env={**environ, CHILD: str(number)}
         )
         self.children[number] = child
+        if self.stopping.is_set():
+            # The signal came while it was started: nobody has told it.
+            _tell(child, signal.SIGTERM)
         code = await child.wait()
         del self.children[number]
-        return code
+        return ExitCode.OK if self._has_not_begun(code) else code
+
+    def _has_not_begun(self, code: int) -> bool:
+        """Whether a child was told to stop before it had taken the signals over: it has claimed nothing, and this is its order of ending."""
+        return self.stopping.is_set() and code == -signal.SIGTERM
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -106,10 +114,15 @@ class Supervisor:
         if which is not signal.SIGHUP:
             self.stopping.set()
         for child in self.children.values():
-            child.send_signal(which)
+            _tell(child, which)
 
     def _stop_all(self, code: int) -> None:
         """The end of one for good is the end of all."""
         self.codes.append(code)
         if not self.stopping.is_set():
             self._pass_on(signal.SIGTERM)
+
+
+def _tell(child: asyncio.subprocess.Process, which: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it has just ended
+        child.send_signal(which)

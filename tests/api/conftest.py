@@ -11,6 +11,9 @@ from tests.api.site import Site
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
+# What httpx waits for an answer unless told otherwise: 5 s are too few where a machine is full of tests.
+httpx._config.DEFAULT_TIMEOUT_CONFIG.read = 60
+
 
 @pytest.fixture(scope="module")
 def site_database(server: Postgres) -> Iterator[Database]:

@@ -46,7 +46,7 @@ class Site:
 
     def stop(self) -> None:
         self.server.handle_exit(signal.SIGTERM, None)
-        self.thread.join(timeout=15)
+        self.thread.join(timeout=60)
         assert not self.thread.is_alive()
 
     def token(
@@ -64,7 +64,7 @@ class Site:
     def client(self, token: str | None = None, headers: Mapping[str, str] | None = None) -> httpx.Client:
         """Return a client of somebody; the caller closes it, or lets the test end."""
         given = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, headers={**given, **(headers or {})}, timeout=40)
+        return httpx.Client(base_url=self.url, headers={**given, **(headers or {})}, timeout=90)
 
 
 def code(answer: httpx.Response) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from pgrouse.web import gate
+from pgrouse.web import connection, gate
 from pgrouse.web.keyring import csrf_of
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
@@ -209,3 +210,51 @@ def test_nothing_but_static_files_is_served_as_one(site: Site, path: str) -> Non
         wire.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
 
         assert wire.recv(100).startswith((b"HTTP/1.1 404", b"HTTP/1.1 400"))
+
+
+@pytest.fixture
+def wire(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A connection to the site, where the beginning of a request may take a third of a second."""
+    monkeypatch.setattr(connection, "HEADERS_S", 0.3)
+    with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
+        yield wire
+
+
+def is_hung_up_on(wire: socket.socket, *, saying: bytes = b"") -> bool:
+    """Say something again and again, or nothing, until the other side hangs up."""
+    wire.settimeout(0.05)
+    for _ in range(400):
+        try:
+            if saying:
+                wire.sendall(saying)
+            if not wire.recv(1000):
+                return True
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return True
+    return False
+
+
+GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+
+
+def test_who_connects_and_sends_nothing_is_hung_up_on(wire: socket.socket) -> None:
+    assert is_hung_up_on(wire)
+
+
+def test_who_never_comes_to_the_end_of_his_headers_is_hung_up_on(wire: socket.socket) -> None:
+    wire.sendall(GET)
+
+    assert is_hung_up_on(wire, saying=b"X-A: b\r\n")
+
+
+def test_a_connection_that_is_kept_waits_for_the_next_request_and_then_not_for_its_headers(wire: socket.socket) -> None:
+    wire.sendall(GET + b"\r\n")
+    assert wire.recv(1000).startswith(b"HTTP/1.1 200")
+    time.sleep(0.6)
+    wire.sendall(GET + b"\r\n")
+    assert wire.recv(1000).startswith(b"HTTP/1.1 200")
+
+    wire.sendall(GET)
+    assert is_hung_up_on(wire, saying=b"X-A: b\r\n")

@@ -26,8 +26,8 @@ def test_while_the_database_is_away_it_says_so_and_then_it_goes_on(private_serve
             alive, ready = client.get("/livez"), client.get("/readyz")
             private_server.place.start()
 
-            eventually(lambda: client.post("/v1/messages", json={"topic": "t"}).status_code == 201, within_s=30)
-            eventually(lambda: client.get("/readyz").status_code == 200)
+            eventually(lambda: client.post("/v1/messages", json={"topic": "t"}).status_code == 201, within_s=90)
+            eventually(lambda: client.get("/readyz").status_code == 200, within_s=90)
         finally:
             client.close()
             site.stop()
@@ -44,7 +44,7 @@ def test_a_server_that_begins_before_its_database_is_there_waits_for_it(private_
             assert httpx.get(f"{site.url}/v1/stats").status_code == 503
             private_server.place.start()
 
-            eventually(lambda: httpx.get(f"{site.url}/readyz").status_code == 200, within_s=30)
+            eventually(lambda: httpx.get(f"{site.url}/readyz").status_code == 200, within_s=90)
         finally:
             site.stop()
 
@@ -76,7 +76,7 @@ def test_a_statement_that_takes_too_long_is_ended_and_told(site: Site, http: htt
         short.stop()
 
     assert (answer.status_code, code(answer), answer.headers["retry-after"]) == (503, "timed_out", "2")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_a_server_that_stops_ends_those_who_wait(server: Postgres) -> None:
@@ -90,6 +90,6 @@ def test_a_server_that_stops_ends_those_who_wait(server: Postgres) -> None:
             eventually(lambda: queue.value("SELECT count(*) FROM messages.sleeper WHERE worker LIKE 'web:%%'"))
 
             site.stop()
-            waiting.join(10)
+            waiting.join(60)
 
     assert found[0].json() == {"messages": [], "draining": False}

@@ -86,7 +86,7 @@ def test_while_large_requests_are_read_others_are_answered(http: httpx.Client, m
     def slow(request: Any, kind: Any, content: bytes) -> Any:
         if len(content) > aside.LARGE_BYTES:
             reading.append(content)
-            may_go_on.wait(20)
+            may_go_on.wait(120)
         return read(request, kind, content)
 
     monkeypatch.setattr(publish, "_read", slow)
@@ -95,10 +95,10 @@ def test_while_large_requests_are_read_others_are_answered(http: httpx.Client, m
         sent = [pool.submit(http.post, "/v1/messages", json=large) for _ in range(aside.MOST_AT_ONCE)]
         try:
             eventually(lambda: len(reading) == aside.MOST_AT_ONCE)
-            alive = http.get("/livez", timeout=10)
-            small = http.post("/v1/messages", json={"topic": "p.slow"}, timeout=10)
+            alive = http.get("/livez", timeout=30)
+            small = http.post("/v1/messages", json={"topic": "p.slow"}, timeout=30)
             monkeypatch.setattr(aside, "WAIT_S", 0.1)
-            one_more = http.post("/v1/messages", json=large, timeout=10)
+            one_more = http.post("/v1/messages", json=large, timeout=30)
         finally:
             may_go_on.set()
 
@@ -242,7 +242,7 @@ def test_a_server_that_dies_in_the_midst_of_it_has_published_nothing_or_all(
     (victim,) = eventually(lambda: queue.rows(blocked))
 
     queue.row("SELECT pg_terminate_backend(%s)", [victim.pid])
-    waiting.join(20)
+    waiting.join(60)
     holder.execute("ROLLBACK")
     holder.close()
 

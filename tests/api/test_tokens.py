@@ -54,14 +54,17 @@ def test_a_revoked_token_is_worth_nothing_within_two_seconds(site: Site, queue: 
         queue.call("revoke_token", "leaver")
 
         assert keyring.REMEMBER_S == 2
-        eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=10)
+        eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=30)
 
 
 def test_many_who_come_at_once_with_a_token_not_yet_known_ask_for_it_once(
     site_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "MOST_WAITING", 10)
-    crowded, came, by_token = Site(site_database, pool_size=1), [], keyring.Keyring.by_token
+    # Who waits is not to be refused because the machine stands still.
+    monkeypatch.setattr(database, "WAIT_S", 60.0)
+    crowded, came = Site(site_database, pool_size=1, statement_timeout="60s"), []
+    by_token = keyring.Keyring.by_token
 
     async def counted(*given: Any) -> Any:
         came.append(given)
@@ -71,7 +74,7 @@ def test_many_who_come_at_once_with_a_token_not_yet_known_ask_for_it_once(
 
     async def send_all(token: str, holder: psycopg.Connection[Any]) -> set[int]:
         headers, limits = {"Authorization": f"Bearer {token}"}, httpx.Limits(max_connections=60)
-        async with httpx.AsyncClient(base_url=crowded.url, headers=headers, timeout=20, limits=limits) as client:
+        async with httpx.AsyncClient(base_url=crowded.url, headers=headers, timeout=90, limits=limits) as client:
             sent = [asyncio.create_task(client.post("/v1/messages", json={"topic": "t"})) for _ in range(60)]
             await asyncio.to_thread(eventually, lambda: len(came) == len(sent))
             await asyncio.to_thread(holder.rollback)
@@ -91,7 +94,7 @@ def test_many_who_come_at_once_with_a_token_not_yet_known_ask_for_it_once(
 
 def test_an_expired_token_is_worth_nothing(site: Site) -> None:
     with site.client(site.token("viewer", expires=timedelta(seconds=1))) as client:
-        eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=10)
+        eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=30)
 
 
 def test_the_secret_is_nowhere_in_the_database(site: Site, queue: Queue) -> None:

@@ -23,7 +23,7 @@ class Endpoint:
 
     def ask(self, path: str, method: str = "GET") -> tuple[HTTPResponse, str]:
         """Return the answer and its body."""
-        conn = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        conn = HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             conn.request(method, path)
             answer = conn.getresponse()

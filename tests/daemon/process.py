@@ -21,8 +21,12 @@ from tests.server.deadline import eventually
 PGROUSE = Path(sysconfig.get_path("scripts")) / "pgrouse"
 HANDLERS = Path(__file__).parent / "handlers"
 
-# Long where only a lost notification would show, short where a test would wait for nothing but time.
-WORKER = {"name": "d", "poll": "30s", "degraded_poll": "0.3s", "tick": "0.2s", "drain": "5s"}
+# Long where only a lost notification would show, or where a machine that stands still for a moment would change what comes next; short
+# where a test would wait for nothing but time.
+WORKER = {"name": "d", "poll": "10m", "degraded_poll": "0.3s", "tick": "0.2s", "drain": "30s"}
+# What was rung for comes within milliseconds, on a machine full of tests within a second or two. What was not is found when it has waited
+# for ten seconds, by the tick that rings again.
+AT_ONCE_S = 8.0
 
 
 class Journal:
@@ -97,7 +101,7 @@ class Daemon:
         """Return the events of this name that were logged with these fields."""
         return [e for e in self.logged() if e["event"] == name and fields.items() <= e.items()]
 
-    def event(self, name: str, within_s: float = 10, **fields: Any) -> dict[str, Any]:
+    def event(self, name: str, within_s: float = 30, **fields: Any) -> dict[str, Any]:
         """Wait for the first such event and return it."""
         return eventually(lambda: self.events(name, **fields), within_s)[0]
 
@@ -109,12 +113,12 @@ class Daemon:
         """Send it a signal."""
         self.process.send_signal(which)
 
-    def stop(self, within_s: float = 15) -> int:
+    def stop(self, within_s: float = 60) -> int:
         """Stop it in order and return its exit code."""
         self.send(signal.SIGTERM)
         return self.exit_code(within_s)
 
-    def exit_code(self, within_s: float = 15) -> int:
+    def exit_code(self, within_s: float = 60) -> int:
         """Wait for its end and return how it ended."""
         return self.process.wait(within_s)
 
@@ -122,7 +126,7 @@ class Daemon:
         """Kill it with -9, and whatever it started; return when it is gone."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(30)
 
     @property
     def alive(self) -> bool:
@@ -199,7 +203,19 @@ def until_armed(conn: psycopg.Connection[Any], daemon: Daemon) -> None:
             pytest.fail(f"the daemon has ended: {daemon.log.read_text()}")
         return is_armed(conn, daemon)
 
-    eventually(sleeps, within_s=20)
+    eventually(sleeps, within_s=60)
+
+
+def end_locks(conn: psycopg.Connection[Any], daemon: Daemon, after: str = "0 s") -> None:
+    """Let the time of the locks be over that a daemon held which was killed, now or after a while; nobody can extend them any more.
+
+    So that their length decides nothing before: a short one might run out while the daemon still lives.
+    """
+    its = f"%:{daemon.pid}:%"
+    connections = "SELECT FROM pg_stat_activity WHERE application_name LIKE %s"
+    eventually(lambda: not conn.execute(connections, [its]).rowcount)
+    query = "UPDATE messages.message SET lock_expires_at = clock_timestamp() + %s::interval WHERE locked_by LIKE %s"
+    conn.execute(query, [after, its])
 
 
 def now() -> float:

@@ -39,6 +39,7 @@ class Proxy:
         self._dsn = dsn
         self._needle: bytes | None = None
         self._first: bytes | None = None
+        self._fatal: bytes | None = None
         self._links: set[Link] = set()
         self._flows = asyncio.Event()
         self._flows.set()
@@ -65,6 +66,10 @@ class Proxy:
         """From now on forward nothing on the connections there are, and keep them open: what a half-open connection looks like."""
         for link in self._links:
             link.dead = True
+
+    def die_at(self, needle: str) -> None:
+        """The connection on which a statement with this text comes next is dead from then on, and stays open."""
+        self._fatal = needle.encode()
 
     def swallow_answers(self) -> None:
         """From now on forward no answer on the connections there are: whatever is asked for is done, and nobody learns of it."""
@@ -95,7 +100,7 @@ class Proxy:
         self._loop.close()
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -111,6 +116,8 @@ class Proxy:
 
     async def _ask(self, link: Link, reader: asyncio.StreamReader) -> None:
         while data := await _read(reader):
+            if self._fatal and self._fatal in data:
+                self._fatal, link.dead = None, True
             if self._first and self._first in data:
                 self._first = None
             elif not self._first and self._needle and self._needle in data:

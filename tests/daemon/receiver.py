@@ -17,6 +17,22 @@ from typing import Any
 from tests.server.deadline import eventually
 
 
+def reserved(port: int = 0) -> socket.socket:
+    """Keep an address of this machine: nobody is given it by chance, who names it may listen there, and until then nobody answers.
+
+    Raises:
+        OSError: somebody has this port.
+    """
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        kept.bind(("127.0.0.1", port))
+    except OSError:
+        kept.close()
+        raise
+    return kept
+
+
 @dataclass(frozen=True)
 class Request:
     """One POST."""
@@ -46,7 +62,8 @@ class Receiver:
         self.gate = threading.Event()
         self.gate.set()
         self.scheme = "http"
-        self._start(0)
+        self._kept = reserved()
+        self._start(self._kept.getsockname()[1])
 
     def _start(self, port: int) -> None:
         receiver = self
@@ -72,7 +89,7 @@ class Receiver:
         body = handler.rfile.read(int(handler.headers["Content-Length"]))
         request = Request(handler.path, {name.lower(): value for name, value in handler.headers.items()}, body)
         self.requests.append(request)
-        self.gate.wait(20)
+        self.gate.wait(60)
         status, headers, text = self.answer(request)
         handler.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(text.encode()))}.items():
@@ -92,7 +109,7 @@ class Receiver:
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.scheme = "https"
 
-    def wait_for(self, count: int, within_s: float = 15) -> list[Request]:
+    def wait_for(self, count: int, within_s: float = 30) -> list[Request]:
         """Wait for so many requests and return all that came."""
         return list(eventually(lambda: len(self.requests) >= count and self.requests, within_s))
 
@@ -107,6 +124,11 @@ class Receiver:
 
     def stop(self) -> None:
         """Be gone."""
+        self.go_away()
+        self._kept.close()
+
+    def go_away(self) -> None:
+        """Be gone for a while; nobody else is given the address meanwhile."""
         self.gate.set()
         self.server.shutdown()
         self.server.server_close()
@@ -123,8 +145,8 @@ class Mailbox:
         from aiosmtpd.controller import Controller  # noqa: PLC0415
 
         self.mails: list[EmailMessage] = []
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self._kept = reserved()
+        self.port = self._kept.getsockname()[1]
         self.controller = Controller(self, hostname="127.0.0.1", port=self.port)
         self.controller.start()
 
@@ -138,3 +160,4 @@ class Mailbox:
     def stop(self) -> None:
         """Be gone."""
         self.controller.stop()
+        self._kept.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 from tests.sql.queue import Queue, Row
@@ -18,16 +19,6 @@ MOST_AT_ONCE = """
       WHERE o.topic = r.topic AND (%(channel)s::text IS NULL OR o.channel = r.channel)
         AND o.started <= r.started AND coalesce(o.ended, 'infinity') > r.started))
     FROM run AS r WHERE r.topic = %(topic)s AND (%(channel)s::text IS NULL OR r.channel = %(channel)s)
-"""
-# Until the last run began: from then on there was nothing left that an empty place could have taken.
-USED = """
-    SELECT (extract(epoch FROM sum(least(r.ended, b.last) - r.started)) / extract(epoch FROM b.last - b.first))::float
-    FROM run AS r
-    CROSS JOIN (
-      SELECT min(started) AS first, max(started) AS last FROM run
-      WHERE topic = %(topic)s AND (%(channel)s::text IS NULL OR channel = %(channel)s)) AS b
-    WHERE r.topic = %(topic)s AND (%(channel)s::text IS NULL OR r.channel = %(channel)s)
-    GROUP BY b.first, b.last
 """
 
 
@@ -56,9 +47,13 @@ class Runs:
         """Return how many ran at once at most."""
         return int(self.queue.value(MOST_AT_ONCE, {"topic": topic, "channel": channel}))
 
-    def places_used(self, topic: str = "job", channel: str | None = None) -> float:
-        """Return how many ran at once on average while there was work: from the first start to the last one."""
-        return float(self.queue.value(USED, {"topic": topic, "channel": channel}))
+    def share_used(self, places: int, channel: str | None = None) -> float:
+        """Return for which share of the time one of so many places was used, as a rule: a machine that stands still now and then changes nothing."""
+        rows = self.rows(channel)
+        ended, started = sorted(run.ended for run in rows), [run.started for run in rows]
+        empty = median(after - before for before, after in zip(ended, started[places:], strict=False))
+        used = median(run.ended - run.started for run in rows)
+        return float(used / (used + empty))
 
     def claimed_at(self, channel: str | None = None) -> list[float]:
         """Return when each archived message was claimed for the last time, in this order."""

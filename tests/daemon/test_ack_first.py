@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.daemon.process import Daemon, Fleet, Journal
+from tests.daemon.process import Daemon, Fleet, Journal, end_locks
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -52,12 +52,13 @@ def test_the_message_is_archived_while_its_handler_runs_and_is_not_lost_to_it(
 def test_a_daemon_that_is_killed_while_the_handler_runs_leaves_nothing_to_run_again(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("job", max_attempts=5, lock_for="0.3 s", backoff={"kind": "none"})
+    queue.policy("job", max_attempts=5, backoff={"kind": "none"})
     first = start({"job": THREAD})
     published = queue.publish("job")
     journal.entry("start", published)
 
     first.kill()
+    end_locks(queue.conn, first)
 
     second = start({"job": THREAD})
     second.open_gate()
@@ -70,7 +71,7 @@ def test_a_daemon_that_is_killed_while_the_handler_runs_leaves_nothing_to_run_ag
 def test_a_daemon_that_is_killed_before_the_message_was_completed_has_run_nothing_and_another_one_does(
     start: Start, queue: Queue, journal: Journal, blocker: psycopg.Connection[Any]
 ) -> None:
-    queue.policy("job", max_attempts=2, lock_for="0.3 s", backoff={"kind": "none"})
+    queue.policy("job", max_attempts=2, backoff={"kind": "none"})
     first = start({"job": ASYNC})
 
     with completions_held_up(blocker):
@@ -80,6 +81,7 @@ def test_a_daemon_that_is_killed_before_the_message_was_completed_has_run_nothin
         queue.value("SELECT pg_terminate_backend(%s)", [waiting.pid])
         assert journal.entries("start") == []
 
+    end_locks(queue.conn, first)
     start({"job": ASYNC})
     assert eventually(lambda: queue.archived(published)).attempts == 2
     journal.entry("start", published)

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.daemon.process import Daemon, Journal, is_armed, now, until_armed
+from psycopg.types.json import Jsonb
+
+from tests.daemon.process import AT_ONCE_S, Daemon, Journal, is_armed, now, until_armed
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -30,37 +32,40 @@ def test_a_daemon_that_sleeps_is_rung_for(start: Start, queue: Queue, listen: Ca
 def test_under_steady_load_it_takes_its_flag_down_and_publishes_send_no_notification(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:
-    daemon = start({"job": "holding:nap"}, concurrency=10)
-    stopping = threading.Event()
-    load = threading.Thread(target=_publish_until, args=(stopping, queue))
+    # No tick: it would ring again for what has waited for ten seconds.
+    daemon = start({"job": "holding:nap"}, concurrency=10, tick="1h")
+    # Enough for half a minute: the daemon does not run dry, however long the publisher is kept waiting.
+    queue.publish_many(3000, "job", payload=Jsonb(0.1))
+    stopping, published = threading.Event(), list[int]()
+    load = threading.Thread(target=_publish_until, args=(stopping, queue, published))
     load.start()
     watcher = Queue(listen("unused").conn)
 
-    eventually(lambda: not is_armed(watcher.conn, daemon))
-    ear = listen("new_message")
-    before = len(journal.entries("start"))
-    eventually(lambda: len(journal.entries("start")) > before + 200)
-    heard = ear.heard()
-    stopping.set()
-    load.join()
+    try:
+        eventually(lambda: not is_armed(watcher.conn, daemon))
+        ear = listen("new_message")
+        before, worked = len(published), len(journal.entries("start"))
+        eventually(lambda: len(published) > before + 50 and len(journal.entries("start")) > worked + 100)
+        heard = ear.heard()
+    finally:
+        stopping.set()
+        load.join()
 
     assert heard == []
+    watcher.conn.execute("DELETE FROM messages.message WHERE claim_id IS NULL")
     until_armed(watcher.conn, daemon)
 
 
-def _publish_until(stopping: threading.Event, queue: Queue) -> None:
-    """Keep some hundreds waiting, and no more: what has piled up by the end must be worked before the daemon sleeps."""
-    while not stopping.is_set():
-        queue.conn.execute(
-            "INSERT INTO messages.message (topic, payload) SELECT 'job', '0.005' FROM generate_series(1, 20)"
-            " WHERE (SELECT count(*) FROM messages.message WHERE claim_id IS NULL) < 300"
-        )
+def _publish_until(stopping: threading.Event, queue: Queue, published: list[int]) -> None:
+    """Publish one after the other, behind all that waits."""
+    while not stopping.wait(0.005):
+        published.append(queue.publish("job", payload=Jsonb(0.1)))
 
 
 def test_no_message_waits_for_the_poll_although_publishers_commit_late_and_at_random(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
-    start({"job": "work:echo"}, poll="30s")
+    start({"job": "work:echo"})
     seeds = range(4)
 
     with ThreadPoolExecutor(len(seeds)) as threads:
@@ -68,9 +73,9 @@ def test_no_message_waits_for_the_poll_although_publishers_commit_late_and_at_ra
             each for some in threads.map(lambda seed: _publish_slowly(database, seed), seeds) for each in some
         )
 
-    eventually(lambda: len(journal.entries("start")) == len(committed), within_s=5)
+    eventually(lambda: len(journal.entries("start")) == len(committed), within_s=AT_ONCE_S)
     waited = [e["at"] - committed[e["id"]] for e in journal.entries("start")]
-    assert max(waited) < 1.0
+    assert max(waited) < AT_ONCE_S
 
 
 def _publish_slowly(database: Database, seed: int) -> list[tuple[int, float]]:
@@ -90,7 +95,7 @@ def test_a_publish_above_read_committed_always_rings(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
     publisher = Queue(database.connect())
-    daemon = start({"job": "work:echo"}, poll="30s")
+    daemon = start({"job": "work:echo"})
     queue.conn.execute("UPDATE messages.sleeper SET armed_until = 'epoch'")
 
     with publisher.conn.transaction():
@@ -99,5 +104,5 @@ def test_a_publish_above_read_committed_always_rings(
         published = publisher.publish("job")
 
     began = now()
-    assert journal.entry("start", published)["at"] - began < 1
+    assert journal.entry("start", published)["at"] - began < AT_ONCE_S
     assert daemon.alive

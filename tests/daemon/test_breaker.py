@@ -9,12 +9,23 @@ from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
 # One attempt of each message, and what fails is archived: so the archive tells what was tried.
-BREAKER = {"min_attempts": 10, "window": "1m", "pause": "1s", "probes": 1}
+BREAKER = {"min_attempts": 10, "window": "1h", "pause": "1h", "probes": 1}
 
 
 def ended(queue: Queue) -> int:
     count: int = queue.value("SELECT count(*) FROM messages.message_archive")
     return count
+
+
+def in_hand(queue: Queue) -> int:
+    count: int = queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL")
+    return count
+
+
+def end_the_pause(queue: Queue) -> None:
+    """Let the time be over after which a probe is let through, and tell the daemons of it, who wait for another."""
+    queue.conn.execute("UPDATE messages.breaker SET probe_at = clock_timestamp()")
+    queue.conn.execute("SELECT pg_notify('topic_changed', 't')")
 
 
 def position(queue: Queue) -> str | None:
@@ -31,12 +42,18 @@ def test_it_opens_for_all_daemons_and_closes_by_a_probe(
 
     queue.publish_many(100)
     eventually(lambda: position(queue) == "open")
-    # Both had at most two more in hand; after that only one probe at a time is let through, one for each pause.
+    eventually(lambda: in_hand(queue) == 0)
     tried = ended(queue)
-    eventually(lambda: ended(queue) > tried, within_s=10)
-    assert ended(queue) <= tried + 4
+    assert tried <= 10 + 4, "both had at most two more in hand"
+
+    # After that only one probe is let through for each pause.
+    end_the_pause(queue)
+    eventually(lambda: ended(queue) > tried)
+    eventually(lambda: position(queue) == "open" and in_hand(queue) == 0)
+    assert ended(queue) == tried + 1
 
     (journal.path.parent / "gate").touch()
-    eventually(lambda: position(queue) == "closed", within_s=10)
-    eventually(lambda: queue.ids() == [], within_s=10)
+    end_the_pause(queue)
+    eventually(lambda: position(queue) == "closed")
+    eventually(lambda: queue.ids() == [])
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") >= 80

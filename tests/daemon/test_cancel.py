@@ -1,16 +1,23 @@
-"""From messages.cancel to the handler: it learns within a second that its message was cancelled, wherever it runs."""
+"""From messages.cancel to the handler: it learns at once that its message was cancelled, wherever it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.daemon.process import Daemon, Journal, now
+import pytest
+
+from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
-SOON_S = 1.0
+
+
+@pytest.fixture(autouse=True)
+def _long_locks(queue: Queue) -> None:
+    """So that no heartbeat would find it out in time."""
+    queue.policy("*", lock_for="1 hour")
 
 
 def test_a_coroutine_is_cancelled_at_its_next_await(start: Start, queue: Queue, journal: Journal) -> None:
@@ -21,7 +28,7 @@ def test_a_coroutine_is_cancelled_at_its_next_await(start: Start, queue: Queue, 
     began = now()
     queue.call("cancel", [published], "no longer wanted")
 
-    assert journal.entry("cancelled", published)["at"] - began < SOON_S
+    assert journal.entry("cancelled", published)["at"] - began < AT_ONCE_S
     assert (queue.archived(published).result, queue.archived(published).error) == (
         "cancelled",
         "cancelled: no longer wanted",
@@ -37,7 +44,7 @@ def test_a_thread_sees_it_when_it_looks(start: Start, queue: Queue, journal: Jou
     queue.call("cancel", [published])
 
     seen = journal.entry("saw cancelled", published)
-    assert (seen["at"] - began < SOON_S, seen["lost"]) == (True, True)
+    assert (seen["at"] - began < AT_ONCE_S, seen["lost"]) == (True, True)
     assert queue.archived(published).result == "cancelled"
     assert daemon.stop() == 0
 
@@ -54,7 +61,7 @@ def test_a_child_is_killed_and_the_next_message_has_one_again(start: Start, queu
     daemon.open_gate()
     following = queue.publish("job")
 
-    assert took < SOON_S
+    assert took < AT_ONCE_S
     assert eventually(lambda: queue.archived(following)).result == "success"
     assert queue.archived(published).result == "cancelled"
 
@@ -97,4 +104,4 @@ def test_without_the_notification_it_is_the_next_heartbeat_that_tells(
         "SELECT messages.archive(ARRAY[id], ARRAY[claim_id], 'cancelled', NULL, NULL, 'an operator') FROM messages.message"
     )
 
-    assert journal.entry("cancelled", published)["at"] - began < 3
+    assert journal.entry("cancelled", published)["at"] - began < AT_ONCE_S

@@ -26,13 +26,13 @@ def test_two_daemons_together_never_exceed_it_and_use_nine_tenths_of_it(
     limits = {"a": 2, "b": 2, "wide": 5, "narrow": 1}
 
     for channel, limit in limits.items():
-        queue.publish_many(4 * limit, "job", channel=channel, payload={"for": 1.2})
+        queue.publish_many(5 * limit, "job", channel=channel, payload={"for": 1.5})
 
-    eventually(lambda: queue.ids() == [], within_s=20)
+    eventually(lambda: queue.ids() == [], within_s=60)
     assert len(runs.pids()) == 2
     assert {channel: runs.most_at_once(channel=channel) for channel in limits} == limits
     for channel, limit in limits.items():
-        assert runs.places_used(channel=channel) >= 0.9 * limit
+        assert runs.share_used(limit, channel) >= 0.9
 
 
 def test_a_channel_without_a_limit_of_its_own_may_take_all_places(
@@ -42,9 +42,9 @@ def test_a_channel_without_a_limit_of_its_own_may_take_all_places(
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('job', 'free', 0)")
     two_daemons({"job": "timed:run"})
 
-    queue.publish_many(10, "job", channel="free", payload={"for": 0.5})
+    queue.publish_many(10, "job", channel="free", payload={"for": 60})
 
-    eventually(lambda: runs.rows() != [] and runs.most_at_once(channel="free") == 10, within_s=5)
+    eventually(lambda: runs.rows() != [] and runs.most_at_once(channel="free") == 10)
 
 
 def test_a_full_channel_holds_no_other_up(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
@@ -55,5 +55,5 @@ def test_a_full_channel_holds_no_other_up(two_daemons: Daemons, queue: Queue, ru
 
     queue.publish_many(6, "job", channel="quiet", payload={"for": 0.01})
 
-    eventually(lambda: len(runs.rows("quiet")) == 6, within_s=3)
+    eventually(lambda: len(runs.rows("quiet")) == 6)
     assert runs.most_at_once(channel="full") == 1

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
+import psycopg
 import pytest
 
+from pgrouse import config, scene
+from pgrouse import database as connecting
+from pgrouse.hand import Hand
+from pgrouse.message import Message
+from pgrouse.meter import Meters
+from pgrouse.scene import Scene
 from tests.daemon.process import Daemon, Journal, now, until_armed
 from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually
@@ -31,7 +40,7 @@ def test_messages_of_a_claim_whose_answer_was_lost_are_released_and_not_left_to_
     proxy.lose_the_answer_to("messages.claim(")
     published = queue.publish_many(5, "job")
 
-    assert proxy.answer_was_lost.wait(10)
+    assert proxy.answer_was_lost.wait(30)
     eventually(lambda: queue.ids() == [])
     assert {queue.archived(each).attempts for each in published} == {1}
     assert sorted(e["id"] for e in journal.entries("start")) == published
@@ -46,7 +55,7 @@ def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(
     proxy.lose_the_answer_to("messages.complete(")
     published = queue.publish("job")
 
-    assert proxy.answer_was_lost.wait(10)
+    assert proxy.answer_was_lost.wait(30)
     eventually(lambda: daemon.events("loop.recovered"))
     assert daemon.stop() == 0
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE id = %s", [published]) == 1
@@ -71,10 +80,10 @@ def test_connections_that_are_dead_without_a_word_are_found_within_half_a_minute
 
     assert eventually(lambda: journal.entries("start", published), within_s=60)[0]["at"] - began < 29
     assert daemon.events("listener.degraded")
-    daemon.event("listener.restored", within_s=30)
-    assert eventually(lambda: queue.message(held).lock_expires_at > lock, within_s=30), "the heartbeat has a way again"
+    daemon.event("listener.restored", within_s=60)
+    assert eventually(lambda: queue.message(held).lock_expires_at > lock, within_s=60), "the heartbeat has a way again"
     daemon.open_gate()
-    assert eventually(lambda: queue.archived(held), within_s=30).attempts == 1
+    assert eventually(lambda: queue.archived(held), within_s=60).attempts == 1
 
 
 @pytest.mark.slow
@@ -90,8 +99,52 @@ def test_a_settle_that_is_under_way_when_the_path_dies_is_not_waited_for_much_lo
         eventually(lambda: queue.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
         proxy.go_dead()
 
-    daemon.event("listener.degraded", within_s=30)
+    daemon.event("listener.degraded", within_s=60)
     began = now()
-    daemon.event("loop.failed", within_s=30)
-    assert now() - began < 13  # psycopg tries for five seconds to cancel what it no longer waits for
-    assert eventually(lambda: queue.archived(held), within_s=15).attempts == 1
+    daemon.event("loop.failed", within_s=60)
+    assert now() - began < 16  # psycopg tries for five seconds to cancel what it no longer waits for
+    assert eventually(lambda: queue.archived(held), within_s=60).attempts == 1
+
+
+@pytest.fixture
+def through_the_proxy(proxy: Proxy) -> connecting.Database:
+    """How a daemon connects, on the way through the proxy."""
+    return connecting.Database(config.Database(dsn=proxy.dsn, connect_timeout=timedelta(seconds=2)), "w")
+
+
+@pytest.mark.slow
+def test_whoever_listens_on_a_path_that_died_after_the_login_learns_of_it_and_tries_again(
+    through_the_proxy: connecting.Database, proxy: Proxy
+) -> None:
+    async def listen() -> psycopg.AsyncConnection:
+        return await through_the_proxy.connect_listener("new_message")
+
+    proxy.die_at("LISTEN")
+    with pytest.raises(TimeoutError):
+        asyncio.run(listen())
+
+    async def listen_again() -> bool:
+        async with await listen() as conn:
+            return bool(await (await conn.execute("SELECT FROM pg_listening_channels()")).fetchall())
+
+    assert asyncio.run(listen_again())
+
+
+@pytest.mark.slow
+def test_a_completion_before_its_handler_does_not_wait_for_a_dead_path(
+    through_the_proxy: connecting.Database, proxy: Proxy, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scene, "ANSWER_S", 0.5)
+    published = queue.publish("job")
+    message = Message(*queue.claim_one("job")[: len(Message._fields)])
+
+    async def complete() -> list[int]:
+        hand = Hand()
+        hand.add([message], 0.0)
+        async with Scene(through_the_proxy, hand, Meters({})) as surroundings, asyncio.timeout(60):
+            return await surroundings.complete_first([message])
+
+    proxy.die_at("messages.complete(")
+
+    assert asyncio.run(complete()) == []
+    assert queue.archived(published).result == "success"

@@ -16,7 +16,7 @@ def test_it_lets_what_runs_end_claims_no_more_and_exits_with_0(start: Start, que
     daemon = start({"job": "holding:hold"})
     running = queue.publish("job")
     journal.entry("start", running)
-    (worker,) = queue.rows("SELECT name FROM messages.worker")
+    (worker,) = eventually(lambda: queue.rows("SELECT name FROM messages.worker"))
 
     assert queue.call("drain_worker", worker.name) is True
     daemon.event("daemon.stopping")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from psycopg.types.json import Jsonb
 
+from tests.daemon.locks import NOBODY_ENDS_LOCKS, is_kept
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -18,12 +20,13 @@ def test_a_handler_that_blocks_the_event_loop_costs_no_other_message_its_lock_an
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("*", lock_for="1.5 s")
-    daemon = start({"block": "hostile:block", "hold": "holding:hold"})
+    daemon = start({"block": "hostile:block_until_gate", "hold": "holding:hold"}, **NOBODY_ENDS_LOCKS)
     held = queue.publish("hold")
     journal.entry("start", held)
 
-    blocking = queue.publish("block", payload=Jsonb(4))
-    journal.entry("end", blocking)
+    blocking = queue.publish("block")
+    journal.entry("start", blocking)
+    assert is_kept(queue, held, timedelta(seconds=1.5))
     daemon.open_gate()
 
     assert eventually(lambda: queue.archived(held)).result == "success"
@@ -52,13 +55,13 @@ def test_a_handler_that_runs_longer_than_its_run_timeout_ends_as_an_expired_lock
 def test_a_message_that_waits_for_a_thread_does_not_use_up_its_run_timeout(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("timed", run_timeout="0.5 s")
+    queue.policy("timed", run_timeout="3 s")
     daemon = start({"long": "holding:hold_in_thread", "timed": "work:echo_in_thread"}, threads=1)
     journal.entry("start", queue.publish("long"))
     timed = queue.publish("timed")
     claimed_at = eventually(lambda: queue.message(timed).locked_at)
 
-    eventually(lambda: queue.value("SELECT clock_timestamp() - %s > interval '1 s'", [claimed_at]))
+    eventually(lambda: queue.value("SELECT clock_timestamp() - %s > interval '4 s'", [claimed_at]))
     daemon.open_gate()
 
     assert eventually(lambda: queue.archived(timed)).result == "success"
@@ -71,6 +74,7 @@ def test_a_thread_that_cannot_be_stopped_keeps_its_place_until_it_ends(
     daemon = start({"job": {"handler": "holding:hold_in_thread", "concurrency": 1}, "fine": "work:echo"})
     first = queue.publish("job", payload=Jsonb("first"))
     eventually(lambda: queue.archived(first))
+    queue.policy("job", run_timeout="1 hour")
 
     second = queue.publish("job", payload=Jsonb("second"))
     journal.entry("start", queue.publish("fine"))

@@ -6,45 +6,54 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from psycopg.types.json import Jsonb
 
-from tests.daemon.process import Daemon, Journal, now
+from tests.daemon.locks import NOBODY_ENDS_LOCKS, is_kept
+from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
 
 
-@pytest.mark.parametrize("handler", ["holding:nap", "holding:nap_in_thread"])
+@pytest.mark.parametrize("handler", ["holding:hold", "holding:hold_in_thread"])
 def test_a_handler_may_run_five_times_as_long_as_its_lock(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
-    queue.policy("job", lock_for="0.8 s", max_attempts=5)
-    start({"job": handler})
+    lock_for = timedelta(seconds=0.8)
+    queue.policy("job", lock_for=lock_for, max_attempts=5)
+    daemon = start({"job": handler}, **NOBODY_ENDS_LOCKS)
 
-    published = queue.publish("job", payload=Jsonb(4))
+    published = queue.publish("job")
+    journal.entry("start", published)
 
+    assert is_kept(queue, published, lock_for, times=4)
+    daemon.open_gate()
     archived = eventually(lambda: queue.archived(published))
     assert (archived.result, archived.attempts) == ("success", 1)
 
 
 def test_what_waits_for_its_turn_keeps_its_lock_too(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("job", lock_for="1 s", max_attempts=5)
-    daemon = start({"job": "holding:hold"}, concurrency=1, prefetch=3)
+    daemon = start({"job": "holding:hold"}, concurrency=1, prefetch=3, **NOBODY_ENDS_LOCKS)
     waiting = queue.publish_many(4, "job")[1:]
-    locks = eventually(lambda: [row.lock_expires_at for row in map(queue.message, waiting) if row.claim_id])
+    eventually(lambda: all(queue.message(each).claim_id for each in waiting))
+    locks = [queue.message(each).lock_expires_at for each in waiting]
 
-    eventually(lambda: all(queue.message(each).lock_expires_at > max(locks) + timedelta(seconds=2) for each in waiting))
+    assert is_kept(queue, waiting[0], timedelta(seconds=1))
+    eventually(lambda: all(queue.message(each).lock_expires_at > max(locks) + timedelta(seconds=1) for each in waiting))
     daemon.open_gate()
 
     eventually(lambda: queue.ids() == [])
     assert queue.value("SELECT max(attempts) FROM messages.message_archive") == 1
 
 
+WAITS = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name LIKE %s"
+
+
 def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_lock(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("job", lock_for="4 s", max_attempts=5)
+    queue.policy("job", lock_for="10 s", max_attempts=5)
     daemon = start({"job": "holding:hold", "other": "work:echo"})
     held = queue.publish("job")
     journal.entry("start", held)
@@ -52,8 +61,10 @@ def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_loc
 
     with queue.conn.transaction():
         queue.conn.execute("LOCK TABLE messages.message IN ACCESS EXCLUSIVE MODE")
-        began = now()
-        eventually(lambda: now() - began > 3)
+        lock = queue.message(held).lock_expires_at
+        for role in ("heartbeat", "lane"):
+            eventually(lambda role=role: queue.rows(WAITS, [f"pgrouse {role}%"]))  # type: ignore[misc]
+    eventually(lambda: queue.message(held).lock_expires_at > lock)
     daemon.open_gate()
 
     assert eventually(lambda: queue.archived(held)).attempts == 1
@@ -64,6 +75,8 @@ def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_loc
 def test_cancelling_a_running_message_stops_its_handler_promptly(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
+    # So that no heartbeat would find it out in time.
+    queue.policy("job", lock_for="1 hour")
     daemon = start({"job": handler})
     published = queue.publish("job")
     journal.entry("start", published)
@@ -71,9 +84,9 @@ def test_cancelling_a_running_message_stops_its_handler_promptly(
     began = now()
     queue.call("cancel", [published])
 
-    daemon.event("message.lock_lost", message_id=published)
+    daemon.event("message.lock_lost", within_s=AT_ONCE_S, message_id=published)
     if handler == "holding:hold":
-        assert journal.entry("cancelled", published)["at"] - began < 1
+        assert journal.entry("cancelled", published)["at"] - began < AT_ONCE_S
     assert queue.archived(published).result == "cancelled"
 
 

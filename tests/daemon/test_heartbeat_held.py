@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -16,6 +16,7 @@ from pgrouse.heartbeat import Heartbeat, Registration
 from pgrouse.measure_report import Reports
 from pgrouse.message import Message
 from pgrouse.meter import Meters, Result
+from tests.daemon.locks import is_in_time
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -77,16 +78,13 @@ def test_locks_are_extended_in_time_and_the_report_comes_once_when_it_is_free(
 ) -> None:
     message, lost = in_hand(queue), list[int]()
     queue.conn.execute(before)
-    seen: set[Any] = set()
-    held: list[bool] = []
+    seen: set[datetime] = set()
     with database.connect() as holder:
         holder.execute("BEGIN")
         holder.execute(holds)
 
         def extended_while_it_is_held_and_told_then() -> bool:
-            left = queue.row("SELECT lock_expires_at, lock_expires_at > messages.now() AS holds FROM messages.message")
-            held.append(left.holds)
-            seen.add(left.lock_expires_at)
+            seen.add(queue.value(EXTENDED))
             if len(seen) < 6:
                 return False
             holder.execute("COMMIT")
@@ -94,5 +92,5 @@ def test_locks_are_extended_in_time_and_the_report_comes_once_when_it_is_free(
 
         connections = beat(database.dsn, message, extended_while_it_is_held_and_told_then, lost)
 
-    assert all(held), "the lock ran out"
+    assert is_in_time(seen, timedelta(seconds=LOCK_S))
     assert (connections, lost, queue.value(SUCCESSES)) == (1, [], 1)

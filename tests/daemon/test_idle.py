@@ -21,7 +21,7 @@ def test_an_idle_daemon_uses_less_than_one_percent_of_a_core_and_80_megabytes(st
     eventually(lambda: queue.value("SELECT status ->> 'claimer' FROM messages.worker") == "asleep")
 
     began, used = now(), daemon.cpu_s()
-    eventually(lambda: now() - began > 10, within_s=15, every_s=1)
+    eventually(lambda: now() - began > 10, within_s=60, every_s=1)
 
     assert (daemon.cpu_s() - used) / (now() - began) < 0.01
     assert daemon.rss_mb() < 80

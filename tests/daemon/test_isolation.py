@@ -9,6 +9,7 @@ from pathlib import Path
 
 from psycopg.types.json import Jsonb
 
+from tests.daemon.endpoint import ANY_PORT, Endpoint
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -31,12 +32,12 @@ def test_a_child_that_dies_fails_its_message_and_the_others_go_on(start: Start, 
     }
     fine = [queue.publish("job", payload=Jsonb("live")) for _ in range(4)]
 
-    results = {how: eventually(lambda each=each: queue.archived(each), within_s=30) for how, each in dying.items()}  # type: ignore[misc]
+    results = {how: eventually(lambda each=each: queue.archived(each), within_s=90) for how, each in dying.items()}  # type: ignore[misc]
     assert {each.result for each in results.values()} == {"failed"}
     assert {each.attempts for each in results.values()} == {2}
     assert "exit code -11" in results["segfault"].error
     assert {eventually(lambda each=each: queue.archived(each)).result for each in fine} == {"success"}  # type: ignore[misc]
-    assert daemon.events("child.died", message_id=dying["segfault"], exit_code=-11)
+    assert daemon.event("child.died", message_id=dying["segfault"], exit_code=-11)
     assert queue.message(other).attempts == 1
     daemon.open_gate()
     assert eventually(lambda: queue.archived(other)).result == "success"
@@ -60,12 +61,13 @@ def test_what_was_given_to_a_child_that_dies_before_it_says_that_it_began_fails_
     start: Start, queue: Queue
 ) -> None:
     """Nobody knows whether its handler began: it counts as an attempt in which the child died."""
-    daemon = start({"job": apart("hostile:leak")})
+    daemon = start({"job": apart("hostile:leak")}, sections=ANY_PORT)
+    endpoint = Endpoint(daemon)
     first = queue.publish("job")
     child = eventually(lambda: queue.archived(first)).output
     os.kill(child, signal.SIGSTOP)
     second = queue.publish("job")
-    eventually(lambda: queue.message(second).claim_id)
+    eventually(lambda: endpoint.value("pgrouse_handlers_running") == 1)
 
     os.kill(child, signal.SIGKILL)
 
@@ -84,7 +86,7 @@ def test_a_child_is_replaced_after_a_thousand_messages_so_that_what_it_leaks_is_
 
     queue.publish_many(1100, "job")
 
-    eventually(lambda: queue.ids() == [], within_s=60)
+    eventually(lambda: queue.ids() == [], within_s=90)
     children = {row.output for row in queue.rows("SELECT output FROM messages.message_archive")}
     assert len(children) == 2
 
@@ -99,7 +101,7 @@ def test_a_handler_that_cannot_be_imported_in_its_child_fails_its_messages_and_n
     other = queue.publish("other")
 
     journal.entry("start", other)
-    eventually(lambda: all(queue.archived(each) for each in failing), within_s=40)
+    eventually(lambda: all(queue.archived(each) for each in failing), within_s=90)
     assert {queue.archived(each).result for each in failing} == {"failed"}
     assert {queue.archived(each).attempts for each in failing} == {2}
     assert daemon.stop() == 0

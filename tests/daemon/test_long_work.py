@@ -46,7 +46,7 @@ def test_a_long_job_yields_its_channels_place_after_each_piece(start: Callable[.
 
     start({"reindex": "page:reindex"})
 
-    ended = eventually(lambda: queue.archived(long), within_s=30)
+    ended = eventually(lambda: queue.archived(long), within_s=90)
     assert queue.archived(short).output == "0 pages"
     assert queue.archived(short).archived_at < ended.archived_at
     assert (ended.output, ended.attempts, ended.runs) == ("200 pages", 1, 201)

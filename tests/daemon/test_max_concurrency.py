@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.daemon.process import Daemon
+from tests.daemon.process import AT_ONCE_S, Daemon
 from tests.daemon.runs import Runs
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -22,13 +22,13 @@ def test_two_daemons_together_never_exceed_it_and_use_nine_tenths_of_it(
     queue.policy("job", max_concurrency=limit)
     two_daemons({"job": "timed:run"}, concurrency=4)
 
-    queue.publish_many(4 * limit, "job", payload={"for": 1.2})
+    queue.publish_many(5 * limit, "job", payload={"for": 1.5})
 
-    eventually(lambda: queue.ids() == [], within_s=20)
-    assert len(runs.rows()) == 4 * limit
+    eventually(lambda: queue.ids() == [], within_s=60)
+    assert len(runs.rows()) == 5 * limit
     assert len(runs.pids()) >= daemons
     assert runs.most_at_once() == limit
-    assert runs.places_used() >= 0.9 * limit
+    assert runs.share_used(limit) >= 0.9
 
 
 def test_it_is_one_for_messages_with_and_without_a_channel_and_leaves_other_topics_alone(
@@ -38,10 +38,10 @@ def test_it_is_one_for_messages_with_and_without_a_channel_and_leaves_other_topi
     two_daemons({"job": "timed:run", "other": "timed:run"})
 
     for channel in (None, "a", "b"):
-        queue.publish_many(6, "job", channel=channel, payload={"for": 0.1})
-    queue.publish_many(10, "other", payload={"for": 0.3})
+        queue.publish_many(6, "job", channel=channel, payload={"for": 0.3})
+    queue.publish_many(10, "other", payload={"for": 3})
 
-    eventually(lambda: queue.ids() == [], within_s=20)
+    eventually(lambda: queue.ids() == [], within_s=60)
     assert runs.most_at_once("job") == 3
     assert runs.most_at_once("other") > 3
 
@@ -49,9 +49,9 @@ def test_it_is_one_for_messages_with_and_without_a_channel_and_leaves_other_topi
 def test_a_limit_that_is_raised_holds_at_once(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", max_concurrency=1)
     two_daemons({"job": "timed:run"})
-    queue.publish_many(8, "job", payload={"for": 1.5})
+    queue.publish_many(8, "job", payload={"for": 60})
     eventually(lambda: len(runs.rows()) == 1)
 
     queue.policy("job", max_concurrency=8)
 
-    eventually(lambda: len(runs.rows()) == 8, within_s=1.4)
+    eventually(lambda: len(runs.rows()) == 8, within_s=AT_ONCE_S)

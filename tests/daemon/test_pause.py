@@ -7,21 +7,19 @@ from datetime import timedelta
 
 import pytest
 
-from tests.daemon.process import Daemon, Journal, is_armed, now
+from tests.daemon.endpoint import ANY_PORT, Endpoint
+from tests.daemon.process import AT_ONCE_S, Daemon, Journal, is_armed, now
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
-
-# The poll of these daemons is 30 s.
-AT_ONCE_S = 1.0
 
 
 @pytest.fixture
 def daemons(start: Start) -> list[Daemon]:
     """Two daemons with the same topics, asleep."""
     topics = {"job": "work:echo", "held": "holding:hold", "other": "work:echo"}
-    return [start(topics) for _ in range(2)]
+    return [start(topics, sections=ANY_PORT) for _ in range(2)]
 
 
 # No lane has said anything for half a second: they look again and again while they fall asleep.
@@ -36,30 +34,32 @@ def asleep(queue: Queue, daemons: list[Daemon]) -> bool:
 
 
 @pytest.mark.every_server
-@pytest.mark.usefixtures("daemons")
-def test_within_a_second_nothing_of_a_paused_topic_begins_on_any_daemon_and_within_a_second_it_goes_on(
-    queue: Queue, journal: Journal
+def test_nothing_of_a_paused_topic_begins_on_any_daemon_and_then_it_goes_on_at_once(
+    daemons: list[Daemon], queue: Queue, journal: Journal
 ) -> None:
-    for _ in range(30):
+    def both_work() -> bool:
         queue.publish_many(10, "job")
-    eventually(lambda: len({e["pid"] for e in journal.entries("start")}) == 2)
+        return len({e["pid"] for e in journal.entries("start")}) == 2
 
+    eventually(both_work)
     queue.call("pause", "job", "a test")
-    paused_at = now()
-    waiting = [queue.publish("job") for _ in range(200)]
+    # Of these a claim that was on its way may get some.
+    meanwhile = [queue.publish("job") for _ in range(150)]
+    eventually(lambda: asleep(queue, daemons))
+    waiting = [queue.publish("job") for _ in range(50)]
     beside = queue.publish("other")
 
     journal.entry("start", beside)
-    eventually(lambda: now() > paused_at + AT_ONCE_S)
+    eventually(lambda: asleep(queue, daemons))
     before = {e["id"] for e in journal.entries("start")}
-    assert before.isdisjoint(waiting[-50:])
+    assert before.isdisjoint(waiting)
     assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL") == 0
     assert queue.rows("SELECT * FROM messages.explain(%s)", [waiting[-1]])[0].code == "paused"
 
     queue.call("resume", "job")
     resumed_at = now()
 
-    first = eventually(lambda: [e for e in journal.entries("start") if e["id"] in waiting and e["id"] not in before])[0]
+    first = eventually(lambda: [e for e in journal.entries("start") if e["id"] in {*meanwhile, *waiting} - before])[0]
     assert first["at"] - resumed_at < AT_ONCE_S
     eventually(lambda: queue.ids() == [])
 
@@ -121,19 +121,17 @@ def test_a_pause_ends_by_itself_while_all_daemons_sleep(
 def test_a_pause_taken_back_in_the_table_itself_is_heard_and_not_found_out_by_looking(
     daemons: list[Daemon], queue: Queue, journal: Journal
 ) -> None:
-    took = [_until_it_goes_on(daemons, queue, journal) for _ in range(5)]
+    for _ in range(5):
+        queue.call("pause", "job")
+        held = queue.publish("job")
+        eventually(lambda: asleep(queue, daemons))
+        queue.conn.execute("UPDATE messages.topic SET paused_at = NULL WHERE topic = 'job'")
+        journal.entry("start", held)
+        eventually(lambda: queue.ids() == [])
 
-    # While something is held back they look each second: half a second for each, if nobody heard.
-    assert sum(took) < 1.0
-
-
-def _until_it_goes_on(daemons: list[Daemon], queue: Queue, journal: Journal) -> float:
-    queue.call("pause", "job")
-    held = queue.publish("job")
-    eventually(lambda: asleep(queue, daemons))
-    queue.conn.execute("UPDATE messages.topic SET paused_at = NULL WHERE topic = 'job'")
-    taken_back_at = now()
-    return float(journal.entry("start", held)["at"] - taken_back_at)
+    # While something is held back they look each second, too, and on a busy machine that may come first: but not each time.
+    heard = sum(Endpoint(each).value("pgrouse_claimed_messages_total", source="notify") for each in daemons)
+    assert heard >= 1
 
 
 def test_a_lifted_limit_wakes_those_that_sleep(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.daemon.process import Daemon, Journal
+from tests.daemon.process import AT_ONCE_S, Daemon, Journal
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -59,13 +59,13 @@ def test_a_schema_holds_as_soon_as_it_is_written_and_no_longer_than_it_is_there(
     assert ends(queue, {}).result == "success"
 
     queue.policy("job", payload_schema=WANTS_ID)
-    eventually(lambda: ends(queue, {}).result == "rejected", within_s=1)
+    eventually(lambda: ends(queue, {}).result == "rejected", within_s=AT_ONCE_S)
     queue.policy("job", payload_schema={})
-    eventually(lambda: ends(queue, {}).result == "success", within_s=1)
+    eventually(lambda: ends(queue, {}).result == "success", within_s=AT_ONCE_S)
     queue.policy("job", payload_schema=WANTS_ID)
-    eventually(lambda: ends(queue, {}).result == "rejected", within_s=1)
+    eventually(lambda: ends(queue, {}).result == "rejected", within_s=AT_ONCE_S)
     queue.conn.execute("DELETE FROM messages.topic WHERE topic = 'job'")
-    eventually(lambda: ends(queue, {}).result == "success", within_s=1)
+    eventually(lambda: ends(queue, {}).result == "success", within_s=AT_ONCE_S)
     assert daemon.stop() == 0
 
 
@@ -75,7 +75,7 @@ def test_a_change_is_found_within_a_second_also_by_a_daemon_that_hears_nothing(s
 
     queue.policy("job", payload_schema=WANTS_ID)
 
-    eventually(lambda: ends(queue, {}).result == "rejected", within_s=2)
+    eventually(lambda: ends(queue, {}).result == "rejected", within_s=AT_ONCE_S)
     assert daemon.alive
 
 

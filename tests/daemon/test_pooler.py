@@ -13,7 +13,8 @@ import pytest
 import pgrouse.database
 from pgrouse import config, wait_for
 from tests.daemon import pgbouncer
-from tests.daemon.process import Daemon, Fleet, Journal, now
+from tests.daemon.locks import NOBODY_ENDS_LOCKS, is_kept
+from tests.daemon.process import AT_ONCE_S, Daemon, Fleet, Journal, now
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -40,17 +41,18 @@ def test_with_a_direct_way_for_the_listener_everything_works(
         {"job": "work:echo", "store": "effects:store", "hold": "holding:hold"},
         dsn=pooled,
         database={"listen_dsn": database.dsn, "prepare": False},
+        **NOBODY_ENDS_LOCKS,
     )
 
     held = queue.publish("hold")
     stored = queue.publish("store")
     echoed = queue.publish_many(300, "job")
-    first_lock = eventually(lambda: queue.message(held).lock_expires_at)
+    journal.entry("start", held)
 
     eventually(lambda: queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == 301)
     assert queue.value("SELECT count(*) FROM effect WHERE message_id = %s", [stored]) == 1
     assert sorted(e["id"] for e in journal.entries("start") if e["id"] in set(echoed)) == echoed
-    eventually(lambda: queue.message(held).lock_expires_at > first_lock)
+    assert is_kept(queue, held, timedelta(seconds=2))
     assert daemon.events("listener.degraded") == []
     daemon.open_gate()
     assert daemon.stop() == 0
@@ -61,11 +63,11 @@ def test_a_listener_behind_the_pooler_is_found_out_and_messages_are_found_by_pol
 ) -> None:
     daemon = fleet.launch({"job": "work:echo"}, dsn=pooled, database={"prepare": False})
 
-    said = daemon.event("listener.degraded", within_s=15)
+    said = daemon.event("listener.degraded", within_s=60)
 
     assert "listen_dsn" in said["mend"]
     published = queue.publish("job")
-    assert eventually(lambda: journal.entries("start", published), within_s=2)
+    assert eventually(lambda: journal.entries("start", published), within_s=AT_ONCE_S)
     assert queue.value("SELECT count(*) FROM messages.sleeper WHERE armed_until > clock_timestamp()") == 0
     eventually(lambda: queue.value("SELECT status ->> 'listener' FROM messages.worker") == "degraded")
 
@@ -83,10 +85,10 @@ def test_whoever_waits_for_an_end_through_it_is_warned_and_looks_each_second(
     threading.Thread(target=end_once_waited_for).start()
     began = now()
     with pytest.warns(RuntimeWarning, match="through a pooler"):
-        ending = wait_for(pooled, published, timedelta(seconds=20))
+        ending = wait_for(pooled, published, timedelta(seconds=60))
 
     assert ending.succeeded
-    assert now() - began < 10
+    assert now() - began < 30
 
 
 @pytest.fixture

@@ -67,3 +67,12 @@ def test_they_end_with_their_supervisor_and_lose_nothing(pair: Daemon, queue: Qu
 
     eventually(lambda: pids(queue) == set())
     assert queue.archived(published).result == "success"
+
+
+def test_a_stop_while_the_processes_are_still_being_started_ends_them_in_order(
+    fleet: Fleet, database: Database, journal: Journal
+) -> None:
+    daemon = fleet.launch({"job": "dawdling:work"}, dsn=database.dsn, processes=2)
+    eventually(lambda: len(journal.entries("imports")) == 2)
+
+    assert daemon.stop() == 0

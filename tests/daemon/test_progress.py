@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from psycopg.types.json import Jsonb
 
-from tests.daemon.process import Daemon, Journal, now
+from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -48,7 +47,7 @@ def test_of_what_is_said_in_quick_succession_the_last_is_written_without_waiting
     start({"job": HANDLERS[where]})
     published = queue.publish("job", payload={"steps": [[n] for n in range(1, 501)]})
 
-    eventually(lambda: progress(queue, published) == {"done": 500}, within_s=3 if where != "process" else 10)
+    eventually(lambda: progress(queue, published) == {"done": 500})
 
 
 def test_a_handler_that_says_it_all_the_time_is_written_about_once_a_second(
@@ -63,17 +62,21 @@ def test_a_handler_that_says_it_all_the_time_is_written_about_once_a_second(
         "CREATE TRIGGER note AFTER UPDATE OF progress ON messages.message FOR EACH ROW EXECUTE FUNCTION note()"
     )
     daemon = start({"job": "telling:report_fast"})
-    published = queue.publish("job", payload=Jsonb(3.5))
+    published = queue.publish("job")
+    eventually(lambda: queue.value("SELECT count(*) FROM written") >= 3)
 
+    daemon.open_gate("enough")
     count = journal.entry("counted", published)["count"]
     eventually(lambda: progress(queue, published) == {"done": count})
     daemon.open_gate()
     eventually(lambda: queue.archived(published))
 
-    writes = queue.value("SELECT count(*) FROM written")
+    written = queue.row(
+        "SELECT count(*) AS times, extract(epoch FROM max(at) - min(at))::float8 AS within_s FROM written"
+    )
     assert count > 1000
     # One at the start, one each second, one for the last, one with the settle.
-    assert 3 <= writes <= 7
+    assert written.times <= written.within_s + 3
 
 
 def test_an_event_loop_that_is_blocked_does_not_keep_progress_back(
@@ -132,7 +135,7 @@ def test_a_handler_sees_that_its_message_was_cancelled(
 
     seen = journal.entry("end", published)
     assert seen["cancelled"] is True
-    assert seen["at"] - said_at < 1, "the notification told it, not the next heartbeat"
+    assert seen["at"] - said_at < AT_ONCE_S, "the notification told it, not the next heartbeat"
 
 
 @pytest.mark.parametrize("handler", ["telling:look", "telling:look_in_thread"])

@@ -62,6 +62,31 @@ def test_an_outcome_that_makes_no_sense_fails_with_the_reason(start: Start, queu
     assert all(eventually(lambda each=each: queue.archived(each)).result == "success" for each in fine)  # type: ignore[misc]
 
 
+UNWRITABLE = {
+    "a huge number": "its outcome (retry, after: int) cannot be written: ValueError: Exceeds the limit",
+    "no text": "its outcome (retry, after: str) cannot be written: UnicodeEncodeError: 'utf-8' codec can't encode",
+    "no zone": "its outcome (defer, until: datetime) cannot be written: RuntimeError: it is not known",
+    "a lost zone": "its outcome (defer, until: datetime) cannot be written: FileNotFoundError: it is not there",
+}
+
+
+def test_an_outcome_that_cannot_be_written_fails_with_the_reason_and_harms_no_other(start: Start, queue: Queue) -> None:
+    daemon = start({"job": "hostile:answer_nonsense", "fine": "work:echo"}, lanes=1)
+
+    # In one transaction, so that they are claimed and settled together.
+    with queue.conn.transaction():
+        published = {what: queue.publish("job", payload=Jsonb(what)) for what in UNWRITABLE}
+        fine = queue.publish_many(20, "fine")
+
+    ended = {what: eventually(lambda each=each: queue.archived(each)) for what, each in published.items()}  # type: ignore[misc]
+    assert {row.result for row in ended.values()} == {"failed"}
+    assert [what for what, row in ended.items() if not row.error.startswith(UNWRITABLE[what])] == []
+    ends = [eventually(lambda each=each: queue.archived(each)) for each in fine]  # type: ignore[misc]
+    assert {(row.result, row.attempts) for row in ends} == {("success", 1)}
+    assert len(daemon.events("settle.refused")) == len(published)
+    assert daemon.alive
+
+
 def test_a_message_of_which_nothing_can_be_said_is_given_up_and_the_others_go_on(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
@@ -88,7 +113,7 @@ def test_a_message_of_which_nothing_can_be_said_is_given_up_and_the_others_go_on
 def test_a_settle_by_itself_that_waits_too_long_is_put_back_with_all_behind_it(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, bound: str, is_doubtful: bool
 ) -> None:
-    monkeypatch.setattr(lane, bound, 0.3)
+    monkeypatch.setattr(lane, bound, 1.5)
     published = queue.publish_many(3)
     settler, hand = Settler(Signals()), Hand()
 
@@ -103,8 +128,9 @@ def test_a_settle_by_itself_that_waits_too_long_is_put_back_with_all_behind_it(
                 one.doubt()
             with database.connect() as other, other.transaction():
                 other.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [published[1]])
-                with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(one._settle_singly(store), 8)
+                async with asyncio.timeout(60):
+                    with pytest.raises(TimeoutError):
+                        await one._settle_singly(store)
 
     asyncio.run(main())
     assert [each.message.id for each in settler.waiting] == published[1:]

@@ -50,7 +50,7 @@ def test_the_strategy_says_when_each_attempt_begins_until_they_are_used_up(
     starts = [entry["at"] for entry in journal.entries("start", published)]
     waits = [later - sooner for sooner, later in pairwise(starts)]
     assert all(wait >= 0.1 * nth for nth, wait in enumerate(waits, 1))
-    assert starts[-1] - starts[0] < 10, "the topic's backoff would have waited for hours"
+    assert starts[-1] - starts[0] < 600, "the topic's backoff would have waited for hours"
 
 
 def test_the_strategy_is_told_the_attempt_the_time_since_the_first_and_the_error(
@@ -65,7 +65,7 @@ def test_the_strategy_is_told_the_attempt_the_time_since_the_first_and_the_error
     assert [entry["attempt"] for entry in asked] == [1, 2, 3], "after the last attempt nothing is left to say"
     assert {entry["error"] for entry in asked} == {"ZeroDivisionError"}
     assert asked[0]["elapsed"] == 0
-    assert 0.2 <= asked[1]["elapsed"] < asked[2]["elapsed"] < 10
+    assert 0.2 <= asked[1]["elapsed"] < asked[2]["elapsed"] < 600
 
 
 @everywhere

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from psycopg.types.json import Jsonb
 
-from tests.daemon.process import Daemon, Journal
+from tests.daemon.process import Daemon, Journal, end_locks
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -18,10 +18,10 @@ def counts(queue: Queue, ids: list[int]) -> list[tuple[int, int]]:
     return [(row.attempts, row.runs) for row in (queue.message(each) or queue.archived(each) for each in ids)]
 
 
-def fetched(start: Start, queue: Queue, journal: Journal, handler: str = "holding:hold") -> tuple[Daemon, list[int]]:
+def fetched(start: Start, queue: Queue, journal: Journal, **worker: str) -> tuple[Daemon, list[int]]:
     """Start a daemon that works one message and has three more waiting."""
-    queue.policy("job", max_attempts=3, lock_for="1 s", backoff={"kind": "none"})
-    daemon = start({"job": handler}, concurrency=1, threads=1, prefetch=3)
+    queue.policy("job", max_attempts=3, backoff={"kind": "none"})
+    daemon = start({"job": "holding:hold"}, concurrency=1, threads=1, prefetch=3, **worker)
     ids = queue.publish_many(4, "job")
     journal.entry("start", ids[0])
     eventually(lambda: all(queue.message(each).claim_id for each in ids))
@@ -64,10 +64,11 @@ def test_a_bystander_of_a_crash_is_not_charged_a_run(start: Start, queue: Queue,
     crashed, ids = fetched(start, queue, journal)
 
     crashed.kill()
+    end_locks(queue.conn, crashed)
     second = start({"job": "holding:hold"}, concurrency=4)
     second.open_gate()
 
-    eventually(lambda: queue.ids() == [], within_s=20)
+    eventually(lambda: queue.ids() == [], within_s=60)
     assert counts(queue, ids) == [(2, 2), (2, 1), (2, 1), (2, 1)]
     assert [[each.get("run") for each in queue.archived(one).history] for one in ids] == [[1], [None], [None], [None]]
 
@@ -75,8 +76,8 @@ def test_a_bystander_of_a_crash_is_not_charged_a_run(start: Start, queue: Queue,
 def test_a_drain_hands_back_the_runs_of_those_that_waited_and_keeps_that_of_the_one_it_stopped(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    daemon, ids = fetched(start, queue, journal)
+    daemon, ids = fetched(start, queue, journal, drain="0.2s")
 
-    assert daemon.stop(within_s=30) == 0
+    assert daemon.stop() == 0
 
     assert counts(queue, ids) == [(0, 1), (0, 0), (0, 0), (0, 0)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pgrouse import cron
-from tests.daemon.process import Daemon, Journal
+from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue, Row
@@ -18,7 +18,7 @@ from tests.sql.queue import Queue, Row
 Start = Callable[..., Daemon]
 SECOND = timedelta(seconds=1)
 # A tick of the maintenance would be no help: schedules have a timer of their own.
-ALONE = {"tick": "30s", "poll": "30s"}
+ALONE = {"tick": "1h", "poll": "1h"}
 
 
 def lateness_s(runs: list[Row]) -> list[float]:
@@ -48,7 +48,7 @@ def test_a_schedule_fires_at_its_time_by_a_timer_not_by_the_next_tick(start: Sta
     queue.schedule("s", "1 second")
 
     eventually(lambda: len(queue.runs()) >= 4)
-    assert all(0 <= late < 0.5 for late in lateness_s(queue.runs()))
+    assert all(0 <= late < AT_ONCE_S for late in lateness_s(queue.runs()))
 
 
 def test_a_daemon_that_starts_makes_up_for_what_was_missed_as_the_policy_says(start: Start, queue: Queue) -> None:
@@ -59,9 +59,12 @@ def test_a_daemon_that_starts_makes_up_for_what_was_missed_as_the_policy_says(st
 
     start({"t": "work:echo"}, **ALONE)
 
-    eventually(lambda: queue.scheduled("all").last_tick and queue.scheduled("once").last_tick)
-    assert [run.tick for run in queue.runs("all")] == [hour - timedelta(hours=n) for n in (3, 2, 1, 0)]
-    assert [run.tick for run in queue.runs("once")] == [hour]
+    eventually(lambda: len(queue.runs("all")) >= 4 and queue.runs("once"))
+    all_of_them, once = ([run.tick for run in queue.runs(name)] for name in ("all", "once"))
+    # The next hour may have just begun.
+    begun = queue.value("SELECT date_trunc('hour', clock_timestamp())") - hour
+    assert all_of_them[:4] == [hour - timedelta(hours=n) for n in (3, 2, 1, 0)]
+    assert once in ([hour], [hour + begun], [hour, hour + begun])
 
 
 @pytest.fixture
@@ -90,7 +93,7 @@ def test_three_daemons_and_pg_crons_job_together_fire_every_tick_exactly_once(
     for name in "abc":
         queue.schedule(name, "1 second", missed="all")
 
-    eventually(lambda: all(len(queue.runs(name)) >= 6 for name in "abc"), within_s=20)
+    eventually(lambda: all(len(queue.runs(name)) >= 6 for name in "abc"), within_s=60)
     stop_schedules(queue)
     for name in "abc":
         assert_exactly_once(queue, name)
@@ -123,14 +126,14 @@ def test_a_schedule_that_fails_does_not_keep_the_daemon_busy_nor_the_others_from
         queue.conn.execute("SET LOCAL session_replication_role = replica")
         queue.conn.execute("UPDATE messages.schedule SET time_zone = 'Mars/Base', cron = '@hourly' WHERE name = 'bad'")
     daemon = start({"t": "work:echo"}, **ALONE)
-    eventually(lambda: queue.scheduled("bad").failures == 1)
-    used = daemon.cpu_s()
+    eventually(lambda: queue.scheduled("bad").failures >= 1)
+    failures, began, used = queue.scheduled("bad").failures, now(), daemon.cpu_s()
 
-    eventually(lambda: queue.scheduled("bad").failures == 2)
+    eventually(lambda: queue.scheduled("bad").failures > failures)
     eventually(lambda: len(queue.runs("good")) >= 4)
 
-    assert daemon.cpu_s() - used < 0.5
-    assert all(late < 0.5 for late in lateness_s(queue.runs("good")[1:]))
+    assert (daemon.cpu_s() - used) / (now() - began) < 0.25
+    assert all(late < AT_ONCE_S for late in lateness_s(queue.runs("good")[1:]))
 
 
 # With pg_cron itself
@@ -148,19 +151,21 @@ def jobs(server: Postgres, queue: Queue) -> Iterator[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 @pytest.mark.pg_cron
 @pytest.mark.every_server
 def test_with_no_daemon_alive_pg_cron_fires_within_the_minute(queue: Queue, jobs: Any) -> None:
     queue.schedule("s", "* * * * *")
 
-    eventually(queue.runs, within_s=100)
+    eventually(queue.runs, within_s=130)
 
     (run,) = queue.runs()
     assert run.outcome == "published"
-    assert 0 <= lateness_s([run])[0] < 61
+    assert 0 <= lateness_s([run])[0] < 75
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 @pytest.mark.pg_cron
 @pytest.mark.every_server
 def test_pg_cron_and_two_daemons_together_fire_every_tick_exactly_once(
@@ -177,7 +182,7 @@ def test_pg_cron_and_two_daemons_together_fire_every_tick_exactly_once(
     queue.schedule("s", "1 second", missed="all")
 
     by_cron = "SELECT FROM messages.tick_mark WHERE caller = 'cron' AND task = 'fire_schedules'"
-    eventually(lambda: queue.rows(by_cron), within_s=100)
+    eventually(lambda: queue.rows(by_cron), within_s=130)
     eventually(lambda: len(queue.runs()) >= 5)
     stop_schedules(queue)
     assert_exactly_once(queue, "s")

@@ -120,12 +120,16 @@ def test_with_no_worker_a_message_waits_and_the_next_worker_takes_it(
 def test_several_workers_share_the_messages_and_none_is_worked_twice(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    for _ in range(3):
-        start({"shared": "holding:nap"}, concurrency=5)
+    daemons = [start({"shared": "holding:hold"}, concurrency=5) for _ in range(3)]
 
-    published = [each for _ in range(10) for each in queue.publish_many(9, "shared", payload=Jsonb(0.05))]
+    # As many as all of them together can hold: none has to be quick to get some.
+    published = queue.publish_many(15, "shared", payload=Jsonb(1))
+    eventually(lambda: len(journal.entries("start")) == 15)
+    for daemon in daemons:
+        daemon.open_gate()
+    published += [each for _ in range(8) for each in queue.publish_many(9, "shared", payload=Jsonb(1))]
 
-    eventually(lambda: queue.value("SELECT count(*) FROM messages.message WHERE topic = 'shared'") == 0, within_s=30)
+    eventually(lambda: queue.value("SELECT count(*) FROM messages.message WHERE topic = 'shared'") == 0, within_s=60)
     started = journal.entries("start")
     assert sorted(entry["id"] for entry in started) == published
     assert len({entry["pid"] for entry in started}) == 3
@@ -183,7 +187,8 @@ def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """A worker dies at work, a message waits for nobody, a job publishes: then pg_cron comes by, which takes up to a minute."""
     queue, fleet = Queue(database.connect()), Fleet(tmp_path_factory.mktemp("minute"))
     queue.policy("fragile", lock_for="1 s")
-    daemon = fleet.start(queue.conn, {"fragile": "holding:hold"}, dsn=database.dsn)
+    # It ends no lock itself, not even one that it was late to extend.
+    daemon = fleet.start(queue.conn, {"fragile": "holding:hold"}, dsn=database.dsn, tick="1h")
     killed = queue.publish("fragile")
     fleet.journal.entry("start", killed)
     daemon.kill()
@@ -198,7 +203,7 @@ def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
     )
     ticked = "SELECT FROM messages.tick_mark WHERE caller = 'cron' AND task = 'prune'"
     eventually(lambda: queue.rows(ticked) and queue.archived(killed), within_s=130, every_s=0.2)
-    eventually(lambda: queue.rows("SELECT FROM messages.message WHERE topic = 'report'"), within_s=65)
+    eventually(lambda: queue.rows("SELECT FROM messages.message WHERE topic = 'report'"), within_s=70)
     heard = ear.heard()
     yield Minute(killed, waiting, heard)
     queue.conn.execute("SELECT cron.unschedule('nightly-report')")

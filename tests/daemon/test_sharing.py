@@ -15,11 +15,16 @@ Start = Callable[..., Daemon]
 
 @pytest.mark.every_server
 def test_two_daemons_share_2000_messages_without_a_duplicate(start: Start, queue: Queue, journal: Journal) -> None:
-    daemons = [start({"job": "work:echo"}, concurrency=20) for _ in range(2)]
+    daemons = [start({"job": "holding:hold"}, concurrency=20) for _ in range(2)]
 
-    published = [each for _ in range(20) for each in queue.publish_many(100, "job")]
+    # As many as both together can hold: neither has to be quick to get some.
+    published = queue.publish_many(40, "job")
+    eventually(lambda: len(journal.entries("start")) == 40)
+    for daemon in daemons:
+        daemon.open_gate()
+    published += [each for _ in range(20) for each in queue.publish_many(98, "job")]
 
-    eventually(lambda: queue.ids() == [], within_s=30)
+    eventually(lambda: queue.ids() == [], within_s=60)
     started = journal.entries("start")
     assert sorted(e["id"] for e in started) == published
     assert {e["pid"] for e in started} == {each.pid for each in daemons}
@@ -78,7 +83,7 @@ def test_no_more_messages_are_in_hand_than_the_limit_says_however_many_lanes_cla
 
     queue.publish_many(300, "job")
 
-    eventually(lambda: queue.ids() == [], within_s=30)
+    eventually(lambda: queue.ids() == [], within_s=60)
     assert queue.value("SELECT max(output::int) FROM messages.message_archive") <= 2
 
 

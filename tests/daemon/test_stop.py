@@ -93,7 +93,7 @@ def test_a_second_signal_ends_the_drain_at_once(start: Start, queue: Queue, jour
 
     daemon.send(signal.SIGTERM)
 
-    assert daemon.exit_code(within_s=5) == 0
+    assert daemon.exit_code() == 0
     assert len(journal.entries("cancelled", published)) == 1
     assert (queue.message(published).attempts, queue.message(published).claim_id) == (0, None)
 
@@ -146,4 +146,31 @@ def test_a_daemon_that_waits_for_its_database_stops_at_once(fleet: Fleet, databa
 
     began = now()
     assert daemon.stop() == 0
-    assert now() - began < 5
+    assert now() - began < 20, "a drain would take longer"
+
+
+def test_a_daemon_whose_start_is_held_up_by_a_lock_stops_all_the_same(
+    fleet: Fleet, database: Database, queue: Queue
+) -> None:
+    with database.connect() as migration, migration.transaction():
+        migration.execute("LOCK TABLE messages.migration, messages.topic")
+        daemon = fleet.launch({"job": "work:echo"}, dsn=database.dsn)
+        eventually(
+            lambda: queue.value(
+                "SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, 'pgrouse start') AND wait_event_type = 'Lock'"
+            )
+        )
+
+        assert daemon.stop() == 0
+    assert daemon.events("daemon.stopped")
+
+
+def test_a_start_that_was_held_up_by_a_lock_goes_on_when_that_is_gone(
+    fleet: Fleet, database: Database, queue: Queue
+) -> None:
+    with database.connect() as migration, migration.transaction():
+        migration.execute("LOCK TABLE messages.migration, messages.topic")
+        daemon = fleet.launch({"job": "work:echo"}, dsn=database.dsn)
+        daemon.event("loop.failed", loop="start")
+
+    daemon.event("daemon.started")

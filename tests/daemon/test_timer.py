@@ -7,14 +7,11 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from tests.daemon.process import Daemon, Journal, now
+from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
-
-# On an idle machine it is a few milliseconds, on one full of tests up to a second; the poll would be 30 s.
-ON_TIME_S = 1.5
 
 
 def late_s(queue: Queue, journal: Journal, published: int, due: datetime) -> float:
@@ -34,7 +31,7 @@ def test_a_delayed_message_is_started_at_its_time(start: Start, queue: Queue, jo
     start({"job": "work:echo"})
 
     for published, at in due.items():
-        assert 0 <= late_s(queue, journal, published, at) < ON_TIME_S
+        assert 0 <= late_s(queue, journal, published, at) < AT_ONCE_S
 
 
 def test_one_that_is_published_while_the_daemon_sleeps_and_is_due_before_the_poll_is_on_time(
@@ -45,7 +42,7 @@ def test_one_that_is_published_while_the_daemon_sleeps_and_is_due_before_the_pol
     published = queue.publish("job", wait="0.7 s")
     due = queue.message(published).available_at
 
-    assert 0 <= late_s(queue, journal, published, due) < ON_TIME_S
+    assert 0 <= late_s(queue, journal, published, due) < AT_ONCE_S
 
 
 def test_one_that_is_due_after_the_next_look_rings_for_nobody_and_is_on_time(
@@ -57,7 +54,7 @@ def test_one_that_is_due_after_the_next_look_rings_for_nobody_and_is_on_time(
     published = queue.publish("job", wait="1.5 s")
     due = queue.message(published).available_at
 
-    assert 0 <= late_s(queue, journal, published, due) < ON_TIME_S
+    assert 0 <= late_s(queue, journal, published, due) < AT_ONCE_S
     assert ear.heard() == []
 
 
@@ -71,7 +68,7 @@ def test_retries_are_started_when_their_backoff_is_over(start: Start, queue: Que
     started = [e["at"] for e in journal.entries("start", published)]
     waited = [after - before for before, after in pairwise(started)]
     assert len(waited) == 3
-    assert all(wanted <= each < wanted + ON_TIME_S for each, wanted in zip(waited, (0.2, 0.4, 0.8), strict=True))
+    assert all(wanted <= each < wanted + AT_ONCE_S for each, wanted in zip(waited, (0.2, 0.4, 0.8), strict=True))
 
 
 def test_a_message_that_is_due_while_somebody_else_has_it_locked_is_waited_for_without_spinning(
@@ -89,5 +86,5 @@ def test_a_message_that_is_due_while_somebody_else_has_it_locked_is_waited_for_w
         assert journal.entries("start") == []
     unlocked = now()
 
-    assert journal.entry("start", published)["at"] - unlocked < ON_TIME_S
+    assert journal.entry("start", published)["at"] - unlocked < AT_ONCE_S
     assert busy < 0.4

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.daemon.process import Daemon, Journal
+from tests.daemon.locks import NOBODY_ENDS_LOCKS, is_kept
+from tests.daemon.process import Daemon, Journal, end_locks
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -70,10 +71,11 @@ def test_effects_are_undone_if_the_lock_was_lost_meanwhile(
 def test_a_daemon_killed_before_the_commit_leaves_nothing_and_another_does_it_again(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("job", max_attempts=2, lock_for="0.5 s", on_lock_expired_delay="0 s")
+    queue.policy("job", max_attempts=2, on_lock_expired_delay="0 s")
     first = start({"job": "effects:die_inside"})
     published = queue.publish("job")
     first.exit_code()
+    end_locks(queue.conn, first)
 
     start({"job": "effects:die_inside"})
 
@@ -83,10 +85,11 @@ def test_a_daemon_killed_before_the_commit_leaves_nothing_and_another_does_it_ag
 
 
 def test_a_daemon_killed_after_the_commit_has_done_it_for_good(start: Start, queue: Queue, journal: Journal) -> None:
-    queue.policy("job", max_attempts=2, lock_for="0.2 s", on_lock_expired_delay="0 s")
+    queue.policy("job", max_attempts=2, on_lock_expired_delay="0 s")
     first = start({"job": "effects:die_after"})
     published = queue.publish("job")
     first.exit_code()
+    end_locks(queue.conn, first)
 
     start({"job": "effects:die_after"})
     queue.call("expire_locks")
@@ -101,13 +104,13 @@ def test_a_handler_may_work_on_after_its_transaction_for_longer_than_its_lock(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("*", lock_for="1 s")
-    daemon = start({"job": "effects:go_on", "other": "holding:hold"})
+    daemon = start({"job": "effects:go_on", "other": "holding:hold"}, **NOBODY_ENDS_LOCKS)
     published = queue.publish("job")
     journal.entry("done", published)
     other = queue.publish("other")
-    lock = eventually(lambda: queue.message(other).lock_expires_at)
+    journal.entry("start", other)
 
-    eventually(lambda: queue.message(other).lock_expires_at > lock + timedelta(seconds=1))
+    assert is_kept(queue, other, timedelta(seconds=1))
     daemon.open_gate()
 
     journal.entry("end", published)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ class Behaving:
 
 
 def deliverer(act: Any = lambda: None, **settings: Any) -> Deliverer:
-    sink = AlertSink(name="ops", webhook="http://x/tokentoken", **{"timeout": "0.1s", **settings})  # type: ignore[arg-type]
+    sink = AlertSink(name="ops", webhook="http://x/tokentoken", **{"timeout": "60s", **settings})  # type: ignore[arg-type]
     made = Deliverer(Connections(Database(), "d"), Alerts(to=[sink]), sink, "h", Signal())
     made.sink = Behaving(act)
     return made
@@ -59,10 +59,12 @@ def test_what_was_taken_has_arrived() -> None:
         (SendFailed("answered 503", retry_after_s=7), "answered 503"),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
         (KeyError("http://x/tokentoken"), "KeyError: '****'"),
+        (SendFailed("answered 400: no\x00\ud800"), "answered 400: no\ufffd?"),
+        (ValueError("no\x00\ud800"), "ValueError: no\ufffd?"),
     ],
 )
 def test_whatever_a_sink_raises_is_a_reason_without_its_secrets(error: BaseException, reason: str) -> None:
-    assert send(deliverer(raising(error))).error == reason
+    assert ascii(send(deliverer(raising(error))).error) == ascii(reason)
 
 
 def test_a_sink_that_hangs_is_not_waited_for_and_not_asked_for_ever() -> None:
@@ -71,7 +73,7 @@ def test_a_sink_that_hangs_is_not_waited_for_and_not_asked_for_ever() -> None:
 
     def hang() -> None:
         asked.append(1)
-        gate.wait(20)
+        gate.wait(60)
 
     made = deliverer(hang)
 
@@ -81,6 +83,8 @@ def test_a_sink_that_hangs_is_not_waited_for_and_not_asked_for_ever() -> None:
 
     said = asyncio.run(five_times())
     gate.set()
+    for thread in made._hanging:
+        thread.join(60)
 
     assert len(asked) == HANGING
     assert [text for text in said if text] == said
@@ -93,7 +97,7 @@ def test_the_pauses_double_up_to_five_minutes_and_differ() -> None:
 
 
 def got(attempt: int = 1, age: timedelta = timedelta(0)) -> dict[str, Any]:
-    return {"attempt": attempt, "created_at": datetime.now(UTC) - age}
+    return {"attempt": attempt, "age_s": age.total_seconds()}
 
 
 @pytest.mark.parametrize(

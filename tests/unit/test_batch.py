@@ -299,7 +299,8 @@ class TestContext:
 
         (ctx,) = seen
         assert ctx.topic == "bulk"
-        assert ctx.time_left_s == pytest.approx(20, abs=1)
+        assert ctx.time_left_s is not None
+        assert 10 < ctx.time_left_s <= 20
         assert (ctx.stopping, ctx.completed) == (False, False)
 
     def test_no_limit_is_no_limit(self, three: list[Message]) -> None:
@@ -533,7 +534,7 @@ class TestTime:
         release, counted = threading.Event(), []
 
         def block(items: list[Item[Any]]) -> None:
-            release.wait(5)
+            release.wait(60)
             counted.append(items[0].complete())
 
         async with crew_of(batch_handler(block, items=True)) as crew:

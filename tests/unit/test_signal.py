@@ -9,7 +9,7 @@ from pgrouse.signal import Signal, Signals
 
 async def test_it_wakes_whoever_waits() -> None:
     signal = Signal()
-    waiter = asyncio.create_task(signal.wait(5))
+    waiter = asyncio.create_task(signal.wait(60))
     await asyncio.sleep(0)
 
     signal.set()
@@ -22,7 +22,7 @@ async def test_one_that_nobody_waited_for_is_kept_for_the_next_and_only_for_him(
     signal.set()
     signal.set()
 
-    assert await signal.wait(5)
+    assert await signal.wait(60)
     assert not await signal.wait(0.01)
 
 

@@ -18,7 +18,7 @@ def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.so
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(path)
-        listener.settimeout(5)
+        listener.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", path)
         yield listener
 
@@ -33,7 +33,7 @@ def test_an_abstract_socket_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"pgrouse-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(f"\0{name}")
-        listener.settimeout(5)
+        listener.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
 
         systemd.notify(WATCHDOG=1)

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
@@ -32,12 +33,17 @@ ARGUMENTS = [
 EMPTY = """
   TRUNCATE messages.message, messages.message_archive, messages.schedule, messages.worker, messages.sleeper, messages.measure,
     messages.channel, messages.breaker, messages.rate, messages.depth, messages.alert, messages.condition, messages.audit,
+    messages.depth_change,
     messages.tick_mark, messages.low_water, messages.redrive_log, messages.dead_letter, messages.silence,
     messages.parked, messages.edge, messages.ending, messages.step RESTART IDENTITY CASCADE;
   DELETE FROM messages.topic WHERE topic <> '*';
   UPDATE messages.topic SET max_attempts = 1, paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_why = NULL;
   DELETE FROM messages.token;
   TRUNCATE messages.audit RESTART IDENTITY"""
+
+
+# What httpx waits for an answer unless told otherwise: 5 s are too few where a machine is full of tests.
+httpx._config.DEFAULT_TIMEOUT_CONFIG.read = 60
 
 
 class Chromium:
@@ -51,7 +57,7 @@ class Chromium:
         """Return it; started when first wanted."""
         if self._browser is None:
             playwright = self._ends.enter_context(sync_playwright())
-            self._browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+            self._browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=90_000)
             self._ends.callback(self._browser.close)
         return self._browser
 
@@ -77,7 +83,7 @@ def browser() -> Browser:
     """The browser."""
     if not Path(CHROMIUM).exists():
         pytest.skip("there is no chromium: apt-get install chromium, or name one by PGROUSE_TEST_CHROMIUM")
-    expect.set_options(timeout=10_000)
+    expect.set_options(timeout=30_000)
     return _chromium.browser()
 
 

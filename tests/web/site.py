@@ -27,7 +27,7 @@ class Site:
         self.settings = config.load(None, {}, {"database": {"dsn": dsn}, "web": {"listen": "127.0.0.1:0", **web}})
         # What a browser keeps of this server, by the options that its windows are opened with.
         self.contexts: dict[str, BrowserContext] = {}
-        self.begin("127.0.0.1:0")
+        self.begin(self.settings.web.listen)
 
     def begin(self, address: str) -> None:
         """Start to serve."""
@@ -52,7 +52,7 @@ class Site:
         while self.contexts:
             self.contexts.popitem()[1].close()
         self.server.handle_exit(signal.SIGTERM, None)
-        self._thread.join(timeout=20)
+        self._thread.join(timeout=60)
         assert not self._thread.is_alive(), "the web server does not end"
         self._socket.close()
 
@@ -72,7 +72,7 @@ class Visitor:
         """Open a page in a window of its own. What the browser keeps is shared by all who open with the same options."""
         page = self._context(viewport=size, base_url=self.site.url, **options).new_page()
         self._pages.append(page)
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(30_000)
         page.on("console", lambda said: self._note(said.type, said.text))
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         page.goto(path)

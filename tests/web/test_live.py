@@ -12,10 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
+import psycopg
 import pytest
 from playwright.sync_api import expect
 
 from pgrouse.web import ear, hub
+from tests.daemon.receiver import reserved
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 from tests.web import stage
@@ -59,7 +61,7 @@ def test_a_change_arrives_within_a_second_and_a_bit(site: Site, queue: Queue) ->
             took.append(time.monotonic() - began)
 
     # The second is what bench/dashboard.py measures; a machine that is full may take longer.
-    assert sorted(took)[1] < 3
+    assert sorted(took)[1] < 6
 
 
 def test_the_last_change_is_told_once_more_since_a_commit_is_in_the_log_before_it_is_seen(
@@ -69,8 +71,13 @@ def test_the_last_change_is_told_once_more_since_a_commit_is_in_the_log_before_i
     told: list[str] = []
     at = ""
 
-    async def position(_: object) -> str:
+    of_the_server = ear._position
+
+    async def position(conn: psycopg.AsyncConnection) -> str:
         nonlocal at
+        # The server's own ear may still listen for the viewers of the test before.
+        if not threading.current_thread().name.startswith("ear"):
+            return await of_the_server(conn)
         at = next(positions, "")
         if not at:
             raise LookupError
@@ -79,7 +86,7 @@ def test_the_last_change_is_told_once_more_since_a_commit_is_in_the_log_before_i
     monkeypatch.setattr(ear, "_position", position)
     monkeypatch.setattr(ear, "ASK_EVERY_S", 0.01)
     listening = ear.Ear(site.hub.db.connecting, lambda: told.append(at)).run()
-    with ThreadPoolExecutor(1) as threads, pytest.raises(LookupError):
+    with ThreadPoolExecutor(1, "ear") as threads, pytest.raises(LookupError):
         threads.submit(asyncio.run, listening).result()
 
     assert told == ["0/1", "0/2", "0/2"]
@@ -97,9 +104,9 @@ def test_ten_viewers_are_one_show_that_is_read_once(site: Site, queue: Queue, ev
         for each in streams:
             each.next("update", "mail")
 
-        most = 2 + (time.monotonic() - began) / hub.EVERY_S
+        reads = site.hub.reads - before
         assert len(site.hub.shows) == 1
-        assert site.hub.reads - before <= most
+        assert reads <= 2 + (time.monotonic() - began) / hub.EVERY_S
 
     assert eventually(lambda: not site.hub.shows)
 
@@ -154,18 +161,19 @@ def test_a_page_says_that_it_is_not_live_while_the_database_is_away_and_then_goe
 
 def test_a_page_comes_back_to_a_server_that_was_restarted(visitor: Visitor, shown: Database, queue: Queue) -> None:
     visitor.expected = ["ERR_"]
-    first = Site(shown.dsn)
-    page = visitor.open(f"{first.url}/")
-    is_live(page)
+    with reserved() as kept:
+        first = Site(shown.dsn, listen=f"127.0.0.1:{kept.getsockname()[1]}")
+        page = visitor.open(f"{first.url}/")
+        is_live(page)
 
-    first.stop()
-    expect(page.locator("#away")).to_contain_text("The connection to the server is lost.")
-    first.begin(first.address)
+        first.stop()
+        expect(page.locator("#away")).to_contain_text("The connection to the server is lost.")
+        first.begin(first.address)
 
-    is_live(page)
-    expect(page.locator("#away")).to_be_hidden()
-    page.goto("about:blank")
-    first.stop()
+        is_live(page)
+        expect(page.locator("#away")).to_be_hidden()
+        page.goto("about:blank")
+        first.stop()
 
 
 def test_who_may_no_longer_see_it_is_shown_no_more(
@@ -188,14 +196,14 @@ def test_who_may_no_longer_see_it_is_shown_no_more(
 
 def test_a_view_that_is_not_there_is_not_found(site: Site, queue: Queue) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"{site.url}/live/nothing", timeout=10)
+        urllib.request.urlopen(f"{site.url}/live/nothing", timeout=60)
 
 
 class Events:
     """A stream of events, read in a thread."""
 
     def __init__(self, url: str) -> None:
-        self.answer = urllib.request.urlopen(url, timeout=15)
+        self.answer = urllib.request.urlopen(url, timeout=60)
         self.heard: list[tuple[str, str]] = []
         self.has_ended = False
         self._more = threading.Condition()
@@ -208,13 +216,13 @@ class Events:
     def __exit__(self, *_: object) -> None:
         if self.answer.fp is not None:
             self.answer.fp.raw._sock.shutdown(2)
-        self._thread.join(5)
+        self._thread.join(30)
         self.answer.close()
 
     def next(self, name: str, part: str = "") -> str:
         """Wait for an event of a name with a part in it; those before it are forgotten."""
         with self._more:
-            assert self._more.wait_for(lambda: self._find(name, part) is not None, 10), (
+            assert self._more.wait_for(lambda: self._find(name, part) is not None, 30), (
                 f"no {name} {part}: {self.heard}"
             )
             place = self._find(name, part)

@@ -60,13 +60,20 @@ def test_pages_lead_forth_and_back(visitor: Visitor, queue: Queue) -> None:
 
     page = visitor.open("/messages?topic=t")
     shown = [ids(page)]
-    for _ in range(2):
-        page.get_by_role("link", name="Next").click()
+
+    def turn(link: str) -> None:
+        """Go to another page, and wait until it is there: what stands there before is still the one before."""
+        first = str(ids(page)[0])
+        page.get_by_role("link", name=link).click()
+        expect(page.locator("tbody th a").first).not_to_have_text(first)
         page.wait_for_load_state()
+
+    for _ in range(2):
+        turn("Next")
         shown.append(ids(page))
     expect(page.get_by_role("link", name="Next")).to_have_count(0)
-    page.get_by_role("link", name="Previous").click()
-    page.get_by_role("link", name="Previous").click()
+    turn("Previous")
+    turn("Previous")
 
     assert list(itertools.chain(*shown)) == published
     expect(page.locator("tbody th a").first).to_have_text(str(published[0]))

@@ -67,7 +67,7 @@ class Process:
         log.info(events.ALERTS_STOPPED, deliverer=self.name)
 
     def _check_database(self) -> None:
-        with self.db.connect_blocking("start") as conn:
+        with self.db.starting() as conn:
             schema.check(conn)
 
 

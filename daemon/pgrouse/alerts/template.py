@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 
-PLACE = re.compile(r"\{\{\s*([A-Za-z_]*)\s*\}\}")
+PLACE = re.compile(r"\{\{\s*+([A-Za-z_]*)\s*+\}\}")
 NAMES = (
     "summary",
     "status",

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -27,6 +26,7 @@ from pgrouse.alerts.secret import secrets
 from pgrouse.alerts.sink import SendFailed, Sink
 from pgrouse.alerts.sinks import make
 from pgrouse.claimer import jittered
+from pgrouse.outcome import clean
 from pgrouse.signal import Signal, Signals
 
 if TYPE_CHECKING:
@@ -53,7 +53,11 @@ REFUSALS = 10
 # Sends that never came back and cannot be stopped: so many threads, and no more.
 HANGING = 3
 
-NEXT = "SELECT * FROM messages.deliver_next(%s, %s, %s, %s, make_interval(secs => %s))"
+# How old it is says the server, whose clock has dated it: that of this machine may be wrong by days.
+NEXT = """
+    SELECT n.*, extract(epoch FROM messages.now() - n.created_at)::double precision AS age_s
+    FROM messages.deliver_next(%s, %s, %s, %s, make_interval(secs => %s)) AS n
+"""
 SETTLE = "SELECT messages.settle_delivery(%s, %s, %s, %s, make_interval(secs => %s), %s)"
 
 
@@ -75,8 +79,7 @@ class Ear:
     async def step(self) -> float:
         """Connect if needed, then wake the deliverers whenever something is said. What: they look for themselves."""
         if self._conn is None:
-            self._conn = await self.db.connect_listener()
-            await self._conn.execute(b"LISTEN dead_message; LISTEN alert")
+            self._conn = await self.db.connect_listener("dead_message", "alert")
             self.due.set()
         async for _ in self._conn.notifies(timeout=1.0):
             self.due.set()
@@ -188,10 +191,14 @@ class Deliverer:
             self.sink = self.sink or make(self.settings)
             self.sink.send(notice, self.timeout_s)
         except SendFailed as error:
-            return Outcome(dsn.redact(str(error), self._secrets), error.refused, error.retry_after_s)
+            return Outcome(self._reason(str(error)), error.refused, error.retry_after_s)
         except Exception as error:  # noqa: BLE001
-            return Outcome(dsn.redact(f"{type(error).__name__}: {error}", self._secrets))
+            return Outcome(self._reason(f"{type(error).__name__}: {error}"))
         return Outcome()
+
+    def _reason(self, text: str) -> str:
+        """Return a reason that may be kept: without secrets, and without what no column can hold, which a sink may well answer."""
+        return clean(dsn.redact(text, self._secrets))
 
     async def _settle(self, conn: psycopg.AsyncConnection, got: dict[str, Any], outcome: Outcome) -> None:
         retry_s, aside = self._verdict(got, outcome)
@@ -204,9 +211,8 @@ class Deliverer:
 
     def _verdict(self, got: dict[str, Any], outcome: Outcome) -> tuple[float, bool]:
         """Return when to try again, in seconds, and whether not to try again at all."""
-        age_s = (datetime.now(UTC) - got["created_at"]).total_seconds()
         aside = outcome.error is not None and (
-            age_s > self.give_up_s or (outcome.refused and got["attempt"] >= REFUSALS)
+            got["age_s"] > self.give_up_s or (outcome.refused and got["attempt"] >= REFUSALS)
         )
         asked_s = min(outcome.retry_after_s or 0.0, RETRY_ASKED_S)
         return max(retry_s(got["attempt"]), asked_s), aside

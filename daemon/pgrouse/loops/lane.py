@@ -139,7 +139,7 @@ class Lane:
         return got
 
     async def _settle_singly(self, store: Store) -> None:
-        """The server refused what a batch said: settle each alone, so that the one it is about harms nobody else."""
+        """What a batch said was refused, or cannot be written: settle each alone, so that the one it is about harms nobody else."""
         taken = self.settler.take()
         for number, each in enumerate(taken):
             try:
@@ -191,7 +191,12 @@ def _is_curable(error: psycopg.Error) -> bool:
 
 
 def _plain(each: Ended, error: psycopg.Error) -> Ended:
-    """Return the same end without what the server refused: what is done stays done, all else fails with the reason."""
+    """Return the same end without what was refused: what is done stays done, all else fails with the reason."""
     if each.kind is Kind.COMPLETE:
         return Ended(each.message, Kind.COMPLETE)
-    return Ended(each.message, Kind.FAIL, error=clean(f"its outcome ({each.kind}) was refused by the server: {error}"))
+    times = {"after": each.after, "until": each.until}
+    given = [f"{name}: {type(value).__qualname__}" for name, value in times.items() if value is not None]
+    verdict = "was refused by the server" if error.sqlstate else "cannot be written"
+    return Ended(
+        each.message, Kind.FAIL, error=clean(f"its outcome ({', '.join([each.kind, *given])}) {verdict}: {error}")
+    )

@@ -26,6 +26,7 @@ CANCELLED = "cancelled"
 TOPIC_CHANGED = "topic_changed"
 # A schedule was changed: it may be due sooner than the ticker knows.
 SCHEDULE_CHANGED = "schedule_changed"
+CHANNELS = (NEW_MESSAGE, CANCELLED, TOPIC_CHANGED, SCHEDULE_CHANGED)
 PING_EVERY_S = 5.0
 PING_TIMEOUT_S = 5.0
 
@@ -98,10 +99,7 @@ class Listener:
         return self._conn is not None
 
     async def _connect(self) -> psycopg.AsyncConnection:
-        conn = await self.db.connect_listener()
-        await conn.execute(
-            f'LISTEN {NEW_MESSAGE}; LISTEN {CANCELLED}; LISTEN {TOPIC_CHANGED}; LISTEN {SCHEDULE_CHANGED}; LISTEN "{self.ping_channel}"'.encode()
-        )
+        conn = await self.db.connect_listener(*CHANNELS, self.ping_channel)
         log.debug(events.LISTENER_CONNECTED)
         # Only a ping proves that it hears; until then what was published meanwhile is found by looking.
         self.on_new()

@@ -67,14 +67,26 @@ async def until_the_database_answers(check: Callable[[], None], stop: Stop) -> b
     failures = 0
     while not stop.requested.is_set():
         try:
-            await asyncio.to_thread(check)
+            if await _is_done_before(stop, check):
+                return True
         except (DatabaseUnreachable, psycopg.OperationalError) as error:
             failures += 1
             tell("start", failures, error)
             await stop.within(backoff_s(failures))
-        else:
-            return True
     return False
+
+
+async def _is_done_before(stop: Stop, check: Callable[[], None]) -> bool:
+    """Call `check` in a thread; a stop does not wait for it, and nobody then asks what became of it."""
+    checking = asyncio.ensure_future(asyncio.to_thread(check))
+    told = asyncio.ensure_future(stop.requested.wait())
+    await asyncio.wait([checking, told], return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not checking.done():
+        checking.add_done_callback(lambda it: it.cancelled() or it.exception())
+        return False
+    checking.result()
+    return True
 
 
 def backoff_s(failures: int) -> float:

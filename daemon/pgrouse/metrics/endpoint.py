@@ -10,6 +10,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
@@ -57,16 +58,24 @@ class Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, if one is free."""
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread can be started
+            self._places.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and free the thread."""
+        """Answer, and free the thread. The time of a socket is one for each piece that comes: whoever dribbles is cut off at the end of all."""
+        cut = threading.Timer(REQUEST_S, _cut, [request])
+        cut.daemon = True
         try:
+            cut.start()
             super().process_request_thread(request, client_address)
         finally:
+            cut.cancel()
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -172,6 +181,11 @@ class Endpoint(threading.Thread):
             while not self._stopping.is_set():
                 self.vitals.pulse.ask()
                 server.handle_request()
+
+
+def _cut(request: socket.socket) -> None:
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 def _shown(place: Any) -> str:

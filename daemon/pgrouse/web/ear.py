@@ -60,7 +60,7 @@ class Ear:
 
     async def _listen(self) -> None:
         async with asyncio.timeout(2 * ANSWER_S):
-            conn = await self.db.connect_listener()
+            conn = await self.db.connect_listener(*CHANNELS)
         try:
             await self._follow(conn)
         finally:
@@ -68,8 +68,6 @@ class Ear:
                 await asyncio.shield(conn.close())
 
     async def _follow(self, conn: psycopg.AsyncConnection) -> None:
-        async with asyncio.timeout(ANSWER_S):
-            await conn.execute("; ".join(f"LISTEN {channel}" for channel in CHANNELS).encode())
         before, moved = "", False
         while True:
             position = await _position(conn)

@@ -188,8 +188,8 @@ def just_now() -> datetime:
     return datetime.now(UTC) + timedelta(seconds=1)
 
 
-# `name = value`: names of objects and places of arrays, then one value.
-_EQUALS = re.compile(r"\s*(?P<path>\$?[^=?()<>!&|]*?)\s*={1,2}\s*(?P<value>.+?)\s*", re.DOTALL)
+# What a jsonpath has before its first `=`, and names of objects and places of arrays have not.
+_OF_A_JSONPATH = frozenset("?()<>!&|")
 _STEP = re.compile(r"\[(?:\*|\d+)\]|[^.\[\]]+")
 
 
@@ -197,10 +197,12 @@ def _payload(text: str) -> tuple[str | None, Any]:
     """Return the jsonpath and the value that a filter by payload stands for."""
     if not text:
         return None, None
-    found = _EQUALS.fullmatch(text)
-    if found is None:
+    # `name = value` or `name == value`.
+    path, _, value = text.partition("=")
+    value = value.removeprefix("=").strip()
+    if not value or _OF_A_JSONPATH.intersection(path):
         return (text if text.startswith(("$", "strict ", "lax ")) else _path(text)), None
-    return _path(found["path"]), _value(found["value"])
+    return _path(path), _value(value)
 
 
 def _path(text: str) -> str:

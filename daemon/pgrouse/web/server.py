@@ -17,12 +17,14 @@ from pgrouse.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.web import listen
 from pgrouse.web.app import application, guarded
+from pgrouse.web.connection import Connection
 from pgrouse.web.database import Database
 
 logger = structlog.get_logger()
 
 # Requests that are under way when the server is told to stop have so long; streams end at once.
 GRACE_S = 10
+# Between two requests. Longer than proxies keep their connections: the one that closes is the one that may lose a request.
 KEEP_ALIVE_S = 75
 MOST_CONNECTIONS = 2000
 # Of the line and headers of a request.
@@ -93,7 +95,7 @@ def _uvicorn(settings: Config, app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
         guarded(app),
         loop="auto",
-        http="auto",
+        http=Connection,
         ws="none",
         lifespan="on",
         access_log=False,

@@ -189,8 +189,8 @@ class Wake:
         """Listen and look while somebody waits. A database that is away is tried again with every look."""
         while self._waiters:
             try:
-                conn = await self.db.connecting.connect_listener()
-            except psycopg.Error as error:
+                conn = await self.db.connecting.connect_listener("new_message")
+            except (psycopg.Error, TimeoutError) as error:
                 self._tell(error)
                 await asyncio.sleep(LOOK_S)
                 continue
@@ -203,7 +203,6 @@ class Wake:
                 await close(conn)
 
     async def _serve(self, conn: psycopg.AsyncConnection) -> None:
-        await conn.execute(b"LISTEN new_message")
         try:
             while self._waiters:
                 # Which message it was is not asked: the look finds out, once for all that have rung.
@@ -236,7 +235,7 @@ class Wake:
             if self.may_have(waiter):
                 waiter.rung.set()
 
-    def _tell(self, error: psycopg.Error) -> None:
+    def _tell(self, error: psycopg.Error | TimeoutError) -> None:
         """Log why nobody is woken: loudly when it begins."""
         say = log.debug if self._is_away else log.warning
         say(events.WEB_DATABASE_AWAY, reason=redact(" ".join(str(error).split())))

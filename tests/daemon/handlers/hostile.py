@@ -8,10 +8,10 @@ import math
 import os
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from pydantic import BaseModel, model_serializer
-from work import is_open, until, write
+from work import is_open, until, until_in_thread, write
 
 from pgrouse import Defer, Retry
 
@@ -20,6 +20,16 @@ class Untellable(BaseModel):
     @model_serializer
     def tell(self):
         raise ZeroDivisionError
+
+
+class NoZone(tzinfo):
+    """A time zone whose offset nobody knows."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def utcoffset(self, moment):
+        raise self.error
 
 
 ENDINGS = {
@@ -43,6 +53,15 @@ OUTPUTS = {
     "a number too long to write": lambda: 10**5000,
     "an object that cannot be told": Untellable,
     "a dict with odd keys": lambda: {(1, 2): 3},
+}
+NONSENSE = {
+    "a number": lambda: Retry(5),
+    "a word": lambda: Defer("soon"),
+    "a date": lambda: Retry(datetime(2100, 1, 1, tzinfo=UTC)),
+    "a huge number": lambda: Retry(10**5000),
+    "no text": lambda: Retry("\ud800"),
+    "no zone": lambda: Defer(until=datetime(2100, 1, 1, tzinfo=NoZone(RuntimeError("it is not known")))),
+    "a lost zone": lambda: Defer(until=datetime(2100, 1, 1, tzinfo=NoZone(FileNotFoundError("it is not there")))),
 }
 
 
@@ -83,6 +102,13 @@ async def block(payload, ctx):
     """Blocks the event loop for so many seconds."""
     write("start", ctx)
     time.sleep(payload)  # noqa: ASYNC251 - that is the fault
+    write("end", ctx)
+
+
+async def block_until_gate(payload, ctx):
+    """Blocks the event loop until the gate opens."""
+    write("start", ctx)
+    until_in_thread(lambda: is_open("gate"))
     write("end", ctx)
 
 
@@ -147,10 +173,4 @@ def hang(payload, ctx):
 
 async def answer_nonsense(payload, ctx):
     """Returns outcomes that no server can take."""
-    match payload:
-        case "a number":
-            return Retry(5)
-        case "a word":
-            return Defer("soon")
-        case "a date":
-            return Retry(datetime(2100, 1, 1, tzinfo=UTC))
+    return NONSENSE[payload]()

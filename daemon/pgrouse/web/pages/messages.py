@@ -156,6 +156,7 @@ def _how(form: FormData, act: Act, so_far: Counter[str]) -> tuple[float | None, 
 
 
 LONGEST_REASON = 1000
+LONGEST_ID = 20  # one digit more than any id has
 
 
 def _act(text: Any) -> Act:
@@ -174,9 +175,11 @@ def _ids(texts: list[str]) -> list[int]:
 
 def _id(text: str) -> int:
     digits = text.strip()
-    if not digits.isascii() or not digits.isdecimal() or int(digits[:25]) >= 2**63:
+    # Python converts no number of thousands of digits.
+    number = digits.lstrip("0")[:LONGEST_ID] or "0"
+    if not digits.isascii() or not digits.isdecimal() or int(number) >= 2**63:
         raise Problem(422, f"{text[:50]!r} is no id of a message: it is a number", "invalid_id")
-    return int(digits)
+    return int(number)
 
 
 def _texts(form: FormData) -> dict[str, str]:

@@ -1,0 +1,74 @@
+"""The endpoint's server: nobody can take its few threads from those who probe."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from pgrouse.metrics import endpoint
+from pgrouse.metrics.endpoint import AT_ONCE, Server
+from pgrouse.vitals import Vitals
+from tests.server.deadline import eventually
+
+
+@pytest.fixture
+def probed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server whose requests may take a third of a second."""
+    monkeypatch.setattr(endpoint, "REQUEST_S", 0.3)
+    with Server(("127.0.0.1", 0), CollectorRegistry(), Vitals(alive_within_s=30, patience_s=10)) as probed:
+        serving = threading.Thread(target=probed.serve_forever, args=(0.05,))
+        serving.start()
+        yield probed
+        probed.shutdown()
+        serving.join()
+
+
+def is_answered(probed: Server) -> bool:
+    asking = http.client.HTTPConnection(*probed.server_address[:2], timeout=60)  # type: ignore[misc]
+    try:
+        asking.request("GET", "/livez")
+        return asking.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        asking.close()
+
+
+def is_hung_up_on(wire: socket.socket) -> bool:
+    """Send one more letter of a path, and see whether anybody takes it."""
+    try:
+        wire.sendall(b"a")
+        return not wire.recv(1000)
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_clients_that_send_one_piece_after_the_other_are_cut_off_and_others_are_answered(probed: Server) -> None:
+    with ExitStack() as ends:
+        wires = [ends.enter_context(socket.create_connection(probed.server_address[:2])) for _ in range(AT_ONCE)]
+        for wire in wires:
+            wire.settimeout(0.01)
+            wire.sendall(b"GET /")
+
+        eventually(lambda: {is_hung_up_on(wire) for wire in wires} == {True})
+
+        eventually(lambda: is_answered(probed))
+
+
+def test_a_machine_without_threads_costs_no_place(probed: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", refuse)
+        assert not any(is_answered(probed) for _ in range(AT_ONCE + 1))
+
+    assert is_answered(probed)

@@ -1,0 +1,23 @@
+"""The ids that a form of the dashboard sends: whatever stands there, it is a number of a message or refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgrouse.web.pages.messages import _ids
+from pgrouse.web.problem import Problem
+
+
+@pytest.mark.parametrize("text", ["0" * 25 + "9" * 5000, "9" * 5000, str(2**63), "-1", "1.5", "x", "٣", "1e3", "0x1"])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(Problem) as refused:
+        _ids([text])
+
+    assert (refused.value.status, refused.value.code) == (422, "invalid_id")
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"), [("1,2", [1, 2]), (" 7 ", [7]), ("0" * 5000 + "7", [7]), ("0", [0]), (str(2**63 - 1), [2**63 - 1])]
+)
+def test_ids_are_read_as_numbers(text: str, ids: list[int]) -> None:
+    assert _ids([text]) == ids
