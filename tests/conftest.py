@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 
 from pgrouse.devdb import container
 from tests.server import deadline, ground
@@ -19,6 +20,12 @@ from tests.server.postgres import Database, Postgres
 ON_EVERY_SERVER = {"sql", "schema", "cron"}
 # Set where everything must be there (.ci/run): what would be skipped fails.
 NO_SKIP = os.environ.get("PGROUSE_TEST_NO_SKIP") == "1"
+
+# What is drawn is the same in every run, and takes as long as it takes: a change is judged by what it does.
+settings.register_profile(
+    "pgrouse", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("pgrouse")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -172,5 +179,5 @@ def db(database: Database) -> psycopg.Connection[Any]:
 
 @pytest.fixture
 def eventually() -> Callable[..., Any]:
-    """`eventually(condition, within_s=10)` calls `condition` until it returns something true, and returns that."""
+    """`eventually(condition, within_s=30)` calls `condition` until it returns something true, and returns that."""
     return deadline.eventually

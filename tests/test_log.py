@@ -201,7 +201,10 @@ def terminal() -> Iterator[tuple[TextIO, Callable[[], str]]]:
 
         def read() -> str:
             stream.flush()
-            return os.read(ours, 65536).decode()
+            written = b""
+            while not written.endswith(b"\n"):
+                written += os.read(ours, 65536)
+            return written.decode()
 
         yield stream, read
     os.close(ours)

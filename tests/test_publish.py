@@ -118,7 +118,7 @@ def test_what_is_not_given_is_left_to_the_table(conn: Connection, db: Connection
     publish(conn, "t", 1)
     conn.commit()
 
-    columns = "priority, max_attempts, key, channel, headers, expires_at, available_at - created_at < interval '1 s'"
+    columns = "priority, max_attempts, key, channel, headers, expires_at, available_at - created_at < interval '1 min'"
     assert stored(db, columns) == [(5, None, None, None, None, None, True)]
 
 
@@ -135,8 +135,8 @@ def test_delays_count_from_the_servers_clock(conn: Connection, db: Connection) -
     conn.commit()
 
     ((delay, life),) = stored(db, "available_at - created_at, expires_at - available_at")
-    assert abs(delay - timedelta(hours=1)) < timedelta(seconds=1)
-    assert abs(life - timedelta(days=1)) < timedelta(seconds=1)
+    assert abs(delay - timedelta(hours=1)) < timedelta(minutes=1)
+    assert abs(life - timedelta(days=1)) < timedelta(minutes=1)
 
 
 def test_in_autocommit_mode_a_message_is_there_at_once(database: Database, db: Connection) -> None:
@@ -356,9 +356,9 @@ POLICIES: list[tuple[dict[str, Any], type[NotAdmitted], str]] = [
         "topic t is full: max_depth is 1, and with 1 more it would hold 2: publish again when",
     ),
     (
-        {"publish_rate": 1},
+        {"publish_rate": 0.01},
         PublishRateExceeded,
-        "publish_rate of topic t is 1 a second: this is too soon: try again in ",
+        "publish_rate of topic t is 0.01 a second: this is too soon: try again in ",
     ),
     ({"max_payload_bytes": 1}, PayloadTooLarge, "a message of topic t has 3 bytes, max_payload_bytes is 1: store it"),
     ({"registered": False}, TopicNotRegistered, "topic t is not registered, and only registered topics are accepted"),
@@ -412,7 +412,9 @@ def test_the_ttl_of_the_topic_holds_for_one_and_for_many_and_their_own_wins(conn
     publish_many(conn, [NewMessage(topic="t"), NewMessage(topic="t", ttl=timedelta(minutes=1))])
     conn.commit()
 
-    assert stored(db, "round(extract(epoch FROM expires_at - available_at))") == [(3600,), (3600,), (60,)]
+    lives = [life for (life,) in stored(db, "expires_at - available_at")]
+    wanted = [timedelta(hours=1), timedelta(hours=1), timedelta(minutes=1)]
+    assert all(abs(life - ttl) < timedelta(seconds=30) for life, ttl in zip(lives, wanted, strict=True))
 
 
 def test_the_ttl_counts_from_when_it_is_available(conn: Connection, db: Connection) -> None:
@@ -424,7 +426,7 @@ def test_the_ttl_counts_from_when_it_is_available(conn: Connection, db: Connecti
     conn.commit()
 
     lives = stored(db, "expires_at - greatest(available_at, created_at)")
-    assert all(abs(life - ttl) < timedelta(seconds=1) for (life,) in lives)
+    assert all(abs(life - ttl) < timedelta(minutes=1) for (life,) in lives)
 
 
 # Schemas
@@ -720,7 +722,7 @@ def test_publishing_wakes_whoever_listens_to_a_topic_that_always_rings(conn: Con
     publish_many(conn, [NewMessage(topic="t"), NewMessage(topic="t")])
     conn.commit()
 
-    heard = [notice.payload for notice in db.notifies(timeout=10, stop_after=2)]
+    heard = [notice.payload for notice in db.notifies(timeout=60, stop_after=2)]
     assert heard == [str(message_id), "t"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -17,7 +16,9 @@ from pgrouse import Ending, UnknownMessage, publish, wait_for, waiting
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-LONG = timedelta(seconds=20)
+LONG = timedelta(minutes=1)
+# Long enough for every machine, and far less than it would take to look again.
+RUNG_S = 30.0
 WAITERS = "SELECT count(*) FROM messages.waiter"
 SESSIONS = """
     FROM pg_stat_activity AS a
@@ -39,7 +40,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 @pytest.fixture(autouse=True)
 def _only_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that is not rung for would outlast its test."""
-    monkeypatch.setattr(waiting, "LOOK_EVERY_S", 60.0)
+    monkeypatch.setattr(waiting, "LOOK_EVERY_S", 600.0)
 
 
 def complete(queue: Queue, output: str = '{"n": 1}') -> None:
@@ -81,10 +82,8 @@ def test_the_end_is_told_as_soon_as_it_comes(
     eventually(lambda: queue.value(WAITERS) == 1)
 
     complete(queue)
-    began = time.monotonic()
-    ending = waiter.result(timeout=10)
+    ending = waiter.result(timeout=RUNG_S)
 
-    assert time.monotonic() - began < 1
     assert ending == Ending(published, "success", {"n": 1}, None, 1, queue.archived(published).archived_at)
     assert ending.succeeded
 
@@ -125,7 +124,7 @@ def test_a_retry_is_no_end(
     queue.settle("retry", queue.claim(), ["boom"], ["0 s"])
     complete(queue)
 
-    assert waiter.result(timeout=10).attempts == 2
+    assert waiter.result(timeout=RUNG_S).attempts == 2
 
 
 def test_many_wait_for_one_and_one_for_each_of_many(
@@ -139,7 +138,7 @@ def test_many_wait_for_one_and_one_for_each_of_many(
     for each in claimed:
         queue.settle("complete", [each], [str(each.id)])
 
-    assert [waiter.result(timeout=10).output for waiter in waiters] == published * 2
+    assert [waiter.result(timeout=RUNG_S).output for waiter in waiters] == published * 2
     assert queue.value(WAITERS) == 0
 
 
@@ -153,7 +152,7 @@ def test_a_success_of_which_nothing_is_kept_is_told_to_those_who_waited(
 
     complete(queue)
 
-    assert waiter.result(timeout=10) == Ending(published, "success")
+    assert waiter.result(timeout=RUNG_S) == Ending(published, "success")
 
 
 def test_a_lost_notification_costs_no_more_than_the_next_look(
@@ -170,7 +169,7 @@ def test_a_lost_notification_costs_no_more_than_the_next_look(
 
     complete_unheard(queue, eventually)
 
-    assert waiter.result(timeout=10).succeeded
+    assert waiter.result(timeout=RUNG_S).succeeded
 
 
 def test_a_connection_that_breaks_is_an_error_not_a_silence(
@@ -180,10 +179,10 @@ def test_a_connection_that_breaks_is_an_error_not_a_silence(
     waiter = threads.submit(wait_for, database.dsn, published, LONG)
     eventually(lambda: queue.value(WAITERS) == 1)
 
-    queue.rows("SELECT pg_terminate_backend(a.pid)" + SESSIONS)
+    eventually(lambda: queue.rows("SELECT pg_terminate_backend(a.pid)" + SESSIONS))
 
     with pytest.raises(psycopg.OperationalError):
-        waiter.result(timeout=10)
+        waiter.result(timeout=RUNG_S)
 
 
 def test_the_connection_is_as_it_was_afterwards(queue: Queue, database: Database) -> None:

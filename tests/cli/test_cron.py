@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import psycopg
 import pytest
 
 from tests.cli.shell import Ended, Shell
+from tests.cron.minute import until_its_middle
 
 pytestmark = pytest.mark.pg_cron
 
 
 @pytest.fixture
-def pgrouse(pgrouse: Shell) -> Iterator[Shell]:
+def pgrouse(pgrouse: Shell, db: psycopg.Connection[Any]) -> Iterator[Shell]:
     """Commands on a database whose jobs are removed at the end."""
+    until_its_middle(db)
     yield pgrouse
     pgrouse("cron", "remove")
 

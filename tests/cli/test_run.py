@@ -42,7 +42,7 @@ def test_a_flag_is_checked_as_the_key_it_stands_for(shell: Shell, folder: Path) 
 def test_a_handler_that_does_not_import_ends_it_at_once(shell: Shell, folder: Path) -> None:
     (folder / "pgrouse.toml").write_text('[topics.a]\nhandler = "nowhere_to_be_found:work"')
 
-    done = subprocess.run([PGROUSE, "run"], cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([PGROUSE, "run"], cwd=folder, capture_output=True, text=True, timeout=100, check=False)
 
     assert done.returncode == 78
     assert "pgrouse.toml:2" in done.stderr
@@ -68,7 +68,7 @@ def test_what_init_writes_works_messages_and_health_sees_it(
 ) -> None:
     message_id = int(pgrouse("publish", "hello", '{"name": "world"}').out)
 
-    row = eventually(lambda: queue.archived(message_id), within_s=20)
+    row = eventually(lambda: queue.archived(message_id), within_s=60)
     worker = pgrouse("worker", "list", "--json").object
     health = pgrouse("health")
     daemon.send_signal(signal.SIGTERM)
@@ -77,4 +77,4 @@ def test_what_init_writes_works_messages_and_health_sees_it(
     assert worker["name"].startswith("flag")
     assert worker["concurrency"] == 7
     assert health.code == 0
-    assert daemon.wait(timeout=20) == 0
+    assert daemon.wait(timeout=60) == 0

@@ -54,7 +54,7 @@ def test_on_a_terminal_it_draws_and_q_ends_it_and_leaves_the_terminal_as_it_was(
     os.write(ours, b"q")
     eventually(lambda: shows(b"\x1b[?1049l"))
 
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     # No colour of its own, so that those of a light terminal suit it as well.
     assert b"8;2;" not in written
     assert b"8;5;" not in written

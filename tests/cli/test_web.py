@@ -71,14 +71,15 @@ def test_it_serves_until_it_is_told_to_stop(database: Database, tmp_path: Path) 
     try:
 
         def url() -> str | None:
-            entries = [json.loads(line) for line in log.read_text().splitlines()]
+            whole, _, _ = log.read_text().rpartition("\n")
+            entries = [json.loads(line) for line in whole.splitlines()]
             return next((entry["url"] for entry in entries if entry["event"] == "web.started"), None)
 
         found = eventually(url)
-        eventually(lambda: httpx.get(f"{found}/readyz").status_code == 200)
+        eventually(lambda: httpx.get(f"{found}/readyz", timeout=30).status_code == 200)
         process.send_signal(signal.SIGTERM)
 
-        assert process.wait(15) == 0
+        assert process.wait(60) == 0
         assert "web.stopped" in log.read_text()
     finally:
         process.kill()

@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 
 from pgrouse import cron, schema
 from pgrouse.cron import CronUnavailable, Finding, Kind
+from tests.cron.minute import until_its_middle
 from tests.server.postgres import Database, Postgres
 
 Connection = psycopg.Connection[Any]
@@ -27,6 +28,7 @@ def jobs(server: Postgres, eventually: Eventually) -> Iterator[Connection]:
         # It gives up at the first start of a server, whose database for it is not made yet, and comes back.
         launchers = "SELECT FROM pg_stat_activity WHERE backend_type = 'pg_cron launcher'"
         eventually(lambda: conn.execute(launchers).rowcount)
+        until_its_middle(conn)
         yield conn
         conn.execute("TRUNCATE cron.job_run_details")
         for (jobid,) in conn.execute("SELECT jobid FROM cron.job").fetchall():
@@ -401,6 +403,7 @@ def test_who_is_no_superuser_is_told_that_another_database_needs_one(queue: Conn
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_pg_cron_really_runs_the_jobs_in_both_places(
     queue: Connection, queue_beside: Connection, jobs: Connection, eventually: Eventually
 ) -> None:
@@ -413,7 +416,7 @@ def test_pg_cron_really_runs_the_jobs_in_both_places(
         last = "SELECT FROM messages.tick_mark WHERE caller = 'cron' AND task = 'prune'"
         return conn.execute(last).rowcount == 1
 
-    eventually(lambda: ticked(queue) and ticked(queue_beside), within_s=65, every_s=0.2)
+    eventually(lambda: ticked(queue) and ticked(queue_beside), within_s=100, every_s=0.2)
 
     assert queue.execute("SELECT result FROM messages.message_archive").fetchall() == [("lock_expired",)]
     eventually(

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pgrouse import cron, schema
+from tests.cron.minute import until_its_middle
 from tests.server.postgres import Postgres
 
 Connection = psycopg.Connection[Any]
@@ -22,6 +23,7 @@ def beside(server: Postgres) -> Iterator[Connection]:
     """A connection to a queue in the very database of pg_cron's jobs."""
     with server.admin(server.cron_database) as conn:
         schema.migrate(conn)
+        until_its_middle(conn)
         cron.install(conn)
         yield conn
         cron.remove(conn)

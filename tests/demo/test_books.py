@@ -45,7 +45,7 @@ class Ended:
 
 
 @pytest.fixture
-def ended(database: Database, tmp_path: Path) -> Ended:
+def ended(database: Database, tmp_path: Path, eventually: Callable[..., bool]) -> Ended:
     """Two texts that were read, a binary file that was rejected, three mails that failed, an order, and two messages of a killed worker."""
     conn = database.connect()
     conn.execute((examples() / "schema.sql").read_bytes())
@@ -76,6 +76,8 @@ def ended(database: Database, tmp_path: Path) -> Ended:
     settle(conn, invoice, "complete")
     expire(conn, label)
     death = Death("worker-2", {"invoice.render": 1, "label.print": 1}, [invoice, label], 2.0)
+    (raised,) = conn.execute("SELECT count(*) FROM messages.alert WHERE kind = 'dead_message'").fetchone() or (0,)
+    eventually(lambda: alerts.hear() is not None and alerts.notifications == raised)
     return Ended(conn, published, directory, death, alerts)
 
 
@@ -140,9 +142,7 @@ def test_whatever_is_wrong_is_found(ended: Ended, sabotage: str, failing: str) -
     assert failing in ended.failing()
 
 
-def test_an_alert_that_nobody_heard_is_found(ended: Ended, eventually: Callable[..., bool]) -> None:
-    (raised,) = ended.conn.execute("SELECT count(*) FROM messages.alert WHERE kind = 'dead_message'").fetchone() or (0,)
-    eventually(lambda: ended.alerts.hear() is not None and ended.alerts.notifications == raised)
+def test_an_alert_that_nobody_heard_is_found(ended: Ended) -> None:
     ended.alerts.heard.popitem()
 
     assert ended.failing() == {"alerts"}

@@ -69,8 +69,10 @@ def test_after_a_demo_that_was_killed_the_next_one_begins_anew(
 def test_a_second_demo_on_the_same_database_is_refused_while_one_runs(
     demo: Callable[..., Demo], pids: Callable[[int], list[int]], tmp_path: Path, empty_database: Database
 ) -> None:
-    demo()
+    first = demo()
     pids(2)
+    # However long the second one takes to begin: the first has not ended by then.
+    first.send(signal.SIGSTOP)
 
     second = stop_or_start(tmp_path, "--dsn", empty_database.dsn)
 
@@ -111,14 +113,14 @@ def test_with_keep_daemons_go_on_working_and_a_dashboard_shows_them_until_they_a
     eventually(lambda: conn.execute("SELECT FROM messages.message_archive WHERE id = %s", [message_id]).rowcount == 1)
     dashboard = re.search(r"^\s+(http://127.0.0.1:\d+)$", kept.out, re.MULTILINE)
     assert dashboard is not None
-    with urllib.request.urlopen(dashboard[1], timeout=10) as page:
+    with urllib.request.urlopen(dashboard[1], timeout=60) as page:
         assert "<h1>Overview</h1>" in page.read().decode()
 
     stopped = stop_or_start(tmp_path, "--stop", "--dsn", empty_database.dsn)
     assert stopped.returncode == 0
     assert not any(lives(pid) for pid in daemons)
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(dashboard[1], timeout=10)
+        urllib.request.urlopen(dashboard[1], timeout=60)
     assert schemas(conn) == []
     again = stop_or_start(tmp_path, "--stop", "--dsn", empty_database.dsn)
     assert (again.returncode, again.stdout.split(maxsplit=1)[1]) == (0, "no demo was left running\n")
@@ -153,7 +155,7 @@ def test_wrong_arguments_are_exit_code_2(tmp_path: Path, arguments: list[str]) -
 
 def stop_or_start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [PGROUSE, "demo", *arguments], env=environ(folder), capture_output=True, text=True, check=False, timeout=60
+        [PGROUSE, "demo", *arguments], env=environ(folder), capture_output=True, text=True, check=False, timeout=110
     )
 
 

@@ -93,6 +93,6 @@ def test_they_work_as_their_readme_says(
     )
 
     found = eventually(
-        lambda: conn.execute("SELECT sha256, bytes, lines, words, times_stored FROM demo.file").fetchone(), within_s=30
+        lambda: conn.execute("SELECT sha256, bytes, lines, words, times_stored FROM demo.file").fetchone(), within_s=60
     )
     assert found == (hashlib.sha256(b"spam eggs spam\n").digest(), 15, 1, [["spam", 2], ["eggs", 1]], 1)

@@ -11,6 +11,7 @@ import yaml
 
 from pgrouse.cli.root import COMMANDS
 from pgrouse.config import Config, Worker
+from pgrouse.departure import LEAVE_S
 from pgrouse.service import CANCEL_S, LAST_SETTLE_S
 
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -80,7 +81,7 @@ def test_every_command_in_it_is_one() -> None:
 
 
 def test_a_daemon_may_drain_before_it_is_killed() -> None:
-    longest = Worker().drain.total_seconds() + CANCEL_S + LAST_SETTLE_S
+    longest = Worker().drain.total_seconds() + CANCEL_S + LAST_SETTLE_S + LEAVE_S
 
     assert seconds(SERVICES["daemon"]["stop_grace_period"]) > longest
 

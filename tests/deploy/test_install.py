@@ -13,6 +13,8 @@ import pytest
 from tests.deploy.unit import NAMES, SYSTEMD
 
 SCRIPT = SYSTEMD / "install.sh"
+# A registry may take its time.
+pytestmark = pytest.mark.timeout(600)
 
 
 def install(*arguments: str | Path, destdir: Path | None = None) -> subprocess.CompletedProcess[str]:

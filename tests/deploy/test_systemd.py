@@ -12,6 +12,7 @@ import pytest
 
 from pgrouse.cli.root import COMMANDS
 from pgrouse.config import Worker
+from pgrouse.departure import LEAVE_S
 from pgrouse.errors import ExitCode
 from pgrouse.service import CANCEL_S, LAST_SETTLE_S
 from tests.deploy.unit import NAMES, SYSTEMD, Unit
@@ -90,7 +91,7 @@ def test_it_runs_a_command_that_there_is(unit: Unit) -> None:
 
 
 def test_a_daemon_may_drain_before_it_is_killed() -> None:
-    assert int(DAEMON.one("TimeoutStopSec")) > Worker().drain.total_seconds() + CANCEL_S + LAST_SETTLE_S
+    assert int(DAEMON.one("TimeoutStopSec")) > Worker().drain.total_seconds() + CANCEL_S + LAST_SETTLE_S + LEAVE_S
 
 
 def test_only_the_daemon_itself_is_told_to_stop_since_it_tells_its_processes() -> None:

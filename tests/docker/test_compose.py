@@ -144,7 +144,7 @@ def one_by_one(project: str) -> Iterator[Stack]:
 @pytest.fixture
 def conn(stack: Stack, eventually: Eventually) -> Iterator[Connection]:
     """A connection of the superuser to the queue."""
-    eventually(lambda: ready(stack.db), within_s=60)
+    eventually(lambda: ready(stack.db), within_s=240)
     with stack.connect() as conn:
         yield conn
 
@@ -184,8 +184,9 @@ def dump(stack: Stack, dbname: str) -> str:
     )
 
 
-def test_pg_cron_maintains_the_queue(conn: Connection) -> None:
-    assert cron.check(conn) == []
+def test_pg_cron_maintains_the_queue(conn: Connection, eventually: Eventually) -> None:
+    # The launcher comes up a moment after its server does.
+    eventually(lambda: cron.check(conn) == [], within_s=120)
     assert cron.install(conn) == []
 
 
@@ -202,11 +203,11 @@ def test_an_insert_by_psql_is_worked_by_the_daemon(stack: Stack, conn: Connectio
     stack.psql("""INSERT INTO messages.message (topic, payload) VALUES ('orders.created', '{"id": 7}')""")
 
     ended = "SELECT result, output ->> 'order' FROM messages.message_archive WHERE topic = 'orders.created'"
-    assert eventually(lambda: stack.psql(ended), within_s=60) == "success|7"
+    assert eventually(lambda: stack.psql(ended), within_s=240) == "success|7"
 
 
 def test_both_become_healthy(stack: Stack, eventually: Eventually) -> None:
-    assert eventually(lambda: healthy(stack.db) and healthy(stack.daemon), within_s=60)
+    assert eventually(lambda: healthy(stack.db) and healthy(stack.daemon), within_s=240)
 
 
 def test_the_daemon_has_no_rights_on_its_machine(stack: Stack) -> None:
@@ -233,9 +234,9 @@ def test_what_the_containers_log_tells_no_password(stack: Stack) -> None:
 
 
 def test_stopping_the_daemon_ends_it_in_order(stack: Stack, eventually: Eventually) -> None:
-    eventually(lambda: healthy(stack.daemon), within_s=60)
+    eventually(lambda: healthy(stack.daemon), within_s=240)
 
-    docker("stop", "--time", "30", stack.daemon)
+    docker("stop", "--time", "120", stack.daemon)
 
     state = json.loads(docker("inspect", "--format", "{{json .State}}", stack.daemon))
     assert (state["ExitCode"], state["OOMKilled"]) == (0, False)
@@ -254,7 +255,7 @@ def database(images: None, eventually: Eventually) -> Iterator[Callable[..., str
             in_memory = ("--tmpfs", "/var/lib/postgresql/data")
             docker("run", "--detach", "--name", name, *flags, *in_memory, "pgrouse-postgres", *settings)
             ends.callback(docker, "rm", "--force", "--volumes", name)
-            eventually(lambda: ready(name), within_s=60)
+            eventually(lambda: ready(name), within_s=240)
             return name
 
         yield run

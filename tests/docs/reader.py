@@ -55,7 +55,7 @@ class Reader:
     def stop_the_daemon(self) -> None:
         if self.daemon is not None:
             self.daemon.send_signal(signal.SIGINT)
-            assert self.daemon.wait(timeout=20) == 130
+            assert self.daemon.wait(timeout=60) == 130
             self.daemon = None
 
     def _start_the_daemon(self) -> None:

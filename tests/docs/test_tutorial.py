@@ -12,6 +12,7 @@ from tests.docs.page import Page
 from tests.docs.reader import Reader, steady
 from tests.server.postgres import Database
 
+pytestmark = pytest.mark.timeout(400)
 PAGE = Page("docs/tutorial.md")
 # What differs from run to run: moments, ages, workers, and the width of the columns they stand in. The number of files of the schema
 # differs from version to version.

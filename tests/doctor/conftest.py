@@ -9,10 +9,16 @@ import psycopg
 import pytest
 
 from pgrouse.config import Config
-from pgrouse.doctor import Finding, examine
+from pgrouse.doctor import Finding, examine, listening
 from tests.server.postgres import Database, Postgres
 
 Examine = Callable[..., list[Finding]]
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be heard is heard, however long the machine stands still."""
+    monkeypatch.setattr(listening, "WAITS_S", (0.3, 1.0, 20.0))
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +39,7 @@ def examined(database: Database) -> Examine:
     """`examined("clock", prepare=False)` looks at what it names, with these settings of the section database."""
 
     def look(
-        *codes: str, within_s: float = 5, sections: dict[str, Any] | None = None, **settings: Any
+        *codes: str, within_s: float = 30, sections: dict[str, Any] | None = None, **settings: Any
     ) -> list[Finding]:
         given = {"database": {"dsn": database.dsn, **settings}, **(sections or {})}
         return examine(Config.model_validate(given), codes, within_s=within_s)

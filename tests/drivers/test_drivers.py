@@ -47,7 +47,9 @@ def table(shared: Database) -> Iterator[Connection]:
     """An autocommit connection to it, in which nothing is published yet."""
     with psycopg.connect(shared.dsn, autocommit=True) as conn:
         conn.execute("DELETE FROM messages.message")
-        conn.execute("DELETE FROM messages.topic WHERE topic <> '*'; DELETE FROM messages.depth")
+        conn.execute(
+            "DELETE FROM messages.topic WHERE topic <> '*'; DELETE FROM messages.depth; DELETE FROM messages.depth_change"
+        )
         conn.execute("UPDATE messages.topic SET registered = false WHERE topic = '*'")
         yield conn
 

@@ -14,6 +14,8 @@ from zipfile import ZipFile
 import pytest
 
 CHECKOUT = Path(__file__).parents[2]
+# A registry may take its time.
+pytestmark = pytest.mark.timeout(600)
 LIST_SCRIPTS = """
 import json
 from pgrouse import schema

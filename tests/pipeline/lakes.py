@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from pyspark_pgrouse.lake.manifest import Manifest
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
+# The same for all that a test archives: it may run over midnight.
+NOW = datetime.now(UTC)
 # Ids go up by one; the day and the topic change from row to row.
 FILL = """
     INSERT INTO messages.message_archive (
@@ -24,8 +27,8 @@ FILL = """
     SELECT
       %(first)s + n, coalesce(%(topic)s, (ARRAY['mail', 'a:b', '007'])[1 + n %% 3]), 5,
       CASE WHEN n %% 5 > 0 THEN jsonb_build_object('n', n, 'text', 'tëxt') END, CASE WHEN n %% 5 = 0 THEN '\\x00ff' || int4send(n) END,
-      '{"h": 1}', now(), now(), 1, CASE WHEN n %% 10 = 0 THEN 'failed' ELSE 'success' END,
-      now() - (n %% 2) * interval '1 day' - %(days_ago)s * interval '1 day', 'null', 'it broke'
+      '{"h": 1}', %(now)s, %(now)s, 1, CASE WHEN n %% 10 = 0 THEN 'failed' ELSE 'success' END,
+      %(now)s - (n %% 2) * interval '1 day' - %(days_ago)s * interval '1 day', 'null', 'it broke'
     FROM generate_series(0, %(count)s - 1) AS n"""
 ALL = "SELECT id FROM messages.message_archive ORDER BY id"
 
@@ -33,7 +36,7 @@ ALL = "SELECT id FROM messages.message_archive ORDER BY id"
 def fill(queue: Queue, count: int, topic: str | None = None, days_ago: int = 0, first: int | None = None) -> list[int]:
     """Archive so many messages in one transaction, of two days; return their ids."""
     first = first or queue.value("SELECT coalesce(max(id), 0) + 1 FROM messages.message_archive")
-    queue.conn.execute(FILL, {"first": first, "count": count, "topic": topic, "days_ago": days_ago})
+    queue.conn.execute(FILL, {"first": first, "count": count, "topic": topic, "days_ago": days_ago, "now": NOW})
     return list(range(first, first + count))
 
 

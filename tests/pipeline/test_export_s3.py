@@ -46,15 +46,18 @@ def s3() -> Iterator[str]:
 
     One for the session: fsspec remembers where it found the first, and pytest may run the tests without a database apart from the others.
     """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            eventually(lambda: _answers(port), within_s=60)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
+    # Bound and not listened to, it is kept for the server, which may bind it too; nobody else is given it.
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+            try:
+                eventually(lambda: _answers(port), within_s=60)
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                server.terminate()
 
 
 def _answers(port: int) -> bool:

@@ -151,7 +151,7 @@ def test_under_concurrent_writers_nothing_is_lost_and_nothing_is_read_twice(
         running = [threads.submit(write, conn, random.Random(seed)) for seed, conn in enumerate(writers)]
         deadline = time.monotonic() + 2
         here = start
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline or len(ranges) <= 5 or sum(len(found) for _, _, found in ranges) <= 100:
             here = read_on(queue, here, ranges)
         stop.set()
         for writer in running:

@@ -14,7 +14,7 @@ from pyspark_pgrouse.publish.job import Outcome, outcome
 from pyspark_pgrouse.publish.job import publish as publish_job
 from pyspark_pgrouse.publish.stage import Staged
 from pyspark_pgrouse.publish.stream import PublishStreamWriter
-from tests.pipeline.publishing import PLAIN, publish, rows, schema, writer
+from tests.pipeline.publishing import PLAIN, batch, publish, rows, schema, writer
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -72,6 +72,20 @@ def test_one_topic_for_all_rows(database: Database, queue: Queue) -> None:
     job.commit([job.write(iter([rows("1").select(["payload"])]))])
 
     assert queue.message(*queue.ids()).topic == "all"
+
+
+@pytest.mark.parametrize("policy", [{}, {"key_ttl": "1 hour"}], ids=str)
+@pytest.mark.parametrize("on_conflict", ["replace", "append", "error"])
+def test_rows_with_a_key_and_no_time_to_expire_are_worked(
+    database: Database, queue: Queue, policy: dict[str, str], on_conflict: str
+) -> None:
+    if policy:
+        queue.policy(**policy)
+
+    done = publish(database, batch(topic=["t"], key=["k"], payload=["1"], on_conflict=[on_conflict]))
+
+    assert done.published == 1
+    assert [claimed.key for claimed in queue.claim()] == ["k"]
 
 
 def test_a_job_that_fails_leaves_nothing_behind(database: Database, queue: Queue) -> None:

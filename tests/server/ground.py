@@ -17,7 +17,8 @@ CONTAINER = "17"
 EMBEDDED = "18"
 LOCAL = "15"  # where no PostgreSQL with pg_cron is installed, this one is missed
 # Autovacuum would visit each test's database, and hold up the copying of the one that they are copied from.
-SETTINGS = {**devdb.FAST_AND_LOOSE, "max_connections": "200", "autovacuum": "off"}
+# What a test sees does not depend on the zone of the machine, nor on when clocks are changed there.
+SETTINGS = {**devdb.FAST_AND_LOOSE, "max_connections": "200", "autovacuum": "off", "timezone": "UTC"}
 
 
 class Missing(Exception):

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from datetime import time as datetime_time
 from functools import cached_property
 from itertools import count
 from typing import Any, LiteralString
@@ -16,7 +18,15 @@ from psycopg import sql
 from pgrouse import schema
 
 CRON_DATABASE = "pgrouse_cron"
+LAST_MOMENT = datetime_time(23, 59, 50)
 _numbers = count(1)
+
+
+def begun_day() -> date:
+    """Return the day, as the archive has it. Short before its end the next one is waited for: no test shall run over midnight."""
+    while (now := datetime.now(UTC)).time() >= LAST_MOMENT:
+        time.sleep(0.1)
+    return now.date()
 
 
 class Postgres:
@@ -35,6 +45,7 @@ class Postgres:
         self.pg_cron: str | None = place.pg_cron
         self.cron_database = CRON_DATABASE
         self._maintenance: psycopg.Connection[Any] | None = None
+        self._migrated_on: date | None = None
 
     @cached_property
     def version(self) -> int:
@@ -61,16 +72,20 @@ class Postgres:
             database.disconnect()
             self._drop(database.name)
 
-    @cached_property
+    @property
     def migrated(self) -> str:
-        """The name of a database with the schema installed, to copy from. Made at its first use."""
+        """The name of a database with the schema installed today, to copy from. Made at its first use of a day: the archive has days."""
         name = "pgrouse_template"
+        today = begun_day()
+        if self._migrated_on == today:
+            return name
         self._drop(name)
         self._create(name, "template1")
         with self.admin(name) as conn:
             schema.migrate(conn)
         with self.admin() as conn:
             conn.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(name)))
+        self._migrated_on = today
         return name
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from pgrouse.database import Database
 from pgrouse.top import feed
 from pgrouse.top.app import Top
 
-WITHIN_S = 30
+WITHIN_S = 60
 
 
 class View:
@@ -78,7 +78,7 @@ def watch(
         app = Top(db, timedelta(seconds=every_s))
         async with app.run_test(size=size, notifications=True) as pilot:
             await scenario(View(app, pilot))
-        app.feed.join(5)
+        app.feed.join(30)
         if app.failure is not None:
             raise app.failure
 
