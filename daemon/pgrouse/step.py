@@ -247,7 +247,7 @@ class InAThread:
 async def _answer(way: OnTheLoop | InAThread, conn: Conn, statement: bytes, values: list[Any]) -> Rows:
     try:
         return await way.rows(conn, statement, values)
-    except psycopg.DataError as error:
+    except (psycopg.DataError, psycopg.errors.UniqueViolation) as error:
         raise StepRefused(f"ctx.step: {error.diag.message_primary}") from error
 
 

@@ -1,8 +1,10 @@
 -- Keep what a step of a handler returned, so that later attempts of its message get it instead of doing the step again.
 -- Called by: workers, while they hold the message; in a transaction of its own, or in that in which the step wrote.
 -- A step that is kept already stays as it is. p_result: at most 2 MiB as text; at most 1000 steps of a message.
--- Errors: 22023 for a name or a result that cannot be kept, or too many steps.
--- Locks: the message, FOR KEY SHARE, until the transaction ends: heartbeats go on, its end waits. With strict_lock a lock that ran out is lost.
+-- Errors: 22023 for a name or a result that cannot be kept, or too many steps; 23505 the step was kept under another claim meanwhile: whoever
+-- was released while a transaction of his was open may still commit it, and what is done in the caller's must not be there twice.
+-- Locks: the message, FOR KEY SHARE, until the transaction ends: heartbeats go on, its end waits; release and defer do not, so that a drain
+-- waits for no thread. With strict_lock a lock that ran out is lost.
 -- Result: whether the message is still under this claim; false = nothing was kept.
 CREATE OR REPLACE FUNCTION messages.keep_step(p_id bigint, p_claim_id bigint, p_name text, p_result jsonb)
 RETURNS boolean
@@ -36,7 +38,14 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'do more in each step, or publish messages that come after each other';
   END IF;
   PERFORM messages.mark_awaited();
-  INSERT INTO messages.step (message_id, name, result, attempt) VALUES (p_id, p_name, p_result, v_attempt) ON CONFLICT DO NOTHING;
+  INSERT INTO messages.step (message_id, name, result, attempt, claim_id)
+  VALUES (p_id, p_name, p_result, v_attempt, p_claim_id) ON CONFLICT DO NOTHING;
+  IF NOT FOUND AND EXISTS (
+    SELECT FROM messages.step AS s WHERE s.message_id = p_id AND s.name = p_name AND s.claim_id <> p_claim_id
+  ) THEN
+    RAISE EXCEPTION 'step "%" of message % was kept by another attempt meanwhile', p_name, p_id
+      USING ERRCODE = '23505', HINT = 'roll back: the next attempt gets what was kept';
+  END IF;
   RETURN true;
 END
 $$;

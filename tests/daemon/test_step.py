@@ -90,9 +90,10 @@ def test_results_have_types_and_what_cannot_be_kept_says_why(start: Start, queue
     assert said == [["Label(number=7, tags=('a',))", {"number": 7, "tags": ["a"]}, [1, 3]]] * 2
     assert ended(queue, refused).result == "success"
     why = {entry["case"]: entry["said"] for entry in journal.entries("refused", refused)}
-    assert list(why) == ["no json", "large", "wider as jsonb", "another type", "name", "twice"]
+    assert list(why) == ["no json", "large", "wider as jsonb", "another type", "name", "twice", "another attempt"]
     assert "the result of step 'b' has 1,100,002 bytes, 1,048,576 is the limit" in why["large"]
     assert "done already in this attempt" in why["twice"]
+    assert "was kept by another attempt meanwhile" in why["another attempt"]
     assert "its function is async and its handler is not" in ended(queue, thread).error
     assert 'ctx.step() is not there with isolation = "process"' in ended(queue, child).error
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from psycopg import errors
 
-from tests.sql.queue import Queue, Row
+from tests.server.deadline import eventually
+from tests.sql.queue import Background, Queue, Row
 
 
 def keep(queue: Queue, claimed: Row, name: str | None = "charge", result: str | None = '{"n": 1}') -> bool:
@@ -43,6 +44,41 @@ def test_who_has_lost_the_message_keeps_nothing(queue: Queue) -> None:
 
     assert keep(queue, stale) is False
     assert steps(queue) == []
+
+
+def test_of_two_attempts_that_do_the_same_step_the_later_one_has_to_roll_back(
+    queue: Queue, other: Queue, background: Background
+) -> None:
+    """A drain released the message while a thread still was in the transaction of its step."""
+    published = queue.publish()
+    released = queue.claim_one()
+    with other.conn.transaction():
+        assert keep(other, released, result='"by the first"')
+        queue.settle("release", [released])
+        claimed = queue.claim_one()
+        later = background.start(keep, queue, claimed, result='"by the second"')
+        eventually(lambda: background.is_blocked(queue))
+    with pytest.raises(
+        errors.UniqueViolation, match=f'step "charge" of message {published} was kept by another attempt'
+    ):
+        later.result(timeout=60)
+    assert steps(queue) == [("charge", "by the first", 1)]
+
+
+def test_what_the_released_one_rolls_back_is_kept_by_the_later_one(
+    queue: Queue, other: Queue, background: Background
+) -> None:
+    queue.publish()
+    released = queue.claim_one()
+    with other.conn.transaction(force_rollback=True):
+        keep(other, released)
+        queue.settle("release", [released])
+        claimed = queue.claim_one()
+        later = background.start(keep, queue, claimed, result='"by the second"')
+        eventually(lambda: background.is_blocked(queue))
+
+    assert later.result(timeout=60) is True
+    assert steps(queue) == [("charge", "by the second", 1)]
 
 
 @pytest.mark.parametrize(("strict", "is_kept"), [(True, False), (False, True)])

@@ -118,6 +118,11 @@ async def typed(payload, ctx):
         raise Retry
 
 
+async def kept_by_another(conn, message_id):
+    """As if an attempt that was released had committed its step just now."""
+    await conn.execute("INSERT INTO messages.step VALUES (%s, 'f', '1', 1, now(), 0)", [message_id])
+
+
 async def refused(payload, ctx):
     """Each misuse, and what it says."""
     cases = {
@@ -127,6 +132,7 @@ async def refused(payload, ctx):
         "another type": lambda: ctx.step("d", lambda: "x", returns=int),
         "name": lambda: ctx.step("", count),
         "twice": lambda: ctx.step("e", lambda: 1),
+        "another attempt": lambda: ctx.step("f", kept_by_another, ctx.id, transaction=True),
     }
     await ctx.step("e", lambda: 1)
     for case, ask in cases.items():
