@@ -76,7 +76,7 @@ BEGIN
 
     IF v_room > 0 THEN
       v_picked := messages.pick_both(v_policy, v_now, v_claim, p_after_channels ->> v_topic, v_room, v_bytes);
-      PERFORM messages.end_picked(v_topic, v_picked, p_worker);
+      PERFORM messages.end_picked(v_picked, p_worker);
       IF current_setting('synchronous_commit') = 'off' AND v_picked.rows <> '{}' AND messages.must_last(v_policy, v_picked.rows) THEN
         SET LOCAL synchronous_commit TO DEFAULT;
       END IF;

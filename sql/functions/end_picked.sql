@@ -1,6 +1,6 @@
 -- End what a claim met in a topic and must not hand out: messages whose attempts are used up, and messages whose time to live is over.
 -- Called by: claim, which may hold limited topics that others wait for. Locks: the rows, which the claim holds already.
-CREATE OR REPLACE FUNCTION messages.end_picked(p_topic text, p_picked messages.picked, p_worker text)
+CREATE OR REPLACE FUNCTION messages.end_picked(p_picked messages.picked, p_worker text)
 RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -3,7 +3,7 @@
 -- Called by: pass_on, follow_ends, unpark, which hold their parked rows.
 -- Available at the time that their publisher wanted, or after the delay, from now on; and so counts their ttl, or the topic's. Rings.
 -- Locks: the messages, passing over those that somebody holds right now (he edits one): the next tick looks at these again. What a cancellation
--- needs besides (the count of a topic that somebody publishes to) is waited for 200 ms: then it is the next tick's, and stops nothing else.
+-- needs besides (its edges, which somebody may hold) is waited for 200 ms: then it is the next tick's, and stops nothing else.
 CREATE OR REPLACE FUNCTION messages.release_parked(p_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql

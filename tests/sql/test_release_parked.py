@@ -45,9 +45,8 @@ def test_a_thousand_years_of_delay_end_with_the_domain(queue: Queue) -> None:
 
 
 def test_a_cancellation_that_cannot_be_now_is_the_next_ticks_and_stops_no_release(queue: Queue, other: Queue) -> None:
-    queue.policy("limited", max_depth=10)
     before = queue.publish("first")
-    cancelled = queue.send(topic="limited", after=[before], after_failed="cancel").id
+    cancelled = queue.send(after=[before], after_failed="cancel").id
     released = queue.send(after=[before]).id
     queue.conn.execute("UPDATE messages.parked SET look_at = 'infinity'")
     queue.conn.execute("DELETE FROM messages.edge WHERE successor_id = %s", [released])
@@ -55,7 +54,7 @@ def test_a_cancellation_that_cannot_be_now_is_the_next_ticks_and_stops_no_releas
     queue.conn.execute("SET statement_timeout = '60s'; SET lock_timeout = '30s'")
 
     with other.conn.transaction():
-        other.send(topic="limited")
+        other.conn.execute("SELECT FROM messages.edge WHERE successor_id = %s FOR UPDATE", [cancelled])
         queue.call("release_parked", [cancelled, released])
     at_once = [c.id for c in queue.claim()]
     still = queue.message(cancelled)
