@@ -14,9 +14,9 @@ AS $$
 DECLARE
   v_now    timestamptz := messages.now();
   v_moved  bigint[];
-  v_topics text[];
   v_keyed  messages.departed[];
   v_worked text[];
+  v_idle   text[];
 BEGIN
   WITH gone AS (
     DELETE FROM messages.message AS m
@@ -56,13 +56,13 @@ BEGIN
   )
   -- Asked once the row is gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges, below.
   SELECT array_agg(g.id),
-         array_agg(g.topic::text) FILTER (WHERE messages.is_policed()),
-         array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE g.key IS NOT NULL AND messages.is_policed()),
-         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NOT NULL AND messages.is_policed())
-  INTO v_moved, v_topics, v_keyed, v_worked
+         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NOT NULL AND messages.is_policed()),
+         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NULL AND messages.is_policed()),
+         array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE g.key IS NOT NULL AND messages.is_policed())
+  INTO v_moved, v_worked, v_idle, v_keyed
   FROM gone AS g;
-  IF v_topics IS NOT NULL THEN
-    PERFORM messages.depart(v_topics, v_keyed, p_result);
+  IF num_nonnulls(v_worked, v_idle) > 0 THEN
+    PERFORM messages.depart(v_worked || v_idle, v_keyed, p_result);
   END IF;
   -- What nobody worked (skipped, fanned out) was no attempt: it says nothing about the handlers.
   IF v_worked IS NOT NULL AND p_result IN ('success', 'failed', 'lock_expired') THEN
