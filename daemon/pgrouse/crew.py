@@ -381,9 +381,7 @@ class Crew:
         if key in self._uncounted:
             self.settler.begin(message)
         try:
-            ended = await self._run(self.handlers[message.topic], message)
-            if self.seals is not None and ended is not None:
-                ended = self.seals.close(ended)
+            ended = self._sealed(await self._run(self.handlers[message.topic], message))
         except asyncio.CancelledError as error:
             if key in self._why:
                 return _stopped(message, self._why[key])
@@ -402,8 +400,8 @@ class Crew:
                 timer.cancel()
         return ended
 
-    def _sealed(self, ended: Ended) -> Ended:
-        return ended if self.seals is None else self.seals.close(ended)
+    def _sealed(self, ended: Ended | None) -> Ended | None:
+        return ended if ended is None or self.seals is None else self.seals.close(ended)
 
     def _limit(self, message: Message) -> None:
         """The handler starts: from now on its run_timeout counts."""
@@ -436,8 +434,7 @@ class Crew:
             why = self._why.get((message.id, message.claim_id))
             _tell_after_completion(message, f"the handler was stopped: {why.value if why else 'cancelled'}")
         else:
-            if ended is not None and self.seals is not None:
-                ended = self.seals.close(ended)
+            ended = self._sealed(ended)
             if ended is not None and ended.error is not None:
                 _tell_after_completion(message, ended.error)
 

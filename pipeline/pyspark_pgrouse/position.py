@@ -22,30 +22,22 @@ CUT = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::tex
 NEWEST = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text"
 SYSTEM = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 
+# What a reader may have after a position; the other queries take it in.
+BELOW_THE_CUT = """
+      FROM messages.message_archive AS a
+      WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(cut)s::xid8 AND {condition}
+"""
 # Below a cut nothing is added any more, so what has no row of this number has its last one for an end, whoever asks when.
 NTH = """
     SELECT t.archive_xid::text, t.id
-    FROM (
-      SELECT a.archive_xid, a.id
-      FROM messages.message_archive AS a
-      WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(cut)s::xid8 AND {condition}
-      ORDER BY a.archive_xid, a.id
-      OFFSET %(rows)s - 1
-      LIMIT 1
-    ) AS t
+    FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid, a.id OFFSET %(rows)s - 1 LIMIT 1) AS t
 """
 LAST = """
     SELECT t.archive_xid::text, t.id
-    FROM (
-      SELECT a.archive_xid, a.id
-      FROM messages.message_archive AS a
-      WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(cut)s::xid8 AND {condition}
-      ORDER BY a.archive_xid DESC, a.id DESC
-      LIMIT 1
-    ) AS t
+    FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid DESC, a.id DESC LIMIT 1) AS t
 """
-# The columns of t are qualified: without that, ORDER BY would take the text of the same name, where 950 comes after 18034.
 # pg_column_size does not fetch what is stored out of line, so this is as quick as it can be; it counts compressed bytes.
+# The columns of t are qualified: without that, the last ORDER BY would take the text of the same name, where 950 comes after 18034.
 BY_BYTES = """
     SELECT t.archive_xid::text, t.id
     FROM (
@@ -57,8 +49,7 @@ BY_BYTES = """
         SELECT
           a.archive_xid, a.id,
           coalesce(pg_column_size(a.payload), 0) + coalesce(pg_column_size(a.body), 0) AS bytes
-        FROM messages.message_archive AS a
-        WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(cut)s::xid8 AND {condition}
+        {below}
         ORDER BY a.archive_xid, a.id
         LIMIT %(rows)s
       ) AS s
@@ -150,10 +141,10 @@ def next_end(
         cut: from `cut`; may be from an earlier moment.
         filter: which rows count.
     """
-    condition = filter.sql().replace("%", "%%")
+    below = BELOW_THE_CUT.format(condition=filter.sql().replace("%", "%%"))
     bounds = {"xid": start.xid, "id": start.id, "cut": cut, "rows": limit_rows, "bytes": limit_bytes}
     for query in (BY_BYTES,) if limit_bytes else (NTH, LAST):
-        if found := conn.execute(query.format(condition=condition), bounds).fetchone():
+        if found := conn.execute(query.format(below=below), bounds).fetchone():
             return Position(start.system, *found)
     return None
 

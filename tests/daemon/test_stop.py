@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -149,12 +150,18 @@ def test_a_daemon_that_waits_for_its_database_stops_at_once(fleet: Fleet, databa
     assert now() - began < 20, "a drain would take longer"
 
 
+@contextmanager
+def held_up(fleet: Fleet, database: Database) -> Iterator[Daemon]:
+    """Launch a daemon whose start waits for what a migration has locked; within the block it does so."""
+    with database.connect() as migration, migration.transaction():
+        migration.execute("LOCK TABLE messages.migration, messages.topic")
+        yield fleet.launch({"job": "work:echo"}, dsn=database.dsn)
+
+
 def test_a_daemon_whose_start_is_held_up_by_a_lock_stops_all_the_same(
     fleet: Fleet, database: Database, queue: Queue
 ) -> None:
-    with database.connect() as migration, migration.transaction():
-        migration.execute("LOCK TABLE messages.migration, messages.topic")
-        daemon = fleet.launch({"job": "work:echo"}, dsn=database.dsn)
+    with held_up(fleet, database) as daemon:
         eventually(
             lambda: queue.value(
                 "SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, 'pgrouse start') AND wait_event_type = 'Lock'"
@@ -165,12 +172,8 @@ def test_a_daemon_whose_start_is_held_up_by_a_lock_stops_all_the_same(
     assert daemon.events("daemon.stopped")
 
 
-def test_a_start_that_was_held_up_by_a_lock_goes_on_when_that_is_gone(
-    fleet: Fleet, database: Database, queue: Queue
-) -> None:
-    with database.connect() as migration, migration.transaction():
-        migration.execute("LOCK TABLE messages.migration, messages.topic")
-        daemon = fleet.launch({"job": "work:echo"}, dsn=database.dsn)
+def test_a_start_that_was_held_up_by_a_lock_goes_on_when_that_is_gone(fleet: Fleet, database: Database) -> None:
+    with held_up(fleet, database) as daemon:
         daemon.event("loop.failed", loop="start")
 
     daemon.event("daemon.started")

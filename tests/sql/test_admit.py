@@ -199,23 +199,15 @@ def test_before_the_first_policy_it_is_not_called(own_queue: Queue) -> None:
     assert calls == [("admit", 3), ("admitted", 1)]
 
 
-def test_a_policy_that_is_written_in_the_same_transaction_holds_for_what_is_published_after_it(queue: Queue) -> None:
+@pytest.mark.parametrize("by", ["the transaction itself", "somebody else"])
+def test_a_policy_holds_for_what_is_published_after_it_in_transactions_that_are_open(
+    queue: Queue, other: Queue, by: str
+) -> None:
     queue.policy("other", ttl="1 hour")
 
     with queue.conn.transaction():
         before = queue.publish()
-        queue.policy(ttl="1 hour")
-        after = queue.publish()
-
-    assert (queue.message(before).expires_at, queue.message(after).expires_at is None) == (None, False)
-
-
-def test_a_policy_that_somebody_else_writes_holds_for_transactions_that_are_open(queue: Queue, other: Queue) -> None:
-    queue.policy("other", ttl="1 hour")
-
-    with queue.conn.transaction():
-        before = queue.publish()
-        other.policy(ttl="1 hour")
+        (other if by == "somebody else" else queue).policy(ttl="1 hour")
         after = queue.publish()
 
     assert (queue.message(before).expires_at, queue.message(after).expires_at is None) == (None, False)
