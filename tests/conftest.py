@@ -11,7 +11,6 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pgrouse.devdb import container
 from tests.server import deadline, ground
 from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database, Postgres
@@ -81,7 +80,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _servers(config: pytest.Config) -> list[str]:
     chosen = config.getoption("--pg")
     if not chosen and SERVERS not in config.stash:
-        config.stash[SERVERS] = ground.servers()
+        config.stash[SERVERS] = ground.servers(all_of_them=NO_SKIP)
     return chosen.split(",") if chosen else config.stash[SERVERS]
 
 
@@ -136,15 +135,18 @@ def server(request: pytest.FixtureRequest, session_ground: Ground) -> Postgres:
         pytest.skip(str(missing))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what is marked `container` without an engine. In a fixture it would come too late: those of a whole module are made before."""
+    if item.get_closest_marker("container") and (reason := ground.why_no_containers()):
+        pytest.skip(reason)
+
+
 @pytest.fixture(autouse=True)
 def _needs(request: pytest.FixtureRequest) -> None:
-    """Skip what is marked `pg_cron` on a server without it, and what is marked `container` without an engine."""
+    """Skip what is marked `pg_cron` on a server without it."""
     if request.node.get_closest_marker("pg_cron") and request.getfixturevalue("server").pg_cron is None:
-        pytest.skip(
-            "this server has no pg_cron: its tests need PostgreSQL 15 from Debian's packages, or a container engine"
-        )
-    if request.node.get_closest_marker("container") and (reason := container.why_not()):
-        pytest.skip(reason)
+        pytest.skip(f"this server has no pg_cron; {ground.how_to_install(ground.LOCAL)}")
 
 
 @pytest.fixture

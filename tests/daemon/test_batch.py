@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from psycopg.types.json import Jsonb
 
 from tests.daemon.process import AT_ONCE_S, Daemon, Journal, end_locks, now
+from tests.server.alive import lives
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -294,7 +294,7 @@ class TestCancelling:
         if handler == "hold":
             journal.entry("cancelled")
         else:
-            eventually(lambda: not Path(f"/proc/{child}").exists())
+            eventually(lambda: not lives(child))
         daemon.open_gate()
         assert results(queue, publish(queue, 4)) == ["success"]
 

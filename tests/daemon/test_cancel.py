@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
+from tests.server.alive import lives
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -56,7 +56,7 @@ def test_a_child_is_killed_and_the_next_message_has_one_again(start: Start, queu
 
     began = now()
     queue.call("cancel", [published])
-    eventually(lambda: not Path(f"/proc/{child}").exists())
+    eventually(lambda: not lives(child))
     took = now() - began
     daemon.open_gate()
     following = queue.publish("job")

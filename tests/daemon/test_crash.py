@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from psycopg.types.json import Jsonb
 
 from tests.daemon.process import AT_ONCE_S, Daemon, Journal, end_locks, is_armed, until_armed
+from tests.server.alive import lives
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -100,11 +99,4 @@ def test_child_processes_end_with_their_daemon(start: Start, queue: Queue, journ
     daemon.process.kill()
 
     assert child != daemon.pid
-    eventually(lambda: not _exists(child))
-
-
-def _exists(pid: int) -> bool:
-    with suppress(ProcessLookupError):
-        os.kill(pid, 0)
-        return True
-    return False
+    eventually(lambda: not lives(child))

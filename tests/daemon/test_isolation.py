@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 from psycopg.types.json import Jsonb
 
 from tests.daemon.endpoint import ANY_PORT, Endpoint
 from tests.daemon.process import Daemon, Journal
+from tests.server.alive import lives
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
@@ -114,5 +114,5 @@ def test_a_cancelled_message_ends_its_child(start: Start, queue: Queue, journal:
 
     queue.call("cancel", [published])
 
-    eventually(lambda: not Path(f"/proc/{child}").exists())
+    eventually(lambda: not lives(child))
     assert queue.archived(published).result == "cancelled"

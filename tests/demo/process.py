@@ -67,14 +67,3 @@ def environ(folder: Path) -> Mapping[str, str]:
 
 def _path() -> str:
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-
-
-def lives(pid: int) -> bool:
-    """Whether a process runs. One that has ended and that nobody has waited for does not."""
-    stat = Path(f"/proc/{pid}/stat")
-    if not Path("/proc/self/stat").exists():
-        return subprocess.run(["ps", "-p", str(pid)], capture_output=True, check=False).returncode == 0
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 from pgrouse.publishing import publish
-from tests.demo.process import PGROUSE, Demo, environ, lives
+from tests.demo.process import PGROUSE, Demo, environ
+from tests.server.alive import lives
 from tests.server.postgres import Database
 
 

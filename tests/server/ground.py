@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property
@@ -83,7 +84,7 @@ class Ground:
             return self._from(_embedded(), name)
         if name == CONTAINER:
             return self._container()
-        raise Missing(f"no PostgreSQL {name} with pg_cron is installed; {_mend(name)}")
+        raise Missing(f"no PostgreSQL {name} with pg_cron is installed; {how_to_install(name)}")
 
     def _from(self, installation: devdb.Installation, name: str) -> devdb.Server:
         return devdb.Server(installation, self._scratch.folder / name, database=CRON_DATABASE, settings=SETTINGS)
@@ -93,15 +94,26 @@ class Ground:
         return devdb.Container(self._scratch.folder, database=CRON_DATABASE, settings=SETTINGS, in_memory=True)
 
 
-def servers() -> list[str]:
-    """Return the names of the servers that the tests shall run on: what is installed, and one in a container unless that version is installed.
+def servers(*, all_of_them: bool = False) -> list[str]:
+    """Return the names of the servers to run the tests on: what is installed, and one in a container unless that version is installed.
 
-    Where neither can be had it is the one in the wheel, so that at least the tests that need no pg_cron run.
+    Where neither can be had it is the one in the wheel, so that only the tests that need pg_cron are skipped.
+
+    Args:
+        all_of_them: name also what this machine lacks, so that its tests fail.
     """
     installed = [str(each.major) for each in devdb.local() if each.pg_cron]
-    if not installed and container.why_not():
-        return [LOCAL, CONTAINER, EMBEDDED]
-    return sorted({*(installed or [LOCAL]), CONTAINER})
+    if all_of_them:
+        return sorted({*(installed or [LOCAL]), CONTAINER})
+    contained = [] if container.why_not() else [CONTAINER]
+    return sorted({*installed, *contained}) or [EMBEDDED]
+
+
+def why_no_containers() -> str | None:
+    """Return the reason why tests cannot use containers, None if they can: they call the program `docker`, too."""
+    if reason := container.why_not():
+        return reason
+    return None if shutil.which("docker") else "a container engine runs, but the program `docker` is not installed"
 
 
 def prepare(name: str) -> None:
@@ -120,7 +132,7 @@ def describe(name: str) -> str:
     if name == CONTAINER:
         reason = container.why_not()
         return f"missing: {reason}" if reason else f"container {container.IMAGE}"
-    return f"missing: {_mend(name)}"
+    return f"missing: {how_to_install(name)}"
 
 
 def _local(name: str) -> devdb.Installation | None:
@@ -149,5 +161,6 @@ def _any_installation() -> devdb.Installation:
     return found[0] if found and found[0].pg_cron else _embedded()
 
 
-def _mend(name: str) -> str:
+def how_to_install(name: str) -> str:
+    """Return the command that installs the server of this name with pg_cron."""
     return f"on Debian and its kin, as root: `apt-get install postgresql-{name} postgresql-{name}-cron`"

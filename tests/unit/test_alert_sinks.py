@@ -26,7 +26,7 @@ from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks import make
 from pgrouse.errors import ConfigError
 from tests.daemon.receiver import Mailbox, Receiver
-from tests.demo.process import lives
+from tests.server.alive import lives
 from tests.server.deadline import eventually
 from tests.unit.test_alert_notice import AT, group, notice
 
