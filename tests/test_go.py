@@ -257,6 +257,25 @@ class TestDebian:
         assert "apt-get install failed, going on without:\nE: Unable to locate package spin" in said
         assert not go.CLUSTER_CONF.exists()
 
+    def test_what_was_skipped_for_want_of_packages_is_said_last_in_one_line_with_the_command(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        python = tmp_path / "bin" / "python"
+        python.parent.mkdir()
+        python.write_text("#!/bin/sh\nexit 3\n")
+        python.chmod(0o755)
+        monkeypatch.setattr(go, "VENV", tmp_path)
+        monkeypatch.setattr(go, "install", lambda _: None)
+        monkeypatch.setattr(go.os, "geteuid", lambda: 1000)
+        monkeypatch.setattr(go, "missing_debian_packages", lambda _: ["spin", "gcc"])
+
+        with pytest.raises(SystemExit, match="3"):
+            go.test([])
+
+        assert capsys.readouterr().err.splitlines() == [
+            "go: tests were skipped that need Debian packages; to run them: sudo apt-get install spin gcc"
+        ]
+
     def test_other_systems_miss_nothing(self, go: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(go.shutil, "which", lambda _: None)
 

@@ -112,8 +112,12 @@ def servers(*, all_of_them: bool = False) -> list[str]:
 def why_no_containers() -> str | None:
     """Return the reason why tests cannot use containers, None if they can: they call the program `docker`, too."""
     if reason := container.why_not():
-        return reason
-    return None if shutil.which("docker") else "a container engine runs, but the program `docker` is not installed"
+        return f"{reason}; on Debian, as root: `apt-get install docker.io`"
+    return (
+        None
+        if shutil.which("docker")
+        else "a container engine runs, but the program `docker` is not installed: `apt-get install docker-cli`"
+    )
 
 
 def prepare(name: str) -> None:
