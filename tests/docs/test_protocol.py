@@ -14,6 +14,8 @@ from docs import internals
 from tests.docs.page import ROOT, Page
 from tests.docs.psql import Psql, same
 from tests.server.postgres import Postgres
+from tests.sql.deaths import die_ago
+from tests.sql.queue import Queue
 
 PAGE = Page("docs/reference/protocol.md")
 INTERNALS = Page("docs/reference/internals.md")
@@ -124,6 +126,36 @@ def test_the_example_of_pg_cron_publishes(server: Postgres, db: psycopg.Connecti
     db.execute(command[0])
 
     assert db.execute("SELECT topic FROM messages.message").fetchall() == [("report.nightly",)]
+
+
+@pytest.mark.pg_cron
+def test_the_example_of_a_purge_by_the_clock_deletes_what_is_older_and_its_time_can_be_changed(
+    server: Postgres, db: psycopg.Connection[Any]
+) -> None:
+    example = PAGE.section("messages.purge_archive").blocks[-1].text.replace("'queue'", f"'{db.info.dbname}'")
+    queue = Queue(db)
+    for ago, topic in (
+        ("13 hours", "webhook.received"),
+        ("11 hours", "webhook.received"),
+        ("13 hours", "report.nightly"),
+    ):
+        die_ago(queue, ago, topic)
+
+    with server.admin(server.cron_database) as cron:
+        cron.execute("CREATE EXTENSION IF NOT EXISTS pg_cron")
+        cron.execute(example.encode())
+        job = cron.execute("SELECT jobid, command FROM cron.job WHERE jobname = 'purge-webhooks'").fetchone()
+        assert job is not None
+        cron.execute("SELECT cron.alter_job(%s, schedule => '0 3 * * *')", [job[0]])
+        changed = cron.execute("SELECT schedule FROM cron.job WHERE jobid = %s", [job[0]]).fetchone()
+        cron.execute("SELECT cron.unschedule('purge-webhooks')")
+    db.execute(job[1])
+
+    assert changed == ("0 3 * * *",)
+    left = (
+        "SELECT topic, round(extract(epoch FROM now() - archived_at) / 3600) FROM messages.message_archive ORDER BY 2"
+    )
+    assert db.execute(left).fetchall() == [("webhook.received", 11), ("report.nightly", 13)]
 
 
 def _examples() -> list[tuple[int, str, str]]:
