@@ -96,8 +96,8 @@ def pytest_runtest_makereport(
     call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.skipped and call.excinfo and isinstance(call.excinfo.value.__context__, Missing):
-        # One place for all of them, so that the summary has one line for a missing server and not one for each test.
+    if report.skipped and call.excinfo and not hasattr(report, "wasxfail"):
+        # One place for all of them, so that the summary has one line for each thing that is missing and not one for each test.
         report.longrepr = (__file__, 0, str(call.excinfo.value))
     if NO_SKIP and report.skipped and not hasattr(report, "wasxfail"):
         _fail_instead(report)
