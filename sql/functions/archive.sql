@@ -43,7 +43,7 @@ BEGIN
       g.created_at, g.available_at, g.expires_at, g.attempts, g.runs, g.max_attempts, g.claim_id, g.locked_at, g.history,
       g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, p_result,
       -- At most 8192 bytes: a character has at most four.
-      CASE WHEN octet_length(g.error) <= 8192 THEN g.error ELSE left(g.error, 2048) END,
+      CASE WHEN octet_length(g.error) <= 8192 THEN g.error ELSE messages.cut_error(g.error, 2048) END,
       CASE WHEN p_result NOT IN ('success', 'cancelled') THEN messages.fingerprint(g.error) END,
       g.output, coalesce(p_by, g.locked_by)
     FROM gone AS g

@@ -42,7 +42,8 @@ BEGIN
     v_is.position := 'open';
     v_is.changed_at := p_now;
     v_is.probe_at := p_now + v_pause;
-    v_is.why := format('%s of %s attempts failed since %s', v_is.failed, v_is.succeeded + v_is.failed, v_is.window_began_at);
+    v_is.why := format('%s of %s attempts failed since %s', v_is.failed, v_is.succeeded + v_is.failed,
+      to_char(v_is.window_began_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'));
   END IF;
   RETURN v_is;
 END

@@ -20,6 +20,7 @@ DECLARE
   v_bound messages.alert_bound := (SELECT b FROM messages.alert_bound AS b WHERE b.topic = '*');
   v_time  CONSTANT text := 'YYYY-MM-DD HH24:MI:SS "UTC"';
   v_ready timestamptz;
+  v_policy messages.policy;
   v_own   messages.alert_bound;
   v_topic text;
 BEGIN
@@ -51,26 +52,29 @@ BEGIN
       v_own.no_worker_for := coalesce(v_own.no_worker_for, v_bound.no_worker_for);
     END IF;
     v_ready := CASE WHEN greatest(v_own.backlog_age, v_own.no_worker_for) > '0' THEN messages.oldest_ready(v_topic) END;
-    -- A pause, or a breaker, is no backlog: whoever stopped the topic knows; the breaker is told by itself.
-    IF v_ready < v_now - least(nullif(v_own.backlog_age, '0'), nullif(v_own.no_worker_for, '0'))
-       AND (messages.policy(v_topic, v_now)).stopped_until IS NULL THEN
-      IF v_own.backlog_age > '0' AND v_ready < v_now - v_own.backlog_age THEN
-        RETURN QUERY SELECT 'backlog', v_topic, v_ready + v_own.backlog_age,
-          format('messages of %s are ready for more than %s', v_topic, v_own.backlog_age),
-          format('add workers or concurrency, or see what holds it up: `pgrouse explain ID`, `pgrouse topic show %s`', v_topic);
-      END IF;
-      IF v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for AND NOT messages.is_handled(v_topic) THEN
-        RETURN QUERY SELECT 'no_worker', v_topic, v_ready + v_own.no_worker_for,
-          format('messages of %s are ready, and no worker handles the topic', v_topic),
-          format('start a daemon whose configuration has a handler for %s, or pause the topic', v_topic);
-      END IF;
+    IF v_ready < v_now - least(nullif(v_own.backlog_age, '0'), nullif(v_own.no_worker_for, '0')) THEN
+      v_policy := messages.policy(v_topic, v_now);
+      CASE
+        -- A pause, or a breaker, is no backlog: whoever stopped the topic knows; the breaker is told by itself, also while it probes.
+        WHEN v_policy.stopped_until IS NOT NULL OR v_policy.probes IS NOT NULL THEN
+        -- One cause is told once: what nobody works has no backlog besides.
+        WHEN v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for AND NOT messages.is_handled(v_topic) THEN
+          RETURN QUERY SELECT 'no_worker', v_topic, v_ready + v_own.no_worker_for,
+            format('messages of %s are ready, and no worker handles the topic', v_topic),
+            format('start a daemon whose configuration has a handler for %s, or pause the topic', v_topic);
+        WHEN v_own.backlog_age > '0' AND v_ready < v_now - v_own.backlog_age THEN
+          RETURN QUERY SELECT 'backlog', v_topic, v_ready + v_own.backlog_age,
+            format('messages of %s are ready for more than %s', v_topic, messages.in_words(v_own.backlog_age)),
+            format('add workers or concurrency, or see what holds it up: `pgrouse explain ID`, `pgrouse topic show %s`', v_topic);
+        ELSE
+      END CASE;
     END IF;
     v_topic := messages.next_topic(NULL, v_topic);
   END LOOP;
 
   RETURN QUERY
   SELECT 'breaker', b.topic, b.changed_at, format('the breaker of %s is open: %s', b.topic, b.why),
-         format('mend what its handler depends on; it closes by itself when probes succeed: `pgrouse topic show %s`', b.topic)
+         messages.breaker_mend(b.topic)
   FROM messages.breaker AS b
   CROSS JOIN messages.topic AS d
   LEFT JOIN messages.topic AS t ON t.topic = b.topic

@@ -41,7 +41,7 @@ BEGIN
   RETURN QUERY
   SELECT
     g.topic, g.result, g.error_fingerprint, g.count, g.redriven, g.first_seen, g.last_seen, g.sample_id,
-    (SELECT left(a.error, 1000) FROM messages.message_archive AS a WHERE a.id = g.sample_id AND a.archived_at = g.last_seen),
+    (SELECT messages.cut_error(a.error, 1000) FROM messages.message_archive AS a WHERE a.id = g.sample_id AND a.archived_at = g.last_seen),
     (SELECT array_agg((SELECT count(*) FROM unnest(g.bars) AS b (bar) WHERE b.bar = n.bar) ORDER BY n.bar)
      FROM generate_series(1, p_bars) AS n (bar)),
     g.at_least

@@ -1,7 +1,8 @@
 -- What conditions() says of the work itself: backlogs, dying messages, breakers, alerts that reach nobody. The bounds are those of alert_bound.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: that of conditions, and the alerts that were given up.
 -- (Of listeners, pg_cron, workers and snapshots the doctor has more to say than conditions: examine_workers, examine_snapshots.)
--- Result: for each code what is wrong with it, by topic, or one row with level ok. An open breaker is a fact, with level ok: it does its work.
+-- Result: for each code what is wrong with it, by topic, or one row with level ok. An open breaker is a warning: it
+-- does its work, and its topic stands still.
 -- Codes: backlog, dead_rate, breakers, alerts.
 CREATE OR REPLACE FUNCTION messages.examine_conditions()
 RETURNS TABLE (code text, level text, what text, mend text)
@@ -20,7 +21,7 @@ BEGIN
     JOIN (VALUES
       ('backlog', 'backlog', 'warn'),
       ('dead_rate', 'dead_rate', 'warn'),
-      ('breaker', 'breakers', 'ok'),
+      ('breaker', 'breakers', 'warn'),
       ('alerts_undelivered', 'alerts', 'fail')) AS k (kind, code, level) ON k.kind = c.kind
     UNION ALL
     SELECT 'alerts', 'warn', format('%s messages to the sink %s were given up in the last week', count(*), d.sink), '`pgrouse alert replay` sends them once more'

@@ -39,7 +39,7 @@ BEGIN
       ('message', 'autovacuum_vacuum_cost_delay', '0'), ('message', 'autovacuum_vacuum_insert_scale_factor', '0'),
       ('message', 'autovacuum_analyze_scale_factor', '0'), ('sleeper', 'autovacuum_vacuum_scale_factor', '0'),
       ('low_water', 'autovacuum_vacuum_scale_factor', '0'), ('breaker_count', 'autovacuum_vacuum_scale_factor', '0'),
-      ('depth_change', 'autovacuum_vacuum_scale_factor', '0')) AS k (name, setting, value)
+      ('depth_change', 'autovacuum_vacuum_scale_factor', '0'), ('dead_count', 'autovacuum_vacuum_scale_factor', '0')) AS k (name, setting, value)
     JOIN pg_class AS c ON c.relnamespace = 'messages'::regnamespace AND c.relname = k.name
     WHERE NOT EXISTS (SELECT FROM unnest(c.reloptions) AS o (given) WHERE split_part(o.given, '=', 1) = k.setting)
     UNION ALL

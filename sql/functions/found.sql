@@ -16,13 +16,13 @@ AS $$
              ELSE 'delayed'
            END,
            m.attempts::integer, m.redrives, m.created_at::timestamptz, m.available_at::timestamptz, m.locked_by, m.locked_at,
-           m.lock_expires_at::timestamptz, NULL::timestamptz, left(m.history -> -1 ->> 'error', 2000), NULL,
+           m.lock_expires_at::timestamptz, NULL::timestamptz, messages.cut_error(m.history -> -1 ->> 'error', 2000), NULL,
            messages.preview(m.payload, m.body, p_preview), NULL::bigint, NULL::jsonb
     FROM messages.message AS m
     WHERE m.id = w.id AND w.ended IS NULL
     UNION ALL
     SELECT a.id, a.topic, a.channel, a.key, a.priority, a.result, a.attempts, a.redrives, a.created_at, a.available_at, a.handled_by, a.locked_at,
-           NULL, a.archived_at, left(a.error, 2000), a.error_fingerprint, messages.preview(a.payload, a.body, p_preview), NULL, NULL
+           NULL, a.archived_at, messages.cut_error(a.error, 2000), a.error_fingerprint, messages.preview(a.payload, a.body, p_preview), NULL, NULL
     FROM messages.message_archive AS a
     WHERE a.id = w.id AND a.archived_at = w.ended
   ) AS f

@@ -1,6 +1,6 @@
 -- Let the breaker of a topic count what ended since it last did, and open or close if that says so.
 -- Called by: count_attempts, and tick through judge_all for what was left over. Locks: the breaker's row, tried only: whoever has it counts
--- next time what he cannot see yet. Opening and closing raise an alert, and NOTIFY topic_changed.
+-- next time what he cannot see yet. Opening and closing raise an alert; these, and a probe that failed, NOTIFY topic_changed.
 -- Result: the position it stands in; NULL = somebody else is at it.
 CREATE OR REPLACE FUNCTION messages.judge(p_topic text, p_policy jsonb)
 RETURNS text
@@ -30,7 +30,7 @@ BEGIN
       changed_at = v_is.changed_at, probe_at = v_is.probe_at, why = v_is.why
   WHERE b.topic = p_topic;
   IF v_is.changed_at IS DISTINCT FROM v_was.changed_at THEN
-    PERFORM messages.tell_breaker(v_is);
+    PERFORM messages.tell_breaker(v_is, v_was.position);
   END IF;
   RETURN v_is.position;
 END

@@ -1,4 +1,5 @@
--- Let all breakers count what is left over, and forget those whose topic has none any more.
+-- Let all breakers count what is left over, and forget those whose topic has none any more; of one that
+-- stands open it is told that it closed.
 -- Called by: tick. Locks: as judge. Result: how many breakers stand open.
 CREATE OR REPLACE FUNCTION messages.judge_all()
 RETURNS bigint
@@ -8,6 +9,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_counted record;
+  v_gone    messages.breaker;
 BEGIN
   FOR v_counted IN
     SELECT c.topic, coalesce(t.breaker, d.breaker) AS policy
@@ -18,10 +20,19 @@ BEGIN
   LOOP
     PERFORM messages.judge(v_counted.topic, v_counted.policy);
   END LOOP;
-  DELETE FROM messages.breaker AS b
-  USING messages.topic AS d
-  WHERE d.topic = '*' AND d.breaker IS NULL
-    AND NOT EXISTS (SELECT FROM messages.topic AS t WHERE t.topic = b.topic AND t.breaker IS NOT NULL);
+  FOR v_gone IN
+    DELETE FROM messages.breaker AS b
+    USING messages.topic AS d
+    WHERE d.topic = '*' AND d.breaker IS NULL
+      AND NOT EXISTS (SELECT FROM messages.topic AS t WHERE t.topic = b.topic AND t.breaker IS NOT NULL)
+    RETURNING b.*
+  LOOP
+    IF v_gone.position = 'open' THEN
+      v_gone.position := 'closed';
+      v_gone.why := 'the topic has no breaker any more';
+      PERFORM messages.tell_breaker(v_gone, 'open');
+    END IF;
+  END LOOP;
   RETURN (SELECT count(*) FROM messages.breaker AS b WHERE b.position = 'open');
 END
 $$;

@@ -17,7 +17,8 @@ DECLARE
   v_now  timestamptz := messages.now();
   v_keep interval := (SELECT max(t.retention) FROM messages.topic AS t);
   v_left bigint := p_pages;
-  v_did  bigint := messages.prune_alerts() + messages.prune_redrives() + messages.prune_measures() + messages.prune_audit();
+  v_did  bigint := messages.prune_alerts() + messages.prune_redrives() + messages.prune_measures() + messages.prune_audit()
+    + messages.fold_dead_counts();
   v_due  record;
   v_to   bigint;
 BEGIN

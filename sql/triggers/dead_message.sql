@@ -1,5 +1,6 @@
 -- What happens when messages end badly: a WARNING in the server's log, an alert in the outbox, a NOTIFY dead_message.
 -- One alert and one notification per topic, result and fingerprint of the statement; payload: the id when it is one, else topic and count.
+-- How many died is counted by topic and result, for ever (messages.dead_count).
 -- The WARNING names id, topic and result, never the payload.
 -- Topics with dead_letter: a live copy in <topic>.dlq besides, for a handler of that topic or for requeue. It has one attempt and no key, so
 -- that it never collides; what dies in a .dlq topic gets no further copy, nor do topics whose name has no room for the suffix.
@@ -22,12 +23,18 @@ BEGIN
   END LOOP;
 
   FOR v_dead IN
-    INSERT INTO messages.alert (topic, result, error_fingerprint, count, first_message_id, last_message_id, sample_error)
-    SELECT f.topic, f.result, f.error_fingerprint, count(*), min(f.id), max(f.id), left(min(f.error), 1000)
-    FROM fresh AS f
-    WHERE f.result NOT IN ('success', 'cancelled')
-    GROUP BY f.topic, f.result, f.error_fingerprint
-    RETURNING topic, count, first_message_id
+    WITH raised AS (
+      INSERT INTO messages.alert (topic, result, error_fingerprint, count, first_message_id, last_message_id, sample_error)
+      SELECT f.topic, f.result, f.error_fingerprint, count(*), min(f.id), max(f.id), messages.cut_error(min(f.error), 1000)
+      FROM fresh AS f
+      WHERE f.result NOT IN ('success', 'cancelled')
+      GROUP BY f.topic, f.result, f.error_fingerprint
+      RETURNING alert.topic, alert.result, alert.count, alert.first_message_id
+    ), counted AS (
+      INSERT INTO messages.dead_count (topic, result, count)
+      SELECT r.topic, r.result, sum(r.count) FROM raised AS r GROUP BY r.topic, r.result
+    )
+    SELECT r.topic, r.count, r.first_message_id FROM raised AS r
   LOOP
     PERFORM pg_notify('dead_message',
       CASE WHEN v_dead.count = 1 THEN v_dead.first_message_id::text ELSE v_dead.topic || ' ' || v_dead.count END);

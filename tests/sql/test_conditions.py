@@ -34,11 +34,12 @@ def test_nothing_is_wrong_with_a_queue_at_rest(queue: Queue) -> None:
 
 
 def test_each_condition_says_since_when_what_and_how_to_mend_it(queue: Queue) -> None:
+    worker(queue, "t")
     queue.publish(wait="-20 minutes")
 
-    (row, _) = queue.rows("SELECT c.*, messages.now() - c.since AS age FROM messages.conditions() AS c ORDER BY kind")
+    (row,) = queue.rows("SELECT c.*, messages.now() - c.since AS age FROM messages.conditions() AS c")
 
-    assert (row.kind, row.topic, row.what) == ("backlog", "t", "messages of t are ready for more than 00:15:00")
+    assert (row.kind, row.topic, row.what) == ("backlog", "t", "messages of t are ready for more than 15 min")
     assert "pgrouse explain" in row.mend
     assert 295 < row.age.total_seconds() < 360, "since it was too old, not since it was published"
 
@@ -101,6 +102,15 @@ def test_a_worker_that_was_not_seen_for_a_minute_works_nothing(queue: Queue) -> 
     assert found(queue) == {"no_worker": "t"}
 
 
+def test_what_nobody_works_is_told_once_and_not_as_a_backlog_too(queue: Queue) -> None:
+    queue.publish(wait="-1 hour")
+    assert [(row.kind, row.topic) for row in queue.rows("SELECT * FROM messages.conditions()")] == [("no_worker", "t")]
+
+    queue.conn.execute("INSERT INTO messages.alert_bound (topic, no_worker_for) VALUES ('t', '0')")
+
+    assert found(queue) == {"backlog": "t"}, "somebody has to tell it"
+
+
 @pytest.mark.parametrize("working", ["holds a message", "sleeps armed"])
 def test_a_worker_outside_the_registry_works_its_topic_too(queue: Queue, working: str) -> None:
     queue.publish_many(2, wait="-6 minutes")
@@ -141,6 +151,17 @@ def test_an_open_breaker_is_told_with_its_reason(queue: Queue) -> None:
     (row,) = queue.rows("SELECT * FROM messages.conditions()")
 
     assert (row.kind, row.topic, row.what) == ("breaker", "t", "the breaker of t is open: 9 of 10 failed")
+
+
+def test_a_breaker_that_probes_is_no_backlog_either(queue: Queue) -> None:
+    worker(queue, "t")
+    queue.policy("t", breaker={"pause": "10m"})
+    queue.publish(wait="-1 hour")
+    queue.conn.execute(
+        "INSERT INTO messages.breaker (topic, position, probe_at, why) VALUES ('t', 'open', now() - interval '1 minute', 'x')"
+    )
+
+    assert found(queue) == {"breaker": "t"}
 
 
 def test_a_snapshot_that_is_held_for_long_is_told_with_who_holds_it(queue: Queue, database: Database) -> None:

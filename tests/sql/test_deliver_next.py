@@ -210,6 +210,25 @@ def test_a_condition_that_goes_on_is_told_again(sink: Sink, queue: Queue) -> Non
     assert [told["status"] for told in sink.deliver_all()] == ["firing"]
 
 
+def test_an_open_breaker_is_told_again_each_repeat_and_not_with_each_probe_that_fails(queue: Queue) -> None:
+    sink = Sink(queue, on=["breaker"])
+    sink.next()
+    queue.stop_clock(queue.value("SELECT (clock_timestamp() + interval '1 day')::text"))
+    queue.policy(breaker={"min_attempts": 4, "pause": "5m"})
+    queue.publish_many(100)
+    queue.settle("retry", queue.claim(limit=4), ["boom"] * 4)
+    told = [(0, message["status"]) for message in sink.deliver_all()]
+    for minutes in range(5, 125, 5):
+        queue.later("5 minutes")
+        queue.settle("retry", queue.claim(limit=1), ["boom"])
+        told += [(minutes, message["status"]) for message in sink.deliver_all()]
+    queue.later("5 minutes")
+    queue.settle("complete", queue.claim(limit=1))
+    told += [(125, message["status"]) for message in sink.deliver_all()]
+
+    assert told == [(0, "firing"), (60, "firing"), (120, "firing"), (125, "resolved")]
+
+
 def test_an_escalation_is_told_when_there_are_so_many(queue: Queue) -> None:
     sink = Sink(queue, after_count=100)
     raise_alert(queue, count=99)

@@ -15,6 +15,7 @@ def test_a_queue_that_is_worked_is_well(queue: Queue) -> None:
 
 
 def test_messages_that_are_ready_for_too_long_are_found(queue: Queue) -> None:
+    queue.call("worker_started", "w", "host", 1, "1.0", ["t"], 10)
     queue.publish(wait="-1 hour")
 
     found = examine(queue, "conditions")
@@ -34,7 +35,7 @@ def test_a_topic_that_loses_many_messages_is_found(queue: Queue) -> None:
     assert "of t died" in found.of("dead_rate").what
 
 
-def test_an_open_breaker_is_told_and_is_not_wrong(queue: Queue) -> None:
+def test_an_open_breaker_is_worth_a_look(queue: Queue) -> None:
     queue.policy("t", breaker={"failure_rate": 0.5, "min_attempts": 2, "window": "1m", "pause": "1m"})
     queue.conn.execute(
         "INSERT INTO messages.breaker (topic, position, probe_at, why) VALUES ('t', 'open', now(), '9 of 10 failed')"
@@ -42,7 +43,7 @@ def test_an_open_breaker_is_told_and_is_not_wrong(queue: Queue) -> None:
 
     found = examine(queue, "conditions")
 
-    assert found.wrong == {}
+    assert found.wrong == {"breakers": "warn"}
     assert "the breaker of t is open: 9 of 10 failed" in found.of("breakers").what
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from tests.sql.queue import Ear, Queue
@@ -22,3 +23,45 @@ def test_opening_and_closing_are_told_and_leave_an_alert(queue: Queue, listen: C
     alerts = queue.rows("SELECT topic, result, sample_error FROM messages.alert WHERE kind = 'breaker' ORDER BY id")
     assert [(a.topic, a.result) for a in alerts] == [("t", "open"), ("t", "closed")]
     assert alerts[0].sample_error.startswith("4 of 4 attempts failed")
+
+
+def test_a_probe_that_fails_is_no_second_opening(queue: Queue, listen: Callable[..., Ear]) -> None:
+    queue.policy(breaker=BREAKER)
+    ear = listen("topic_changed")
+    queue.publish_many(20)
+    queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)
+
+    for _ in range(3):
+        queue.later("31 s")
+        queue.settle("fail", queue.claim(), ["boom"] * 2)
+    queue.later("31 s")
+    queue.settle("complete", queue.claim())
+
+    alerts = queue.rows("SELECT result, mend FROM messages.alert WHERE kind = 'breaker' ORDER BY id")
+    assert [a.result for a in alerts] == ["open", "closed"]
+    assert "pgrouse topic show t" in alerts[0].mend
+    assert len(ear.heard()) == 5, "who looks at the topic hears of every change"
+
+
+def test_a_breaker_that_is_taken_away_while_it_is_open_is_told_as_closed(queue: Queue) -> None:
+    queue.policy(breaker=BREAKER)
+    queue.publish_many(20)
+    queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)
+    queue.policy(breaker=None)
+
+    queue.call("judge_all")
+    queue.call("judge_all")
+
+    alerts = queue.rows("SELECT result, sample_error FROM messages.alert WHERE kind = 'breaker' ORDER BY id")
+    assert [a.result for a in alerts] == ["open", "closed"]
+    assert alerts[1].sample_error == "the topic has no breaker any more"
+
+
+def test_its_reason_says_the_time_as_all_texts_do(queue: Queue) -> None:
+    queue.policy(breaker=BREAKER)
+    queue.publish_many(4)
+    queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)
+
+    why = queue.value("SELECT sample_error FROM messages.alert WHERE kind = 'breaker'")
+
+    assert re.fullmatch(r"4 of 4 attempts failed since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", why)

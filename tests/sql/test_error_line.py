@@ -1,0 +1,73 @@
+"""error_line and cut_error: what names an error, and what is kept of a long one. pgrouse.error_line has the same rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgrouse import error_line
+from tests.sql.queue import Queue
+from tests.sql.test_fingerprint import RAISED, STRANGE, traceback_of
+
+FRAME = '  File "/srv/shop/payments.py", line 12, in charge\n    client.post("/charges", json=order.as_json())\n'
+TRACEBACK = "Traceback (most recent call last):\n" + FRAME
+DEEP = "Traceback (most recent call last):\n" + FRAME * 30
+ERRORS = {
+    "one line": "boom",
+    "a traceback": TRACEBACK + "ConnectionError: could not connect\n\n",
+    "with detail": TRACEBACK + "UniqueViolation: duplicate key\nDETAIL:  Key (id)=(7) exists.\n",
+    "deep": DEEP + "ConnectionError: could not connect to payments.internal",
+    "deep with a long message": DEEP + "ValidationError: 99 errors\n" + "  field\n" * 900,
+    "deep with a long line": DEEP + "ValueError: " + "x" * 3_000,
+    "a long line": "ValueError: " + "x" * 5_000 + " the end",
+    "Java": "java.lang.IllegalStateException: 7\n" + "\tat a.B.c(B.java:1)\n" * 200,
+    "only frames": "Traceback (most recent call last):\n" + FRAME.rstrip(),
+    "chained": TRACEBACK + "KeyError: 7\n\nThe above exception was the direct cause of:\n\n" + DEEP + "OSError: no",
+    **{line: traceback_of(call, 7) for call, line in RAISED},
+    **{f"strange {nth}": error for nth, error in enumerate(STRANGE)},
+}
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_python_and_sql_name_an_error_alike_and_cut_it_alike(queue: Queue, error: str) -> None:
+    assert queue.call("error_line", error) == error_line.error_line(error)
+    for characters in (100, 500, 1000):
+        assert queue.call("cut_error", error, characters) == error_line.cut(error, characters)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("a traceback", "ConnectionError: could not connect"),
+        ("with detail", "UniqueViolation: duplicate key"),
+        ("deep", "ConnectionError: could not connect to payments.internal"),
+        ("deep with a long message", "ValidationError: 99 errors"),
+        ("Java", "java.lang.IllegalStateException: 7"),
+        ("chained", "OSError: no"),
+    ],
+)
+@pytest.mark.parametrize("characters", [300, 1000, 100_000])
+def test_what_is_cut_still_names_the_error_and_keeps_its_end(
+    queue: Queue, name: str, line: str, characters: int
+) -> None:
+    cut = queue.call("cut_error", ERRORS[name], characters)
+
+    assert len(cut) <= characters
+    assert queue.call("error_line", cut) == line
+    assert ERRORS[name].endswith(cut[-100:])
+
+
+def test_no_error_has_none(queue: Queue) -> None:
+    assert (queue.call("error_line", None), queue.call("cut_error", None, 10)) == (None, None)
+
+
+def test_the_archive_and_the_alert_keep_the_end_of_what_a_worker_in_sql_says(queue: Queue) -> None:
+    queue.publish()
+    queue.settle("fail", queue.claim(), [DEEP * 10 + "OSError: no"])
+
+    (archived,) = queue.rows("SELECT error, error_fingerprint FROM messages.message_archive")
+    sample = queue.value("SELECT sample_error FROM messages.alert")
+    grouped = queue.value("SELECT sample_error FROM messages.dead_groups()")
+
+    assert archived.error.endswith("OSError: no")
+    assert archived.error_fingerprint == queue.call("fingerprint", "OSError: no")
+    assert [queue.call("last_line", each) for each in (archived.error, sample, grouped)] == ["OSError: no"] * 3
