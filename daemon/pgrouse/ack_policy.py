@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pgrouse import events, outcome
+from pgrouse.error_line import last_line
 from pgrouse.message import Message
 from pgrouse.outcome import Acked, Ended, Kind, Outcome, Retry
 from pgrouse.retry_strategy import Strategy, StrategyFailed
@@ -56,7 +57,7 @@ class Rules:
 
     def _by_action(self, message: Message, said: object, action: Outcome) -> Ended:
         if isinstance(said, BaseException):
-            return _remark(self._raised(message, action), events.ERROR_IGNORED, _last_line(outcome.describe(said)))
+            return _remark(self._raised(message, action), events.ERROR_IGNORED, last_line(outcome.describe(said)))
         if isinstance(action, Acked) and action.output is None:
             return outcome.ended(message, said)
         return self._raised(message, action)
@@ -69,7 +70,7 @@ class Rules:
         match self.policy:
             case AckPolicy.ACK:
                 done = Ended(message, Kind.COMPLETE)
-                return _remark(done, events.ERROR_IGNORED, _last_line(ended.error or ""))
+                return _remark(done, events.ERROR_IGNORED, last_line(ended.error or ""))
             case AckPolicy.REJECT_ON_ERROR | AckPolicy.MANUAL:
                 return replace(ended, kind=Kind.REJECT)
             case _:
@@ -96,7 +97,3 @@ DEFAULT_RULES = Rules()
 
 def _remark(ended: Ended, event: str, why: str) -> Ended:
     return replace(ended, remarks=(*ended.remarks, (event, why)))
-
-
-def _last_line(text: str) -> str:
-    return text.rstrip().rpartition("\n")[2]

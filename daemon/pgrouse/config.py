@@ -7,6 +7,7 @@ lists the keys.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
@@ -43,6 +44,15 @@ def _dsn(text: str) -> str:
     return text
 
 
+def _web_address(text: str) -> str:
+    """Check the address of the dashboard; links are made by appending to it."""
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", text):
+        raise ValueError(
+            f'expected an address like "https://queue.example.com", without a password, found {text!r:.80}'
+        )
+    return text.rstrip("/")
+
+
 Dsn = Annotated[str, AfterValidator(_dsn)]
 PolicyName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,199})$")]
 ChannelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
@@ -55,6 +65,7 @@ ModuleName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z_]\w*(\.[A-Z
 # An address, a name, or an IPv6 address in brackets; then the port.
 ListenAddress = Annotated[str, StringConstraints(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
 HostName = Annotated[str, StringConstraints(pattern=r"^(\*|(\*\.)?[A-Za-z0-9._-]+)$")]
+WebAddress = Annotated[str, AfterValidator(_web_address)]
 LenientPath = Annotated[Path, Field(strict=False)]
 
 
@@ -190,6 +201,8 @@ class Web(Section):
     """How large a request may be."""
     session: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 12 * 3600 * S
     """How long somebody stays logged in to the dashboard."""
+    url: WebAddress | None = None
+    """The address under which people open the dashboard, as `https://queue.example.com`: alerts link to it."""
 
 
 class Metrics(Section):

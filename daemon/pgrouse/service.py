@@ -356,7 +356,7 @@ def _alert_loops(db: Database, settings: config.Config, holder: str) -> list[loo
         return []
     from pgrouse.loops import alerts  # noqa: PLC0415 - only where there are sinks
 
-    return alerts.loops(db, settings.alerts, holder)
+    return alerts.loops(db, settings.alerts, holder, settings.web.url)
 
 
 def _seals(settings: config.Config) -> Seals | None:

@@ -57,7 +57,7 @@ BEGIN
       CASE
         -- A pause, or a breaker, is no backlog: whoever stopped the topic knows; the breaker is told by itself, also while it probes.
         WHEN v_policy.stopped_until IS NOT NULL OR v_policy.probes IS NOT NULL THEN
-        -- One cause is told once: what nobody works has no backlog besides.
+        -- One cause is told once: a topic without a worker has no backlog besides.
         WHEN v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for AND NOT messages.is_handled(v_topic) THEN
           RETURN QUERY SELECT 'no_worker', v_topic, v_ready + v_own.no_worker_for,
             format('messages of %s are ready, and no worker handles the topic', v_topic),
@@ -74,7 +74,7 @@ BEGIN
 
   RETURN QUERY
   SELECT 'breaker', b.topic, b.changed_at, format('the breaker of %s is open: %s', b.topic, b.why),
-         messages.breaker_mend(b.topic)
+         messages.breaker_advice(b.topic)
   FROM messages.breaker AS b
   CROSS JOIN messages.topic AS d
   LEFT JOIN messages.topic AS t ON t.topic = b.topic

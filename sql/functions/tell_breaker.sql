@@ -10,7 +10,7 @@ BEGIN
   RAISE WARNING 'breaker of topic % is %: %', p_breaker.topic, p_breaker.position, p_breaker.why;
   IF p_breaker.position <> p_was THEN
     INSERT INTO messages.alert (kind, topic, result, sample_error, mend)
-    VALUES ('breaker', p_breaker.topic, p_breaker.position, p_breaker.why, messages.breaker_mend(p_breaker.topic));
+    VALUES ('breaker', p_breaker.topic, p_breaker.position, p_breaker.why, messages.breaker_advice(p_breaker.topic));
   END IF;
   PERFORM pg_notify('topic_changed', p_breaker.topic);
   IF p_breaker.position = 'closed' THEN

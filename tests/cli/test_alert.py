@@ -95,6 +95,20 @@ def test_the_list_shows_what_goes_on(pgrouse: Shell, queue: Queue) -> None:
     assert "1,200" in pgrouse("alert", "list").out
 
 
+def test_the_list_shows_the_exception_and_not_the_head_of_its_traceback(pgrouse: Shell, queue: Queue) -> None:
+    frame = '  File "/srv/shop/payments.py", line 12, in charge\n    client.post("/charges", json=order)\n'
+    queue.publish()
+    queue.settle(
+        "fail", queue.claim(), [f"Traceback (most recent call last):\n{frame * 30}ConnectionError: no route\n"]
+    )
+    Sink(queue).deliver()
+
+    shown = pgrouse("alert", "list").out
+
+    assert "ConnectionError: no route" in shown
+    assert "Traceback" not in shown
+
+
 def test_the_list_of_nothing_says_so(pgrouse: Shell) -> None:
     ended = pgrouse("alert", "list")
 

@@ -45,6 +45,28 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, line: in
     assert f"pgrouse.toml:{line}: " in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[web]\nurl = "queue.example.com"\n', "expected an address like"),
+        ('[web]\nurl = "https://ann:secret@queue.example.com"\n', "without a password"),
+        ('[web]\nurl = "https://queue.example.com/?a=b"\n', "expected an address like"),
+        ('[web]\nurl = "javascript://queue.example.com"\n', "expected an address like"),
+        ('[alerts]\nenvironment = ""\n', "is no name of an environment"),
+        ('[alerts]\nenvironment = "a\\nb"\n', "is no name of an environment"),
+    ],
+)
+def test_where_a_message_comes_from_is_checked(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigProblems, match=re.escape(problem)):
+        read(tmp_path, text)
+
+
+def test_the_address_of_the_dashboard_may_end_with_a_slash(tmp_path: Path) -> None:
+    config = read(tmp_path, '[web]\nurl = "https://example.com/queue/"\n[alerts]\nenvironment = "production"\n')
+
+    assert (config.web.url, config.alerts.environment) == ("https://example.com/queue", "production")
+
+
 def test_an_address_that_is_refused_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigProblems) as refused:
         read(tmp_path, '[[alerts.to]]\nname = "a"\nwebhook = "ftp://secret/"\nurl = 5\n')

@@ -29,7 +29,8 @@ class Deliverer:
     def __init__(self, folder: Path, dsn: str, sinks: list[dict[str, Any]], *command: str, **sections: Any) -> None:
         folder.mkdir()
         self.log = folder / "log"
-        tables = {"database": {"dsn": dsn}, "log": {"format": "json", "level": "debug"}, **sections, "alerts": RULES}
+        rules = RULES | sections.pop("alerts", {})
+        tables = {"database": {"dsn": dsn}, "log": {"format": "json", "level": "debug"}, **sections, "alerts": rules}
         lines = [f"[{name}]\n{_keys(table)}" for name, table in tables.items()]
         lines += [f"[[alerts.to]]\n{_keys(sink)}" for sink in sinks]
         (folder / "pgrouse.toml").write_text("\n".join(lines))
@@ -266,6 +267,27 @@ def test_it_outlives_the_end_of_the_database_and_of_the_sink(
         requests = receiver.wait_for(3, within_s=60)
         process.kill()
     assert topics(requests) == ["before", "while the sink was away", "after the crash"]
+
+
+def test_a_message_names_the_exception_its_queue_and_the_page_of_the_dashboard(
+    database: Database, queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
+) -> None:
+    deliver(hook(receiver), alerts={"environment": "staging"}, web={"url": "https://queue.example.com"})
+    until_all_listen(queue, "ops")
+    died = queue.publish()
+    frame = '  File "/srv/shop/payments.py", line 12, in charge\n    client.post("/charges", json=order)\n'
+    error = f"Traceback (most recent call last):\n{frame * 30}ConnectionError: could not connect to payments.internal\n"
+    queue.settle("fail", queue.claim(), [error])
+
+    (told,) = receiver.wait_for(1)
+
+    assert told.json["title"] == (
+        "[staging] 1 message failed in t: ConnectionError: could not connect to payments.internal"
+    )
+    assert told.json["body"].endswith("ConnectionError: could not connect to payments.internal")
+    assert told.json["link"] == f"https://queue.example.com/messages/{died}"
+    assert (told.json["environment"], told.json["severity"]) == ("staging", "ticket")
+    assert told.json["database"] == queue.value("SELECT current_database()")
 
 
 def test_what_is_wrong_is_told_and_that_it_is_over_too(

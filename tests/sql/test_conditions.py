@@ -102,7 +102,7 @@ def test_a_worker_that_was_not_seen_for_a_minute_works_nothing(queue: Queue) -> 
     assert found(queue) == {"no_worker": "t"}
 
 
-def test_what_nobody_works_is_told_once_and_not_as_a_backlog_too(queue: Queue) -> None:
+def test_a_topic_without_a_worker_is_told_once_and_not_as_a_backlog_too(queue: Queue) -> None:
     queue.publish(wait="-1 hour")
     assert [(row.kind, row.topic) for row in queue.rows("SELECT * FROM messages.conditions()")] == [("no_worker", "t")]
 

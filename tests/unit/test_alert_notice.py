@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgrouse.alerts import template
-from pgrouse.alerts.notice import Notice, trial_notice
+from pgrouse.alerts.notice import NOWHERE, Notice, Place, trial_notice
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -36,7 +36,14 @@ def group(**values: Any) -> dict[str, Any]:
     }
 
 
-def notice(*groups: dict[str, Any], title: str = "{{summary}}", body: str | None = None, **told: Any) -> Notice:
+PLACE = Place("production", "queue", "https://queue.example.com")
+FRAME = '  File "/srv/shop/payments.py", line 12, in charge\n    client.post("/charges", json=order.as_json())\n'
+DEEP = "Traceback (most recent call last):\n" + FRAME * 8
+
+
+def notice(
+    *groups: dict[str, Any], title: str | None = None, body: str | None = None, place: Place = NOWHERE, **told: Any
+) -> Notice:
     found = list(groups) or [group()]
     status = "firing" if any(each["status"] == "firing" for each in found) else "resolved"
     given = {
@@ -46,7 +53,7 @@ def notice(*groups: dict[str, Any], title: str = "{{summary}}", body: str | None
         "groups": found,
         **told,
     }
-    return Notice("1d", "ops", 3, 1, AT, given, title, body)
+    return Notice("1d", "ops", 3, 1, AT, given, title, body, place)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +84,86 @@ def test_the_text_has_what_one_looks_for() -> None:
     ):
         assert line in body.splitlines()
     assert body.endswith("ValueError: bad price")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ConnectionError: could not connect to payments.internal",
+        "UniqueViolation: duplicate key\nDETAIL:  Key (id)=(7) exists.",
+        "ValidationError: 40 errors for Order" + "\nfield\n  Input should be a number" * 40,
+    ],
+)
+def test_of_a_traceback_the_title_and_the_text_name_the_exception(message: str) -> None:
+    shown = notice(group(count=1, total=1, error=f"{DEEP}{message}\n"))
+
+    line = message.splitlines()[0]
+    assert shown.title == f"1 message failed in orders: {line}"
+    assert line in shown.body.splitlines()
+    assert shown.body.splitlines()[-1] == message.splitlines()[-1]
+    assert message.splitlines()[-1] in notice(group(error=f"{DEEP}{message}\n"), body="{{error}}").body
+
+
+def test_the_summary_stands_once() -> None:
+    assert notice().title not in notice().body
+
+
+def test_the_text_says_which_queue_how_urgent_what_to_do_and_where_to_look() -> None:
+    shown = notice(group(), place=PLACE)
+
+    assert shown.title == "[production] 5 messages failed in orders: ValueError: bad price"
+    for line in (
+        "severity: ticket",
+        "environment: production",
+        "database: queue",
+        "link: https://queue.example.com/dead",
+        "to do: see why: `pgrouse dead group --topic orders`; fix the cause, then"
+        " `pgrouse redrive --topic orders --fingerprint abc`",
+        "first: 2026-01-01 12:00:00 UTC",
+    ):
+        assert line in shown.body.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("given", "severity", "link"),
+    [
+        (group(count=1, total=1), "ticket", "/messages/7"),
+        (group(count=1, total=2), "ticket", "/dead"),
+        (group(kind="breaker", topic="a b/c"), "page", "/topics/a%20b%2Fc"),
+        (group(kind="cron_late", topic=None), "ticket", "/doctor"),
+    ],
+)
+def test_each_kind_has_its_severity_and_its_page(given: dict[str, Any], severity: str, link: str) -> None:
+    payload = notice(given, place=PLACE).payload()
+
+    assert (payload["severity"], payload["link"]) == (severity, f"https://queue.example.com{link}")
+    assert (payload["environment"], payload["database"]) == ("production", "queue")
+
+
+def test_several_groups_lead_to_the_overview_and_are_as_urgent_as_the_worst() -> None:
+    shown = notice(group(), group(kind="no_worker"), place=PLACE)
+
+    assert (shown.severity, shown.link) == ("page", "https://queue.example.com/")
+    assert shown.body.splitlines()[-1] == "link: https://queue.example.com/"
+
+
+def test_all_texts_write_times_alike() -> None:
+    given = group(first_at="2026-11-22T18:50:29.919289+00:00", last_at="2026-11-22T20:50:30.090409+02:00")
+    shown = notice(given, body="{{first_at}} {{last_at}}")
+
+    assert shown.body == "2026-11-22 18:50:29 UTC 2026-11-22 18:50:30 UTC"
+    assert "last: 2026-11-22 18:50:30 UTC" in notice(given).body.splitlines()
+
+
+def test_what_is_over_says_nothing_to_do() -> None:
+    assert "to do" not in notice(group(kind="breaker", status="resolved", mend="fix it")).body
+
+
+def test_a_template_of_ones_own_decides_whether_the_environment_is_named() -> None:
+    shown = notice(title="{{environment}}: {{topic}}", body="{{severity}} {{database}} {{link}}", place=PLACE)
+
+    assert (shown.title, shown.body) == ("production: orders", "ticket queue https://queue.example.com/dead")
+    assert notice(title="{{environment}}{{link}}{{database}}{{topic}}").title == "orders"
 
 
 def test_many_groups_are_listed_the_largest_ten_and_how_many_more() -> None:

@@ -28,7 +28,7 @@ from pgrouse.errors import ConfigError
 from tests.daemon.receiver import Mailbox, Receiver
 from tests.server.alive import lives
 from tests.server.deadline import eventually
-from tests.unit.test_alert_notice import AT, group, notice
+from tests.unit.test_alert_notice import AT, DEEP, PLACE, group, notice
 
 # apprise imports a module that Python 3.13 has no more.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
@@ -161,6 +161,21 @@ def test_alertmanager_gets_an_alert_for_each_group(receiver: Receiver) -> None:
     assert backlog["annotations"]["mend"] == "add workers"
 
 
+def test_alertmanager_is_told_how_urgent_it_is_which_queue_it_is_and_where_to_look(receiver: Receiver) -> None:
+    error = f"{DEEP}ConnectionError: no route\n"
+    given = notice(group(error=error), group(kind="backlog", result=None, topic="slow"), place=PLACE)
+
+    send(given, alertmanager=receiver.url())
+
+    dead, backlog = receiver.requests[0].json
+    assert [each["labels"]["severity"] for each in (dead, backlog)] == ["ticket", "page"]
+    assert {each["labels"]["environment"] for each in (dead, backlog)} == {"production"}
+    assert dead["generatorURL"] == "https://queue.example.com/dead"
+    assert backlog["generatorURL"] == "https://queue.example.com/topics/slow"
+    assert "pgrouse redrive --topic orders" in dead["annotations"]["mend"]
+    assert dead["annotations"]["description"].endswith("ConnectionError: no route\n")
+
+
 def test_what_fires_ends_later_and_what_is_over_has_ended(receiver: Receiver) -> None:
     began = group(kind="backlog", result=None)
     send(notice(began), alertmanager=receiver.url())
@@ -258,7 +273,7 @@ def test_sentry_gets_an_event_that_it_takes_once(receiver: Receiver) -> None:
 
 def test_a_mail_is_sent_by_apprise() -> None:
     mailbox = Mailbox()
-    hostile = group(error="<b>bold</b>\r\nBcc: all@example.com")
+    hostile = group(error="<b>bold</b>\rBcc: all@example.com")
 
     said = send(
         notice(hostile),

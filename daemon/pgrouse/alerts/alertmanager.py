@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgrouse.alerts.notice import DEAD, harmless, one_line, summary
+from pgrouse.alerts.notice import DEAD, excerpt, mend, one_line, path, severity, summary
 from pgrouse.alerts.post import post
 from pgrouse.alerts.secret import reveal
 
@@ -45,15 +45,20 @@ class Alertmanager:
         }
         name = NAMES.get(group["kind"]) or "Pgrouse" + "".join(map(str.capitalize, group["kind"].split("_")))
         single = notice.told["group_count"] == 1
+        place, advice = notice.place, mend(group)
+        own = {"severity": severity(group), **({"environment": place.environment} if place.environment else {})}
+        link = place.link(path(group))
+        known = {label: value for label, value in told.items() if value}
         return {
-            "labels": {**self.labels, "alertname": name, **{label: value for label, value in told.items() if value}},
+            "labels": {**own, **self.labels, "alertname": name, **known},
             "annotations": {
                 "summary": notice.title if single else summary(group),
-                "description": notice.body if single else harmless(group["error"]),
+                "description": notice.body if single else excerpt(group["error"]),
                 "count": str(group["count"]),
                 "total": str(group["total"]),
-                **({"mend": one_line(group["mend"])} if group["mend"] else {}),
+                **({"mend": one_line(advice)} if advice else {}),
             },
+            **({"generatorURL": link} if link else {}),
             "startsAt": group["first_at"],
             "endsAt": _end(notice, group).isoformat(),
         }

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
+from pgrouse import error_line
 from pgrouse.alerts import template
 
 DEAD = "dead_message"
@@ -35,6 +37,30 @@ KINDS = {
     "dead_rate": "many dead messages",
     "alerts_undelivered": "alerts are not delivered",
 }
+# As the rules of Prometheus have it. page: messages do not move, or many die. ticket: look at it today.
+PAGE = frozenset({"breaker", "backlog", "no_worker", "dead_rate", "alerts_undelivered"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which queue a message is about, and where people look at it.
+
+    Attributes:
+        environment: what the configuration calls it: production, staging.
+        database: the name of its database.
+        dashboard: the address of its dashboard, without a slash at the end.
+    """
+
+    environment: str | None = None
+    database: str | None = None
+    dashboard: str | None = None
+
+    def link(self, path: str) -> str | None:
+        """Return the address of a page of the dashboard, if it has an address."""
+        return f"{self.dashboard}{path}" if self.dashboard else None
+
+
+NOWHERE = Place()
 
 
 @dataclass(frozen=True)
@@ -46,6 +72,8 @@ class Notice:
         sequence: rises from message to message of a sink, with gaps.
         attempt: how often it was sent, this time included.
         told: what messages.deliver_next returned: status, count, group_count, groups, and replay_of or test.
+        title_template: None: the summary, and the environment before it.
+        place: which queue it is about.
     """
 
     id: str
@@ -54,8 +82,9 @@ class Notice:
     attempt: int
     created_at: datetime
     told: Mapping[str, Any]
-    title_template: str = "{{summary}}"
+    title_template: str | None = None
     body_template: str | None = None
+    place: Place = NOWHERE
     _values: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -72,7 +101,10 @@ class Notice:
     def title(self) -> str:
         """One line."""
         marks = "[test] " * bool(self.told.get("test")) + "[again] " * bool(self.told.get("replay_of"))
-        return one_line(marks + template.fill(self.title_template, self.values), 200)
+        if self.title_template is not None:
+            return one_line(marks + template.fill(self.title_template, self.values), 200)
+        environment = f"[{self.place.environment}] " if self.place.environment else ""
+        return one_line(marks + environment + self.values["summary"], 200)
 
     @property
     def body(self) -> str:
@@ -82,15 +114,33 @@ class Notice:
         return "\n".join(self._lines()).strip()
 
     @property
+    def severity(self) -> str:
+        """The highest of what it tells of."""
+        return "page" if "page" in map(severity, self.groups) else "ticket"
+
+    @property
+    def link(self) -> str | None:
+        """The page of the dashboard that shows what it tells of."""
+        return self.place.link(path(self.groups[0]) if self.told["group_count"] == 1 else "/")
+
+    @property
     def values(self) -> Mapping[str, str]:
         """What templates may name: of the largest group, where there are several."""
         if not self._values:
             first = self.groups[0]
             known = {name: harmless(first.get(name)) for name in template.NAMES}
+            times = {name: moment(first[name]) for name in ("first_at", "last_at")}
             self._values.update(
                 {
                     **known,
+                    **times,
+                    "error": excerpt(first["error"]),
+                    "mend": harmless(mend(first)),
                     "summary": self._summary(),
+                    "severity": self.severity,
+                    "environment": self.place.environment or "",
+                    "database": self.place.database or "",
+                    "link": self.link or "",
                     "status": str(self.told["status"]),
                     "count": str(self.told["count"]),
                     "group_count": str(self.told["group_count"]),
@@ -109,6 +159,10 @@ class Notice:
             "created_at": self.created_at.astimezone(UTC).isoformat(),
             "title": self.title,
             "body": self.body,
+            "severity": self.severity,
+            "environment": self.place.environment,
+            "database": self.place.database,
+            "link": self.link,
             **self.told,
         }
 
@@ -119,13 +173,17 @@ class Notice:
 
     def _lines(self) -> list[str]:
         if self.told["group_count"] == 1:
-            return _portrait(self.groups[0])
+            group = self.groups[0]
+            return [*_facts({**_portrait(group), **self._whereabouts()}), "", excerpt(group["error"])]
         listed = [f"- {summary(group)}" for group in self.groups[:LISTED]]
         more = self.told["group_count"] - len(listed)
-        return [*listed, f"- and {more:,} more groups"] if more else listed
+        return [*listed, *([f"- and {more:,} more groups"] if more else []), "", *_facts(self._whereabouts())]
+
+    def _whereabouts(self) -> dict[str, Any]:
+        return {"environment": self.place.environment, "database": self.place.database, "link": self.link}
 
 
-def trial_notice(sink: str, title: str | None, body: str | None) -> Notice:
+def trial_notice(sink: str, title: str | None, body: str | None, place: Place = NOWHERE) -> Notice:
     """Return the message that `pgrouse alert test` sends: marked, and of nothing that happened."""
     now = datetime.now(UTC)
     group = {
@@ -147,7 +205,7 @@ def trial_notice(sink: str, title: str | None, body: str | None) -> Notice:
         "escalated": False,
     }
     told = {"status": "firing", "count": 1, "group_count": 1, "groups": [group], "test": True}
-    return Notice(str(uuid4()), sink, 0, 1, now, told, title or "{{summary}}", body)
+    return Notice(str(uuid4()), sink, 0, 1, now, told, title, body, place)
 
 
 def summary(group: Mapping[str, Any]) -> str:
@@ -161,23 +219,60 @@ def summary(group: Mapping[str, Any]) -> str:
     place = f" in {group['topic']}" if group["topic"] else ""
     again = f" ({group['total']:,} since it began)" if group["total"] != group["count"] else ""
     text = f"{group['count']:,} message{'s' * many} {verb}{place}{again}"
-    error = one_line(harmless(group["error"]), 100)
+    error = one_line(harmless(error_line.last_line(group["error"] or "")), 100)
     return one_line(f"{text}: {error}" if error else text, 300)
 
 
-def _portrait(group: Mapping[str, Any]) -> list[str]:
-    ids = _span(group["first_message_id"], group["last_message_id"])
-    facts = {
+def severity(group: Mapping[str, Any]) -> str:
+    """Return how urgent it is: page or ticket, as the rules of Prometheus have it."""
+    return "page" if group["kind"] in PAGE else "ticket"
+
+
+def mend(group: Mapping[str, Any]) -> str | None:
+    """Return what to do about a group; None if it is over."""
+    if group["status"] != "firing":
+        return None
+    if group["mend"] or group["kind"] != DEAD:
+        return str(group["mend"] or "") or None
+    options = [("--topic", group["topic"]), ("--fingerprint", group["fingerprint"])]
+    chosen = "".join(f" {option} {value}" for option, value in options if value)
+    topic = f" --topic {group['topic']}" if group["topic"] else ""
+    return f"see why: `pgrouse dead group{topic}`; fix the cause, then `pgrouse redrive{chosen}`"
+
+
+def path(group: Mapping[str, Any]) -> str:
+    """Return the page of the dashboard that shows a group."""
+    if group["kind"] == DEAD:
+        single = group["total"] == 1 and group["first_message_id"] is not None
+        return f"/messages/{group['first_message_id']}" if single else "/dead"
+    return f"/topics/{quote(group['topic'], safe='')}" if group["topic"] else "/doctor"
+
+
+def moment(at: str) -> str:
+    """Write a time that JSON has, as every text about alerts writes it."""
+    return datetime.fromisoformat(at).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def excerpt(error: str | None) -> str:
+    """Return what is shown of an error: its end, where a traceback has the exception."""
+    return _disarmed(error_line.cut(error or "", ERROR_CHARACTERS))
+
+
+def _portrait(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {
         "topic": group["topic"],
-        "messages": ids,
-        "first": group["first_at"],
-        "last": group["last_at"] if group["last_at"] != group["first_at"] else None,
+        "severity": severity(group) if group["status"] == "firing" else None,
+        "messages": _span(group["first_message_id"], group["last_message_id"]),
+        "first": moment(group["first_at"]),
+        "last": moment(group["last_at"]) if group["last_at"] != group["first_at"] else None,
         "fingerprint": group["fingerprint"],
-        "to do": group["mend"] if group["status"] == "firing" else None,
+        "to do": mend(group),
         "escalated": "yes" if group["escalated"] else None,
     }
-    lines = [f"{name}: {one_line(harmless(value))}" for name, value in facts.items() if value]
-    return [summary(group), "", *lines, "", harmless(group["error"])]
+
+
+def _facts(facts: Mapping[str, Any]) -> list[str]:
+    return [f"{name}: {one_line(harmless(value))}" for name, value in facts.items() if value]
 
 
 def _span(first: int | None, last: int | None) -> str | None:
@@ -188,10 +283,13 @@ def _span(first: int | None, last: int | None) -> str | None:
 
 def harmless(value: Any) -> str:
     """Return what came from a message as text that no terminal, mail or chat takes for more than text; cut."""
-    text = "" if value is None else str(value)
-    text = _HARMFUL.sub(lambda found: " " if found[0] in "\t\r" else "\ufffd", text[: 4 * ERROR_CHARACTERS])
-    text = _MENTION.sub(lambda found: found[0] + "\u2060", text)
+    text = _disarmed("" if value is None else str(value)[: 4 * ERROR_CHARACTERS])
     return text if len(text) <= ERROR_CHARACTERS else text[: ERROR_CHARACTERS - 1] + "…"
+
+
+def _disarmed(text: str) -> str:
+    text = _HARMFUL.sub(lambda found: " " if found[0] in "\t\r" else "\ufffd", text)
+    return _MENTION.sub(lambda found: found[0] + "\u2060", text)
 
 
 def one_line(text: str, characters: int = ERROR_CHARACTERS) -> str:

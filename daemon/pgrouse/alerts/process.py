@@ -58,7 +58,7 @@ class Process:
         log.info(events.ALERTS_STARTED, deliverer=self.name, sinks=sinks)
         systemd.notify(STATUS=f"delivering to {len(sinks)} sinks")
         async with asyncio.TaskGroup() as group:
-            found = alerts.loops(self.db, self.settings.alerts, self.name)
+            found = alerts.loops(self.db, self.settings.alerts, self.name, self.settings.web.url)
             tasks = [group.create_task(loop.run(each), name=each.name) for each in found]
             await self.stop.requested.wait()
             systemd.notify(STOPPING=1)

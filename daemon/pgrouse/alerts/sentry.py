@@ -53,9 +53,15 @@ def _event(notice: Notice) -> dict[str, Any]:
         "timestamp": notice.created_at.isoformat(),
         "platform": "python",
         "logger": "pgrouse.alerts",
+        **({"environment": notice.place.environment} if notice.place.environment else {}),
         "level": "info" if notice.resolved else "error",
         "message": {"formatted": f"{notice.title}\n\n{notice.body}"},
         "fingerprint": ["pgrouse", *([group["group"]] if notice.told["group_count"] == 1 else ["several groups"])],
         "tags": tags,
-        "extra": {"count": notice.told["count"], "group_count": notice.told["group_count"], "id": notice.id},
+        "extra": {
+            "count": notice.told["count"],
+            "group_count": notice.told["group_count"],
+            "id": notice.id,
+            "link": notice.link,
+        },
     }

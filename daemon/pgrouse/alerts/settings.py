@@ -37,6 +37,9 @@ TopicPattern = Annotated[
     ),
 ]
 VariableName = Annotated[str, _matching("[A-Za-z_][A-Za-z0-9_]*", "is no name: letters, digits and _")]
+EnvironmentName = Annotated[
+    str, _matching(r"[^\x00-\x1f\x7f]{1,100}", "is no name of an environment: 1 to 100 characters on one line")
+]
 Template = Annotated[str, AfterValidator(template.checked)]
 GroupBy = Literal["topic", "result", "fingerprint"]
 # What alerts are about: kinds, and the results of dead messages.
@@ -145,6 +148,8 @@ SINK_KEYS = {
 class Alerts(Section):
     """Whom the daemon tells when messages die and when something is wrong; docs/reference/alerts.md."""
 
+    environment: EnvironmentName | None = None
+    """What this queue is called, as `production`: it stands before every title, so that messages about two queues are told apart."""
     on: list[AlertKind] = []
     """What to tell: kinds of alerts, and results of dead messages. Empty: everything."""
     group_by: list[GroupBy] = ["topic", "result", "fingerprint"]

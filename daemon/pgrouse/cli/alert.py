@@ -10,6 +10,7 @@ import click
 from pgrouse.cli.command import Group, Session
 from pgrouse.cli.output import Column, plural, show_age, show_ago
 from pgrouse.cli.parameter import DURATION, MOMENT
+from pgrouse.error_line import last_line
 from pgrouse.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -113,9 +114,10 @@ def _try(session: Session, settings: AlertSink) -> bool:
     """Send one sink its test; return whether it arrived."""
     from pgrouse import dsn  # noqa: PLC0415
     from pgrouse.alerts import secret, sink, sinks  # noqa: PLC0415
-    from pgrouse.alerts.notice import trial_notice  # noqa: PLC0415
+    from pgrouse.alerts.notice import Place, trial_notice  # noqa: PLC0415
 
-    notice = trial_notice(settings.name, settings.title, settings.body)
+    place = Place(environment=session.config.alerts.environment, dashboard=session.config.web.url)
+    notice = trial_notice(settings.name, settings.title, settings.body, place)
     try:
         said, arrived = sinks.make(settings).send(notice, settings.timeout.total_seconds()), True
     except (sink.SendFailed, ConfigError) as error:
@@ -155,7 +157,7 @@ def list_incidents(session: Session, sink: str | None, over: bool, limit: int) -
         Column("COUNT", "count", "{:,}".format, right=True),
         Column("UNTOLD", "pending", "{:,}".format, right=True),
         Column("LAST", "age", show_ago),
-        Column("ERROR", "sample_error", wide=True, optional=True),
+        Column("ERROR", "sample_error", last_line, wide=True, optional=True),
     ]
     session.output.rows(columns, rows, "nothing goes on that a sink would be told of")
 

@@ -13,6 +13,7 @@ from pgrouse.cli.command import READ_TIMEOUT, Group, Session
 from pgrouse.cli.message import style_of_state
 from pgrouse.cli.output import Column, plural, show_ago
 from pgrouse.cli.parameter import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -115,12 +116,6 @@ def _columns() -> list[Column]:
         Column("REDRIVEN AS", "redriven_as", right=True, optional=True),
         Column("ERROR", "error", last_line, wide=True),
     ]
-
-
-def last_line(error: str) -> str:
-    """Return what a traceback says at its end: the error itself."""
-    lines = error.strip().splitlines()
-    return lines[-1][:200] if lines else ""
 
 
 @dead.command()

@@ -12,6 +12,7 @@ import click
 from pgrouse.cli.command import Session
 from pgrouse.cli.output import harmless, show_age, show_ago
 from pgrouse.crypto import envelope
+from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.jsonb import Raw
 from pgrouse.message_row import JSON_COLUMNS, NEIGHBOURS, NEVER, STEPS, query
@@ -200,9 +201,9 @@ def _attempt(attempt: dict[str, Any]) -> str:
         datetime.fromisoformat(attempt[name]) if attempt.get(name) else None for name in ("started", "ended")
     )
     took = f" after {show_age(max(ended - started, timedelta(0)))}" if started and ended else ""
-    error = (attempt.get("error") or "").strip().splitlines()
+    error = last_line(attempt.get("error") or "")
     unrun = "" if attempt.get("run") else ", never begun,"
-    return f"{attempt.get('outcome')}{took}{unrun} by {attempt.get('worker')}" + (f": {error[-1]}" if error else "")
+    return f"{attempt.get('outcome')}{took}{unrun} by {attempt.get('worker')}" + (f": {error}" if error else "")
 
 
 def _long(value: str | bytes, name: str) -> str:

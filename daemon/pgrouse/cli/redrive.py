@@ -13,6 +13,7 @@ from pgrouse.cli.batches import BATCH, PUT_BACK, WILL_NOT_DO, put_back, report, 
 from pgrouse.cli.command import READ_TIMEOUT, Command, Session
 from pgrouse.cli.output import Column, plural, show_ago
 from pgrouse.cli.parameter import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _preview(session: Session, conn: psycopg.Connection, pages: Iterator[Any], *
         Column("OLDEST", "oldest", show_ago),
         Column("FINGERPRINT", "error_fingerprint"),
         Column("SAMPLE", "sample_id", right=True),
-        Column("ERROR", "sample_error", _last_line, wide=True),
+        Column("ERROR", "sample_error", last_line, wide=True),
     ]
     session.output.rows(columns, groups, "no dead message fits: nothing would be put back")
     outcomes = Counter(row["outcome"] for row in found)
@@ -195,9 +196,3 @@ def _grouped(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         )
         group["messages"] += 1
     return [groups[key] for key in sorted(groups)]
-
-
-def _last_line(error: str) -> str:
-    from pgrouse.cli.dead import last_line  # noqa: PLC0415
-
-    return last_line(error)

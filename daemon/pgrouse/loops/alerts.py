@@ -20,7 +20,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from pgrouse import database, dsn, events
-from pgrouse.alerts.notice import Notice
+from pgrouse.alerts.notice import Notice, Place
 from pgrouse.alerts.rules import rules
 from pgrouse.alerts.secret import secrets
 from pgrouse.alerts.sink import SendFailed, Sink
@@ -55,16 +55,16 @@ HANGING = 3
 
 # How old it is says the server, whose clock has dated it: that of this machine may be wrong by days.
 NEXT = """
-    SELECT n.*, extract(epoch FROM messages.now() - n.created_at)::double precision AS age_s
+    SELECT n.*, current_database() AS database, extract(epoch FROM messages.now() - n.created_at)::double precision AS age_s
     FROM messages.deliver_next(%s, %s, %s, %s, make_interval(secs => %s)) AS n
 """
 SETTLE = "SELECT messages.settle_delivery(%s, %s, %s, %s, make_interval(secs => %s), %s)"
 
 
-def loops(db: database.Database, alerts: Alerts, holder: str) -> list[Loop]:
-    """Return the loops that deliver to every sink of the configuration, and the one that hears when there is something to do."""
+def loops(db: database.Database, alerts: Alerts, holder: str, dashboard: str | None = None) -> list[Loop]:
+    """Return the loops that deliver to every sink, and the one that hears when there is something to do; `dashboard` is its address, for links."""
     due = Signals()
-    return [Ear(db, due), *(Deliverer(db, alerts, each, holder, due.new()) for each in alerts.to)]
+    return [Ear(db, due), *(Deliverer(db, alerts, each, holder, due.new(), dashboard) for each in alerts.to)]
 
 
 class Ear:
@@ -107,13 +107,23 @@ class Deliverer:
         settings: the sink.
         holder: the name of this process among all that deliver.
         due: set when there may be something new.
+        dashboard: its address, for links.
     """
 
-    def __init__(self, db: database.Database, alerts: Alerts, settings: AlertSink, holder: str, due: Signal) -> None:
+    def __init__(
+        self,
+        db: database.Database,
+        alerts: Alerts,
+        settings: AlertSink,
+        holder: str,
+        due: Signal,
+        dashboard: str | None = None,
+    ) -> None:
         self.db, self.settings, self.holder, self.due = db, settings, holder, due
         self.name = f"alerts to {settings.name}"
         self.sink: Sink | None = None
         self.rules = Jsonb(rules(alerts, settings))
+        self.environment, self.dashboard = alerts.environment, dashboard
         self.timeout_s = settings.timeout.total_seconds()
         self.give_up_s = alerts.give_up.total_seconds()
         self._secrets = secrets(settings)
@@ -167,8 +177,9 @@ class Deliverer:
             got["attempt"],
             got["created_at"],
             got["message"],
-            self.settings.title or "{{summary}}",
+            self.settings.title,
             self.settings.body,
+            Place(self.environment, got["database"], self.dashboard),
         )
 
     async def _send(self, notice: Notice) -> Outcome:

@@ -18,9 +18,9 @@ from textual.message import Message
 from textual.widgets import Footer, Input, Static
 
 from pgrouse.cli.batches import PUT_BACK, STAYED
-from pgrouse.cli.dead import last_line
 from pgrouse.cli.output import harmless, plural, show_age, show_count
 from pgrouse.database import Database
+from pgrouse.error_line import last_line
 from pgrouse.top import action
 from pgrouse.top.dialog import Ask, Confirm, Note
 from pgrouse.top.feed import Feed, Trouble, words

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment
 
+from pgrouse import error_line
 from pgrouse.cli.output import harmless
 from pgrouse.duration import show as show_duration
 
@@ -94,9 +95,8 @@ def interval(value: timedelta | None) -> str:
 
 
 def lastline(error: str) -> str:
-    """Return what a traceback says at its end: the error itself."""
-    lines = error.strip().splitlines()
-    return lines[-1][:300] if lines else ""
+    """Return the line that names an error: of a traceback the exception."""
+    return error_line.last_line(error, 300)
 
 
 def now() -> datetime:

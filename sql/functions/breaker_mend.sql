@@ -1,9 +1,0 @@
--- What to do about an open breaker, for people.
--- Called by: conditions, tell_breaker. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.breaker_mend(p_topic text)
-RETURNS text
-LANGUAGE sql
-IMMUTABLE
-AS $$
-  SELECT format('mend what its handler depends on; it closes by itself when probes succeed: `pgrouse topic show %s`', p_topic)
-$$;
