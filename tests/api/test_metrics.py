@@ -50,6 +50,48 @@ def test_it_tells_what_stands_in_the_queue(http: httpx.Client, queue: Queue, sit
     assert (told["pgrouse_database_up"], told["pgrouse_retention_held_exports"]) == (1, 0)
 
 
+def test_deaths_are_counted_by_how_and_the_count_never_falls(http: httpx.Client, queue: Queue) -> None:
+    queue.publish_many(5, "counted")
+    before = values(http.get("/metrics").text)
+    queue.settle("fail", queue.claim("counted", limit=3), ["boom"] * 3)
+    queue.settle("reject", queue.claim("counted", limit=1), ["no"])
+    queue.settle("complete", queue.claim("counted", limit=1))
+    queue.later("100 days")
+    queue.conn.execute("DELETE FROM messages.message_archive WHERE topic = 'counted'")
+    queue.rows("SELECT * FROM messages.tick()")
+
+    told = values(http.get("/metrics").text)
+
+    results = ("rejected", "failed", "lock_expired", "expired")
+    assert [before[f"pgrouse_dead_messages_total,{result},counted"] for result in results] == [0, 0, 0, 0]
+    assert told["pgrouse_dead_messages_total,failed,counted"] == 3
+    assert told["pgrouse_dead_messages_total,rejected,counted"] == 1
+    assert "pgrouse_queue_dead_messages,counted" not in told, "there is nothing left of them but the count"
+
+
+def test_what_stands_still_on_purpose_is_told(http: httpx.Client, queue: Queue) -> None:
+    queue.policy("runs", notify="off")
+    queue.policy("broken", breaker={"pause": "10m"})
+    queue.policy("was.broken", breaker={"pause": "10m"})
+    for topic in ("runs", "paused", "for.a.while", "over", "broken", "was.broken"):
+        queue.publish(topic)
+    queue.call("pause", "paused")
+    queue.call("pause", "for.a.while", resume_in="1 hour")
+    queue.call("pause", "over", resume_in="1 hour")
+    queue.conn.execute("UPDATE messages.topic SET resume_at = now() - interval '1 s' WHERE topic = 'over'")
+    queue.conn.execute(
+        "INSERT INTO messages.breaker (topic, position, probe_at) VALUES ('broken', 'open', now() - interval '1 minute'), ('was.broken', 'closed', NULL)"
+    )
+
+    told = values(http.get("/metrics").text)
+
+    assert {
+        topic: told[f"pgrouse_queue_stopped,{topic}"]
+        for topic in ("runs", "paused", "for.a.while", "over", "broken", "was.broken")
+    } == {"runs": 0, "paused": 1, "for.a.while": 1, "over": 0, "broken": 1, "was.broken": 0}
+    assert (told["pgrouse_queue_notify,runs"], told["pgrouse_queue_notify,broken"]) == (0, 1)
+
+
 def test_a_transaction_that_holds_a_snapshot_and_something_wrong_are_told(
     http: httpx.Client, queue: Queue, site_database: Database
 ) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
+
+from pgrouse.metrics import catalogue
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy/prometheus/alerts.yaml"
@@ -46,6 +50,31 @@ def test_each_rule_is_seen_to_fire_and_to_be_silent() -> None:
     silent = {each["alertname"] for each in tests if not each["exp_alerts"]}
 
     assert fires == silent == {rule["alert"] for rule in rules()}
+
+
+def test_the_rules_use_only_metrics_that_are_told() -> None:
+    told = {metric.name for metric in (*catalogue.DAEMON, *catalogue.FLEET)}
+    used = {name for rule in rules() for name in re.findall(r"\bpgrouse_\w+", rule["expr"])}
+
+    assert used - told == set()
+
+
+def test_runbooks_become_links_by_the_command_that_the_file_names(tmp_path: Path) -> None:
+    copy = tmp_path / "alerts.yaml"
+    copy.write_text(RULES.read_text())
+    (command,) = re.findall(r"^# +(sed -i .* alerts\.yaml)$", RULES.read_text(), re.MULTILINE)
+
+    subprocess.run(shlex.split(command), cwd=tmp_path, check=True)
+
+    found = [
+        rule["annotations"]["runbook_url"]
+        for group in yaml.safe_load(copy.read_text())["groups"]
+        for rule in group["rules"]
+    ]
+    assert {urlsplit(each).scheme for each in found} == {"https"}
+    assert [each.partition("/docs/")[2] for each in found] == [
+        rule["annotations"]["runbook_url"].removeprefix("docs/") for rule in rules()
+    ]
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])

@@ -91,6 +91,9 @@ DEAD = _gauge(
     "Messages that died in the last 24 hours; counted up to 10000 of all topics.",
     "topic",
 )
+DIED = _counter("pgrouse_dead_messages_total", "Messages that ever died, by how; it never falls.", "topic", "result")
+STOPPED = _gauge("pgrouse_queue_stopped", "1 if the topic is paused or its breaker is open, else 0.", "topic")
+NOTIFY = _gauge("pgrouse_queue_notify", "0 if the policy of the topic has notify = off, else 1.", "topic")
 HANDLED = _gauge("pgrouse_queue_handled", "1 if a worker that was seen in the last minute works it, else 0.", "topic")
 WORKERS = _gauge("pgrouse_workers", "Workers in the registry, by state.", "state")
 TICK_AGE = _gauge("pgrouse_tick_age_seconds", "Since the last run of the maintenance, by who ran it.", "caller")
@@ -109,6 +112,6 @@ SNAPSHOT_AGE = _gauge(
 EXPORTS_HELD = _gauge("pgrouse_retention_held_exports", "Exports for which the retention of the archive waits.")
 
 FLEET = (
-    DATABASE_UP, DEPTH, OLDEST, DEAD, HANDLED, WORKERS, TICK_AGE, ALERTS, ALERTS_AGE, CONDITIONS, NOTIFY_QUEUE,
+    DATABASE_UP, DEPTH, OLDEST, DEAD, DIED, STOPPED, NOTIFY, HANDLED, WORKERS, TICK_AGE, ALERTS, ALERTS_AGE, CONDITIONS, NOTIFY_QUEUE,
     SNAPSHOT_AGE, EXPORTS_HELD,
 )  # fmt: skip

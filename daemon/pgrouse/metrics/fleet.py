@@ -17,6 +17,19 @@ from pgrouse.metrics.family import family, single
 Row = dict[str, Any]
 
 TOPICS = b"SELECT topic, ready, delayed, running, dead_last_day, oldest_ready_s, handled FROM messages.stats(10000)"
+POLICIES = b"""
+    SELECT k.topic,
+           coalesce(t.paused_at IS NOT NULL AND coalesce(t.resume_at, 'infinity') > messages.now(), false)
+             OR coalesce(d.paused_at IS NOT NULL AND coalesce(d.resume_at, 'infinity') > messages.now(), false)
+             OR coalesce(b.position = 'open' AND coalesce(t.breaker, d.breaker) IS NOT NULL, false) AS stopped,
+           coalesce(t.notify, d.notify) <> 'off' AS notify
+    FROM unnest(%s::text[]) AS k (topic)
+    JOIN messages.topic AS d ON d.topic = '*'
+    LEFT JOIN messages.topic AS t ON t.topic = k.topic
+    LEFT JOIN messages.breaker AS b ON b.topic = k.topic"""
+DIED = b"""
+    SELECT c.topic, c.result, sum(c.count)::bigint AS count
+    FROM messages.dead_count AS c GROUP BY c.topic, c.result ORDER BY c.topic, c.result"""
 WORKERS = b"""
     SELECT count(*) FILTER (WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS working,
            count(*) FILTER (WHERE w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS stopping,
@@ -36,6 +49,7 @@ ALERTS = b"""
 CONDITIONS = b"SELECT kind, topic FROM messages.condition ORDER BY kind, topic"
 
 STATES = ("ready", "delayed", "running")
+DEAD_RESULTS = ("rejected", "failed", "lock_expired", "expired")
 
 
 class Found(Collector):
@@ -57,11 +71,16 @@ async def fleet_metrics(conn: AsyncConnection[Row], sees: Callable[[str], bool] 
         sees: whether a topic may be told of.
     """
     topics = [row for row in await _rows(conn, TOPICS) if sees(row["topic"])]
+    died = [row for row in await _rows(conn, DIED) if sees(row["topic"])]
+    policies = await _rows(conn, POLICIES, [row["topic"] for row in topics])
     conditions = [row for row in await _rows(conn, CONDITIONS) if not row["topic"] or sees(row["topic"])]
     (workers,), (queue,), (alerts,) = [await _rows(conn, each) for each in (WORKERS, QUEUE, ALERTS)]
     metrics = [
         single(c.DATABASE_UP, 1),
         *_topics(topics),
+        family(c.DIED, _died(died, topics)),
+        family(c.STOPPED, [((row["topic"],), row["stopped"]) for row in policies]),
+        family(c.NOTIFY, [((row["topic"],), row["notify"]) for row in policies]),
         family(c.WORKERS, [((state,), count) for state, count in workers.items()]),
         family(c.TICK_AGE, [((row["caller"],), row["age_s"]) for row in await _rows(conn, TICKS)]),
         single(c.ALERTS, alerts["undelivered"]),
@@ -94,5 +113,12 @@ def _topics(topics: list[Row]) -> Iterator[Metric]:
     yield family(c.HANDLED, [((row["topic"],), row["handled"]) for row in topics])
 
 
-async def _rows(conn: AsyncConnection[Row], statement: bytes) -> list[Row]:
-    return await (await conn.execute(statement)).fetchall()
+def _died(died: list[Row], topics: list[Row]) -> list[tuple[tuple[str, str], int]]:
+    """Return the counters; those of a topic that is known begin at 0, so that its first death is a rise."""
+    counts = {(row["topic"], result): 0 for row in topics for result in DEAD_RESULTS}
+    counts |= {(row["topic"], row["result"]): row["count"] for row in died}
+    return sorted(counts.items())
+
+
+async def _rows(conn: AsyncConnection[Row], statement: bytes, *values: Any) -> list[Row]:
+    return await (await conn.execute(statement, values or None)).fetchall()
