@@ -8,4 +8,5 @@ CREATE TABLE messages.dead_count (
 CREATE INDEX dead_count_topic ON messages.dead_count (topic, result);
 
 -- It has to know where the breaker stood before.
+-- squawk-ignore ban-drop-function
 DROP FUNCTION IF EXISTS messages.tell_breaker(messages.breaker);

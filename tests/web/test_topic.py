@@ -24,6 +24,30 @@ def test_it_shows_figures_charts_limits_and_channels(visitor: Visitor, queue: Qu
     expect(page.locator("#channels tbody tr").first).to_contain_text(re.compile(r"customer-1\s*\d\s*3"))
 
 
+def test_attempts_are_all_that_ended_and_not_only_those_that_succeeded(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("mail")
+    queue.conn.execute(
+        "INSERT INTO messages.measure (minute, topic, success, failed, rejected, retried)"
+        " VALUES (date_trunc('minute', now()), 'mail', 883, 15, 5, 148)"
+    )
+
+    page = visitor.open("/topics/mail")
+
+    expect(page.locator("#figures")).to_contain_text(
+        re.compile(r"Attempts\s*1,051\s*883 succeeded, 20 died, 148 tried again")
+    )
+
+
+def test_the_order_of_channels_is_a_limit(visitor: Visitor, queue: Queue) -> None:
+    queue.policy("mail", ordered=True)
+    queue.publish("mail", channel="customer-1")
+
+    page = visitor.open("/topics/mail")
+
+    expect(page.locator("#limits")).to_contain_text(re.compile(r"ordered\s*one at a time in each channel, in order"))
+    expect(page.locator("#limits")).not_to_contain_text("None:")
+
+
 def test_a_pause_takes_a_reason_and_a_time(visitor: Visitor, queue: Queue) -> None:
     stage.worker(queue)
     queue.publish("mail")

@@ -121,6 +121,7 @@ def _limits(found: Row, own: Row, defaults: Row, state: Row) -> list[Row]:
         "max_depth",
         "channel_concurrency",
         "channel_min_interval",
+        "ordered",
     )
     held = {knob: _holds(knob, own, defaults) for knob in knobs}
     used = {"max_concurrency": found["running"], "max_depth": state.get("depth")}
