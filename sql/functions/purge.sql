@@ -17,14 +17,14 @@ DECLARE
   v_now  timestamptz := messages.now();
   v_keep interval := (SELECT max(t.retention) FROM messages.topic AS t);
   v_left bigint := p_pages;
-  v_did  bigint := messages.prune_alerts() + messages.prune_redrives() + messages.prune_measures() + messages.prune_audit()
-    + messages.fold_dead_counts();
+  v_did  bigint := messages.prune_alerts() + messages.prune_redrives() + messages.prune_measures() + messages.prune_audit();
   v_due  record;
   v_to   bigint;
 BEGIN
   IF p_pages IS NULL OR p_pages NOT BETWEEN 1 AND 1000000 THEN
     RAISE EXCEPTION 'pages of a purge are %', coalesce(p_pages::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
   END IF;
+  PERFORM messages.fold_dead_counts();
   FOR v_due IN
     SELECT d.name, d.day IS NULL AS is_default, t.topic, v_now - t.retention AS before, d.pages,
            coalesce((k.at::text::point)[0]::bigint, 0) AS place

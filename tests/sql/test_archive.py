@@ -162,11 +162,13 @@ def test_a_topics_keep_success_wins_over_the_default(queue: Queue) -> None:
 def test_an_error_is_cut_to_8_kilobytes_whatever_its_characters(queue: Queue, character: str) -> None:
     published = queue.publish()
 
-    queue.settle("fail", queue.claim(), [character * 100_000])
+    queue.settle("fail", queue.claim(), [f"begin{character * 100_000}end"])
 
     kept = queue.archived(published).error
     assert 2000 <= len(kept.encode()) <= 8192
-    assert set(kept) == {character}
+    assert kept.startswith(f"begin{character}")
+    assert kept.endswith(f"{character}end")
+    assert set(kept) == {character, *"begin\n…end"}
 
 
 def test_an_error_of_exactly_8_kilobytes_is_kept_whole(queue: Queue) -> None:

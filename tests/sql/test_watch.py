@@ -41,6 +41,8 @@ def test_the_alert_says_what_and_how_to_mend_it_and_wakes_the_deliverers(
 
 def test_it_is_a_task_of_the_tick_and_needs_no_daemon(queue: Queue) -> None:
     queue.publish(wait="-1 hour")
+    queue.publish("u", wait="-1 hour")
+    queue.conn.execute("INSERT INTO messages.alert_bound (topic, no_worker_for) VALUES ('u', '0')")
 
     queue.rows("SELECT * FROM messages.tick('cron')")
 
