@@ -55,7 +55,7 @@ BEGIN
     IF v_ready < v_now - least(nullif(v_own.backlog_age, '0'), nullif(v_own.no_worker_for, '0')) THEN
       v_policy := messages.policy(v_topic, v_now);
       CASE
-        -- A pause, or a breaker, is no backlog: whoever stopped the topic knows; the breaker is told by itself, also while it probes.
+        -- A pause, or a breaker, is no backlog: the one who stopped the topic knows; the breaker is told by itself, also while it probes.
         WHEN v_policy.stopped_until IS NOT NULL OR v_policy.probes IS NOT NULL THEN
         -- One cause is told once: a topic without a worker has no backlog besides.
         WHEN v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for AND NOT messages.is_handled(v_topic) THEN

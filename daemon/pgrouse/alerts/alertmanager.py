@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgrouse.alerts.notice import DEAD, excerpt, mend, one_line, path, severity, summary
+from pgrouse.alerts.notice import DEAD, advice, excerpt, one_line, path, severity, summary
 from pgrouse.alerts.post import post
 from pgrouse.alerts.secret import reveal
 
@@ -45,7 +45,7 @@ class Alertmanager:
         }
         name = NAMES.get(group["kind"]) or "Pgrouse" + "".join(map(str.capitalize, group["kind"].split("_")))
         single = notice.told["group_count"] == 1
-        place, advice = notice.place, mend(group)
+        place, to_do = notice.place, advice(group)
         own = {"severity": severity(group), **({"environment": place.environment} if place.environment else {})}
         link = place.link(path(group))
         known = {label: value for label, value in told.items() if value}
@@ -56,7 +56,7 @@ class Alertmanager:
                 "description": notice.body if single else excerpt(group["error"]),
                 "count": str(group["count"]),
                 "total": str(group["total"]),
-                **({"mend": one_line(advice)} if advice else {}),
+                **({"mend": one_line(to_do)} if to_do else {}),
             },
             **({"generatorURL": link} if link else {}),
             "startsAt": group["first_at"],

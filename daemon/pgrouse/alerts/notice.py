@@ -135,7 +135,7 @@ class Notice:
                     **known,
                     **times,
                     "error": excerpt(first["error"]),
-                    "mend": harmless(mend(first)),
+                    "mend": harmless(advice(first)),
                     "summary": self._summary(),
                     "severity": self.severity,
                     "environment": self.place.environment or "",
@@ -228,7 +228,7 @@ def severity(group: Mapping[str, Any]) -> str:
     return "page" if group["kind"] in PAGE else "ticket"
 
 
-def mend(group: Mapping[str, Any]) -> str | None:
+def advice(group: Mapping[str, Any]) -> str | None:
     """Return what to do about a group; None if it is over."""
     if group["status"] != "firing":
         return None
@@ -266,7 +266,7 @@ def _portrait(group: Mapping[str, Any]) -> dict[str, Any]:
         "first": moment(group["first_at"]),
         "last": moment(group["last_at"]) if group["last_at"] != group["first_at"] else None,
         "fingerprint": group["fingerprint"],
-        "to do": mend(group),
+        "to do": advice(group),
         "escalated": "yes" if group["escalated"] else None,
     }
 
