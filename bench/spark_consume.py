@@ -67,7 +67,17 @@ def _by_spark(ground: Ground, machine: Machine, backlog: Database, messages: int
         ground.checkpoint()
         machine.wait_until_quiet()
         command = [str(Path(sys.executable).with_name("pgrouse")), "pipeline", "consume", "spark_functions:nothing"]
-        command += ["--topics", "noop", "--rows", str(ROWS), "--available-now", "--master", "local[2]", "--json"]
+        command += [
+            "--topics",
+            "noop",
+            "--rows",
+            str(ROWS),
+            "--available-now",
+            "--one-attempt",
+            "--master",
+            "local[2]",
+            "--json",
+        ]
         env = {**os.environ, "PGROUSE_DSN": database.dsn}
         done = subprocess.run(
             command, cwd=folder, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=False

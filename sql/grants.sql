@@ -25,7 +25,7 @@ BEGIN
 
     ['messages_worker', 'USAGE ON SCHEMA messages'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_forgotten, messages.heartbeat, messages.progress, messages.was_cancelled, messages.started, messages.keep_step, messages.kept_steps'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.held, messages.held_ids, messages.count_ready'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.held, messages.held_ids, messages.results, messages.count_ready'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.own_xid, messages.oldest_xid'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.worker_started, messages.worker_seen, messages.worker_measured, messages.worker_stopped, messages.worker_claims, messages.worker_holds, messages.tick, messages.raise_low_water'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due'],

@@ -21,6 +21,13 @@ KINDS = {kind.__name__: kind for kind in (LakeUnwritable, ConfigError, DatabaseU
 # How the last line of a traceback names such an error.
 OWN = re.compile(r"^(?:pgrouse\.errors|pyspark_pgrouse[\w.]+)\.(\w+): (.+)$", re.MULTILINE)
 
+# What a Python without pgrouse[spark] cannot import, or that there is no such Python at all.
+ABSENT = re.compile(
+    r"ModuleNotFoundError: No module named '((?:pyspark_pgrouse|pgrouse|pyspark|pyarrow|psycopg|adbc_driver_\w+)(?:\.[\w.]+)?)'"
+)
+NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"')
+THEIRS = "pip install 'pgrouse[spark]' there, or name by PYSPARK_PYTHON the one that has it"
+
 
 def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]) -> list[R]:
     """Do the work on every part, each in a task of its own; return the results in the order of the parts.
@@ -51,9 +58,12 @@ def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]
 
 
 def own_error(text: str) -> PgrouseError | None:
-    """Return the error that a task raised, if it is one that pgrouse raises on purpose."""
-    found = OWN.findall(text)
-    if not found:
-        return None
-    name, said = found[-1]
-    return KINDS.get(name, PgrouseError)(said)
+    """Return the error that a task raised, if it is one that pgrouse raises on purpose; or what the Python of executors lacks."""
+    if found := OWN.findall(text):
+        name, said = found[-1]
+        return KINDS.get(name, PgrouseError)(said)
+    if absent := ABSENT.search(text):
+        return ConfigError(f"the Python of Spark's executors has no module {absent[1]}: {THEIRS}")
+    if program := NO_PYTHON.search(text):
+        return ConfigError(f"Spark's executors have no Python {program[1]}: {THEIRS}")
+    return None

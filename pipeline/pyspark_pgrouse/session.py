@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from pgrouse.errors import ExitCode, PgrouseError
+from pyspark_pgrouse.executors import own_error
 from pyspark_pgrouse.java import java_home
 
 if TYPE_CHECKING:
@@ -31,6 +33,17 @@ LOCAL = {
 }
 
 
+class SparkEnded(PgrouseError):
+    """Spark's JVM is gone, or is going."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark's JVM has ended (killed? out of memory: --conf spark.driver.memory=4g gives it more): run it again"
+        )
+
+
 @contextmanager
 def session(name: str, master: str | None = None, conf: dict[str, str] | None = None) -> Iterator[SparkSession]:
     """Open the session of a job, and close it at the end if it was opened here.
@@ -41,21 +54,53 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
         conf: more settings of Spark; they win.
 
     Raises:
-        ConfigError: there is no Java that Spark runs on.
+        ConfigError: there is no Java that Spark runs on, or no pgrouse in the Python of its executors.
+        SparkEnded: its JVM was gone when something failed.
     """
     if (home := java_home()) is not None:
         os.environ["JAVA_HOME"] = home
-    # Executors on this machine run what runs here; on a cluster PYSPARK_PYTHON names their own.
+    # Executors on this machine run what runs here; where those of a cluster have it elsewhere, PYSPARK_PYTHON says so.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415 - what is wrong with Java is said before Spark starts
 
     before = SparkSession.getActiveSession()
     spark = before or _build(name, master, conf or {})
     try:
         yield spark
+    except PgrouseError:
+        raise
+    except Exception as error:
+        check_alive(spark)
+        if isinstance(error, PySparkException) and (own := own_error(str(error))):
+            raise own from None
+        raise
     finally:
         if before is None:
-            spark.stop()
+            _stop(spark)
+
+
+def check_alive(spark: SparkSession) -> None:
+    """Make sure that Spark is there still.
+
+    Raises:
+        SparkEnded: it is not.
+    """
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped] # noqa: PLC0415
+
+    try:
+        is_over = spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - Spark has no other way to ask
+    except (Py4JNetworkError, OSError):
+        is_over = True
+    if is_over:
+        raise SparkEnded from None
+
+
+def _stop(spark: SparkSession) -> None:
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415
+
+    with suppress(Py4JNetworkError, OSError):  # it is gone already
+        spark.stop()
 
 
 def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:

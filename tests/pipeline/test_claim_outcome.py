@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.claim.outcome import Outcome, Settled, settle, settle_rows
+from pyspark_pgrouse.claim.outcome import Outcome, Settled, settle, settle_rows, settled_of
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -28,7 +28,7 @@ def one(queue: Queue, outcome: str | None, reason: str | None = None, after: Any
     queue.publish()
     claimed = queue.claim_one()
     counted = settle_rows(queue.conn, [(claimed.id, claimed.claim_id, outcome, reason, after)])
-    assert counted == [(outcome or "success", 1, 0)]
+    assert settled_of(counted).total == 1
     return int(claimed.id)
 
 
@@ -80,7 +80,7 @@ def test_a_message_that_is_not_held_any_more_is_counted_as_lost_and_left_alone(q
 
     counted = settle_rows(queue.conn, [(row.id, row.claim_id, "reject", None, None) for row in (first, second)])
 
-    assert counted == [("reject", 1, 1)]
+    assert settled_of(counted) == Settled({"rejected": 1}, lost=1)
     assert queue.ids() == [first.id]
 
 
@@ -101,6 +101,51 @@ def test_what_is_no_outcome_settles_nothing(queue: Queue, outcome: str, after: A
             [(first.id, first.claim_id, None, None, None), (second.id, second.claim_id, outcome, None, after)],
         )
     assert ended(queue) == {}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "attempts", "became"),
+    [
+        ("success", 1, "success"),
+        ("reject", 2, "rejected"),
+        ("fail", 2, "failed"),
+        ("retry", 1, "failed"),
+        ("retry", 2, "retry"),
+        ("defer", 1, "defer"),
+        ("release", 1, "release"),
+    ],
+)
+def test_what_is_counted_is_what_the_database_did_and_not_what_was_asked(
+    queue: Queue, outcome: str, attempts: int, became: str
+) -> None:
+    queue.policy(max_attempts=attempts)
+    queue.publish()
+    claimed = queue.claim_one()
+
+    counted = settle_rows(queue.conn, [(claimed.id, claimed.claim_id, outcome, "why", None)])
+
+    assert settled_of(counted) == Settled({became: 1})
+    assert settled_of(counted).dead == (became in ("rejected", "failed"))
+
+
+def test_a_release_that_gives_way_to_a_newer_message_of_its_key_is_counted_as_cancelled(queue: Queue) -> None:
+    queue.publish(key="k")
+    claimed = queue.claim_one()
+    queue.publish(key="k")
+
+    counted = settle_rows(queue.conn, [(claimed.id, claimed.claim_id, "release", None, None)])
+
+    assert settled_of(counted) == Settled({"cancelled": 1})
+
+
+def test_what_was_cancelled_while_it_was_worked_is_lost_once_and_not_counted_twice(queue: Queue) -> None:
+    queue.publish_many(2)
+    first, second = queue.claim()
+    queue.call("cancel", [first.id])
+
+    counted = settle_rows(queue.conn, [(row.id, row.claim_id, "retry", "why", None) for row in (first, second)])
+
+    assert settled_of(counted) == Settled({"failed": 1}, lost=1)
 
 
 def test_the_total_counts_the_lost_ones_too() -> None:
@@ -128,7 +173,7 @@ def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_leaves
 
     assert ended(queue)[first] == ("rejected", "1")
     assert [ended(queue)[id_][0] for id_ in (second, third, fourth)] == ["cancelled", "success", "success"]
-    assert told == [Settled({"reject": 1}, lost=0)]
+    assert told == [Settled({"rejected": 1}, lost=0)]
 
 
 @pytest.mark.spark

@@ -76,7 +76,7 @@ with session("jobs", master, dict(pair.split("=", 1) for pair in conf)), connect
         print(json.dumps({"job": job[0], "code": int(code or 0)}), flush=True)
 """
 JOBS = (
-    ("consume", "shop:charge", "--topics", "orders", "--rows", "200", "--available-now"),
+    ("consume", "shop:charge", "--topics", "orders", "--rows", "200", "--available-now", "--one-attempt"),
     ("export", "lake"),
     ("report", "--lake", "lake", "--since", "1h", "--out", "report"),
     ("redrive", "--lake", "lake", "--where", "get_json_object(payload, '$.total') > 290"),

@@ -40,6 +40,10 @@ def some_are_bad(batch):
 def raises(batch):
     raise ValueError(f"{batch.count()} bad rows")
 
+def raises_over_two(batch):
+    if bad := [row.payload for row in batch.where("payload IN ('2', '4')").select("payload").collect()]:
+        raise ValueError(f"cannot do {bad}")
+
 def raises_when_it_is_computed(batch):
     return batch.select("id", f.raise_error(f.lit("lazy")).alias("outcome"))
 
@@ -123,7 +127,7 @@ def test_what_a_function_names_ends_so_and_the_rest_succeeds(
 
     ran = worked(spark, database, "some_are_bad")
 
-    assert ran.settled == Settled({"reject": 1, "retry": 1, "success": 2})
+    assert ran.settled == Settled({"rejected": 1, "failed": 1, "success": 2})
     assert ended(queue) == [("1", "rejected"), ("2", "failed"), ("3", "success"), ("4", "success")]
     assert [row.error for row in queue.rows(ENDED)] == ["why", "why", None, None]
 
@@ -132,34 +136,56 @@ def test_what_a_function_names_ends_so_and_the_rest_succeeds(
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        ("raises", "ValueError: 2 bad rows"),
+        ("raises", "bad rows"),
         ("raises_when_it_is_computed", "lazy"),
         ("names_no_outcome", "the DataFrame that it returned has no column outcome"),
         ("returns_a_number", "it returned a int: expected a DataFrame, or None if all is well"),
     ],
 )
-def test_if_a_function_raises_the_attempt_of_every_message_has_failed(
+def test_a_function_that_raises_over_everything_costs_one_message_an_attempt_and_the_others_none(
     spark: SparkSession, database: Database, queue: Queue, folder: Path, function: str, said: str
 ) -> None:
-    queue.publish_many(2)
+    first, *others = queue.publish_many(4)
 
     ran = worked(spark, database, function)
 
     assert said in (ran.error or "")
-    assert ended(queue) == [("1", "failed"), ("2", "failed")]
-    assert all(said in row.error for row in queue.rows(ENDED))
+    assert (list(ran.at_fault), ran.has_failed) == ([first], True)
+    assert ran.settled == Settled({"failed": 1, "release": 3})
+    assert ended(queue) == [("1", "failed")]
+    assert said in queue.archived(first).error
+    assert [(queue.message(id_).attempts, queue.message(id_).claim_id) for id_ in others] == [(0, None)] * 3
 
 
 @pytest.mark.spark
-def test_a_failed_batch_is_tried_again_while_attempts_are_left(
+def test_a_message_over_which_the_function_raises_is_found_and_the_others_are_worked(
+    spark: SparkSession, database: Database, queue: Queue, folder: Path
+) -> None:
+    queue.publish_many(5)
+
+    ran = worked(spark, database, "raises_over_two")
+
+    assert ran.settled == Settled({"failed": 2, "success": 3})
+    assert [result for _, result in ended(queue)] == ["success", "failed", "success", "failed", "success"]
+    assert "cannot do ['2', '4']" in (ran.error or "")
+    assert [error.splitlines()[-1] for error in ran.at_fault.values()] == [
+        "ValueError: cannot do ['2']",
+        "ValueError: cannot do ['4']",
+    ]
+    assert not ran.has_failed
+
+
+@pytest.mark.spark
+def test_a_message_that_failed_alone_is_tried_again_while_attempts_are_left(
     spark: SparkSession, database: Database, queue: Queue, folder: Path
 ) -> None:
     queue.policy(max_attempts=2)
     published = queue.publish()
 
-    worked(spark, database, "raises")
+    ran = worked(spark, database, "raises")
 
     assert (queue.message(published).attempts, queue.message(published).claim_id) == (1, None)
+    assert ran.settled == Settled({"retry": 1})
 
 
 def test_what_the_batch_lost_meanwhile_is_not_settled(database: Database, queue: Queue) -> None:
@@ -186,42 +212,105 @@ def consume(
 
     monkeypatch.setenv("PGROUSE_DSN", database.dsn)
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-    shared = ["--topics", "t", "--json"]
-    yield lambda *given: CliRunner().invoke(root, ["pipeline", "consume", *given, *shared], standalone_mode=False)
+
+    def run(*given: str, as_json: bool = True) -> Result:
+        shared = ["--topics", "t", *(["--json"] if as_json else [])]
+        return CliRunner().invoke(root, ["pipeline", "consume", *given, *shared], standalone_mode=False)
+
+    yield run
     for each, handler in before.items():
         signal.signal(each, handler)
 
 
 @pytest.mark.spark
-def test_the_job_works_what_is_ready_and_tells_of_each_batch(
+def test_the_job_works_what_is_ready_and_tells_of_each_batch_what_the_database_did(
     consume: Callable[..., Result], queue: Queue, folder: Path
 ) -> None:
     queue.publish_many(5)
 
-    result = consume("batch_functions:some_are_bad", "--rows", "3", "--available-now")
+    result = consume("batch_functions:some_are_bad", "--rows", "3", "--available-now", "--one-attempt")
 
     told = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.return_value == 0, result.output
-    assert [(batch["messages"], batch["success"], batch["reject"], batch["retry"]) for batch in told] == [
-        (3, 1, 1, 1),
-        (2, 2, 0, 0),
-    ]
+    counted = ("messages", "success", "rejected", "failed", "retry", "dead")
+    assert [tuple(batch[key] for key in counted) for batch in told] == [(3, 1, 1, 1, 0, 2), (2, 2, 0, 0, 0, 0)]
     assert queue.ids() == []
     assert queue.rows("SELECT FROM messages.worker") == []
 
 
 @pytest.mark.spark
-def test_the_job_ends_after_too_many_failed_batches_and_leaves_the_rest_ready(
+def test_the_job_ends_after_too_many_failed_batches_and_kills_none_of_their_messages(
     consume: Callable[..., Result], queue: Queue, folder: Path
 ) -> None:
+    queue.policy(max_attempts=3, backoff={"kind": "constant", "base": "1h"})
     queue.publish_many(6)
 
-    result = consume("batch_functions:raises", "--rows", "2", "--failures", "2", "--every", "100ms")
+    result = consume("batch_functions:raises", "--rows", "3", "--failures", "2", "--every", "100ms")
 
     assert result.return_value == 1, result.output
-    assert "the last 2 batches failed" in result.stderr
-    assert [result for _, result in ended(queue)] == ["failed"] * 4
-    assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL") == 2
+    assert "the last 2 batches failed, and what was not worked is back in the queue" in result.stderr
+    assert ended(queue) == []
+    # One message of each batch failed alone.
+    attempts = queue.rows("SELECT attempts, claim_id FROM messages.message ORDER BY attempts")
+    assert [(row.attempts, row.claim_id) for row in attempts] == [(0, None)] * 4 + [(1, None)] * 2
+
+
+@pytest.mark.spark
+def test_a_last_batch_that_failed_ends_the_job_with_1_though_there_are_no_more(
+    consume: Callable[..., Result], queue: Queue, folder: Path
+) -> None:
+    queue.policy(max_attempts=3)
+    queue.publish_many(3)
+
+    result = consume("batch_functions:raises", "--available-now", as_json=False)
+
+    assert result.return_value == 1, result.output
+    assert "3 messages in" in result.stdout
+    assert result.stdout.endswith("in all: 1 to retry later, 2 released\n")
+    assert "the last batch failed" in result.stderr
+
+
+@pytest.mark.spark
+def test_what_is_printed_for_people_says_how_many_died(
+    consume: Callable[..., Result], queue: Queue, folder: Path
+) -> None:
+    queue.policy(max_attempts=1)
+    published = queue.publish_many(5)
+
+    result = consume("batch_functions:raises_over_two", "--available-now", "--one-attempt", as_json=False)
+
+    assert result.return_value == 0, result.output
+    assert result.stdout.endswith("in all: 3 success, 2 dead (2 failed)\n")
+    assert f"batch 0: message {published[1]} failed alone: ValueError: cannot do ['2']" in result.stderr
+    assert "retry" not in result.stdout
+
+
+def test_topics_with_one_attempt_are_refused_before_spark_starts(
+    database: Database, queue: Queue, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pgrouse.cli.root import root  # noqa: PLC0415
+
+    monkeypatch.setenv("PGROUSE_DSN", database.dsn)
+    queue.policy("twice", max_attempts=2)
+    command = ["pipeline", "consume", "batch_functions:nothing", "--topics", "twice, t"]
+
+    with pytest.raises(ConfigError) as refused:
+        CliRunner().invoke(root, command, standalone_mode=False, catch_exceptions=False)
+
+    said = str(refused.value)
+    assert said.startswith("t: max_attempts is 1")
+    assert "`pgrouse topic set t max_attempts=5`" in said
+    assert "--one-attempt" in said
+
+
+@pytest.mark.spark
+def test_a_topic_with_one_attempt_that_is_accepted_is_warned_of(
+    consume: Callable[..., Result], queue: Queue, folder: Path
+) -> None:
+    result = consume("batch_functions:nothing", "--available-now", "--one-attempt")
+
+    assert "t: max_attempts is 1" in result.stderr
+    assert "`pgrouse topic set t max_attempts=5`" in result.stderr
 
 
 # Signals
@@ -235,18 +324,8 @@ def test_after_a_signal_the_batch_that_runs_ends_and_the_rest_stays_ready(
     database: Database, queue: Queue, folder: Path, eventually: Callable[..., object], which: signal.Signals
 ) -> None:
     queue.publish_many(3)
-    command = [sys.executable, "-m", "pgrouse", "pipeline", "consume", "batch_functions:waits_for_the_gate"]
-    with (folder / "said").open("wb") as said:
-        job = subprocess.Popen(
-            [*command, "--topics", "t", "--rows", "2", "--every", "100ms"],
-            env={**os.environ, "PGROUSE_DSN": database.dsn},
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-            # Whoever runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-        )
+    queue.policy(max_attempts=2)
+    job = _started(database, folder)
     try:
         eventually((folder / "began").exists, within_s=90)
         job.send_signal(which)
@@ -259,3 +338,55 @@ def test_after_a_signal_the_batch_that_runs_ends_and_the_rest_stays_ready(
     assert code == 0, (folder / "said").read_text()
     assert [result for _, result in ended(queue)] == ["success"] * 2
     assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL AND attempts = 0") == 1
+
+
+# Kills
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("who", ["jvm", "driver"])
+def test_a_kill_in_a_batch_gives_its_messages_back_with_their_attempts(
+    database: Database, queue: Queue, folder: Path, eventually: Callable[..., object], who: str
+) -> None:
+    queue.policy(max_attempts=2, lock_for="1h")
+    queue.publish_many(3)
+    job = _started(database, folder)
+    try:
+        eventually((folder / "began").exists, within_s=90)
+        (jvm,) = _children(job.pid)
+        os.kill(jvm if who == "jvm" else job.pid, signal.SIGKILL)
+        code = job.wait(60)
+        (folder / "gate").touch()
+        eventually(lambda: queue.rows("SELECT FROM messages.worker") == [], within_s=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+
+    said = (folder / "said").read_text()
+    assert code == (75 if who == "jvm" else -signal.SIGKILL), said
+    if who == "jvm":
+        assert "pgrouse: Spark's JVM has ended" in said.splitlines()[-1]
+        assert "Traceback" not in said
+    left = queue.rows("SELECT attempts, runs, claim_id FROM messages.message")
+    assert [(row.attempts, row.runs, row.claim_id) for row in left] == [(0, 1, None)] * 2 + [(0, 0, None)]
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _started(database: Database, folder: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pgrouse", "pipeline", "consume", "batch_functions:waits_for_the_gate"]
+    with (folder / "said").open("wb") as said:
+        return subprocess.Popen(
+            [*command, "--topics", "t", "--rows", "2", "--every", "100ms"],
+            env={**os.environ, "PGROUSE_DSN": database.dsn},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            # Whoever runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        )

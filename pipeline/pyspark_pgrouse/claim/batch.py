@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.errors import ConfigError
 from pgrouse.outcome import describe
+from pyspark_pgrouse.claim.bisection import Bisection, Pair
 from pyspark_pgrouse.claim.desk import ClaimDesk
-from pyspark_pgrouse.claim.outcome import OPTIONAL, Outcome, Settled, after_of, outcome_of
+from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, Outcome, Settled, after_of, outcome_of
+from pyspark_pgrouse.session import check_alive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,45 +31,77 @@ class Ran:
         batch: Spark's number of it; a batch that is read again after a crash has the same.
         settled: how its messages ended.
         seconds: how long the function and the settling took.
-        error: what the function raised, as the archive has it; None = nothing.
+        error: what the function raised over the whole batch, as the archive has it; None = nothing.
+        at_fault: the messages that made it raise, each with what it raised over that one alone.
+        has_failed: whether it went on to raise: messages were given back, or it worked none.
     """
 
     batch: int
     settled: Settled
     seconds: float
     error: str | None = None
+    at_fault: dict[int, str] = field(default_factory=dict)
+    has_failed: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it."""
         return {
             "batch": self.batch,
             "messages": self.settled.total,
-            **{outcome.value: self.settled.counts.get(outcome, 0) for outcome in Outcome},
+            **{became: self.settled.counts.get(became, 0) for became in COUNTS},
+            "dead": self.settled.dead,
             "lost": self.settled.lost,
             "seconds": round(self.seconds, 3),
             "error": self.error,
+            "at_fault": sorted(self.at_fault),
+            "failed_as_a_whole": self.has_failed,
         }
 
 
-def run(function: Function, batch: DataFrame, number: int, desk: ClaimDesk) -> Ran:
+def run(
+    function: Function, batch: DataFrame, number: int, desk: ClaimDesk, is_stopped: Callable[[], bool] = lambda: False
+) -> Ran:
     """Call the function with a batch, and settle all of its messages.
 
     What the function returns names messages and outcomes; those that it does not name succeed. If it raises, or its result cannot be
-    computed, the attempt of every message has failed: its topic's policy says whether there is another one.
+    computed, it is called with parts of the batch, until it is found which messages make it raise; see `Bisection`.
+
+    Args:
+        function: what works the batch.
+        batch: what Spark has read.
+        number: Spark's number of it.
+        desk: settles it.
+        is_stopped: whether the search in a batch is to end.
 
     Raises:
         DatabaseUnreachable: nothing could be settled.
+        SparkEnded: Spark is gone; nothing was settled.
     """
     began = time.monotonic()
-    said: Said = {}
-    error = None
+    worked = _worked(function, batch, lambda: desk.held(batch), desk)
+    if isinstance(worked, Settled):
+        return Ran(number, worked, time.monotonic() - began)
+    search = Bisection(lambda part: _worked(function, _part(batch, part), lambda: part, desk), desk.settle, is_stopped)
+    search.run(desk.held(batch), worked)
+    return Ran(number, search.settled, time.monotonic() - began, worked, search.at_fault, search.has_failed)
+
+
+def _worked(function: Function, part: DataFrame, held: Callable[[], Sequence[Pair]], desk: ClaimDesk) -> Settled | str:
+    """Call the function, and settle what the part still holds; return the error if it raised."""
     try:
-        said = _said(function(batch))
+        said = _said(function(part))
     except Exception as raised:  # noqa: BLE001 - whatever a function of the user's raises
-        error = describe(raised)
-    usual = SUCCEEDED if error is None else (Outcome.RETRY, error, None)
-    rows = [(id_, claim, *said.get(id_, usual)) for id_, claim in desk.held(batch)]
-    return Ran(number, desk.settle(rows), time.monotonic() - began, error)
+        # Without Spark every function raises: that says nothing of this one.
+        check_alive(part.sparkSession)
+        return describe(raised)
+    return desk.settle([(id_, claim, *said.get(id_, SUCCEEDED)) for id_, claim in held()])
+
+
+def _part(batch: DataFrame, part: Sequence[Pair]) -> DataFrame:
+    """Return the part of a batch that has these messages; they are a run of those that it holds, by id."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - only drivers need it
+
+    return batch.where(f.col("id").between(part[0][0], part[-1][0]))
 
 
 def _said(outcomes: Any) -> Said:

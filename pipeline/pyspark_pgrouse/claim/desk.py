@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.line import ClaimLine
-from pyspark_pgrouse.claim.outcome import Settled, settle_rows
+from pyspark_pgrouse.claim.outcome import Settled, settle_rows, settled_of
 from pyspark_pgrouse.claim.store import ClaimStore
 
 if TYPE_CHECKING:
@@ -64,13 +63,7 @@ class ClaimDesk:
         """
         size = -(-len(rows) // LINES) or 1
         shares = [rows[at : at + size] for at in range(0, len(rows), size)]
-        counts: Counter[str] = Counter()
-        lost = 0
-        for counted in self._threads.map(_settle, self._lines, shares):
-            for outcome, settled, gone in counted:
-                counts[outcome] += settled
-                lost += gone
-        return Settled({outcome: count for outcome, count in counts.items() if count}, lost)
+        return settled_of(each for counted in self._threads.map(_settle, self._lines, shares) for each in counted)
 
     def is_gone(self) -> bool:
         """Whether the reader has left the registry: it has given back what it held, and ended."""
@@ -83,7 +76,7 @@ class ClaimDesk:
             line.close()
 
 
-def _settle(line: ClaimLine, rows: Sequence[Row]) -> list[tuple[str, int, int]]:
+def _settle(line: ClaimLine, rows: Sequence[Row]) -> list[tuple[str, int]]:
     return [
         counted
         for at in range(0, len(rows), ROWS)

@@ -32,22 +32,45 @@ class Outcome(StrEnum):
     RELEASE = "release"
 
 
+# What the database makes of an outcome: a result of the archive; or the outcome itself, for a message that waits again.
+RESULTS = {Outcome.SUCCESS: "success", Outcome.REJECT: "rejected", Outcome.FAIL: "failed"}
+DEAD = ("rejected", "failed")
+COUNTS = ("success", *DEAD, "cancelled", Outcome.RETRY.value, Outcome.DEFER.value, Outcome.RELEASE.value)
+
+
 @dataclass(frozen=True)
 class Settled:
-    """What became of a batch.
+    """What became of a batch, as the database says.
 
     Attributes:
-        counts: how many messages ended how, by outcome; those without any are missing.
+        counts: how many messages ended how: `success`, `rejected`, `failed` and `cancelled` as the archive has them; `retry`, `defer` and
+            `release` are those that wait again. A retry without an attempt left is `failed`. What does not occur is missing.
         lost: how many were not held any more: their lock had expired, or they were cancelled. Nothing was changed for them.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     lost: int = 0
 
+    @classmethod
+    def of(cls, counted: Iterable[tuple[str, int]], lost: int) -> Settled:
+        """Add up what was counted, here and there."""
+        counts: Counter[str] = Counter()
+        for became, count in counted:
+            counts[became] += count
+        return cls({became: count for became, count in counts.items() if count}, lost)
+
+    def __add__(self, other: Settled) -> Settled:
+        return Settled.of([*self.counts.items(), *other.counts.items()], self.lost + other.lost)
+
     @property
     def total(self) -> int:
         """How many messages there were, the lost ones included."""
         return sum(self.counts.values()) + self.lost
+
+    @property
+    def dead(self) -> int:
+        """How many died."""
+        return sum(self.counts.get(result, 0) for result in DEAD)
 
 
 @dataclass(frozen=True)
@@ -77,9 +100,11 @@ STATEMENTS = {
         "SELECT messages.release(%(ids)s::bigint[], %(claims)s::bigint[], array_fill(true, ARRAY[cardinality(%(ids)s::bigint[])]))"
     ),
 }
+ENDED = "SELECT r.result, count(*) FROM messages.results(%(ids)s::bigint[], %(claims)s::bigint[]) AS r GROUP BY 1"
 NEEDED = ("id", "claim_id")
 OPTIONAL = {"outcome": "string", "reason": "string", "after": "string"}
-COUNTED = "outcome string, settled long, lost long"
+COUNTED = "became string, settled long"
+LOST = "lost"
 
 
 def settle(outcomes: DataFrame, dsn: str | None = None) -> Settled:
@@ -95,7 +120,7 @@ def settle(outcomes: DataFrame, dsn: str | None = None) -> Settled:
         dsn: as the option of the format.
 
     Returns:
-        How many ended how.
+        How many ended how, as the database says.
 
     Raises:
         ConfigError: a column is missing, or holds what it cannot.
@@ -110,10 +135,16 @@ def settle(outcomes: DataFrame, dsn: str | None = None) -> Settled:
         rows = frame.mapInArrow(partial(_settle, dsn), COUNTED).collect()
     except PySparkException as error:
         raise own_error(str(error)) or error from None
-    counts: Counter[str] = Counter()
-    for row in rows:
-        counts[row.outcome] += row.settled
-    return Settled({outcome: count for outcome, count in counts.items() if count}, sum(row.lost for row in rows))
+    return settled_of((row.became, row.settled) for row in rows)
+
+
+def settled_of(counted: Iterable[tuple[str, int]]) -> Settled:
+    """Add up what `settle_rows` counted."""
+    rows = list(counted)
+    return Settled.of(
+        ((became, count) for became, count in rows if became != LOST),
+        sum(count for became, count in rows if became == LOST),
+    )
 
 
 def _columns(outcomes: DataFrame) -> list[Column]:
@@ -146,19 +177,19 @@ def _settle(dsn: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         for batch in (first, *filled):
             counted = settle_rows(conn, [tuple(row.values()) for row in batch.to_pylist()])
             yield pa.RecordBatch.from_pylist(
-                [{"outcome": outcome, "settled": done, "lost": lost} for outcome, done, lost in counted],
-                pa.schema([("outcome", pa.string()), ("settled", pa.int64()), ("lost", pa.int64())]),
+                [{"became": became, "settled": count} for became, count in counted],
+                pa.schema([("became", pa.string()), ("settled", pa.int64())]),
             )
 
 
 Row = tuple[int, int, str | None, timedelta | None]
 
 
-def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[tuple[Any, ...]]) -> list[tuple[str, int, int]]:
+def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[tuple[Any, ...]]) -> list[tuple[str, int]]:
     """Settle rows of id, claim_id, outcome, reason and after.
 
     Returns:
-        Of each outcome how many messages were settled so, and how many were lost.
+        What became of how many, as the keys of `Settled.counts` say it, or `lost`. Something may come more than once.
 
     Raises:
         ConfigError: an outcome or a delay is none; nothing was settled.
@@ -167,10 +198,10 @@ def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[tuple[Any, ...]]) 
     # All are looked at before the first is settled: what is wrong with one is wrong with the function.
     for id_, claim, outcome, reason, after in rows:
         by_outcome.setdefault(outcome_of(outcome), []).append((id_, claim, reason, after_of(after)))
-    return [(outcome.value, *_settle_one(conn, outcome, some)) for outcome, some in by_outcome.items()]
+    return [counted for outcome, some in by_outcome.items() for counted in _settle_one(conn, outcome, some)]
 
 
-def _settle_one(conn: psycopg.Connection[Any], outcome: Outcome, rows: Sequence[Row]) -> tuple[int, int]:
+def _settle_one(conn: psycopg.Connection[Any], outcome: Outcome, rows: Sequence[Row]) -> list[tuple[str, int]]:
     statement = STATEMENTS[outcome]
     pairs = Pairs.of((id_, claim) for id_, claim, *_ in rows)
     values: dict[str, Any] = {"ids": pairs.ids, "claims": pairs.claims}
@@ -179,8 +210,20 @@ def _settle_one(conn: psycopg.Connection[Any], outcome: Outcome, rows: Sequence[
     if "afters" in statement.values:
         values["afters"] = [after for *_, after in rows]
     row = conn.execute(statement.query.encode(), values).fetchone()
-    lost = len(row[0]) if row else 0
-    return len(rows) - lost, lost
+    lost = set(row[0]) if row else set()
+    settled = [(id_, claim) for id_, claim, *_ in rows if id_ not in lost]
+    return [(LOST, len(lost)), *_became(conn, outcome, settled)]
+
+
+def _became(
+    conn: psycopg.Connection[Any], outcome: Outcome, settled: Sequence[tuple[int, int]]
+) -> list[tuple[str, int]]:
+    """Return what became of those that were settled: whether one waits again or has ended is decided by its policy and its key."""
+    if outcome in RESULTS:
+        return [(RESULTS[outcome], len(settled))]
+    pairs = Pairs.of(settled)
+    ended = conn.execute(ENDED.encode(), {"ids": pairs.ids, "claims": pairs.claims}).fetchall() if settled else []
+    return [*ended, (outcome.value, len(settled) - sum(count for _, count in ended))]
 
 
 def outcome_of(text: str | None) -> Outcome:

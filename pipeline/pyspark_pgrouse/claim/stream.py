@@ -101,11 +101,14 @@ class ClaimStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: it comes for some batches only."""
 
     def stop(self) -> None:
-        """Give back what is not acknowledged, if the query ended. If Spark is gone it keeps its locks: a restart goes on with it."""
+        """Give back what is not acknowledged, if the query ended. If Spark is gone it keeps its locks: a restart goes on with it.
+
+        Unless the option releaseOnCrash says that there will be none.
+        """
         if self._worker is None:
             return
-        in_order = not self._worker.hand or self._ending is None or self._ending.is_in_order()
-        self._worker.end(give_back=in_order)
+        nothing_waits = self._options.release_on_crash or not self._worker.hand
+        self._worker.end(give_back=nothing_waits or self._ending is None or self._ending.is_in_order())
 
 
 def _check(options: Options) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +20,38 @@ from pgrouse.cli.command import Command, Session
 from pgrouse.cli.output import Output, plural
 from pgrouse.cli.parameter import DURATION
 from pgrouse.duration import show
-from pgrouse.errors import ExitCode, PgrouseError
+from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pyspark_pgrouse.claim.batch import Function, Ran, run
 from pyspark_pgrouse.claim.desk import ClaimDesk
 from pyspark_pgrouse.claim.function import find, source_of
+from pyspark_pgrouse.claim.outcome import DEAD, Settled
 from pyspark_pgrouse.executors import own_error
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, on_spark
 from pyspark_pgrouse.session import session as spark_session
 
 if TYPE_CHECKING:
+    import psycopg
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+# How much of a batch is told line by line.
+SHOWN = 5
+# What is said of messages that did not die, in this order.
+WORDS = {
+    "success": "success",
+    "cancelled": "superseded",
+    "retry": "to retry later",
+    "defer": "deferred",
+    "release": "released",
+}
+ONE_ATTEMPT = """
+    SELECT u.topic
+    FROM unnest(%s::text[]) AS u (topic)
+    CROSS JOIN messages.topic AS d
+    LEFT JOIN messages.topic AS t ON t.topic = u.topic
+    WHERE d.topic = '*' AND coalesce(t.max_attempts, d.max_attempts) = 1
+"""
 LOOK_EVERY_S = 0.2
 # How long the process that gives messages back may take after the query has ended.
 GIVEN_BACK_WITHIN_S = 15
@@ -54,25 +74,20 @@ class Consumption:
     def __init__(self, function: Function, desk: ClaimDesk, failures: int, tell: Callable[[Ran], None]) -> None:
         self.stop = threading.Event()
         self.failed_in_a_row = 0
-        self.messages = 0
+        self.settled = Settled()
         self._function, self._desk, self._failures, self._tell = function, desk, failures, tell
         self._running = threading.Lock()
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the function raised so often that it is given up."""
-        return self.failed_in_a_row >= self._failures
 
     def work(self, batch: DataFrame, number: int) -> None:
         """Work one batch: what Spark calls."""
         with self._running:
             if self.stop.is_set():
                 raise Stopping
-            ran = run(self._function, batch, number, self._desk)
-            self.messages += ran.settled.total
-            self.failed_in_a_row = self.failed_in_a_row + 1 if ran.error else 0
+            ran = run(self._function, batch, number, self._desk, self.stop.is_set)
+            self.settled += ran.settled
+            self.failed_in_a_row = self.failed_in_a_row + 1 if ran.has_failed else 0
             self._tell(ran)
-            if self.has_failed:
+            if self.failed_in_a_row >= self._failures:
                 self.stop.set()
 
     def wait(self, query: StreamingQuery) -> None:
@@ -96,7 +111,7 @@ class Consumption:
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.option("--topics", required=True, metavar="A,B", help="Whose messages it works.")
 @click.option("--consumer", help="Its name among the workers; only one may have it. Default: MODULE:FUNCTION.")
-@click.option("--rows", type=click.IntRange(1), default=50_000, show_default=True, help="In one batch, at most.")
+@click.option("--rows", type=click.IntRange(1), default=10_000, show_default=True, help="In one batch, at most.")
 @click.option("--bytes", "size", type=click.IntRange(1), help="Of payloads in one batch, at most.")
 @click.option("--lock", type=DURATION, help="How long a message is locked, as 5m. Default: as its topic says.")
 @click.option("--available-now", is_flag=True, help="Work as many messages as are ready now, and end.")
@@ -109,6 +124,11 @@ class Consumption:
     show_default=True,
     help="End after so many failed batches in a row.",
 )
+@click.option(
+    "--one-attempt",
+    is_flag=True,
+    help="Work topics with max_attempts 1, too: what it holds when its machine fails is dead then.",
+)
 @on_spark
 @click.pass_obj
 def consume(
@@ -117,6 +137,7 @@ def consume(
     function: str,
     consumer: str | None,
     failures: int,
+    one_attempt: bool,
     master: str | None,
     conf: dict[str, str],
     **chosen: Any,
@@ -124,8 +145,9 @@ def consume(
     """Work messages by a function that takes a DataFrame.
 
     FUNCTION gets the messages of a batch. It returns None if all went well, or a DataFrame with the columns id and outcome (success,
-    retry, reject, fail, defer or release), and if it likes reason and after; messages that this does not name succeed. If it raises, the
-    attempt of each message has failed, and the topic's policy says whether there is another one.
+    retry, reject, fail, defer or release), and if it likes reason and after; messages that this does not name succeed. If it raises, it
+    is called with parts of the batch until it is found which messages make it raise: these have failed an attempt, the others are given
+    back.
 
     SIGTERM or Ctrl-C let the batch that runs end; a second one does not.
     """
@@ -134,16 +156,15 @@ def consume(
     dsn = session.config.database.dsn or None
     name = consumer or function
     with ExitStack() as scope:
-        with session.connect():
-            pass  # that it cannot be reached is said before Spark starts
+        with session.connect() as conn:  # that it cannot be reached is said before Spark starts
+            _check_attempts(session.output, conn, chosen["topics"], accepted=one_attempt)
         spark = scope.enter_context(spark_session("consume", master, conf))
         if source := source_of(called):
             spark.sparkContext.addPyFile(str(source))
         desk = scope.enter_context(closing(ClaimDesk(dsn, name)))
         work = Consumption(called, desk, failures, lambda ran: _tell(session.output, ran))
         _listen(work.stop)
-        folder = chosen.pop("checkpoint") or scope.enter_context(_new_checkpoint())
-        query = _start(spark, work, {"consumer": name, "dsn": dsn, **chosen}, folder)
+        query = _start(spark, work, {"consumer": name, "dsn": dsn, **chosen}, scope)
         session.output.note(f"{name} works {chosen['topics']}")
         try:
             work.wait(query)
@@ -152,7 +173,27 @@ def consume(
     return _conclude(session.output, work)
 
 
-def _start(spark: SparkSession, work: Consumption, chosen: dict[str, Any], checkpoint: str) -> StreamingQuery:
+def _check_attempts(output: Output, conn: psycopg.Connection[Any], topics: str, *, accepted: bool) -> None:
+    """Refuse topics whose messages have one attempt: what a machine that fails had in hand would be dead, a whole batch at once.
+
+    Raises:
+        ConfigError: there are such topics, and it was not accepted.
+    """
+    names = [name.strip() for name in topics.split(",")]
+    found = [topic for (topic,) in conn.execute(ONE_ATTEMPT, [names])]
+    if not found:
+        return
+    what = (
+        f"{', '.join(found)}: max_attempts is 1, so the messages that this job holds when its machine fails are dead "
+        f"(lock_expired): `pgrouse topic set {found[0]} max_attempts=5` gives them more"
+    )
+    if not accepted:
+        raise ConfigError(f"{what}, --one-attempt accepts it")
+    output.problem(what)
+
+
+def _start(spark: SparkSession, work: Consumption, chosen: dict[str, Any], scope: ExitStack) -> StreamingQuery:
+    checkpoint = chosen["checkpoint"] or scope.enter_context(_new_checkpoint())
     options = {
         "mode": "claim",
         "dsn": chosen["dsn"],
@@ -162,6 +203,8 @@ def _start(spark: SparkSession, work: Consumption, chosen: dict[str, Any], check
         "maxBytesPerBatch": chosen["size"],
         "lock": None if chosen["lock"] is None else show(chosen["lock"]),
         "numPartitions": spark.sparkContext.defaultParallelism,
+        # Without a checkpoint there is no restart that would go on with what was claimed.
+        "releaseOnCrash": None if chosen["checkpoint"] else "true",
     }
     read = spark.readStream.format("pgrouse").options(**{k: v for k, v in options.items() if v is not None}).load()
     written = read.writeStream.foreachBatch(work.work).option("checkpointLocation", checkpoint)
@@ -200,22 +243,40 @@ def _wait_until_gone(desk: ClaimDesk) -> None:
 def _tell(output: Output, ran: Ran) -> None:
     if output.as_json:
         output.record(ran.as_json())
-        return
-    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in ran.settled.counts.items())
-    lost = f", {ran.settled.lost:,} lost" if ran.settled.lost else ""
-    output.say(
-        f"batch {ran.batch}: {plural(ran.settled.total, 'message')} in {ran.seconds:.1f} s: {counts or 'none held'}{lost}"
-    )
-    if ran.error:
-        output.problem(f"batch {ran.batch} failed: {ran.error.strip().splitlines()[-1]}")
+    else:
+        output.say(
+            f"batch {ran.batch}: {plural(ran.settled.total, 'message')} in {ran.seconds:.1f} s: {_counted(ran.settled)}"
+        )
+    if ran.has_failed and ran.error:
+        output.problem(f"batch {ran.batch} failed: {_last_line(ran.error)}")
+    for id_, error in islice(ran.at_fault.items(), SHOWN):
+        output.problem(f"batch {ran.batch}: message {id_} failed alone: {_last_line(error)}")
+    if len(ran.at_fault) > SHOWN:
+        output.problem(f"batch {ran.batch}: and {len(ran.at_fault) - SHOWN:,} more messages")
+
+
+def _counted(settled: Settled) -> str:
+    """Say what became of messages: `9,998 success, 2 dead (1 rejected, 1 failed), 3 released`."""
+    counts = {became: settled.counts.get(became, 0) for became in WORDS}
+    said = [f"{count:,} {WORDS[became]}" for became, count in counts.items() if count]
+    if settled.dead:
+        dead = ", ".join(f"{settled.counts[result]:,} {result}" for result in DEAD if settled.counts.get(result))
+        said.insert(1 if counts["success"] else 0, f"{settled.dead:,} dead ({dead})")
+    if settled.lost:
+        said.append(f"{settled.lost:,} lost")
+    return ", ".join(said) or "none held"
+
+
+def _last_line(error: str) -> str:
+    return error.strip().splitlines()[-1]
 
 
 def _conclude(output: Output, work: Consumption) -> int:
-    if work.has_failed:
-        output.problem(f"the last {work.failed_in_a_row} batches failed: see `pgrouse dead group`")
-        return ExitCode.FOUND_A_PROBLEM
-    output.say(f"worked {plural(work.messages, 'message')}")
-    return ExitCode.OK
+    if work.failed_in_a_row:
+        batches = "batch" if work.failed_in_a_row == 1 else f"{work.failed_in_a_row} batches"
+        output.problem(f"the last {batches} failed, and what was not worked is back in the queue: see the errors above")
+    output.say(f"in all: {_counted(work.settled)}")
+    return ExitCode.FOUND_A_PROBLEM if work.failed_in_a_row else ExitCode.OK
 
 
 if __name__ == "__main__":

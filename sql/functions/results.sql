@@ -1,0 +1,23 @@
+-- How messages ended under these very claims, whatever the caller had asked for: a retry ends a message that has no attempt left, and one whose key a
+-- newer message has ends as cancelled.
+-- Called by: workers that settle many at once, after retry, defer and release. p_ids, p_claim_ids: pairs, as every settle has them.
+-- Locks: nothing. Result: a row for each that the archive has under its claim. The others wait again, or were lost.
+CREATE OR REPLACE FUNCTION messages.results(p_ids bigint[], p_claim_ids bigint[])
+RETURNS TABLE (id bigint, result text)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT a.id, a.result
+  FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
+  JOIN messages.message_archive AS a ON a.id = e.id AND a.claim_id = e.claim_id;
+END
+$$;

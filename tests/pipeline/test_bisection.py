@@ -1,0 +1,146 @@
+"""A batch whose function raised: which messages use up an attempt, and which are given back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from pyspark_pgrouse.claim.bisection import CALLS, Bisection, Pair, Row
+from pyspark_pgrouse.claim.outcome import Outcome, Settled
+
+ERROR = "ValueError: boom"
+
+
+class Books:
+    """What becomes of messages: a function that raises over some, and a database that settles.
+
+    Args:
+        raises: whether the function raises over these messages, told how often it was called before.
+    """
+
+    def __init__(self, raises: Callable[[set[int], int], bool]) -> None:
+        self.raises = raises
+        self.calls: list[list[int]] = []
+        self.outcomes: dict[int, str] = {}
+
+    def work(self, part: Sequence[Pair]) -> Settled | str:
+        ids = [id_ for id_, _ in part]
+        self.calls.append(ids)
+        if self.raises(set(ids), len(self.calls)):
+            return f"{ERROR} {ids}"
+        return self.note([(id_, claim, Outcome.SUCCESS, None, None) for id_, claim in part])
+
+    def note(self, rows: Sequence[Row]) -> Settled:
+        for id_, _, outcome, *_ in rows:
+            assert outcome is not None
+            assert id_ not in self.outcomes, "settled twice"
+            self.outcomes[id_] = outcome
+        return Settled.of([(str(outcome), 1) for _, _, outcome, *_ in rows], 0)
+
+    def of(self, outcome: str) -> list[int]:
+        return sorted(id_ for id_, found in self.outcomes.items() if found == outcome)
+
+
+def searched(books: Books, size: int, is_stopped: Callable[[], bool] = lambda: False) -> Bisection:
+    search = Bisection(books.work, books.note, is_stopped)
+    search.run([(id_, 7) for id_ in range(1, size + 1)], ERROR)
+    assert len(books.outcomes) == size
+    assert search.settled.total == size
+    return search
+
+
+@pytest.mark.parametrize("bad", [{1}, {500}, {1000}, {1, 2}, {499, 500, 501}, {3, 700, 702}, {999, 1000 - 500}])
+def test_only_what_fails_alone_uses_up_an_attempt_and_the_others_are_worked(bad: set[int]) -> None:
+    books = Books(lambda ids, _: bool(ids & bad))
+
+    search = searched(books, 1000)
+
+    assert set(search.at_fault) == bad
+    assert (books.of("retry"), books.of("release")) == (sorted(bad), [])
+    assert len(books.of("success")) == 1000 - len(bad)
+    assert all(f"[{id_}]" in error for id_, error in search.at_fault.items())
+    assert not search.has_failed
+
+
+def test_a_function_that_always_raises_costs_one_message_an_attempt_and_the_others_come_back() -> None:
+    books = Books(lambda *_: True)
+
+    search = searched(books, 10_000)
+
+    assert search.has_failed
+    assert (books.of("retry"), len(books.of("release"))) == ([1], 9_999)
+    assert len(books.calls) < 40
+
+
+def test_a_sink_that_goes_down_during_the_search_costs_one_message_an_attempt() -> None:
+    books = Books(lambda ids, call: 900 in ids or call > 3)
+
+    search = searched(books, 1000)
+
+    assert search.has_failed
+    assert len(books.of("success")) == 750
+    assert len(books.of("retry")) == 1
+    assert len(books.of("release")) == 249
+    assert len(books.calls) < 40
+
+
+def test_a_batch_that_is_too_big_is_worked_in_parts_and_costs_nothing() -> None:
+    books = Books(lambda ids, _: len(ids) > 100)
+
+    search = searched(books, 1000)
+
+    assert (search.at_fault, search.has_failed, len(books.of("success"))) == ({}, False, 1000)
+
+
+def test_the_only_message_of_a_batch_fails_alone_and_the_batch_has_failed() -> None:
+    books = Books(lambda *_: True)
+
+    search = searched(books, 1)
+
+    assert (search.at_fault, search.has_failed, books.calls) == ({1: ERROR}, True, [])
+
+
+def test_two_messages_at_fault_end_one_after_the_other_though_no_other_is_there() -> None:
+    first = searched(Books(lambda *_: True), 2)
+    second = searched(Books(lambda *_: True), 1)
+
+    assert (set(first.at_fault), set(second.at_fault)) == ({1}, {1})
+
+
+def test_more_errors_in_a_row_than_can_be_told_from_a_broken_function_give_the_rest_back() -> None:
+    bad = set(range(1, 101))
+    books = Books(lambda ids, _: bool(ids & bad))
+
+    search = searched(books, 400)
+
+    assert search.has_failed
+    assert len(books.of("success")) == 300
+    assert set(books.of("retry")) == set(search.at_fault) < bad
+    assert set(books.of("release")) == bad - set(search.at_fault)
+
+
+def test_a_search_with_very_many_messages_at_fault_ends_and_gives_the_others_back() -> None:
+    books = Books(lambda ids, _: any(id_ % 5 == 0 for id_ in ids))
+
+    search = searched(books, 10_000)
+
+    assert search.has_failed
+    assert len(books.calls) == CALLS
+    assert len(books.of("retry")) == len(search.at_fault) < CALLS
+    assert len(books.of("release")) > 9_000
+
+
+def test_a_stop_gives_back_what_is_not_worked_yet_and_blames_nothing() -> None:
+    books = Books(lambda ids, _: 1 in ids)
+
+    search = searched(books, 100, lambda: len(books.calls) >= 3)
+
+    assert (search.at_fault, search.has_failed) == ({}, False)
+    assert len(books.of("release")) == 100
+
+
+def test_a_batch_that_lost_everything_settles_nothing() -> None:
+    books = Books(lambda *_: True)
+
+    assert searched(books, 0).has_failed
