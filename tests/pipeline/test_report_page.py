@@ -9,17 +9,20 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pyspark_pgrouse.report.findings import Change, Side
+from pyspark_pgrouse.report.findings import Burn, Change, Percentiles, Service, Side
+from pyspark_pgrouse.report.goal import Goal
 from pyspark_pgrouse.report.html import quantity
 from pyspark_pgrouse.report.html.chart import Chart, Series
+from pyspark_pgrouse.report.html.comparison import comparison
 from pyspark_pgrouse.report.html.failures import headline
 from pyspark_pgrouse.report.html.markup import tag, text
 from pyspark_pgrouse.report.html.page import page
 from pyspark_pgrouse.report.html.scale import Linear, Log, time_ticks
-from pyspark_pgrouse.report.html.tiles import failure_trend, trend
+from pyspark_pgrouse.report.html.tiles import failure_trend, tiles, trend
 from pyspark_pgrouse.report.window import Window
 from tests.pipeline.findings import DAY, HOSTILE, UNTIL, crowded, hostile, nothing, rich
 
+PERCENTILES = (Percentiles(0.02, 0.3, 1.4),)
 VOID = {"meta", "br", "wbr", "img", "link", "input"}
 
 
@@ -133,6 +136,51 @@ def test_a_deploy_is_drawn_and_a_baseline_is_not() -> None:
 
     assert ">deploy<" in page(rich())
     assert ">deploy<" not in page(rich(window=before))
+
+
+def service(good: int) -> Service:
+    return Service(Goal.parse("mail=99.9%:2s"), (Burn(24.0, 1000, good, (1000 - good) / 1.0),), ())
+
+
+@pytest.mark.parametrize(("good", "met"), [(512, "51.2 %"), (999, "99.9 %"), (1000, "100 %")])
+def test_the_tile_of_a_goal_shows_the_share_that_met_it_beside_the_share_that_is_wanted(good: int, met: str) -> None:
+    said = words(str(tiles(replace(rich(), services=(service(good),)))))
+
+    assert f"SLO met by {met} wanted 99.9 %, mail=99.9%:2s" in said
+    assert "SLO missed" not in said
+
+
+def test_the_tile_of_a_goal_that_is_not_met_says_so_not_by_its_colour_alone() -> None:
+    missed, met = (str(tiles(replace(rich(), services=(service(good),)))) for good in (512, 999))
+
+    assert "not met" in words(missed)
+    assert "not met" not in words(met)
+
+
+def test_the_rates_of_a_table_have_one_unit_so_that_they_can_be_compared() -> None:
+    assert quantity.rates([6.93, 2, 49.7 / 60, 0.0001, 0]) == ["6.93/s", "2/s", "0.83/s", "<0.01/s", "0/s"]
+    assert quantity.rates([0.5, 1 / 3600]) == ["30/min", "0.02/min"]
+    assert quantity.rates([]) == []
+
+
+def test_topics_are_compared_in_one_unit() -> None:
+    findings = rich()
+    quick, slow = (Change(Side(n, 0, *PERCENTILES), Side(n, 0, *PERCENTILES)) for n in (3_000_000, 300))
+    said = words(str(comparison(replace(findings, changes={"quick": quick, "slow": slow}))))
+
+    assert "slow &lt;0.01/s 0.02/s" in said
+
+
+@pytest.mark.parametrize(
+    ("fresh", "said"),
+    [
+        (0, "No error is new: each was seen before the mark."),
+        (1, "1 error is new: never seen before the mark."),
+        (2, "2 errors are new: never seen before the mark."),
+    ],
+)
+def test_what_is_new_is_said_as_it_is(fresh: int, said: str) -> None:
+    assert said in words(str(comparison(replace(rich(), new_faults=fresh))))
 
 
 def test_goals_channels_and_comparison_are_left_out_when_there_are_none() -> None:

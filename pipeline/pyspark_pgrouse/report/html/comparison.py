@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_pgrouse.report.findings import Change, Findings
 from pyspark_pgrouse.report.html.markup import Child, Markup, named
-from pyspark_pgrouse.report.html.quantity import duration, moment, rate, share, span
+from pyspark_pgrouse.report.html.quantity import duration, moment, rates, share, span
 from pyspark_pgrouse.report.html.section import card, section
 from pyspark_pgrouse.report.html.table import data_table
 from pyspark_pgrouse.report.html.tiles import failure_trend, trend
@@ -32,11 +32,23 @@ def comparison(findings: Findings) -> Markup | None:
         return None
     window = findings.window
     changes = {"all topics": findings.change, **findings.changes}
-    table = data_table(HEADS, (_row(name, change, window) for name, change in changes.items()))
-    fresh = findings.new_faults
-    errors = "No error is new" if not fresh else "1 error is new" if fresh == 1 else f"{fresh:,} errors are new"
-    lead = f"{_compared(window)} {errors}: never seen before the mark."
-    return section("changes", "What changed", lead, card(table))
+    # What stands beside each other is compared: before and after, and one topic with the next.
+    counted = rates(
+        [
+            rate
+            for each in changes.values()
+            for rate in (each.before.ended / window.before_s, each.after.ended / window.after_s)
+        ]
+    )
+    rows = zip(changes.items(), zip(counted[::2], counted[1::2], strict=True), strict=True)
+    table = data_table(HEADS, (_row(name, change, ended) for (name, change), ended in rows))
+    return section("changes", "What changed", f"{_compared(window)} {_fresh(findings.new_faults)}", card(table))
+
+
+def _fresh(errors: int) -> str:
+    if not errors:
+        return "No error is new: each was seen before the mark."
+    return f"{'1 error is' if errors == 1 else f'{errors:,} errors are'} new: never seen before the mark."
 
 
 def _compared(window: Window) -> str:
@@ -46,12 +58,11 @@ def _compared(window: Window) -> str:
     return f"This window, compared with the {span(window.before_s)} before it."
 
 
-def _row(name: str, change: Change, window: Window) -> tuple[Child, ...]:
+def _row(name: str, change: Change, ended: tuple[str, str]) -> tuple[Child, ...]:
     before, after = change.before, change.after
     return (
         named(name),
-        rate(before.ended / window.before_s),
-        rate(after.ended / window.after_s),
+        *ended,
         share(before.failure_rate),
         share(after.failure_rate),
         failure_trend(change),

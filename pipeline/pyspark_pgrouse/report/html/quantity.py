@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 GAP = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"
 _LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_RATES = (("s", 1), ("min", 60), ("h", 3600), ("d", 86400))
 _TIMES = (
     (86400.0 * 2, 86400.0, "d"),
     (3600.0 * 2, 3600.0, "h"),
@@ -38,10 +40,18 @@ def digits(number: float) -> str:
 
 def rate(per_second: float) -> str:
     """Write how many a second; by the minute, hour or day if they are few: `12.3 k/s`, `4/min`."""
-    for unit, times in (("s", 1), ("min", 60), ("h", 3600)):
-        if per_second * times >= 1:
-            return f"{short(per_second * times)}/{unit}"
-    return f"{short(per_second * 86400)}/d" if per_second else "0/s"
+    return rates([per_second])[0]
+
+
+def rates(per_second: Sequence[float]) -> list[str]:
+    """Write rates that stand beside each other, all by the unit of the largest: `6.93/s`, `0.83/s`, `<0.01/s`."""
+    largest = max(per_second, default=0.0)
+    unit, times = next(((u, t) for u, t in _RATES if largest * t >= 1), _RATES[-1])
+    return [f"{_no_less(each * times)}/{unit}" if each else "0/s" for each in per_second]
+
+
+def _no_less(number: float) -> str:
+    return "<0.01" if number < 0.005 else short(number)  # noqa: PLR2004 - what would be written as nothing
 
 
 def duration(seconds: float | None) -> str:

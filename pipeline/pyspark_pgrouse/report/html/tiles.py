@@ -93,5 +93,6 @@ def _held(findings: Findings) -> Markup:
 def _service(service: Service) -> Markup:
     last = service.burns[-1]
     met = last.good / last.ended if last.ended else None
-    name = "SLO met" if met is None or met >= service.goal.share else "SLO missed"
-    return _tile(name, share(met), named(service.goal.name))
+    wanted = tag("span", f"wanted {share(service.goal.share)}, ", named(service.goal.name))
+    is_met = met is None or met >= service.goal.share
+    return _tile("SLO met by", share(met), wanted, None if is_met else tag("span", "not met", class_="worse"))
