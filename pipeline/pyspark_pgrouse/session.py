@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -64,6 +65,8 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415 - what is wrong with Java is said before Spark starts
 
+    # It writes a traceback of each connection that breaks; they are all raised, too.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     before = SparkSession.getActiveSession()
     spark = before or _build(name, master, conf or {})
     try:

@@ -369,7 +369,7 @@ def test_a_kill_in_a_batch_gives_its_messages_back_with_their_attempts(
     if who == "jvm":
         assert "pgrouse: Spark's JVM has ended" in said.splitlines()[-1]
         assert "Traceback" not in said
-    left = queue.rows("SELECT attempts, runs, claim_id FROM messages.message")
+    left = queue.rows("SELECT attempts, runs, claim_id FROM messages.message ORDER BY runs DESC")
     assert [(row.attempts, row.runs, row.claim_id) for row in left] == [(0, 1, None)] * 2 + [(0, 0, None)]
 
 

@@ -19,7 +19,7 @@ from pgrouse.cli.command import Session
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.executors import own_error
-from pyspark_pgrouse.jobs.export import export
+from pyspark_pgrouse.jobs.export import After, Rounds, export
 from pyspark_pgrouse.lake import export as lake_export
 from pyspark_pgrouse.lake.cursor import ExportCursor, ExportElsewhere, held
 from pyspark_pgrouse.lake.directory import LakeUnwritable
@@ -428,6 +428,42 @@ def test_what_a_task_says_is_what_the_command_says() -> None:
 def _run(database: Database, *arguments: str) -> Any:
     env = {"PGROUSE_DSN": database.dsn}
     return CliRunner().invoke(export, [*arguments, "--json"], obj=Session(), env=env, catch_exceptions=False)
+
+
+NOTHING = After(compact=False, keep_replaced=timedelta(0))
+
+
+@pytest.mark.parametrize(("since", "waits"), [(None, 5), (datetime(2030, 1, 1, tzinfo=UTC), 0)])
+def test_rows_that_wait_for_a_transaction_are_counted_in_the_last_line(
+    queue: Queue,
+    other: Queue,
+    database: Database,
+    lake: str,
+    capsys: pytest.CaptureFixture[str],
+    since: datetime | None,
+    waits: int,
+) -> None:
+    with other.conn.transaction(), connect(database.dsn) as conn:
+        fill(other, 1)
+        fill(queue, 5, first=100)
+        Rounds(Session(), Export.begin(conn, database.dsn, lake, Wanted(since=since)), 1, one_by_one, NOTHING).run(None)
+        held = capsys.readouterr()
+        as_json = Session()
+        as_json.as_json = True
+        Rounds(as_json, Export.begin(conn, database.dsn, lake, Wanted()), 1, one_by_one, NOTHING).run(None)
+        told = json.loads(capsys.readouterr().out)
+    with connect(database.dsn) as conn:
+        Rounds(Session(), Export.begin(conn, database.dsn, lake, Wanted()), 1, one_by_one, NOTHING).run(None)
+    free = capsys.readouterr()
+
+    assert held.out.startswith(f"wrote 0 rows in 0 files to {lake}")
+    assert told["rows_waiting"] == waits
+    if waits:
+        assert held.out.splitlines()[-1].startswith("5 rows wait for a later run: the cut is ")
+        assert "held for" in held.out
+    else:
+        assert "later run" not in held.out
+    assert "later run" not in free.out
 
 
 @pytest.mark.spark

@@ -173,7 +173,7 @@ class Rounds:
 
     def _report(self, written: list[Manifest], merged: int, seconds: float) -> None:
         rows, files = sum(m.rows for m in written), sum(len(m.add) for m in written)
-        lag = cut_lag(self.work.conn)
+        lag, waiting = cut_lag(self.work.conn), self.work.rows_waiting()
         output = self.session.output
         if self.session.as_json:
             output.record(
@@ -182,6 +182,7 @@ class Rounds:
                     "name": self.work.wanted.name,
                     "batches": len(written),
                     "rows": rows,
+                    "rows_waiting": waiting,
                     "files": files,
                     "bytes": sum(f.bytes for m in written for f in m.add),
                     "merged_files": merged,
@@ -194,8 +195,8 @@ class Rounds:
         output.say(f"wrote {plural(rows, 'row')} in {plural(files, 'file')} to {self.work.lake.directory.url}{rate}")
         if merged:
             output.say(f"merged {plural(merged, 'small file')}")
-        if lag.oldest_s is not None:
-            output.note(f"{lag}: what was archived since then is for the next run")
+        if waiting:
+            output.say(f"{plural(waiting, 'row')} {'waits' if waiting == 1 else 'wait'} for a later run: {lag}")
 
 
 @contextmanager

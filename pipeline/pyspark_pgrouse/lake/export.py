@@ -34,6 +34,14 @@ LEAST_ROWS = 25_000
 # A plan that is right for an empty archive is wrong for a full one.
 SETTINGS = "SET enable_seqscan = off; SET enable_sort = off; SET jit = off"
 # What the planner thinks is left: good enough for a progress bar.
+# More are not counted: who reads the number wants to know that there are many.
+MOST_WAITING = 1_000_000
+WAITING = """
+    SELECT count(*)
+    FROM (
+      SELECT FROM messages.message_archive AS a
+      WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND {scope}
+      LIMIT %(most)s) AS w"""
 LEFT = """
     EXPLAIN (FORMAT JSON)
     SELECT FROM messages.message_archive AS a WHERE a.archive_xid >= %(xid)s::xid8 AND {since}"""
@@ -110,6 +118,13 @@ class Export:
         asked = LEFT.format(since=self._since)
         row: Any = self.conn.execute(asked, {"xid": self.cursor.position.xid}).fetchone()
         return int(row[0][0]["Plan"]["Plan Rows"])
+
+    def rows_waiting(self) -> int:
+        """Return how many rows are there that no batch has, because a transaction may still add some before them; at most a million."""
+        at = self.cursor.position
+        asked = WAITING.format(scope=self.source.scope.sql().replace("%", "%%"))
+        row: Any = self.conn.execute(asked, {"xid": at.xid, "id": at.id, "most": MOST_WAITING}).fetchone()
+        return int(row[0])
 
     def batches(self, run: Run, partitions: int) -> Iterator[Manifest]:
         """Write what there is below the cut of now, batch by batch; yield each manifest when it is committed.
