@@ -332,6 +332,22 @@ def test_a_stream_whose_spark_is_gone_keeps_its_locks_for_the_restart(database: 
     assert locked(queue) == 1
 
 
+def test_a_stream_that_nobody_restarts_gives_its_batch_back_though_spark_is_gone(
+    database: Database, queue: Queue
+) -> None:
+    class Crash(Ending):
+        def is_in_order(self) -> bool:
+            return False
+
+    published = queue.publish()
+    with streaming(database, releaseOnCrash="true") as stream:
+        stream.next()
+        stream.reader._ending = Crash()
+
+    message = queue.message(published)
+    assert (message.claim_id, message.attempts, message.runs) == (None, 0, 1)
+
+
 def test_available_now_works_as_many_as_were_ready_at_the_start(stream: Stream, queue: Queue) -> None:
     queue.publish_many(3)
     queue.publish_many(2, channel="c")

@@ -21,7 +21,9 @@ def on_spark(command: Callable[..., Any]) -> Callable[..., Any]:
         help="A setting of Spark. May be given more than once.",
     )
     master = click.option(
-        "--master", help="Where it runs: spark://host:7077, local[4]. Default: SPARK_MASTER, else all cores here."
+        "--master",
+        help="Where it runs: spark://host:7077, local[4]. Default: SPARK_MASTER, else all cores here. Executors run the Python at this "
+        "one's path, unless PYSPARK_PYTHON names another.",
     )
     return master(conf(command))
 
