@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch
+from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, PgrouseError, SchemaMismatch
 from pyspark_pgrouse.lake.directory import LakeUnwritable
 
 if TYPE_CHECKING:
@@ -26,7 +26,15 @@ ABSENT = re.compile(
     r"ModuleNotFoundError: No module named '((?:pyspark_pgrouse|pgrouse|pyspark|pyarrow|psycopg|adbc_driver_\w+)(?:\.[\w.]+)?)'"
 )
 NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"')
+# Spark waits for 10 s, which cannot be set.
+CROWDED = "Python worker failed to connect back"
 THEIRS = "pip install 'pgrouse[spark]' there, or name by PYSPARK_PYTHON the one that has it"
+
+
+class SparkCrowded(PgrouseError):
+    """The machine is too busy for Spark."""
+
+    exit_code = ExitCode.TRY_AGAIN
 
 
 def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]) -> list[R]:
@@ -64,6 +72,8 @@ def own_error(text: str) -> PgrouseError | None:
         return KINDS.get(name, PgrouseError)(said)
     if absent := ABSENT.search(text):
         return ConfigError(f"the Python of Spark's executors has no module {absent[1]}: {THEIRS}")
+    if CROWDED in text:
+        return SparkCrowded("Spark's Python process did not start within 10 s: the machine is too busy: run it again")
     if program := NO_PYTHON.search(text):
         return ConfigError(f"Spark's executors have no Python {program[1]}: {THEIRS}")
     return None

@@ -65,8 +65,7 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
     from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415 - what is wrong with Java is said before Spark starts
 
-    # It writes a traceback of each connection that breaks; they are all raised, too.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_no_echo)
     before = SparkSession.getActiveSession()
     spark = before or _build(name, master, conf or {})
     try:
@@ -97,6 +96,11 @@ def check_alive(spark: SparkSession) -> None:
         is_over = True
     if is_over:
         raise SparkEnded from None
+
+
+def _is_no_echo(record: logging.LogRecord) -> bool:
+    """Whether to log this: py4j writes a traceback of each connection that breaks, and raises it too."""
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def _stop(spark: SparkSession) -> None:

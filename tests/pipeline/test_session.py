@@ -145,6 +145,14 @@ def test_executors_without_that_python_are_told_of_in_one_line() -> None:
     assert str(error).startswith("Spark's executors have no Python /opt/venv/bin/python3.11: ")
 
 
+def test_a_machine_that_is_too_busy_for_sparks_python_is_a_reason_to_try_again() -> None:
+    error = own_error("org.apache.spark.SparkException: Python worker failed to connect back.")
+
+    assert error is not None
+    assert error.exit_code is ExitCode.TRY_AGAIN
+    assert "did not start within 10 s" in str(error)
+
+
 def test_an_error_of_spark_that_is_one_of_ours_is_told_wherever_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: Running(lambda: False))
 
