@@ -18,7 +18,7 @@ BEGIN
     ['messages_publisher', 'SELECT ON messages.sleeper'],
     ['messages_publisher', 'SELECT ON SEQUENCE messages.armed, messages.policed'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
-    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.schema_digest, messages.new_message, messages.ring_published, messages.notify_policy'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.schema_digest, messages.new_message, messages.ring_published, messages.notify_policy, messages.long_numbers'],
     -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. Nobody reads the stage.
     ['messages_publisher', 'INSERT ON messages.publish_stage'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.begin_stage, messages.publish_staged, messages.clear_stage, messages.job_result, messages.job_rejected'],
@@ -40,7 +40,7 @@ BEGIN
     -- A publisher may be given this too; it shows outputs and errors of every message.
     ['messages_operator', 'EXECUTE ON FUNCTION messages.wait_for'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.redrive_where, messages.redrive_edited, messages.requeue, messages.replay, messages.purge_archive'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unpark, messages.workflow, messages.edit, messages.reseal'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unpark, messages.workflow, messages.edit, messages.reseal, messages.text_bytes, messages.long_numbers, messages.shown'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.may_redrive, messages.dead_groups, messages.lineage'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy, messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.explain'],

@@ -27,6 +27,10 @@ HELD_BACK_S = 1.0
 # How soon to look again while older transactions are still open, or hold what is due; growing from the first to the last.
 HORIZON_S = (0.005, 0.01, 0.02, 0.05)
 
+# After a claim that failed, perhaps because of one of its messages: so many at first, each of which is then read by itself; twice as many
+# each time that goes well, and as before once they are more than the last.
+NARROW_FIRST, NARROW_LAST = 8, 32
+
 
 class State(Enum):
     """Where the daemon stands between claims."""
@@ -121,6 +125,7 @@ class Claimer:
         self._after_topic: str | None = None
         self._after_batch_topic: str | None = None
         self._after_channels: dict[str, str] = {}
+        self._most: int | None = None  # of a claim, while they are narrow
         self._left_out = False  # the last claim was for batches alone, since the places of everything else were taken
 
     def wake(self) -> None:
@@ -180,6 +185,9 @@ class Claimer:
             want.start = max(0, whole.places - sum(each.limit for each in self._on_the_way))
         if want.batches is not None and whole.batches is not None:
             want.batches.start = whole.batches.places
+        if self._most is not None:
+            for each in want.parts:
+                each.limit, each.contents = min(each.limit, self._most), False
         self._on_the_way.append(want)
         return Plan(want, arm_s, disarm and arm_s is None, source, slept_s)
 
@@ -212,6 +220,16 @@ class Claimer:
     def ended(self, plan: Plan) -> None:
         """The claim of this plan brings nothing any more: it was heard, or it failed."""
         self._on_the_way = [want for want in self._on_the_way if want is not plan.want]
+
+    def narrow(self) -> None:
+        """A claim failed, and one of its messages may be the cause: claim fewer, down to one, and read each by itself."""
+        self._most = NARROW_FIRST if self._most is None else max(1, self._most // 2)
+        self._look()
+
+    def widen(self) -> None:
+        """A narrow claim went well."""
+        if self._most is not None:
+            self._most = self._most * 2 if self._most < NARROW_LAST else None
 
     @property
     def armed(self) -> bool:

@@ -38,6 +38,8 @@ READ_COMMITTED = b"""
     SELECT set_config('default_transaction_isolation', 'read committed', false)
     WHERE pg_backend_pid() = %s AND current_setting('default_transaction_isolation') <> 'read committed'
 """
+# What the server says of a message that it cannot hand out is none of these: they are about the connection, a lock, the schema, rights.
+NOT_OF_A_MESSAGE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "55", "57")
 # What a start asks takes milliseconds. Whoever holds it up (a migration) does so for longer, and a stop must not wait for that.
 START_S = 30.0
 BOUNDED = b"""
@@ -198,3 +200,18 @@ async def close(conn: psycopg.AsyncConnection | None) -> None:
     """Close a connection that may be broken, or may not exist."""
     if conn is not None:
         await asyncio.shield(conn.close())
+
+
+def may_be_of_a_message(error: BaseException) -> bool:
+    """Whether a claim may have failed because of one of its messages: it is too much for the server, the connection, or the time."""
+    if isinstance(error, TimeoutError | psycopg.errors.QueryCanceled | psycopg.errors.OutOfMemory):
+        return True
+    state = error.sqlstate if isinstance(error, psycopg.Error) else None
+    return state is not None and not state.startswith(NOT_OF_A_MESSAGE)
+
+
+def why_not_handed_out(error: psycopg.Error) -> str:
+    """Return the reason with which a message is rejected whose contents the server cannot hand out."""
+    return f"its contents cannot be handed out: {error.diag.message_primary or error} (SQLSTATE {error.sqlstate})"[
+        :1000
+    ]

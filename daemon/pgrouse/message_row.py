@@ -39,11 +39,11 @@ CONTENTS = {
     "expires_at": ("m.expires_at", "a.expires_at"),
     "max_attempts": ("m.max_attempts", "a.max_attempts"),
     "original_topic": ("m.original_topic", "a.original_topic"),
-    "headers": ("m.headers::text", "a.headers::text"),
-    "state_kept": ("m.state::text", "a.state::text"),
-    "progress": ("m.progress::text", "a.progress::text"),
-    "output": ("NULL", "a.output::text"),
-    "payload": ("m.payload::text", "a.payload::text"),
+    "headers": ("messages.shown(m.headers)", "messages.shown(a.headers)"),
+    "state_kept": ("messages.shown(m.state)", "messages.shown(a.state)"),
+    "progress": ("messages.shown(m.progress)", "messages.shown(a.progress)"),
+    "output": ("NULL", "messages.shown(a.output)"),
+    "payload": ("messages.shown(m.payload)", "messages.shown(a.payload)"),
     "body": ("m.body", "a.body"),
 }
 JSON_COLUMNS = ("history", "headers", "state_kept", "progress", "output", "payload")

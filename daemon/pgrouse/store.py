@@ -20,7 +20,11 @@ from psycopg.adapt import PyFormat, Transformer
 from pgrouse.message import Message
 from pgrouse.outcome import Ended, Kind
 
-CLAIM = "SELECT * FROM messages.claim(%s, %s::text[], %s, %s::int[], p_after_topic => %s, p_after_channels => %s::jsonb, p_start => %s)"
+CLAIM = (
+    "SELECT * FROM messages.claim(%s, %s::text[], %s, %s::int[], p_after_topic => %s, p_after_channels => %s::jsonb, p_start => %s,"
+    " p_contents => %s)"
+)
+HELD = "SELECT * FROM messages.held(%s::bigint[], %s::bigint[])"
 # Nobody waits for the disk before a handler runs: what a crash of the server takes back is a lock, and the fence sees to the rest.
 # A transaction that settles does wait. See docs/decisions/0008-claims-do-not-wait-for-the-disk.md.
 UNFLUSHED = "set_config('synchronous_commit', 'off', true)"
@@ -46,6 +50,7 @@ class Want:
         after_channels: the same within each topic, as JSON.
         start: so many begin at once, the others wait in the worker and their run is not counted yet; None = all begin.
         batches: the same for the topics of batch handlers; a claim of its own, in the same transaction.
+        contents: whether payloads, bodies, headers and states come with it; without them they are read message by message.
     """
 
     topics: list[str]
@@ -55,6 +60,7 @@ class Want:
     after_channels: str | None = None
     start: int | None = None
     batches: Want | None = None
+    contents: bool = True
 
     @property
     def parts(self) -> list[Want]:
@@ -160,6 +166,18 @@ class Store:
             )
         )
 
+    async def contents(self, message: Message) -> Message | None:
+        """Return a message that was claimed without its contents with them; None if it is not this worker's any more."""
+        row = await (await self._execute(HELD, _claims([message]))).fetchone()
+        if row is None:
+            return None
+        held = Message._make(row)
+        return message._replace(payload=held.payload, body=held.body, headers=held.headers, state=held.state)
+
+    async def reject(self, message: Message, reason: str) -> None:
+        """Archive a message as rejected. One that is not this worker's any more is left alone."""
+        await self._settle(Kind.REJECT, [Ended(message, Kind.REJECT, error=reason)])
+
     async def tick(self, unless_within_s: float) -> dict[str, int]:
         """Run the maintenance, unless another daemon did so just now; return what each task did, -1 for one that failed."""
         statement = "SELECT task, did FROM messages.tick('daemon', p_unless_within => make_interval(secs => %s))"
@@ -180,7 +198,10 @@ class Store:
     async def _claim(self, want: Want) -> AsyncCursor:
         return await self._execute(
             CLAIM,
-            [self.worker, want.topics, want.limit, want.slots, want.after_topic, want.after_channels, want.start],
+            [
+                *(self.worker, want.topics, want.limit, want.slots),
+                *(want.after_topic, want.after_channels, want.start, want.contents),
+            ],
         )
 
     async def _settle(self, kind: Kind, batch: list[Ended]) -> AsyncCursor:

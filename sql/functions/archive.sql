@@ -45,7 +45,7 @@ BEGIN
       -- At most 8192 bytes: a character has at most four.
       CASE WHEN octet_length(g.error) <= 8192 THEN g.error ELSE messages.cut_error(g.error, 2048) END,
       CASE WHEN p_result NOT IN ('success', 'cancelled') THEN messages.fingerprint(g.error) END,
-      g.output, coalesce(p_by, g.locked_by)
+      g.output::messages.given_json, coalesce(p_by, g.locked_by)
     FROM gone AS g
     CROSS JOIN messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic = g.topic

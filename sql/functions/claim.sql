@@ -1,10 +1,12 @@
 -- Lock a batch of ready messages for a worker.
 -- Called by: workers. p_topics: what the worker handles; p_slots: at most so many of each topic (NULL = no bound of its own);
--- p_limit and p_bytes bound the batch: it ends with the message that reaches p_bytes; p_lock_for: for this claim instead of the topic's,
--- at most 7 days; p_start: so many of the batch begin at once, the others wait in the worker and their run is not counted yet (NULL = all
+-- p_limit and p_bytes bound the batch: it ends with the message that reaches p_bytes, as they are handed out; p_lock_for: for this claim
+-- instead of the topic's, at most 7 days; p_start: so many of the batch begin at once, the others wait in the worker and their run is not counted yet (NULL = all
 -- begin).
 -- p_after_topic and p_after_channels ({"topic": "channel"}): where the last claim ended. The walk goes round from there, so that a
 -- flood in one topic or channel delays the others by one batch at most.
+-- p_contents false: lock them only, and hand out no payload, body, headers or state (held shows these): for a worker that could not take in
+-- what it claimed, and looks for the message that it was.
 -- Within a topic (and within a channel) lower priority numbers go first, then the longest available.
 -- Locks: the rows, skipping those that others hold; for topics and channels with limits, what topic_room and channel_rooms lock.
 -- Result: the messages in the order of the walk, each with the claim_id that every settle must show. JSON travels as text: a value that a
@@ -20,7 +22,8 @@ CREATE OR REPLACE FUNCTION messages.claim(
   p_lock_for       interval  DEFAULT NULL,
   p_after_topic    text      DEFAULT NULL,
   p_after_channels jsonb     DEFAULT NULL,
-  p_start          integer   DEFAULT NULL
+  p_start          integer   DEFAULT NULL,
+  p_contents       boolean   DEFAULT true
 )
 RETURNS SETOF messages.claimed
 LANGUAGE plpgsql
@@ -90,7 +93,8 @@ BEGIN
       RETURNING
         m.id, m.claim_id, m.topic::text, m.channel::text, m.key::text, m.priority::smallint, m.attempts::integer,
         nullif(coalesce(m.max_attempts, v_policy.max_attempts), 0)::integer,
-        m.payload::text, m.body::bytea, m.headers::text, m.state::text,
+        CASE WHEN p_contents THEN m.payload::text END, CASE WHEN p_contents THEN m.body::bytea END,
+        CASE WHEN p_contents THEN m.headers::text END, CASE WHEN p_contents THEN m.state::text END,
         extract(epoch FROM v_lock)::double precision,
         extract(epoch FROM v_policy.run_timeout)::double precision,
         extract(epoch FROM v_now - m.available_at)::double precision,

@@ -22,7 +22,7 @@ BEGIN
   IF jsonb_typeof(p_headers) <> 'object' THEN
     RAISE EXCEPTION 'headers of an edit are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object';
   END IF;
-  SELECT m.topic::text AS topic, m.claim_id, coalesce(md5(m.payload::text), md5(m.body)) AS seen,
+  SELECT m.topic::text AS topic, m.claim_id, coalesce(md5(messages.shown(m.payload)), md5(m.body)) AS seen,
          m.headers ? 'pgrouse-encrypted-by' OR substring(m.body FOR 4) = '\x93504752' AS is_encrypted
   INTO v_message
   FROM messages.message AS m WHERE m.id = p_id FOR NO KEY UPDATE;
@@ -41,7 +41,7 @@ BEGIN
   END IF;
 
   PERFORM messages.check_size(
-    v_message.topic, octet_length(p_payload::text), (SELECT a.max_payload_bytes FROM messages.admission(v_message.topic) AS a));
+    v_message.topic, messages.text_bytes(p_payload), (SELECT a.max_payload_bytes FROM messages.admission(v_message.topic) AS a));
   UPDATE messages.message AS m
   SET payload = coalesce(p_payload, m.payload),
       body = CASE WHEN p_payload IS NULL THEN m.body END,

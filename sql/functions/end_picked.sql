@@ -1,14 +1,25 @@
--- End what a claim met in a topic and must not hand out: messages whose attempts are used up, and messages whose time to live is over.
+-- End what a claim met in a topic and must not hand out: messages whose attempts are used up or that are too large, and messages whose
+-- time to live is over.
 -- Called by: claim, which may hold limited topics that others wait for. Locks: the rows, which the claim holds already.
 CREATE OR REPLACE FUNCTION messages.end_picked(p_picked messages.picked, p_worker text)
 RETURNS void
 LANGUAGE plpgsql
 AS $$
+DECLARE
+  v_large  bigint[];
+  v_errors text[];
 BEGIN
   IF num_nonnulls(p_picked.over, p_picked.expired) = 0 THEN
     RETURN;
   END IF;
   IF p_picked.over IS NOT NULL THEN
+    SELECT array_agg(m.id),
+           array_agg(format('too large: %s bytes as text, 33554432 at most are handed out', greatest(m.content_bytes, m.state_bytes)))
+    INTO v_large, v_errors
+    FROM messages.message AS m WHERE m.id = ANY (p_picked.over) AND greatest(m.content_bytes, m.state_bytes) > 33554432;
+    IF v_large IS NOT NULL THEN
+      PERFORM messages.archive(v_large, array_fill(NULL::bigint, ARRAY[cardinality(v_large)]), 'rejected', v_errors, NULL, p_worker, true);
+    END IF;
     PERFORM messages.archive(
       p_picked.over, array_fill(NULL::bigint, ARRAY[cardinality(p_picked.over)]), 'failed',
       array_fill('max_attempts: all attempts were used up before this claim'::text, ARRAY[cardinality(p_picked.over)]),

@@ -52,7 +52,7 @@ BEGIN
         prefetched = NULL,
         -- In an ordered channel it keeps its place, and the channel waits for it.
         available_at = CASE WHEN p_outcome IS NULL OR is_first.ordered THEN m.available_at ELSE is_first.due END,
-        state = CASE WHEN e.state IS NULL THEN m.state ELSE nullif(e.state, 'null') END,
+        state = CASE WHEN e.state IS NULL THEN m.state ELSE nullif(e.state::messages.given_json, 'null') END,
         history = CASE WHEN p_outcome IS NULL THEN m.history ELSE
                     messages.with_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_outcome, NULL, m.runs) END
     FROM (

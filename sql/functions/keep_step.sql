@@ -16,7 +16,7 @@ SET jit = off
 AS $$
 DECLARE
   v_attempt integer;
-  v_bytes   bigint := octet_length(p_result::text);
+  v_bytes   bigint := messages.text_bytes(p_result);
 BEGIN
   IF p_name IS NULL OR p_name ~ '[[:cntrl:]]' OR length(p_name) NOT BETWEEN 1 AND 200 THEN
     RAISE EXCEPTION 'name of a step is %', coalesce('"' || left(p_name, 250) || '"', 'NULL')

@@ -10,6 +10,6 @@ AS $$
     WHEN p_body IS NOT NULL THEN format('%s bytes', octet_length(p_body))
     WHEN p_payload IS NULL THEN NULL
     WHEN pg_column_size(p_payload) > 16384 THEN format('JSON of about %s kB', pg_column_size(p_payload) / 1024)
-    ELSE left(p_payload::text, p_chars)
+    ELSE left(messages.shown(p_payload), p_chars)
   END
 $$;

@@ -36,7 +36,7 @@ BEGIN
   END IF;
 
   UPDATE messages.message AS m
-  SET progress = e.progress
+  SET progress = e.progress::messages.given_json
   FROM unnest(p_ids, p_claim_ids, p_progress) AS e (id, claim_id, progress)
   WHERE m.id = ANY (v_ids) AND m.id = e.id AND m.claim_id = e.claim_id;
 

@@ -2,7 +2,7 @@
 -- Called by: operators. Repeated or concurrent calls do nothing twice. Locks: the rows that it inserts, see put_back.
 -- p_rate: so many a second become available, the first after p_delay; NULL = all at once. p_force: whatever max_redrives says.
 -- Result: one row per id. outcome 'redriven'; 'keyless' (put back without its key); 'superseded' (a newer message of its key waits:
--- message_id, if it is not one of the same call); 'redriven_before' (as message_id); 'too_often' (max_redrives); 'not_dead'.
+-- message_id, if it is not one of the same call); 'redriven_before' (as message_id); 'too_often' (max_redrives); 'too_large' (as text; by another payload it comes back); 'not_dead'.
 -- The insert rings like every publish.
 CREATE OR REPLACE FUNCTION messages.redrive(
   p_ids bigint[], p_rate double precision DEFAULT NULL, p_delay interval DEFAULT '0', p_force boolean DEFAULT false

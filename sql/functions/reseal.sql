@@ -29,7 +29,7 @@ BEGIN
   WITH changed AS (
     UPDATE messages.message AS m
     SET body = coalesce(n.body, m.body),
-        state = coalesce(n.state, m.state),
+        state = coalesce(n.state::messages.given_json, m.state),
         headers = CASE WHEN n.body IS NULL THEN m.headers
                   ELSE coalesce(m.headers, '{}') || jsonb_build_object('pgrouse-encrypted-by', p_key) END
     FROM unnest(p_ids, p_seen, p_bodies, p_states) AS n (id, seen, body, state)

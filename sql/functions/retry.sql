@@ -70,7 +70,7 @@ BEGIN
     SET claim_id = NULL, locked_by = NULL, locked_at = NULL, lock_expires_at = NULL,
         -- In an ordered channel it keeps its place, and the channel waits for it.
         available_at = CASE WHEN e.ordered THEN m.available_at ELSE e.available_at END,
-        state = CASE WHEN e.state IS NULL THEN m.state ELSE nullif(e.state, 'null') END,
+        state = CASE WHEN e.state IS NULL THEN m.state ELSE nullif(e.state::messages.given_json, 'null') END,
         history = messages.with_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_result, e.error,
                                         CASE WHEN m.prefetched IS NOT TRUE THEN m.runs END)
     FROM ended AS e

@@ -51,6 +51,8 @@ BEGIN
       AND f.result NOT IN ('success', 'cancelled')
       AND right(f.topic, 4) <> '.dlq' AND octet_length(f.topic) <= 196
       AND num_nonnulls(f.payload, f.body) = 1
+      -- What is too large as text, since it came before that was refused, would be refused now.
+      AND messages.is_sendable(f.payload, f.headers)
     ORDER BY f.id
     RETURNING message.id, message.origin_id
   )

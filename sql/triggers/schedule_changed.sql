@@ -24,9 +24,9 @@ BEGIN
     ('key of schedule ' || NEW.name || ' is "%s"', NEW.key,
      coalesce(NEW.key !~ '[[:cntrl:]]' AND length(NEW.key) BETWEEN 1 AND 200, true), 'use 1 to 200 printable characters, or NULL for none'),
     ('priority of schedule ' || NEW.name || ' is %s', NEW.priority::text, NEW.priority BETWEEN 0 AND 9, 'use 0 (first) to 9'),
-    ('payload of schedule ' || NEW.name || ' is %s', 'larger than 16 MiB', pg_column_size(NEW.payload) <= 16777216, 'store it elsewhere and publish where it is'),
-    ('headers of schedule ' || NEW.name || ' are %s', left(NEW.headers::text, 100),
-     coalesce(jsonb_typeof(NEW.headers) = 'object' AND pg_column_size(NEW.headers) <= 65000, true), 'use an object of up to 64 kB'),
+    ('payload of schedule ' || NEW.name || ' is %s', 'larger than 16 MiB', messages.text_bytes(NEW.payload) <= 16777216, 'store it elsewhere and publish where it is'),
+    ('headers of schedule ' || NEW.name || ' are %s', left(messages.shown(NEW.headers), 100),
+     coalesce(jsonb_typeof(NEW.headers) = 'object' AND messages.text_bytes(NEW.headers) <= 65000, true), 'use an object of up to 64 kB'),
     ('jitter of schedule ' || NEW.name || ' is %s', NEW.jitter::text, NEW.jitter BETWEEN '0' AND '1 day', 'use an interval from 0 to 1 day'),
     ('missed of schedule ' || NEW.name || ' is "%s"', NEW.missed, NEW.missed IN ('skip', 'once', 'all'), 'use skip, once or all'),
     ('missed_limit of schedule ' || NEW.name || ' is %s', NEW.missed_limit::text, NEW.missed_limit BETWEEN 1 AND 1000, 'use 1 to 1000')

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 BATCH = 500
 PUT_BACK = ("redriven", "keyless")
-WILL_NOT_DO = ("too_often", "redriven_before", "not_dead")
+WILL_NOT_DO = ("too_often", "too_large", "redriven_before", "not_dead")
 
 # Why a message was not put back, and what to do about it.
 STAYED = {
     "superseded": "stayed dead: a newer message with the same key waits (the topic's key_retry is supersede)",
     "too_often": "stayed dead: put back max_redrives times already; --force does it all the same",
+    "too_large": "stayed dead: too large as text",
     "redriven_before": "not put back: redriven before (`pgrouse dead list --redriven`)",
     "not_dead": "not put back: no dead message (`pgrouse message show ID`)",
     "not_waiting": "not moved: no copy that waits in a .dlq topic (`pgrouse message show ID`)",

@@ -103,7 +103,11 @@ CONSTRAINTS: dict[str | None, tuple[str, str]] = {
         "the payload needs more than 16 MiB in the database",
         "store it elsewhere and publish where it is",
     ),
-    "message_headers_are_an_object": ("the headers need more than 64 KiB in the database", "put less into them"),
+    "message_contents_fit_16_mib": (
+        "payload and headers have more than 16 MiB as text",
+        "store them elsewhere and publish where they are",
+    ),
+    "message_headers_are_an_object": ("the headers are no object, or have more than 64 KiB as text", "put less into them"),
 }
 
 

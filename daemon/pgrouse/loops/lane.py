@@ -6,6 +6,7 @@ A daemon runs two: while the server works for one, the handlers of the other's m
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,6 +16,7 @@ import structlog
 from pgrouse import database, events
 from pgrouse.claimer import Claimer, Plan
 from pgrouse.crew import Crew
+from pgrouse.message import Message
 from pgrouse.outcome import Ended, Kind, clean
 from pgrouse.settler import Settler
 from pgrouse.signal import Signal
@@ -26,6 +28,8 @@ log = structlog.get_logger()
 TURN_TIMEOUT_S = 30
 # One that is under way when the connection becomes doubtful gets so much more.
 DOUBTFUL_TURN_S = 2
+# How often a message may not come within the time of a turn, all by itself.
+MOST_TIMEOUTS = 2
 # What another try may cure. Everything else that the server says of a settle is said of one message in it.
 CURABLE = (psycopg.OperationalError, psycopg.errors.UniqueViolation)
 # The errors of this class are psycopg's OperationalError too, but say that a value is too large: the next try would end the same.
@@ -51,6 +55,7 @@ class Lane:
         self._claim_is_uncertain = False
         self._conn_is_doubtful = False
         self._deadline: asyncio.Timeout | None = None
+        self._timeouts: Counter[int] = Counter()  # of messages that did not come in time, by their ids
 
     async def step(self) -> float:
         """One turn; waits for a signal if there is nothing to do."""
@@ -115,10 +120,56 @@ class Lane:
         if plan.want is not None:
             self.settler.meters.claimed(got.claimed, plan.source, plan.slept_s)
         if got.claimed:
-            start = plan.want.start if plan.want else None
-            self.crew.add(got.claimed, began, waiting=[] if start is None else got.claimed[start:])
+            waiting = got.claimed[plan.want.start :] if plan.want and plan.want.start is not None else []
+            if plan.want and not plan.want.contents:
+                await self._add_singly(store, got.claimed, began, waiting)
+            else:
+                self.crew.add(got.claimed, began, waiting=waiting)
             # Most handlers end before this returns, so that the next turn settles them and claims in one.
             await asyncio.sleep(0)
+
+    async def _add_singly(self, store: Store, claimed: list[Message], began: float, waiting: list[Message]) -> None:
+        """Read the contents of what was claimed without them, and begin with each that can be read; what cannot be read is rejected.
+
+        What was not read when this fails is given back by the next turn.
+        """
+        self._claim_is_uncertain = True
+        try:
+            for each in claimed:
+                if whole := await self._read(store, each):
+                    self.crew.add([whole], began, waiting=[whole] if each in waiting else [])
+        except (psycopg.Error, TimeoutError):
+            self.claimer.narrow()
+            raise
+        self._claim_is_uncertain = False
+        self.claimer.widen()
+
+    async def _read(self, store: Store, message: Message) -> Message | None:
+        """Return a message with its contents; None if it is lost, or was rejected since they cannot be read."""
+        if self._timeouts[message.id] >= MOST_TIMEOUTS:
+            why = f"its contents did not come within {TURN_TIMEOUT_S} s, {MOST_TIMEOUTS} times"
+            return await self._reject(store, message, why)
+        try:
+            async with self._in_time():
+                whole = await store.contents(message)
+        except (TimeoutError, psycopg.errors.QueryCanceled):
+            self._timeouts[message.id] += 1
+            raise
+        except psycopg.Error as error:
+            if not database.may_be_of_a_message(error):
+                raise
+            return await self._reject(store, message, database.why_not_handed_out(error))
+        self._timeouts.pop(message.id, None)
+        return whole
+
+    async def _reject(self, store: Store, message: Message, why: str) -> None:
+        reason = clean(why)
+        async with self._in_time():
+            await store.reject(message, reason)
+        self._timeouts.pop(message.id, None)
+        log.warning(
+            events.MESSAGE_REJECTED, message_id=message.id, topic=message.topic, attempt=message.attempt, reason=reason
+        )
 
     async def _exchange(self, store: Store, ended: list[Ended], plan: Plan) -> Exchange:
         self._claim_is_uncertain = plan.want is not None
@@ -131,6 +182,8 @@ class Lane:
             self.settler.untold(begun)
             self.claimer.ended(plan)
             self.settler.put_back(ended)
+            if plan.want is not None and database.may_be_of_a_message(error):
+                self.claimer.narrow()
             if isinstance(error, psycopg.Error) and not _is_curable(error):
                 await self._settle_singly(store)
             raise

@@ -58,21 +58,21 @@ READ = f"""
          (SELECT l.message_id FROM messages.redrive_log AS l WHERE l.archived_id = r.id) AS redriven_as
   FROM (
     SELECT m.id, m.topic::text AS topic, m.channel::text AS channel, m.key::text AS key, m.priority::int AS priority, {STATE} AS state,
-           m.payload::jsonb AS json, m.body::bytea AS body, left(m.headers::text, {SHOWN}) AS headers, left(m.state::text, {SHOWN}) AS checkpoint,
-           left(m.progress::text, 2000) AS progress, NULL::text AS output, m.created_at::timestamptz AS created_at,
+           m.payload::jsonb AS json, m.body::bytea AS body, left(messages.shown(m.headers), {SHOWN}) AS headers, left(messages.shown(m.state), {SHOWN}) AS checkpoint,
+           left(messages.shown(m.progress), 2000) AS progress, NULL::text AS output, m.created_at::timestamptz AS created_at,
            m.available_at::timestamptz AS available_at, m.expires_at::timestamptz AS expires_at, m.attempts::int AS attempts, m.runs::int AS runs,
            m.max_attempts::int AS max_own, m.prefetched, m.locked_by AS worker, m.locked_at, m.lock_expires_at::timestamptz AS lock_expires_at,
            m.history::text AS history, m.original_topic, m.redriven_from, m.redrives, NULL::timestamptz AS archived_at, NULL::text AS error,
            NULL::text AS error_fingerprint, m.dlq_moved_at
     FROM messages.message AS m WHERE m.id = %(id)s
     UNION ALL
-    SELECT a.id, a.topic, a.channel, a.key, a.priority, a.result, a.payload, a.body, left(a.headers::text, {SHOWN}), left(a.state::text, {SHOWN}),
-           left(a.progress::text, 2000), left(a.output::text, {SHOWN}), a.created_at, a.available_at, a.expires_at, a.attempts, a.runs,
+    SELECT a.id, a.topic, a.channel, a.key, a.priority, a.result, a.payload, a.body, left(messages.shown(a.headers), {SHOWN}), left(messages.shown(a.state), {SHOWN}),
+           left(messages.shown(a.progress), 2000), left(messages.shown(a.output), {SHOWN}), a.created_at, a.available_at, a.expires_at, a.attempts, a.runs,
            a.max_attempts, NULL, a.handled_by, a.locked_at, NULL, a.history::text, a.original_topic, a.redriven_from, a.redrives,
            a.archived_at, a.error, a.error_fingerprint, a.dlq_moved_at
     FROM messages.message_archive AS a WHERE a.id = %(id)s
   ) AS r
-  LEFT JOIN LATERAL (SELECT r.json::text AS text OFFSET 0) AS p ON true
+  LEFT JOIN LATERAL (SELECT messages.shown(r.json) AS text OFFSET 0) AS p ON true
   LIMIT 1""".encode()  # noqa: S608 - constants only
 EXPLAIN = b"SELECT e.code, e.reason FROM messages.explain(%(id)s) AS e"
 LINEAGE = b"SELECT l.id, l.kind, l.topic, l.state, l.archived_at FROM messages.lineage(%(id)s) AS l"

@@ -37,6 +37,7 @@ SAID = {
     "changed": "Nothing was done: somebody else has edited it meanwhile.",
     "superseded": "It stays dead: a newer message with its key waits.",
     "too_often": "It stays dead: it was put back as often as max_redrives allows. Tick “however often”, if you mean it.",
+    "too_large": "It stays dead: its payload or headers are too large as text. Edit it to put it back.",
     "redriven_before": "It was put back before.",
 }
 WENT_WELL = ("retried", "cancelled", "skipped", "edited", "redriven")
@@ -50,8 +51,8 @@ REDRIVE_EDITED = b"""
   SELECT r.message_id, r.outcome
   FROM messages.redrive_edited(%(id)s, %(payload)s::jsonb, %(headers)s::jsonb, p_merge => false, p_force => %(force)s) AS r"""
 WHOLE = b"""
-  SELECT m.topic::text AS topic, m.payload::text AS payload, m.body::bytea AS body FROM messages.message AS m WHERE m.id = %(id)s
-  UNION ALL SELECT a.topic, a.payload::text, a.body FROM messages.message_archive AS a WHERE a.id = %(id)s LIMIT 1"""
+  SELECT m.topic::text AS topic, messages.shown(m.payload) AS payload, m.body::bytea AS body FROM messages.message AS m WHERE m.id = %(id)s
+  UNION ALL SELECT a.topic, messages.shown(a.payload), a.body FROM messages.message_archive AS a WHERE a.id = %(id)s LIMIT 1"""
 
 
 async def _look(conn: Connection, caller: Caller, subject: str) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class Redriven(Shape):
     archived_id: int
     message_id: int | None
     outcome: str
-    """redriven, keyless, superseded, redriven_before, too_often, not_dead."""
+    """redriven, keyless, superseded, redriven_before, too_often, too_large, not_dead."""
 
 
 class RedrivenMany(Shape):

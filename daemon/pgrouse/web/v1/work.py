@@ -10,11 +10,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+import psycopg
 from fastapi import APIRouter, Request
 from psycopg_pool import PoolTimeout, TooManyRequests
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
+from pgrouse.database import may_be_of_a_message, why_not_handed_out
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database import Connection, Database
 from pgrouse.web.gate import allow, peer
@@ -218,6 +220,12 @@ class Settled(Shape):
 
 
 CLAIM = b"SELECT * FROM messages.claim(%s, %s::text[], %s, p_bytes => %s, p_lock_for => %s)"
+# Where that failed, perhaps because of one of the messages.
+CLAIM_ALONE = CLAIM[:-1] + b", p_contents => false)"
+HELD = b"SELECT h.payload, h.body, h.headers, h.state FROM messages.held(%s::bigint[], %s::bigint[]) AS h"
+REJECT = b"SELECT messages.reject(%s::bigint[], %s::bigint[], %s::text[])"
+CONTENTS = ("payload", "body", "headers", "state")
+MOST_SINGLY = 8
 
 
 @router.post("/claim", response_model=ClaimedMany, summary="Claim messages")
@@ -293,7 +301,30 @@ async def _rung(request: Request, rung: asyncio.Event, until: float) -> bool:
 
 async def _claim(db: Database, values: list[Any]) -> list[dict[str, Any]]:
     async with db.connection() as conn:
-        return await (await conn.execute(CLAIM, values)).fetchall()
+        try:
+            return await (await conn.execute(CLAIM, values)).fetchall()
+        except psycopg.Error as error:
+            if not may_be_of_a_message(error):
+                raise
+        return await _claim_singly(conn, values)
+
+
+async def _claim_singly(conn: Connection, values: list[Any]) -> list[dict[str, Any]]:
+    """Claim what is there without its contents, and read them message by message: one that cannot be read is rejected."""
+    worker, topics, limit, most, lock_for = values
+    claimed = await (
+        await conn.execute(CLAIM_ALONE, [worker, topics, min(limit, MOST_SINGLY), most, lock_for])
+    ).fetchall()
+    rows = []
+    for each in claimed:
+        try:
+            held = await (await conn.execute(HELD, _claims([each]))).fetchone()
+            rows += [each | {name: held[name] for name in CONTENTS}] if held else []
+        except psycopg.Error as error:
+            if not may_be_of_a_message(error):
+                raise
+            await conn.execute(REJECT, [*_claims([each]), [why_not_handed_out(error)]])
+    return rows
 
 
 async def _give_back(db: Database, rows: list[dict[str, Any]]) -> None:

@@ -1,0 +1,11 @@
+-- JSON as text for people and programs that look; a JSON string in its place if it is too large for that.
+-- Called by: operators, who look at messages. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.shown(p_json jsonb)
+RETURNS text
+LANGUAGE plpgsql
+IMMUTABLE STRICT PARALLEL SAFE
+AS $$
+BEGIN
+  RETURN CASE WHEN messages.text_bytes(p_json) <= 33554432 THEN p_json::pg_catalog.text ELSE '"JSON that is too large as text to be shown"' END;
+END
+$$;

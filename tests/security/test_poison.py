@@ -1,0 +1,425 @@
+"""What is small when it is published and vast when it is handed out stops nobody: not its topic, not what is claimed with it, no page.
+
+`1e131071` is stored in 8 bytes, and is 131,072 characters of text: 9,000 of them are 2,400 bytes of a row, and 1.2 GB for its worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from pgrouse.claimer import Claimer, Room
+from pgrouse.loops import lane
+from pgrouse.loops.lane import Lane
+from pgrouse.message import Message
+from pgrouse.settler import Settler
+from pgrouse.signal import Signal, Signals
+from pgrouse.store import Exchange
+from tests.api.site import Site
+from tests.cli.shell import Shell
+from tests.daemon.process import Daemon, Fleet
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+MIB = 1024 * 1024
+# What a worker is sent by one claim at most: what the claim asks for, and the one message that goes beyond it.
+MOST = 16 * MIB + 16 * MIB + 65536
+# So large is what a claim never hands out.
+NEVER = 300
+
+
+def vast(count: int, number: str = "1e131071") -> str:
+    """Return SQL for a JSON array of so many numbers."""
+    return f"(SELECT jsonb_agg('{number}'::jsonb) FROM generate_series(1, {count}))"
+
+
+@pytest.fixture
+def queue(db: psycopg.Connection[Any]) -> Queue:
+    """The queue itself."""
+    return Queue(db)
+
+
+@pytest.fixture
+def start(tmp_path: Any, database: Database) -> Iterator[Callable[..., Daemon]]:
+    """`start({"job": "work:echo"})` starts a daemon on this test's database."""
+    fleet = Fleet(tmp_path)
+    yield lambda topics, **settings: fleet.start(database.connect(), topics, **{"dsn": database.dsn, **settings})
+    fleet.kill()
+
+
+@pytest.fixture
+def http(database: Database) -> Iterator[httpx.Client]:
+    """A client that may do everything, of a web server of its own."""
+    site = Site(database)
+    with site.client(site.token("viewer", "publisher", "worker", "operator", name="root")) as client:
+        yield client
+    site.stop()
+
+
+def lift_the_bound(queue: Queue) -> None:
+    """Let in what is refused, as the owner may: it is measured, and stands as if it had come before there was a bound."""
+    for domain in ("json_up_to_16_mib", "json_object", "content_size"):
+        names = queue.rows("SELECT conname FROM pg_constraint WHERE contypid = to_regtype(%s)", [f"messages.{domain}"])
+        for (name,) in names:
+            queue.conn.execute(f"ALTER DOMAIN messages.{domain} DROP CONSTRAINT {name}".encode())
+
+
+def measure_nothing(queue: Queue) -> None:
+    """Let a claim know nothing of how large what comes is: it meets a message that the server cannot hand out."""
+    lift_the_bound(queue)
+    for name in ("content_bytes", "state_bytes"):
+        queue.conn.execute(f"ALTER TABLE messages.message ALTER COLUMN {name} DROP EXPRESSION IF EXISTS".encode())
+
+
+def poison(queue: Queue, topic: str = "t", count: int = 9000, **columns: Any) -> int:
+    return queue.publish(topic, payload=sql.SQL(vast(count)), **columns)
+
+
+# --- refused when it is published
+
+
+REFUSED = {
+    "a bomb of numbers": ("payload", vast(9000)),
+    "one that is small": ("payload", vast(300)),
+    "numbers that begin with zeros": ("payload", vast(1100, "1e-16383")),
+    "zeros that are long": ("payload", vast(1100, "0e-16383")),
+    "numbers deep inside": ("payload", f"jsonb_build_object('a', jsonb_build_object('b', {vast(9000)}))"),
+    "characters that are written as six": ("payload", r"to_jsonb(repeat(E'\x01', 3000000))"),
+    "more than 16 MiB": ("payload", "to_jsonb(repeat('a', 16900000))"),
+    "headers with a bomb": ("headers", f"jsonb_build_object('a', {vast(4000)})"),
+    "headers with one number": ("headers", "'{\"a\": 1e131071}'"),
+    "headers of more than 64 KiB": ("headers", "jsonb_build_object('a', repeat('a', 65600))"),
+}
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize(("column", "value"), REFUSED.values(), ids=REFUSED)
+def test_what_is_vast_as_text_is_refused_at_once(queue: Queue, column: str, value: str) -> None:
+    queue.conn.execute("SET ROLE messages_publisher")
+    given = {"payload": "'1'", column: value}
+
+    with pytest.raises(errors.CheckViolation):
+        queue.conn.execute(
+            f"INSERT INTO messages.message (topic, {', '.join(given)}) VALUES ('t', {', '.join(given.values())})".encode()
+        )
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("value", [vast(9000), "to_jsonb(repeat('a', 30000000))"], ids=["numbers", "a long string"])
+def test_what_comes_compressed_from_a_table_is_measured_as_it_is_handed_out(queue: Queue, value: str) -> None:
+    queue.conn.execute("SET ROLE messages_publisher")
+    queue.conn.execute(f"CREATE TEMPORARY TABLE given AS SELECT {value} AS payload".encode())
+
+    with pytest.raises(errors.CheckViolation):
+        queue.conn.execute("INSERT INTO messages.message (topic, payload) SELECT 't', payload FROM given")
+
+
+def test_a_payload_of_almost_16_mib_and_headers_of_almost_64_kib_are_published_and_claimed(queue: Queue) -> None:
+    published = queue.publish(
+        payload=sql.SQL("to_jsonb(repeat('a', 16777000))"), headers=sql.SQL("jsonb_build_object('a', repeat('a', 65000))")
+    )
+
+    (claimed,) = queue.rows("SELECT * FROM messages.claim('w', '{t}', 10)")
+
+    assert (claimed.id, len(claimed.payload)) == (published, 16_777_002)
+
+
+BOMB = vast(9000)
+OTHER_WAYS = {
+    "publish": f"SELECT messages.publish('t', {BOMB})",
+    "replace": f"SELECT messages.publish('t', {BOMB}, p_key => 'k', p_on_conflict => 'replace')",
+    "append": f"SELECT messages.publish('t', {BOMB}, p_key => 'k', p_on_conflict => 'append')",
+    "the stage": f"INSERT INTO messages.publish_stage (attempt, topic, payload) VALUES (gen_random_uuid(), 't', {BOMB})",
+    "edit": f"SELECT messages.edit((SELECT min(id) FROM messages.message), {BOMB})",
+    "headers of an edit": f"SELECT messages.edit((SELECT min(id) FROM messages.message), p_headers => jsonb_build_object('a', {BOMB}))",
+    "redrive": f"SELECT messages.redrive_edited((SELECT min(id) FROM messages.message_archive), {BOMB})",
+    "a schedule": f"INSERT INTO messages.schedule (name, cron, topic, payload) VALUES ('s', '* * * * *', 't', {BOMB})",
+    "the state of a retry": f"SELECT messages.retry(ARRAY[h.id], ARRAY[h.claim_id], '{{e}}', NULL, ARRAY[{BOMB}]) FROM held AS h",
+    "the state of a defer": f"SELECT messages.defer(ARRAY[h.id], ARRAY[h.claim_id], '{{1 s}}', NULL, ARRAY[{BOMB}]) FROM held AS h",
+    "output": f"SELECT messages.complete(ARRAY[h.id], ARRAY[h.claim_id], ARRAY[{BOMB}]) FROM held AS h",
+    "progress": f"SELECT messages.progress(ARRAY[h.id], ARRAY[h.claim_id], ARRAY[{BOMB}]) FROM held AS h",
+    "a step": f"SELECT messages.keep_step(h.id, h.claim_id, 's', {BOMB}) FROM held AS h",
+}
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("way", OTHER_WAYS.values(), ids=OTHER_WAYS)
+def test_no_other_way_in_is_open_to_what_is_vast(queue: Queue, way: str) -> None:
+    queue.publish("dead")
+    queue.conn.execute("SELECT messages.reject(ARRAY[id], ARRAY[claim_id], '{no}') FROM messages.claim('w', '{dead}', 1)")
+    queue.publish("held", max_attempts=9)
+    queue.conn.execute("CREATE TEMPORARY TABLE held AS SELECT id, claim_id FROM messages.claim('w', '{held}', 1)")
+    queue.publish("t", key="k", payload=sql.SQL("'[1]'"))
+
+    with pytest.raises((errors.CheckViolation, errors.InvalidParameterValue)):
+        queue.conn.execute(way.encode())
+
+    # Nothing has hold of it: it is not the connection, the memory or the time that ended this.
+    assert queue.value("SELECT count(*) FROM messages.message") == 2
+
+
+def test_what_is_appended_again_and_again_ends_at_the_bound(queue: Queue) -> None:
+    append = f"SELECT messages.publish('t', {vast(40)}, p_key => 'k', p_on_conflict => 'append')"
+
+    with pytest.raises(errors.CheckViolation):
+        for _ in range(5):
+            queue.conn.execute(append.encode())
+
+    (claimed,) = queue.rows("SELECT * FROM messages.claim('w', '{t}', 10)")
+    assert len(claimed.payload) <= MOST
+
+
+# --- a claim is cut by what it hands out
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("channel", [None, "c"])
+def test_a_claim_hands_out_what_it_was_asked_for_however_little_is_stored(queue: Queue, channel: str | None) -> None:
+    published = queue.publish_many(60, channel=channel, payload=sql.SQL(f"{vast(100)} || to_jsonb(n)"))
+
+    claimed = queue.rows("SELECT * FROM messages.claim('w', '{t}', 60)")
+
+    assert sum(len(each.payload) for each in claimed) <= MOST
+    assert [each.id for each in claimed] == published[: len(claimed)]
+    # The others are not locked: another worker gets them.
+    (other,) = queue.rows("SELECT * FROM messages.claim('v', '{t}', 60, p_bytes => 1)")
+    assert other.id == published[len(claimed)]
+
+
+def test_compressed_payloads_headers_and_states_count_as_they_are_handed_out(queue: Queue) -> None:
+    long = sql.SQL("to_jsonb(repeat('a', 4000000))")
+    published = queue.publish_many(12, payload=long, max_attempts=9)
+    queue.conn.execute(
+        "UPDATE messages.message SET payload = '1', state = to_jsonb(repeat('a', 4000000)) WHERE id > %s", [published[5]]
+    )
+
+    first = queue.rows("SELECT * FROM messages.claim('w', '{t}', 100)")
+    second = queue.rows("SELECT * FROM messages.claim('w', '{t}', 100)")
+
+    assert (len(first), len(second)) == (5, 5)
+
+
+# --- what came before it was refused
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("channel", [None, "c"])
+def test_a_message_that_no_claim_can_hand_out_is_rejected_and_the_others_go_on(queue: Queue, channel: str | None) -> None:
+    queue.conn.execute("INSERT INTO messages.topic (topic, dead_letter) VALUES ('t', true)")
+    lift_the_bound(queue)
+    guilty = poison(queue, count=NEVER, channel=channel)
+    others = [*queue.publish_many(3, channel=channel), *queue.publish_many(3, "other")]
+
+    claimed = queue.rows("SELECT * FROM messages.claim('w', '{t,other}', 100)")
+
+    assert {each.id for each in claimed} == set(others)
+    end = queue.archived(guilty)
+    assert (end.result, end.attempts, end.handled_by) == ("rejected", 0, "w")
+    assert end.error.startswith("too large: 39322200 bytes as text")
+    # A copy of it could not be handed out either.
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 't.dlq'") == 0
+
+
+def test_a_page_of_redrives_goes_on_beside_one_that_cannot_be_put_back(queue: Queue) -> None:
+    lift_the_bound(queue)
+    guilty = poison(queue, count=NEVER)
+    queue.conn.execute("SELECT messages.claim('w', '{t}', 1)")
+    other = queue.publish()
+    queue.conn.execute("SELECT messages.reject(ARRAY[id], ARRAY[claim_id], '{no}') FROM messages.claim('w', '{t}', 1)")
+    put_the_bound_back(queue)
+
+    outcomes = {each.archived_id: each.outcome for each in queue.rows("SELECT * FROM messages.redrive(%s)", [[guilty, other]])}
+
+    assert outcomes == {guilty: "too_large", other: "redriven"}
+    # By another payload it comes back.
+    assert queue.row("SELECT outcome FROM messages.redrive_edited(%s, '1', p_merge => false)", [guilty]).outcome == "redriven"
+
+
+def put_the_bound_back(queue: Queue) -> None:
+    queue.conn.execute(
+        "ALTER DOMAIN messages.content_size ADD CONSTRAINT message_contents_fit_16_mib CHECK (VALUE <= 16842752) NOT VALID"
+    )
+
+
+def test_an_operator_gives_a_message_that_is_too_large_another_payload(queue: Queue) -> None:
+    measure_nothing(queue)
+    guilty = poison(queue)
+
+    assert queue.call("edit", guilty, sql.SQL("'1'")) == "edited"
+
+    (claimed,) = queue.rows("SELECT * FROM messages.claim('w', '{t}', 1)")
+    assert (claimed.id, claimed.payload) == (guilty, "1")
+
+
+# --- a daemon, and workers by HTTP, that meet what the server cannot hand out
+
+
+def test_a_daemon_works_all_others_and_rejects_what_cannot_be_handed_out(start: Callable[..., Daemon], queue: Queue) -> None:
+    measure_nothing(queue)
+    queue.conn.execute("INSERT INTO messages.topic (topic, max_attempts) VALUES ('job', 3)")
+    guilty = [poison(queue, "job"), poison(queue, "job", headers=sql.SQL(f"jsonb_build_object('a', {vast(9000)})"))]
+    others = [*queue.publish_many(40, "job"), *queue.publish_many(40, "other")]
+
+    daemon = start({"job": "work:echo", "other": "work:echo"})
+
+    eventually(lambda: queue.ids() == [], 120)
+    ends = {row.id: row for row in queue.rows("SELECT * FROM messages.message_archive")}
+    assert {(ends[each].result, ends[each].attempts) for each in others} == {("success", 1)}
+    assert {(ends[each].result, ends[each].attempts) for each in guilty} == {("rejected", 1)}
+    assert all("cannot be handed out" in ends[each].error and "54000" in ends[each].error for each in guilty)
+    assert {each["message_id"] for each in daemon.events("message.rejected")} == set(guilty)
+    # It claims as before: what comes now comes with its contents, and many at once.
+    later = queue.publish_many(200, "job")
+    assert {eventually(lambda each=each: queue.archived(each)).result for each in later} == {"success"}  # type: ignore[misc]
+
+
+def test_a_worker_by_http_gets_all_others_and_what_cannot_be_handed_out_is_rejected(http: httpx.Client, queue: Queue) -> None:
+    measure_nothing(queue)
+    guilty = poison(queue, "job")
+    others = [*queue.publish_many(3, "job"), *queue.publish_many(3, "other")]
+
+    got: list[int] = []
+    while found := http.post("/v1/claim", json={"topics": ["job", "other"], "limit": 100}).raise_for_status().json()["messages"]:
+        got += [each["id"] for each in found]
+        assert all(each["payload"] in (1, 2, 3) for each in found)
+
+    assert sorted(got) == others
+    end = queue.archived(guilty)
+    assert (end.result, end.attempts, end.handled_by) == ("rejected", 1, "http:root")
+    assert "cannot be handed out" in end.error
+
+
+class Slow:
+    """A store whose answers with one message in them never come."""
+
+    def __init__(self, *ids: int, never: int) -> None:
+        self.waiting = list(ids)
+        self.never = never
+        self.limits: list[tuple[int, bool]] = []
+        self.rejected: list[tuple[int, str]] = []
+        self.locked: list[int] = []
+
+    async def exchange(self, ended: Any, want: Any, **rest: Any) -> Exchange:
+        self.waiting = [each for each in self.waiting if each not in {one.message.id for one in ended}]
+        if want is None:
+            return Exchange()
+        self.limits.append((want.limit, want.contents))
+        self.locked = self.waiting[: want.limit]
+        if want.contents and self.never in self.locked:
+            await asyncio.Event().wait()
+        return Exchange([message(each) for each in self.locked])
+
+    async def contents(self, one: Message) -> Message:
+        if one.id == self.never:
+            await asyncio.Event().wait()
+        self.waiting.remove(one.id)
+        return one
+
+    async def reject(self, one: Message, reason: str) -> None:
+        self.rejected.append((one.id, reason))
+        self.waiting.remove(one.id)
+
+    async def release_forgotten(self, known: list[int]) -> list[int]:
+        self.locked = []
+        return []
+
+
+def message(number: int) -> Message:
+    return Message(number, 7, "job", None, None, 5, 1, 1, "1", None, None, None, 30.0, None, 0.0, 0.0)
+
+
+def test_a_claim_that_does_not_come_in_time_becomes_smaller_until_the_guilty_one_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "TURN_TIMEOUT_S", 0.5)
+    store = Slow(*range(1, 101), never=5)
+    begun: list[int] = []
+    claimer = Claimer(lambda: Room(["job"], None, 100), lambda: 60.0, lambda: 0.0)
+    crew = SimpleNamespace(
+        topics=["job"],
+        hand=SimpleNamespace(ids=lambda: [], let_go=lambda messages: None),
+        add=lambda messages, began, waiting: begun.extend(each.id for each in messages),
+    )
+    settler = Settler(Signals())
+
+    async def work() -> None:
+        one = Lane(0, SimpleNamespace(worker="w"), claimer, settler, crew, Signal())  # type: ignore[arg-type]
+
+        async def the_same() -> Any:
+            if one._claim_is_uncertain:
+                await store.release_forgotten([])
+                one._claim_is_uncertain = False
+            return store
+
+        monkeypatch.setattr(one, "_store", the_same)
+        for _ in range(50):
+            if len(begun) == 99:
+                return
+            try:
+                await one.step()
+            except TimeoutError:
+                begun[:] = list(dict.fromkeys(begun))
+
+    asyncio.run(work())
+
+    assert sorted(begun) == [each for each in range(1, 101) if each != 5]
+    (end,) = store.rejected
+    assert end == (5, "its contents did not come within 0.5 s, 2 times")
+    # Whole, then few and one by one, then more and more again.
+    assert store.limits[0] == (100, True)
+    assert store.limits[1] == (8, False)
+    assert store.limits[-1][1]
+
+
+# --- people who look
+
+
+@pytest.mark.parametrize("is_archived", [False, True], ids=["waiting", "archived"])
+def test_pages_and_answers_show_what_is_too_large_to_be_shown(http: httpx.Client, queue: Queue, is_archived: bool) -> None:
+    measure_nothing(queue)
+    headers = sql.SQL(f"jsonb_build_object('a', {vast(9000)})")
+    guilty, other = poison(queue, "job", headers=headers), queue.publish("job")
+    if is_archived:
+        queue.call("cancel", [guilty])
+    said = "JSON that is too large as text to be shown"
+
+    one = http.get(f"/v1/messages/{guilty}").raise_for_status().json()
+    assert (one["payload"], one["headers"]) == (said, said)
+    states = {"state": "cancelled"} if is_archived else {}
+    found = http.get("/v1/messages", params={"topic": "job", **states}).raise_for_status().json()["messages"]
+    assert guilty in [each["id"] for each in found]
+    http.get(f"/v1/messages/{guilty}/explain").raise_for_status()
+    http.get(f"/v1/messages/{other}/explain").raise_for_status()
+    page = {"Accept": "text/html"}
+    assert said in http.get(f"/messages/{guilty}", headers=page).raise_for_status().text
+    listed = http.get("/messages", params={"topic": "job", **states}, headers=page).raise_for_status().text
+    assert f"/messages/{guilty}" in listed
+
+
+@pytest.mark.parametrize("is_archived", [False, True], ids=["waiting", "archived"])
+def test_the_command_line_shows_what_is_too_large_to_be_shown(
+    queue: Queue,
+    database: Database,
+    is_archived: bool,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PGROUSE_DSN", database.dsn)
+    pgrouse = Shell(monkeypatch, capsys)
+    measure_nothing(queue)
+    guilty = poison(queue, "job", headers=sql.SQL(f"jsonb_build_object('a', {vast(9000)})"))
+    if is_archived:
+        queue.call("cancel", [guilty])
+
+    shown = pgrouse("message", "show", str(guilty))
+    assert (shown.code, "JSON that is too large as text to be shown" in shown.out) == (0, True)
+    assert str(guilty) in pgrouse("message", "list", *(["--state", "cancelled"] if is_archived else [])).out
+    assert pgrouse("explain", str(guilty)).code == 0
