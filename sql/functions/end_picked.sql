@@ -14,9 +14,9 @@ BEGIN
   END IF;
   IF p_picked.over IS NOT NULL THEN
     SELECT array_agg(m.id),
-           array_agg(format('too large: %s bytes as text, 33554432 at most are handed out', greatest(m.content_bytes, m.state_bytes)))
+           array_agg(format('too large: %s bytes as text, 33554432 at most are handed out', m.content_bytes))
     INTO v_large, v_errors
-    FROM messages.message AS m WHERE m.id = ANY (p_picked.over) AND greatest(m.content_bytes, m.state_bytes) > 33554432;
+    FROM messages.message AS m WHERE m.id = ANY (p_picked.over) AND m.content_bytes > 33554432;
     IF v_large IS NOT NULL THEN
       PERFORM messages.archive(v_large, array_fill(NULL::bigint, ARRAY[cardinality(v_large)]), 'rejected', v_errors, NULL, p_worker, true);
     END IF;

@@ -2,7 +2,7 @@
 -- Called by: pick_topic. p_low: nothing that is ready lies below it. Ends with the row that reaches p_bytes.
 -- Locks: the rows, skipping those that others hold. Result: what to work, and what ends instead: its attempts are used up (the limit was
 -- lowered since), it is too large to be handed out (it came before the domains refused that), or its time to live is over. Nothing is ever
--- hidden. The bytes are those that are handed out, and what ends instead counts for none.
+-- hidden. The bytes are those that are handed out.
 CREATE OR REPLACE FUNCTION messages.pick(
   p_policy messages.policy, p_now timestamptz, p_priority smallint, p_low timestamptz, p_limit integer, p_bytes bigint
 )
@@ -16,15 +16,13 @@ BEGIN
          array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired')
   INTO v_picked
   FROM (
-    SELECT n.ctid, n.id, n.fate, n.bytes, coalesce(
-             sum(n.bytes) FILTER (WHERE n.fate = 'work') OVER (ORDER BY n.available_at, n.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
-             0) AS bytes_before
+    SELECT n.ctid, n.id, n.fate, n.bytes, sum(n.bytes) OVER (ORDER BY n.available_at, n.id) - n.bytes AS bytes_before
     FROM (
       SELECT m.ctid, m.id, m.available_at,
-             coalesce(m.content_bytes::bigint, 0) + coalesce(m.state_bytes, 0) AS bytes,
+             CASE WHEN m.content_bytes > 33554432 THEN 0 ELSE coalesce(m.content_bytes, 0) + coalesce(messages.text_bytes(m.state), 0) END AS bytes,
              CASE
                WHEN m.expires_at <= p_now THEN 'expired'
-               WHEN greatest(m.content_bytes, m.state_bytes) > 33554432 THEN 'over'
+               WHEN m.content_bytes > 33554432 THEN 'over'
                WHEN m.attempts >= nullif(coalesce(m.max_attempts, p_policy.max_attempts), 0) THEN 'over'
                ELSE 'work'
              END AS fate

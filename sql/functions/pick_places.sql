@@ -14,19 +14,17 @@ BEGIN
          array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired')
   INTO v_picked
   FROM (
-    SELECT t.*, coalesce(
-             sum(t.bytes) FILTER (WHERE t.fate = 'work') OVER (ORDER BY t.nth, t.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
-             0) AS bytes_before
+    SELECT t.*, sum(t.bytes) OVER (ORDER BY t.nth, t.place) - t.bytes AS bytes_before
     FROM (
       SELECT n.ctid, n.id, n.bytes, n.fate, c.place, c.room,
              row_number() OVER (PARTITION BY c.channel ORDER BY c.priority, n.available_at, n.id) AS nth
       FROM unnest(p_channels, p_priorities, p_rooms) WITH ORDINALITY AS c (channel, priority, room, place)
       CROSS JOIN LATERAL (
         SELECT m.ctid, m.id, m.available_at,
-               coalesce(m.content_bytes::bigint, 0) + coalesce(m.state_bytes, 0) AS bytes,
+               CASE WHEN m.content_bytes > 33554432 THEN 0 ELSE coalesce(m.content_bytes, 0) + coalesce(messages.text_bytes(m.state), 0) END AS bytes,
                CASE
                  WHEN m.expires_at <= p_now THEN 'expired'
-                 WHEN greatest(m.content_bytes, m.state_bytes) > 33554432 THEN 'over'
+                 WHEN m.content_bytes > 33554432 THEN 'over'
                  WHEN m.attempts >= nullif(coalesce(m.max_attempts, p_policy.max_attempts), 0) THEN 'over'
                  ELSE 'work'
                END AS fate

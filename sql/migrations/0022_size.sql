@@ -52,7 +52,7 @@ DECLARE
 BEGIN
   SELECT array_agg(m.id) INTO v_ids
   FROM messages.message AS m
-  WHERE greatest(messages.long_numbers(m.payload), messages.long_numbers(m.headers), messages.long_numbers(m.state)) > 16777216;
+  WHERE greatest(messages.long_numbers(m.payload), messages.long_numbers(m.headers)) > 16777216;
   IF v_ids IS NOT NULL THEN
     RAISE EXCEPTION 'messages % are too large as text for any worker', v_ids
       USING ERRCODE = '54000', HINT = format('SELECT messages.cancel(%L), and migrate again', v_ids);
@@ -86,12 +86,11 @@ CREATE DOMAIN messages.given_json AS jsonb
       ELSE messages.text_bytes(VALUE) <= 16777216
     END);
 
--- The payload or body, and the headers. The state apart: attempts write it, and what an UPDATE does not name is not measured again.
+-- The payload or body, and the headers; not the state, which attempts write: what an UPDATE does not name is not measured again.
 CREATE DOMAIN messages.content_size AS integer;
 ALTER TABLE messages.message
   ADD COLUMN content_bytes messages.content_size GENERATED ALWAYS AS
-    (coalesce(octet_length(payload::text), octet_length(body)) + coalesce(octet_length(headers::text), 0)) STORED,
-  ADD COLUMN state_bytes integer GENERATED ALWAYS AS (octet_length(state::text)) STORED;
+    (coalesce(octet_length(payload::text), octet_length(body)) + coalesce(octet_length(headers::text), 0)) STORED;
 -- 16 MiB, and 64 KiB for the headers.
 ALTER DOMAIN messages.content_size ADD CONSTRAINT message_contents_fit_16_mib CHECK (VALUE <= 16842752) NOT VALID;
 

@@ -75,12 +75,18 @@ def lift_the_bound(queue: Queue) -> None:
 def measure_nothing(queue: Queue) -> None:
     """Let a claim know nothing of how large what comes is: it meets a message that the server cannot hand out."""
     lift_the_bound(queue)
-    for name in ("content_bytes", "state_bytes"):
-        queue.conn.execute(f"ALTER TABLE messages.message ALTER COLUMN {name} DROP EXPRESSION IF EXISTS".encode())
+    queue.conn.execute("ALTER TABLE messages.message ALTER COLUMN content_bytes DROP EXPRESSION IF EXISTS")
 
 
 def poison(queue: Queue, topic: str = "t", count: int = 9000, **columns: Any) -> int:
     return queue.publish(topic, payload=sql.SQL(vast(count)), **columns)
+
+
+def end_of(queue: Queue, message_id: int) -> Any:
+    """Return how a message ended, without what it carried; None if it has not."""
+    return queue.row(
+        "SELECT result, attempts, error, handled_by FROM messages.message_archive WHERE id = %s", [message_id]
+    )
 
 
 # --- refused when it is published
@@ -124,7 +130,8 @@ def test_what_comes_compressed_from_a_table_is_measured_as_it_is_handed_out(queu
 
 def test_a_payload_of_almost_16_mib_and_headers_of_almost_64_kib_are_published_and_claimed(queue: Queue) -> None:
     published = queue.publish(
-        payload=sql.SQL("to_jsonb(repeat('a', 16777000))"), headers=sql.SQL("jsonb_build_object('a', repeat('a', 65000))")
+        payload=sql.SQL("to_jsonb(repeat('a', 16777000))"),
+        headers=sql.SQL("jsonb_build_object('a', repeat('a', 65000))"),
     )
 
     (claimed,) = queue.rows("SELECT * FROM messages.claim('w', '{t}', 10)")
@@ -138,8 +145,8 @@ OTHER_WAYS = {
     "replace": f"SELECT messages.publish('t', {BOMB}, p_key => 'k', p_on_conflict => 'replace')",
     "append": f"SELECT messages.publish('t', {BOMB}, p_key => 'k', p_on_conflict => 'append')",
     "the stage": f"INSERT INTO messages.publish_stage (attempt, topic, payload) VALUES (gen_random_uuid(), 't', {BOMB})",
-    "edit": f"SELECT messages.edit((SELECT min(id) FROM messages.message), {BOMB})",
-    "headers of an edit": f"SELECT messages.edit((SELECT min(id) FROM messages.message), p_headers => jsonb_build_object('a', {BOMB}))",
+    "edit": f"SELECT messages.edit((SELECT max(id) FROM messages.message), {BOMB})",
+    "headers of an edit": f"SELECT messages.edit((SELECT max(id) FROM messages.message), p_headers => jsonb_build_object('a', {BOMB}))",
     "redrive": f"SELECT messages.redrive_edited((SELECT min(id) FROM messages.message_archive), {BOMB})",
     "a schedule": f"INSERT INTO messages.schedule (name, cron, topic, payload) VALUES ('s', '* * * * *', 't', {BOMB})",
     "the state of a retry": f"SELECT messages.retry(ARRAY[h.id], ARRAY[h.claim_id], '{{e}}', NULL, ARRAY[{BOMB}]) FROM held AS h",
@@ -154,7 +161,9 @@ OTHER_WAYS = {
 @pytest.mark.parametrize("way", OTHER_WAYS.values(), ids=OTHER_WAYS)
 def test_no_other_way_in_is_open_to_what_is_vast(queue: Queue, way: str) -> None:
     queue.publish("dead")
-    queue.conn.execute("SELECT messages.reject(ARRAY[id], ARRAY[claim_id], '{no}') FROM messages.claim('w', '{dead}', 1)")
+    queue.conn.execute(
+        "SELECT messages.reject(ARRAY[id], ARRAY[claim_id], '{no}') FROM messages.claim('w', '{dead}', 1)"
+    )
     queue.publish("held", max_attempts=9)
     queue.conn.execute("CREATE TEMPORARY TABLE held AS SELECT id, claim_id FROM messages.claim('w', '{held}', 1)")
     queue.publish("t", key="k", payload=sql.SQL("'[1]'"))
@@ -167,11 +176,12 @@ def test_no_other_way_in_is_open_to_what_is_vast(queue: Queue, way: str) -> None
 
 
 def test_what_is_appended_again_and_again_ends_at_the_bound(queue: Queue) -> None:
-    append = f"SELECT messages.publish('t', {vast(40)}, p_key => 'k', p_on_conflict => 'append')"
+    append = f"SELECT messages.publish('t', {vast(40)}, p_key => 'k', p_on_conflict => 'append')".encode()
+    for _ in range(3):
+        queue.conn.execute(append)
 
     with pytest.raises(errors.CheckViolation):
-        for _ in range(5):
-            queue.conn.execute(append.encode())
+        queue.conn.execute(append)
 
     (claimed,) = queue.rows("SELECT * FROM messages.claim('w', '{t}', 10)")
     assert len(claimed.payload) <= MOST
@@ -198,7 +208,8 @@ def test_compressed_payloads_headers_and_states_count_as_they_are_handed_out(que
     long = sql.SQL("to_jsonb(repeat('a', 4000000))")
     published = queue.publish_many(12, payload=long, max_attempts=9)
     queue.conn.execute(
-        "UPDATE messages.message SET payload = '1', state = to_jsonb(repeat('a', 4000000)) WHERE id > %s", [published[5]]
+        "UPDATE messages.message SET payload = '1', state = to_jsonb(repeat('a', 4000000)) WHERE id > %s",
+        [published[5]],
     )
 
     first = queue.rows("SELECT * FROM messages.claim('w', '{t}', 100)")
@@ -212,7 +223,9 @@ def test_compressed_payloads_headers_and_states_count_as_they_are_handed_out(que
 
 @pytest.mark.every_server
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_a_message_that_no_claim_can_hand_out_is_rejected_and_the_others_go_on(queue: Queue, channel: str | None) -> None:
+def test_a_message_that_no_claim_can_hand_out_is_rejected_and_the_others_go_on(
+    queue: Queue, channel: str | None
+) -> None:
     queue.conn.execute("INSERT INTO messages.topic (topic, dead_letter) VALUES ('t', true)")
     lift_the_bound(queue)
     guilty = poison(queue, count=NEVER, channel=channel)
@@ -221,7 +234,7 @@ def test_a_message_that_no_claim_can_hand_out_is_rejected_and_the_others_go_on(q
     claimed = queue.rows("SELECT * FROM messages.claim('w', '{t,other}', 100)")
 
     assert {each.id for each in claimed} == set(others)
-    end = queue.archived(guilty)
+    end = end_of(queue, guilty)
     assert (end.result, end.attempts, end.handled_by) == ("rejected", 0, "w")
     assert end.error.startswith("too large: 39322200 bytes as text")
     # A copy of it could not be handed out either.
@@ -236,11 +249,16 @@ def test_a_page_of_redrives_goes_on_beside_one_that_cannot_be_put_back(queue: Qu
     queue.conn.execute("SELECT messages.reject(ARRAY[id], ARRAY[claim_id], '{no}') FROM messages.claim('w', '{t}', 1)")
     put_the_bound_back(queue)
 
-    outcomes = {each.archived_id: each.outcome for each in queue.rows("SELECT * FROM messages.redrive(%s)", [[guilty, other]])}
+    outcomes = {
+        each.archived_id: each.outcome for each in queue.rows("SELECT * FROM messages.redrive(%s)", [[guilty, other]])
+    }
 
     assert outcomes == {guilty: "too_large", other: "redriven"}
     # By another payload it comes back.
-    assert queue.row("SELECT outcome FROM messages.redrive_edited(%s, '1', p_merge => false)", [guilty]).outcome == "redriven"
+    assert (
+        queue.row("SELECT outcome FROM messages.redrive_edited(%s, '1', p_merge => false)", [guilty]).outcome
+        == "redriven"
+    )
 
 
 def put_the_bound_back(queue: Queue) -> None:
@@ -253,7 +271,7 @@ def test_an_operator_gives_a_message_that_is_too_large_another_payload(queue: Qu
     measure_nothing(queue)
     guilty = poison(queue)
 
-    assert queue.call("edit", guilty, sql.SQL("'1'")) == "edited"
+    assert queue.value("SELECT messages.edit(%s, '1')", [guilty]) == "edited"
 
     (claimed,) = queue.rows("SELECT * FROM messages.claim('w', '{t}', 1)")
     assert (claimed.id, claimed.payload) == (guilty, "1")
@@ -262,7 +280,9 @@ def test_an_operator_gives_a_message_that_is_too_large_another_payload(queue: Qu
 # --- a daemon, and workers by HTTP, that meet what the server cannot hand out
 
 
-def test_a_daemon_works_all_others_and_rejects_what_cannot_be_handed_out(start: Callable[..., Daemon], queue: Queue) -> None:
+def test_a_daemon_works_all_others_and_rejects_what_cannot_be_handed_out(
+    start: Callable[..., Daemon], queue: Queue
+) -> None:
     measure_nothing(queue)
     queue.conn.execute("INSERT INTO messages.topic (topic, max_attempts) VALUES ('job', 3)")
     guilty = [poison(queue, "job"), poison(queue, "job", headers=sql.SQL(f"jsonb_build_object('a', {vast(9000)})"))]
@@ -271,7 +291,7 @@ def test_a_daemon_works_all_others_and_rejects_what_cannot_be_handed_out(start: 
     daemon = start({"job": "work:echo", "other": "work:echo"})
 
     eventually(lambda: queue.ids() == [], 120)
-    ends = {row.id: row for row in queue.rows("SELECT * FROM messages.message_archive")}
+    ends = {row.id: row for row in queue.rows("SELECT id, result, attempts, error FROM messages.message_archive")}
     assert {(ends[each].result, ends[each].attempts) for each in others} == {("success", 1)}
     assert {(ends[each].result, ends[each].attempts) for each in guilty} == {("rejected", 1)}
     assert all("cannot be handed out" in ends[each].error and "54000" in ends[each].error for each in guilty)
@@ -281,18 +301,24 @@ def test_a_daemon_works_all_others_and_rejects_what_cannot_be_handed_out(start: 
     assert {eventually(lambda each=each: queue.archived(each)).result for each in later} == {"success"}  # type: ignore[misc]
 
 
-def test_a_worker_by_http_gets_all_others_and_what_cannot_be_handed_out_is_rejected(http: httpx.Client, queue: Queue) -> None:
+def test_a_worker_by_http_gets_all_others_and_what_cannot_be_handed_out_is_rejected(
+    http: httpx.Client, queue: Queue
+) -> None:
     measure_nothing(queue)
     guilty = poison(queue, "job")
     others = [*queue.publish_many(3, "job"), *queue.publish_many(3, "other")]
 
     got: list[int] = []
-    while found := http.post("/v1/claim", json={"topics": ["job", "other"], "limit": 100}).raise_for_status().json()["messages"]:
+    while (
+        found := http.post("/v1/claim", json={"topics": ["job", "other"], "limit": 100})
+        .raise_for_status()
+        .json()["messages"]
+    ):
         got += [each["id"] for each in found]
         assert all(each["payload"] in (1, 2, 3) for each in found)
 
     assert sorted(got) == others
-    end = queue.archived(guilty)
+    end = end_of(queue, guilty)
     assert (end.result, end.attempts, end.handled_by) == ("rejected", 1, "http:root")
     assert "cannot be handed out" in end.error
 
@@ -336,14 +362,16 @@ def message(number: int) -> Message:
     return Message(number, 7, "job", None, None, 5, 1, 1, "1", None, None, None, 30.0, None, 0.0, 0.0)
 
 
-def test_a_claim_that_does_not_come_in_time_becomes_smaller_until_the_guilty_one_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_does_not_come_in_time_becomes_smaller_until_the_guilty_one_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(lane, "TURN_TIMEOUT_S", 0.5)
     store = Slow(*range(1, 101), never=5)
     begun: list[int] = []
     claimer = Claimer(lambda: Room(["job"], None, 100), lambda: 60.0, lambda: 0.0)
     crew = SimpleNamespace(
         topics=["job"],
-        hand=SimpleNamespace(ids=lambda: [], let_go=lambda messages: None),
+        hand=SimpleNamespace(ids=list, let_go=lambda messages: None),
         add=lambda messages, began, waiting: begun.extend(each.id for each in messages),
     )
     settler = Settler(Signals())
@@ -381,7 +409,9 @@ def test_a_claim_that_does_not_come_in_time_becomes_smaller_until_the_guilty_one
 
 
 @pytest.mark.parametrize("is_archived", [False, True], ids=["waiting", "archived"])
-def test_pages_and_answers_show_what_is_too_large_to_be_shown(http: httpx.Client, queue: Queue, is_archived: bool) -> None:
+def test_pages_and_answers_show_what_is_too_large_to_be_shown(
+    http: httpx.Client, queue: Queue, is_archived: bool
+) -> None:
     measure_nothing(queue)
     headers = sql.SQL(f"jsonb_build_object('a', {vast(9000)})")
     guilty, other = poison(queue, "job", headers=headers), queue.publish("job")

@@ -107,7 +107,10 @@ CONSTRAINTS: dict[str | None, tuple[str, str]] = {
         "payload and headers have more than 16 MiB as text",
         "store them elsewhere and publish where they are",
     ),
-    "message_headers_are_an_object": ("the headers are no object, or have more than 64 KiB as text", "put less into them"),
+    "message_headers_are_an_object": (
+        "the headers are no object, or have more than 64 KiB as text",
+        "put less into them",
+    ),
 }
 
 
