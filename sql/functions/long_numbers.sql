@@ -2,25 +2,25 @@
 -- can be 1.2 GB of text. Without its long numbers the text of a value is never much longer than what is stored.
 -- Called by: the domains of messages.message, text_bytes. Locks: nothing. Result: at most 1073741823, which stands for more than 16 MiB, also
 -- of what is stored; then it looks no further, so that neither memory nor time depends on what the numbers say.
--- No SET: it is called for large publishes. So it names the schema of what it calls.
 CREATE OR REPLACE FUNCTION messages.long_numbers(p_json jsonb)
 RETURNS integer
 LANGUAGE plpgsql
 IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   -- What comes from another table may be compressed: its size says nothing.
-  v_json  jsonb   := p_json OPERATOR(pg_catalog.#>) '{}'::pg_catalog.text[];
+  v_json  jsonb   := p_json #> '{}'::text[];
   v_bytes integer := 0;
   v_next  integer;
 BEGIN
-  IF pg_catalog.pg_column_size(v_json) > 16777216 THEN
+  IF pg_column_size(v_json) > 16777216 THEN
     RETURN 1073741823;
   END IF;
   FOR v_next IN
-    SELECT pg_catalog.length(n.number::pg_catalog.text)
-    FROM pg_catalog.jsonb_path_query(v_json, 'strict $.** ? (@.type() == "number")') AS n (number)
-    WHERE pg_catalog.scale(n.number::pg_catalog.numeric) > 100 OR pg_catalog.abs(n.number::pg_catalog.numeric) > 1e100
+    SELECT length(n.number::text)
+    FROM jsonb_path_query(v_json, 'strict $.** ? (@.type() == "number")') AS n (number)
+    WHERE scale(n.number::numeric) > 100 OR abs(n.number::numeric) > 1e100
   LOOP
     v_bytes := v_bytes + v_next;
     IF v_bytes > 16777216 THEN

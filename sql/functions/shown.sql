@@ -4,8 +4,10 @@ CREATE OR REPLACE FUNCTION messages.shown(p_json jsonb)
 RETURNS text
 LANGUAGE plpgsql
 IMMUTABLE STRICT PARALLEL SAFE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  RETURN CASE WHEN messages.text_bytes(p_json) <= 33554432 THEN p_json::pg_catalog.text ELSE '"JSON that is too large as text to be shown"' END;
+  RETURN CASE WHEN messages.text_bytes(p_json) <= 33554432 THEN p_json::text ELSE '"JSON that is too large as text to be shown"' END;
 END
 $$;

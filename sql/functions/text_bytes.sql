@@ -5,12 +5,13 @@ CREATE OR REPLACE FUNCTION messages.text_bytes(p_json jsonb)
 RETURNS integer
 LANGUAGE plpgsql
 IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   -- No more than 179 MB, if it is made of nothing but the longest numbers. What is compressed says nothing of how large it is.
-  IF (pg_catalog.pg_column_compression(p_json) IS NULL AND pg_catalog.pg_column_size(p_json) <= 16384)
+  IF (pg_column_compression(p_json) IS NULL AND pg_column_size(p_json) <= 16384)
     OR messages.long_numbers(p_json) <= 16777216 THEN
-    RETURN pg_catalog.octet_length(p_json::pg_catalog.text);
+    RETURN octet_length(p_json::text);
   END IF;
   RETURN 1073741823;
 END

@@ -6,20 +6,21 @@ CREATE FUNCTION messages.long_numbers(p_json jsonb)
 RETURNS integer
 LANGUAGE plpgsql
 IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   -- What comes from another table may be compressed: its size says nothing.
-  v_json  jsonb   := p_json OPERATOR(pg_catalog.#>) '{}'::pg_catalog.text[];
+  v_json  jsonb   := p_json #> '{}'::text[];
   v_bytes integer := 0;
   v_next  integer;
 BEGIN
-  IF pg_catalog.pg_column_size(v_json) > 16777216 THEN
+  IF pg_column_size(v_json) > 16777216 THEN
     RETURN 1073741823;
   END IF;
   FOR v_next IN
-    SELECT pg_catalog.length(n.number::pg_catalog.text)
-    FROM pg_catalog.jsonb_path_query(v_json, 'strict $.** ? (@.type() == "number")') AS n (number)
-    WHERE pg_catalog.scale(n.number::pg_catalog.numeric) > 100 OR pg_catalog.abs(n.number::pg_catalog.numeric) > 1e100
+    SELECT length(n.number::text)
+    FROM jsonb_path_query(v_json, 'strict $.** ? (@.type() == "number")') AS n (number)
+    WHERE scale(n.number::numeric) > 100 OR abs(n.number::numeric) > 1e100
   LOOP
     v_bytes := v_bytes + v_next;
     IF v_bytes > 16777216 THEN
@@ -35,12 +36,13 @@ CREATE FUNCTION messages.text_bytes(p_json jsonb)
 RETURNS integer
 LANGUAGE plpgsql
 IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   -- No more than 179 MB, if it is made of nothing but the longest numbers. What is compressed says nothing of how large it is.
-  IF (pg_catalog.pg_column_compression(p_json) IS NULL AND pg_catalog.pg_column_size(p_json) <= 16384)
+  IF (pg_column_compression(p_json) IS NULL AND pg_column_size(p_json) <= 16384)
     OR messages.long_numbers(p_json) <= 16777216 THEN
-    RETURN pg_catalog.octet_length(p_json::pg_catalog.text);
+    RETURN octet_length(p_json::text);
   END IF;
   RETURN 1073741823;
 END

@@ -34,8 +34,16 @@ def emptied(server: Postgres) -> Iterator[Callable[[], Database]]:
             admin.execute(sql.SQL("CREATE TABLE pristine.{0} AS TABLE messages.{0}").format(sql.Identifier(name)))
         # No trigger: it would ring, and refuse to let the defaults go.
         admin.execute("SET session_replication_role = replica")
-        refill = "DELETE FROM messages.{0}; INSERT INTO messages.{0} OVERRIDING SYSTEM VALUE TABLE pristine.{0};"
-        clean = sql.SQL("").join(sql.SQL(refill).format(sql.Identifier(name)) for name in tables)
+        filled = [
+            name
+            for name in tables
+            if admin.execute(sql.SQL("TABLE pristine.{} LIMIT 1").format(sql.Identifier(name))).rowcount
+        ]
+        refill = "INSERT INTO messages.{0} OVERRIDING SYSTEM VALUE TABLE pristine.{0};"
+        statements = [("DELETE FROM messages.{0};", tables), (refill, filled)]
+        clean = sql.SQL("").join(
+            sql.SQL(each).format(sql.Identifier(name)) for each, names in statements for name in names
+        )
 
         days = {day for (day,) in admin.execute(PARTITIONS)}
         today = begun_day()

@@ -38,7 +38,7 @@ DOCTOR = {
 # What each role may call. A function that is missing here is called by no role: only by the owner's own functions.
 MAY_CALL = {
     "publisher": {
-        *("publish", "schema_digest", "new_message", "ring_published", "notify_policy"),
+        *("publish", "schema_digest", "new_message", "ring_published", "notify_policy", "long_numbers"),
         *("begin_stage", "publish_staged", "clear_stage", "job_result", "job_rejected"),
     },
     "worker": {
@@ -79,6 +79,7 @@ MAY_CALL = {
     },
     "operator": {
         *DOCTOR,
+        "long_numbers",
         "now",
         "cancel",
         "skip",
@@ -103,7 +104,7 @@ MAY_CALL = {
         "stats",
         "unhandled_topics",
         *("next_ticks", "run_now", "pause_schedule", "resume_schedule"),
-        *("find_messages", "retry_now", "edit", "reseal"),
+        *("find_messages", "retry_now", "edit", "reseal", "shown"),
         *("unpark", "workflow"),
         *("latency", "throughput", "quantile", "unpack", "snapshot_age"),
         "check_topic",

@@ -148,7 +148,8 @@ class Lane:
         """Return a message with its contents; None if it is lost, or was rejected since they cannot be read."""
         if self._timeouts[message.id] >= MOST_TIMEOUTS:
             why = f"its contents did not come within {TURN_TIMEOUT_S} s, {MOST_TIMEOUTS} times"
-            return await self._reject(store, message, why)
+            await self._reject(store, message, why)
+            return None
         try:
             async with self._in_time():
                 whole = await store.contents(message)
@@ -158,7 +159,8 @@ class Lane:
         except psycopg.Error as error:
             if not database.may_be_of_a_message(error):
                 raise
-            return await self._reject(store, message, database.why_not_handed_out(error))
+            await self._reject(store, message, database.why_not_handed_out(error))
+            return None
         self._timeouts.pop(message.id, None)
         return whole
 

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.queue import Queue
+
+VAST = 1073741823
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("""'{"a": "ä"}'""", 11),
+        ("'1e131071'", 131_072),
+        ("to_jsonb(repeat('a', 100000))", 100_002),
+        (r"to_jsonb(repeat(E'\x01', 100000))", 600_002),
+        ("(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 300))", 300 * 131_074),
+        ("(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 9000))", VAST),
+        ("NULL", None),
+    ],
+)
+def test_json_has_so_many_bytes_as_text(queue: Queue, value: str, expected: int | None) -> None:
+    assert queue.value(f"SELECT messages.text_bytes({value})") == expected
+
+
+def test_what_is_compressed_counts_as_its_text(queue: Queue) -> None:
+    queue.conn.execute("CREATE TEMPORARY TABLE given AS SELECT to_jsonb(repeat('a', 2000000)) AS json")
+
+    assert queue.value("SELECT messages.text_bytes(json) FROM given") == 2_000_002
