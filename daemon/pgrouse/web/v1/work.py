@@ -224,7 +224,6 @@ CLAIM = b"SELECT * FROM messages.claim(%s, %s::text[], %s, p_bytes => %s, p_lock
 CLAIM_ALONE = CLAIM[:-1] + b", p_contents => false)"
 HELD = b"SELECT h.payload, h.body, h.headers, h.state FROM messages.held(%s::bigint[], %s::bigint[]) AS h"
 REJECT = b"SELECT messages.reject(%s::bigint[], %s::bigint[], %s::text[])"
-CONTENTS = ("payload", "body", "headers", "state")
 MOST_SINGLY = 8
 
 
@@ -300,31 +299,38 @@ async def _rung(request: Request, rung: asyncio.Event, until: float) -> bool:
 
 
 async def _claim(db: Database, values: list[Any]) -> list[dict[str, Any]]:
-    async with db.connection() as conn:
-        try:
+    try:
+        async with db.connection() as conn:
             return await (await conn.execute(CLAIM, values)).fetchall()
-        except psycopg.Error as error:
-            if not may_be_of_a_message(error):
-                raise
-        return await _claim_singly(conn, values)
+    except psycopg.Error as error:
+        if not may_be_of_a_message(error):
+            raise
+    return await _claim_singly(db, values)
 
 
-async def _claim_singly(conn: Connection, values: list[Any]) -> list[dict[str, Any]]:
+async def _claim_singly(db: Database, values: list[Any]) -> list[dict[str, Any]]:
     """Claim what is there without its contents, and read them message by message: one that cannot be read is rejected."""
     worker, topics, limit, most, lock_for = values
-    claimed = await (
-        await conn.execute(CLAIM_ALONE, [worker, topics, min(limit, MOST_SINGLY), most, lock_for])
-    ).fetchall()
-    rows = []
-    for each in claimed:
-        try:
-            held = await (await conn.execute(HELD, _claims([each]))).fetchone()
-            rows += [each | {name: held[name] for name in CONTENTS}] if held else []
-        except psycopg.Error as error:
-            if not may_be_of_a_message(error):
-                raise
-            await conn.execute(REJECT, [*_claims([each]), [why_not_handed_out(error)]])
-    return rows
+    alone = [worker, topics, min(limit, MOST_SINGLY), most, lock_for]
+    async with db.connection() as conn:
+        claimed = await (await conn.execute(CLAIM_ALONE, alone)).fetchall()
+    read = [await _read(db, each) for each in claimed]
+    return [each for each in read if each is not None]
+
+
+async def _read(db: Database, message: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a message with its contents; None if it is lost, or was rejected since they cannot be read."""
+    try:
+        async with db.connection() as conn:
+            held = await (await conn.execute(HELD, _claims([message]))).fetchone()
+        return None if held is None else message | held
+    except psycopg.Error as error:
+        if not may_be_of_a_message(error):
+            raise
+        why = why_not_handed_out(error)
+    async with db.connection() as conn:
+        await conn.execute(REJECT, [*_claims([message]), [why]])
+    return None
 
 
 async def _give_back(db: Database, rows: list[dict[str, Any]]) -> None:
