@@ -4,7 +4,8 @@
 -- instead of the topic's, at most 7 days; p_start: so many of the batch begin at once, the others wait in the worker and their run is not counted yet (NULL = all
 -- begin).
 -- p_after_topic and p_after_channels ({"topic": "channel"}): where the last claim ended. The walk goes round from there, so that a
--- flood in one topic or channel delays the others by one batch at most.
+-- flood in one topic or channel delays the others by one batch at most. Who does not say it goes on where the last claim ended that did not
+-- say it either, of the same topics, or in the same topic's channels.
 -- p_contents false: lock them only, and hand out no payload, body, headers or state (held shows these): for a worker that could not take in
 -- what it claimed, and looks for the message that it was.
 -- Within a topic (and within a channel) lower priority numbers go first, then the longest available.
@@ -42,8 +43,11 @@ DECLARE
   v_left    integer     := least(p_limit, 10000);
   v_bytes   bigint      := coalesce(p_bytes, 16777216);
   v_start   integer     := coalesce(p_start, p_limit);
-  v_first   text        := coalesce(p_after_topic, '');
+  v_walk    text        := CASE WHEN p_after_topic IS NULL AND cardinality(p_topics) > 1 THEN 'topics ' || md5(p_topics::text) END;
+  v_last    text        := CASE WHEN v_walk IS NOT NULL THEN messages.claim_cursor(v_walk) END;
+  v_first   text        := coalesce(p_after_topic, v_last, '');
   v_wrapped boolean     := v_first = '';
+  v_ended   text;
   v_topic   text;
   v_room    integer;
   v_policy  messages.policy;
@@ -105,8 +109,12 @@ BEGIN
       IF v_policy.dequeue_rate IS NOT NULL AND v_picked.rows <> '{}' THEN
         PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, cardinality(v_picked.rows), v_now);
       END IF;
+      v_ended := CASE WHEN v_picked.rows <> '{}' THEN v_topic ELSE v_ended END;
     END IF;
     v_topic := messages.next_topic(p_topics, v_topic);
   END LOOP;
+  IF v_walk IS NOT NULL AND v_ended IS NOT NULL THEN
+    PERFORM messages.note_cursor(v_walk, v_ended, v_last);
+  END IF;
 END
 $$;

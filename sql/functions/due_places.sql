@@ -1,33 +1,38 @@
 -- The places of one topic's channels that have a message which is due: (channel, priority) in their order.
 -- Called by: pick_channels. Locks: nothing. p_after: begin behind this channel; p_upto: end with it (NULL = with the last one).
+-- p_low: nothing that is ready has an earlier time. p_looks: look at so many places, and at the rest of the last one's channel.
 -- A loose scan: it reads one entry of each place, however many messages stand there, and stops as soon as p_limit were found.
-CREATE OR REPLACE FUNCTION messages.due_places(p_topic text, p_after text, p_upto text, p_now timestamptz, p_limit integer)
-RETURNS TABLE (channel text, priority smallint)
+-- Result: the places that are due; and the last ones, due or not, if p_looks ended the walk. nth: how many were looked at.
+CREATE OR REPLACE FUNCTION messages.due_places(
+  p_topic text, p_after text, p_upto text, p_now timestamptz, p_limit integer, p_low timestamptz, p_looks integer
+)
+RETURNS TABLE (channel text, priority smallint, is_due boolean, nth integer)
 LANGUAGE plpgsql
 STABLE
 AS $$
 BEGIN
   RETURN QUERY
   WITH RECURSIVE place AS (
-    (SELECT m.channel, m.priority, m.available_at
+    (SELECT m.channel, m.priority, m.available_at, 1 AS nth
      FROM messages.message AS m
-     WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.channel > p_after COLLATE "C"
+     WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.channel > p_after COLLATE "C" AND m.available_at >= p_low
      ORDER BY m.channel, m.priority, m.available_at
      LIMIT 1)
     UNION ALL
-    SELECT n.channel, n.priority, n.available_at
+    SELECT n.channel, n.priority, n.available_at, p.nth + 1
     FROM place AS p
     CROSS JOIN LATERAL (
       SELECT m.channel, m.priority, m.available_at
       FROM messages.message AS m
       WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND (m.channel, m.priority) > (p.channel, p.priority)
+        AND m.available_at >= p_low
       ORDER BY m.channel, m.priority, m.available_at
       LIMIT 1) AS n
-    WHERE p_upto IS NULL OR p.channel <= p_upto COLLATE "C"
+    WHERE (p_upto IS NULL OR p.channel <= p_upto COLLATE "C") AND (p.nth < p_looks OR n.channel = p.channel)
   )
-  SELECT p.channel::text, p.priority::smallint
+  SELECT p.channel::text, p.priority::smallint, p.available_at <= p_now, p.nth
   FROM place AS p
-  WHERE p.available_at <= p_now AND (p_upto IS NULL OR p.channel <= p_upto COLLATE "C")
+  WHERE (p.available_at <= p_now OR p.nth >= p_looks) AND (p_upto IS NULL OR p.channel <= p_upto COLLATE "C")
   LIMIT p_limit;
 END
 $$;

@@ -72,7 +72,12 @@ BEGIN
   ), lowered AS (
     UPDATE messages.low_water AS w
     SET at = u.available_at
-    FROM (SELECT u.topic, u.priority, min(u.available_at) AS available_at FROM unlocked AS u GROUP BY 1, 2 ORDER BY 1, 2) AS u
+    FROM (
+      SELECT u.topic, CASE WHEN u.channel IS NULL THEN u.priority ELSE -1 END AS priority, min(u.available_at) AS available_at
+      FROM unlocked AS u
+      GROUP BY 1, 2
+      ORDER BY 1, 2
+    ) AS u
     WHERE w.topic = u.topic AND w.priority = u.priority AND w.at > u.available_at
   )
   SELECT coalesce(array_agg(u.id), '{}'), array_agg(DISTINCT u.topic), min(CASE WHEN u.ordered THEN u.due ELSE u.available_at END),

@@ -1,5 +1,5 @@
 -- Enter a place into the directory of those that low-water marks are kept for.
--- Called by: pick_topic, for each place it took from. Locks: an advisory lock until the transaction ends, tried only: an INSERT of the
+-- Called by: pick_topic, for each place it took from; pick_channels, with the priority -1. Locks: an advisory lock until the transaction ends, tried only: an INSERT of the
 -- same place would wait for the other claim to commit, and two claims in opposite order for each other. Who does not get it leaves the
 -- entry to a later claim.
 CREATE OR REPLACE FUNCTION messages.note_place(p_topic text, p_priority smallint)

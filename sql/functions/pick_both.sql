@@ -14,11 +14,11 @@ DECLARE
   v_second messages.picked;
 BEGIN
   IF p_claim_id % 2 = 1 THEN
-    v_first := messages.pick_channels(p_policy, p_now, p_after, p_limit, p_bytes);
+    v_first := messages.pick_channels(p_policy, p_now, p_after, p_limit, p_bytes, v_marks);
     v_second := messages.pick_topic(p_policy, p_now, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);
   ELSE
     v_first := messages.pick_topic(p_policy, p_now, p_limit, p_bytes, v_marks);
-    v_second := messages.pick_channels(p_policy, p_now, p_after, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes);
+    v_second := messages.pick_channels(p_policy, p_now, p_after, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);
   END IF;
   RETURN row(
     v_first.rows || v_second.rows, v_first.bytes + v_second.bytes,

@@ -1,11 +1,15 @@
 -- Lock the next ready rows of one topic that have a channel: once round the channels from p_after on, a fair share of each.
--- Called by: claim. Locks and result: as pick_places; where channels have limits, those of channel_rooms as well.
+-- Called by: claim. p_after NULL: from where the last claim of this topic's channels ended that did not say it either (claim_cursor).
+-- p_marks: as pick_topic. Locks and result: as pick_places; where channels have limits, those of channel_rooms as well.
 -- A quiet channel waits for no more than one round, however much another one holds. What was passed over because of a limit is noted by
 -- hold_back.
--- Where thousands of channels are at their limits one claim looks at some of them, and the next one of the same session goes on where it
--- ended: a claim shares its transaction with a settle, which must not wait for a walk over all of them. How far the round has come is a
--- setting of the session; without it (behind a pooler, after a reconnect) a round begins anew.
-CREATE OR REPLACE FUNCTION messages.pick_channels(p_policy messages.policy, p_now timestamptz, p_after text, p_limit integer, p_bytes bigint)
+-- Where few messages are due their places are read by time (due_first), and nothing else is looked at. Where many are, it walks from place to
+-- place (due_places). Where thousands of channels are at their limits or hold only what is delayed, one claim looks at some of them, and the next
+-- one of the same session goes on where it ended: a claim shares its transaction with a settle, which must not wait for a walk over all of
+-- them. How far the round has come is a setting of the session; without it (behind a pooler, after a reconnect) a round begins anew.
+CREATE OR REPLACE FUNCTION messages.pick_channels(
+  p_policy messages.policy, p_now timestamptz, p_after text, p_limit integer, p_bytes bigint, p_marks boolean
+)
 RETURNS messages.picked
 LANGUAGE plpgsql
 AS $$
@@ -14,13 +18,19 @@ DECLARE
   v_round      jsonb   := v_rounds -> p_policy.topic;
   v_all        messages.picked := row('{}', 0, NULL, NULL);
   v_picked     messages.picked;
-  v_from       text    := CASE WHEN v_round IS NULL THEN p_after ELSE v_round ->> 'from' END;
-  v_after      text    := coalesce(v_round ->> 'after', p_after, '');
-  v_wrapped    boolean := coalesce((v_round ->> 'wrapped')::boolean, p_after IS NULL);
-  v_held       boolean := v_round IS NOT NULL;
+  v_walk       text    := 'channels ' || p_policy.topic;
+  v_low        timestamptz;
+  v_due        record;
+  v_cursor     text    := p_after;
+  v_from       text;
+  v_after      text;
+  v_wrapped    boolean;
+  v_held       boolean := coalesce((v_round ->> 'held')::boolean, false);
   v_until      timestamptz := (v_round ->> 'until')::timestamptz;
   v_look_at    integer := p_limit;
   v_looks      integer := greatest(2000, 4 * p_limit);
+  v_looked     integer;
+  v_reached    text;
   v_share      integer;
   v_channels   text[];
   v_priorities smallint[];
@@ -29,20 +39,53 @@ BEGIN
   IF p_limit <= 0 OR p_bytes <= 0 THEN
     RETURN v_all;
   END IF;
+  v_low := CASE WHEN p_marks THEN messages.channel_low(p_policy.topic) ELSE '-infinity' END;
+  v_due := messages.due_first(p_policy.topic, v_low, p_now, 2 * p_limit + CASE WHEN v_low > '-infinity' THEN 1000 ELSE 100 END);
+  IF v_due.channels IS NULL THEN
+    RETURN v_all;
+  END IF;
+  IF p_after IS NULL THEN
+    v_cursor := messages.claim_cursor(v_walk);
+  END IF;
+  v_from := CASE WHEN v_round IS NULL THEN v_cursor ELSE v_round ->> 'from' END;
+  v_after := coalesce(v_round ->> 'after', v_cursor, '');
+  v_wrapped := coalesce((v_round ->> 'wrapped')::boolean, v_cursor IS NULL);
   v_round := NULL;
   WHILE cardinality(v_all.rows) < p_limit AND v_all.bytes < p_bytes LOOP
-    IF v_looks <= 0 AND p_policy.limits_channels THEN
-      v_round := jsonb_build_object('from', v_from, 'after', v_after, 'wrapped', v_wrapped, 'until', v_until);
-      EXIT;
-    END IF;
-    SELECT array_agg(d.channel), array_agg(d.priority)
-    INTO v_channels, v_priorities
-    FROM messages.due_places(p_policy.topic, v_after, CASE WHEN v_wrapped THEN v_from END, p_now, v_look_at) AS d;
-    IF v_channels IS NULL THEN
-      EXIT WHEN v_wrapped;
-      v_wrapped := true;
-      v_after := '';
-      CONTINUE;
+    IF v_looks <= 0 THEN
+      EXIT WHEN v_round IS NOT NULL;
+      v_round := jsonb_build_object('from', v_from, 'after', v_after, 'wrapped', v_wrapped, 'held', v_held, 'until', v_until);
+      EXIT WHEN v_all.rows <> '{}' OR p_policy.limits_channels;
+      -- Nothing was found so far, and something is due: this once what has been due longest.
+      v_channels := v_due.channels;
+      v_priorities := v_due.priorities;
+    ELSE
+      IF v_due.is_all THEN
+        SELECT array_agg(d.channel), array_agg(d.priority), count(*), max(d.channel COLLATE "C")
+        INTO v_channels, v_priorities, v_looked, v_reached
+        FROM (
+          SELECT u.channel, u.priority
+          FROM unnest(v_due.channels, v_due.priorities) AS u (channel, priority)
+          WHERE u.channel > v_after COLLATE "C" AND (NOT v_wrapped OR v_from IS NULL OR u.channel <= v_from COLLATE "C")
+          ORDER BY u.channel COLLATE "C", u.priority
+          LIMIT v_look_at) AS d;
+      ELSE
+        SELECT array_agg(d.channel) FILTER (WHERE d.is_due), array_agg(d.priority) FILTER (WHERE d.is_due), max(d.nth), max(d.channel COLLATE "C")
+        INTO v_channels, v_priorities, v_looked, v_reached
+        FROM messages.due_places(
+          p_policy.topic, v_after, CASE WHEN v_wrapped THEN v_from END, p_now, v_look_at, v_low, v_looks) AS d;
+      END IF;
+      IF v_reached IS NULL THEN
+        EXIT WHEN v_wrapped;
+        v_wrapped := true;
+        v_after := '';
+        CONTINUE;
+      END IF;
+      v_after := v_reached;
+      -- Most of the channels may be at their limits: look at more and more of them at once.
+      v_looks := v_looks - v_looked;
+      v_look_at := least(1000, 4 * v_look_at);
+      CONTINUE WHEN v_channels IS NULL;
     END IF;
 
     -- Twice the even share: where some have less, others may fill up, and no claim locks many more rows than it takes.
@@ -54,14 +97,10 @@ BEGIN
       FROM messages.channel_rooms(p_policy, v_channels, p_now, v_share) AS r;
     END IF;
     v_picked := messages.pick_places(
-      p_policy, p_now, v_channels, v_priorities, v_rooms, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes);
+      p_policy, p_now, v_channels, v_priorities, v_rooms, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes, v_low);
     v_all := row(
       v_all.rows || v_picked.rows, v_all.bytes + coalesce(v_picked.bytes, 0),
       v_all.over || v_picked.over, v_all.expired || v_picked.expired);
-    v_after := v_channels[cardinality(v_channels)];
-    -- Most of the channels may be at their limits: look at more and more of them at once.
-    v_looks := v_looks - cardinality(v_channels);
-    v_look_at := least(1000, 4 * v_look_at);
   END LOOP;
 
   IF v_held AND cardinality(v_all.rows) < p_limit THEN
@@ -73,7 +112,15 @@ BEGIN
     v_rounds := CASE WHEN v_round IS NULL THEN v_rounds - p_policy.topic ELSE v_rounds || jsonb_build_object(p_policy.topic, v_round) END;
     PERFORM set_config('messages.rounds', v_rounds::text, false);
   END IF;
-  IF p_policy.limits_channels AND v_all.rows <> '{}' THEN
+  IF v_all.rows = '{}' THEN
+    RETURN v_all;
+  END IF;
+  PERFORM messages.note_place(p_policy.topic, (-1)::smallint);
+  IF p_after IS NULL THEN
+    v_after := coalesce(v_round ->> 'after', (SELECT m.channel FROM messages.message AS m WHERE m.ctid = v_all.rows[cardinality(v_all.rows)]));
+    PERFORM messages.note_cursor(v_walk, v_after, v_cursor);
+  END IF;
+  IF p_policy.limits_channels THEN
     PERFORM messages.charge_channels(p_policy, v_all.rows);
   END IF;
   RETURN v_all;

@@ -1,14 +1,18 @@
 -- Lock the next ready rows of some places of one topic's channels: one of each, then a second of each, and so on.
 -- Called by: pick_channels. p_rooms: at most so many of each channel. Locks: the rows, skipping those that others hold; in an ordered
 -- topic only ever the first row of a channel, so that no second one passes a first that is locked. Result: as pick.
+-- p_low: nothing that is ready has an earlier time. Ordered channels are read from their first entry on all the same: that a mark may be wrong
+-- for a moment would change their order.
 CREATE OR REPLACE FUNCTION messages.pick_places(
-  p_policy messages.policy, p_now timestamptz, p_channels text[], p_priorities smallint[], p_rooms integer[], p_limit integer, p_bytes bigint
+  p_policy messages.policy, p_now timestamptz, p_channels text[], p_priorities smallint[], p_rooms integer[], p_limit integer, p_bytes bigint,
+  p_low timestamptz
 )
 RETURNS messages.picked
 LANGUAGE plpgsql
 AS $$
 DECLARE
   v_picked messages.picked;
+  v_low    timestamptz := CASE WHEN p_policy.ordered THEN '-infinity' ELSE p_low END;
 BEGIN
   SELECT array_agg(r.ctid ORDER BY r.nth, r.place) FILTER (WHERE r.fate = 'work'), sum(r.bytes) FILTER (WHERE r.fate = 'work'),
          array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired')
@@ -30,7 +34,7 @@ BEGIN
                END AS fate
         FROM messages.message AS m
         WHERE m.topic = p_policy.topic AND m.channel = c.channel AND m.priority = c.priority
-          AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at <= p_now
+          AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at >= v_low AND m.available_at <= p_now
           AND (NOT p_policy.ordered OR m.id = (
             SELECT f.id FROM messages.message AS f
             WHERE f.topic = p_policy.topic AND f.channel = c.channel AND f.priority = c.priority

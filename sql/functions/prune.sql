@@ -1,6 +1,6 @@
 -- Forget what is over: workers that have not been seen for an hour (over HTTP: for five minutes), sleepers whose flag ran out a minute ago or that have not armed for
 -- an hour, places that have no message, waiters whose time is over, steps of which no message is left, keys that are free again, pauses of channels that are over, jobs
--- of bulk publishing and what they left behind, sessions that are over and answers that nobody asks for again.
+-- of bulk publishing and what they left behind, where earlier claims ended, sessions that are over and answers that nobody asks for again.
 -- Called by: tick. Locks: the rows it deletes. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune()
 RETURNS bigint
@@ -35,6 +35,7 @@ BEGIN
   v_all := v_all + messages.prune_rates();
   v_all := v_all + messages.ease_rates();
   v_all := v_all + messages.prune_jobs();
+  v_all := v_all + messages.prune_cursors();
   v_all := v_all + messages.prune_web();
   -- A row that somebody holds is left: its worker cannot sign, and may live; and the tick waits for nobody.
   DELETE FROM messages.worker AS w
@@ -54,7 +55,10 @@ BEGIN
   WHERE w.at IS NULL AND random() < 0.01
     AND NOT EXISTS (
       SELECT FROM messages.message AS m
-      WHERE m.topic = w.topic AND m.priority = w.priority AND m.claim_id IS NULL AND m.channel IS NULL);
+      WHERE m.topic = w.topic AND m.priority = w.priority AND m.claim_id IS NULL AND m.channel IS NULL)
+    AND NOT EXISTS (
+      SELECT FROM messages.message AS m
+      WHERE w.priority = -1 AND m.topic = w.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL);
   GET DIAGNOSTICS v_did = ROW_COUNT;
   -- Last: who arms waits for its lock, and may hold a row of messages.sleeper that is deleted above.
   PERFORM messages.lower_armed();

@@ -2,6 +2,7 @@
 -- Called by: tick, and by daemons about once a second. Locks: low_water_mark as its guard (returns if held), then rows of low_water in the order of its key.
 -- Result: how many places have a mark now.
 --
+-- The channels of a topic have one mark together, as the place with the priority -1 (see channel_low).
 -- A place gets a mark only while finding its first ready message takes long; a place without dead entries needs none.
 -- A mark may only say what no transaction can belie any more. Times are handed out before their rows are visible, so a time S
 -- counts only once every transaction that ran when S was taken has ended: pg_snapshot_xmin >= an xid of our own, taken then.
@@ -38,10 +39,17 @@ BEGIN
 
   FOR v_place IN SELECT w.topic, w.priority, w.at FROM messages.low_water AS w ORDER BY w.topic, w.priority LOOP
     v_looks := clock_timestamp();
-    v_first := (
-      SELECT m.available_at FROM messages.message AS m
-      WHERE m.topic = v_place.topic AND m.priority = v_place.priority AND m.claim_id IS NULL AND m.channel IS NULL
-      ORDER BY m.available_at LIMIT 1);
+    IF v_place.priority = -1 THEN
+      v_first := (
+        SELECT m.available_at FROM messages.message AS m
+        WHERE m.topic = v_place.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
+        ORDER BY m.available_at LIMIT 1);
+    ELSE
+      v_first := (
+        SELECT m.available_at FROM messages.message AS m
+        WHERE m.topic = v_place.topic AND m.priority = v_place.priority AND m.claim_id IS NULL AND m.channel IS NULL
+        ORDER BY m.available_at LIMIT 1);
+    END IF;
     v_at := CASE WHEN clock_timestamp() - v_looks >= p_slow THEN least(v_mark.safe_at, v_first) END;
     v_marks := v_marks + (v_at IS NOT NULL)::integer;
     IF v_at IS DISTINCT FROM v_place.at THEN

@@ -18,9 +18,7 @@ DECLARE
   v_stale  boolean;
 BEGIN
   WHILE v_topic IS NOT NULL LOOP
-    v_stale := EXISTS (
-      SELECT FROM messages.message AS m
-      WHERE m.topic = v_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at < v_before);
+    v_stale := coalesce(messages.channel_due(v_topic, v_before, false) < v_before, false);
     v_next := messages.next_priority(v_topic, (-1)::smallint, true);
     WHILE v_next.priority IS NOT NULL AND NOT v_stale LOOP
       v_stale := EXISTS (

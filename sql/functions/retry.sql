@@ -6,7 +6,7 @@
 -- One with a key that would be tried again while a newer message of its key is ready is archived as cancelled, if key_retry is supersede. (One that waits
 -- for others, perhaps for this very message, is not ready.)
 -- With strict_lock a lock that has run out is lost, but for lock_expired.
--- Locks: the rows in the order of their ids, as archive and cancel do; an open transaction that keeps a step is waited for, since the next attempt
+-- Locks: the rows in the order of their ids, as archive and cancel do, then low_water of ordered topics in the order of its key; an open transaction that keeps a step is waited for, since the next attempt
 -- must see it. Result: the ids whose lock was lost; nothing was changed for them.
 CREATE OR REPLACE FUNCTION messages.retry(
   p_ids       bigint[],
@@ -76,7 +76,14 @@ BEGIN
     FROM ended AS e
     WHERE m.id = e.id AND NOT e.is_superseded
       AND (e.backoff ->> 'max_total' IS NULL OR e.available_at <= e.first_started + (e.backoff ->> 'max_total')::interval)
-    RETURNING m.id, m.topic, m.channel, e.available_at AS due, e.ordered
+    RETURNING m.id, m.topic, m.channel, m.available_at, e.available_at AS due, e.ordered
+  ), lowered AS (
+    UPDATE messages.low_water AS w
+    SET at = a.available_at
+    FROM (
+      SELECT a.topic, min(a.available_at) AS available_at FROM again AS a WHERE a.ordered GROUP BY 1 ORDER BY 1
+    ) AS a
+    WHERE w.topic = a.topic AND w.priority = -1 AND w.at > a.available_at
   )
   SELECT coalesce(array_agg(a.id), '{}') AS ids, array_agg(a.topic::text) AS topics, min(a.due) AS due,
          array_agg((a.topic, a.channel, a.id, a.due)::messages.block) FILTER (WHERE a.ordered) AS blocks,

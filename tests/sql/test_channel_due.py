@@ -53,8 +53,14 @@ def test_what_a_claim_held_back_is_looked_beyond(queue: Queue) -> None:
     assert due_in(queue, held=True) == 9
 
 
-@pytest.mark.parametrize(("wait", "looks_in"), [("1 hour", 1), ("0.5 s", 0.5)])
-def test_beyond_a_thousand_places_it_looks_again_within_a_second(queue: Queue, wait: str, looks_in: float) -> None:
+@pytest.mark.parametrize(
+    ("held", "wait", "looks_in"),
+    [(False, "1 hour", 3600), (False, "0.5 s", 0.5), (True, "1 hour", 1), (True, "0.5 s", 0.5)],
+)
+def test_beyond_a_thousand_places_it_is_exact_unless_something_is_held_back(
+    queue: Queue, held: bool, wait: str, looks_in: float
+) -> None:
+    """What is held back is passed over place by place, and of more than a thousand it says to look again within a second."""
     queue.conn.execute(
         """
         INSERT INTO messages.message (topic, channel, payload, available_at)
@@ -63,7 +69,16 @@ def test_beyond_a_thousand_places_it_looks_again_within_a_second(queue: Queue, w
         [wait],
     )
 
-    assert due_in(queue) == looks_in
+    assert due_in(queue, held) == looks_in
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_it_reads_from_the_low_water_mark_on(queue: Queue, held: bool) -> None:
+    queue.publish(channel="a", wait="3 s")
+    queue.publish(channel="b", wait="5 s")
+    queue.conn.execute("INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', -1, messages.now() + interval '4 s')")
+
+    assert due_in(queue, held) == 5
 
 
 def test_it_reads_one_entry_of_each_channel(own_queue: Queue) -> None:

@@ -40,9 +40,11 @@ def test_who_notes_while_another_claim_does_is_not_kept_waiting(queue: Queue, ot
     assert places(queue) == [("t", 5, None)]
 
 
-def test_a_claim_in_channels_notes_no_place_since_they_have_no_marks(queue: Queue) -> None:
-    queue.publish(channel="c")
+def test_a_claim_in_channels_notes_one_place_for_all_of_them(queue: Queue) -> None:
+    for channel in "ab":
+        for priority in (0, 5):
+            queue.publish(channel=channel, priority=priority)
 
     queue.claim()
 
-    assert places(queue) == []
+    assert places(queue) == [("t", -1, None)]

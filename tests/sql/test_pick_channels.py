@@ -12,7 +12,7 @@ from tests.sql.queue import Queue
 
 PICK = """
     SELECT m.id, m.channel
-    FROM messages.pick_channels(messages.policy('t', messages.now()), messages.now(), %s, %s, %s) AS p
+    FROM messages.pick_channels(messages.policy('t', messages.now()), messages.now(), %s, %s, %s, true) AS p
     CROSS JOIN unnest(p.rows) WITH ORDINALITY AS r (ctid, nth)
     JOIN messages.message AS m ON m.ctid = r.ctid
     ORDER BY r.nth

@@ -11,7 +11,7 @@ from tests.sql.queue import Queue, Row
 PICK = """
     SELECT p.bytes, p.over, p.expired,
            (SELECT array_agg(m.id ORDER BY r.nth) FROM unnest(p.rows) WITH ORDINALITY AS r (ctid, nth) JOIN messages.message AS m ON m.ctid = r.ctid) AS ids
-    FROM messages.pick_places(messages.policy('t', messages.now()), messages.now(), %s::text[], %s::smallint[], %s::integer[], %s, %s) AS p
+    FROM messages.pick_places(messages.policy('t', messages.now()), messages.now(), %s::text[], %s::smallint[], %s::integer[], %s, %s, '-infinity') AS p
 """
 
 

@@ -1,0 +1,12 @@
+-- The low-water mark of one topic's channels: no message of theirs that is ready has an earlier time.
+-- Called by: pick_channels, channel_due. Locks: nothing. Result: '-infinity' where there is no mark.
+-- It stands beside the marks of the topic's other messages, with the priority -1.
+CREATE OR REPLACE FUNCTION messages.channel_low(p_topic text)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+  RETURN coalesce((SELECT w.at FROM messages.low_water AS w WHERE w.topic = p_topic AND w.priority = -1), '-infinity');
+END
+$$;
