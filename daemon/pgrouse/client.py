@@ -168,10 +168,11 @@ class Client:
         rate: float | None = None,
         delay: timedelta | None = None,
         force: bool = False,
+        after: int | None = None,
         **filters: Unpack[Filters],
     ) -> list[Row]:
-        """Put back the dead messages that fit all filters (see Filters); the rest is as of `redrive`."""
-        return self._call("redrive_where", rate=rate, delay=delay, force=force, **filters)
+        """Put back the dead messages that fit all filters (see Filters), behind `after` as of `dead`; the rest is as of `redrive`."""
+        return self._call("redrive_where", rate=rate, delay=delay, force=force, after=after, **filters)
 
     def requeue(
         self, *copy_ids: int, rate: float | None = None, delay: timedelta | None = None, force: bool = False

@@ -2,7 +2,8 @@
 -- Called by: redrive_where, pgrouse redrive. Locks: nothing.
 -- p_since, p_until: when they died. p_error: a text that their error has, whatever its case. p_after: the last id of the page before.
 -- p_redriven: those too that were put back since.
--- It reads dead messages only, by their index, topic by topic, and of each topic no further than the page goes.
+-- It reads dead messages only, by their index, topic by topic, and of each topic no further than the page goes: in the order of the index, since
+-- a bitmap, or a sort, would read all of them first.
 CREATE OR REPLACE FUNCTION messages.find_dead(
   p_topic       text        DEFAULT NULL,
   p_result      text        DEFAULT NULL,
@@ -20,6 +21,8 @@ STABLE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off

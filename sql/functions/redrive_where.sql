@@ -1,5 +1,6 @@
 -- Put back the dead messages that fit all filters, the oldest first, at most p_limit: find_dead and redrive in one.
--- Called by: operators. Locks: as redrive. Filters: find_dead; all else, the result too: redrive.
+-- Called by: operators. Locks: as redrive. Filters, p_after: find_dead; all else, the result too: redrive.
+-- Without p_after it begins with the oldest dead message each time, and passes over all that were put back before.
 CREATE OR REPLACE FUNCTION messages.redrive_where(
   p_topic       text             DEFAULT NULL,
   p_result      text             DEFAULT NULL,
@@ -10,7 +11,8 @@ CREATE OR REPLACE FUNCTION messages.redrive_where(
   p_limit       integer          DEFAULT 1000,
   p_rate        double precision DEFAULT NULL,
   p_delay       interval         DEFAULT '0',
-  p_force       boolean          DEFAULT false
+  p_force       boolean          DEFAULT false,
+  p_after       bigint           DEFAULT NULL
 )
 RETURNS TABLE (archived_id bigint, message_id bigint, outcome text)
 LANGUAGE plpgsql
@@ -29,7 +31,7 @@ BEGIN
   SELECT array_agg(b.archived_id), array_agg(b.message_id), array_agg(b.outcome)
   INTO v_ids, v_new, v_outcomes
   FROM messages.put_back(
-    ARRAY(SELECT f.id FROM messages.find_dead(p_topic, p_result, p_fingerprint, p_since, p_until, p_error, p_limit) AS f),
+    ARRAY(SELECT f.id FROM messages.find_dead(p_topic, p_result, p_fingerprint, p_since, p_until, p_error, p_limit, p_after) AS f),
     NULL, p_rate, p_delay, p_force) AS b;
   PERFORM messages.note_back('redrive_where', v_ids, v_new, v_outcomes, jsonb_build_object(
     'filter', jsonb_strip_nulls(jsonb_build_object(

@@ -21,3 +21,6 @@ DROP FUNCTION IF EXISTS messages.due_places(text, text, text, timestamptz, integ
 DROP FUNCTION IF EXISTS messages.pick_channels(messages.policy, timestamptz, text, integer, bigint);
 -- squawk-ignore ban-drop-function
 DROP FUNCTION IF EXISTS messages.pick_places(messages.policy, timestamptz, text[], smallint[], integer[], integer, bigint);
+-- squawk-ignore ban-drop-function
+DROP FUNCTION IF EXISTS messages.redrive_where(
+  text, text, text, timestamptz, timestamptz, text, integer, double precision, interval, boolean);

@@ -285,3 +285,56 @@ def nothing_due(server: Postgres) -> Iterator[Queue]:
 def test_what_is_not_due_is_not_looked_at(nothing_due: Queue, name: str) -> None:
     """Twenty thousand of each fill a hundred pages and more."""
     assert nothing_due.buffers(DUE[name]) < 100
+
+
+DEAD = 20_000
+DIED = """
+    INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, available_at, attempts, claim_id, result, archived_at)
+    SELECT n, 'p' || n / 20 % 2, 5, '{}', now(), now(), 1, n, CASE WHEN n % 20 = 0 THEN 'failed' ELSE 'success' END,
+           date_trunc('day', now()) + n / 80 % 4 * interval '1 day' + interval '12 hours' + n * interval '1 ms'
+    FROM generate_series(1, 20 * %(dead)s) AS n;
+    ANALYZE
+"""
+PAGE = 100
+DEAD_PAGES = {
+    "all": "SELECT * FROM messages.find_dead(p_limit => {limit}, p_after => {after})",
+    "of a topic": "SELECT * FROM messages.find_dead('p0', p_limit => {limit}, p_after => {after})",
+    "of a kind": "SELECT * FROM messages.find_dead(p_result => 'failed', p_limit => {limit}, p_after => {after})",
+    "redriven too": "SELECT * FROM messages.find_dead(p_limit => {limit}, p_after => {after}, p_redriven => true)",
+}
+
+
+@pytest.fixture(scope="module")
+def many_dead(server: Postgres) -> Iterator[Queue]:
+    """A database in which many are dead, of two topics and on several days, each between many that succeeded."""
+    with server.new_database(template=server.migrated) as database:
+        queue = Queue(database.connect())
+        queue.conn.execute(DIED.replace("%(dead)s", str(DEAD)))
+        yield queue
+
+
+@pytest.mark.parametrize("name", DEAD_PAGES)
+@pytest.mark.parametrize("limit", [PAGE, 10 * PAGE])
+def test_a_page_of_dead_messages_costs_a_page_wherever_it_begins(many_dead: Queue, name: str, limit: int) -> None:
+    middle = many_dead.value(
+        "SELECT id FROM messages.message_archive WHERE result = 'failed' AND topic = 'p0' ORDER BY archived_at OFFSET %s LIMIT 1", [DEAD // 4]
+    )
+
+    looked = [
+        many_dead.buffers(DEAD_PAGES[name].format(limit=limit, after=after)) for after in ("NULL", middle)
+    ]
+
+    # A row, its entry in the index and the look at what was put back, of each of two topics; and the edges of a few days.
+    assert max(looked) < 2 * limit * 6 + 300
+
+
+def test_putting_back_page_after_page_costs_the_same_for_each(many_dead: Queue) -> None:
+    looked, after = [], "NULL"
+    with many_dead.conn.transaction(force_rollback=True):
+        for _ in range(5):
+            # It runs twice: the second time it puts back the next page. All of them died on one day.
+            page = f"SELECT max(archived_id) FROM messages.redrive_where('p0', p_limit => {2 * PAGE}, p_after => {after})"
+            looked.append(many_dead.buffers(page))
+            after = many_dead.value("SELECT max(archived_id) FROM messages.redrive_log")
+
+    assert looked[-1] < 1.3 * looked[1], looked
