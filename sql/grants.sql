@@ -16,7 +16,7 @@ BEGIN
     ['messages_publisher', 'INSERT (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts) ON messages.message'],
     ['messages_publisher', 'SELECT (id, topic) ON messages.message'],
     ['messages_publisher', 'SELECT ON messages.sleeper'],
-    ['messages_publisher', 'SELECT ON SEQUENCE messages.armed, messages.policed'],
+    ['messages_publisher', 'SELECT ON SEQUENCE messages.armed, messages.policed, messages.policed_topics'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.schema_digest, messages.new_message, messages.ring_published, messages.notify_policy, messages.long_numbers'],
     -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. Nobody reads the stage.

@@ -1,4 +1,4 @@
--- Say that some topic uses a policy that publishing or settling has to look at.
+-- Say that some topic uses a policy that publishing or settling has to look at, and which topics do.
 -- Called by: whoever writes such a policy, in the transaction that writes it and before it is committed.
 -- Locks: an advisory lock, shared, until the transaction ends: messages.unmark_policed takes it alone, so it never lowers the mark
 -- while a policy is written that it cannot see yet.
@@ -11,5 +11,9 @@ BEGIN
   IF NOT messages.is_policed() THEN
     PERFORM setval('messages.policed', 2);
   END IF;
+  -- Bits are only added here. Who changes a topic has waited for all others who do, so none takes back what another one adds.
+  PERFORM setval('messages.policed_topics', p.had | p.has)
+  FROM (SELECT pg_sequence_last_value('messages.policed_topics') AS had, messages.policed_topics() AS has) AS p
+  WHERE p.had | p.has <> p.had;
 END
 $$;

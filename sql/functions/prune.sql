@@ -24,6 +24,10 @@ BEGIN
        EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_mark(t)) OR EXISTS (SELECT FROM messages.subscription)) THEN
     PERFORM messages.mark_policed();
   END IF;
+  -- All of them: this is told by who does not wait for those that change a topic. unmark_policed takes back what is too much.
+  IF messages.policed_topics() & ~coalesce(pg_sequence_last_value('messages.policed_topics'), 0) <> 0 THEN
+    PERFORM setval('messages.policed_topics', 9223372036854775807);
+  END IF;
   IF pg_sequence_last_value('messages.awaited') = 1 AND (EXISTS (SELECT FROM messages.parked) OR EXISTS (SELECT FROM messages.step)) THEN
     PERFORM messages.mark_awaited();
   END IF;

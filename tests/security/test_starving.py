@@ -215,3 +215,62 @@ def test_a_flood_among_them_hides_no_other_channel_and_a_claim_looks_at_some_of_
 
     assert max(looked) < 20_000
     assert queue.value("SELECT count(DISTINCT claim_id) FROM messages.message WHERE channel = 'c00'") >= len(looked)
+
+
+def admitted_one_by_one(queue: Queue, publish: str) -> int:
+    """Return for how many rows of a publish the policies of their topic were looked up."""
+    calls = "SELECT coalesce(sum(pg_stat_get_xact_function_calls('messages.admit'::regproc)), 0)::int"
+    queue.conn.execute("SET track_functions = 'all'")
+    with queue.conn.transaction():
+        queue.conn.execute(publish.encode())
+        looked: int = queue.value(calls)
+    return looked
+
+
+BULK = "INSERT INTO messages.message (topic, payload) SELECT '{}', '1' FROM generate_series(1, 1000)"
+
+
+@pytest.mark.parametrize(
+    "knobs", [{"ttl": "1 hour"}, {"max_payload_bytes": 1000}, {"max_depth": 5000}, {"publish_rate": 5000.0}]
+)
+def test_a_policy_of_one_topic_costs_a_bulk_publish_to_others_nothing(queue: Queue, knobs: dict[str, object]) -> None:
+    queue.policy("x", **knobs)
+
+    assert admitted_one_by_one(queue, BULK.format("t")) == 0
+    assert admitted_one_by_one(queue, BULK.format("x")) == 1000
+
+
+def test_a_policy_of_all_topics_is_looked_up_for_each(queue: Queue) -> None:
+    queue.conn.execute("UPDATE messages.topic SET ttl = '1 hour' WHERE topic = '*'")
+
+    assert admitted_one_by_one(queue, BULK.format("t")) == 1000
+
+
+def test_a_subscription_costs_a_bulk_publish_to_others_nothing(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('x', 'y')")
+
+    assert admitted_one_by_one(queue, BULK.format("t")) == 0
+
+
+def test_what_a_publisher_can_write_lets_nothing_by(queue: Queue, database: Database) -> None:
+    """The settings of his session, and functions and operators of his own in front of the server's."""
+    queue.policy("x", max_payload_bytes=1000)
+    queue.conn.execute("CREATE ROLE starving_publisher IN ROLE messages_publisher; CREATE SCHEMA trap")
+    queue.conn.execute("GRANT ALL ON SCHEMA trap TO starving_publisher")
+    try:
+        publisher = database.connect()
+        publisher.execute("SET ROLE starving_publisher")
+        publisher.execute(
+            "CREATE FUNCTION trap.hashtext(text) RETURNS integer LANGUAGE sql IMMUTABLE RETURN 0;"
+            "CREATE FUNCTION trap.pg_sequence_last_value(regclass) RETURNS bigint LANGUAGE sql RETURN 1;"
+            "SET search_path = trap, pg_catalog; SET messages.policed_topics = '1'; SET messages.dropped = '1'"
+        )
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            publisher.execute("SELECT setval('messages.policed_topics', 1)")
+        with pytest.raises(psycopg.DatabaseError) as refused:
+            publisher.execute("INSERT INTO messages.message (topic, payload) VALUES ('x', to_jsonb(repeat('y', 2000)))")
+        assert refused.value.sqlstate == "PGR04"
+    finally:
+        database.disconnect()
+        with database.server.admin(database.name) as admin:
+            admin.execute("DROP OWNED BY starving_publisher; DROP ROLE starving_publisher")
