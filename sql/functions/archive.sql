@@ -3,6 +3,7 @@
 -- A row moves only while its claim_id is still the given one: that is the fence. NULL is nobody's claim and moves nothing, unless
 -- p_unlocked says that NULL stands for "while it is not locked" (cancel, skip and end_picked, which hold the row).
 -- With strict_lock a lock that has run out fences too, except for lock_expired itself.
+-- Each message that ends badly is a WARNING in the server's log, which names id, topic and result, never the payload.
 -- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids that moved.
 CREATE OR REPLACE FUNCTION messages.archive(
   p_ids bigint[], p_claim_ids bigint[], p_result text, p_errors text[], p_outputs jsonb[], p_by text,
@@ -17,6 +18,8 @@ DECLARE
   v_keyed  messages.departed[];
   v_worked text[];
   v_idle   text[];
+  v_dead   messages.departed[];
+  v_each   messages.departed;
 BEGIN
   WITH gone AS (
     DELETE FROM messages.message AS m
@@ -58,9 +61,14 @@ BEGIN
   SELECT array_agg(g.id),
          array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NOT NULL AND messages.is_policed()),
          array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NULL AND messages.is_policed()),
-         array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE g.key IS NOT NULL AND messages.is_policed())
-  INTO v_moved, v_worked, v_idle, v_keyed
+         array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE g.key IS NOT NULL AND messages.is_policed()),
+         array_agg((g.id, g.topic, NULL)::messages.departed) FILTER (WHERE p_result NOT IN ('success', 'cancelled'))
+  INTO v_moved, v_worked, v_idle, v_keyed, v_dead
   FROM gone AS g;
+  -- Here, not in the trigger dead_message: each line of a log has the text of the statement that it comes from, and this one is short.
+  FOREACH v_each IN ARRAY coalesce(v_dead, '{}') LOOP
+    RAISE WARNING 'dead message % of topic %: %', v_each.id, v_each.topic, p_result;
+  END LOOP;
   IF num_nonnulls(v_worked, v_idle) > 0 THEN
     PERFORM messages.depart(v_worked || v_idle, v_keyed, p_result);
   END IF;

@@ -1,7 +1,6 @@
--- What happens when messages end badly: a WARNING in the server's log, an alert in the outbox, a NOTIFY dead_message.
+-- What happens when messages end badly: an alert in the outbox, a NOTIFY dead_message. (The WARNING in the server's log is raised by archive.)
 -- One alert and one notification per topic, result and fingerprint of the statement; payload: the id when it is one, else topic and count.
 -- How many died is counted by topic and result, for ever (messages.dead_count).
--- The WARNING names id, topic and result, never the payload.
 -- Topics with dead_letter: a live copy in <topic>.dlq besides, for a handler of that topic or for requeue. It has one attempt and no key, so
 -- that it never collides; what dies in a .dlq topic gets no further copy, nor do topics whose name has no room for the suffix.
 -- Locks: nothing but the rows it inserts.
@@ -17,10 +16,6 @@ BEGIN
   IF NOT EXISTS (SELECT FROM fresh AS f WHERE f.result NOT IN ('success', 'cancelled')) THEN
     RETURN NULL;
   END IF;
-
-  FOR v_dead IN SELECT f.id, f.topic, f.result FROM fresh AS f WHERE f.result NOT IN ('success', 'cancelled') LOOP
-    RAISE WARNING 'dead message % of topic %: %', v_dead.id, v_dead.topic, v_dead.result;
-  END LOOP;
 
   FOR v_dead IN
     WITH raised AS (

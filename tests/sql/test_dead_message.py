@@ -93,6 +93,36 @@ def test_every_result_but_success_and_cancelled_is_dead(queue: Queue, ear: Ear) 
     assert [alert.result for alert in queue.rows(ALERTS)] == ["rejected", "failed", "lock_expired"]
 
 
+WAYS = {
+    "fail": "SELECT messages.fail({held}, ARRAY['boom'])",
+    "reject": "SELECT messages.reject({held}, ARRAY['boom'])",
+    "retry": "SELECT messages.retry({held}, ARRAY['boom'])",
+    "expire_locks": "UPDATE messages.message SET lock_expires_at = now() - interval '1 s'; SELECT messages.expire_locks()",
+    "tick": "UPDATE messages.message SET lock_expires_at = now() - interval '1 s'; SELECT messages.tick('hand')",
+    "claim": "UPDATE messages.message SET attempts = 5, max_attempts = 5; SELECT messages.release({held});"
+    "UPDATE messages.message SET attempts = 5; SELECT messages.claim('w', ARRAY['t'], 1)",
+    "expire_ttl": "SELECT messages.release({held}); UPDATE messages.message SET expires_at = '2026-01-01'; SELECT messages.expire_ttl()",
+    "skip": "SELECT messages.release({held}); SELECT messages.skip(ARRAY(SELECT id FROM messages.message))",
+}
+HELD = "ARRAY(SELECT id FROM messages.message), ARRAY(SELECT claim_id FROM messages.message)"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_dead_message_is_a_few_lines_in_the_log_whatever_ends_it(
+    queue: Queue, said: list[tuple[str | None, ...]], way: str
+) -> None:
+    """The text of each enclosing statement goes to the log with it, and those of the functions of the core are long."""
+    dead = queue.publish()
+    queue.claim()
+
+    queue.conn.execute(WAYS[way].format(held=HELD).encode())
+
+    (warning,) = said
+    assert (warning[1] or "").startswith(f"dead message {dead} of topic t: ")
+    context = warning[4] or ""
+    assert (len(context) < 800, context.count("\n") < 10) == (True, True), context
+
+
 def test_success_and_cancelled_raise_nothing(queue: Queue, ear: Ear, said: list[tuple[str | None, ...]]) -> None:
     queue.publish()
     queue.settle("complete", queue.claim())
