@@ -1,4 +1,6 @@
 -- By time, whatever the channel: whether anything in a topic's channels is due at all, in which channels, and when the next is.
+-- In the one transaction of a migration it cannot be CONCURRENTLY. While it is built publishes wait.
+-- squawk-ignore require-concurrent-index-creation
 CREATE INDEX message_due_channel ON messages.message (topic, available_at)
   WHERE claim_id IS NULL AND channel IS NOT NULL;
 

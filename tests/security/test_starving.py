@@ -48,7 +48,9 @@ def one_over_http(database: Database, *topics: str) -> Iterator[list[tuple[str, 
     site = Site(database)
     worked: list[tuple[str, str]] = []
     try:
-        with httpx.Client(base_url=site.url, timeout=60, headers={"authorization": f"Bearer {site.token('worker')}"}) as http:
+        with httpx.Client(
+            base_url=site.url, timeout=60, headers={"authorization": f"Bearer {site.token('worker')}"}
+        ) as http:
             for _ in range(30):
                 (message,) = http.post("/v1/claim", json={"topics": list(topics)}).json()["messages"]
                 ended = {"claim_id": message["claim_id"], "outcome": "complete"}

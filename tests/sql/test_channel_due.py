@@ -76,7 +76,9 @@ def test_beyond_a_thousand_places_it_is_exact_unless_something_is_held_back(
 def test_it_reads_from_the_low_water_mark_on(queue: Queue, held: bool) -> None:
     queue.publish(channel="a", wait="3 s")
     queue.publish(channel="b", wait="5 s")
-    queue.conn.execute("INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', -1, messages.now() + interval '4 s')")
+    queue.conn.execute(
+        "INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', -1, messages.now() + interval '4 s')"
+    )
 
     assert due_in(queue, held) == 5
 

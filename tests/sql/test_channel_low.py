@@ -8,7 +8,9 @@ from tests.sql.queue import Queue
 
 
 def test_it_is_the_mark_of_all_channels_of_the_topic(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.low_water VALUES ('t', -1, '2026-01-01 00:00+00'), ('t', 5, now()), ('u', -1, now())")
+    queue.conn.execute(
+        "INSERT INTO messages.low_water VALUES ('t', -1, '2026-01-01 00:00+00'), ('t', 5, now()), ('u', -1, now())"
+    )
 
     assert queue.call("channel_low", "t") == datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -65,7 +65,10 @@ def test_it_never_reads_past_the_messages_of_a_channel_one_by_one(own_queue: Que
     own_queue.publish_many(20_000, channel="a", wait="1 hour")
     own_queue.publish_many(20_000, channel="b")
 
-    assert own_queue.buffers("SELECT messages.due_places('t', '', NULL, messages.now(), 100, '-infinity', 2147483647)") < 60
+    assert (
+        own_queue.buffers("SELECT messages.due_places('t', '', NULL, messages.now(), 100, '-infinity', 2147483647)")
+        < 60
+    )
     assert due(own_queue) == [("b", 5)]
 
 
@@ -74,4 +77,7 @@ def test_it_reads_no_further_than_its_limit(own_queue: Queue) -> None:
         "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n, '1' FROM generate_series(1, 20000) AS n"
     )
 
-    assert own_queue.buffers("SELECT messages.due_places('t', '', NULL, messages.now(), 10, '-infinity', 2147483647)") < 120
+    assert (
+        own_queue.buffers("SELECT messages.due_places('t', '', NULL, messages.now(), 10, '-infinity', 2147483647)")
+        < 120
+    )

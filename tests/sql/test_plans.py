@@ -317,12 +317,11 @@ def many_dead(server: Postgres) -> Iterator[Queue]:
 @pytest.mark.parametrize("limit", [PAGE, 10 * PAGE])
 def test_a_page_of_dead_messages_costs_a_page_wherever_it_begins(many_dead: Queue, name: str, limit: int) -> None:
     middle = many_dead.value(
-        "SELECT id FROM messages.message_archive WHERE result = 'failed' AND topic = 'p0' ORDER BY archived_at OFFSET %s LIMIT 1", [DEAD // 4]
+        "SELECT id FROM messages.message_archive WHERE result = 'failed' AND topic = 'p0' ORDER BY archived_at OFFSET %s LIMIT 1",
+        [DEAD // 4],
     )
 
-    looked = [
-        many_dead.buffers(DEAD_PAGES[name].format(limit=limit, after=after)) for after in ("NULL", middle)
-    ]
+    looked = [many_dead.buffers(DEAD_PAGES[name].format(limit=limit, after=after)) for after in ("NULL", middle)]
 
     # A row, its entry in the index and the look at what was put back, of each of two topics; and the edges of a few days.
     assert max(looked) < 2 * limit * 6 + 300
@@ -333,7 +332,9 @@ def test_putting_back_page_after_page_costs_the_same_for_each(many_dead: Queue) 
     with many_dead.conn.transaction(force_rollback=True):
         for _ in range(5):
             # It runs twice: the second time it puts back the next page. All of them died on one day.
-            page = f"SELECT max(archived_id) FROM messages.redrive_where('p0', p_limit => {2 * PAGE}, p_after => {after})"
+            page = (
+                f"SELECT max(archived_id) FROM messages.redrive_where('p0', p_limit => {2 * PAGE}, p_after => {after})"
+            )
             looked.append(many_dead.buffers(page))
             after = many_dead.value("SELECT max(archived_id) FROM messages.redrive_log")
 
