@@ -40,7 +40,7 @@ BEGIN
     RETURN v_all;
   END IF;
   v_low := CASE WHEN p_marks THEN messages.channel_low(p_policy.topic) ELSE '-infinity' END;
-  v_due := messages.due_first(p_policy.topic, v_low, p_now, 2 * p_limit + CASE WHEN v_low > '-infinity' THEN 1000 ELSE 100 END);
+  v_due := messages.due_first(p_policy.topic, v_low, p_now, CASE WHEN v_low > '-infinity' THEN 1000 ELSE 200 END);
   IF v_due.channels IS NULL THEN
     RETURN v_all;
   END IF;

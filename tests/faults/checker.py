@@ -202,9 +202,10 @@ class Checker:
             conn,
             """
             SELECT m.id, m.topic, m.claim_id IS NOT NULL AS locked, e.code, e.reason,
-                   m.channel IS NULL AND m.claim_id IS NULL AND m.available_at < w.at AS hidden
+                   m.claim_id IS NULL AND m.available_at < w.at AS hidden
             FROM messages.message AS m CROSS JOIN LATERAL messages.explain(m.id) AS e
-            LEFT JOIN messages.low_water AS w USING (topic, priority)
+            LEFT JOIN messages.low_water AS w
+              ON w.topic = m.topic AND w.priority = CASE WHEN m.channel IS NULL THEN m.priority ELSE -1 END
             """,
         )
         expected = {"nobody": {"unhandled"}, "lettered.dlq": {"unhandled"}}
