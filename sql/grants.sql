@@ -25,7 +25,7 @@ BEGIN
 
     ['messages_worker', 'USAGE ON SCHEMA messages'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_forgotten, messages.heartbeat, messages.progress, messages.was_cancelled, messages.started, messages.keep_step, messages.kept_steps'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.held, messages.held_ids, messages.results, messages.count_ready'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.held, messages.held_ids, messages.results, messages.count_ready, messages.lock_consumer'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.own_xid, messages.oldest_xid'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.worker_started, messages.worker_seen, messages.worker_measured, messages.worker_stopped, messages.worker_claims, messages.worker_holds, messages.tick, messages.raise_low_water'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due'],
@@ -43,9 +43,9 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unpark, messages.workflow, messages.edit, messages.reseal, messages.shown'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.may_redrive, messages.dead_groups, messages.lineage'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy, messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.explain'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.explain, messages.lock_policies, messages.lock_holders'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack, messages.snapshot_age'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.forget_export, messages.held_by_export'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.forget_export, messages.held_by_export, messages.lock_export, messages.unlock_export'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silenced_until, messages.conditions, messages.replay_alerts, messages.forget_sink, messages.deliver_next, messages.settle_delivery'],
     ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.alert_bound'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.next_ticks, messages.run_now, messages.pause_schedule, messages.resume_schedule'],
@@ -62,7 +62,7 @@ BEGIN
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.dead_groups, messages.lineage'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.now, messages.doctor, messages.examine_server, messages.examine_connections, messages.examine_settings, messages.examine_holders, messages.examine_snapshots, messages.examine_tables, messages.examine_schema, messages.examine_archive, messages.examine_ticks, messages.examine_workers, messages.examine_topics, messages.examine_conditions'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.unhandled_topics, messages.explain, messages.workflow, messages.held_by_export'],
-    ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions'],
+    ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions, messages.lock_holders'],
 
     ['messages_maintainer', 'USAGE ON SCHEMA messages'],
     ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.expire_ttl, messages.follow_ends, messages.judge_all, messages.renotify_stale, messages.fire_schedules, messages.watch, messages.raise_low_water, messages.maintain_partitions, messages.purge, messages.prune']

@@ -33,7 +33,7 @@ from pgrouse.topic_policy import (
 )
 
 # As the trigger topic_changed.
-LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('messages.topic', 0))"
+LOCK = b"SELECT messages.lock_policies()"
 JSON_KNOBS = ("backoff", "breaker", "payload_schema")
 LONGEST = 100  # characters of a value in a diff
 
@@ -85,6 +85,7 @@ def apply(conn: psycopg.Connection, wanted: Mapping[str, Wanted]) -> list[Change
     Raises:
         psycopg.errors.InvalidParameterValue: the server refuses a value; its hint is the mend.
         psycopg.errors.InsufficientPrivilege: the user is no messages_operator.
+        psycopg.errors.LockNotAvailable: somebody else has changed a policy and stays open.
     """
     if not differences(conn, wanted):
         return []  # whoever may only read has nothing to change either

@@ -20,7 +20,8 @@ from psycopg import sql
 
 from pgrouse.errors import MigrationEdited, SchemaMismatch
 
-# One lock for all migrators of one database. It is taken before anything else: `CREATE SCHEMA IF NOT EXISTS` itself races.
+# One lock for all who install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF NOT EXISTS` itself races.
+# Any role that may connect can hold it. Once the schema is there migrators lock the ledger instead, which only its owner can.
 ADVISORY_LOCK = 0x7067726F757365  # "pgrouse"
 OBJECT_FOLDERS = ("functions", "triggers", "views")
 
@@ -73,7 +74,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
     """
     with conn.transaction(force_rollback=dry_run):
         conn.execute("SET LOCAL lock_timeout = '60s'")
-        conn.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
+        _lock(conn)
         # Publishers and workers queue up behind a lock that is waited for: rather give up, and try again when the long reader is gone.
         conn.execute("SET LOCAL lock_timeout = '5s'")
         conn.execute(script("roles.sql"))
@@ -109,6 +110,18 @@ def check(conn: psycopg.Connection) -> None:
         raise SchemaMismatch(
             f"the schema is newer than this version (has {unknown[-1]}): upgrade pgrouse on this machine"
         )
+
+
+def _lock(conn: psycopg.Connection) -> None:
+    """Be the only one that migrates this database, until the transaction ends."""
+    there = "SELECT to_regclass('messages.migration') IS NOT NULL"
+    if conn.execute(there).fetchone() == (False,):
+        conn.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
+    # Somebody may have installed it meanwhile.
+    if conn.execute(there).fetchone() == (True,):
+        _act_as_owner(conn)
+        conn.execute("LOCK TABLE messages.migration IN SHARE ROW EXCLUSIVE MODE")
+        conn.execute("RESET ROLE")
 
 
 def _act_as_owner(conn: psycopg.Connection) -> None:

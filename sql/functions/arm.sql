@@ -1,6 +1,6 @@
 -- Say that a worker is about to sleep and when it will look by itself; from the commit on, publishes that are due earlier ring for it.
 -- Called by: workers whose claim found nothing, in a transaction of its own: only what is committed counts.
--- Locks: the worker's own row, which nobody else writes, and the advisory lock of raise_armed. The caller need not wait for
+-- Locks: the worker's own row, which nobody else writes, and what raise_armed locks. The caller need not wait for
 -- the flush (synchronous_commit = off): after a crash workers arm again anyway.
 CREATE OR REPLACE FUNCTION messages.arm(p_worker text, p_topics text[], p_look_in interval)
 RETURNS void

@@ -1,12 +1,14 @@
 -- Charge the publish_rate of topics for what a statement has inserted, and refuse it if that was too soon.
 -- Called by: the trigger admitted, once per statement. p_topics in ascending order, p_counts: how many messages.
 -- GCRA: a topic that was quiet has its burst saved up, and never more. What is rolled back was not charged.
--- Locks: the topics' rows of rate in their order, until the transaction ends: publishers of such a topic take turns.
+-- Locks: the topics' rows of rate in their order, until the transaction ends: publishers of such a topic take turns. They are waited for as
+-- lock_wait says; 55P03 after that.
 CREATE OR REPLACE FUNCTION messages.charge_publish(p_topics text[], p_counts bigint[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
+  v_timeout text := current_setting('lock_timeout');
   v_each record;
   v_free timestamptz;
   v_now  timestamptz;
@@ -23,6 +25,7 @@ BEGIN
         v_each.topic, v_each.rate, v_each.burst, v_each.count
         USING ERRCODE = 'PGR02', HINT = 'publish fewer in one statement, or raise burst';
     END IF;
+    PERFORM set_config('lock_timeout', messages.lock_wait(), true);
     LOOP
       SELECT r.free_at INTO v_free
       FROM messages.rate AS r WHERE r.kind = 'publish' AND r.topic = v_each.topic AND r.channel = ''
@@ -30,6 +33,7 @@ BEGIN
       EXIT WHEN FOUND;
       INSERT INTO messages.rate (kind, topic, free_at) VALUES ('publish', v_each.topic, 'epoch') ON CONFLICT DO NOTHING;
     END LOOP;
+    PERFORM set_config('lock_timeout', v_timeout, true);
     v_now := messages.now();
     v_wait := greatest(v_free, v_now) - v_now - make_interval(secs => (v_each.burst - v_each.count) / v_each.rate);
     IF v_wait > '0' THEN

@@ -2,7 +2,7 @@
 -- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights.
 -- p_queue_used: the part of the queue of notifications above which it is said to fill; it takes 8 GB where nobody has set another size.
 -- Result: for each code what is wrong with it, by holder, or one row with level ok. Codes: notify_queue, replication_slot,
--- table_lock.
+-- table_lock, row_lock.
 CREATE OR REPLACE FUNCTION messages.examine_holders(p_queue_used double precision DEFAULT 0.1)
 RETURNS TABLE (code text, level text, what text, mend text)
 LANGUAGE plpgsql
@@ -54,6 +54,17 @@ BEGIN
     ORDER BY l.waitstart LIMIT 5;
   IF NOT FOUND THEN
     RETURN QUERY SELECT code, 'ok', 'nobody waits for one', NULL::text;
+  END IF;
+
+  code := 'row_lock';
+  RETURN QUERY
+    SELECT code, CASE WHEN h.since < v_now - interval '1 minute' THEN 'fail' ELSE 'warn' END,
+           format('%s has locked %s, for %s s', h.who, h.what, round(extract(epoch FROM v_now - h.since))), h.mend
+    FROM messages.lock_holders() AS h
+    WHERE h.since < v_now - interval '10 seconds'
+    ORDER BY h.since, h.what LIMIT 5;
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT code, 'ok', 'none that others need is held for long', NULL::text;
   END IF;
 END
 $$;

@@ -18,6 +18,8 @@ BEGIN
   RETURN QUERY SELECT * FROM messages.explain_stopped(p_message.topic, p_message.channel, v_now);
   v_found := v_found OR FOUND;
   IF p_message.available_at <= v_now THEN
+    RETURN QUERY SELECT * FROM messages.explain_locked(p_message, v_now);
+    v_found := v_found OR FOUND;
     IF p_message.channel IS NOT NULL THEN
       RETURN QUERY SELECT * FROM messages.explain_channel(p_message, v_policy, v_now);
       v_found := v_found OR FOUND;

@@ -1,7 +1,8 @@
 -- Forget those who died waiting, or gave up, and take the mark messages.awaited down once nobody waits, nothing comes after anything and no
 -- step is kept.
--- Called by: prune. Locks: the rows it deletes, passing over those of somebody who calls again right now; an advisory lock until the
--- transaction ends, tried only: who begins to wait goes first. Result: how many were forgotten.
+-- Called by: prune. Locks: the rows it deletes, passing over those of somebody who calls again right now; the tables of those who wait in SHARE
+-- mode, tried only: who begins to wait goes first. They are given back at once, by undoing the savepoint in which they were taken, which a
+-- setval survives: who begins later raises the mark again. Result: how many were forgotten.
 CREATE OR REPLACE FUNCTION messages.forget_waiters()
 RETURNS bigint
 LANGUAGE plpgsql
@@ -17,12 +18,16 @@ BEGIN
   WHERE w.message_id = ANY (ARRAY(
     SELECT o.message_id FROM messages.waiter AS o WHERE o.until < (SELECT messages.now()) LIMIT 1000 FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_did = ROW_COUNT;
-  -- Two statements: the look must be younger than the lock.
-  IF pg_try_advisory_xact_lock(hashtextextended('messages.awaited', 0)) THEN
+  BEGIN
+    LOCK TABLE messages.waiter, messages.parked, messages.step IN SHARE MODE NOWAIT;
+    -- A statement of its own: the look must be younger than the locks.
     PERFORM setval('messages.awaited', 1)
     WHERE NOT EXISTS (SELECT FROM messages.waiter) AND NOT EXISTS (SELECT FROM messages.parked)
       AND NOT EXISTS (SELECT FROM messages.ending) AND NOT EXISTS (SELECT FROM messages.step);
-  END IF;
+    RAISE EXCEPTION 'done' USING ERRCODE = 'PGR00';
+  EXCEPTION WHEN lock_not_available OR SQLSTATE 'PGR00' THEN
+    NULL;
+  END;
   RETURN v_did;
 END
 $$;

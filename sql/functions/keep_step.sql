@@ -37,7 +37,6 @@ BEGIN
     RAISE EXCEPTION 'message % has 1000 steps already', p_id
       USING ERRCODE = '22023', HINT = 'do more in each step, or publish messages that come after each other';
   END IF;
-  PERFORM messages.mark_awaited();
   INSERT INTO messages.step (message_id, name, result, attempt, claim_id)
   VALUES (p_id, p_name, p_result, v_attempt, p_claim_id) ON CONFLICT DO NOTHING;
   IF NOT FOUND AND EXISTS (
@@ -46,6 +45,7 @@ BEGIN
     RAISE EXCEPTION 'step "%" of message % was kept by another attempt meanwhile', p_name, p_id
       USING ERRCODE = '23505', HINT = 'roll back: the next attempt gets what was kept';
   END IF;
+  PERFORM messages.mark_awaited();
   RETURN true;
 END
 $$;

@@ -1,5 +1,6 @@
 -- The counter of a topic with max_depth, locked. It is made, by counting, when the first message meets the limit.
--- Called by: room, raise_depth, recount_depth. Locks: the row, until the transaction ends: publishers of a limited topic take turns.
+-- Called by: room, raise_depth, make_depths. Locks: the row, until the transaction ends: publishers of a limited topic take turns. It is waited for
+-- as lock_wait says; 55P03 after that, since whoever has published and stays open must not keep others waiting for ever.
 -- p_uncounted: how many of the rows that are there already will be added by the caller. Result: how many messages the topic holds.
 -- What has changed is added up by a later statement than that which waited: it sees all that was committed by then. Above READ COMMITTED it
 -- sees what the transaction sees, that is too many where messages have ended since, and fails (40001) where somebody else has changed the row.
@@ -9,17 +10,25 @@ RETURNS bigint
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_rows bigint;
+  v_timeout text := current_setting('lock_timeout');
+  v_rows    bigint;
+  v_is_new  boolean;
 BEGIN
   PERFORM pg_current_xact_id();
-  SELECT d.rows INTO v_rows FROM messages.depth AS d WHERE d.topic = p_topic FOR NO KEY UPDATE;
+  SELECT d.rows INTO v_rows FROM messages.depth AS d WHERE d.topic = p_topic FOR NO KEY UPDATE SKIP LOCKED;
   IF FOUND THEN
     RETURN coalesce(messages.fold_depth(p_topic), v_rows);
   END IF;
 
+  -- If it fails, the setting is undone with the statement.
+  PERFORM set_config('lock_timeout', messages.lock_wait(), true);
   INSERT INTO messages.depth (topic, rows) VALUES (p_topic, 0) ON CONFLICT DO NOTHING;
-  IF NOT FOUND THEN
+  v_is_new := FOUND;
+  IF NOT v_is_new THEN
     SELECT d.rows INTO STRICT v_rows FROM messages.depth AS d WHERE d.topic = p_topic FOR NO KEY UPDATE;
+  END IF;
+  PERFORM set_config('lock_timeout', v_timeout, true);
+  IF NOT v_is_new THEN
     RETURN coalesce(messages.fold_depth(p_topic), v_rows);
   END IF;
   -- In one snapshot: what is counted is not to be added again, and what is not seen yet comes with its change.

@@ -1,13 +1,12 @@
 -- Say that some topic uses a policy that publishing or settling has to look at, and which topics do.
--- Called by: whoever writes such a policy, in the transaction that writes it and before it is committed.
--- Locks: an advisory lock, shared, until the transaction ends: messages.unmark_policed takes it alone, so it never lowers the mark
--- while a policy is written that it cannot see yet.
+-- Called by: whoever has written such a policy, in the transaction that wrote it and before it is committed.
+-- Locks: nothing. Whoever has written a policy holds a lock on its table until that is committed, with which messages.unmark_policed conflicts: it
+-- never lowers the mark while a policy is written that it cannot see yet.
 CREATE OR REPLACE FUNCTION messages.mark_policed()
 RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
-  PERFORM pg_advisory_xact_lock_shared(hashtextextended('messages.policed', 0));
   IF NOT messages.is_policed() THEN
     PERFORM setval('messages.policed', 2);
   END IF;

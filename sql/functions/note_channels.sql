@@ -1,5 +1,5 @@
 -- Make the rows of messages.rate that claims lock while they count what a channel has running.
--- Called by: lock_channels, for channels whose row it did not get. Locks: an advisory lock until the transaction ends, tried only: two
+-- Called by: lock_channels, for channels whose row it did not get. Locks: the topic's row of messages.mutex until the transaction ends, tried only: two
 -- claims that insert the same rows would wait for each other. Who does not get it leaves the channels without a row to a later claim.
 -- Result: whether it made any.
 CREATE OR REPLACE FUNCTION messages.note_channels(p_topic text, p_channels text[])
@@ -16,7 +16,7 @@ DECLARE
     ) AS r ON true
     WHERE r.is_there IS NULL);
 BEGIN
-  IF v_new = '{}' OR NOT pg_try_advisory_xact_lock(hashtextextended('messages.channel ' || p_topic, 0)) THEN
+  IF v_new = '{}' OR NOT messages.lock_mutex('channels', p_topic) THEN
     RETURN false;
   END IF;
   INSERT INTO messages.rate (kind, topic, channel) SELECT 'channel', p_topic, c.channel FROM unnest(v_new) AS c (channel)

@@ -2,7 +2,7 @@
 -- Called by: publish, in its transaction. p_before, p_died: for what it waits, and how those of them ended that have.
 -- p_available_at, p_delay, p_ttl: what its publisher wants of times; they count from its release.
 -- Where it shall be cancelled if one of them ended badly, and one has, it is cancelled here.
--- Locks: as mark_awaited, and the rows it inserts.
+-- Locks: the rows it inserts.
 CREATE OR REPLACE FUNCTION messages.park(
   p_id bigint, p_before bigint[], p_died text[], p_after_failed text, p_available_at timestamptz, p_delay interval, p_ttl interval
 )
@@ -19,10 +19,10 @@ BEGIN
       NULL, NULL, true);
     RETURN;
   END IF;
-  PERFORM messages.mark_awaited();
   INSERT INTO messages.parked (id, after_failed, available_at, delay, ttl, width)
   VALUES (p_id, p_after_failed, p_available_at, p_delay, p_ttl, cardinality(p_before));
   INSERT INTO messages.edge (successor_id, predecessor_id, died)
   SELECT p_id, e.id, e.died FROM unnest(p_before, p_died) AS e (id, died);
+  PERFORM messages.mark_awaited();
 END
 $$;

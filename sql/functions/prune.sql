@@ -37,6 +37,7 @@ BEGIN
   PERFORM messages.unmark_policed();
   v_all := v_all + messages.prune_channels();
   v_all := v_all + messages.prune_rates();
+  v_all := v_all + messages.prune_mutexes();
   v_all := v_all + messages.ease_rates();
   v_all := v_all + messages.prune_jobs();
   v_all := v_all + messages.prune_cursors();
@@ -64,7 +65,6 @@ BEGIN
       SELECT FROM messages.message AS m
       WHERE w.priority = -1 AND m.topic = w.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL);
   GET DIAGNOSTICS v_did = ROW_COUNT;
-  -- Last: who arms waits for its lock, and may hold a row of messages.sleeper that is deleted above.
   PERFORM messages.lower_armed();
   RETURN v_all + v_did;
 END

@@ -1,6 +1,6 @@
 -- One bounded run of all maintenance: safe to call at any time, by anyone who may, from anywhere, as often as one likes.
 -- Called by: pg_cron each minute ('cron'), each daemon every few seconds ('daemon'), pgrouse maintenance run ('hand').
--- Locks: an advisory lock for its transaction, so that two never run at once; the second returns at once.
+-- Locks: a row of messages.mutex for its transaction, so that two never run at once; the second returns at once.
 -- p_unless_within: do nothing if this caller's last tick is younger; so a fleet of daemons ticks no more often than one.
 -- Result: what each task did; no rows when another tick is running, or was just now. A task that fails (a lock it could not get in time, say) leaves
 -- the others done, is reported as -1, raises a WARNING, and is tried again by the next tick.
@@ -19,7 +19,7 @@ BEGIN
   IF p_caller IS NULL OR p_caller NOT IN ('cron', 'daemon', 'hand') THEN
     RAISE EXCEPTION 'caller of tick is %', coalesce('"' || p_caller || '"', 'NULL') USING ERRCODE = '22023', HINT = 'use cron, daemon or hand';
   END IF;
-  IF NOT pg_try_advisory_xact_lock(hashtextextended('messages.tick', 0)) THEN
+  IF NOT messages.lock_mutex('tick') THEN
     RETURN;
   END IF;
   IF EXISTS (

@@ -1,5 +1,5 @@
 -- See what is wrong (messages.conditions) and raise one alert when it begins and one when it ends, as rows of the outbox.
--- Called by: tick, so that it works without any daemon; the rows wait for whoever delivers. Locks: an advisory lock for its transaction, so
+-- Called by: tick, so that it works without any daemon; the rows wait for whoever delivers. Locks: a row of messages.mutex for its transaction, so
 -- that of several tickers one does it. Result: how many conditions began or ended.
 -- A listener counts as degraded when it has been so for alert_bound.listener_for. A breaker tells of itself: see tell_breaker.
 CREATE OR REPLACE FUNCTION messages.watch()
@@ -13,7 +13,7 @@ DECLARE
   v_hold interval := (SELECT b.listener_for FROM messages.alert_bound AS b WHERE b.topic = '*');
   v_did  bigint;
 BEGIN
-  IF NOT pg_try_advisory_xact_lock(hashtextextended('messages.watch', 0)) THEN
+  IF NOT messages.lock_mutex('watch') THEN
     RETURN 0;
   END IF;
   WITH wrong AS MATERIALIZED (

@@ -2,7 +2,8 @@
 -- the copies for subscribers. Once per statement, so that a COPY of a hundred thousand is one change of each counter.
 -- It is not called at all while no topic of the database uses a policy like that.
 -- Errors: PGR01 the topic is full, PGR02 its rate is exceeded, 23505 the key is held.
--- Locks: rows of depth, then of rate, then of held_key, each in the order of its key, until the transaction ends.
+-- Locks: rows of depth, then of rate, then of held_key, each in the order of its key, until the transaction ends; where there are subscribers those of
+-- their topics with them (lock_limits). (Topics that drop what does not fit were locked by the trigger admit, in the order of the rows.)
 CREATE OR REPLACE FUNCTION messages.admitted()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -18,6 +19,8 @@ DECLARE
   v_is_keyed boolean;
   v_ids      bigint[];
   v_topics   text[];
+  v_all      text[];
+  v_copied   boolean;
 BEGIN
   IF coalesce(current_setting('messages.room', true), '') <> '' THEN
     PERFORM set_config('messages.room', '', true);
@@ -27,8 +30,9 @@ BEGIN
          array_agg(c.new ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
          array_agg(c.topic ORDER BY c.topic) FILTER (WHERE a.publish_rate IS NOT NULL),
          array_agg(c.new ORDER BY c.topic) FILTER (WHERE a.publish_rate IS NOT NULL),
-         bool_or(a.key_ttl IS NOT NULL AND c.is_keyed)
-  INTO v_limited, v_counts, v_new, v_rated, v_charged, v_is_keyed
+         bool_or(a.key_ttl IS NOT NULL AND c.is_keyed),
+         array_agg(c.topic::text), bool_or(c.new > 0 AND EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = c.topic))
+  INTO v_limited, v_counts, v_new, v_rated, v_charged, v_is_keyed, v_all, v_copied
   FROM (
     SELECT f.topic, count(*) AS all, count(*) FILTER (WHERE f.redriven_from IS NULL AND f.dlq_moved_at IS NULL) AS new,
            bool_or(f.key IS NOT NULL) AS is_keyed
@@ -37,6 +41,9 @@ BEGIN
   ) AS c
   CROSS JOIN LATERAL messages.admission(c.topic) AS a;
 
+  IF v_copied THEN
+    PERFORM messages.lock_limits(v_all);
+  END IF;
   IF v_limited IS NOT NULL THEN
     PERFORM messages.raise_depth(v_limited, v_counts, v_new);
   END IF;

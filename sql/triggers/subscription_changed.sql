@@ -1,6 +1,6 @@
 -- Subscriptions form no circle, but for a topic that subscribes to itself: what is published to it would go round for ever.
 -- Also says that publishing has to look at them.
--- Locks: an advisory lock until the transaction ends: two changes that close a circle together must see each other.
+-- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: two changes that close a circle together must see each other.
 CREATE OR REPLACE FUNCTION messages.subscription_changed()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -11,7 +11,7 @@ DECLARE
   v_circle text;
   v_dead   text;
 BEGIN
-  PERFORM pg_advisory_xact_lock(hashtextextended('messages.subscription', 0));
+  PERFORM messages.wait_mutex('subscriptions');
   SELECT s.topic || ' to ' || s.subscriber INTO v_dead
   FROM messages.subscription AS s WHERE s.subscriber LIKE '%.dlq' OR s.topic LIKE '%.dlq' LIMIT 1;
   IF v_dead IS NOT NULL THEN

@@ -2,7 +2,7 @@
 -- without it no policy could be read, and nothing settled.
 -- Also keeps the sleeper '*', which stands for the listeners outside: topics with notify = 'always' ring whether a daemon sleeps or not. A rate
 -- that was raised is rid of what the old one charged.
--- Locks: an advisory lock until the transaction ends: the sleeper '*' is made from all rows, so that two changes must see each other; as ease_rates.
+-- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: the sleeper '*' is made from all rows, so that two changes must see each other; as ease_rates.
 CREATE OR REPLACE FUNCTION messages.check_topic()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -44,7 +44,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  PERFORM pg_advisory_xact_lock(hashtextextended('messages.topic', 0));
+  PERFORM messages.wait_mutex('policies');
   IF EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_mark(t)) THEN
     PERFORM messages.mark_policed();
   END IF;

@@ -34,7 +34,7 @@ def test_the_servers_warnings_are_passed_on_without_the_payload(pgrouse: Shell, 
 
 def test_while_another_runs_them_there_is_nothing_to_do(pgrouse: Shell, database: Database) -> None:
     with psycopg.connect(database.dsn) as other:
-        other.execute("SELECT pg_advisory_xact_lock(hashtextextended('messages.tick', 0))")
+        other.execute("SELECT messages.lock_mutex('tick')")
 
         ended = pgrouse("maintenance", "run")
 

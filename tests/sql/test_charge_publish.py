@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import errors
 
 from tests.sql.queue import Background, Queue
 
@@ -150,3 +151,19 @@ def test_many_publishers_at_once_never_exceed_it_and_reach_it(
     # Of a pause in which nobody published, the machine being busy with others, no more is kept than the burst.
     used = sum(min((after - before) / timedelta(seconds=1), burst / rate) for before, after in pairwise(times))
     assert len(times) >= 0.9 * rate * used
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_publisher_who_stays_open_is_not_waited_for_for_ever(queue: Queue, other: Queue, is_new: bool) -> None:
+    queue.policy("t", publish_rate=1000)
+    if not is_new:
+        queue.publish("t")
+    other.conn.execute("SET lock_timeout = '10ms'")
+    with queue.conn.transaction():
+        queue.publish("t")
+
+        with pytest.raises(errors.LockNotAvailable):
+            other.publish("t")
+    with other.conn.transaction():
+        other.publish("t")
+        assert other.value("SHOW lock_timeout") == "10ms"

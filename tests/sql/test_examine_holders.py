@@ -61,3 +61,24 @@ def test_whoever_waits_for_a_table_of_the_queue_is_found_and_who_holds_it(
     assert f"process {migrator.conn.info.backend_pid} has waited" in found.of("table_lock").what
     assert f"messages.schedule, behind process {reader.conn.info.backend_pid}" in found.of("table_lock").what
     assert "pg_terminate_backend" in found.of("table_lock").mend
+
+
+def test_whoever_has_locked_what_others_need_and_stays_open_is_found(queue: Queue, other: Queue) -> None:
+    queue.policy("t", max_depth=10)
+    queue.publish("t")
+    other.conn.execute("SET application_name = 'forgetful'")
+    with other.conn.transaction():
+        other.publish("t")
+        at_once = examine(queue, "holders")
+        queue.later("30 s")
+        soon = examine(queue, "holders")
+        queue.later("1 minute")
+        late = examine(queue, "holders")
+
+    assert (at_once.wrong, soon.wrong, late.wrong) == ({}, {"row_lock": "warn"}, {"row_lock": "fail"})
+    pid = other.conn.info.backend_pid
+    assert late.of("row_lock").what.startswith(
+        f"process {pid} (postgres, forgetful, idle in transaction) has locked the counter of topic t: whoever else publishes to it waits, for "
+    )
+    assert late.of("row_lock").mend == f"SELECT pg_terminate_backend({pid});"
+    assert examine(queue, "holders").wrong == {}

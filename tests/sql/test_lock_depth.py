@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+from psycopg import errors
+
 from tests.sql.queue import Background, Queue
 
 
@@ -76,3 +79,18 @@ def test_two_that_make_it_at_once_make_one(queue: Queue, other: Queue, backgroun
 
     assert waiting.result(timeout=60) == 3
     assert queue.value("SELECT count(*) FROM messages.depth") == 1
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_publisher_who_stays_open_is_not_waited_for_for_ever(queue: Queue, other: Queue, is_new: bool) -> None:
+    if not is_new:
+        queue.call("lock_depth", "t")
+    other.conn.execute("SET lock_timeout = '10ms'")
+    with queue.conn.transaction():
+        queue.call("lock_depth", "t")
+
+        with pytest.raises(errors.LockNotAvailable):
+            other.call("lock_depth", "t")
+    with other.conn.transaction():
+        other.call("lock_depth", "t")
+        assert other.value("SHOW lock_timeout") == "10ms"

@@ -70,13 +70,27 @@ def test_not_while_a_flag_is_about_to_be_committed_that_nobody_sees_yet(
     assert ear.heard() == [str(published)]
 
 
-def test_a_worker_that_arms_meanwhile_waits_and_raises_it_again(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., None]
+def test_a_worker_that_arms_before_it_is_committed_need_not_wait_and_raises_it_again(
+    queue: Queue, other: Queue
 ) -> None:
+    other.conn.execute("SET lock_timeout = '1ms'")
+    with queue.conn.transaction(force_rollback=True):
+        assert queue.call("lower_armed") is True
+        other.arm()
+
+    assert queue.value(ARMED) == until(queue)
+
+
+def test_who_arms_while_it_looks_waits_for_the_look_and_raises_it_again(
+    queue: Queue, other: Queue, background: Background
+) -> None:
+    """The look holds this lock for as long as it takes; held here for longer."""
     with queue.conn.transaction():
-        queue.call("lower_armed")
+        queue.conn.execute("LOCK TABLE messages.sleeper IN SHARE MODE")
         armed = background.start(other.arm)
-        eventually(lambda: background.is_blocked(other))
+        while not background.is_blocked(other):
+            assert not armed.done()
+        assert queue.call("lower_armed") is True
 
     armed.result(timeout=60)
     assert queue.value(ARMED) == until(queue)
@@ -87,8 +101,10 @@ def test_a_flag_counts_until_it_is_taken_down_for_good(queue: Queue, other: Queu
     with other.conn.transaction(force_rollback=True):
         other.call("disarm", "sleeper")
 
-        queue.call("lower_armed")
+        assert queue.call("lower_armed") is False
 
+    assert queue.value(ARMED) >= until(queue)
+    queue.call("lower_armed")
     assert queue.value(ARMED) == until(queue)
 
 

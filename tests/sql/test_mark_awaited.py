@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.sql.queue import Queue
+from collections.abc import Callable
+
+import pytest
+
+from tests.sql.queue import Background, Queue
 
 
 def test_the_mark_is_up_at_once_and_stays_if_the_transaction_is_undone(queue: Queue, other: Queue) -> None:
@@ -17,14 +21,52 @@ def test_the_mark_is_up_at_once_and_stays_if_the_transaction_is_undone(queue: Qu
     queue.conn.execute("SELECT setval('messages.awaited', 1)")
 
 
-def test_nobody_lowers_it_under_who_has_raised_it(queue: Queue, other: Queue) -> None:
-    with other.conn.transaction():
-        other.call("mark_awaited")
+def wait(queue: Queue) -> None:
+    queue.rows("SELECT * FROM messages.wait_for(%s)", [queue.publish()])
+
+
+def park(queue: Queue) -> None:
+    queue.send(after=[queue.publish()])
+
+
+def keep(queue: Queue) -> None:
+    queue.publish()
+    (claimed,) = queue.claim(limit=1)
+    queue.value("SELECT messages.keep_step(%s, %s, 's', '1')", [claimed.id, claimed.claim_id])
+
+
+@pytest.mark.parametrize("raise_it", [wait, park, keep])
+@pytest.mark.parametrize("mark", [1, 2])
+def test_nobody_lowers_it_under_who_has_raised_it(
+    queue: Queue, other: Queue, raise_it: Callable[[Queue], None], mark: int
+) -> None:
+    queue.conn.execute("SELECT setval('messages.awaited', %s)", [mark])
+    with other.conn.transaction(force_rollback=True):
+        raise_it(other)
         queue.call("forget_waiters")
         under_way = queue.value("SELECT pg_sequence_last_value('messages.awaited')")
     queue.call("forget_waiters")
 
     assert (under_way, queue.value("SELECT pg_sequence_last_value('messages.awaited')")) == (2, 1)
+
+
+@pytest.mark.parametrize("raise_it", [wait, park, keep])
+def test_who_raises_it_while_it_is_being_lowered_waits_for_the_look_and_raises_it_again(
+    queue: Queue, other: Queue, background: Background, raise_it: Callable[[Queue], None]
+) -> None:
+    """The look holds these locks for as long as it takes; held here for longer."""
+    queue.conn.execute("SELECT setval('messages.awaited', 2)")
+    with queue.conn.transaction():
+        queue.conn.execute("LOCK TABLE messages.waiter, messages.parked, messages.step IN SHARE MODE")
+        raised = background.start(raise_it, other)
+        while not background.is_blocked(other):
+            assert not raised.done()
+        queue.call("forget_waiters")
+        lowered = queue.value("SELECT pg_sequence_last_value('messages.awaited')")
+
+    raised.result(timeout=60)
+    assert (lowered, queue.value("SELECT pg_sequence_last_value('messages.awaited')")) == (1, 2)
+    queue.conn.execute("SELECT setval('messages.awaited', 1)")
 
 
 def test_it_stays_while_something_comes_after_something_or_a_step_is_kept(queue: Queue) -> None:

@@ -21,7 +21,7 @@ MAY_CALL = """
 # What operators may call and nobody did anything by: it only looks, or a machine does it.
 NO_ACTION = {
     *("now", "stats", "explain", "unhandled_topics", "wait_for", "standing"),
-    *("open_export", "advance_export"),
+    *("open_export", "advance_export", "lock_export", "unlock_export", "lock_policies"),
     *("check_token", "check_session", "open_session", "close_session", "begin_request", "end_request"),
     *("deliver_next", "settle_delivery"),
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from psycopg import errors
+from concurrent.futures import ThreadPoolExecutor
 
-from tests.sql.queue import Queue
+import pytest
+
+from tests.server.postgres import Database
+from tests.sql.queue import Background, Queue
 
 
 @pytest.fixture(autouse=True)
@@ -42,15 +44,40 @@ def test_a_part_of_a_second_counts_as_a_whole_one(queue: Queue) -> None:
     assert armed(queue) == 1001
 
 
-def test_two_that_raise_it_at_once_do_so_one_after_the_other(queue: Queue, other: Queue) -> None:
-    other.conn.execute("SET lock_timeout = '200ms'")
-    with queue.conn.transaction():
+def test_who_has_raised_it_and_stays_open_keeps_nobody_from_raising_it(queue: Queue, other: Queue) -> None:
+    other.conn.execute("SET lock_timeout = '1ms'")
+    with queue.conn.transaction(force_rollback=True):
         raise_to(queue, 1000)
-        with pytest.raises(errors.LockNotAvailable):
-            raise_to(other, 900)
+        raise_to(other, 2000)
+        raise_to(queue, 1500)
 
-    raise_to(other, 2000)
     assert armed(queue) == 2000
+
+
+def test_two_that_raise_it_at_once_do_so_one_after_the_other(
+    queue: Queue, other: Queue, third: Queue, background: Background
+) -> None:
+    with queue.conn.transaction():
+        queue.call("lock_mutex", "armed")
+        second = background.start(raise_to, other, 2000)
+        while not background.is_blocked(other):
+            assert not second.done()
+        third.value("SELECT setval('messages.armed', 3000)")  # as the first would
+
+    second.result(timeout=60)
+    assert armed(queue) == 3000
+
+
+def test_many_that_raise_it_at_once_never_undo_each_other(database: Database) -> None:
+    queues = [Queue(database.connect()) for _ in range(8)]
+
+    def raise_often(first: int) -> None:
+        for until in range(first, 4000, 8):
+            raise_to(queues[first], until)
+            assert armed(queues[first]) >= until
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(raise_often, range(8)))
 
 
 def test_arming_raises_it(queue: Queue) -> None:

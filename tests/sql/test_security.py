@@ -74,7 +74,7 @@ MAY_CALL = {
         ),
         *("fire_schedules", "next_schedule_due"),
         *("deliver_next", "settle_delivery"),
-        *("held", "held_ids", "count_ready"),
+        *("held", "held_ids", "count_ready", "lock_consumer"),
         *("keep_step", "kept_steps"),
     },
     "operator": {
@@ -90,6 +90,7 @@ MAY_CALL = {
         "replay",
         "purge_archive",
         *("open_export", "advance_export", "forget_export", "held_by_export"),
+        *("lock_export", "unlock_export", "lock_policies", "lock_holders"),
         *("silence", "unsilence", "silenced_until", "conditions", "replay_alerts", "forget_sink"),
         *("deliver_next", "settle_delivery"),
         *("add_token", "revoke_token", "check_token", "open_session", "check_session", "close_session"),
@@ -119,6 +120,7 @@ MAY_CALL = {
     },
     "analyst": {
         "conditions",
+        "lock_holders",
         *DOCTOR,
         "now",
         "stats",

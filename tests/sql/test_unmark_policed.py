@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sql.queue import Queue
+from tests.sql.queue import Background, Queue
 
 
 @pytest.fixture(autouse=True)
@@ -45,14 +45,45 @@ def test_a_transaction_with_an_old_snapshot_leaves_it(queue: Queue) -> None:
         assert queue.call("unmark_policed") is False
 
 
-def test_who_writes_a_policy_while_it_goes_waits_and_marks_again(queue: Queue, other: Queue) -> None:
-    other.conn.execute("SET lock_timeout = '300ms'")
+def test_who_writes_a_policy_while_it_goes_need_not_wait_for_the_commit_and_marks_again(
+    queue: Queue, other: Queue
+) -> None:
+    other.conn.execute("SET lock_timeout = '1ms'")
     with queue.conn.transaction():
         assert queue.call("unmark_policed") is True
-        with pytest.raises(Exception, match="lock timeout"):
-            other.policy(ttl="1 s")
+        other.policy(ttl="1 s")
 
-    other.policy(ttl="1 s")
+    assert queue.call("is_policed") is True
+
+
+def test_who_writes_a_policy_while_it_looks_waits_for_the_look_and_marks_again(
+    queue: Queue, other: Queue, background: Background
+) -> None:
+    """The look holds these locks for as long as it takes; held here for longer."""
+    with queue.conn.transaction():
+        queue.conn.execute("LOCK TABLE messages.topic, messages.subscription IN SHARE MODE")
+        written = background.start(other.policy, ttl="1 s")
+        while not background.is_blocked(other):
+            assert not written.done()
+        assert queue.call("unmark_policed") is True
+
+    written.result(timeout=60)
+    assert queue.call("is_policed") is True
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "INSERT INTO messages.topic (topic, ttl) VALUES ('t', '1 s')",
+        "INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'u')",
+    ],
+)
+def test_it_stays_while_somebody_writes_what_asks_for_it(queue: Queue, other: Queue, use: str) -> None:
+    with other.conn.transaction():
+        other.conn.execute(use.encode())
+
+        assert queue.call("unmark_policed") is False
+
     assert queue.call("is_policed") is True
 
 

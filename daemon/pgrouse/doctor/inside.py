@@ -15,7 +15,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "workers": ("workers", "workers_gone", "worker_versions", "listeners", "unhandled_topics", "idle_topics"),
     "topics": ("paused", "short_locks"),
     "conditions": ("backlog", "dead_rate", "breakers", "alerts"),
-    "holders": ("notify_queue", "replication_slot", "table_lock"),
+    "holders": ("notify_queue", "replication_slot", "table_lock", "row_lock"),
     "snapshots": ("snapshot_held",),
     "tables": ("dead_rows", "index_bloat", "table_settings", "identities"),
     "schema": ("triggers", "indexes", "public_rights"),

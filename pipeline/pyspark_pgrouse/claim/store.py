@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,7 +41,9 @@ STARTED = "SELECT messages.worker_started(%s, %s, %s, %s, %s::text[], %s)"
 SEEN = "SELECT messages.worker_seen(%s, %s::jsonb)"
 SAYS = "SELECT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = %s AND w.status -> 'claims' = %s::jsonb)"
 STOPPED = "SELECT messages.worker_stopped(%s)"
-NAME_LOCK = "SELECT pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended('pgrouse consumer ' || %s, 0))"
+NAME_LOCK = "SELECT messages.lock_consumer(%s)"
+# How long until a name that another session has is asked for again.
+NAME_AGAIN_S = 0.1
 HOLDER = "SELECT w.host, w.pid FROM messages.worker AS w WHERE w.name = %s"
 
 
@@ -148,14 +151,11 @@ class ClaimStore:
 
     def take_name(self, within_s: float) -> bool:
         """Take the worker's name for as long as the connection lasts; return whether it could be had within so many seconds."""
-        from psycopg.errors import LockNotAvailable  # noqa: PLC0415
-
-        try:
-            with self.conn.transaction():
-                self.conn.execute("SELECT set_config('lock_timeout', %s, true)", [f"{within_s * 1000:.0f}ms"])
-                self.conn.execute(NAME_LOCK, [self.worker])
-        except LockNotAvailable:
-            return False
+        deadline = time.monotonic() + within_s
+        while not self._value(NAME_LOCK, [self.worker]):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(NAME_AGAIN_S)
         return True
 
     def holder(self) -> tuple[str, int] | None:

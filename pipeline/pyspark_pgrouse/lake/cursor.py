@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
+from pyspark_pgrouse.connection import check
 from pyspark_pgrouse.position import Position
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ ADVANCE = "SELECT messages.advance_export(%s, %s::xid8, %s, %s::xid8, %s)"
 FORGET = "SELECT messages.forget_export(%s)"
 # A machine that vanished while it exported shall not hold the export for as long as the server's system believes in it.
 NOTICE = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
-TRY = "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended('pgrouse export ' || %s, 0))"
-UNLOCK = "SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended('pgrouse export ' || %s, 0))"
+LOCK = "SELECT messages.lock_export(%s)"
+UNLOCK = "SELECT messages.unlock_export(%s)"
 
 
 class ExportElsewhere(PgrouseError):
@@ -84,9 +85,12 @@ def held(conn: psycopg.Connection[Any], name: str) -> Iterator[None]:
 
     Raises:
         ExportElsewhere: somebody else is.
+        SchemaMismatch: the schema is not there, or too old for an export.
+        ConfigError: this role may not do it.
     """
+    check(conn, "lease", ["name"])
     conn.execute(NOTICE)
-    row: Any = conn.execute(TRY, [name]).fetchone()
+    row: Any = conn.execute(LOCK, [name]).fetchone()
     if not row[0]:
         raise ExportElsewhere(f"export {name} is being run by another process: wait for it, or use another --name")
     try:

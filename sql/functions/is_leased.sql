@@ -1,0 +1,15 @@
+-- Whether the session that took a lease still lives.
+-- Called by: take_lease, prune_mutexes. Locks: nothing. The session holds an advisory lock whose key was drawn by lot: it goes with the session,
+-- also when the server crashes, and nobody can have held it before. Whoever takes it afterwards is another process.
+-- Result: true or false.
+CREATE OR REPLACE FUNCTION messages.is_leased(p_lease messages.lease)
+RETURNS boolean
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT EXISTS (
+    SELECT FROM pg_locks AS l
+    WHERE l.locktype = 'advisory' AND l.granted AND l.pid = p_lease.pid AND l.objsubid = 1
+      AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+      AND l.classid::bigint = p_lease.lock_key >> 32 AND l.objid::bigint = p_lease.lock_key & 4294967295)
+$$;

@@ -1,0 +1,10 @@
+-- Be the only session that works under the name of a consumer, until the session ends.
+-- Called by: claim streams of Spark, before they sign on. Locks: as take_lease. Result: whether it was got; false = another session has it.
+CREATE OR REPLACE FUNCTION messages.lock_consumer(p_name text)
+RETURNS boolean
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT messages.take_lease('consumer', p_name)
+$$;

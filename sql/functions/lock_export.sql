@@ -1,0 +1,10 @@
+-- Be the only session that works on an export, until the session ends or gives it back.
+-- Called by: pgrouse pipeline export, before it reads the cursor. Locks: as take_lease. Result: whether it was got; false = another session works on it.
+CREATE OR REPLACE FUNCTION messages.lock_export(p_name text)
+RETURNS boolean
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT messages.take_lease('export', p_name)
+$$;

@@ -1,0 +1,31 @@
+-- Forget the mutexes of topics that have no message, and the leases of sessions that are gone: names may be as many as there are users.
+-- Called by: prune. Locks: the rows it deletes, skipping those that somebody has. Whoever needs one that is gone makes it again.
+-- p_percent: so much of the tables is looked at. Result: how many rows.
+CREATE OR REPLACE FUNCTION messages.prune_mutexes(p_percent real DEFAULT 1)
+RETURNS bigint
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+  v_mutexes bigint;
+  v_leases  bigint;
+BEGIN
+  DELETE FROM messages.mutex AS x
+  WHERE x.ctid = ANY (ARRAY(
+    SELECT o.ctid
+    FROM messages.mutex AS o TABLESAMPLE SYSTEM (p_percent)
+    WHERE o.kind IN ('topic', 'channels')
+      AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NULL LIMIT 1)
+      AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NOT NULL LIMIT 1)
+      AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NOT NULL LIMIT 1)
+    LIMIT 1000
+    FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS v_mutexes = ROW_COUNT;
+  DELETE FROM messages.lease AS l
+  WHERE l.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM messages.lease AS o TABLESAMPLE SYSTEM (p_percent) WHERE NOT messages.is_leased(o) LIMIT 1000 FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS v_leases = ROW_COUNT;
+  RETURN v_mutexes + v_leases;
+END
+$$;

@@ -1,0 +1,343 @@
+"""What a stranger, a publisher or a worker can lock, and that the queue goes on while each of them holds all of it and stays open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from psycopg import errors, sql
+
+from pgrouse import policy_change, schema
+from pgrouse.topic_policy import TopicPolicy, Wanted
+from pyspark_pgrouse.claim.store import ClaimStore
+from pyspark_pgrouse.lake.cursor import held
+from tests.server.postgres import Database
+from tests.sql.queue import Background, Queue
+
+pytestmark = pytest.mark.every_server
+
+# Every key of an advisory lock that any version took: they are in the source, and any role may lock them.
+PUBLIC_KEYS = (
+    *("messages.armed", "messages.awaited", "messages.policed", "messages.tick", "messages.watch", "messages.topic"),
+    *("messages.subscription", "messages.low_water", "messages.topic t", "messages.channel t"),
+    *("pgrouse export default", "pgrouse consumer loader"),
+)
+MIGRATION_KEY = 0x7067726F757365
+# Every lock on every table: what the role may not take is passed over. Any role may lock the view pg_settings, since any may update it.
+LOCK_ALL = b"""
+    DO $$
+    DECLARE
+      v_name name;
+      v_mode text;
+    BEGIN
+      FOR v_name IN SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'p', 'v') AND n.nspname IN ('messages', 'pg_catalog') ORDER BY 1
+      LOOP
+        FOREACH v_mode IN ARRAY ARRAY['ACCESS SHARE', 'ROW SHARE', 'ROW EXCLUSIVE', 'SHARE UPDATE EXCLUSIVE', 'SHARE', 'SHARE ROW EXCLUSIVE',
+          'EXCLUSIVE', 'ACCESS EXCLUSIVE']
+        LOOP
+          BEGIN
+            EXECUTE format('LOCK TABLE %s IN %s MODE', v_name, v_mode);
+          EXCEPTION WHEN insufficient_privilege OR wrong_object_type THEN
+            NULL;
+          END;
+        END LOOP;
+      END LOOP;
+    END
+    $$
+"""
+TAKEN = """
+    SELECT n.nspname || '.' || c.relname AS name, l.mode
+    FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE l.pid = pg_backend_pid() AND l.granted AND c.relkind IN ('r', 'p', 'v') AND c.relname <> 'pg_settings'
+"""
+# A lock that conflicts with one held makes this fail instead of waiting for ever. Nothing below waits at all.
+AT_MOST = "SET lock_timeout = '5s'"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The queue of a test, with the messages and policies that the actions need.
+
+    Attributes:
+        stranger: a connection of a role that may connect and nothing else.
+        publisher: one of a messages_publisher.
+        worker: one of a messages_worker.
+    """
+
+    database: Database
+    queue: Queue
+    stranger: Queue
+    publisher: Queue
+    worker: Queue
+
+
+@pytest.fixture
+def ground(database: Database) -> Iterator[Ground]:
+    queue = Queue(database.connect())
+    roles = {role: f"{role}_{database.name}" for role in ("stranger", "publisher", "worker")}
+    for role, name in roles.items():
+        queue.conn.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(name)))
+        if role != "stranger":
+            granted = sql.Identifier(f"messages_{role}")
+            queue.conn.execute(sql.SQL("GRANT {} TO {}").format(granted, sql.Identifier(name)))
+    queue.conn.execute("SELECT set_config('lock_timeout', '5s', false)")
+    # What the first use makes, and the actions only use, is there: else each would find its own reason to write.
+    queue.policy("t", max_concurrency=100, dequeue_rate=1000, channel_concurrency=100)
+    yield Ground(database, queue, *(_as(database, roles[role]) for role in ("stranger", "publisher", "worker")))
+    database.disconnect()
+    with database.server.admin() as admin:
+        for name in roles.values():
+            admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+def _as(database: Database, role: str) -> Queue:
+    conn = database.connect()
+    conn.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(role)))
+    return Queue(conn)
+
+
+# What has to go on. Each is done by a superuser, who is held up by locks like anybody.
+
+
+def arm(ground: Ground) -> None:
+    ground.queue.arm()
+    assert ground.queue.value("SELECT pg_sequence_last_value('messages.armed') > 1000")
+
+
+def tick(ground: Ground) -> None:
+    did = {row.task: row.did for row in ground.queue.rows("SELECT * FROM messages.tick('hand')")}
+    assert len(did) > 10
+    assert min(did.values()) >= 0
+    assert ground.queue.value("SELECT messages.watch() >= 0")
+
+
+def claim_of_a_limited_topic(ground: Ground) -> None:
+    published = ground.queue.publish("t")
+    assert published in [c.id for c in ground.queue.claim("t")]
+
+
+def claim_of_limited_channels(ground: Ground) -> None:
+    published = [ground.queue.publish("t", channel=channel) for channel in ("a", "b")]
+    assert set(published) <= {c.id for c in ground.queue.claim("t")}
+
+
+def claim_of_a_new_topic(ground: Ground) -> None:
+    ground.queue.publish("new")
+    ground.queue.claim_one("new")
+
+
+def note_a_new_place(ground: Ground) -> None:
+    ground.queue.publish("new")
+    ground.queue.claim_one("new")
+    assert ground.queue.rows("SELECT FROM messages.low_water WHERE topic = 'new'")
+
+
+def publish_after(ground: Ground) -> None:
+    first = ground.queue.publish("other")
+    assert ground.queue.send(topic="other", after=[first]).what == "inserted"
+
+
+def keep_step(ground: Ground) -> None:
+    ground.queue.publish("other")
+    claimed = ground.queue.claim("other")[-1]
+    assert ground.queue.call("keep_step", claimed.id, claimed.claim_id, "s", {"a": 1}) is True
+
+
+def wait_for(ground: Ground) -> None:
+    (found,) = ground.queue.rows("SELECT * FROM messages.wait_for(%s)", [ground.queue.publish("other")])
+    assert found.result is None
+
+
+def complete(ground: Ground) -> None:
+    ground.queue.publish("other")
+    assert ground.queue.settle("complete", ground.queue.claim("other")) == []
+
+
+def pause(ground: Ground) -> None:
+    ground.queue.rows("SELECT * FROM messages.pause('other', 'why')")
+
+
+def change_a_policy(ground: Ground) -> None:
+    ground.queue.policy("other", ttl="1 day", notify="always")
+
+
+def subscribe(ground: Ground) -> None:
+    ground.queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('source', 'sink')")
+
+
+def apply_a_configuration(ground: Ground) -> None:
+    wanted = Wanted(TopicPolicy(max_attempts=7))
+    assert len(policy_change.apply(ground.queue.conn, {"another": wanted})) == 1
+
+
+def work_on_an_export(ground: Ground) -> None:
+    with held(ground.queue.conn, "default"):
+        pass
+
+
+def take_the_name_of_a_consumer(ground: Ground) -> None:
+    assert ClaimStore(ground.queue.conn, "loader").take_name(0) is True
+
+
+def migrate(ground: Ground) -> None:
+    assert schema.migrate(ground.queue.conn) == []
+
+
+ACTIONS: tuple[Callable[[Ground], None], ...] = (
+    *(arm, tick, claim_of_a_limited_topic, claim_of_limited_channels, claim_of_a_new_topic, publish_after, keep_step),
+    *(wait_for, complete, pause, change_a_policy, subscribe, apply_a_configuration, work_on_an_export),
+    *(take_the_name_of_a_consumer, migrate),
+)
+each_action = pytest.mark.parametrize("act", ACTIONS, ids=lambda act: act.__name__)
+
+
+def test_no_function_takes_an_advisory_lock_but_the_sign_of_life_of_a_session(ground: Ground) -> None:
+    """Its key is drawn by lot. Nobody waits for it, and who holds it elsewhere does not count: messages.is_leased."""
+    found = ground.queue.rows(
+        """
+        SELECT p.proname AS name FROM pg_proc AS p
+        WHERE p.pronamespace = 'messages'::regnamespace AND p.prosrc ~* 'pg_(try_)?advisory'
+        """
+    )
+
+    assert {row.name for row in found} == {"take_lease", "free_lease"}
+
+
+@pytest.mark.parametrize("act", [*ACTIONS, note_a_new_place], ids=lambda act: act.__name__)
+def test_it_goes_on_while_a_stranger_holds_every_advisory_lock_that_he_can_know(
+    ground: Ground, act: Callable[[Ground], None]
+) -> None:
+    for key in PUBLIC_KEYS:
+        ground.stranger.value("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])
+    ground.stranger.value("SELECT pg_advisory_lock(%s)", [MIGRATION_KEY])
+
+    act(ground)
+
+
+def lock_all_tables(queue: Queue) -> set[tuple[str, str]]:
+    """Take, in the transaction that is open, every lock on a table that this role may take; return which."""
+    queue.conn.execute(LOCK_ALL)
+    return {(row.name, row.mode) for row in queue.rows(TAKEN)}
+
+
+@each_action
+def test_it_goes_on_while_a_stranger_holds_every_table_that_he_may_lock(
+    ground: Ground, act: Callable[[Ground], None]
+) -> None:
+    with ground.stranger.conn.transaction(force_rollback=True):
+        taken = lock_all_tables(ground.stranger)
+
+        assert {mode for _, mode in taken} == {"AccessShareLock"}
+        assert not [name for name, _ in taken if name.startswith("messages.")]
+        act(ground)
+
+
+@each_action
+def test_it_goes_on_while_a_publisher_holds_what_he_may_lock_and_has_published_to_a_topic_of_his_own(
+    ground: Ground, act: Callable[[Ground], None]
+) -> None:
+    ground.queue.policy("own", max_depth=100, publish_rate=100, key_ttl="1 day")
+    mine = ground.publisher
+    with mine.conn.transaction(force_rollback=True):
+        taken = lock_all_tables(mine)
+        first = mine.send(topic="own", key="k").id
+        mine.send(topic="own", after=[first])
+        mine.conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('plain', '1')")
+
+        assert {name for name, mode in taken if mode != "AccessShareLock"} <= {"messages.publish_stage"}
+        assert {mode for _, mode in taken} <= {"AccessShareLock", "RowExclusiveLock"}
+        act(ground)
+
+
+@each_action
+def test_it_goes_on_while_a_worker_holds_what_he_may_lock_and_has_armed_and_claimed(
+    ground: Ground, act: Callable[[Ground], None]
+) -> None:
+    """A worker who claims of a limited topic, or ticks, and stays open holds that up: tests of messages.lock_holders."""
+    ground.queue.publish_many(3, "own")
+    mine = ground.worker
+    with mine.conn.transaction(force_rollback=True):
+        taken = lock_all_tables(mine)
+        mine.arm("his own")
+        claimed = mine.claim("own", limit=2)
+        mine.call("keep_step", claimed[0].id, claimed[0].claim_id, "s", {"a": 1})
+        mine.settle("complete", claimed[1:])
+
+        assert {mode for _, mode in taken} == {"AccessShareLock"}
+        act(ground)
+
+
+@contextmanager
+def _open(queue: Queue) -> Iterator[None]:
+    with queue.conn.transaction(force_rollback=True):
+        yield
+
+
+def test_a_worker_who_ticks_and_stays_open_holds_up_the_maintenance_and_the_doctor_names_him(ground: Ground) -> None:
+    mine = ground.worker
+    with _open(mine):
+        mine.rows("SELECT * FROM messages.tick('daemon')")
+        assert ground.queue.rows("SELECT * FROM messages.tick('hand')") == []
+        ground.queue.later("2 minutes")
+        said = ground.queue.rows("SELECT * FROM messages.doctor() WHERE code = 'row_lock' AND level = 'fail'")
+
+    assert any("the maintenance" in row.what for row in said)
+    assert {row.mend for row in said} == {f"SELECT pg_terminate_backend({mine.conn.info.backend_pid});"}
+
+
+def test_a_worker_who_claims_and_stays_open_holds_up_that_topic_alone_and_explain_names_him(ground: Ground) -> None:
+    ground.queue.publish_many(3, "t")
+    ground.queue.claim("t", limit=1)
+    ground.queue.publish("other")
+    waiting = ground.queue.publish("t")
+    mine = ground.worker
+    with _open(mine):
+        mine.claim("t", limit=1)
+        assert {c.topic for c in ground.queue.claim("t", "other")} == {"other"}
+        ground.queue.later("1 minute")
+        said = ground.queue.rows("SELECT * FROM messages.explain(%s)", [waiting])
+
+    pid = mine.conn.info.backend_pid
+    assert [row.detail["pid"] for row in said if row.code == "locked"] == [pid]
+
+
+@pytest.mark.parametrize("limit", [{"max_depth": 100}, {"publish_rate": 1000}])
+def test_a_publisher_who_stays_open_holds_up_the_others_of_a_limited_topic_for_a_bounded_time_only(
+    ground: Ground, limit: dict[str, int]
+) -> None:
+    ground.queue.policy("limited", **limit)
+    ground.queue.conn.execute("SET lock_timeout = '100ms'")  # ten seconds where it says nothing
+    mine = ground.publisher
+    insert = b"INSERT INTO messages.message (topic, payload) VALUES ('limited', '1')"
+    with _open(mine):
+        mine.conn.execute(insert)
+        with pytest.raises(errors.LockNotAvailable):
+            ground.queue.conn.execute(insert)
+        ground.queue.publish("other")
+
+    ground.queue.conn.execute(insert)
+
+
+def test_two_who_publish_to_the_same_full_topics_one_by_a_subscription_wait_for_each_other_in_a_row(
+    ground: Ground,
+) -> None:
+    """z is copied to a. One publishes to z, the other to both at once."""
+    queue, other = ground.queue, Queue(ground.database.connect())
+    for topic in ("a", "z"):
+        queue.policy(topic, max_depth=10000, publish_rate=100000, burst=100000)
+        queue.publish(topic)
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('z', 'a')")
+    background = Background(ground.database.connect())
+
+    with queue.conn.transaction():
+        queue.publish("a")
+        published = background.start(other.publish, "z")
+        while not background.is_blocked(other):
+            assert not published.done()
+        queue.publish("z")
+
+    published.result(timeout=60)
+    background.threads.shutdown(wait=True)

@@ -1,0 +1,14 @@
+"""messages.lock_wait: no wait that others can draw out is without a bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.queue import Queue
+
+
+@pytest.mark.parametrize(("own", "waits"), [("0", "10s"), ("1ms", "1ms"), ("10min", "10min")])
+def test_what_the_session_says_holds_and_else_ten_seconds(queue: Queue, own: str, waits: str) -> None:
+    queue.value("SELECT set_config('lock_timeout', %s, false)", [own])
+
+    assert queue.call("lock_wait") == waits
