@@ -18,7 +18,7 @@ BEGIN
     ['messages_publisher', 'SELECT ON messages.sleeper'],
     ['messages_publisher', 'SELECT ON SEQUENCE messages.armed, messages.policed, messages.policed_topics'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
-    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.schema_digest, messages.new_message, messages.ring_published, messages.notify_policy, messages.long_numbers'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.schema_digest, messages.new_message, messages.ring_published, messages.notify_policy, messages.long_numbers, messages.notify'],
     -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. Nobody reads the stage.
     ['messages_publisher', 'INSERT ON messages.publish_stage'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.begin_stage, messages.publish_staged, messages.clear_stage, messages.job_result, messages.job_rejected'],
@@ -26,7 +26,7 @@ BEGIN
     ['messages_worker', 'USAGE ON SCHEMA messages'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_forgotten, messages.heartbeat, messages.progress, messages.was_cancelled, messages.started, messages.keep_step, messages.kept_steps'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.held, messages.held_ids, messages.results, messages.count_ready, messages.lock_consumer'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.own_xid, messages.oldest_xid'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.own_xid, messages.oldest_xid, messages.notify'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.worker_started, messages.worker_seen, messages.worker_measured, messages.worker_stopped, messages.worker_claims, messages.worker_holds, messages.tick, messages.raise_low_water'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due'],
     -- Alerts are delivered by daemons, or by a process apart that an operator runs.

@@ -20,6 +20,7 @@ from typing import Any
 
 import psycopg
 
+from pgrouse import search_path
 from pgrouse.client import Client
 from pgrouse.waiting import Ending, wait_for
 
@@ -61,7 +62,9 @@ class AsyncClient:
 
     async def wait_for(self, message_id: int, timeout: timedelta | None = None) -> Ending:  # noqa: ASYNC109 - as of Client
         """Wait until a message has ended, and return how; on a connection of its own, so that other calls go on meanwhile."""
-        async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as conn:
+        async with await search_path.fix_async(
+            await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
+        ) as conn:
             return await wait_for(conn, message_id, timeout)
 
     async def _call(self, name: str, *args: Any, **named: Any) -> Any:

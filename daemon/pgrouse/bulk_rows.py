@@ -35,15 +35,16 @@ UNTIMED = ("topic", "channel", "key", "priority", "payload", "body", "headers", 
 TIMED = (*UNTIMED, "available_at", "expires_at")
 # What becomes of a text of an INSERT; a priority and max_attempts are numbers in it.
 CASTS = {
-    "payload": "r.payload::jsonb",
-    "body": "decode(r.body, 'hex')",
-    "headers": "r.headers::jsonb",
-    "available_at": "r.available_at::timestamptz",
-    "expires_at": "r.expires_at::timestamptz",
+    "payload": "r.payload::pg_catalog.jsonb",
+    "body": "pg_catalog.decode(r.body, 'hex')",
+    "headers": "r.headers::pg_catalog.jsonb",
+    "available_at": "r.available_at::pg_catalog.timestamptz",
+    "expires_at": "r.expires_at::pg_catalog.timestamptz",
 }
 # The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look for it too late.
 BEGIN = Statement(
-    f"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, ({known_schema.READ_ALL}) FROM pg_current_xact_id()",  # noqa: S608 - constants only
+    f"SELECT (pg_catalog.extract('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint, ({known_schema.READ_ALL}) "
+    "FROM pg_catalog.pg_current_xact_id()",  # noqa: S608 - constants only
     {},
 )
 
@@ -112,13 +113,13 @@ class Part:
 
     def _insert(self) -> str:
         record = ", ".join(
-            f"{name} {'int' if name in ('priority', 'max_attempts') else 'text'}" for name in self.columns
+            f"{name} {'int' if name in ('priority', 'max_attempts') else 'pg_catalog.text'}" for name in self.columns
         )
         values = ", ".join(CASTS.get(name, f"r.{name}") for name in self.columns)
         return (
             f"WITH published AS (INSERT INTO messages.message ({', '.join(self.columns)}) SELECT {values} "  # noqa: S608
-            f"FROM ROWS FROM (json_to_recordset(%(rows)s::text::json) AS ({record})) WITH ORDINALITY AS r "
-            "ORDER BY r.ordinality RETURNING 1) SELECT count(*) FROM published"
+            f"FROM ROWS FROM (pg_catalog.json_to_recordset(%(rows)s::pg_catalog.text::pg_catalog.json) AS ({record})) WITH ORDINALITY AS r "
+            "ORDER BY r.ordinality RETURNING 1) SELECT pg_catalog.count(*) FROM published"
         )
 
 

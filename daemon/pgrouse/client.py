@@ -9,6 +9,7 @@ Blocking; for coroutines there is `AsyncClient`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -19,7 +20,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 from pydantic_core import from_json
 
-from pgrouse import message_row, policy_change
+from pgrouse import message_row, policy_change, search_path
 from pgrouse.errors import UnknownMessage
 from pgrouse.new_message import NewMessage, Options
 from pgrouse.publishing import Published, PublishedMany, publish, publish_many
@@ -67,7 +68,7 @@ class Client:
     def __init__(self, where: str | psycopg.Connection[Any]) -> None:
         self._is_own = isinstance(where, str)
         self.conn: psycopg.Connection[Any] = (
-            psycopg.connect(where, autocommit=True) if isinstance(where, str) else where
+            search_path.fix(psycopg.connect(where, autocommit=True)) if isinstance(where, str) else where
         )
 
     def __enter__(self) -> Client:
@@ -223,7 +224,8 @@ class Client:
             pydantic.ValidationError: a knob that there is not, or a value that it cannot have.
         """
         wanted = {topic: Wanted(TopicPolicy(**knobs))}
-        return [str(change) for change in policy_change.apply(self.conn, wanted)]
+        with self._path():
+            return [str(change) for change in policy_change.apply(self.conn, wanted)]
 
     def pause(
         self,
@@ -314,8 +316,13 @@ class Client:
 
     def _run(self, statement: str | sql.Composed, values: Sequence[Any] | Mapping[str, Any]) -> list[Row]:
         query = statement.encode() if isinstance(statement, str) else statement
-        # A cursor of our own: the caller's factories would change what comes back.
-        return psycopg.Cursor(self.conn, row_factory=dict_row).execute(query, values).fetchall()
+        with self._path():
+            # A cursor of our own: the caller's factories would change what comes back.
+            return psycopg.Cursor(self.conn, row_factory=dict_row).execute(query, values).fetchall()
+
+    def _path(self) -> AbstractContextManager[None]:
+        """Fix what names mean; on the caller's connection only meanwhile."""
+        return nullcontext() if self._is_own else search_path.fixed(self.conn)
 
 
 def _decoded(name: str, value: Any) -> Any:

@@ -18,6 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row, scalar_row, tuple_row
 
+from pgrouse import search_path
 from pgrouse.errors import PgrouseError, SchemaMismatch
 from pgrouse.schema import script
 
@@ -135,6 +136,11 @@ def install(conn: Connection) -> list[str]:
         CronUnavailable: pg_cron is absent, or `conn` has no right to use it.
         SchemaMismatch: the database has no schema `messages`.
     """
+    with search_path.fixed_session(conn):
+        return _install(conn)
+
+
+def _install(conn: Connection) -> list[str]:
     place = _place(conn)
     _refuse_without_right(place)
     with _cron(conn, place) as cron, cron.transaction():
@@ -160,6 +166,11 @@ def check(conn: Connection, *, silent_after_s: float = SILENT_AFTER_S) -> list[F
     Raises:
         SchemaMismatch: the database has no schema `messages`.
     """
+    with search_path.fixed_session(conn):
+        return _check(conn, silent_after_s)
+
+
+def _check(conn: Connection, silent_after_s: float) -> list[Finding]:
     place = _place(conn)
     try:
         with _cron(conn, place) as cron:
@@ -183,6 +194,11 @@ def remove(conn: Connection) -> list[str]:
         CronUnavailable: pg_cron is absent, or `conn` has no right to use it.
         SchemaMismatch: the database has no schema `messages`.
     """
+    with search_path.fixed_session(conn):
+        return _remove(conn)
+
+
+def _remove(conn: Connection) -> list[str]:
     place = _place(conn)
     _refuse_without_right(place)
     with _cron(conn, place) as cron, conn.transaction(), cron.transaction():
@@ -243,7 +259,7 @@ def _cron(conn: Connection, place: Place) -> Iterator[Connection]:
         text = f"pg_cron keeps its jobs in the database {place.cron}, which cannot be reached ({_line(error)})"
         mend = "create it, or let this role connect to it, or use one that may"
         raise CronUnavailable(Finding(Kind.NOT_VISIBLE, None, text, mend)) from error
-    with cron:
+    with search_path.fix(cron):
         yield cron
 
 

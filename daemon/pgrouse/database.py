@@ -16,6 +16,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from pgrouse import search_path
 from pgrouse.errors import ConfigError, DatabaseUnreachable
 
 if TYPE_CHECKING:
@@ -32,18 +33,22 @@ DEFAULTS: dict[str, Any] = {
     "target_session_attrs": "read-write",
     "client_encoding": "utf8",
 }
-# Above READ COMMITTED ends are left to the tick, and settles may fail to serialize. Not as a startup option, which a pooler refuses; and behind
-# a pooler, which invents the process id that it tells, the session belongs to others too: there nothing is set.
-READ_COMMITTED = b"""
-    SELECT set_config('default_transaction_isolation', 'read committed', false)
-    WHERE pg_backend_pid() = %s AND current_setting('default_transaction_isolation') <> 'read committed'
+# The first statement. The path: see search_path. Above READ COMMITTED ends are left to the tick, and settles may fail to serialize. Not as startup
+# options, which a pooler refuses; and behind a pooler, which invents the process id that it tells, the session belongs to others too: there
+# nothing is set.
+FIRST = b"""
+    SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),
+           CASE WHEN pg_catalog.current_setting('default_transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed'
+                THEN pg_catalog.set_config('default_transaction_isolation', 'read committed', false) END
+    WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
 """
 # What the server says of a message that it cannot hand out is none of these: they are about the connection, a lock, the schema, rights.
 NOT_OF_A_MESSAGE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "55", "57")
 # What a start asks takes milliseconds. Whoever holds it up (a migration) does so for longer, and a stop must not wait for that.
 START_S = 30.0
 BOUNDED = b"""
-    SELECT set_config('lock_timeout', '2s', false), set_config('statement_timeout', '10s', false) WHERE pg_backend_pid() = %s
+    SELECT pg_catalog.set_config('lock_timeout', '2s', false), pg_catalog.set_config('statement_timeout', '10s', false)
+    WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
 """
 
 
@@ -96,7 +101,7 @@ class Database:
         conn = await psycopg.AsyncConnection.connect(
             self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
         )
-        await self._begin(conn, READ_COMMITTED, [conn.info.backend_pid])
+        await self._begin(conn, FIRST, [conn.info.backend_pid])
         return conn
 
     async def connect_listener(self, *channels: str) -> psycopg.AsyncConnection:
@@ -107,13 +112,14 @@ class Database:
         """
         self.opened["listener"] += 1
         conn = await psycopg.AsyncConnection.connect(self._named(self.listen_conninfo, "listener"), autocommit=True)
+        await self._begin(conn, search_path.FIX, [conn.info.backend_pid])
         await self._begin(conn, sql.SQL("; ").join(sql.SQL("LISTEN {}").format(sql.Identifier(c)) for c in channels))
         return conn
 
     async def _begin(
         self, conn: psycopg.AsyncConnection, statement: bytes | sql.Composed, values: list[Any] | None = None
     ) -> None:
-        """Execute the first statement. The path may have died since the login, and a dead one is silent."""
+        """Execute one of the first statements. The way may have died since the login, and a dead one is silent."""
         try:
             async with asyncio.timeout(self.connect_timeout_s):
                 await conn.execute(statement, values, prepare=False)
@@ -143,19 +149,20 @@ class Database:
         """
         with self.connect_blocking("start") as conn, hung_up_after(START_S, conn):
             conn.execute(BOUNDED, [conn.info.backend_pid], prepare=False)
-            yield conn
+            with search_path.fixed(conn):
+                yield conn
 
     def _committed(self, conn: psycopg.Connection) -> psycopg.Connection:
         try:
             with hung_up_after(self.connect_timeout_s, conn):
-                conn.execute(READ_COMMITTED, [conn.info.backend_pid], prepare=False)
+                conn.execute(FIRST, [conn.info.backend_pid], prepare=False)
         except BaseException:
             conn.close()
             raise
         return conn
 
     def pool(self) -> AsyncConnectionPool:
-        """Return a pool for async handlers, not yet open. It grows on demand and shrinks again."""
+        """Return a pool for async handlers, not yet open. It grows on demand and shrinks again. Their search_path is that of the role."""
         return AsyncConnectionPool(
             self._named(self.conninfo, "handler"),
             kwargs={"autocommit": True, "prepare_threshold": self.prepare},

@@ -43,8 +43,10 @@ SIGN_AGAIN_S = 1.0
 LAST_REPORTS_S = 1.5
 LAST_AGAIN_S = 0.05
 SIGN_OFF_S = 4.0
-HURRY_UP = b"SELECT set_config('statement_timeout', %s, true), set_config('synchronous_commit', 'off', true)"
-DRAIN = b"SELECT w.drain_asked_at IS NOT NULL FROM messages.worker AS w WHERE w.name = %s"
+HURRY_UP = (
+    b"SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('synchronous_commit', 'off', true)"
+)
+DRAIN = b"SELECT w.drain_asked_at IS NOT NULL FROM messages.worker AS w WHERE w.name OPERATOR(pg_catalog.=) %s"
 # No answer at all: the path is dead. libpq would wait for ever if a proxy keeps the socket alive.
 HANG_UP_S = 8.0
 # After its run_timeout a handler is told to stop. One that does not is no longer covered after so long.
@@ -256,7 +258,7 @@ class Heartbeat(threading.Thread):
 
     def _seen(self, conn: psycopg.Connection) -> bool:
         status = json.dumps(self.status())
-        return conn.execute("SELECT messages.worker_seen(%s, %s::jsonb)", [self.worker.name, status]).fetchone() == (
+        return conn.execute("SELECT messages.worker_seen(%s, %s::pg_catalog.jsonb)", [self.worker.name, status]).fetchone() == (
             True,
         )
 
@@ -285,7 +287,7 @@ class Heartbeat(threading.Thread):
         given = [self.worker.name, report.number, report.measures]
         with conn.transaction():
             self._hurry_up(conn)
-            row = conn.execute("SELECT messages.worker_measured(%s, %s, %s::jsonb)", given).fetchone()
+            row = conn.execute("SELECT messages.worker_measured(%s, %s, %s::pg_catalog.jsonb)", given).fetchone()
         return row == (True,)
 
     def _sign_off(self) -> None:

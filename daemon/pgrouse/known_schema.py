@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pgrouse.payload_schema import PayloadSchema
 
 READ = """
-    SELECT messages.schema_digest(%(topic)s::text), coalesce(t.payload_schema, d.payload_schema)::text
+    SELECT messages.schema_digest(%(topic)s::pg_catalog.text), coalesce(t.payload_schema, d.payload_schema)::pg_catalog.text
     FROM messages.topic AS d
-    LEFT JOIN messages.topic AS t ON t.topic = %(topic)s
-    WHERE d.topic = '*'
+    LEFT JOIN messages.topic AS t ON t.topic OPERATOR(pg_catalog.=) %(topic)s
+    WHERE d.topic OPERATOR(pg_catalog.=) '*'
 """
-READ_ALL = "SELECT jsonb_object_agg(t.topic, t.payload_schema)::text FROM messages.topic AS t WHERE t.payload_schema IS NOT NULL"
+READ_ALL = "SELECT pg_catalog.jsonb_object_agg(t.topic, t.payload_schema)::pg_catalog.text FROM messages.topic AS t WHERE t.payload_schema IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)

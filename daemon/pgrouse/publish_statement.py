@@ -12,20 +12,22 @@ from pgrouse.statement import Statement, Value
 # Said, since nothing else tells the server what a value of a SELECT is. By way of text: see Statement.
 CASTS = {
     "priority": "int",
-    "payload": "text::jsonb",
-    "body": "bytea",
-    "headers": "text::jsonb",
+    "payload": "pg_catalog.text::pg_catalog.jsonb",
+    "body": "pg_catalog.bytea",
+    "headers": "pg_catalog.text::pg_catalog.jsonb",
     "max_attempts": "int",
-    "available_at": "text::timestamptz",
-    "delay": "text::interval",
-    "ttl": "text::interval",
-    "after": "text::bigint[]",
+    "available_at": "pg_catalog.text::pg_catalog.timestamptz",
+    "delay": "pg_catalog.text::interval",
+    "ttl": "pg_catalog.text::interval",
+    "after": "pg_catalog.text::bigint[]",
 }
 
 # While no topic has a policy that publishing must look at, it has no schema either: to know that costs next to nothing.
 SCHEMA_IS_KNOWN = """
-    CASE WHEN pg_sequence_last_value('messages.policed'::regclass) = 1 THEN %(known_schema)s::text IS NULL
-    ELSE messages.schema_digest(%(topic)s::text) IS NOT DISTINCT FROM %(known_schema)s::text END
+    CASE WHEN pg_catalog.pg_sequence_last_value('messages.policed'::pg_catalog.regclass) OPERATOR(pg_catalog.=) 1
+         THEN %(known_schema)s::pg_catalog.text IS NULL
+    ELSE coalesce(messages.schema_digest(%(topic)s::pg_catalog.text), '') OPERATOR(pg_catalog.=)
+         coalesce(%(known_schema)s::pg_catalog.text, '') END
 """
 
 
@@ -40,7 +42,7 @@ def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: K
     values = dict(columns)
     if isinstance(values.get("available_at"), timedelta):
         values["delay"] = values.pop("available_at")
-    given = {name: f"%({name})s::{CASTS.get(name, 'text')}" for name in values}
+    given = {name: f"%({name})s::{CASTS.get(name, 'pg_catalog.text')}" for name in values}
     is_a_row = on_conflict == "error" and "after" not in given
     publish = _by_row(given) if is_a_row else _by_function(given, on_conflict)
     texts = {name: _plain(value) for name, value in values.items()}
@@ -51,9 +53,11 @@ def _by_row(given: dict[str, str]) -> str:
     """Columns that were not given are not named: the server's defaults hold."""
     columns = dict(given)
     if delay := columns.pop("delay", None):
-        columns["available_at"] = f"clock_timestamp() + {delay}"
+        columns["available_at"] = f"pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) {delay}"
     if ttl := columns.pop("ttl", None):
-        columns["expires_at"] = f"greatest({columns.get('available_at', 'NULL')}, clock_timestamp()) + {ttl}"
+        columns["expires_at"] = (
+            f"greatest({columns.get('available_at', 'NULL')}, pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.+) {ttl}"
+        )
     return (
         f"INSERT INTO messages.message ({', '.join(columns)}) SELECT {', '.join(columns.values())} WHERE {{}} "
         "RETURNING id, 'inserted'"

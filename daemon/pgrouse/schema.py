@@ -18,6 +18,7 @@ from typing import Literal
 import psycopg
 from psycopg import sql
 
+from pgrouse import search_path
 from pgrouse.errors import MigrationEdited, SchemaMismatch
 
 # One lock for all who install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF NOT EXISTS` itself races.
@@ -72,7 +73,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         MigrationEdited: a migration in the ledger has another text in this version.
         psycopg.errors.LockNotAvailable: somebody holds a table of the schema for longer than 5 s; nothing was changed, try again.
     """
-    with conn.transaction(force_rollback=dry_run):
+    with conn.transaction(force_rollback=dry_run), search_path.fixed(conn):
         conn.execute("SET LOCAL lock_timeout = '60s'")
         _lock(conn)
         # Publishers and workers queue up behind a lock that is waited for: rather give up, and try again when the long reader is gone.
@@ -100,10 +101,10 @@ def check(conn: psycopg.Connection) -> None:
     Raises:
         SchemaMismatch: it is missing, older or newer; says which, and what to run.
     """
-    if conn.execute("SELECT to_regclass('messages.migration')").fetchone() == (None,):
+    if conn.execute("SELECT pg_catalog.to_regclass('messages.migration')").fetchone() == (None,):
         raise SchemaMismatch("the database has no schema `messages`: run `pgrouse migrate`")
     wanted = {each.name for each in scripts() if each.kind == "migration"}
-    found = {name for (name,) in conn.execute("SELECT name FROM messages.migration WHERE kind = 'migration'")}
+    found = {name for kind, name in conn.execute("SELECT kind, name FROM messages.migration") if kind == "migration"}
     if missing := sorted(wanted - found):
         raise SchemaMismatch(f"the schema is older than this version (no {missing[0]}): run `pgrouse migrate`")
     if unknown := sorted(found - wanted):

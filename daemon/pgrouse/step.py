@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1024 * 1024
 KEPT = b"SELECT s.name, s.result FROM messages.kept_steps(%s, %s) AS s"
-KEEP = b"SELECT messages.keep_step(%s, %s, %s, %s::text::jsonb)"
+KEEP = b"SELECT messages.keep_step(%s, %s, %s, %s::pg_catalog.text::pg_catalog.jsonb)"
 Rows = list[tuple[Any, ...]]
 Conn = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
 

@@ -21,20 +21,20 @@ from pgrouse.message import Message
 from pgrouse.outcome import Ended, Kind
 
 CLAIM = (
-    "SELECT * FROM messages.claim(%s, %s::text[], %s, %s::int[], p_after_topic => %s, p_after_channels => %s::jsonb, p_start => %s,"
-    " p_contents => %s)"
+    "SELECT * FROM messages.claim(%s, %s::pg_catalog.text[], %s, %s::int[], p_after_topic => %s,"
+    " p_after_channels => %s::pg_catalog.jsonb, p_start => %s, p_contents => %s)"
 )
 HELD = "SELECT * FROM messages.held(%s::bigint[], %s::bigint[])"
 # Nobody waits for the disk before a handler runs: what a crash of the server takes back is a lock, and the fence sees to the rest.
 # A transaction that settles does wait. See docs/decisions/0008-claims-do-not-wait-for-the-disk.md.
-UNFLUSHED = "set_config('synchronous_commit', 'off', true)"
+UNFLUSHED = "pg_catalog.set_config('synchronous_commit', 'off', true)"
 OLDEST_XID = "SELECT messages.oldest_xid()"
 OLDEST_XID_UNFLUSHED = f"SELECT messages.oldest_xid(), {UNFLUSHED}"
-ARM = f"SELECT messages.arm(%s, %s, make_interval(secs => %s)), {UNFLUSHED}"
+ARM = f"SELECT messages.arm(%s, %s, pg_catalog.make_interval(secs => %s)), {UNFLUSHED}"
 # In the transaction of the claim: what that held back because of a limit, next_due looks beyond.
 NEXT_DUE = (
-    "SELECT extract(epoch FROM messages.next_due(%s::text[]))::float8,"
-    " coalesce(current_setting('messages.held_back', true), '') <> ''"
+    "SELECT pg_catalog.date_part('epoch', messages.next_due(%s::pg_catalog.text[])),"
+    " coalesce(pg_catalog.current_setting('messages.held_back', true), '') OPERATOR(pg_catalog.<>) ''"
 )
 
 
@@ -180,7 +180,7 @@ class Store:
 
     async def tick(self, unless_within_s: float) -> dict[str, int]:
         """Run the maintenance, unless another daemon did so just now; return what each task did, -1 for one that failed."""
-        statement = "SELECT task, did FROM messages.tick('daemon', p_unless_within => make_interval(secs => %s))"
+        statement = "SELECT task, did FROM messages.tick('daemon', p_unless_within => pg_catalog.make_interval(secs => %s))"
         rows = await (await self._execute(statement, [unless_within_s])).fetchall()
         return dict(rows)
 
@@ -191,7 +191,7 @@ class Store:
     async def fire_schedules(self) -> float:
         """Publish what the schedules owe; return the seconds until they owe something again, infinity if never."""
         await self._execute("SELECT messages.fire_schedules()", [])
-        due = await self._execute("SELECT extract(epoch FROM messages.next_schedule_due())::float8", [])
+        due = await self._execute("SELECT pg_catalog.date_part('epoch', messages.next_schedule_due())", [])
         due_s = await _one(due)
         return math.inf if due_s is None else float(due_s)
 
@@ -231,19 +231,19 @@ KIND = attrgetter("kind")
 
 # Which settle function a kind stands for, and which fields of Ended it takes beyond id and claim_id.
 SETTLE: dict[Kind, tuple[str, tuple[str, ...]]] = {
-    Kind.COMPLETE: ("SELECT messages.complete(%s::bigint[], %s::bigint[], %s::text[]::jsonb[])", ("output",)),
+    Kind.COMPLETE: ("SELECT messages.complete(%s::bigint[], %s::bigint[], %s::pg_catalog.text[]::pg_catalog.jsonb[])", ("output",)),
     Kind.RETRY: (
-        "SELECT messages.retry(%s::bigint[], %s::bigint[], %s::text[], %s::interval[], %s::text[]::jsonb[])",
+        "SELECT messages.retry(%s::bigint[], %s::bigint[], %s::pg_catalog.text[], %s::interval[], %s::pg_catalog.text[]::pg_catalog.jsonb[])",
         ("error", "after", "state"),
     ),
     Kind.EXPIRE: (
-        "SELECT messages.retry(%s::bigint[], %s::bigint[], %s::text[], p_result => 'lock_expired')",
+        "SELECT messages.retry(%s::bigint[], %s::bigint[], %s::pg_catalog.text[], p_result => 'lock_expired')",
         ("error",),
     ),
-    Kind.REJECT: ("SELECT messages.reject(%s::bigint[], %s::bigint[], %s::text[])", ("error",)),
-    Kind.FAIL: ("SELECT messages.fail(%s::bigint[], %s::bigint[], %s::text[])", ("error",)),
+    Kind.REJECT: ("SELECT messages.reject(%s::bigint[], %s::bigint[], %s::pg_catalog.text[])", ("error",)),
+    Kind.FAIL: ("SELECT messages.fail(%s::bigint[], %s::bigint[], %s::pg_catalog.text[])", ("error",)),
     Kind.DEFER: (
-        "SELECT messages.defer(%s::bigint[], %s::bigint[], %s::interval[], %s::timestamptz[], %s::text[]::jsonb[])",
+        "SELECT messages.defer(%s::bigint[], %s::bigint[], %s::interval[], %s::pg_catalog.timestamptz[], %s::pg_catalog.text[]::pg_catalog.jsonb[])",
         ("after", "until", "state"),
     ),
     Kind.RELEASE: ("SELECT messages.release(%s::bigint[], %s::bigint[], %s::boolean[])", ("ran",)),
@@ -278,7 +278,7 @@ def cancelled_statement(messages: Iterable[Message]) -> tuple[bytes, list[Any]]:
 def progress_statement(noted: Sequence[tuple[Message, str]], *, wait: bool = True) -> tuple[bytes, list[Any]]:
     """Return the statement that writes how far these messages are. wait: also for rows that others hold at this moment."""
     claims = _claims(message for message, _ in noted)
-    return b"SELECT messages.progress(%s::bigint[], %s::bigint[], %s::text[]::jsonb[], %s)", [
+    return b"SELECT messages.progress(%s::bigint[], %s::bigint[], %s::pg_catalog.text[]::pg_catalog.jsonb[], %s)", [
         *claims,
         [text for _, text in noted],
         wait,

@@ -21,9 +21,9 @@ log = structlog.get_logger()
 
 # Which versions of which rows there are: all that is asked while nothing changes.
 MARK = """
-  SELECT coalesce(md5(string_agg(topic || ' ' || xmin::text, ' ' ORDER BY topic)), '')
+  SELECT coalesce(pg_catalog.md5(pg_catalog.string_agg(pg_catalog.concat(topic, ' ', xmin), ' ' ORDER BY topic)), '')
   FROM messages.topic WHERE payload_schema IS NOT NULL"""
-SCHEMAS = "SELECT topic, payload_schema::text FROM messages.topic WHERE payload_schema IS NOT NULL"
+SCHEMAS = "SELECT topic, payload_schema::pg_catalog.text FROM messages.topic WHERE payload_schema IS NOT NULL"
 DEFAULTS = "*"
 # An error of the archive has 8192, and loses its beginning when it is longer.
 ERROR_BYTES = 8000

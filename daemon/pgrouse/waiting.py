@@ -18,13 +18,14 @@ import psycopg
 from psycopg.rows import tuple_row
 from pydantic_core import from_json
 
+from pgrouse import search_path
 from pgrouse.errors import UnknownMessage
 
 LISTEN, UNLISTEN = b"LISTEN settled", b"UNLISTEN settled"
-PROCESS = b"SELECT pg_backend_pid()"
+PROCESS = b"SELECT pg_catalog.pg_backend_pid()"
 # A call is good for two minutes and made anew each minute: a notification that is lost costs a minute, and who dies is soon forgotten.
 LOOK = (
-    b"SELECT w.result, w.output::text, w.error, w.attempts, w.archived_at FROM messages.wait_for(%s, '2 minutes') AS w"
+    b"SELECT w.result, w.output::pg_catalog.text, w.error, w.attempts, w.archived_at FROM messages.wait_for(%s, '2 minutes') AS w"
 )
 LOOK_EVERY_S = 60.0
 POLL_EVERY_S = 1.0
@@ -94,7 +95,7 @@ def wait_for(
     wait = Wait(message_id, timeout)
     match where:
         case str():
-            with psycopg.connect(where, autocommit=True) as conn:
+            with search_path.fix(psycopg.connect(where, autocommit=True)) as conn:
                 return _run(conn, wait)
         case psycopg.AsyncConnection():
             _refuse_transactions(where)

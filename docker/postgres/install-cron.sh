@@ -7,6 +7,8 @@
 set -euo pipefail
 cron=${1:-$(dirname "$0")}/sql/cron
 
+# Whoever may create objects in a schema of the path would decide what a superuser's statements call.
+export PGOPTIONS="${PGOPTIONS-} -c search_path=pg_catalog,pg_temp"
 psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction --output=/dev/null --set=jobs="$(<"$cron/jobs.sql")" \
   --file="$cron/role.sql" --file=- <<'SQL'
 GRANT USAGE ON SCHEMA cron TO messages_cron;

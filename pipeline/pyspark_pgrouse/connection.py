@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -37,6 +38,8 @@ COMES_BACK = re.compile(
     r"Connection refused|No such file or directory|server closed the connection"
     r"|the database system is (?:starting up|shutting down|in recovery mode|not yet accepting connections)"
 )
+# What a pooler says that lets no session begin with options; then the path stays the role's.
+REFUSES_OPTIONS = "unsupported startup parameter"
 # How much ADBC gathers before it hands out a batch. Batches a quarter of it cost an export an eighth more time.
 BATCH_BYTES = 16 * 1024 * 1024
 
@@ -81,8 +84,10 @@ def connect(dsn: str | None) -> psycopg.Connection[Any]:
     """
     import psycopg  # noqa: PLC0415 - executors load it when they connect
 
+    from pgrouse import search_path  # noqa: PLC0415 - as the driver
+
     try:
-        return psycopg.connect(conninfo(dsn), autocommit=True)
+        return search_path.fix(psycopg.connect(conninfo(dsn), autocommit=True))
     except psycopg.OperationalError as error:
         raise DatabaseUnreachable(_told(error, dsn)) from None  # the cause would show what it was given
 
@@ -92,9 +97,17 @@ def _told(error: BaseException, dsn: str | None) -> str:
     return f"no connection to PostgreSQL: {dsns.redact(reason, dsns.secrets(dsn))}"
 
 
-def dsn_for_adbc(dsn: str | None) -> str:
-    """Return what ADBC's driver is to connect with; never empty, since it takes no empty one."""
-    return conninfo(dsn)
+def dsn_for_adbc(dsn: str | None, *, path: bool = True) -> str:
+    """Return what ADBC's driver is to connect with; never empty, since it takes no empty one.
+
+    It asks things before the first statement of ours, so the path is fixed when it connects (see pgrouse.search_path). path: whether it is.
+    """
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo  # noqa: PLC0415 - executors load it when they connect
+
+    if not path:
+        return conninfo(dsn)
+    given = str(conninfo_to_dict(conninfo(dsn)).get("options") or os.environ.get("PGOPTIONS", ""))
+    return make_conninfo(conninfo(dsn), options=f"{given} -c search_path=pg_catalog,pg_temp".strip())
 
 
 def ask(
@@ -169,11 +182,15 @@ def arrow(dsn: str | None, query: str, patience_s: float = TASK_PATIENCE_S) -> I
 def _opened(dsn: str | None, patience_s: float) -> Any:
     import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415 - executors load it when they read
 
+    path = True
     for _ in _tries(patience_s):
         try:
-            return adbc.connect(dsn_for_adbc(dsn), autocommit=True)
+            return adbc.connect(dsn_for_adbc(dsn, path=path), autocommit=True)
         except adbc.Error as error:
             lost = DatabaseUnreachable(_told(error, dsn))
+            if path and REFUSES_OPTIONS in str(error):
+                path = False
+                continue
             if not COMES_BACK.search(str(error)):
                 break
     raise lost

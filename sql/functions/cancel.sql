@@ -23,7 +23,10 @@ BEGIN
   IF v_ids IS NULL THEN
     RETURN '{}'::bigint[];
   END IF;
-  PERFORM pg_notify('cancelled', c.id::text) FROM unnest(v_ids, v_claims) AS c (id, claim_id) WHERE c.claim_id IS NOT NULL;
+  PERFORM messages.notify('cancelled', array_agg(c.id::text))
+  FROM unnest(v_ids, v_claims) AS c (id, claim_id)
+  WHERE c.claim_id IS NOT NULL
+  HAVING count(*) > 0;
   v_ids := messages.archive(
     v_ids, v_claims, 'cancelled',
     array_fill(coalesce('cancelled: ' || p_reason, 'cancelled'), ARRAY[cardinality(v_ids)]), NULL, messages.actor(), true);

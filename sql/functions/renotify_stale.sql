@@ -28,7 +28,7 @@ BEGIN
       v_next := messages.next_priority(v_topic, v_next.priority, true);
     END LOOP;
     IF v_stale AND messages.notify_policy(v_topic) <> 'off' AND (messages.policy(v_topic, messages.now())).stopped_until IS NULL THEN
-      PERFORM pg_notify('new_message', v_topic);
+      PERFORM messages.notify('new_message', ARRAY[v_topic]);
       v_rung := v_rung + 1;
     END IF;
     v_topic := messages.next_topic(NULL, v_topic);

@@ -23,7 +23,7 @@ BEGIN
   GET DIAGNOSTICS v_did = ROW_COUNT;
   IF v_did > 0 THEN
     PERFORM messages.note_action('alert.replay', NULL, coalesce(p_id::text, p_sink), jsonb_build_object('messages', v_did));
-    PERFORM pg_notify('alert', 'replay');
+    PERFORM messages.notify('alert', ARRAY['replay']);
   END IF;
   RETURN v_did;
 END

@@ -7,7 +7,7 @@ RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
-  PERFORM pg_notify('new_message', rung.topic)
+  PERFORM messages.notify('new_message', array_agg(rung.topic))
   FROM unnest(p_topics) AS rung (topic)
   WHERE (current_setting('transaction_isolation') <> 'read committed'
       OR EXISTS (
@@ -15,6 +15,7 @@ BEGIN
         WHERE s.armed_until > clock_timestamp()
           AND s.next_look_at > p_due
           AND (s.topics IS NULL OR rung.topic = ANY (s.topics))))
-    AND messages.notify_policy(rung.topic) <> 'off';
+    AND messages.notify_policy(rung.topic) <> 'off'
+  HAVING count(*) > 0;
 END
 $$;

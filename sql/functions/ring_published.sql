@@ -16,13 +16,14 @@ BEGIN
     RETURN;
   END IF;
 
-  PERFORM pg_notify('new_message', coalesce(p_id::text, rung.topic))
+  PERFORM messages.notify('new_message', array_agg(coalesce(p_id::text, rung.topic)))
   FROM unnest(p_topics, p_due) AS rung (topic, due)
   WHERE messages.notify_policy(rung.topic) <> 'off'
     AND (v_blind OR EXISTS (
       SELECT FROM messages.sleeper AS s
       WHERE s.armed_until > clock_timestamp()
         AND s.next_look_at > rung.due
-        AND (s.topics IS NULL OR rung.topic = ANY (s.topics))));
+        AND (s.topics IS NULL OR rung.topic = ANY (s.topics))))
+  HAVING count(*) > 0;
 END
 $$;

@@ -12,7 +12,7 @@ BEGIN
     INSERT INTO messages.alert (kind, topic, result, sample_error, mend)
     VALUES ('breaker', p_breaker.topic, p_breaker.position, p_breaker.why, messages.breaker_advice(p_breaker.topic));
   END IF;
-  PERFORM pg_notify('topic_changed', p_breaker.topic);
+  PERFORM messages.notify('topic_changed', ARRAY[p_breaker.topic::text]);
   IF p_breaker.position = 'closed' THEN
     PERFORM messages.ring(ARRAY[p_breaker.topic], messages.now());
   END IF;

@@ -15,7 +15,9 @@ BEGIN
     )
     SELECT array_agg(t.message_id) INTO v_waited FROM told AS t;
   END IF;
-  PERFORM pg_notify('settled', w.id::text) FROM unnest(v_waited) AS w (id);
+  IF cardinality(v_waited) > 0 THEN
+    PERFORM messages.notify('settled', v_waited::text[]);
+  END IF;
   RETURN coalesce(cardinality(v_waited), 0);
 END
 $$;

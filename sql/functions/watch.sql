@@ -9,9 +9,10 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  v_now  timestamptz := messages.now();
-  v_hold interval := (SELECT b.listener_for FROM messages.alert_bound AS b WHERE b.topic = '*');
-  v_did  bigint;
+  v_now   timestamptz := messages.now();
+  v_hold  interval := (SELECT b.listener_for FROM messages.alert_bound AS b WHERE b.topic = '*');
+  v_did   bigint;
+  v_kinds text[];
 BEGIN
   IF NOT messages.lock_mutex('watch') THEN
     RETURN 0;
@@ -42,7 +43,10 @@ BEGIN
     ORDER BY r.kind, r.topic
     RETURNING alert.kind
   )
-  SELECT count(pg_notify('alert', r.kind)) INTO v_did FROM raised AS r;
+  SELECT count(*), array_agg(r.kind) INTO v_did, v_kinds FROM raised AS r;
+  IF v_did > 0 THEN
+    PERFORM messages.notify('alert', v_kinds);
+  END IF;
   RETURN v_did;
 END
 $$;

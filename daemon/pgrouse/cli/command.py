@@ -66,8 +66,11 @@ class Session:
     @contextmanager
     def read(self) -> Iterator[psycopg.Connection]:
         """Open a connection in one transaction that only reads, and not for long."""
+        from pgrouse import search_path  # noqa: PLC0415 - as the driver
+
         with self.connect() as conn, conn.transaction():
             conn.execute(b"SET TRANSACTION READ ONLY")
+            conn.execute(search_path.LOCAL)
             conn.execute(READ_TIMEOUT)
             yield conn
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import psycopg
 
-from pgrouse import devdb, schema
+from pgrouse import devdb, schema, search_path
 from pgrouse.demo.screen import Screen
 from pgrouse.errors import ExitCode, PgrouseError
 
@@ -78,7 +78,7 @@ class Stage:
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open an autocommit connection."""
-        return psycopg.connect(self.dsn, autocommit=True, application_name="pgrouse demo")
+        return search_path.fix(psycopg.connect(self.dsn, autocommit=True, application_name="pgrouse demo"))
 
     def install(self) -> None:
         """Install the schema and the tables of the examples, new and empty.

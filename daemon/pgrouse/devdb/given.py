@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from pgrouse import search_path
 from pgrouse.dsn import redact
 from pgrouse.errors import DatabaseUnreachable
 
@@ -36,6 +37,7 @@ class Given:
         try:
             with psycopg.connect(self._dsn, connect_timeout=10) as conn:
                 self._version = (conn.info.parameter_status("server_version") or "").split(" ")[0]
+                conn.execute(search_path.LOCAL)
                 found = conn.execute(
                     "SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'pg_cron'"
                 ).fetchone()

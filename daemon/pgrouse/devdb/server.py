@@ -17,6 +17,7 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
+from pgrouse import search_path
 from pgrouse.devdb import account, postmaster
 from pgrouse.devdb.installation import Installation
 from pgrouse.errors import DatabaseUnreachable
@@ -182,7 +183,7 @@ class Server:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-10:]) if self.log.exists() else self._said()
 
     def _make_database(self) -> None:
-        with psycopg.connect(self.dsn("postgres"), autocommit=True) as conn:
+        with search_path.fix(psycopg.connect(self.dsn("postgres"), autocommit=True)) as conn:
             if not conn.execute("SELECT FROM pg_database AS d WHERE d.datname = %s", [self.database]).rowcount:
                 conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.database)))
         if self.pg_cron:

@@ -58,5 +58,5 @@ def _hears(subject: Subject) -> bool:
 
 def _arrives(subject: Subject, listener: psycopg.Connection, channel: str, within_s: float) -> bool:
     with subject.bounded(subject.conn):
-        subject.conn.execute("SELECT pg_notify(%s, '')", [channel])
+        subject.conn.execute("SELECT pg_catalog.pg_notify(%s, '')", [channel])
     return any(notify.channel == channel for notify in listener.notifies(timeout=within_s, stop_after=1))

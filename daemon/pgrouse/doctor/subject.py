@@ -9,13 +9,14 @@ from typing import Any
 
 import psycopg
 
+from pgrouse import search_path
 from pgrouse.config import Config
 from pgrouse.database import Database, hung_up_after
 from pgrouse.dsn import redact, secrets
 
 LONGEST_CONNECT = timedelta(seconds=5)
 # What waits behind a lock says so instead of waiting with it.
-LIMITS = "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', '1s', true)"
+LIMITS = "SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', '1s', true)"
 # A server that does not even time out gets so much longer before the line is cut.
 GRACE_S = 2.0
 
@@ -71,6 +72,7 @@ class Subject:
         """Open a transaction that only reads, and not for long; it gives the connection."""
         with self.bounded(self.conn), self.conn.transaction():
             self.conn.execute("SET TRANSACTION READ ONLY")
+            self.conn.execute(search_path.LOCAL)
             self.conn.execute(LIMITS, [f"{self.within_s * 1000:.0f}ms"])
             yield self.conn
 

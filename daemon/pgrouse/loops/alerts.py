@@ -55,10 +55,11 @@ HANGING = 3
 
 # How old it is says the server, whose clock has dated it: that of this machine may be wrong by days.
 NEXT = """
-    SELECT n.*, current_database() AS database, extract(epoch FROM messages.now() - n.created_at)::double precision AS age_s
-    FROM messages.deliver_next(%s, %s, %s, %s, make_interval(secs => %s)) AS n
+    SELECT n.*, pg_catalog.current_database() AS database,
+           extract(epoch FROM messages.now() OPERATOR(pg_catalog.-) n.created_at)::double precision AS age_s
+    FROM messages.deliver_next(%s, %s, %s, %s, pg_catalog.make_interval(secs => %s)) AS n
 """
-SETTLE = "SELECT messages.settle_delivery(%s, %s, %s, %s, make_interval(secs => %s), %s)"
+SETTLE = "SELECT messages.settle_delivery(%s, %s, %s, %s, pg_catalog.make_interval(secs => %s), %s)"
 
 
 def loops(db: database.Database, alerts: Alerts, holder: str, dashboard: str | None = None) -> list[Loop]:

@@ -1,8 +1,8 @@
 """The listener: a connection of its own that does nothing but LISTEN, and the proof that it hears.
 
 A notification can be lost without any error: behind a pooler in transaction mode LISTEN succeeds and nothing ever arrives; behind a proxy
-the socket stays open while the server is gone. So another connection sends a ping that must arrive. While it does not, the daemon is in
-the mode DEGRADED: it says so, polls each second, and is armed for nobody.
+the socket stays open while the server is gone. So another connection sends a ping that must arrive. While it does not, or cannot be sent since the
+server's queue of notifications is full, the daemon is in the mode DEGRADED: it says so, polls each second, and is armed for nobody.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ TOPIC_CHANGED = "topic_changed"
 # A schedule was changed: it may be due sooner than the ticker knows.
 SCHEDULE_CHANGED = "schedule_changed"
 CHANNELS = (NEW_MESSAGE, CANCELLED, TOPIC_CHANGED, SCHEDULE_CHANGED)
+# By the function that rings, too: what it does not send would not have been rung for either.
+PING = b"SELECT messages.notify(%s, ARRAY[''])"
 PING_EVERY_S = 5.0
 PING_TIMEOUT_S = 5.0
 
@@ -37,6 +39,20 @@ class Mode(Enum):
     CONNECTING = "connecting"
     LISTENING = "listening"
     DEGRADED = "degraded"
+
+
+class Ping(Enum):
+    """What became of a ping; its value is what to say of one that was not heard, and what to do about it."""
+
+    HEARD = ("", "")
+    UNHEARD = (
+        "a notification that was sent did not arrive: is the listener's connection made through a pooler?",
+        "set database.listen_dsn to a direct connection; until then messages are found by polling",
+    )
+    UNSENT = (
+        "the server's queue of notifications is full: a session that listens has been in one transaction for long",
+        "end that session: `pgrouse doctor` names it; until then messages are found by polling",
+    )
 
 
 class Listener:
@@ -87,11 +103,11 @@ class Listener:
         if self.mode is Mode.LISTENING:
             self._enter(Mode.CONNECTING)
 
-    def judge(self, *, heard: bool) -> None:
-        """Take in whether the last ping arrived; one that did not is a reason to connect anew."""
+    def judge(self, ping: Ping) -> None:
+        """Take in what became of the last ping; one that was sent and did not arrive is a reason to connect anew."""
         if self._conn is not None:
-            self._deaf = not heard
-            self._enter(Mode.LISTENING if heard else Mode.DEGRADED)
+            self._deaf = ping is Ping.UNHEARD
+            self._enter(Mode.LISTENING if ping is Ping.HEARD else Mode.DEGRADED, ping)
 
     @property
     def connected(self) -> bool:
@@ -119,16 +135,13 @@ class Listener:
         else:
             self.on_new()
 
-    def _enter(self, mode: Mode) -> None:
+    def _enter(self, mode: Mode, ping: Ping = Ping.UNHEARD) -> None:
         if mode is self.mode:
             return
+        reason, mend = ping.value
         before, self.mode = self.mode, mode
         if mode is Mode.DEGRADED:
-            log.warning(
-                events.LISTENER_DEGRADED,
-                reason="a notification that was sent did not arrive: is the listener's connection made through a pooler?",
-                mend="set database.listen_dsn to a direct connection; until then messages are found by polling",
-            )
+            log.warning(events.LISTENER_DEGRADED, reason=reason, mend=mend)
         elif mode is Mode.LISTENING and before is Mode.DEGRADED:
             log.info(events.LISTENER_RESTORED)
         self.on_mode(mode is Mode.LISTENING)
@@ -151,9 +164,9 @@ class Prober:
         if self._conn is None:
             self._conn = await self.db.connect("prober")
         self.listener.pong.clear()
-        heard = await self._ping()
-        self.listener.judge(heard=heard)
-        if not heard:
+        ping = await self._ping()
+        self.listener.judge(ping)
+        if ping is Ping.UNHEARD:
             # Which of the two connections is dead nobody knows.
             await self.reset()
         return 0
@@ -163,12 +176,16 @@ class Prober:
         conn, self._conn = self._conn, None
         await database.close(conn)
 
-    async def _ping(self) -> bool:
+    async def _ping(self) -> Ping:
         assert self._conn is not None  # noqa: S101 - step() opened it
         try:
             async with asyncio.timeout(PING_TIMEOUT_S):
-                await self._conn.execute("SELECT pg_notify(%s, '')", [self.listener.ping_channel])
+                cursor = await self._conn.execute(PING, [self.listener.ping_channel])
+                if await cursor.fetchone() != (True,):
+                    return Ping.UNSENT
                 await self.listener.pong.wait()
         except TimeoutError:
-            return False
-        return True
+            return Ping.UNHEARD
+        except psycopg.errors.ProgramLimitExceeded:  # it became full in this moment
+            return Ping.UNSENT
+        return Ping.HEARD

@@ -19,7 +19,7 @@ from pgrouse.testing.attempt import Attempt, attempt
 from pgrouse.testing.played import Handlers, Play, handlers_of
 from pgrouse.testing.stage import AnyConnection, Stage
 
-CLAIM = b"SELECT * FROM messages.claim('pgrouse.testing', %s::text[], %s)"
+CLAIM = b"SELECT * FROM messages.claim('pgrouse.testing', %s::pg_catalog.text[], %s)"
 
 
 @overload

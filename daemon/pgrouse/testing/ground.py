@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from pgrouse import devdb, schema
+from pgrouse import devdb, schema, search_path
 
 # What migrations have written into.
 KEPT = ("migration", "topic", "low_water_mark", "alert_bound")
@@ -33,7 +33,7 @@ def database(dsn: str | None = None) -> Iterator[str]:
     try:
         _run(place.dsn(), sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         try:
-            with psycopg.connect(place.dsn(name), autocommit=True) as conn:
+            with search_path.fix(psycopg.connect(place.dsn(name), autocommit=True)) as conn:
                 schema.migrate(conn)
             yield place.dsn(name)
         finally:
@@ -45,7 +45,7 @@ def database(dsn: str | None = None) -> Iterator[str]:
 
 def clean(conn: psycopg.Connection) -> None:
     """Empty the queue between tests: messages, archive, policies, schedules and all that was counted. Commits, if the connection does."""
-    with conn.transaction():
+    with conn.transaction(), search_path.fixed(conn):
         names = conn.execute(
             """
             SELECT c.relname FROM pg_class AS c
@@ -61,5 +61,5 @@ def clean(conn: psycopg.Connection) -> None:
 
 
 def _run(dsn: str, statement: sql.Composed) -> None:
-    with psycopg.connect(dsn, autocommit=True) as conn:
+    with search_path.fix(psycopg.connect(dsn, autocommit=True)) as conn:
         conn.execute(statement)

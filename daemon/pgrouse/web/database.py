@@ -14,6 +14,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
+from pgrouse import search_path
 from pgrouse.config import Config
 from pgrouse.database import Database as Connecting
 from pgrouse.web.caller import Caller
@@ -65,7 +66,8 @@ class Database:
         await self.pool.open(wait=False)
 
     async def _configure(self, conn: Connection) -> None:
-        """Bound what runs outside of the transactions below. Behind a pooler it would stay with whoever comes next."""
+        """Fix the path, and bound what runs outside of the transactions below. Behind a pooler it would stay with whoever comes next."""
+        await conn.execute(search_path.FIX, [conn.info.backend_pid], prepare=False)
         if self.connecting.prepare is not None:
             wait_ms = round(self.statement_timeout.total_seconds() * 1000)
             await conn.execute(f"SET statement_timeout = {wait_ms}".encode())
@@ -114,14 +116,14 @@ class Database:
     @asynccontextmanager
     async def write(self, caller: Caller, within: timedelta | None = None) -> AsyncIterator[Connection]:
         """Lend a connection in one transaction, committed at the end of the block; the audit knows the caller as its actor."""
-        actor = sql.SQL("; SELECT set_config('messages.actor', {}, true)").format(sql.Literal(caller.name))
+        actor = sql.SQL("; SELECT pg_catalog.set_config('messages.actor', {}, true)").format(sql.Literal(caller.name))
         async with self._transaction(self._begin("", within) + actor) as conn:
             yield conn
 
     def _begin(self, mode: str, within: timedelta | None) -> sql.Composed:
         wait_ms = max(1, round((within or self.statement_timeout).total_seconds() * 1000))
         # To compile a query costs more than any query of a page does.
-        begin = sql.SQL("BEGIN{}; SET LOCAL statement_timeout = {}; SET LOCAL jit = off")
+        begin = sql.SQL("BEGIN{}; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = {}; SET LOCAL jit = off")
         return begin.format(sql.SQL(mode), sql.Literal(wait_ms))
 
     @asynccontextmanager

@@ -101,6 +101,8 @@ STATES = {
 }
 # By class, where the state itself is not named.
 CLASSES = {"22": (422, "invalid_value"), "23": (422, "invalid_value"), "54": (413, "too_large")}
+# What refuses a commit while the queue of notifications is full; its SQLSTATE is that of what is too large.
+FULL_QUEUE = "PreCommit_Notify"
 # The schema is missing, or another version's.
 OTHER_SCHEMA = ("3F000", "42P01", "42703", "42883")
 # The database is away, starts, stops, or has no place left.
@@ -118,6 +120,8 @@ def of_database(error: psycopg.Error) -> Problem:
     if state in OTHER_SCHEMA:
         log.error(events.WEB_FAILED, sqlstate=state, reason=redact(str(error.diag.message_primary)))
         return unavailable("the database has not the schema of this version: run `pgrouse migrate`")
+    if error.diag.source_function == FULL_QUEUE:
+        return unavailable("the server's queue of notifications is full: try again")
     status, code = STATES.get(state) or CLASSES.get(state[:2], (500, "internal"))
     if status == 500:  # noqa: PLR2004
         log.error(events.WEB_FAILED, sqlstate=state, reason=redact(str(error.diag.message_primary)))

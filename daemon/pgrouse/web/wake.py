@@ -33,8 +33,8 @@ MOST_WAITING = 1000
 MOST_TOPICS = 2000
 MOST_TOPICS_OF_ONE = 200
 READY = b"""
-    SELECT t.topic FROM unnest(%s::text[]) AS t (topic)
-    WHERE messages.next_due(ARRAY[t.topic]) <= '0'"""
+    SELECT t.topic FROM pg_catalog.unnest(%s::pg_catalog.text[]) AS t (topic)
+    WHERE messages.next_due(ARRAY[t.topic]) OPERATOR(pg_catalog.<=) '0'"""
 
 
 class Waiter:
@@ -222,7 +222,7 @@ class Wake:
         try:
             async with self.db.connection() as conn:
                 await conn.execute(
-                    b"SELECT messages.arm(%s, %s, %s * interval '1 second')", [self.name, topics, LOOK_S]
+                    b"SELECT messages.arm(%s, %s, pg_catalog.make_interval(secs => %s))", [self.name, topics, LOOK_S]
                 )
                 found = {row["topic"] for row in await (await conn.execute(READY, [topics])).fetchall()}
         except psycopg.Error as error:

@@ -1,0 +1,23 @@
+-- Tell who listens on a channel, if the server has room for it: a hint may never fail what it hints at.
+-- Called by: everything that notifies, and workers that prove that they hear. It reads and writes no table.
+-- While its queue is full PostgreSQL refuses to commit a transaction that notifies. So from nine tenths on nothing is sent, and what was
+-- hinted at is found by polling. To look costs less than what it spares, and lets the server take in what all have heard.
+-- Locks: nothing; PostgreSQL takes its notify lock at commit, only if something was sent. Result: whether it was sent.
+CREATE OR REPLACE FUNCTION messages.notify(p_channel text, p_payloads text[])
+RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  -- Before PostgreSQL 17 it is this, and cannot be set.
+  v_pages bigint := coalesce(current_setting('max_notify_queue_pages', true)::bigint, 1048576);
+  -- What each takes besides its texts is 18 bytes and what is left at the end of a page. Pages are given back by 32, a segment of a file.
+  v_bytes bigint := (SELECT sum(octet_length(p_channel) + octet_length(t.payload) + 24) FROM unnest(p_payloads) AS t (payload));
+BEGIN
+  IF pg_notification_queue_usage() + (v_bytes / 8192.0 + 32) / v_pages > 0.9 THEN
+    RETURN false;
+  END IF;
+  PERFORM pg_notify(p_channel, t.payload) FROM unnest(p_payloads) AS t (payload);
+  RETURN true;
+END
+$$;
