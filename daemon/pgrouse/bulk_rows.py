@@ -43,8 +43,8 @@ CASTS = {
 }
 # The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look for it too late.
 BEGIN = Statement(
-    f"SELECT (pg_catalog.extract('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint, ({known_schema.READ_ALL}) "
-    "FROM pg_catalog.pg_current_xact_id()",  # noqa: S608 - constants only
+    "SELECT (pg_catalog.extract('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint, "  # noqa: S608 - constants only
+    f"({known_schema.READ_ALL}) FROM pg_catalog.pg_current_xact_id()",
     {},
 )
 

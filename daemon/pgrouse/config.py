@@ -32,6 +32,7 @@ from pgrouse.config_source import ConfigProblems, Key, Origin, Problem, Source, 
 from pgrouse.crypto.settings import Crypto
 from pgrouse.dsn import is_dsn
 from pgrouse.duration import Duration, between
+from pgrouse.printable import printable
 from pgrouse.topic_policy import DEFAULTS, ChannelPolicy, TopicPolicy, Wanted, misplaced
 
 DEFAULT_PATH = Path("pgrouse.toml")
@@ -55,9 +56,9 @@ def _web_address(text: str) -> str:
 
 Dsn = Annotated[str, AfterValidator(_dsn)]
 PolicyName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,199})$")]
-ChannelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
+ChannelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(printable)]
 TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
-WorkerName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
+WorkerName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(printable)]
 HandlerName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 ]

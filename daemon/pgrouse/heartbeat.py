@@ -43,9 +43,7 @@ SIGN_AGAIN_S = 1.0
 LAST_REPORTS_S = 1.5
 LAST_AGAIN_S = 0.05
 SIGN_OFF_S = 4.0
-HURRY_UP = (
-    b"SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('synchronous_commit', 'off', true)"
-)
+HURRY_UP = b"SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('synchronous_commit', 'off', true)"
 DRAIN = b"SELECT w.drain_asked_at IS NOT NULL FROM messages.worker AS w WHERE w.name OPERATOR(pg_catalog.=) %s"
 # No answer at all: the path is dead. libpq would wait for ever if a proxy keeps the socket alive.
 HANG_UP_S = 8.0
@@ -258,9 +256,9 @@ class Heartbeat(threading.Thread):
 
     def _seen(self, conn: psycopg.Connection) -> bool:
         status = json.dumps(self.status())
-        return conn.execute("SELECT messages.worker_seen(%s, %s::pg_catalog.jsonb)", [self.worker.name, status]).fetchone() == (
-            True,
-        )
+        return conn.execute(
+            "SELECT messages.worker_seen(%s, %s::pg_catalog.jsonb)", [self.worker.name, status]
+        ).fetchone() == (True,)
 
     def _is_asked_to_drain(self, conn: psycopg.Connection) -> bool:
         return self.on_drain is not None and conn.execute(DRAIN, [self.worker.name]).fetchone() == (True,)

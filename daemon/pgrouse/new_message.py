@@ -14,9 +14,10 @@ from typing import Any, Literal, TypedDict
 from pgrouse import jsonb
 from pgrouse.crypto.envelope import MAGIC, MARK
 from pgrouse.errors import PublishRefused
+from pgrouse.printable import INVISIBLE
 
 TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}", re.ASCII)
-LABEL = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")  # a key or a channel
+LABEL = re.compile(rf"[^{INVISIBLE}\ud800-\udfff]{{1,200}}")  # a key or a channel
 MAX_HEADER_BYTES = 65536
 MAX_WAIT = timedelta(days=36_500)
 MAX_ATTEMPTS = 2**31 - 1

@@ -249,7 +249,12 @@ class Daemon:
             schema.check(conn)
             self._apply_policies(conn)
             self.schemas.read_first(conn)
-            if conn.execute("SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'pg_cron'").fetchone() is None:
+            if (
+                conn.execute(
+                    "SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'pg_cron'"
+                ).fetchone()
+                is None
+            ):
                 log.info(events.PG_CRON_ABSENT, meaning="locks expire only while a daemon runs")
 
     def _apply_policies(self, conn: psycopg.Connection) -> None:

@@ -180,7 +180,9 @@ class Store:
 
     async def tick(self, unless_within_s: float) -> dict[str, int]:
         """Run the maintenance, unless another daemon did so just now; return what each task did, -1 for one that failed."""
-        statement = "SELECT task, did FROM messages.tick('daemon', p_unless_within => pg_catalog.make_interval(secs => %s))"
+        statement = (
+            "SELECT task, did FROM messages.tick('daemon', p_unless_within => pg_catalog.make_interval(secs => %s))"
+        )
         rows = await (await self._execute(statement, [unless_within_s])).fetchall()
         return dict(rows)
 
@@ -231,7 +233,10 @@ KIND = attrgetter("kind")
 
 # Which settle function a kind stands for, and which fields of Ended it takes beyond id and claim_id.
 SETTLE: dict[Kind, tuple[str, tuple[str, ...]]] = {
-    Kind.COMPLETE: ("SELECT messages.complete(%s::bigint[], %s::bigint[], %s::pg_catalog.text[]::pg_catalog.jsonb[])", ("output",)),
+    Kind.COMPLETE: (
+        "SELECT messages.complete(%s::bigint[], %s::bigint[], %s::pg_catalog.text[]::pg_catalog.jsonb[])",
+        ("output",),
+    ),
     Kind.RETRY: (
         "SELECT messages.retry(%s::bigint[], %s::bigint[], %s::pg_catalog.text[], %s::interval[], %s::pg_catalog.text[]::pg_catalog.jsonb[])",
         ("error", "after", "state"),

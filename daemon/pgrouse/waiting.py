@@ -24,9 +24,7 @@ from pgrouse.errors import UnknownMessage
 LISTEN, UNLISTEN = b"LISTEN settled", b"UNLISTEN settled"
 PROCESS = b"SELECT pg_catalog.pg_backend_pid()"
 # A call is good for two minutes and made anew each minute: a notification that is lost costs a minute, and who dies is soon forgotten.
-LOOK = (
-    b"SELECT w.result, w.output::pg_catalog.text, w.error, w.attempts, w.archived_at FROM messages.wait_for(%s, '2 minutes') AS w"
-)
+LOOK = b"SELECT w.result, w.output::pg_catalog.text, w.error, w.attempts, w.archived_at FROM messages.wait_for(%s, '2 minutes') AS w"
 LOOK_EVERY_S = 60.0
 POLL_EVERY_S = 1.0
 THROUGH_A_POOLER = "wait_for is connected through a pooler, where no notification arrives: it looks each second; connect to the server itself"

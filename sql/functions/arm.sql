@@ -1,4 +1,5 @@
 -- Say that a worker is about to sleep and when it will look by itself; from the commit on, publishes that are due earlier ring for it.
+-- p_look_in: at most 2 hours; a worker that sleeps for longer arms again.
 -- Called by: workers whose claim found nothing, in a transaction of its own: only what is committed counts.
 -- Locks: the worker's own row, which nobody else writes, and what raise_armed locks. The caller need not wait for
 -- the flush (synchronous_commit = off): after a crash workers arm again anyway.
@@ -11,6 +12,12 @@ AS $$
 DECLARE
   v_until timestamptz := clock_timestamp() + 2 * p_look_in;
 BEGIN
+  PERFORM messages.check_worker(p_worker);
+  -- Without a bound a flag would stand for ever: each publish would look at it, and ring for it.
+  IF p_look_in IS NULL OR p_look_in NOT BETWEEN '0' AND '2 hours' THEN
+    RAISE EXCEPTION 'look_in of worker % is %', p_worker, coalesce(p_look_in::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use an interval from 0 to 2 hours';
+  END IF;
   INSERT INTO messages.sleeper AS s (worker, topics, armed_until, next_look_at)
   VALUES (p_worker, p_topics, v_until, clock_timestamp() + p_look_in)
   ON CONFLICT (worker) DO UPDATE

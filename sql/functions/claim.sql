@@ -57,6 +57,7 @@ BEGIN
   IF p_worker IS NULL OR p_topics IS NULL OR p_limit IS NULL THEN
     RAISE EXCEPTION 'claim needs a worker, its topics and a limit' USING ERRCODE = '22004';
   END IF;
+  PERFORM messages.check_worker(p_worker);
   -- Not left to the column's domain: its error would not say whose value it was.
   IF p_lock_for NOT BETWEEN '0' AND '7 days' THEN
     RAISE EXCEPTION 'lock_for of a claim is %', p_lock_for USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';

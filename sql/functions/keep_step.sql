@@ -18,7 +18,7 @@ DECLARE
   v_attempt integer;
   v_bytes   bigint := messages.text_bytes(p_result);
 BEGIN
-  IF p_name IS NULL OR p_name ~ '[[:cntrl:]]' OR length(p_name) NOT BETWEEN 1 AND 200 THEN
+  IF p_name IS NULL OR NOT messages.is_printable(p_name) OR length(p_name) NOT BETWEEN 1 AND 200 THEN
     RAISE EXCEPTION 'name of a step is %', coalesce('"' || left(p_name, 250) || '"', 'NULL')
       USING ERRCODE = '22023', HINT = 'use 1 to 200 printable characters';
   END IF;

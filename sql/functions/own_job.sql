@@ -9,7 +9,7 @@ AS $$
 DECLARE
   v_job messages.publish_job;
 BEGIN
-  IF coalesce(p_job, '') = '' OR length(p_job) > 200 OR p_job ~ '[[:cntrl:]]' THEN
+  IF coalesce(p_job, '') = '' OR length(p_job) > 200 OR NOT messages.is_printable(p_job) THEN
     RAISE EXCEPTION 'job is %', coalesce('"' || left(p_job, 250) || '"', 'NULL')
       USING ERRCODE = '22023', HINT = 'use 1 to 200 printable characters';
   END IF;

@@ -53,7 +53,9 @@ BEGIN
   DELETE FROM messages.sleeper AS s
   WHERE (s.armed_until < clock_timestamp() - interval '1 minute' AND s.armed_until > 'epoch')
      -- Who died awake left a row that every publish would read for ever.
-     OR s.next_look_at < clock_timestamp() - interval '1 hour';
+     OR s.next_look_at < clock_timestamp() - interval '1 hour'
+     -- Of a time before arm had a bound; the row '*' stands for listeners that never look.
+     OR (s.worker <> '*' AND s.armed_until > clock_timestamp() + interval '5 hours');
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;
   DELETE FROM messages.low_water AS w

@@ -5,13 +5,16 @@ CREATE OR REPLACE FUNCTION messages.worker_started(
   p_name text, p_host text, p_pid integer, p_version text, p_topics text[], p_concurrency integer
 )
 RETURNS void
-LANGUAGE sql
+LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
+BEGIN
+  PERFORM messages.check_worker(p_name);
   INSERT INTO messages.worker AS w (name, host, pid, version, topics, concurrency)
   VALUES (p_name, p_host, p_pid, p_version, p_topics, p_concurrency)
   ON CONFLICT (name) DO UPDATE
   SET host = excluded.host, pid = excluded.pid, version = excluded.version, topics = excluded.topics,
-      concurrency = excluded.concurrency, seen_at = clock_timestamp(), stopping = false
+      concurrency = excluded.concurrency, seen_at = clock_timestamp(), stopping = false;
+END
 $$;

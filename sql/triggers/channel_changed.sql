@@ -15,7 +15,7 @@ BEGIN
     (NEW.topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(NEW.topic) <= 200,
      format('"%s" is no name of a topic that has channels', NEW.topic),
      'use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first; for all topics set the policy of topic *'),
-    (NEW.channel !~ '[[:cntrl:]]' AND length(NEW.channel) BETWEEN 1 AND 200,
+    (messages.is_printable(NEW.channel) AND length(NEW.channel) BETWEEN 1 AND 200,
      format('"%s" is no name of a channel', NEW.channel), 'use 1 to 200 printable characters'),
     (NEW.concurrency >= 0,
      format('concurrency of channel %s of topic %s is %s', NEW.channel, NEW.topic, NEW.concurrency),

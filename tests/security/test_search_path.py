@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -25,13 +23,13 @@ from pgrouse import AsyncClient, Client, NewMessage, cron, publish, publish_many
 from pgrouse.bulk_rows import BEGIN, Rows
 from pyspark_pgrouse import connection
 from tests.api.site import Site
-from tests.cli.shell import PGROUSE, Shell
+from tests.cli.shell import Shell
 from tests.daemon import pgbouncer
-from tests.daemon.process import Fleet, until_armed
+from tests.daemon.process import Fleet
 from tests.drivers.callers import for_asyncpg
 from tests.security import traps
 from tests.server.deadline import eventually
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 

@@ -93,4 +93,6 @@ def plant(conn: psycopg.Connection[Any]) -> None:
 
 def caught(error: BaseException | str) -> bool:
     """Whether an error, or any text, comes of a trap."""
-    return MARK in str(error) or "cannot accept a value of type any" in str(error) or "is not an aggregate" in str(error)
+    return (
+        MARK in str(error) or "cannot accept a value of type any" in str(error) or "is not an aggregate" in str(error)
+    )

@@ -16,7 +16,9 @@ from pgrouse.dsn import redact, secrets
 
 LONGEST_CONNECT = timedelta(seconds=5)
 # What waits behind a lock says so instead of waiting with it.
-LIMITS = "SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', '1s', true)"
+LIMITS = (
+    "SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', '1s', true)"
+)
 # A server that does not even time out gets so much longer before the line is cut.
 GRACE_S = 2.0
 

@@ -123,7 +123,9 @@ class Database:
     def _begin(self, mode: str, within: timedelta | None) -> sql.Composed:
         wait_ms = max(1, round((within or self.statement_timeout).total_seconds() * 1000))
         # To compile a query costs more than any query of a page does.
-        begin = sql.SQL("BEGIN{}; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = {}; SET LOCAL jit = off")
+        begin = sql.SQL(
+            "BEGIN{}; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = {}; SET LOCAL jit = off"
+        )
         return begin.format(sql.SQL(mode), sql.Literal(wait_ms))
 
     @asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgrouse import jsonb
+from pgrouse import jsonb, printable
 from pgrouse.errors import InvalidPayload
 from pgrouse.known_schema import Schemas
 from pgrouse.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_WAIT, ON_CONFLICT
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # As in pgrouse.new_message, in the words of RE2.
 TOPIC = r"\A[A-Za-z0-9][A-Za-z0-9._:-]{0,199}\z"
-LABEL = r"\A[^\x00-\x1f\x7f]{1,200}\z"
+LABEL = rf"\A[^{printable.RE2}]{{1,200}}\z"
 MAX_HEADER_BYTES = 65536
 MICROSECOND = timedelta(microseconds=1)
 LONGEST_US = MAX_WAIT // MICROSECOND

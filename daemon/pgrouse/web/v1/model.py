@@ -22,6 +22,7 @@ from pydantic import (
 from pgrouse import duration, jsonb
 from pgrouse.jsonb import Raw
 from pgrouse.new_message import FIRST, LAST
+from pgrouse.printable import printable
 
 MOST = 1000
 # No body has as many.
@@ -102,7 +103,12 @@ Id = Annotated[int, Field(ge=1, le=BIGGEST, strict=True)]
 PathId = Annotated[int, Field(ge=1, le=BIGGEST)]
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$", examples=["orders.created"])]
 AnyTopic = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,199})$", examples=["orders.created"])]
-Label = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"), AfterValidator(_plain)]
+Label = Annotated[
+    str,
+    Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"),
+    AfterValidator(_plain),
+    AfterValidator(printable),
+]
 Text = Annotated[str, Field(max_length=8000), AfterValidator(_plain)]
 Moment = Annotated[datetime, AfterValidator(_bounded)]
 Base64 = Annotated[bytes, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "contentEncoding": "base64"})]

@@ -1,0 +1,11 @@
+-- Whether a name has nothing in it that cannot be seen: no control character, none that turns the direction of text, joins or has no width. With
+-- those two names look alike, or other than they are. That is Unicode's categories Cc, Cf, Zl and Zp, and what it calls default ignorable.
+-- Called by: whatever takes names of channels, keys, steps, jobs and workers; the domains of migration 0023 have the same. Locks: nothing.
+-- It sets no path, so that it becomes a part of the statement that calls it. NULL for NULL.
+CREATE OR REPLACE FUNCTION messages.is_printable(p_name text)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT p_name OPERATOR(pg_catalog.!~) '[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u17b4-\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'
+$$;

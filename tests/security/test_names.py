@@ -1,0 +1,177 @@
+"""Names that people read have no characters that cannot be seen, or that turn the direction of text: with those one name looks like another."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from pgrouse import NewMessage, PublishRefused, config, publish_many, schema
+from pgrouse.config_source import ConfigProblems
+from pgrouse.new_message import LABEL, row
+from pgrouse.printable import printable
+from pyspark_pgrouse.publish import check
+from tests.api.site import Site, code
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+
+SPOOFED = {
+    "turns the direction": "\u202egnp.exe",
+    "isolates": "a\u2066b",
+    "has no width": "orders\u200b",
+    "joins": "a\u200db",
+    "is a soft hyphen": "or\u00adders",
+    "is a mark of the byte order": "\ufefforders",
+    "chooses a variant": "\u2764\ufe0f",
+    "is a tag": "a\U000e0041",
+    "separates lines": "a\u2028b",
+    "is a control": "a\x9bb",
+    "is a filler": "a\u3164",
+}
+ORDINARY = ["order-4711", "Zürich", "日本語", "a b", "Ørsted & Søn", "naïve", "\u0627\u0644\u0639", "😀", "a\u0301"]
+BY_NAME = pytest.mark.parametrize("name", SPOOFED.values(), ids=SPOOFED.keys())
+
+
+@pytest.fixture(scope="module")
+def names(server: Postgres) -> Iterator[Database]:
+    with server.new_database(template=server.migrated) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def queue(names: Database) -> Queue:
+    return Queue(names.connect())
+
+
+def refused(queue: Queue, statement: str, *values: Any) -> str | None:
+    """The SQLSTATE with which a statement is refused; None if it is not. Nothing of it stays."""
+    try:
+        with queue.conn.transaction(force_rollback=True):
+            queue.conn.execute(statement.encode(), values)
+    except psycopg.Error as error:
+        return error.sqlstate
+    return None
+
+
+STATEMENTS = {
+    "a channel": ("INSERT INTO messages.message (topic, payload, channel) VALUES ('t', '1', %s)", "23514"),
+    "a key": ("INSERT INTO messages.message (topic, payload, key) VALUES ('t', '1', %s)", "23514"),
+    "a key that may be there": ("SELECT messages.publish('t', '1', p_key => %s, p_on_conflict => 'ignore')", "23514"),
+    "a channel's policy": ("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('t', %s, 1)", "22023"),
+    "a channel that is paused": ("SELECT messages.pause('t', p_channel => %s)", "22023"),
+    "a schedule's key": (
+        "INSERT INTO messages.schedule (name, cron, topic, payload, key) VALUES ('s', '* * * * *', 't', '1', %s)",
+        "22023",
+    ),
+    "a schedule's channel": (
+        "INSERT INTO messages.schedule (name, cron, topic, payload, channel) VALUES ('s', '* * * * *', 't', '1', %s)",
+        "22023",
+    ),
+    "a job": ("SELECT messages.begin_stage(%s)", "22023"),
+    "a worker that claims": ("SELECT * FROM messages.claim(%s, ARRAY['t'], 1)", "22023"),
+    "a worker that sleeps": ("SELECT messages.arm(%s, NULL, '1 s')", "22023"),
+    "a worker that starts": ("SELECT messages.worker_started(%s, 'h', 1, '1', ARRAY['t'], 1)", "22023"),
+}
+
+
+@pytest.mark.every_server
+@BY_NAME
+@pytest.mark.parametrize("where", STATEMENTS)
+def test_sql_refuses_it(queue: Queue, where: str, name: str) -> None:
+    statement, state = STATEMENTS[where]
+
+    assert refused(queue, statement, name) == state
+
+
+@pytest.mark.parametrize("where", [where for where in STATEMENTS if where != "a job"])
+@pytest.mark.parametrize("name", ORDINARY)
+def test_sql_takes_what_can_be_seen(queue: Queue, where: str, name: str) -> None:
+    statement, _ = STATEMENTS[where]
+
+    assert refused(queue, statement, name) is None
+
+
+@BY_NAME
+def test_python_refuses_it(queue: Queue, name: str) -> None:
+    with pytest.raises(PublishRefused, match="1 to 200 printable characters"):
+        row(NewMessage(topic="t", key=name))
+    with pytest.raises(PublishRefused, match="1 to 200 printable characters"):
+        publish_many(queue.conn, [NewMessage(topic="t", channel=name)])
+    with pytest.raises(ConfigProblems, match="printable characters"):
+        config.load(None, {}, {"worker": {"name": name}})
+
+
+@BY_NAME
+def test_spark_refuses_it(name: str) -> None:
+    assert not pc.match_substring_regex(pa.array([name]), check.LABEL)[0].as_py()
+
+
+@pytest.fixture(scope="module")
+def http(names: Database) -> Iterator[httpx.Client]:
+    site = Site(names)
+    with site.client() as client:
+        yield client
+    site.stop()
+
+
+@BY_NAME
+def test_http_refuses_it(http: httpx.Client, name: str) -> None:
+    published = http.post("/v1/messages", json={"topic": "t", "payload": 1, "key": name})
+    claimed = http.post("/v1/claim", json={"topics": ["t"], "worker": name})
+
+    assert [code(each) for each in (published, claimed)] == ["invalid_request", "invalid_request"]
+    assert "printable characters" in published.text or "pattern" in published.text
+
+
+def test_python_sql_and_spark_mean_the_same_characters(queue: Queue) -> None:
+    """One by one, all that PostgreSQL can store."""
+    points = [point for point in range(1, 0x110000) if not 0xD800 <= point <= 0xDFFF]
+    text = [chr(point) for point in points]
+    asked = "SELECT array_agg(messages.is_printable(t.c) ORDER BY t.at) FROM unnest(%s::text[]) WITH ORDINALITY AS t (c, at)"
+    by_sql = queue.value(asked, [text])
+    domain = "SELECT pg_get_constraintdef(c.oid) FROM pg_constraint AS c WHERE c.conname = 'message_key_is_short_and_printable'"
+    pattern = queue.value("SELECT p.prosrc FROM pg_proc AS p WHERE p.proname = 'is_printable'").split("'")[1]
+
+    assert by_sql == [LABEL.fullmatch(each) is not None for each in text]
+    assert by_sql == pc.match_substring_regex(pa.array(text), check.LABEL).to_pylist()
+    assert f"'{pattern}'" in queue.value(domain)
+    assert all(
+        by_sql[at]
+        for at, each in enumerate(text)
+        if unicodedata.category(each)[0] in "LNPSZ"
+        and unicodedata.category(each) not in ("Zl", "Zp")
+        and each not in "\u115f\u1160\u3164\uffa0"
+    )
+    assert not any(by_sql[at] for at, each in enumerate(text) if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp"))
+
+
+def test_a_name_that_is_refused_says_which_character_it_is() -> None:
+    with pytest.raises(ValueError, match=r"character 2 is U\+202E"):
+        printable("a\u202eb")
+
+
+@pytest.mark.every_server
+def test_a_message_of_before_can_die_and_be_copied(empty_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was published before names were refused: it must not become what nobody can settle."""
+    conn = empty_database.connect()
+    scripts = list(schema.scripts())
+    before = [each for each in scripts if each.name != "migrations/0023_printable_name.sql"]
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "scripts", lambda: iter(before))
+        schema.migrate(conn)
+    queue = Queue(conn)
+    queue.policy("t", dead_letter=True, max_attempts=1)
+    published = queue.publish("t", channel="a\u202eb")
+
+    schema.migrate(conn)
+
+    claim = queue.row("SELECT id, claim_id, channel FROM messages.claim('w', ARRAY['t'], 1)")
+    queue.row("SELECT messages.fail(%s, %s, %s)", [[claim.id], [claim.claim_id], ["no"]])
+    assert (claim.id, claim.channel) == (published, "a?b")
+    assert queue.value("SELECT channel FROM messages.message WHERE topic = 't.dlq'") == "a?b"

@@ -1,0 +1,112 @@
+"""What one worker may do to another, and to the queue: what is bounded, and what is not and stands in the documentation."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.server.postgres import Database
+from tests.sql.queue import Ear, Queue
+
+ARMED = "SELECT pg_sequence_last_value('messages.armed') < extract(epoch FROM clock_timestamp() + interval '1 day')"
+
+
+@pytest.fixture
+def queue(db: psycopg.Connection[object]) -> Queue:
+    return Queue(db)
+
+
+@pytest.fixture
+def worker(database: Database) -> Queue:
+    """A connection that may do what a worker may, and no more."""
+    conn = database.connect()
+    conn.execute("SET ROLE messages_worker")
+    return Queue(conn)
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("look_in", ["1000 years", "2 hours 1 s", "-1 s", "infinity", None])
+def test_no_worker_sleeps_for_ever(worker: Queue, queue: Queue, look_in: str | None) -> None:
+    if look_in == "infinity" and worker.conn.info.server_version < 170000:
+        pytest.skip("intervals can be infinite from PostgreSQL 17 on")
+
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="look_in of worker zombie is"):
+        worker.row("SELECT messages.arm('zombie', NULL, %s::interval)", [look_in])
+
+    assert queue.value("SELECT count(*) FROM messages.sleeper") == 0
+    assert queue.value(ARMED)
+
+
+def test_the_longest_poll_of_a_daemon_is_taken(worker: Queue) -> None:
+    worker.row("SELECT messages.arm('w', NULL, %s * interval '1 s')", [3600 * 1.2])
+
+
+@pytest.mark.every_server
+def test_one_that_sleeps_for_ever_since_before_is_forgotten(queue: Queue, database: Database) -> None:
+    queue.conn.execute("INSERT INTO messages.sleeper VALUES ('zombie', NULL, '4026-01-01', '3026-01-01')")
+    queue.conn.execute("SELECT messages.raise_armed('4026-01-01')")
+    queue.arm("w")
+
+    queue.row("SELECT messages.prune()")
+
+    assert [row.worker for row in queue.rows("SELECT worker FROM messages.sleeper")] == ["w"]
+    assert queue.value(ARMED)
+
+
+def test_no_worker_takes_the_flag_of_the_listeners_outside(worker: Queue, queue: Queue, database: Database) -> None:
+    queue.policy("t", notify="always")
+    for statement in (
+        "SELECT messages.arm('*', NULL, '1 s')",
+        "SELECT messages.worker_started('*', 'h', 1, '1', '{}', 1)",
+    ):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="name of a worker"):
+            worker.row(statement)
+    worker.row("SELECT messages.disarm('*')")
+    worker.row("SELECT messages.worker_stopped('*')")
+    ear = Ear(database.connect(), "new_message")
+
+    published = queue.publish("t")
+
+    assert ear.heard() == [str(published)]
+
+
+@pytest.mark.parametrize("name", ["", "*", "x" * 301, None])
+def test_what_is_no_name_of_a_worker_is_refused(worker: Queue, name: str | None) -> None:
+    with pytest.raises((psycopg.errors.InvalidParameterValue, psycopg.errors.NullValueNotAllowed)):
+        worker.rows("SELECT * FROM messages.claim(%s, ARRAY['t'], 1)", [name])
+
+
+# What workers of one database trust each other with: docs/operating/security.md says so.
+
+
+def test_workers_trust_each_other_to_release_stop_and_wake_them(worker: Queue, queue: Queue) -> None:
+    published = queue.publish("t")
+    worker.row("SELECT messages.worker_started('one', 'h', 1, '1', ARRAY['t'], 1)")
+    worker.row("SELECT messages.arm('one', NULL, '1 minute')")
+    claimed = worker.row("SELECT id, claim_id FROM messages.claim('one', ARRAY['t'], 1)")
+
+    assert worker.value("SELECT messages.release_forgotten('one', '{}')") == [published]
+    worker.row("SELECT messages.disarm('one')")
+    worker.row("SELECT messages.worker_stopped('one')")
+
+    # Whom it was taken from hears of it, and what it settles changes nothing.
+    assert worker.value("SELECT messages.complete(%s, %s)", [[claimed.id], [claimed.claim_id]]) == [published]
+    assert queue.value("SELECT claim_id IS NULL FROM messages.message WHERE id = %s", [published])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT messages.cancel('{1}')",
+        "SELECT messages.drain_worker('w')",
+        "SELECT payload FROM messages.message",
+        "SELECT payload FROM messages.message_archive",
+        "INSERT INTO messages.message (topic, payload) VALUES ('t', '1')",
+        "UPDATE messages.topic SET max_attempts = 1",
+        "DELETE FROM messages.worker",
+        "SELECT * FROM messages.sleeper",
+    ],
+)
+def test_what_is_not_given_to_a_worker_is_refused(worker: Queue, statement: str) -> None:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        worker.conn.execute(statement.encode())
