@@ -42,7 +42,7 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.redrive_where, messages.redrive_edited, messages.requeue, messages.replay, messages.purge_archive'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unpark, messages.workflow, messages.edit, messages.reseal, messages.shown'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.may_redrive, messages.dead_groups, messages.lineage'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy, messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy, messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed, messages.is_printable'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.explain, messages.lock_policies, messages.lock_holders'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack, messages.snapshot_age'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.forget_export, messages.held_by_export, messages.lock_export, messages.unlock_export'],

@@ -22,7 +22,7 @@ BEGIN
   code := 'notify_queue';
   level := CASE WHEN v_used >= greatest(0.5, p_queue_used) THEN 'fail' WHEN v_used >= p_queue_used THEN 'warn' ELSE 'ok' END;
   what := CASE WHEN level = 'ok' THEN format('%s %% full', round(v_used::numeric * 100, 1))
-    ELSE format('the queue of notifications is %s %% full; once it is full, publishes fail', round(v_used::numeric * 100, 2))
+    ELSE format('the queue of notifications is %s %% full; daemons poll once it is nearly full', round(v_used::numeric * 100, 2))
       || CASE WHEN v_row.pid IS NULL THEN '' ELSE format('. The oldest transaction is that of process %s (%s, %s), since %s s',
            v_row.pid, v_row.usename, v_row.application_name, round(extract(epoch FROM v_now - v_row.xact_start))) END END;
   mend := CASE WHEN level <> 'ok' THEN

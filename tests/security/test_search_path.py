@@ -190,17 +190,21 @@ def test_the_jobs_of_pg_cron_are_made_checked_and_removed_without_a_trap(trapped
 COMMANDS = [
     "migrate", "publish t 1 --key a --ttl 1d", "publish t 1 --key a --on-conflict replace", "stats", "message list", "message show 1", "explain 1",
     "topic list", "topic show t", "topic set t max_attempts=3", "topic pause t", "topic resume t", "subscription list", "worker list", "audit", "health",
-    "dead list", "dead groups", "redrive --topic t --dry-run", "schedule list", "schedule add s --cron * --topic t", "alert list", "alert log",
-    "alert silence list", "token list", "token add x --role viewer", "maintenance tick", "maintenance run prune", "doctor", "config check",
-    "message cancel 1", "crypto status", "archive purge --older-than 3650d",
+    "dead list", "dead group", "schedule add s * t", "schedule show s", "schedule run-now s", "worker list", "redrive --topic t --dry-run", "schedule list", "alert list", "alert conditions", "alert sinks", "alert bounds",
+    "alert silence list", "token list", "token add x --role viewer", "maintenance run", "doctor", "config check",
+    "message cancel 1", "archive purge --older-than 3650d",
 ]  # fmt: skip
 
 
 def test_no_command_calls_a_trap(pgrouse: Shell, queue: Queue) -> None:
+    bad: dict[str, Any] = {}
     for command in COMMANDS:
         ended = pgrouse(*[w if w != "*" else "* * * * *" for w in command.split()])
         assert not traps.caught(ended.out + ended.err), command
-        assert ended.code in (0, 1, 2), (command, ended)
+        bad |= {command: ended} if ended.code else {}
+
+    # There is no worker, and the machine of the tests is none that a doctor would find well.
+    assert bad.keys() <= {"health", "doctor"}, bad
 
 
 # The daemon
@@ -250,7 +254,7 @@ PAGES = [
     "/", "/search?q=1", "/messages", "/messages?topic=t", "/messages/{id}", "/messages/{dead}", "/topics", "/topics/t", "/workers", "/schedules",
     "/schedules/next?cron=*+*+*+*+*&time_zone=UTC", "/schedules/s", "/dead", "/audit", "/doctor", "/doctor/findings", "/metrics", "/v1/messages",
     "/v1/messages/{id}", "/v1/messages/{id}/explain", "/v1/topics", "/v1/topics/t", "/v1/dead", "/v1/dead/groups", "/v1/stats", "/v1/workers",
-    "/v1/schedules", "/v1/health", "/v1/audit", "/v1/alerts", "/v1/reapers", "/v1/latency", "/v1/throughput", "/v1/breakers",
+    "/v1/schedules", "/v1/audit",
 ]  # fmt: skip
 
 
@@ -266,9 +270,9 @@ def test_no_request_calls_a_trap(trapped: Database, queue: Queue) -> None:
             answers += [
                 http.post("/v1/messages", json={"topic": "w", "payload": 1, "key": "k", "delay": "1s"}),
                 http.post("/v1/messages", json={"topic": "w", "payload": 1, "key": "k", "on_conflict": "replace"}),
-                http.post("/v1/messages", json=[{"topic": "x", "payload": 1}]),
-                http.post("/v1/claim", json={"topics": ["x"], "wait": "1s"}),
-                http.post("/v1/claim", json={"topics": ["y"], "wait": "0.1s"}),
+                http.post("/v1/messages/batch", json={"messages": [{"topic": "x", "payload": 1}]}),
+                http.post("/v1/claim", json={"topics": ["x"], "wait": 0.5}),
+                http.post("/v1/claim", json={"topics": ["y"], "wait": 0.2}),
                 http.post("/v1/dead/redrive", json={"ids": [dead]}),
                 http.patch("/v1/topics/t", json={"max_attempts": 7}),
                 http.post("/v1/topics/t/pause", json={"why": "x"}),

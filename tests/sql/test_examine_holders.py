@@ -28,7 +28,7 @@ def test_a_queue_of_notifications_that_nobody_reads_is_found_with_who_may_not_re
     roomy = examine(queue, "holders")
 
     assert found.wrong == {"notify_queue": "warn"}
-    assert "publishes fail" in found.of("notify_queue").what
+    assert "daemons poll" in found.of("notify_queue").what
     assert f"process {other.conn.info.backend_pid} (postgres, sleepy)" in found.of("notify_queue").what
     assert roomy.wrong == {}
     queue.conn.execute(found.of("notify_queue").mend.split(";")[0].encode())

@@ -38,7 +38,7 @@ DOCTOR = {
 # What each role may call. A function that is missing here is called by no role: only by the owner's own functions.
 MAY_CALL = {
     "publisher": {
-        *("publish", "schema_digest", "new_message", "ring_published", "notify_policy", "long_numbers"),
+        *("publish", "schema_digest", "new_message", "ring_published", "notify_policy", "long_numbers", "notify"),
         *("begin_stage", "publish_staged", "clear_stage", "job_result", "job_rejected"),
     },
     "worker": {
@@ -61,6 +61,7 @@ MAY_CALL = {
         *(
             "arm",
             "disarm",
+            "notify",
             "own_xid",
             "oldest_xid",
             "worker_started",
@@ -238,10 +239,12 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_tou
         "now",
         "own_xid",
         "oldest_xid",
+        "notify",
         "notify_policy",
         "new_message",
         "ring_published",
         "unpack",
+        "is_printable",
         "check_topic",
         "check_policy",
         "check_backoff",
@@ -254,7 +257,7 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_tou
 
 
 # What somebody runs with a search_path of his own, because it is called so often that setting one would be felt.
-FAST_PATHS = {"new_message", "now", "own_xid", "oldest_xid", "unpack"}
+FAST_PATHS = {"new_message", "now", "own_xid", "oldest_xid", "unpack", "is_printable"}
 # Keywords that stand before a bracket, or stand for operators that are looked up in the path.
 KEYWORDS = {"if", "and", "or", "not", "case", "when", "then", "else", "from", "select", "coalesce"}
 LOOKS_UP = r"\b(like|ilike|similar|in|between|distinct|nullif|any|some|all|using|overlaps|within|execute)\b"
