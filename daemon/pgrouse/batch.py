@@ -77,6 +77,11 @@ class Item(Generic[P]):
         return self._message.attempt
 
     @property
+    def runs(self) -> int:
+        """How many times it was begun, this time included. A deferral hands its attempt back, but not its run."""
+        return self._message.runs
+
+    @property
     def max_attempts(self) -> int | None:
         """How many attempts there may be; None = no limit."""
         return self._message.max_attempts

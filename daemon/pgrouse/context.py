@@ -87,6 +87,11 @@ class Context:
         return self._message.attempt
 
     @property
+    def runs(self) -> int:
+        """How many times the message was begun, this time included. A deferral hands its attempt back, but not its run."""
+        return self._message.runs
+
+    @property
     def max_attempts(self) -> int | None:
         """How many attempts there may be; None = no limit."""
         return self._message.max_attempts

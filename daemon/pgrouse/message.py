@@ -27,3 +27,4 @@ class Message(NamedTuple):
     run_timeout_s: float | None
     waited_s: float
     elapsed_s: float
+    runs: int = 1

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pgrouse.scene import Scene
 
 MAX_BYTES = 1024 * 1024
-KEPT = b"SELECT s.name, s.result FROM messages.kept_steps(%s, %s) AS s"
+# The first time all of them, later that of one name: what another attempt kept meanwhile must not be done again.
+KEPT = b"SELECT s.name, s.result FROM messages.kept_steps(%s, %s, %s) AS s"
 KEEP = b"SELECT messages.keep_step(%s, %s, %s, %s::pg_catalog.text::pg_catalog.jsonb)"
 Rows = list[tuple[Any, ...]]
 Conn = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
@@ -90,7 +91,8 @@ class Steps:
 
     def __init__(self, message: Message, scene: Scene) -> None:
         self._message, self._scene = message, scene
-        self._kept: dict[str, str] | None = None
+        self._kept: dict[str, str] = {}
+        self._has_asked = False
         self._taken: set[str] = set()
         # Those whose fate is that of the handler's transaction.
         self._pending: set[str] = set()
@@ -128,11 +130,18 @@ class Steps:
         self._taken.add(step.name)
 
     async def _text(self, step: Step, way: OnTheLoop | InAThread, conn: Conn | None) -> str:
-        if self._kept is None and step.is_kept:
-            rows = await self._ask(way, conn, KEPT, self._claim())
-            self._kept = {name: self._scene.opened(self._message, result) for name, result in rows}
-        kept = (self._kept or {}).get(step.name)
+        if step.is_kept and step.name not in self._kept:
+            await self._look(step, way, conn)
+        kept = self._kept.get(step.name)
         return await self._done(step, way, conn) if kept is None else kept
+
+    async def _look(self, step: Step, way: OnTheLoop | InAThread, conn: Conn | None) -> None:
+        """Ask what is kept, right before a step would be done: that is also the last moment to learn that the message was lost."""
+        rows = await self._ask(way, conn, KEPT, [*self._claim(), step.name if self._has_asked else None])
+        if not rows:
+            raise LockLost(f"message {self._message.id} is not this worker's any more: step {step.name!r} was not done")
+        self._kept |= {name: self._scene.opened(self._message, result) for name, result in rows if name is not None}
+        self._has_asked = True
 
     async def _done(self, step: Step, way: OnTheLoop | InAThread, conn: Conn | None) -> str:
         if step.transaction and conn is None:

@@ -21,10 +21,11 @@ from pgrouse.message import Message
 from pgrouse.outcome import Ended, Kind
 
 CLAIM = (
-    "SELECT * FROM messages.claim(%s, %s::pg_catalog.text[], %s, %s::int[], p_after_topic => %s,"
-    " p_after_channels => %s::pg_catalog.jsonb, p_start => %s, p_contents => %s)"
+    f"SELECT {', '.join(Message._fields)} FROM messages.claim"  # noqa: S608 - names of fields
+    "(%s, %s::pg_catalog.text[], %s, %s::int[], p_after_topic => %s, p_after_channels => %s::pg_catalog.jsonb,"
+    " p_start => %s, p_contents => %s)"
 )
-HELD = "SELECT * FROM messages.held(%s::bigint[], %s::bigint[])"
+HELD = f"SELECT {', '.join(Message._fields)} FROM messages.held(%s::bigint[], %s::bigint[])"  # noqa: S608 - names of fields
 # Nobody waits for the disk before a handler runs: what a crash of the server takes back is a lock, and the fence sees to the rest.
 # A transaction that settles does wait. See docs/decisions/0008-claims-do-not-wait-for-the-disk.md.
 UNFLUSHED = "pg_catalog.set_config('synchronous_commit', 'off', true)"

@@ -103,7 +103,9 @@ BEGIN
         extract(epoch FROM v_lock)::double precision,
         extract(epoch FROM v_policy.run_timeout)::double precision,
         extract(epoch FROM v_now - m.available_at)::double precision,
-        extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, v_now))::double precision;
+        extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, v_now))::double precision,
+        -- That of one which waits in the worker is counted when it begins.
+        (m.runs + coalesce(m.prefetched, false)::integer)::integer;
       v_bytes := v_bytes - v_picked.bytes;
       v_left := v_left - cardinality(v_picked.rows);
       v_start := v_start - cardinality(v_picked.rows);

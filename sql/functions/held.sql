@@ -27,7 +27,8 @@ BEGIN
     extract(epoch FROM coalesce(t.lock_for, d.lock_for))::double precision,
     extract(epoch FROM coalesce(t.run_timeout, d.run_timeout))::double precision,
     extract(epoch FROM v_now - m.available_at)::double precision,
-    extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at))::double precision
+    extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at))::double precision,
+    (m.runs + coalesce(m.prefetched, false)::integer)::integer
   FROM unnest(p_ids, p_claim_ids) AS h (id, claim_id)
   JOIN messages.message AS m ON m.id = h.id AND m.claim_id IS NOT DISTINCT FROM h.claim_id
   CROSS JOIN messages.topic AS d

@@ -73,6 +73,7 @@ def test_what_comes_back_later_has_the_state_that_it_was_given(http: httpx.Clien
 
     assert message["state"] == {"page": "defer"}
     assert message["attempt"] == 2, "a deferral used none up"
+    assert message["runs"] == 3, "and was begun all the same"
 
 
 def test_many_attempts_end_at_once_in_different_ways(http: httpx.Client, queue: Queue) -> None:

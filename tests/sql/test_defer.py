@@ -36,6 +36,19 @@ def test_a_deferred_message_comes_back_at_its_time(queue: Queue) -> None:
     assert queue.message(published).available_at == until
 
 
+def test_the_claim_says_how_many_times_it_was_begun_although_the_attempt_is_handed_back(queue: Queue) -> None:
+    queue.publish()
+    for run in (1, 2, 3):
+        claimed = queue.claim_one()
+        assert (claimed.attempt, claimed.runs) == (1, run)
+        queue.settle("defer", [claimed])
+
+    waits = queue.claim_one(start=0)
+    assert (waits.attempt, waits.runs) == (1, 4), "that of one that waits in its worker is counted when it begins"
+    queue.settle("release", [waits])
+    assert queue.claim_one().runs == 4
+
+
 def test_the_time_wins_over_the_delay(queue: Queue) -> None:
     until = datetime(2100, 1, 1, tzinfo=UTC)
     by_time, by_delay, at_once = queue.publish_many(3)

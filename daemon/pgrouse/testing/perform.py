@@ -25,6 +25,7 @@ def perform(
     key: str | None = None,
     channel: str | None = None,
     number: int = 1,
+    runs: int | None = None,
     max_attempts: int | None = None,
     conn: AnyConnection | None = None,
 ) -> Any:
@@ -43,6 +44,7 @@ def perform(
         key: of the message.
         channel: of the message.
         number: of the attempt.
+        runs: how many times it was begun, this time included; the number of the attempt unless given.
         max_attempts: how many there may be.
         conn: where `ctx.publish()` publishes; psycopg's, of the handler's kind. There is no message in the queue, so that
             `ctx.transaction()` and `ctx.step()` need `drain`.
@@ -68,6 +70,7 @@ def perform(
         run_timeout_s=None,
         waited_s=0.0,
         elapsed_s=0.0,
+        runs=number if runs is None else runs,
     )
     play = Play(handler_of(topic, function), [message], Stage(conn))
     return _on_the_loop(play) if is_on_a_loop() else _attempt(play, play.said())

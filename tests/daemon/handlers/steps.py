@@ -6,7 +6,7 @@ import os
 import signal
 from dataclasses import dataclass
 
-from work import write
+from work import is_open, until_in_thread, write
 
 import pgrouse
 from pgrouse import Retry
@@ -159,6 +159,20 @@ async def lose(payload, ctx):
         await ctx.step("a", cancelled_meanwhile)
     except pgrouse.LockLost as error:
         write("lost", ctx, said=str(error))
+
+
+def buy_late(payload, ctx):
+    """Does a step once its gate is open; before that another, if its payload is true."""
+    if payload:
+        ctx.step("first", count, ctx, "first")
+    write("start", ctx)
+    until_in_thread(lambda: is_open("gate"))
+    try:
+        ctx.step("buy", count, ctx, "buy")
+    except pgrouse.LockLost as error:
+        write("lost", ctx, said=str(error))
+    else:
+        write("bought", ctx)
 
 
 async def _connect():

@@ -87,6 +87,8 @@ class Claimed(Shape):
     """What the attempt before kept."""
     lock_for_s: float
     run_timeout_s: float | None
+    runs: int
+    """How many times it was begun, this time included. A deferral or a release hands its attempt back, but not its run."""
 
 
 class ClaimedMany(Shape):
