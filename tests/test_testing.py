@@ -373,6 +373,15 @@ def test_outcomes_are_told_and_what_a_handler_raises_comes_out() -> None:
         perform(work, float("nan"))
 
 
+def test_a_mistake_with_outcomes_is_one_here_too() -> None:
+    assert perform(lambda payload: Retry(after=5)).after == timedelta(seconds=5)
+    with pytest.raises(TypeError, match="is a str: give a timedelta, or a number of seconds"):
+        perform(lambda payload: Retry(after="5s"))  # type: ignore[arg-type]
+    returned = perform(lambda payload: Reject)
+    assert (returned.outcome, returned.succeeded) == ("retry", False)
+    assert "the handler returned the class Reject" in (returned.error or "")
+
+
 def test_async_handlers_are_run_and_awaited_where_a_loop_runs() -> None:
     async def work(payload: int, ctx: Context) -> int:
         await ctx.heartbeat(5)

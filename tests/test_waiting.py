@@ -215,8 +215,8 @@ def test_in_a_transaction_nothing_could_be_heard_so_it_is_refused(database: Data
 @pytest.mark.parametrize(
     ("timeout", "error", "says"),
     [
-        (5, TypeError, "timeout is 5: give a timedelta"),
-        (timedelta(seconds=-1), ValueError, "timeout is -1.0 s: it cannot be negative"),
+        ("5s", TypeError, "timeout is a str: give a timedelta, or a number of seconds"),
+        (timedelta(seconds=-1), ValueError, "timeout is -1 s: give a timedelta, or a number of seconds, of at least 0"),
     ],
 )
 def test_a_time_that_is_none_is_refused(database: Database, timeout: Any, error: type[Exception], says: str) -> None:

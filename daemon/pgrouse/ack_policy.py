@@ -47,6 +47,7 @@ class Rules:
             said: what the handler returned or raised.
             action: what it said before by `ctx.ack()`, `ctx.nack()` or `ctx.reject()`.
         """
+        said = outcome.checked(said)
         if action is not None:
             return self._by_action(message, said, action)
         if isinstance(said, BaseException):

@@ -60,7 +60,7 @@ class AsyncClient:
             raise AttributeError(f"AsyncClient has no method {name!r}: it has those of Client, and closes itself")
         return partial(self._call, name)
 
-    async def wait_for(self, message_id: int, timeout: timedelta | None = None) -> Ending:  # noqa: ASYNC109 - as of Client
+    async def wait_for(self, message_id: int, timeout: timedelta | float | None = None) -> Ending:  # noqa: ASYNC109 - as of Client
         """Wait until a message has ended, and return how; on a connection of its own, so that other calls go on meanwhile."""
         async with await search_path.fix_async(
             await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)

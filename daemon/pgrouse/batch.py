@@ -119,12 +119,18 @@ class Item(Generic[P]):
         return self._batch.say(self, Fail(reason))
 
     def retry(
-        self, after: timedelta | None = None, *, state: Any = UNCHANGED, reason: str = "the handler asked for a retry"
+        self,
+        after: timedelta | float | None = None,
+        *,
+        state: Any = UNCHANGED,
+        reason: str = "the handler asked for a retry",
     ) -> bool:
         """It failed; try it again while attempts are left. Arguments as of `Retry`. Returns whether this counts."""
         return self._batch.say(self, Retry(after, state=state, reason=reason))
 
-    def defer(self, after: timedelta | None = None, *, until: datetime | None = None, state: Any = UNCHANGED) -> bool:
+    def defer(
+        self, after: timedelta | float | None = None, *, until: datetime | None = None, state: Any = UNCHANGED
+    ) -> bool:
         """Nothing failed; it comes back later. Arguments as of `Defer`. Returns whether this counts."""
         return self._batch.say(self, Defer(after, until=until, state=state))
 

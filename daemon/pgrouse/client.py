@@ -20,7 +20,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 from pydantic_core import from_json
 
-from pgrouse import message_row, policy_change, search_path
+from pgrouse import duration, message_row, policy_change, search_path
 from pgrouse.errors import UnknownMessage
 from pgrouse.new_message import NewMessage, Options
 from pgrouse.publishing import Published, PublishedMany, publish, publish_many
@@ -128,7 +128,7 @@ class Client:
         due: list[int] = self._value("retry_now", ids=list(message_ids))
         return due
 
-    def wait_for(self, message_id: int, timeout: timedelta | None = None) -> Ending:
+    def wait_for(self, message_id: int, timeout: timedelta | float | None = None) -> Ending:
         """Wait until a message has ended, and return how: `pgrouse.wait_for` on the connection of this client."""
         return wait_for(self.conn, message_id, timeout)
 
@@ -145,41 +145,41 @@ class Client:
         return self._call("find_dead", redriven=redriven, after=after, **filters)
 
     def dead_groups(
-        self, *, since: timedelta | None = None, topic: str | None = None, result: str | None = None
+        self, *, since: timedelta | float | None = None, topic: str | None = None, result: str | None = None
     ) -> list[Row]:
         """Return the dead messages of a time (7 days unless given) by topic, result and fingerprint: how many, a sample, a trend."""
-        return self._call("dead_groups", since=since, topic=topic, result=result)
+        return self._call("dead_groups", since=_time("since", since), topic=topic, result=result)
 
     def redrive(
-        self, *message_ids: int, rate: float | None = None, delay: timedelta | None = None, force: bool = False
+        self, *message_ids: int, rate: float | None = None, delay: timedelta | float | None = None, force: bool = False
     ) -> list[Row]:
         """Put dead messages back; return for each `archived_id`, `message_id` and `outcome`.
 
         Args:
             *message_ids: which.
             rate: so many a second become available; all at once unless given.
-            delay: how long from now the first one does.
+            delay: how long from now the first one does, a timedelta or seconds.
             force: also those that were redriven as often as max_redrives allows.
         """
-        return self._call("redrive", ids=list(message_ids), rate=rate, delay=delay, force=force)
+        return self._call("redrive", ids=list(message_ids), rate=rate, delay=_time("delay", delay), force=force)
 
     def redrive_where(
         self,
         *,
         rate: float | None = None,
-        delay: timedelta | None = None,
+        delay: timedelta | float | None = None,
         force: bool = False,
         after: int | None = None,
         **filters: Unpack[Filters],
     ) -> list[Row]:
         """Put back the dead messages that fit all filters (see Filters), behind `after` as of `dead`; the rest is as of `redrive`."""
-        return self._call("redrive_where", rate=rate, delay=delay, force=force, after=after, **filters)
+        return self._call("redrive_where", rate=rate, delay=_time("delay", delay), force=force, after=after, **filters)
 
     def requeue(
-        self, *copy_ids: int, rate: float | None = None, delay: timedelta | None = None, force: bool = False
+        self, *copy_ids: int, rate: float | None = None, delay: timedelta | float | None = None, force: bool = False
     ) -> list[Row]:
         """Move copies that wait in a `.dlq` topic back to where they died; the rest is as of `redrive`, with `copy_id`."""
-        return self._call("requeue", ids=list(copy_ids), rate=rate, delay=delay, force=force)
+        return self._call("requeue", ids=list(copy_ids), rate=rate, delay=_time("delay", delay), force=force)
 
     def replay(
         self,
@@ -232,13 +232,13 @@ class Client:
         topic: str,
         *,
         why: str | None = None,
-        resume_in: timedelta | None = None,
+        resume_in: timedelta | float | None = None,
         until: datetime | None = None,
         channel: str | None = None,
     ) -> datetime | None:
         """Stop a topic ('*': all), or one channel of it, until it is resumed or the time has come; return that time."""
         ends_at: datetime | None = self._value(
-            "pause", topic=topic, why=why, resume_in=resume_in, until=until, channel=channel
+            "pause", topic=topic, why=why, resume_in=_time("resume_in", resume_in), until=until, channel=channel
         )
         return ends_at
 
@@ -323,6 +323,10 @@ class Client:
     def _path(self) -> AbstractContextManager[None]:
         """Fix what names mean; on the caller's connection only meanwhile."""
         return nullcontext() if self._is_own else search_path.fixed(self.conn)
+
+
+def _time(name: str, value: timedelta | float | None) -> timedelta | None:
+    return None if value is None else duration.given(value, name)
 
 
 def _decoded(name: str, value: Any) -> Any:

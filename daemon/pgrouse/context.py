@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 import structlog
 from pydantic_core import from_json
 
-from pgrouse import events, trace_context
+from pgrouse import duration, events, trace_context
 from pgrouse.errors import LockLost
 from pgrouse.message import Message
 from pgrouse.outcome import UNCHANGED, Acked, Outcome, Reject, Retry
@@ -198,7 +199,7 @@ class Context:
 
     def nack(
         self,
-        after: timedelta | None = None,
+        after: timedelta | float | None = None,
         *,
         state: Any = UNCHANGED,
         reason: str = "the handler called ctx.nack()",
@@ -297,12 +298,10 @@ def is_on_a_loop() -> bool:
 
 
 def _lock_time(extend: Any) -> timedelta:
-    try:
-        time_ = extend if isinstance(extend, timedelta) else timedelta(seconds=extend)
-    except (TypeError, OverflowError, ValueError):
-        time_ = timedelta(0)
-    if not timedelta(0) < time_ <= LONGEST_LOCK:
-        raise ValueError(
-            f"ctx.heartbeat(extend={extend!r:.50}): use a timedelta or seconds, more than 0 and at most 7 days"
-        )
-    return time_
+    with suppress(TypeError, ValueError):
+        time_ = duration.given(extend, "extend")
+        if timedelta(0) < time_ <= LONGEST_LOCK:
+            return time_
+    raise ValueError(
+        f"ctx.heartbeat(extend={extend!r:.50}): use a timedelta or seconds, more than 0 and at most 7 days"
+    )

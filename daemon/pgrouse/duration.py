@@ -28,6 +28,29 @@ def parse(value: Any) -> timedelta:
     return timedelta(microseconds=round(seconds * 1_000_000))
 
 
+def given(value: Any, name: str) -> timedelta:
+    """Take a duration that code gives: a timedelta, or a number of seconds. name: as the error calls it.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: it is negative, or longer than a timedelta can be.
+    """
+    if not isinstance(value, timedelta | int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} is a {type(value).__name__}: give a timedelta, or a number of seconds")
+    longest = timedelta.max.total_seconds()
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not 0 <= seconds < longest:  # NaN fails too
+        raise ValueError(f"{name} is {_shown(value)}: give a timedelta, or a number of seconds, of at least 0")
+    return value if isinstance(value, timedelta) else timedelta(seconds=value)
+
+
+def _shown(value: timedelta | float) -> str:
+    try:
+        return f"{value.total_seconds():g} s" if isinstance(value, timedelta) else f"{value!s:.100}"
+    except ValueError:  # an int of thousands of digits
+        return "a number with too many digits"
+
+
 def _seconds(value: Any) -> float:
     match value:
         case timedelta():

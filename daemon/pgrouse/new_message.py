@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypedDict
 
-from pgrouse import jsonb
+from pgrouse import duration, jsonb
 from pgrouse.crypto.envelope import MAGIC, MARK
 from pgrouse.errors import PublishRefused
 from pgrouse.printable import INVISIBLE
@@ -42,9 +43,9 @@ class NewMessage:
         key: deduplication key; at most one untried message of a topic has it.
         channel: fairness and limit group inside the topic.
         priority: 0 (first) to 9; the table's default is 5.
-        delay: how long the message is not yet available, by the server's clock.
+        delay: how long the message is not yet available, by the server's clock: a timedelta or seconds.
         available_at: or the time when it becomes available, with a time zone.
-        ttl: how long it may wait to be worked, from when it is available; instead of the topic's.
+        ttl: how long it may wait to be worked, from when it is available, a timedelta or seconds; instead of the topic's.
         max_attempts: instead of the topic's; 0 is no limit.
         on_conflict: what happens if a message with this key waits already: `error`; `replace` its content and TTL, not its place;
             `ignore` this one; `append`: the payloads become one array.
@@ -60,9 +61,9 @@ class NewMessage:
     key: str | None = None
     channel: str | None = None
     priority: int | None = None
-    delay: timedelta | None = None
+    delay: timedelta | float | None = None
     available_at: datetime | None = None
-    ttl: timedelta | None = None
+    ttl: timedelta | float | None = None
     max_attempts: int | None = None
     on_conflict: OnConflict = "error"
     after: Iterable[int] | None = None
@@ -77,9 +78,9 @@ class Options(TypedDict, total=False):
     key: str | None
     channel: str | None
     priority: int | None
-    delay: timedelta | None
+    delay: timedelta | float | None
     available_at: datetime | None
-    ttl: timedelta | None
+    ttl: timedelta | float | None
     max_attempts: int | None
     on_conflict: OnConflict
     after: Iterable[int] | None
@@ -227,9 +228,13 @@ def _after(message: NewMessage) -> str | None:
     return f"{{{','.join(str(int(each)) for each in ids)}}}" if ids else None
 
 
-def _wait(name: str, value: timedelta | None) -> timedelta | None:
-    if value is None or (isinstance(value, timedelta) and timedelta(0) <= value <= MAX_WAIT):
-        return value
+def _wait(name: str, value: timedelta | float | None) -> timedelta | None:
+    if value is None:
+        return None
+    with suppress(TypeError, ValueError):
+        wait = duration.given(value, name)
+        if wait <= MAX_WAIT:
+            return wait
     raise PublishRefused(
-        f"{name} {value!r:.100} cannot be used: it must be a timedelta from 0 to {MAX_WAIT.days:,} days"
+        f"{name} {value!r:.100} cannot be used: it must be a timedelta or seconds, from 0 to {MAX_WAIT.days:,} days"
     )

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 import traceback
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from pgrouse import duration
 from pgrouse.message import Message
 
 ERROR_BYTES = 8192  # the CHECK of messages.message_archive
@@ -53,34 +55,48 @@ class Retry(Outcome):
     """The attempt failed; try again while attempts are left.
 
     Args:
-        after: how long to wait; the topic's backoff unless given.
+        after: how long to wait, a timedelta or seconds; the topic's backoff unless given.
         state: a checkpoint for the next attempt; the old one is kept unless given, None clears it.
         reason: what to keep as the error.
+
+    Raises:
+        TypeError, ValueError: after is no such time.
     """
 
     def __init__(
-        self, after: timedelta | None = None, *, state: Any = UNCHANGED, reason: str = "the handler asked for a retry"
+        self,
+        after: timedelta | float | None = None,
+        *,
+        state: Any = UNCHANGED,
+        reason: str = "the handler asked for a retry",
     ) -> None:
         super().__init__(reason)
-        self.after, self.state = after, state
+        self.after = None if after is None else duration.given(after, "Retry(after=...)")
+        self.state = state
 
 
 class Defer(Outcome):
     """Come back later. Nothing failed: the attempt is handed back.
 
     Args:
-        after: how long to wait from now, by the server's clock.
+        after: how long to wait from now, by the server's clock: a timedelta or seconds.
         until: or the time to wait for, with its time zone.
         state: a checkpoint for the next attempt; the old one is kept unless given, None clears it.
+
+    Raises:
+        TypeError, ValueError: after or until is no such time.
     """
 
     def __init__(
-        self, after: timedelta | None = None, *, until: datetime | None = None, state: Any = UNCHANGED
+        self, after: timedelta | float | None = None, *, until: datetime | None = None, state: Any = UNCHANGED
     ) -> None:
         super().__init__("deferred")
+        if until is not None and not isinstance(until, datetime):
+            raise TypeError(f"Defer(until=...) is a {type(until).__name__}: give a datetime with its time zone")
         if until is not None and until.tzinfo is None:
             raise ValueError("Defer(until=...) needs a time zone: a naive time means another moment on another machine")
-        self.after, self.until, self.state = after, until, state
+        self.after = None if after is None else duration.given(after, "Defer(after=...)")
+        self.until, self.state = until, state
 
 
 class Kind(StrEnum):
@@ -129,6 +145,27 @@ class Ended:
     error_type: str | None = None
     ran_s: float | None = None
     is_sealed: bool = False
+
+
+def checked(said: object) -> object:
+    """Return what a handler returned; a TypeError, as if it had raised that, where it surely means something else than a success.
+
+    A class of an exception is no outcome. Of what would have to be awaited, or to be gone through, nothing was done.
+    """
+    match said:
+        case None | Outcome() | str() | int() | dict() | list():
+            return said
+        case type() if issubclass(said, BaseException):
+            return TypeError(f"the handler returned the class {said.__name__}: return an outcome, {said.__name__}(...)")
+        case Awaitable():
+            if isinstance(said, Coroutine):
+                said.close()
+            return TypeError(
+                f"the handler returned a {type(said).__name__}, which nobody awaits: await it, or make the handler `async def`"
+            )
+        case Generator() | AsyncGenerator():
+            return TypeError("the handler returned a generator, of which nothing has run: a handler has no yield")
+    return said
 
 
 def ended(message: Message, said: object) -> Ended:

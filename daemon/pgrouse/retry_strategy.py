@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pgrouse import duration
 from pgrouse.errors import ConfigError, PgrouseError
 from pgrouse.message import Message
 
@@ -38,11 +40,8 @@ class Strategy:
         return None if answer is None else self._as_time(answer)
 
     def _as_time(self, answer: Any) -> timedelta:
-        match answer:
-            case timedelta() if answer >= timedelta(0):
-                return answer
-            case int() | float() if not isinstance(answer, bool) and 0 <= answer <= timedelta.max.total_seconds():
-                return timedelta(seconds=answer)
+        with suppress(TypeError, ValueError):
+            return duration.given(answer, self.name)
         if inspect.iscoroutine(answer):
             answer.close()
         shown = repr(answer) if isinstance(answer, int | float | str | timedelta) else f"a {type(answer).__name__}"

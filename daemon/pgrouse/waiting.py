@@ -6,6 +6,7 @@ then this wait's alone; on an AsyncConnection the result is something to await.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Coroutine, Generator
@@ -18,7 +19,7 @@ import psycopg
 from psycopg.rows import tuple_row
 from pydantic_core import from_json
 
-from pgrouse import search_path
+from pgrouse import duration, search_path
 from pgrouse.errors import UnknownMessage
 
 LISTEN, UNLISTEN = b"LISTEN settled", b"UNLISTEN settled"
@@ -61,19 +62,21 @@ class Ending:
 
 
 @overload
-def wait_for(where: str | psycopg.Connection[Any], message_id: int, timeout: timedelta | None = None) -> Ending: ...
+def wait_for(
+    where: str | psycopg.Connection[Any], message_id: int, timeout: timedelta | float | None = None
+) -> Ending: ...
 
 
 @overload
 def wait_for(
-    where: psycopg.AsyncConnection[Any], message_id: int, timeout: timedelta | None = None
+    where: psycopg.AsyncConnection[Any], message_id: int, timeout: timedelta | float | None = None
 ) -> Coroutine[Any, Any, Ending]: ...
 
 
 def wait_for(
     where: str | AnyConnection,
     message_id: int,
-    timeout: timedelta | None = None,
+    timeout: timedelta | float | None = None,
 ) -> Ending | Coroutine[Any, Any, Ending]:
     """Wait until a message has ended, and return how; await it on an AsyncConnection.
 
@@ -83,7 +86,7 @@ def wait_for(
         where: a connection string, or a connection in autocommit mode that nobody else uses meanwhile. It must lead to the server
             itself: through a pooler no notification arrives; then this warns and looks each second.
         message_id: what publish returned. The publish must be committed.
-        timeout: how long to wait at most; None = as long as it takes.
+        timeout: how long to wait at most, a timedelta or seconds; None = as long as it takes.
 
     Raises:
         TimeoutError: it has not ended by then. It goes on; so can the waiting, by another call.
@@ -122,10 +125,10 @@ class Wait:
         timeout: how long at most; None = as long as it takes.
     """
 
-    def __init__(self, message_id: int, timeout: timedelta | None) -> None:
+    def __init__(self, message_id: int, timeout: timedelta | float | None) -> None:
         self.message_id = int(message_id)
-        self.timeout = timeout
-        self.deadline = time.monotonic() + _seconds(timeout)
+        self.timeout = None if timeout is None else duration.given(timeout, "timeout")
+        self.deadline = time.monotonic() + (math.inf if self.timeout is None else self.timeout.total_seconds())
 
     def course(self, connected_to: int) -> Generator[Request, Any, Ending]:
         """Yield what is to be done next, take what came of it, return the ending. connected_to: the server process that libpq knows."""
@@ -160,18 +163,6 @@ class Wait:
         raise UnknownMessage(
             f"there is no message {self.message_id}: it was never published, its publish is not committed, or nothing of it is kept"
         )
-
-
-def _seconds(timeout: timedelta | None) -> float:
-    if timeout is None:
-        return float("inf")
-    if not isinstance(timeout, timedelta):
-        raise TypeError(
-            f"timeout is {timeout!r}: give a timedelta, like timedelta(seconds=5), or None to wait for ever"
-        )
-    if timeout < timedelta(0):
-        raise ValueError(f"timeout is {timeout.total_seconds()} s: it cannot be negative")
-    return timeout.total_seconds()
 
 
 def _run(conn: psycopg.Connection[Any], wait: Wait) -> Ending:

@@ -175,6 +175,7 @@ def test_the_context_knows_what_the_publisher_sent_along(queue: Queue, archived:
         "channel": "tenant-1",
         "key": "k",
         "attempt": 1,
+        "runs": 1,
         "max_attempts": 9,
         "headers": {"trace": "é"},
         "state": None,

@@ -62,6 +62,58 @@ def test_an_outcome_that_makes_no_sense_fails_with_the_reason(start: Start, queu
     assert all(eventually(lambda each=each: queue.archived(each)).result == "success" for each in fine)  # type: ignore[misc]
 
 
+def test_a_time_may_be_a_number_of_seconds(start: Start, queue: Queue) -> None:
+    queue.policy("job", max_attempts=2)
+    daemon = start({"job": "hostile:come_back_in_seconds"})
+
+    published = queue.publish("job")
+
+    ended = eventually(lambda: queue.archived(published))
+    assert (ended.result, ended.output, ended.runs) == ("success", 2, 3)
+    assert daemon.events("settle.refused") == []
+    assert daemon.events("loop.failed") == []
+
+
+MISTAKES = {
+    "a class": "TypeError: the handler returned the class Reject: return an outcome, Reject(...)",
+    "a class of an exception": "TypeError: the handler returned the class ValueError",
+    "a word as a time": "TypeError: Retry(after=...) is a str: give a timedelta, or a number of seconds",
+    "not a number": "ValueError: Defer(after=...) is nan: give a timedelta, or a number of seconds, of at least 0",
+    "a time in the past": "ValueError: Retry(after=...) is -1: give a timedelta",
+    "a naive word": "TypeError: Defer(until=...) is a str: give a datetime with its time zone",
+    "what nobody awaits": "TypeError: the handler returned a coroutine, which nobody awaits",
+    "what nobody goes through": "TypeError: the handler returned a generator, of which nothing has run",
+}
+
+
+def test_what_is_surely_a_mistake_is_no_success(start: Start, queue: Queue) -> None:
+    child = {"handler": "hostile:err_in_a_child", "isolation": "process", "concurrency": 1}
+    daemon = start({"loop": "hostile:err", "thread": "hostile:err_in_thread", "child": child})
+
+    published = {
+        (topic, what): queue.publish(topic, payload=Jsonb(what))
+        for topic in ("loop", "thread", "child")
+        for what in MISTAKES
+        # A child takes what its handler returns to be awaited.
+        if (topic, what) != ("child", "what nobody awaits")
+    }
+
+    ended = {each: eventually(lambda id_=id_: queue.archived(id_), 60) for each, id_ in published.items()}  # type: ignore[misc]
+    assert {row.result for row in ended.values()} == {"failed"}
+    assert [each for each, row in ended.items() if MISTAKES[each[1]] not in row.error] == []
+    assert daemon.events("settle.refused") == []
+
+
+def test_a_mistake_after_an_acknowledgement_is_logged(start: Start, queue: Queue) -> None:
+    daemon = start({"job": "hostile:err_acknowledged"})
+
+    published = queue.publish("job", payload=Jsonb("a class"))
+
+    ended = eventually(lambda: queue.archived(published))
+    assert (ended.result, ended.output) == ("success", "done")
+    assert "the class Reject" in daemon.event("attempt.error_ignored", message_id=published)["reason"]
+
+
 UNWRITABLE = {
     "a huge number": "its outcome (retry, after: int) cannot be written: ValueError: Exceeds the limit",
     "no text": "its outcome (retry, after: str) cannot be written: UnicodeEncodeError: 'utf-8' codec can't encode",

@@ -100,6 +100,35 @@ class TestKinds:
         with pytest.raises(ValueError, match="needs a time zone"):
             Defer(until=datetime(2030, 1, 1))  # noqa: DTZ001 - that is the fault
 
+    @pytest.mark.parametrize("kind", [Retry, Defer])
+    def test_a_time_is_a_timedelta_or_a_number_of_seconds(self, kind: Any) -> None:
+        assert [kind(after=each).after for each in (5, 0.5, 0, timedelta(minutes=1), None)] == [
+            timedelta(seconds=5),
+            timedelta(seconds=0.5),
+            timedelta(0),
+            timedelta(minutes=1),
+            None,
+        ]
+
+    @pytest.mark.parametrize("kind", [Retry, Defer])
+    @pytest.mark.parametrize(
+        ("after", "error"),
+        [
+            ("5s", TypeError),
+            (True, TypeError),
+            (datetime(2030, 1, 1, tzinfo=UTC), TypeError),
+            (-1, ValueError),
+            (timedelta(seconds=-1), ValueError),
+            (float("nan"), ValueError),
+            (float("inf"), ValueError),
+            pytest.param(10**5000, ValueError, id="huge"),
+            (1e300, ValueError),
+        ],
+    )
+    def test_what_is_no_time_is_refused_where_it_is_said(self, kind: Any, after: Any, error: type[Exception]) -> None:
+        with pytest.raises(error, match=rf"{kind.__name__}\(after=...\) is .*give a timedelta, or a number of seconds"):
+            kind(after=after)
+
     def test_an_overrun_time_ends_as_an_expired_lock(self, claimed: Claimed) -> None:
         said = timed_out(claimed(run_timeout_s=2.5))
 

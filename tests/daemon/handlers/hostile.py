@@ -13,7 +13,7 @@ from datetime import UTC, datetime, tzinfo
 from pydantic import BaseModel, model_serializer
 from work import is_open, until, until_in_thread, write
 
-from pgrouse import Defer, Retry
+from pgrouse import Defer, Reject, Retry
 
 
 class Untellable(BaseModel):
@@ -55,14 +55,20 @@ OUTPUTS = {
     "a dict with odd keys": lambda: {(1, 2): 3},
 }
 NONSENSE = {
-    "a number": lambda: Retry(5),
-    "a word": lambda: Defer("soon"),
-    "a date": lambda: Retry(datetime(2100, 1, 1, tzinfo=UTC)),
-    "a huge number": lambda: Retry(10**5000),
-    "no text": lambda: Retry("\ud800"),
+    "a number": lambda: _bent(Retry(), 5),
+    "a word": lambda: _bent(Defer(), "soon"),
+    "a date": lambda: _bent(Retry(), datetime(2100, 1, 1, tzinfo=UTC)),
+    "a huge number": lambda: _bent(Retry(), 10**5000),
+    "no text": lambda: _bent(Retry(), "\ud800"),
     "no zone": lambda: Defer(until=datetime(2100, 1, 1, tzinfo=NoZone(RuntimeError("it is not known")))),
     "a lost zone": lambda: Defer(until=datetime(2100, 1, 1, tzinfo=NoZone(FileNotFoundError("it is not there")))),
 }
+
+
+def _bent(outcome, after):
+    """Return an outcome with a time that it does not take, as a class derived from it may have one."""
+    outcome.after = after
+    return outcome
 
 
 def _raise(error):
@@ -174,3 +180,42 @@ def hang(payload, ctx):
 async def answer_nonsense(payload, ctx):
     """Returns outcomes that no server can take."""
     return NONSENSE[payload]()
+
+
+async def come_back_in_seconds(payload, ctx):
+    """Says its times as numbers."""
+    write("start", ctx)
+    match ctx.runs:
+        case 1:
+            return Retry(after=0)
+        case 2:
+            return Defer(after=0.01)
+    return ctx.attempt
+
+
+MISTAKES = {
+    "a class": lambda ctx: Reject,
+    "a class of an exception": lambda ctx: ValueError,
+    "a word as a time": lambda ctx: Retry(after="5s"),
+    "not a number": lambda ctx: Defer(after=math.nan),
+    "a time in the past": lambda ctx: Retry(after=-1),
+    "a naive word": lambda ctx: Defer(until="tomorrow"),
+    "what nobody awaits": lambda ctx: asyncio.sleep(0),
+    "what nobody goes through": lambda ctx: (each for each in [1]),
+}
+
+
+def err_in_thread(payload, ctx):
+    return MISTAKES[payload](ctx)
+
+
+async def err(payload, ctx):
+    return MISTAKES[payload](ctx)
+
+
+err_in_a_child = err_in_thread
+
+
+def err_acknowledged(payload, ctx):
+    ctx.ack("done")
+    return MISTAKES[payload](ctx)

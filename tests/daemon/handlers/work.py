@@ -132,6 +132,7 @@ async def tell_context(payload, ctx):
         "channel": ctx.channel,
         "key": ctx.key,
         "attempt": ctx.attempt,
+        "runs": ctx.runs,
         "max_attempts": ctx.max_attempts,
         "headers": ctx.headers,
         "state": ctx.state,
