@@ -23,6 +23,7 @@ from pgrouse.config_source import KeyProblem, Problem, show_key
 from pgrouse.errors import ConfigError, LockLost
 from pgrouse.message import Message
 from pgrouse.outcome import ERROR_BYTES, UNCHANGED, Acked, Defer, Ended, Fail, Kind, Outcome, Reject, Retry, as_json
+from pgrouse.pending import Promised, checked
 from pgrouse.store import complete_statement
 from pgrouse.transaction import Transaction
 
@@ -142,11 +143,12 @@ class BatchContext:
         connection: that of the open block of `transaction()`, if there is one.
     """
 
-    __slots__ = ("_batch", "_since", "connection")
+    __slots__ = ("_batch", "_promised", "_since", "connection")
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self.connection: AsyncConnection[Any] | Connection[Any] | None = None
+        self._promised = batch.promised
         self._since = time.monotonic()
 
     @property
@@ -196,7 +198,7 @@ class BatchContext:
         """Publish a message, as `ctx.publish` of other handlers does; of no trace but that of the batch. An async handler awaits it."""
         from pgrouse.follow_up import FollowUp  # noqa: PLC0415 - most handlers publish nothing
 
-        return FollowUp(self._batch.scene, {}, topic, payload, options).publish(self.connection)
+        return FollowUp(self._batch.scene, {}, topic, payload, options).publish(self.connection, self._promised)
 
     def transaction(self) -> Transaction:
         """Open a transaction that also completes the batch: `[async] with ctx.transaction() as conn`.
@@ -281,6 +283,7 @@ class Batch:
         limit_s: how long it may run: the shortest run_timeout of its messages; None = as long as it takes.
         in_transaction: whether a transaction is open.
         committed: whether a transaction has completed the batch.
+        promised: what the handler has published and has to await.
         was_undone: whether a transaction was rolled back because messages had been lost.
     """
 
@@ -294,6 +297,7 @@ class Batch:
         self.in_transaction = False
         self.committed = False
         self.was_undone = False
+        self.promised = Promised()
         self._over = False
         self._lock = threading.Lock()
 
@@ -347,6 +351,7 @@ class Batch:
 
     def conclude(self, said: object) -> list[Ended]:
         """Return how each message ended, now that the handler has returned or raised this. Those that a transaction completed are left out."""
+        said = checked(self.promised, said)
         if self.committed and (reason := self._too_late(said)):
             self.tell_after_completion(reason)
         if isinstance(said, list | tuple) and len(said) == len(self.given):

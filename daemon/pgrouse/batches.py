@@ -21,6 +21,7 @@ from pgrouse import events, outcome
 from pgrouse.ack_policy import AckPolicy
 from pgrouse.batch import Batch
 from pgrouse.child import DIED_UNSEEN
+from pgrouse.django_connections import after_a_coroutine, as_in_a_request
 from pgrouse.handler import Handler, Mode
 from pgrouse.interruption import Why, is_closed
 from pgrouse.message import Message
@@ -304,6 +305,7 @@ class Batches:
             said = error
         finally:
             self._ran(run.batch, began)
+            after_a_coroutine()
         return run.batch.conclude(said)
 
     def _ran(self, batch: Batch, began: float, ran_s: float | None = None) -> None:
@@ -326,7 +328,8 @@ class Batches:
         began = time.monotonic()
         said: object
         try:
-            said = batch.call()
+            with as_in_a_request():
+                said = batch.call()
         except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the thread
             said = error
         finally:

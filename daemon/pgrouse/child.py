@@ -31,8 +31,10 @@ from pgrouse.ack_policy import AckPolicy
 from pgrouse.batch import Batch
 from pgrouse.child_pool import ChildPool
 from pgrouse.context import NOTHING, Context
+from pgrouse.django_connections import after_a_coroutine, as_in_a_request
 from pgrouse.message import Message
 from pgrouse.outcome import Ended
+from pgrouse.pending import checked, promised_by
 
 PR_SET_PDEATHSIG = 1
 MAX_TASKS = 1000  # what a handler leaks is bounded: then its child is replaced
@@ -168,12 +170,13 @@ def _work(message: Message) -> Ended:
     context = Context(message, Apart(), completed=_handler.rules.policy is AckPolicy.ACK_FIRST)  # type: ignore[arg-type]
     said: object
     try:
-        said = _handler.call(message, context)
-        if hasattr(said, "__await__"):
-            said = _run(said)
+        with as_in_a_request():
+            said = _handler.call(message, context)
+            if hasattr(said, "__await__"):
+                said = _run(said)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails the message, not the child
         said = error
-    ended = _handler.rules.ended(message, said, context.action)
+    ended = _handler.rules.ended(message, checked(promised_by(context), said), context.action)
     ended.ran_s = monotonic() - began
     return ended
 
@@ -190,9 +193,10 @@ def _work_batch(messages: list[Message]) -> list[Ended]:
     began = monotonic()
     said: object
     try:
-        said = batch.call()
-        if hasattr(said, "__await__"):
-            said = _run(said)
+        with as_in_a_request():
+            said = batch.call()
+            if hasattr(said, "__await__"):
+                said = _run(said)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
         said = error
     ran_s = monotonic() - began
@@ -205,7 +209,10 @@ def _work_batch(messages: list[Message]) -> list[Ended]:
 def _run(coroutine: Any) -> object:
     import asyncio  # noqa: PLC0415 - most children need none
 
-    return asyncio.run(coroutine)
+    try:
+        return asyncio.run(coroutine)
+    finally:
+        after_a_coroutine()
 
 
 def _exit(leave: Callable[[int], NoReturn], code: int) -> NoReturn:

@@ -16,6 +16,7 @@ from pgrouse import duration, events, trace_context
 from pgrouse.errors import LockLost
 from pgrouse.message import Message
 from pgrouse.outcome import UNCHANGED, Acked, Outcome, Reject, Retry
+from pgrouse.pending import Promised
 from pgrouse.progress import as_progress
 from pgrouse.transaction import Transaction
 
@@ -50,7 +51,7 @@ class Context:
         action: what the first of `ack()`, `nack()` and `reject()` said; None if none was called.
     """
 
-    __slots__ = ("_connection", "_message", "_scene", "_since", "_steps", "action", "completed", "output")
+    __slots__ = ("_connection", "_message", "_promised", "_scene", "_since", "_steps", "action", "completed", "output")
 
     def __init__(self, message: Message, scene: Scene, *, completed: bool = False) -> None:
         self._message = message
@@ -61,6 +62,7 @@ class Context:
         self.action: Outcome | None = None
         self._connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None = None
         self._steps: Steps | None = None
+        self._promised: Promised | None = None
 
     @property
     def id(self) -> int:
@@ -271,10 +273,16 @@ class Context:
         Raises:
             PublishRefused, NotAdmitted: as `pgrouse.publish`.
             RuntimeError: the handler runs with isolation = "process".
+
+        What an async handler does not await is not published, and fails its attempt.
         """
         from pgrouse.follow_up import FollowUp  # noqa: PLC0415 - most handlers publish nothing
 
-        return FollowUp(self._scene, self.headers, topic, payload, options).publish(self.connection)
+        return FollowUp(self._scene, self.headers, topic, payload, options).publish(self.connection, self._promises())
+
+    def _promises(self) -> Promised:
+        self._promised = self._promised or Promised()
+        return self._promised
 
     def transaction(self) -> Transaction:
         """Open a transaction that also completes the message: `[async] with ctx.transaction() as conn`.

@@ -26,11 +26,13 @@ from pgrouse.ack_policy import AckPolicy
 from pgrouse.batches import Batches
 from pgrouse.claimer import Room
 from pgrouse.context import Context
+from pgrouse.django_connections import after_a_coroutine, as_in_a_request
 from pgrouse.handler import Handler, Mode
 from pgrouse.interruption import Why, is_closed
 from pgrouse.message import Message
 from pgrouse.meter import Meters, Result
 from pgrouse.outcome import Ended, Kind
+from pgrouse.pending import checked, promised_by
 from pgrouse.topic_schemas import TopicSchemas
 
 if TYPE_CHECKING:
@@ -464,6 +466,7 @@ class Crew:
             said = error
         finally:
             self._add_run[message.topic](time.monotonic() - began)
+            after_a_coroutine()
         return _said(handler, message, said, context, self.seals)
 
     async def _in_a_thread(self, handler: Handler, message: Message) -> Ended | None:
@@ -563,7 +566,8 @@ def _call(
     began = time.monotonic()
     said: object
     try:
-        said = handler.call(message, context)
+        with as_in_a_request():
+            said = handler.call(message, context)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails the message, not the thread
         said = error
     finally:
@@ -583,6 +587,7 @@ def _said(
     handler: Handler, message: Message, said: object, context: Context | None, seals: Seals | None
 ) -> Ended | None:
     """Return what to settle; nothing if the handler completed its message in its own transaction."""
+    said = checked(promised_by(context), said)
     if context is None or not context.completed or handler.rules.policy is AckPolicy.ACK_FIRST:
         return handler.rules.ended(message, said, None if context is None else context.action)
     if isinstance(said, BaseException):

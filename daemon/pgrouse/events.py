@@ -33,6 +33,7 @@ RETRY_STRATEGY_FAILED = "attempt.retry_strategy_failed"
 MESSAGE_LOCK_LOST = "message.lock_lost"
 MESSAGE_OUTPUT_DROPPED = "message.output_dropped"
 MESSAGE_ENDED_AFTER_COMPLETION = "message.ended_after_completion"
+PUBLISH_NEVER_AWAITED = "publish.never_awaited"
 SETTLE_REFUSED = "settle.refused"
 SETTLE_GIVEN_UP = "settle.given_up"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from psycopg import AsyncConnection, AsyncCursor
@@ -10,6 +10,7 @@ from psycopg import AsyncConnection, AsyncCursor
 from pgrouse import publishing, trace_context
 from pgrouse.context import is_on_a_loop
 from pgrouse.new_message import Options
+from pgrouse.pending import Pending, Promised
 
 if TYPE_CHECKING:
     from pgrouse.drivers.caller import OfAsyncPsycopg, OfPsycopg
@@ -33,17 +34,21 @@ class FollowUp:
         if inherited and (given is None or isinstance(given, Mapping)):
             self._options = {**options, "headers": {**inherited, **(given or {})}}
 
-    def publish(self, conn: OfAsyncPsycopg | OfPsycopg | None) -> Published | Coroutine[Any, Any, Published]:
-        """Publish it on an open connection, else on one of the pools; something to await on the event loop.
+    def publish(self, conn: OfAsyncPsycopg | OfPsycopg | None, promised: Promised) -> Published | Pending[Published]:
+        """Publish it on an open connection, else on one of the pools; something to await on the event loop, which the handler has promised to.
 
         Raises:
             RuntimeError: the open connection is of the other kind than is wanted here: nobody would await what it gives, or nobody could.
         """
+        published = self._publish(conn)
+        return promised.watch(published) if isinstance(published, Pending) else published
+
+    def _publish(self, conn: OfAsyncPsycopg | OfPsycopg | None) -> Published | Pending[Published]:
         if conn is not None:
             _refuse_elsewhere(conn)
-            published: Published | Coroutine[Any, Any, Published] = self._on(conn)
+            published: Published | Pending[Published] = self._on(conn)
             return published
-        return self._on_the_loop() if is_on_a_loop() else self._in_a_thread()
+        return Pending(self._on_the_loop(), self._topic) if is_on_a_loop() else self._in_a_thread()
 
     def _on(self, conn: Any) -> Any:
         cipher = None if self._scene.seals is None else self._scene.seals.cipher

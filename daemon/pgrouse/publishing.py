@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from pgrouse import known_schema, trace_context
 from pgrouse.bulk_rows import BEGIN, Rows
@@ -17,6 +17,7 @@ from pgrouse.drivers import driver_of
 from pgrouse.errors import InvalidPayload, PublishRefused
 from pgrouse.known_schema import KnownSchema
 from pgrouse.new_message import NewMessage, OnConflict, Options, row
+from pgrouse.pending import Pending
 from pgrouse.publish_statement import publish_statement
 from pgrouse.refusal import Said, in_our_words
 from pgrouse.statement import Statement
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     import psycopg
 
     from pgrouse.crypto.cipher import Cipher
-    from pgrouse.drivers.caller import OfAsyncPsycopg, OfOthers, OfPsycopg
+    from pgrouse.drivers.caller import OfAsync, OfBlocking
     from pgrouse.drivers.driver import Driver
     from pgrouse.telemetry.sending import Sending
 
+T = TypeVar("T")
 # To hold a payload beyond it against a schema would keep an event loop from everything else.
 LARGE_CHARS = 262_144
 # How often a topic's schema may change while one message is published.
@@ -74,19 +76,8 @@ class PublishedMany(int):
 
 
 @overload
-def publish(
-    conn: OfPsycopg,
-    topic: str,
-    payload: Any = None,
-    *,
-    cipher: Cipher | None = None,
-    **options: Unpack[Options],
-) -> Published: ...
-
-
-@overload
-def publish(
-    conn: OfAsyncPsycopg,
+def publish(  # type: ignore[overload-overlap]  # an async connection of SQLAlchemy has all that a blocking one has
+    conn: OfAsync,
     topic: str,
     payload: Any = None,
     *,
@@ -97,8 +88,13 @@ def publish(
 
 @overload
 def publish(
-    conn: OfOthers, topic: str, payload: Any = None, *, cipher: Cipher | None = None, **options: Unpack[Options]
-) -> Any: ...
+    conn: OfBlocking,
+    topic: str,
+    payload: Any = None,
+    *,
+    cipher: Cipher | None = None,
+    **options: Unpack[Options],
+) -> Published: ...
 
 
 def publish(
@@ -126,7 +122,8 @@ def publish(
     message = NewMessage(topic=topic, payload=payload, **options)
     columns = row(message)
     _refuse_append(message, cipher)
-    return driver.run(_publish(driver, message, columns, trace_context.begin_sending(conn, topic), _at_once, cipher))
+    sending = trace_context.begin_sending(conn, topic)
+    return _watched(driver.run(_publish(driver, message, columns, sending, _at_once, cipher)), topic)
 
 
 async def publish_row(
@@ -148,17 +145,15 @@ async def publish_row(
 
 
 @overload
-def publish_many(conn: OfPsycopg, messages: Iterable[NewMessage], *, cipher: Cipher | None = None) -> PublishedMany: ...
-
-
-@overload
-def publish_many(
-    conn: OfAsyncPsycopg, messages: Iterable[NewMessage], *, cipher: Cipher | None = None
+def publish_many(  # type: ignore[overload-overlap]  # as of publish
+    conn: OfAsync, messages: Iterable[NewMessage], *, cipher: Cipher | None = None
 ) -> Coroutine[Any, Any, PublishedMany]: ...
 
 
 @overload
-def publish_many(conn: OfOthers, messages: Iterable[NewMessage], *, cipher: Cipher | None = None) -> Any: ...
+def publish_many(
+    conn: OfBlocking, messages: Iterable[NewMessage], *, cipher: Cipher | None = None
+) -> PublishedMany: ...
 
 
 def publish_many(
@@ -180,7 +175,12 @@ def publish_many(
     """
     driver = driver_of(conn)
     sending = trace_context.begin_sending(conn)
-    return driver.run(_publish_many(driver, Rows(messages, sending, cipher), sending))
+    return _watched(driver.run(_publish_many(driver, Rows(messages, sending, cipher), sending)), None)
+
+
+def _watched(result: T | Coroutine[Any, Any, T], topic: str | None) -> T | Pending[T]:
+    """See that somebody awaits what an async connection gives. topic: of what it publishes, if that is one."""
+    return Pending(result, topic) if isinstance(result, Coroutine) else result
 
 
 def _refuse_append(message: NewMessage, cipher: Cipher | None) -> None:

@@ -11,6 +11,7 @@ from psycopg import AsyncConnection, Connection
 
 from pgrouse.errors import LockLost
 from pgrouse.outcome import as_json
+from pgrouse.pending import promised_by
 from pgrouse.store import complete_statement, progress_statement
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Transaction:
             with self._open(conn):
                 yield conn
             self._refuse_a_second()
+            if (promised := promised_by(self._context)) is not None:
+                promised.refuse_forgotten()
             if (last := self._scene.last_progress(self._message)) is not None:
                 await conn.execute(*progress_statement([(self._message, last)]))
             cursor = await conn.execute(*self._completion())

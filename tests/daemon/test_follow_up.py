@@ -86,3 +86,33 @@ def test_a_child_is_told_that_it_has_no_connection(work: Callable[..., Any], que
 
     assert ended.result == "failed"
     assert 'not there with isolation = "process", nor is ctx.publish(): open a connection of your own' in ended.error
+
+
+FORGETFUL = ("forgets", "keeps_it", "returns_it", "forgets_in_transaction", "forgets_in_batch", "forgets_in_child")
+
+
+def test_what_is_not_awaited_fails_the_attempt_and_is_logged(start: Start, queue: Queue) -> None:
+    kinds = {
+        "forgets_in_batch": {"batch": 10},
+        "forgets_in_child": {"isolation": "process", "concurrency": 1},
+    }
+    daemon = start({name: {"handler": f"follow:{name}", **kinds.get(name, {})} for name in FORGETFUL})
+
+    published = {name: queue.publish(name) for name in FORGETFUL}
+
+    ended = {name: eventually(lambda each=each: queue.archived(each), 60) for name, each in published.items()}  # type: ignore[misc]
+    assert {name: row.result for name, row in ended.items()} == dict.fromkeys(published, "failed")
+    said = "RuntimeError: ctx.publish('next', ...) was not awaited, and published nothing: await it"
+    assert [name for name in FORGETFUL if said not in ended[name].error] == []
+    assert followers(queue) == []
+    assert daemon.event("publish.never_awaited", topic="next")["level"] == "error"
+
+
+def test_what_a_task_awaits_was_not_forgotten(start: Start, queue: Queue) -> None:
+    daemon = start({"job": "follow:leaves_it_to_tasks"})
+
+    published = queue.publish("job")
+
+    assert eventually(lambda: queue.archived(published)).result == "success"
+    eventually(lambda: sorted(payload for payload, _ in followers(queue)) == [1, 2, 3, 4, 5])
+    assert daemon.events("publish.never_awaited") == []

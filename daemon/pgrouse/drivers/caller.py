@@ -11,11 +11,23 @@ OfAsyncPsycopg = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
 
 
 class OfSqlalchemy(Protocol):
-    """A connection or session of SQLAlchemy, async or not."""
+    """A connection or session of SQLAlchemy; the async ones too, as far as this goes."""
 
     @property
     def begin_nested(self) -> Any:
         """As all of them have."""
+
+
+class OfAsyncSqlalchemy(Protocol):
+    """An async connection or session of SQLAlchemy."""
+
+    @property
+    def begin_nested(self) -> Any:
+        """As all of them have."""
+
+    @property
+    def stream(self) -> Any:
+        """As only the async ones have."""
 
 
 class OfDjango(Protocol):
@@ -34,4 +46,7 @@ class OfAsyncpg(Protocol):
         """As it has."""
 
 
-OfOthers = OfSqlalchemy | OfDjango | OfAsyncpg
+# What is done on these is to be awaited.
+OfAsync = OfAsyncPsycopg | OfAsyncSqlalchemy | OfAsyncpg
+# Those that have an async kind come after it: whatever is not awaited is theirs.
+OfBlocking = OfPsycopg | OfSqlalchemy | OfDjango

@@ -14,6 +14,7 @@ from pgrouse.context import Context
 from pgrouse.handler import Handler, Mode
 from pgrouse.message import Message
 from pgrouse.outcome import Acked, Ended
+from pgrouse.pending import checked, promised_by
 from pgrouse.testing.stage import Stage
 
 Handlers = Mapping[str, Callable[..., Any]] | config.Config | Path | str
@@ -58,7 +59,7 @@ class Play:
         """Call it, and return what it returned or raised."""
         try:
             said = self._call()
-            return asyncio.run(_awaited(said)) if hasattr(said, "__await__") else said
+            return self._checked(asyncio.run(_awaited(said)) if hasattr(said, "__await__") else said)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - what it raises is what it says
             return error
 
@@ -67,7 +68,7 @@ class Play:
         if self.worked.mode is not Mode.ASYNC:
             return await asyncio.to_thread(self.said)
         try:
-            return await self._call()
+            return self._checked(await self._call())
         except (Exception, SystemExit) as error:  # noqa: BLE001 - what it raises is what it says
             return error
 
@@ -81,6 +82,9 @@ class Play:
         if self._context.completed and self.worked.rules.policy is not AckPolicy.ACK_FIRST:
             return [outcome.ended(message, Acked(self._context.output))]
         return [self.worked.rules.ended(message, said, self._context.action)]
+
+    def _checked(self, said: object) -> object:
+        return checked(promised_by(self._context), said)
 
     def _call(self) -> Any:
         return self.worked.call(self.messages[0], self._context) if self._batch is None else self._batch.call()

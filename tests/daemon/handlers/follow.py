@@ -52,3 +52,41 @@ def in_batch(items: list[Item], ctx):
 
 def in_child(payload, ctx):
     ctx.publish("next", payload)
+
+
+async def forgets(payload, ctx):
+    ctx.publish("next", {"of": ctx.id})
+
+
+async def keeps_it(payload, ctx):
+    kept = ctx.publish("next", {"of": ctx.id})
+    write("kept", ctx, repr=repr(kept))
+
+
+async def returns_it(payload, ctx):
+    return ctx.publish("next", {"of": ctx.id})
+
+
+async def forgets_in_transaction(payload, ctx):
+    async with ctx.transaction():
+        ctx.publish("next", {"of": ctx.id})
+
+
+async def forgets_in_batch(items: list[Item], ctx):
+    ctx.publish("next", {})
+
+
+async def forgets_in_child(payload, ctx):
+    ctx.publish("next", {})
+
+
+async def leaves_it_to_tasks(payload, ctx):
+    """All of these are awaited by somebody: the last one only when the handler has returned."""
+    await asyncio.gather(ctx.publish("next", 1), ctx.publish("next", 2))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ctx.publish("next", 3))
+    await asyncio.wait_for(ctx.publish("next", 4), 60)
+    TASKS.append(asyncio.create_task(ctx.publish("next", 5)))
+
+
+TASKS = []

@@ -1,0 +1,69 @@
+"""What type checkers know of publish on each kind of connection: `./go check` reads this file, and nothing runs it.
+
+An ignore that is not needed is an error: each of them is a forgotten `await` that is seen.
+"""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import psycopg
+import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+
+from pgrouse import NewMessage, Published, publish, publish_many
+from pgrouse.drivers.caller import OfAsyncpg, OfDjango
+from pgrouse.publishing import PublishedMany
+
+MANY: list[NewMessage] = []
+
+
+async def awaited(
+    psycopgs: psycopg.AsyncConnection[object],
+    cursor: psycopg.AsyncCursor[object],
+    connection: AsyncConnection,
+    session: AsyncSession,
+    scoped: async_scoped_session[AsyncSession],
+    asyncpgs: OfAsyncpg,
+) -> None:
+    assert_type(await publish(psycopgs, "t"), Published)
+    assert_type(await publish(cursor, "t"), Published)
+    assert_type(await publish(connection, "t"), Published)
+    assert_type(await publish(session, "t"), Published)
+    assert_type(await publish(scoped, "t"), Published)
+    assert_type(await publish(asyncpgs, "t"), Published)
+    assert_type(await publish_many(session, MANY), PublishedMany)
+
+
+async def forgotten(
+    psycopgs: psycopg.AsyncConnection[object],
+    connection: AsyncConnection,
+    session: AsyncSession,
+    scoped: async_scoped_session[AsyncSession],
+    asyncpgs: OfAsyncpg,
+) -> None:
+    publish(psycopgs, "t")  # type: ignore[unused-coroutine]
+    publish(connection, "t")  # type: ignore[unused-coroutine]
+    publish(session, "t")  # type: ignore[unused-coroutine]
+    publish(scoped, "t")  # type: ignore[unused-coroutine]
+    publish(asyncpgs, "t")  # type: ignore[unused-coroutine]
+    publish_many(psycopgs, MANY)  # type: ignore[unused-coroutine]
+    publish_many(session, MANY)  # type: ignore[unused-coroutine]
+
+
+def blocking(
+    psycopgs: psycopg.Connection[object],
+    cursor: psycopg.Cursor[object],
+    connection: sqlalchemy.Connection,
+    session: Session,
+    scoped: scoped_session[Session],
+    django: OfDjango,
+) -> None:
+    assert_type(publish(psycopgs, "t"), Published)
+    assert_type(publish(cursor, "t"), Published)
+    assert_type(publish(connection, "t"), Published)
+    assert_type(publish(session, "t"), Published)
+    assert_type(publish(scoped, "t"), Published)
+    assert_type(publish(django, "t"), Published)
+    assert_type(publish_many(session, MANY), PublishedMany)
