@@ -83,7 +83,7 @@ class Database(Section):
     """Use prepared statements. Set false behind a pooler in transaction mode that does not support them."""
     pool_size: int = Field(default=10, ge=1, le=1000)
     """Connections for handlers' own transactions, per process; opened when needed."""
-    apply_topics: Literal["never", "migrate", "run"] = "never"
+    apply_topics: Literal["never", "migrate", "run"] = "migrate"
     """When the policies that the file names are written into the database: by `pgrouse migrate`, or by `pgrouse run` too."""
 
 

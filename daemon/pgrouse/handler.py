@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, get_args, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import pydantic
 from pydantic import TypeAdapter
@@ -21,7 +22,7 @@ from pydantic_core import core_schema, from_json
 
 from pgrouse import config
 from pgrouse.ack_policy import DEFAULT_RULES, AckPolicy, Rules
-from pgrouse.batch import Batching, batching_of, contradictions
+from pgrouse.batch import BatchContext, Batching, batching_of, contradictions
 from pgrouse.config_source import ConfigProblems, KeyProblem, Problem, show_key
 from pgrouse.context import Context
 from pgrouse.errors import ConfigError
@@ -134,6 +135,8 @@ def described(topic: str, name: str, function: Any, chosen: config.Topic, rules:
     """
     if not callable(function):
         raise ConfigError(f"{name} is a {type(function).__name__}, not a function")
+    if any(map(_is_a_generator, (function, getattr(function, "__call__", None)))):  # noqa: B004
+        raise ConfigError(f"{name} has a yield, so that a call of it does nothing: a handler returns its result")
     arguments, wanted = _signature(name, function)
     batching, wanted = batching_of(chosen, arguments, wanted)
     payload = _adapter(name, wanted)
@@ -143,6 +146,10 @@ def described(topic: str, name: str, function: Any, chosen: config.Topic, rules:
     # A batch handler acknowledges by its items, not by its context.
     ends = _rules(chosen, rules, 2 if batching else arguments)
     return Handler(topic, name, function, mode, arguments, payload, concurrency, ends, batching)
+
+
+def _is_a_generator(function: Any) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 def questions(settings: config.Config) -> list[Problem]:
@@ -244,7 +251,34 @@ def _signature(name: str, function: Callable[..., Any]) -> tuple[int, Any]:
         raise ConfigError(
             f"{name} needs {len(required)} arguments: a handler takes the payload and, if it likes, a context"
         )
-    return min(len(positional), 2), hints.get(positional[0].name, Any) if positional else Any
+    wanted = [hints.get(each.name, Any) for each in positional[:2]]
+    if wanted and _is_a_context(wanted[0]):
+        raise ConfigError(
+            f"{name} gets the payload first, and then the context: {positional[0].name} is the wrong way round"
+        )
+    if len(wanted) > 1 and not _takes_a_context(positional[1], wanted[1]):
+        raise ConfigError(
+            f"{name} gets the context as its second argument, and {positional[1].name} is none: annotate it as Context, or let it be "
+            "keyword-only"
+        )
+    return len(wanted), wanted[0] if wanted else Any
+
+
+def _takes_a_context(second: inspect.Parameter, wanted: Any) -> bool:
+    """Whether a context fits what a second parameter says of itself. One that says nothing takes what it gets."""
+    if wanted is Any:
+        return second.default in (second.empty, None)
+    if get_origin(wanted) is Annotated:
+        return _takes_a_context(second, get_args(wanted)[0])
+    if get_origin(wanted) in (Union, UnionType):
+        return any(_takes_a_context(second, each) for each in get_args(wanted))
+    if not inspect.isclass(wanted):
+        return isinstance(wanted, TypeVar)
+    return _is_a_context(wanted) or wanted is object or getattr(wanted, "_is_protocol", False)
+
+
+def _is_a_context(wanted: Any) -> bool:
+    return inspect.isclass(wanted) and issubclass(wanted, Context | BatchContext)
 
 
 def _adapter(name: str, wanted: Any) -> TypeAdapter[Any] | None:

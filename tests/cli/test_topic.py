@@ -322,17 +322,44 @@ def test_a_configuration_without_policies_is_told(pgrouse: Shell) -> None:
     assert ended.err == "the configuration names no policy: write knobs into its [topics] tables\n"
 
 
-@pytest.mark.usefixtures("file")
-def test_migrate_applies_them_only_when_told_to(pgrouse: Shell, queue: Queue) -> None:
+def test_the_file_can_keep_migrate_from_it_unless_a_flag_says_so(pgrouse: Shell, queue: Queue, file: Path) -> None:
+    file.write_text(f'[database]\napply_topics = "never"\n{FILE}')
+
     assert "max_attempts" not in pgrouse("migrate").out
     assert row(queue) is None
 
     assert pgrouse("migrate", "--apply-topics").out.splitlines()[-5:] == SAID
 
 
-@pytest.mark.parametrize("when", ["migrate", "run"])
-def test_the_file_can_tell_migrate_to(pgrouse: Shell, queue: Queue, file: Path, when: str) -> None:
-    file.write_text(f'[database]\napply_topics = "{when}"\n{FILE}')
+@pytest.mark.usefixtures("file")
+def test_config_check_tells_what_is_not_in_force_and_ends_with_1(pgrouse: Shell, queue: Queue) -> None:
+    before = pgrouse("config", "check")
+    as_json = pgrouse("config", "check", "--json")
+    pgrouse("migrate")
+    after = pgrouse("config", "check")
+
+    assert (before.code, as_json.code, after.code) == (1, 1, 0)
+    assert before.out.splitlines()[:-1] == [f"not in force: {each}" for each in SAID]
+    assert before.out.splitlines()[-1].endswith("the policies above are not in force: run `pgrouse topic apply`")
+    assert (as_json.object["ok"], len(as_json.object["not_in_force"])) == (False, len(SAID))
+    assert after.out.startswith("ok: ")
+    assert row(queue) is not None
+
+
+@pytest.mark.usefixtures("file")
+def test_config_check_says_what_it_could_not_ask_the_database(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGROUSE_DSN", "host=127.0.0.1 port=1 connect_timeout=2")
+
+    ended, as_json = shell("config", "check"), shell("config", "check", "--json")
+
+    assert (ended.code, as_json.code) == (0, 0)
+    assert ended.err.startswith("not checked: whether the policies are in force: ")
+    assert "127.0.0.1" in as_json.object["not_checked"]
+
+
+@pytest.mark.parametrize("said", ["", '[database]\napply_topics = "migrate"\n', '[database]\napply_topics = "run"\n'])
+def test_migrate_applies_them(pgrouse: Shell, queue: Queue, file: Path, said: str) -> None:
+    file.write_text(f"{said}{FILE}")
 
     assert pgrouse("migrate", "--dry-run").out.splitlines()[-1] == f"would change {SAID[-1]}"
     assert row(queue) is None

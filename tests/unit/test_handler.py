@@ -24,6 +24,7 @@ MODULE = """
 import functools
 from typing import Annotated
 
+import pgrouse
 import pydantic
 
 class Order(pydantic.BaseModel):
@@ -43,6 +44,18 @@ def typed(order: Order): return order
 def spare(payload, context, third=3): return third
 def anything(*args): return args
 def three(a, b, c): ...
+def lone(ctx: pgrouse.Context): ...
+def swapped(ctx: pgrouse.Context, payload): ...
+def annotated(id: int, total: int = 5): ...
+def annotated_at_length(id: int, total: Annotated[int, pydantic.Field(ge=0)]): ...
+def defaulted(id, total=5): ...
+def listed(id, total: list[pgrouse.Context]): ...
+def perhaps(payload, ctx: "pgrouse.Context | None" = None): ...
+def nothing_said(payload, ctx=None): ...
+def any_object(payload, ctx: object): ...
+def of_batches(payload, ctx: pgrouse.BatchContext): ...
+def generator(payload): yield payload
+async def async_generator(payload): yield payload
 def keyword(payload, *, when): ...
 def optional_keyword(payload, *, when=1): return when
 def unknown(payload: "Missing"): ...
@@ -93,6 +106,10 @@ class TestSignature:
             ("Shop.static", 1),
             ("shop", 1),
             ("partly", 1),
+            ("perhaps", 2),
+            ("nothing_said", 2),
+            ("any_object", 2),
+            ("of_batches", 2),
         ],
     )
     def test_a_handler_is_given_as_much_as_it_takes(
@@ -134,6 +151,20 @@ class TestRefused:
             ("shop_jobs:onne", r"shop_jobs has no function onne \(it has: .*\bone\b"),
             ("shop_jobs:constant", "shop_jobs:constant is a int, not a function"),
             ("shop_jobs:unknown", "the signature of shop_jobs:unknown cannot be read: name 'Missing' is not defined"),
+            (
+                "shop_jobs:lone",
+                "shop_jobs:lone gets the payload first, and then the context: ctx is the wrong way round",
+            ),
+            ("shop_jobs:swapped", "shop_jobs:swapped gets the payload first"),
+            ("shop_jobs:annotated", "shop_jobs:annotated gets the context as its second argument, and total is none"),
+            ("shop_jobs:annotated_at_length", "gets the context as its second argument, and total is none"),
+            (
+                "shop_jobs:defaulted",
+                "gets the context as its second argument, and total is none: annotate it as Context",
+            ),
+            ("shop_jobs:listed", "gets the context as its second argument, and total is none"),
+            ("shop_jobs:generator", "shop_jobs:generator has a yield, so that a call of it does nothing"),
+            ("shop_jobs:async_generator", "shop_jobs:async_generator has a yield"),
             ("shop_broken:one", "module shop_broken cannot be imported: ModuleNotFoundError: .*nothing_of_that_name"),
             ("shop_leaves:one", "module shop_leaves cannot be imported: SystemExit: 4"),
             ("shop_nowhere:one", "module shop_nowhere may not be used"),

@@ -9,10 +9,12 @@ import click
 
 from pgrouse.cli.command import Group, Session
 from pgrouse.cli.output import Column, plural
-from pgrouse.errors import ConfigError, ExitCode
+from pgrouse.cli.policy_diff import plain
+from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 
 if TYPE_CHECKING:
     from pgrouse.config import Config
+    from pgrouse.policy_change import Change
 
 
 @click.group(cls=Group)
@@ -23,9 +25,10 @@ def config() -> None:
 @config.command()
 @click.pass_obj
 def check(session: Session) -> int:
-    """Check the configuration, its handlers and its keys.
+    """Check the configuration, its handlers, keys and policies.
 
-    Handlers are imported, keys are read. Every problem is told with its file, line and key.
+    Handlers are imported, keys are read. Every problem is told with its file, line and key. Exit code 1: the database holds other
+    policies than the file. One that cannot be asked is no error.
     """
     from pgrouse.alerts.check import check as check_sinks  # noqa: PLC0415
     from pgrouse.handler import load, questions  # noqa: PLC0415
@@ -43,10 +46,36 @@ def check(session: Session) -> int:
     for question in questions(session.config):
         session.output.note(f"warning: {question}")
     where = str(session.config.path) if session.config.path else None
+    changes, unasked = _compare(session)
     if session.as_json:
-        session.output.record({"ok": True, "file": where, "topics": sorted(handlers)})
-    session.output.say(f"ok: {where or 'no file'}, {plural(len(handlers), 'topic')}, their handlers can be imported")
+        about: dict[str, Any] = {"not_in_force": [plain(each) for each in changes]} if changes else {}
+        about |= {"not_checked": f"the policies: {unasked}"} if unasked else {}
+        session.output.record({"ok": not changes, "file": where, "topics": sorted(handlers), **about})
+    for change in changes:
+        session.output.say(f"not in force: {change}")
+    if unasked:
+        session.output.note(f"not checked: whether the policies are in force: {unasked}")
+    found = f"{where or 'no file'}, {plural(len(handlers), 'topic')}, their handlers can be imported"
+    if changes:
+        session.output.say(f"{found}; the policies above are not in force: run `pgrouse topic apply`")
+        return ExitCode.FOUND_A_PROBLEM
+    session.output.say(f"ok: {found}")
     return ExitCode.OK
+
+
+def _compare(session: Session) -> tuple[list[Change], str | None]:
+    """Return what the database holds otherwise than the configuration says; or nothing, and why it could not be asked."""
+    if not session.config.policies:
+        return [], None
+    import psycopg  # noqa: PLC0415 - only where there is something to compare
+
+    from pgrouse import policy_change  # noqa: PLC0415
+
+    try:
+        with session.read() as conn:
+            return policy_change.differences(conn, session.config.policies), None
+    except (DatabaseUnreachable, psycopg.Error) as error:
+        return [], " ".join(str(error).split())
 
 
 def _check_keys(settings: Config) -> None:

@@ -25,7 +25,7 @@ def migrate(session: Session, dry_run: bool, with_cron: bool, apply_topics: bool
     with session.connect() as conn:
         applied = schema.migrate(conn, dry_run=dry_run)
     _report(session, applied, dry_run)
-    if session.config.database.apply_topics != "never":
+    if session.config.database.apply_topics != "never" and (apply_topics or session.config.policies):
         _apply_topics(session, dry_run)
     if with_cron and not dry_run:
         from pgrouse.cli.cron import install_jobs  # noqa: PLC0415

@@ -20,7 +20,7 @@ def put(session: Session, conn: psycopg.Connection, wanted: Mapping[str, Wanted]
 
     changes = policy_change.differences(conn, wanted) if dry_run else policy_change.apply(conn, wanted)
     if session.as_json:
-        session.output.record({"changes": [_plain(each) for each in changes], "dry_run": dry_run})
+        session.output.record({"changes": [plain(each) for each in changes], "dry_run": dry_run})
     for each in changes:
         session.output.say(f"{'would change ' if dry_run else ''}{each}")
     if not changes:
@@ -28,7 +28,8 @@ def put(session: Session, conn: psycopg.Connection, wanted: Mapping[str, Wanted]
     return changes
 
 
-def _plain(change: Change) -> dict[str, Any]:
+def plain(change: Change) -> dict[str, Any]:
+    """Return a change as JSON has it."""
     return {
         "topic": change.topic,
         "channel": change.channel,
