@@ -235,8 +235,15 @@ def _begin(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The daemon may have gone before that: the kernel tells nobody.
+    daemon = multiprocessing.parent_process()
+    if daemon is not None and os.getppid() != daemon.pid:
+        os._exit(1)
     # A child that ends with 0 counts as one that has done its share: its message would wait for a result for ever.
-    os._exit = partial(_exit, os._exit)
+    # What a handler forks ends as it says.
+    real = os._exit
+    os._exit = partial(_exit, real)
+    os.register_at_fork(after_in_child=partial(setattr, os, "_exit", real))
     sys.path[:] = path
     for variable in without:
         os.environ.pop(variable, None)

@@ -22,6 +22,8 @@ log = structlog.get_logger()
 
 # Tells a child that it is one, and which.
 CHILD = "PGROUSE_PROCESS"
+# Tells a child who started it.
+SUPERVISOR = "PGROUSE_SUPERVISOR"
 # A process that lived so long did not die of its start.
 LIVED_S = 60.0
 PR_SET_PDEATHSIG = 1
@@ -40,9 +42,12 @@ def number() -> int:
 
 
 def end_with_the_parent() -> None:
-    """Let the kernel tell this child to stop when its supervisor is gone, however it went."""
+    """Let the kernel tell this child to stop when its supervisor is gone, however it went; end at once if it is already."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, SUPERVISOR_GONE)
+    # It may have gone while this process was still importing. The kernel tells nobody of that.
+    if os.environ.get(SUPERVISOR, str(os.getppid())) != str(os.getppid()):
+        os.kill(os.getpid(), SUPERVISOR_GONE)
 
 
 def run(count: int) -> int:
@@ -89,7 +94,7 @@ class Supervisor:
     async def _run_one(self, number: int) -> int:
         environ = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
         child = await asyncio.create_subprocess_exec(
-            sys.executable, *sys.orig_argv[1:], env={**environ, CHILD: str(number)}
+            sys.executable, *sys.orig_argv[1:], env={**environ, CHILD: str(number), SUPERVISOR: str(os.getpid())}
         )
         self.children[number] = child
         if self.stopping.is_set():

@@ -116,3 +116,11 @@ def test_a_cancelled_message_ends_its_child(start: Start, queue: Queue, journal:
 
     eventually(lambda: not lives(child))
     assert queue.archived(published).result == "cancelled"
+
+
+def test_a_process_that_a_handler_forks_ends_with_the_code_that_it_says(start: Start, queue: Queue) -> None:
+    start({"job": apart("hostile:fork_and_leave")})
+
+    published = queue.publish("job")
+
+    assert eventually(lambda: queue.archived(published), within_s=90).output == [0, 3]

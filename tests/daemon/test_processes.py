@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -76,3 +77,27 @@ def test_a_stop_while_the_processes_are_still_being_started_ends_them_in_order(
     eventually(lambda: len(journal.entries("imports")) == 2)
 
     assert daemon.stop() == 0
+
+
+def running(pids: list[int]) -> list[int]:
+    """Return those that have not ended; one that nobody has reaped yet has."""
+    stats = {pid: Path(f"/proc/{pid}/stat") for pid in pids}
+    return [
+        pid for pid, stat in stats.items() if stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    ]
+
+
+def test_processes_whose_supervisor_is_killed_before_they_know_it_do_not_stay(
+    fleet: Fleet, database: Database, queue: Queue
+) -> None:
+    daemon = fleet.launch({"job": "holding:hold"}, dsn=database.dsn, processes=2)
+    started = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children")
+    children = eventually(
+        lambda: found if len(found := [int(pid) for pid in started.read_text().split()]) == 2 else None
+    )
+
+    daemon.process.kill()
+
+    assert children is not None
+    eventually(lambda: running(children) == [])
+    assert pids(queue) == set()

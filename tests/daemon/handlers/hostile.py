@@ -219,3 +219,15 @@ err_in_a_child = err_in_thread
 def err_acknowledged(payload, ctx):
     ctx.ack("done")
     return MISTAKES[payload](ctx)
+
+
+def fork_and_leave(payload, ctx):
+    """Says how a process that it forked ended, with 0 and with 3."""
+
+    def left(code):
+        forked = os.fork()
+        if not forked:
+            os._exit(code)
+        return os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])
+
+    return [left(0), left(3)]
