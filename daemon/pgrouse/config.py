@@ -101,7 +101,8 @@ class Worker(Section):
     fetch_batch_size: int = Field(default=1000, ge=1, le=10_000)
     """At most this many messages in one claim."""
     prefetch: int = Field(default=0, ge=0, le=10_000)
-    """Claim so many messages more than there are free places. They wait locked, so that others cannot take them."""
+    """Claim so many messages more than there are free places, of topics whose handlers are async and have no `concurrency` of their own.
+    They wait locked, so that others cannot take them."""
     poll: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
     """Look for messages at least so often (± 20 %): what a lost notification costs at most."""
     degraded_poll: Annotated[Duration, between(0.05 * S, 60 * S)] = 1 * S

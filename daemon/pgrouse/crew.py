@@ -153,9 +153,14 @@ class Crew:
             self.hand_back_waiting()
         self._summon()
 
-    def lose(self, message_ids: Iterable[int]) -> None:
-        """These are not ours any more: stop their handlers, settle nothing. What has ended already learns it when it is settled."""
-        for message in filter(None, map(self.hand.find, message_ids)):
+    def lose(self, messages: Iterable[Message]) -> None:
+        """These are not ours any more: stop their handlers, settle nothing. What has ended already learns it when it is settled.
+
+        One that was claimed again meanwhile is ours under its new claim.
+        """
+        for message in messages:
+            if self.hand.find(message.id) is None:
+                continue
             batches = self._batches.get(message.topic)
             if batches.has(message) if batches else self._has(message):
                 self.hand.let_go([message])

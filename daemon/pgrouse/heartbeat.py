@@ -69,7 +69,7 @@ class Heartbeat(threading.Thread):
 
     Args:
         hand: what to extend.
-        on_lost: called on the event loop with the ids whose lock was lost.
+        on_lost: called on the event loop with the messages whose lock was lost, as they were claimed.
         worker: how the worker is entered into the registry.
         status: what it says of itself there.
         reports: what it reports of its measures, with each sign of life; nothing unless given.
@@ -83,7 +83,7 @@ class Heartbeat(threading.Thread):
         self,
         db: Database,
         hand: Hand,
-        on_lost: Callable[[list[int]], None],
+        on_lost: Callable[[list[Message]], None],
         worker: Registration,
         status: Callable[[], dict[str, Any]],
         reports: Reports | None = None,
@@ -209,7 +209,7 @@ class Heartbeat(threading.Thread):
         cancelled = self._ask(conn, cancelled_statement(gone))
         # Here and not on the event loop: what a handler in a thread sees does not depend on whether that turns.
         self.hand.cancel(message for message in gone if message.id in cancelled)
-        self.loop.call_soon_threadsafe(self.on_lost, lost)
+        self.loop.call_soon_threadsafe(self.on_lost, gone)
 
     def _tell(self, conn: psycopg.Connection, now: float) -> None:
         """Give a sign of life, read what is wished, report. What the database does not take is told again later, and costs no connection."""

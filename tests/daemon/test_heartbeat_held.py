@@ -40,7 +40,7 @@ def in_hand(queue: Queue) -> Message:
     return Message(row.id, row.claim_id, "job", None, None, 5, 1, 1, "1", None, None, None, LOCK_S, None, 0.0, 0.0)
 
 
-def beat(dsn: str, message: Message, until: Callable[[], object], lost: list[int]) -> int:
+def beat(dsn: str, message: Message, until: Callable[[], object], lost: list[Message]) -> int:
     """Let a heartbeat with this message in hand beat until something holds; return how many connections it took."""
 
     async def run() -> int:
@@ -76,7 +76,7 @@ STARTED = "SELECT messages.worker_started('w', 'host', 1, '1.0', ARRAY['job'], 1
 def test_locks_are_extended_in_time_and_the_report_comes_once_when_it_is_free(
     database: Database, queue: Queue, before: str, holds: str
 ) -> None:
-    message, lost = in_hand(queue), list[int]()
+    message, lost = in_hand(queue), list[Message]()
     queue.conn.execute(before)
     seen: set[datetime] = set()
     with database.connect() as holder:

@@ -474,7 +474,7 @@ class TestLosing:
         async with crew_of(batch_handler(look, items=True)) as crew:
             crew.add([kept, lost], 0)
             await until(lambda: crew.running)
-            crew.lose([lost.id])
+            crew.lose([lost])
             gate.set()
             await until(lambda: not crew.running)
 
@@ -488,7 +488,7 @@ class TestLosing:
         async with crew_of(batch_handler(gate.handle)) as crew:
             crew.add(messages, 0)
             await until(lambda: gate.started)
-            crew.lose([each.id for each in messages])
+            crew.lose(messages)
             await until(lambda: not crew.running)
 
             assert (ends(crew), len(crew.hand)) == ([], 0)
@@ -502,7 +502,7 @@ class TestLosing:
             crew.add([first], 0)
             await until(lambda: gate.started)
             crew.add([lost, last], 0)
-            crew.lose([lost.id])
+            crew.lose([lost])
             gate.open.set()
             await until(lambda: len(crew.settler.waiting) == 2)
 

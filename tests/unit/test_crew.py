@@ -226,7 +226,7 @@ class TestLosing:
         async with crew_of(handler(gate.handle, 3), concurrency=1, prefetch=2) as crew:
             crew.add([first, lost, last], 0)
             await until(lambda: gate.started == [0])
-            crew.lose([lost.id])
+            crew.lose([lost])
             gate.open.set()
             await until(lambda: gate.started == [0, 2] and not crew.running)
 
@@ -241,10 +241,30 @@ class TestLosing:
         async with crew_of(handler(gate.handle)) as crew:
             crew.add([message], 0)
             await until(lambda: crew.running)
-            crew.lose([message.id, 999_999])
+            crew.lose([message, claimed()])
             await until(lambda: not crew.running)
 
             assert (ends(crew), len(crew.hand)) == ([], 0)
+        assert [e["event"] for e in logged.entries] == ["message.lock_lost"]
+
+    async def test_a_message_that_was_claimed_again_meanwhile_is_not_lost_with_its_old_claim(
+        self, claimed: Claimed, logged: LogCapture
+    ) -> None:
+        gate, old = Gate(), claimed()
+        new = old._replace(claim_id=old.claim_id + 1)
+
+        async with crew_of(handler(gate.handle)) as crew:
+            crew.add([old], 0)
+            await until(lambda: crew.running == 1)
+            crew.add([new], 0)
+            await until(lambda: crew.running == 2)
+            crew.lose([old])
+            await until(lambda: crew.running == 1)
+
+            assert (crew.hand.holds(new), ends(crew)) == (True, [])
+            gate.open.set()
+            await until(lambda: crew.settler.waiting)
+            assert [each.message.claim_id for each in crew.settler.waiting] == [new.claim_id]
         assert [e["event"] for e in logged.entries] == ["message.lock_lost"]
 
     async def test_what_ended_meanwhile_is_left_to_the_settler(self, claimed: Claimed, logged: LogCapture) -> None:
@@ -253,7 +273,7 @@ class TestLosing:
         async with crew_of(handler(nothing)) as crew:
             crew.add([message], 0)
             await until(lambda: crew.settler.waiting)
-            crew.lose([message.id])
+            crew.lose([message])
 
             assert ends(crew) == [(message.id, Kind.COMPLETE)]
         assert logged.entries == []

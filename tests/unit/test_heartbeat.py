@@ -95,7 +95,7 @@ class Notes:
 async def beating(
     hand: Hand,
     notes: Notes,
-    on_lost: Callable[[list[int]], None] = print,
+    on_lost: Callable[[list[Message]], None] = print,
     on_drain: Callable[[], None] | None = None,
 ) -> AsyncIterator[Heartbeat]:
     worker = Registration("w", "h", 1, "0", [], 1)
@@ -161,14 +161,14 @@ async def test_all_locks_are_checked_at_once_when_somebody_says_that_one_was_los
     hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
     hand.add([message], time.monotonic())
     notes.lost = [message.id]
-    told: list[int] = []
+    told: list[Message] = []
 
     async with beating(hand, notes, told.extend) as thread:
         await until(lambda: notes.connections)
         thread.poke()
         await until(lambda: told)
 
-    assert told == [message.id]
+    assert told == [message]
 
 
 async def test_a_handler_that_overran_its_time_and_does_not_stop_is_not_covered_for_ever(
@@ -264,14 +264,14 @@ async def test_a_wish_for_a_lost_lock_is_broken_and_the_loss_is_told(claimed: Cl
     hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
     hand.add([message], time.monotonic())
     notes.lost = [message.id]
-    told: list[int] = []
+    told: list[Message] = []
 
     async with beating(hand, notes, told.extend):
         with pytest.raises(LockLost):
             await asyncio.wrap_future(hand.extend(message, timedelta(minutes=10)))
         await until(lambda: told)
 
-    assert told == [message.id]
+    assert told == [message]
 
 
 async def test_a_wish_waits_for_a_database_that_is_away(claimed: Claimed, logged: LogCapture) -> None:

@@ -226,7 +226,7 @@ class TestOurs:
             crew.add([message], 0)
             await until(lambda: gate.started)
             gate.open.set()
-            crew.lose([message.id])
+            crew.lose([message])
             await until(lambda: not crew.running)
             crew.add([following], 0)
             await until(lambda: crew.settler.waiting)
