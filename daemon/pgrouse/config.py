@@ -205,6 +205,8 @@ class Web(Section):
     """How long somebody stays logged in to the dashboard."""
     url: WebAddress | None = None
     """The address under which people open the dashboard, as `https://queue.example.com`: alerts link to it."""
+    tick: bool = True
+    """Run the maintenance functions as a daemon does, every `worker.tick`: locks expire and schedules fire though no daemon runs."""
 
 
 class Metrics(Section):

@@ -24,14 +24,19 @@ class Site:
     Args:
         database: what it serves.
         dsn: how it reaches it, if not directly.
+        tick: how often it runs the maintenance; None = never, so that a test does so by itself.
         **web: settings of the section.
     """
 
-    def __init__(self, database: Database, dsn: str | None = None, **web: Any) -> None:
+    def __init__(self, database: Database, dsn: str | None = None, tick: str | None = None, **web: Any) -> None:
         self.database = database
         settings = load(
             environ={},
-            overrides={"database": {"dsn": dsn or database.dsn}, "web": {"listen": "127.0.0.1:0", **web}},
+            overrides={
+                "database": {"dsn": dsn or database.dsn},
+                "worker": {"tick": tick or "5s"},
+                "web": {"listen": "127.0.0.1:0", "tick": tick is not None, **web},
+            },
         )
         sock = listen.bind(settings.web.listen)
         self.url = listen.url(sock)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from pgrouse.web import connection, gate
+from pgrouse.web import connection
+from pgrouse.web.credentials import COOKIE
 from pgrouse.web.keyring import csrf_of
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
@@ -104,12 +105,12 @@ def browser(site: Site) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=site.url) as client:
         answer = client.post("/login", data={"token": site.token("viewer", "publisher", "operator")})
         assert answer.status_code == 303
-        assert _cookie(answer) == client.cookies[gate.COOKIE]
+        assert _cookie(answer) == client.cookies[COOKIE]
         yield client
 
 
 def _cookie(answer: httpx.Response) -> str:
-    found = re.match(rf"{gate.COOKIE}=([^;]+);(.*)", answer.headers["set-cookie"])
+    found = re.match(rf"{COOKIE}=([^;]+);(.*)", answer.headers["set-cookie"])
     assert found is not None
     assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in found[2].split(";")}
     return found[1]
@@ -118,7 +119,7 @@ def _cookie(answer: httpx.Response) -> str:
 def test_a_cookie_reads_and_changes_nothing_without_the_word_that_goes_with_it(
     browser: httpx.Client, site: Site
 ) -> None:
-    word = csrf_of(browser.cookies[gate.COOKIE])
+    word = csrf_of(browser.cookies[COOKIE])
     message = {"topic": "from.browser"}
 
     assert browser.get("/v1/stats").status_code == 200
@@ -128,13 +129,13 @@ def test_a_cookie_reads_and_changes_nothing_without_the_word_that_goes_with_it(
 
 
 def test_who_logs_out_is_out_at_once(browser: httpx.Client) -> None:
-    cookie = browser.cookies[gate.COOKIE]
+    cookie = browser.cookies[COOKIE]
     assert browser.post("/logout").status_code == 403, "not by a forged form"
 
     answer = browser.post("/logout", data={"csrf": csrf_of(cookie)})
 
     assert answer.status_code == 303
-    assert browser.get("/v1/stats", headers={"Cookie": f"{gate.COOKIE}={cookie}"}).status_code == 401
+    assert browser.get("/v1/stats", headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 401
 
 
 def test_a_session_ends_with_its_token(site: Site, queue: Queue) -> None:
@@ -143,7 +144,7 @@ def test_a_session_ends_with_its_token(site: Site, queue: Queue) -> None:
 
     queue.call("revoke_token", "guest")
 
-    eventually(lambda: httpx.get(f"{site.url}/v1/stats", cookies={gate.COOKIE: cookie}).status_code == 401)
+    eventually(lambda: httpx.get(f"{site.url}/v1/stats", cookies={COOKIE: cookie}).status_code == 401)
 
 
 def test_a_wrong_token_opens_no_door(site: Site) -> None:

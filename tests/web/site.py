@@ -24,7 +24,9 @@ class Site:
     """
 
     def __init__(self, dsn: str, **web: Any) -> None:
-        self.settings = config.load(None, {}, {"database": {"dsn": dsn}, "web": {"listen": "127.0.0.1:0", **web}})
+        self.settings = config.load(
+            None, {}, {"database": {"dsn": dsn}, "web": {"listen": "127.0.0.1:0", "tick": False, **web}}
+        )
         # What a browser keeps of this server, by the options that its windows are opened with.
         self.contexts: dict[str, BrowserContext] = {}
         self.begin(self.settings.web.listen)

@@ -31,7 +31,7 @@ class Ticker:
     """Runs `messages.tick`, and in between `messages.raise_low_water`, fires the schedules, and reads the topics' schemas.
 
     Args:
-        schemas: the daemon's copy of the topics' payload schemas.
+        schemas: the daemon's copy of the topics' payload schemas; None = there is none.
         changed: set when somebody says that a topic or a schedule was changed.
         tick_s: how often to tick, in seconds, give or take a fifth.
         settled: how many attempts have been settled so far; while that stands still the marks need not move.
@@ -40,7 +40,12 @@ class Ticker:
     name = "ticker"
 
     def __init__(
-        self, db: database.Database, tick_s: float, settled: Callable[[], int], schemas: TopicSchemas, changed: Signal
+        self,
+        db: database.Database,
+        tick_s: float,
+        settled: Callable[[], int],
+        schemas: TopicSchemas | None,
+        changed: Signal,
     ) -> None:
         self.db = db
         self.schemas, self.changed = schemas, changed
@@ -53,11 +58,11 @@ class Ticker:
 
     async def step(self) -> float:
         """Read the schemas; tick if it is time, else move the marks; fire the schedules that are due."""
-        if self._conn is None:
-            self._conn = await self.db.connect("ticker")
-        store = Store(self._conn, self.db.worker)
+        conn = await self.connection()
+        store = Store(conn, self.db.worker)
         async with asyncio.timeout(TICK_TIMEOUT_S):
-            await self.schemas.read(self._conn)
+            if self.schemas is not None:
+                await self.schemas.read(conn)
             if time.monotonic() >= self._tick_at:
                 _tell(await store.tick(unless_within_s=self.tick_s * 0.8))
                 self._tick_at = time.monotonic() + jittered(self.tick_s)
@@ -69,6 +74,12 @@ class Ticker:
         if await self.changed.wait(max(0.0, min(LOW_WATER_S, self.tick_s, self._fire_at - time.monotonic()))):
             self._fire_at = 0.0
         return 0
+
+    async def connection(self) -> psycopg.AsyncConnection:
+        """Return the connection of this loop; a new one after a failure."""
+        if self._conn is None:
+            self._conn = await self.db.connect("ticker")
+        return self._conn
 
     def _has_settled(self) -> bool:
         before, self._settled_before = self._settled_before, self.settled()

@@ -7,16 +7,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import structlog
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from pgrouse import events
 from pgrouse.config import Config
+from pgrouse.loops import loop
 from pgrouse.web import asset, hub, live, metrics, pages, problem, v1
 from pgrouse.web.aside import Aside
 from pgrouse.web.database import Database
 from pgrouse.web.gate import Doorkeeper, Gate
 from pgrouse.web.hub import Hub
 from pgrouse.web.keyring import Keyring
+from pgrouse.web.maintenance import Maintenance
 from pgrouse.web.press import Press
 from pgrouse.web.roll import Roll
 from pgrouse.web.shortcut import shortcut
@@ -24,6 +28,8 @@ from pgrouse.web.wake import Wake
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
+
+log = structlog.get_logger()
 
 
 def application(settings: Config) -> FastAPI:
@@ -45,6 +51,7 @@ def application(settings: Config) -> FastAPI:
     app.state.roll = Roll(app.state.db)
     app.state.wake = Wake(app.state.db, settings.web.pool_size)
     app.state.stopping = asyncio.Event()
+    app.state.settled = 0
     app.state.hub = Hub(app.state.db, pages.VIEWS, app.state.stopping)
     problem.install(app)
     app.router.routes.append(asset.ROUTE)
@@ -69,10 +76,31 @@ def guarded(app: FastAPI) -> ASGIApp:
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     await app.state.db.open()
+    maintaining = _maintaining(app)
     try:
         yield
     finally:
         app.state.stopping.set()
+        if maintaining is not None:
+            maintaining.cancel()
+            await asyncio.wait([maintaining])
         await app.state.hub.close()
         await app.state.wake.close()
         await app.state.db.close()
+
+
+def _maintaining(app: FastAPI) -> asyncio.Task[None] | None:
+    settings = app.state.settings
+    if not settings.web.tick:
+        return None
+    tick_s = settings.worker.tick.total_seconds()
+    maintenance = Maintenance(app.state.db.connecting, tick_s, lambda: app.state.settled)
+    task = asyncio.create_task(loop.run(maintenance), name="maintenance")
+    task.add_done_callback(_tell)
+    return task
+
+
+def _tell(task: asyncio.Task[None]) -> None:
+    """Say of what the maintenance died: the pages and the API go on without it, so nobody else would."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error(events.WEB_FAILED, reason=type(error).__name__, exc_info=error)

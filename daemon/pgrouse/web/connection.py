@@ -1,25 +1,40 @@
-"""One connection of the web server: uvicorn's, but nobody may take his time with the beginning of a request.
+"""One connection of the web server: uvicorn's, but nobody may take his time with the beginning of a request, nor begin without an end.
 
 uvicorn bounds how long it waits for a further request, not for the first one, nor how long a line and headers take: whoever sends nothing,
-or one byte now and then, would keep a place from others for ever, and needs no token for that.
+or one byte now and then, would keep a place from others for ever, and needs no token for that. Nor does httptools, the parser that it prefers,
+bound how many bytes a line and headers have, or what follows a body in parts; h11 does, see `MOST_HEADER_BYTES`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Protocol
+else:
+    Protocol = object
+
 # From the first byte of a request, or from the connect, to the end of its headers.
 HEADERS_S = 10.0
+# Of the line and headers of a request: somewhat more is found out only with the next part.
+MOST_HEADER_BYTES = 65_536
+PART_BYTES = 16_384
+TOO_LARGE = b'{"title":"Headers too large","status":431,"code":"headers_too_large","detail":"the headers may have 65,536 bytes"}'
+REFUSAL = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/problem+json\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(TOO_LARGE), TOO_LARGE)
+)
 
 
-class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """A connection that is hung up on unless its headers come in time."""
+class Bounded(Protocol):
+    """What is added to uvicorn's protocol of either parser."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It begins."""
-        super().connection_made(transport)
+        super().connection_made(transport)  # type: ignore[arg-type]
         self._hurry: asyncio.TimerHandle | None = None
         self._begin()
 
@@ -48,3 +63,62 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         if self._hurry is not None:
             self._hurry.cancel()
             self._hurry = None
+
+
+class Counting(Bounded):
+    """What is added for httptools besides: bytes of which it has made nothing yet, neither headers nor a part of a body, it keeps."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It begins."""
+        super().connection_made(transport)
+        self._kept_bytes, self._has_headers = 0, False
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what comes, part by part."""
+        for at in range(0, len(data), PART_BYTES):
+            if self.transport.is_closing():
+                return
+            part = data[at : at + PART_BYTES]
+            self._kept_bytes += len(part)
+            super().data_received(part)
+            if self._kept_bytes > MOST_HEADER_BYTES:
+                self._refuse()
+
+    def _refuse(self) -> None:
+        if not self._is_at_work:
+            self.transport.write(REFUSAL)
+        self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._has_headers = False
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header was read. What follows a body in parts looks like one, and is none: it may say nothing of who asks."""
+        if not self._has_headers:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Its headers are there."""
+        self._kept_bytes, self._has_headers = 0, True
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of its body is there."""
+        self._kept_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        self._kept_bytes = 0
+        super().on_message_complete()
+
+
+def bounded(parser: type) -> type:
+    """Return the protocol of one of uvicorn's parsers with bounds."""
+    kind = Counting if hasattr(parser, "on_headers_complete") else Bounded
+    return type("Connection", (kind, parser), {})
+
+
+Connection = bounded(AutoHTTPProtocol)

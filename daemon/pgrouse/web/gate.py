@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hmac
 import ipaddress
+import re
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache
@@ -20,7 +19,9 @@ from starlette.exceptions import HTTPException
 
 from pgrouse.config import Config
 from pgrouse.web.caller import LOCAL, Caller, Role
-from pgrouse.web.keyring import Keyring, Session
+from pgrouse.web.credentials import Session, Token, credentials_of
+from pgrouse.web.keyring import Keyring
+from pgrouse.web.keyring import Session as Login
 from pgrouse.web.listen import is_loopback
 from pgrouse.web.problem import Problem, problem_of
 
@@ -30,12 +31,14 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-COOKIE = "pgrouse_session"
 SAFE = ("GET", "HEAD", "OPTIONS")
 # Where nobody has to be known, and how much may be sent there.
 OPEN = ("/login", "/logout")
 OPEN_BYTES = 16_384
 LONGEST_NUMBER = 16
+MOST_HEADERS = 200
+# A name or an address, and a port: what else stands there would be read as part of the path where an address is made of it.
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)?(:[0-9]{0,5})?", re.ASCII)
 # A request whose body takes longer is given up.
 BODY_S = 30.0
 
@@ -78,36 +81,43 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        limit = self.max_body_bytes
+        request = Request(scope, receive)
         try:
-            self._check(scope, headers)
-            if not _is_empty(headers):
-                limit = await self._limit(Request(scope, receive))
-            if int(headers.get("content-length", "0")) > limit:
-                raise too_large(limit)
+            limit = await self._check(request)
         except (Problem, psycopg.Error) as error:
             await problem_of(error).response()(scope, receive, _marked(send))
             return
         await self.app(scope, Body(receive, limit), _marked(send))
 
+    async def _check(self, request: Request) -> int:
+        """Refuse what must not come in; return how many bytes its body may have."""
+        headers = request.headers
+        _check_form(headers)
+        await self._check_host(request)
+        if request.method not in SAFE and not _is_same_origin(headers.get("host", ""), headers):
+            raise Problem(403, "the request comes from another site", "other_origin")
+        limit = self.max_body_bytes if _is_empty(headers) else await self._limit(request)
+        if int(headers.get("content-length", "0")) > limit:
+            raise too_large(limit)
+        return limit
+
+    async def _check_host(self, request: Request) -> None:
+        """Refuse names that are not ours, but for those who prove that they are not pages led here by such a name: they hold a token.
+
+        It goes by what the doorkeeper identifies by, so that nobody is exempt here and the local user there.
+        """
+        if self._is_ours(request.headers.get("host", "")):
+            return
+        if not isinstance(self.doorkeeper.credentials(request), Token):
+            raise Problem(421, "this host is not served here: add its name to web.allowed_hosts", "unknown_host")
+        await self.doorkeeper.identify(request)
+
     async def _limit(self, request: Request) -> int:
         """Return how much somebody may send: before it is known who he is, next to nothing is read."""
-        if request.url.path in OPEN:
+        if request.scope["path"] in OPEN:
             return OPEN_BYTES
         await self.doorkeeper.identify(request)
         return self.max_body_bytes
-
-    def _check(self, scope: Scope, headers: Headers) -> None:
-        host = headers.get("host", "")
-        # Whoever shows a token is no page that was led here under a false name: it could not know one.
-        if "authorization" not in headers and not self._is_ours(host):
-            raise Problem(421, "this host is not served here: add its name to web.allowed_hosts", "unknown_host")
-        if scope["method"] not in SAFE and not _is_same_origin(host, headers):
-            raise Problem(403, "the request comes from another site", "other_origin")
-        length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdecimal() and len(length) < LONGEST_NUMBER):
-            raise Problem(400, "Content-Length is no number", "bad_request")
 
     def _is_ours(self, host: str) -> bool:
         name = _host_of(host)
@@ -145,6 +155,27 @@ class Body:
 def too_large(limit: int) -> Problem:
     """Return the problem of a body beyond the limit."""
     return Problem(413, f"the request may have {limit:,} bytes (web.max_body_bytes): send it in parts", "too_large")
+
+
+# What decides who asks, and how much he sends: said twice, one place could read the first and another the last.
+SINGLE = {
+    *("host", "origin", "authorization", "content-length", "content-type"),
+    *("sec-fetch-site", "x-csrf-token", "idempotency-key"),
+}
+
+
+def _check_form(headers: Headers) -> None:
+    """Refuse headers that could be read in two ways."""
+    names = headers.keys()
+    if len(names) > MOST_HEADERS:
+        raise Problem(431, f"the request has {len(names)} headers, {MOST_HEADERS} is the most", "too_many_headers")
+    if len(set(names)) < len(names) and (twice := SINGLE & {name for name in names if names.count(name) > 1}):
+        raise Problem(400, f"the header {min(twice)} is there twice", "bad_request")
+    if not HOST.fullmatch(headers.get("host", "")):
+        raise Problem(421, "the header Host is no name and port", "unknown_host")
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdecimal() and len(length) < LONGEST_NUMBER):
+        raise Problem(400, "Content-Length is no number", "bad_request")
 
 
 def _is_empty(headers: Headers) -> bool:
@@ -238,11 +269,20 @@ class Doorkeeper:
         caller: Caller = state.identified
         return caller
 
+    def credentials(self, request: Request) -> Token | Session | None:
+        """Return what the request shows of who asks; read once, so that no two places see different things."""
+        state = request.state
+        if not hasattr(state, "credentials"):
+            state.credentials = credentials_of(request)
+        shown: Token | Session | None = state.credentials
+        return shown
+
     async def _identify(self, request: Request) -> Caller:
-        if authorization := request.headers.get("authorization"):
-            return await self._by_token(request, _secret(authorization))
-        if cookie := request.cookies.get(COOKIE):
-            return await self._by_session(request, cookie)
+        match self.credentials(request):
+            case Token(secret):
+                return await self._by_token(request, secret)
+            case Session(cookie):
+                return await self._by_session(request, cookie)
         if self._is_local(request) and not await self.keyring.has_tokens():
             request.state.csrf = self.keyring.local_csrf
             return LOCAL
@@ -255,16 +295,18 @@ class Doorkeeper:
         return caller
 
     async def _by_session(self, request: Request, cookie: str) -> Caller:
-        session = await self.keyring.by_session(cookie)
+        session = await self.keyring.by_session(cookie, peer(request))
         if session is None:
             raise unauthenticated("the session has ended: log in again")
         request.state.csrf, request.state.session = session.csrf, session
         return session.caller
 
     def _is_local(self, request: Request) -> bool:
-        headers = request.headers
-        forwarded = "forwarded" in headers or "x-forwarded-for" in headers
-        return self.trusts_loopback and not forwarded
+        return self.trusts_loopback and not any(_is_of_a_proxy(name) for name in request.headers)
+
+
+def _is_of_a_proxy(name: str) -> bool:
+    return name in ("forwarded", "via", "x-real-ip") or name.startswith("x-forwarded-")
 
 
 def peer(request: Request) -> str:
@@ -277,20 +319,7 @@ def unauthenticated(detail: str) -> Problem:
     return Problem(401, detail, "unauthenticated", {"WWW-Authenticate": 'Bearer realm="pgrouse"'})
 
 
-def _secret(authorization: str) -> str:
-    """Return the token of the header: as Bearer, or as the password of Basic, for clients that know nothing else."""
-    scheme, _, value = authorization.partition(" ")
-    if scheme.lower() == "bearer":
-        return value.strip()
-    if scheme.lower() == "basic":
-        try:
-            return base64.b64decode(value, validate=True).decode().partition(":")[2]
-        except (binascii.Error, ValueError):
-            return ""
-    return ""
-
-
-async def _check_csrf(request: Request, session: Session) -> None:
+async def _check_csrf(request: Request, session: Login) -> None:
     given = request.headers.get("x-csrf-token")
     if given is None and "form" in request.headers.get("content-type", ""):
         given = str((await request.form()).get("csrf", ""))

@@ -38,6 +38,7 @@ TITLES = {
     421: "Misdirected request",
     422: "Not acceptable as it is",
     429: "Too many requests",
+    431: "Headers too large",
     500: "Internal error",
     503: "Unavailable",
     504: "Timed out",
@@ -211,7 +212,7 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 def wants_page(request: Request) -> bool:
     """Say whether a person with a browser asks."""
-    return not request.url.path.startswith("/v1") and "text/html" in request.headers.get("accept", "")
+    return not request.scope["path"].startswith("/v1") and "text/html" in request.headers.get("accept", "")
 
 
 def page(request: Request, problem: Problem) -> Response:

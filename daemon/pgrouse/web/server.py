@@ -17,7 +17,7 @@ from pgrouse.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.web import listen
 from pgrouse.web.app import application, guarded
-from pgrouse.web.connection import Connection
+from pgrouse.web.connection import MOST_HEADER_BYTES, Connection
 from pgrouse.web.database import Database
 
 logger = structlog.get_logger()
@@ -27,8 +27,6 @@ GRACE_S = 10
 # Between two requests. Longer than proxies keep their connections: the one that closes is the one that may lose a request.
 KEEP_ALIVE_S = 75
 MOST_CONNECTIONS = 2000
-# Of the line and headers of a request.
-MOST_HEADER_BYTES = 65536
 
 
 def run(settings: Config) -> int:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
 from pgrouse.web import gate
+from pgrouse.web.credentials import COOKIE, Session
 from pgrouse.web.page import render
 
 router = APIRouter(include_in_schema=False)
@@ -34,7 +35,7 @@ async def log_in(
         return shown
     answer = RedirectResponse(_inside(next), status_code=303)
     answer.set_cookie(
-        gate.COOKIE,
+        COOKIE,
         cookie,
         max_age=round(keyring.session.total_seconds()),
         httponly=True,
@@ -47,12 +48,12 @@ async def log_in(
 @router.post("/logout")
 async def log_out(request: Request) -> Response:
     """End the session. A forged request cannot: the cookie is not sent with it, nor has it the csrf."""
-    cookie = request.cookies.get(gate.COOKIE)
-    if cookie:
-        await request.app.state.doorkeeper.caller(request)
-        await request.app.state.keyring.close_session(cookie)
+    doorkeeper = request.app.state.doorkeeper
+    if isinstance(shown := doorkeeper.credentials(request), Session):
+        await doorkeeper.caller(request)
+        await request.app.state.keyring.close_session(shown.cookie)
     answer = RedirectResponse("/login", status_code=303)
-    answer.delete_cookie(gate.COOKIE, httponly=True, samesite="strict")
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return answer
 
 

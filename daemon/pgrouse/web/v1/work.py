@@ -356,6 +356,7 @@ async def settle_many(request: Request, caller: Worker, body: EndedMany) -> Resp
     """End attempts, of several kinds at once and in one transaction. Sent again, it does nothing twice."""
     async with request.app.state.db.write(caller) as conn:
         lost = await _settle(conn, caller, body.messages)
+    request.app.state.settled += len(body.messages) - len(lost)
     return Answer({"settled": [each.id for each in body.messages if each.id not in lost], "lost": sorted(lost)})
 
 
@@ -366,6 +367,7 @@ async def settle(request: Request, caller: Worker, message_id: PathId, body: End
     async with request.app.state.db.write(caller) as conn:
         if await _settle(conn, caller, [ended]):
             raise lost_lock(message_id)
+    request.app.state.settled += 1
     return Answer({"settled": [message_id], "lost": []})
 
 

@@ -1,0 +1,325 @@
+"""What strangers try on the web server by HTTP: to be taken for the local user, to fill its memory, to ask the database for nothing."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from pgrouse import secret
+from pgrouse.web import connection, gate, keyring, server
+from pgrouse.web.credentials import COOKIE
+from tests.api.site import Site, code
+from tests.server.postgres import Database, Postgres
+from tests.sql.queue import Queue
+
+EVIL = "evil.test"
+FORGED = [
+    "",
+    " ",
+    "Basic",
+    "Basic Og==",
+    "Basic " + base64.b64encode(b"x:").decode(),
+    "Bearer",
+    "Bearer  ",
+    "bearer\t",
+    "Digest x",
+    f"Bearer {secret.new()}",
+]
+
+
+@pytest.fixture(scope="module")
+def database(server: Postgres) -> Iterator[Database]:
+    """A database without any token."""
+    with server.new_database(template=server.migrated) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def queue(database: Database) -> Queue:
+    """The queue itself."""
+    return Queue(database.connect())
+
+
+@pytest.fixture(scope="module")
+def local(database: Database) -> Iterator[Site]:
+    """A web server where who is on this machine is the operator."""
+    site = Site(database)
+    yield site
+    site.stop()
+
+
+@pytest.fixture(autouse=True)
+def _nobody_was_wrong_before(request: pytest.FixtureRequest) -> None:
+    for name in {"local", "walled"} & set(request.fixturenames):
+        request.getfixturevalue(name).app.state.keyring._wrong.clear()
+
+
+def say(site: Site, *lines: bytes, body: bytes = b"") -> bytes:
+    """Send a request byte by byte as given; return what comes until the other side hangs up."""
+    with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
+        wire.sendall(b"\r\n".join([*lines, b"Connection: close", b"", body]))
+        heard = b""
+        while part := wire.recv(65536):
+            heard += part
+    return heard
+
+
+def status(heard: bytes) -> int:
+    return int(heard.split(b" ", 2)[1])
+
+
+MESSAGE = b'{"topic": "pwn", "payload": 1}'
+
+
+def publishes(*headers: bytes, target: bytes = b"/v1/messages") -> tuple[bytes, ...]:
+    length = b"Content-Length: %d" % len(MESSAGE)
+    return (b"POST %s HTTP/1.1" % target, *headers, b"Content-Type: application/json", length)
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_who_shows_no_good_token_is_nobody_under_any_name(local: Site, queue: Queue, forged: str) -> None:
+    shown = b"Authorization: " + forged.encode()
+
+    for host in (EVIL.encode(), b"127.0.0.1"):
+        for heard in (
+            say(local, b"GET /v1/stats HTTP/1.1", b"Host: " + host, shown),
+            say(local, b"GET /messages HTTP/1.1", b"Host: " + host, shown, b"Accept: application/json"),
+            say(local, *publishes(b"Host: " + host, shown), body=MESSAGE),
+        ):
+            assert status(heard) in (401, 429), heard
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pwn'") == 0
+
+
+SAID_TWICE = [
+    (b"Host: 127.0.0.1", b"Host: evil.test"),
+    (b"Host: evil.test", b"Host: 127.0.0.1"),
+    (b"Host: 127.0.0.1", b"Authorization: ", b"Authorization: Bearer x"),
+    (b"Host: 127.0.0.1", b"Origin: http://127.0.0.1", b"Origin: http://evil.test"),
+    (b"Host: 127.0.0.1", b"Sec-Fetch-Site: same-origin", b"Sec-Fetch-Site: cross-site"),
+    (b"Host: 127.0.0.1", b"Content-Type: text/plain"),
+    (b"Host: 127.0.0.1", b"Content-Length: 30"),
+    (b"Host: 127.0.0.1", b"Idempotency-Key: a", b"Idempotency-Key: b"),
+    (b"Host: 127.0.0.1", b"X-CSRF-Token: a", b"X-CSRF-Token: b"),
+]
+
+
+@pytest.mark.parametrize("headers", SAID_TWICE, ids=lambda headers: headers[-1].decode())
+def test_what_decides_is_not_said_twice(local: Site, queue: Queue, headers: tuple[bytes, ...]) -> None:
+    heard = say(local, *publishes(*headers), body=MESSAGE)
+
+    assert status(heard) in (400, 421), heard
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pwn'") == 0
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        b"127.0.0.1/login?x=",
+        b"127.0.0.1#",
+        b"evil.test@127.0.0.1",
+        b"127.0.0.1:80@evil.test",
+        b"127.0.0.1\\evil.test",
+        b"[::1]evil",
+    ],
+)
+def test_a_name_of_a_host_holds_no_path_and_no_user(local: Site, host: bytes) -> None:
+    assert status(say(local, b"GET /v1/stats HTTP/1.1", b"Host: " + host)) in (400, 421)
+
+
+def test_an_address_in_the_line_of_the_request_does_not_stand_for_the_host(local: Site) -> None:
+    for target in (b"http://127.0.0.1/v1/stats", b"http://127.0.0.1/v1/messages"):
+        assert status(say(local, b"GET %s HTTP/1.1" % target, b"Host: evil.test")) in (400, 404, 421)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Forwarded", "Via", "X-Real-IP", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port"],
+)
+def test_whoever_comes_by_a_proxy_is_not_local(local: Site, header: str) -> None:
+    assert httpx.get(f"{local.url}/v1/stats", headers={header: "x"}).status_code == 401
+
+
+def test_what_follows_a_body_says_nothing_of_who_asks(local: Site, queue: Queue) -> None:
+    parts = b"%x\r\n%s\r\n0\r\nX-Forwarded-For: 192.0.2.7\r\nAuthorization: Bearer x\r\n\r\n" % (len(MESSAGE), MESSAGE)
+    head = (b"POST /v1/messages HTTP/1.1", b"Host: localhost", b"Content-Type: application/json")
+
+    heard = say(local, *head, b"Transfer-Encoding: chunked", body=parts)
+
+    assert status(heard) == 201, heard
+    queue.conn.execute("DELETE FROM messages.message")
+
+
+def test_who_logs_out_ends_no_session_but_his_own(walled: Site) -> None:
+    victim = httpx.post(f"{walled.url}/login", data={"token": walled.token("viewer")}).cookies[COOKIE]
+    other = {"Authorization": f"Bearer {walled.token('viewer')}"}
+
+    httpx.post(f"{walled.url}/logout", headers=other, cookies={COOKIE: victim})
+
+    assert httpx.get(f"{walled.url}/v1/stats", cookies={COOKIE: victim}).status_code == 200
+
+
+# How much is too much.
+
+
+@pytest.fixture(params=[HttpToolsProtocol, H11Protocol], ids=["httptools", "h11"])
+def parsed(request: pytest.FixtureRequest, database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A web server with either parser."""
+    monkeypatch.setattr(server, "Connection", connection.bounded(request.param))
+    site = Site(database)
+    yield site
+    site.stop()
+
+
+def pour(site: Site, head: bytes, drop: bytes, most: int = 16 << 20) -> tuple[int, bytes]:
+    """Send the same again and again, until the other side hangs up; return how many bytes it took, and what it said."""
+    with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+        wire.sendall(head)
+        sent, heard = len(head), b""
+        while sent < most:
+            try:
+                sent += wire.send(drop)
+            except OSError:
+                break
+        try:
+            while part := wire.recv(65536):
+                heard += part
+        except OSError:
+            pass
+    return sent, heard
+
+
+HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+ENDLESS = {
+    "one header": (HEAD + b"X-A: ", b"a" * 10_000),
+    "many headers": (HEAD, b"X-A: b\r\n" * 1000),
+    "a name": (HEAD + b"X", b"a" * 10_000),
+    "the address": (b"GET /", b"a" * 10_000),
+    "after an answer": (HEAD + b"\r\n" + HEAD + b"X-A: ", b"a" * 10_000),
+    "after a body": (CHUNKED, b"X-A: b\r\n" * 1000),
+    "one after a body": (CHUNKED + b"X-A: ", b"a" * 10_000),
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_headers_without_an_end_are_hung_up_on_before_they_fill_the_memory(parsed: Site, kind: str) -> None:
+    # What the kernels on both sides keep comes on top.
+    sent, _ = pour(parsed, *ENDLESS[kind])
+
+    assert sent < 16 << 20
+    assert httpx.get(f"{parsed.url}/livez").status_code == 200
+
+
+def test_headers_that_are_too_large_are_told_so(local: Site) -> None:
+    size = connection.MOST_HEADER_BYTES + 1
+    with socket.create_connection(("127.0.0.1", int(local.url.rsplit(":", 1)[1])), timeout=60) as wire:
+        wire.sendall((HEAD + b"X-A: ").ljust(size, b"a"))
+
+        assert wire.recv(1000).startswith(b"HTTP/1.1 431")
+
+
+def test_headers_that_are_too_many_are_told_so(local: Site) -> None:
+    many = [(f"X-{n}", "a") for n in range(gate.MOST_HEADERS)]
+
+    answer = httpx.get(f"{local.url}/livez", headers=many)
+
+    assert (answer.status_code, code(answer)) == (431, "too_many_headers")
+
+
+def test_large_headers_and_large_bodies_that_may_be_are_let_in(parsed: Site, queue: Queue) -> None:
+    large = {"X-A": "a" * 60_000}
+
+    with httpx.Client(base_url=parsed.url, timeout=90) as client:
+        for _ in range(2):
+            assert client.get("/livez", headers=large).status_code == 200
+            answer = client.post("/v1/messages", json={"topic": "big", "payload": "x" * 3_000_000}, headers=large)
+            assert answer.status_code == 201, answer.text
+            pieces = (b"x" * 10 for _ in range(30_000))
+            assert client.post("/v1/topics/big/messages", content=pieces).status_code < 500
+
+
+# Wrong tokens and cookies.
+
+
+@pytest.fixture(scope="module")
+def walled(server: Postgres) -> Iterator[Site]:
+    """A web server that has tokens."""
+    with server.new_database(template=server.migrated) as database:
+        site = Site(database)
+        site.token("viewer", name="first")
+        yield site
+        site.stop()
+
+
+@pytest.fixture
+def asked(walled: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The questions about secrets that reach the database."""
+    questions: list[str] = []
+    ask = keyring.Keyring._ask
+
+    async def counted(self: keyring.Keyring, function: str, key: bytes) -> Any:
+        questions.append(function)
+        return await ask(self, function, key)
+
+    monkeypatch.setattr(keyring.Keyring, "_ask", counted)
+    # None is spared while the test lasts.
+    walled.app.state.keyring._spared_at = float("inf")
+    return questions
+
+
+def by_token() -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret.new()}"}
+
+
+def by_cookie() -> dict[str, str]:
+    return {"Cookie": f"{COOKIE}={secrets.token_urlsafe(32)}"}
+
+
+@pytest.mark.parametrize("forge", [by_token, by_cookie])
+def test_wrong_ones_reach_the_database_only_so_often(walled: Site, asked: list[str], forge: Any) -> None:
+    with httpx.Client(base_url=walled.url, timeout=60) as stranger:
+        codes = [stranger.get("/v1/stats", headers=forge()).status_code for _ in range(3 * keyring.MOST_WRONG)]
+
+    assert codes == [401] * keyring.MOST_WRONG + [429] * 2 * keyring.MOST_WRONG
+    assert len(asked) == keyring.MOST_WRONG
+
+
+def test_a_cookie_that_cannot_be_one_never_does(walled: Site, asked: list[str]) -> None:
+    answer = httpx.get(f"{walled.url}/v1/stats", headers={"Cookie": f"{COOKIE}=guess"})
+
+    assert (answer.status_code, asked) == (401, [])
+
+
+def test_an_honest_caller_behind_the_same_proxy_does_not_suffer(walled: Site, asked: list[str]) -> None:
+    known, new = walled.token("viewer"), walled.token("viewer")
+    cookie = httpx.post(f"{walled.url}/login", data={"token": known}).cookies[COOKIE]
+    with httpx.Client(base_url=walled.url, timeout=60) as stranger:
+        while stranger.get("/v1/stats", headers=by_token()).status_code == 401:
+            pass
+    # What is remembered for two seconds is asked again.
+    walled.app.state.keyring._known.clear()
+
+    by_known = httpx.get(f"{walled.url}/v1/stats", headers={"Authorization": f"Bearer {known}"})
+    by_session = httpx.get(f"{walled.url}/v1/stats", cookies={COOKIE: cookie})
+    walled.app.state.keyring._spared_at = 0.0
+    by_new = httpx.get(f"{walled.url}/v1/stats", headers={"Authorization": f"Bearer {new}"})
+
+    assert (by_known.status_code, by_session.status_code, by_new.status_code) == (200, 200, 200)
+
+
+def test_all_addresses_that_one_owner_has_are_one(walled: Site) -> None:
+    same = {keyring._place(address) for address in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:9::%eth0")}
+    other = {
+        keyring._place(address) for address in ("2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "192.0.2.2", "?")
+    }
+
+    assert (len(same), len(other)) == (1, 4)
