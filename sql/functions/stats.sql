@@ -1,4 +1,4 @@
--- What stands in the queue, by topic, without ever counting a big table: counts stop at p_bound (shown as p_bound: "at least").
+-- What stands in the queue, by topic, without ever counting a big table: the counts of a topic stop at p_bound (shown as p_bound: "at least").
 -- Of the messages with a channel it looks at p_bound of each topic. handled: by the rule of is_handled. Called by: pgrouse stats. Locks: nothing. Result: one row per topic that has live messages, dead ones of the last day, or a policy.
 CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 10000)
 RETURNS TABLE (
@@ -20,12 +20,16 @@ BEGIN
     UNION ALL
     SELECT messages.next_topic(NULL, s.topic) FROM standing AS s WHERE s.topic IS NOT NULL
   ), dead AS (
-    SELECT a.topic, count(*) AS count
-    FROM (
-      SELECT a.topic FROM messages.message_archive AS a
-      WHERE a.result NOT IN ('success', 'cancelled') AND a.archived_at > v_now - interval '1 day'
-      LIMIT p_bound) AS a
-    GROUP BY a.topic
+    -- Topic by topic, so that one where many die takes nothing from the count of another.
+    SELECT t.topic, bounded.count
+    FROM messages.dead_topics() AS t (topic)
+    CROSS JOIN LATERAL (
+      SELECT count(*) AS count
+      FROM (
+        SELECT FROM messages.message_archive AS a
+        WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = t.topic COLLATE "C" AND a.archived_at > v_now - interval '1 day'
+        LIMIT p_bound) AS a) AS bounded
+    WHERE bounded.count > 0
   ), running AS (
     SELECT m.topic, count(*) AS count FROM messages.message AS m WHERE m.claim_id IS NOT NULL GROUP BY m.topic
   ), known AS (

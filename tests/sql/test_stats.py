@@ -45,6 +45,39 @@ def test_it_counts_the_dead_of_the_last_day(queue: Queue) -> None:
     assert stats(queue)["t"].dead_last_day == 2
 
 
+def kill(queue: Queue, topic: str, count: int) -> None:
+    queue.conn.execute(
+        """
+        INSERT INTO messages.message_archive (id, topic, priority, created_at, available_at, attempts, result, archived_at)
+        SELECT nextval('messages.message_id_seq'), %s, 5, now(), now(), 1, 'failed', now() FROM generate_series(1, %s)
+        """,
+        [topic, count],
+    )
+
+
+def dead(queue: Queue, bound: int) -> dict[str, int]:
+    return {topic: row.dead_last_day for topic, row in stats(queue, bound).items()}
+
+
+def test_the_dead_of_one_topic_take_nothing_from_the_count_of_another(queue: Queue) -> None:
+    for topic in ("a", "b", "c"):
+        kill(queue, topic, 25)
+    kill(queue, "d", 3)
+
+    assert dead(queue, 20) == {"a": 20, "b": 20, "c": 20, "d": 3}
+
+
+def test_the_count_of_a_topic_never_falls_while_more_die(queue: Queue) -> None:
+    # The last of the alphabet first: what is read first takes no place from the others.
+    before = {"c": 0, "b": 0, "a": 0}
+    for _ in range(4):
+        for topic in before:
+            kill(queue, topic, 8)
+            now = dead(queue, 20)
+            assert all(now.get(each, 0) >= before[each] for each in before), (before, now)
+            before.update(now)
+
+
 @pytest.mark.parametrize("channel", [None, "c"])
 def test_it_tells_how_long_the_oldest_waits(queue: Queue, channel: str | None) -> None:
     for wait in ("-10 s", "-1 hour", "1 hour"):

@@ -181,7 +181,7 @@ def _sums(topics: list[Row]) -> Sums:
         max(ages, default=None),
         ready_is_bounded=any(row["ready"] >= BOUND for row in topics),
         delayed_is_bounded=any(row["delayed"] >= BOUND for row in topics),
-        dead_is_bounded=any(row["dead_is_least"] for row in topics),
+        dead_is_bounded=any(row["dead_last_day"] >= BOUND for row in topics),
     )
 
 
