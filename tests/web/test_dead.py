@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 from playwright.sync_api import expect
 
@@ -73,6 +75,24 @@ def test_a_group_is_put_back_after_a_preview_in_batches_and_at_a_rate(visitor: V
     assert 60 < (back[-1].available_at - back[0].available_at).total_seconds() < 90
 
 
+def test_of_a_group_no_more_come_back_than_were_confirmed(site: Site, queue: Queue) -> None:
+    ids = die_many(queue, 3)
+    group = queue.row("SELECT topic, result, error_fingerprint AS fingerprint FROM messages.dead LIMIT 1")._asdict()
+
+    said = httpx.get(f"{site.url}/dead/redrive", params=group).text
+    later = die_many(queue, 3)
+    # One of them says that it died long ago.
+    queue.conn.execute("UPDATE messages.message_archive SET archived_at = '2026-01-01' WHERE id = %s", [later[0]])
+    fields = dict(re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', said))
+    done = httpx.post(f"{site.url}/dead/redrive", data=fields).text
+    without = httpx.post(f"{site.url}/dead/redrive", data=group)
+
+    assert f"<h1>Redrive 3 messages of {group['topic']}?</h1>" in said
+    assert "<strong>3</strong>" in done
+    assert len(queue.rows("SELECT FROM messages.message")) == len(ids)
+    assert without.status_code == 422
+
+
 def test_a_group_is_silenced_for_a_while_and_told_again(visitor: Visitor, queue: Queue) -> None:
     died = die(queue, "mail", "disk 7")
 
@@ -108,7 +128,8 @@ def test_what_cannot_be_a_group_a_rate_or_a_silence_is_refused(site: Site, queue
         ("/dead/silence", {"group": '{"topic": "mail", "result": "failed"}', "for": "for ever"}),
     ]
 
-    assert [httpx.post(site.url + path, data=data).status_code for path, data in post] == [422] * len(post)
+    agreed = {"asof": "2026-01-01", "highest": "7", "most": "5"}
+    assert [httpx.post(site.url + path, data=agreed | data).status_code for path, data in post] == [422] * len(post)
 
 
 def test_everybody_can_use_it(visitor: Visitor, queue: Queue) -> None:

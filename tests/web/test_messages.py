@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import itertools
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -10,6 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from pgrouse.web import many
 from tests.sql.deaths import die
 from tests.sql.queue import Queue
 from tests.web.accessible import complaints
@@ -136,18 +139,17 @@ def test_whatever_stands_in_an_address_or_a_form_nothing_fails(site: Site, queue
             for place in ("[1]", "{}", '["ended",["x"]]', '["waiting",["a",[1,2]]]', '["running",{}]')
         ),
     )
+    agreed = {"asof": "2026-01-01", "highest": "7", "most": "5"}
     forms = (
         *({"act": "cancel", "so_far": "[1]"}, {"act": "cancel", "after": "{"}, {"act": "redrive", "rate": "nan"}),
-        *(
-            {"act": "cancel", "ids": "1,x"},
-            {"act": "cancel", "asof": "x"},
-            {"act": "cancel", "topic": "z", "reason": "\0"},
-        ),
+        *({"act": "cancel", "ids": "1,x"}, {"act": "cancel", "topic": "z", "reason": "\0"}),
+        *({"act": "cancel", "asof": "x"}, {"act": "cancel", "highest": "9" * 50}, {"act": "cancel", "most": "-1"}),
+        *({"act": "cancel", "asof": "9999-12-31"}, {"act": "cancel", "asof": "", "highest": "\u0663"}),
     )
 
     with httpx.Client(base_url=site.url, headers={"accept": "text/html"}) as client:
         read = {path: client.get(f"/messages?{path}").status_code for path in paths}
-        sent = [client.post("/messages/many", data=form).status_code for form in forms]
+        sent = [client.post("/messages/many", data=agreed | form).status_code for form in forms]
 
     assert {path: status for path, status in read.items() if status not in (200, 422)} == {}
     assert set(sent) <= {200, 422}
@@ -189,6 +191,86 @@ def test_all_that_fit_are_done_in_batches_and_what_comes_later_is_left_alone(vis
     assert [row.id for row in waiting] == [other, later]
     counts = queue.rows("SELECT (detail ->> 'count')::int AS count FROM messages.audit ORDER BY id")
     assert [row.count for row in counts] == [500, 500, 200]
+
+
+def agreed(text: str) -> dict[str, str]:
+    """Return what the form of a preview brings back when somebody confirms it."""
+    fields = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', text)
+    return {name: html.unescape(value) for name, value in fields}
+
+
+def confirm(client: httpx.Client, text: str) -> str:
+    """Confirm what a page says, and go on until it is done; return what is said then."""
+    while fields := agreed(text):
+        if "csrf" not in fields:
+            fields["csrf"] = ""
+        text = client.post("/messages/many", data=fields).raise_for_status().text
+        if "Done</h2>" in text:
+            return text
+    raise AssertionError(text)
+
+
+def test_a_preview_of_few_among_many_counts_to_the_end(site: Site, queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.message (topic, payload) SELECT 't', jsonb_build_object('id', n) FROM generate_series(1, 45000) AS n"
+    )
+
+    with httpx.Client(base_url=site.url) as client:
+        said = client.get(
+            "/messages/preview", params={"act": "cancel", "topic": "t", "payload": "$ ? (@.id % 500 == 0)"}
+        ).text
+
+    assert "<h1>Cancel 90 messages?</h1>" in said
+
+
+def test_a_count_that_ended_before_the_search_says_at_least_and_what_it_will_do(
+    site: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many, "MOST_LOOKS", 1)
+    queue.conn.execute(
+        "INSERT INTO messages.message (topic, payload) SELECT 't', jsonb_build_object('id', n) FROM generate_series(1, 25000) AS n"
+    )
+
+    with httpx.Client(base_url=site.url) as client:
+        said = client.get(
+            "/messages/preview", params={"act": "cancel", "topic": "t", "payload": "$ ? (@.id % 500 == 0)"}
+        ).text
+        later = queue.publish(payload={"id": 500}, created_at="2000-01-01 00:00+00")
+        done = confirm(client, said)
+
+    assert re.search(r"<h1>Cancel all messages that fit, at least \d+\?</h1>", said)
+    assert "Cancel all that fit</button>" in said
+    assert "<strong>50</strong> cancelled" in done
+    assert queue.message(later) is not None
+
+
+def test_no_more_are_done_than_were_confirmed_and_none_that_came_later(site: Site, queue: Queue) -> None:
+    waiting = queue.publish_many(3, wait="1 hour")
+    ready = queue.publish_many(3)
+
+    with httpx.Client(base_url=site.url) as client:
+        said = client.get("/messages/preview", params={"act": "cancel", "topic": "t", "state": "ready"}).text
+        # One that came later and says it was there before; and some that were not meant and fit by now.
+        later = queue.publish(created_at="2000-01-01 00:00+00", priority=9)
+        queue.call("retry_now", waiting)
+        done = confirm(client, said)
+
+    assert "<h1>Cancel 3 messages?</h1>" in said
+    assert "<strong>3</strong> cancelled" in done
+    assert len(queue.ids()) == 4
+    assert later in queue.ids()
+    assert len(ready) == 3
+
+
+def test_nothing_is_done_to_all_that_fit_without_a_preview(site: Site, queue: Queue) -> None:
+    published = queue.publish()
+
+    answers = [
+        httpx.post(f"{site.url}/messages/many", data={"act": "cancel", "topic": "t", **more}).status_code
+        for more in ({}, {"asof": "2099-01-01"}, {"asof": "2099-01-01", "highest": "99"}, {"at_least": "1"})
+    ]
+
+    assert (answers, queue.ids()) == ([422] * 4, [published])
 
 
 def test_dead_ones_are_put_back_from_the_list(visitor: Visitor, queue: Queue) -> None:

@@ -80,6 +80,9 @@ def replay(
         if dry_run or not found:
             _preview(session, found, whole)
             return ExitCode.OK
+        if found < BOUND:
+            # What was counted to its end, and no more, is what is asked for.
+            wanted["limit"] = found
         if not yes:
             click.confirm(f"publish {_shown(whole)} of topic {topic} again?", abort=True, err=True)
         return _replay(session, conn, wanted, rate, found)

@@ -6,9 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
+
+from psycopg.types.json import Jsonb
 
 from pgrouse.web import search
 from pgrouse.web.caller import Caller
@@ -17,15 +19,27 @@ from pgrouse.web.problem import Problem
 
 # So many are done in one transaction.
 BATCH = 500
+LONGEST_NUMBER = 19
 # What all of one batch may take: five hundred large messages are some seconds of work.
 BATCH_TIME = timedelta(seconds=30)
-# A preview counts no further.
+# A preview counts no further, and runs a search that gives up before that so many times.
 BOUND = 5000
+MOST_LOOKS = 4
 
 TOPICS = b"SELECT s.id, s.topic, s.state FROM messages.state AS s WHERE s.id = ANY (%(ids)s) ORDER BY s.id"
+# The row without a topic is the end of the page: its place is where the search goes on.
 COUNT = (
-    b"SELECT f.topic, f.state, count(*) AS count FROM (" + search.FIND + b") AS f WHERE f.id IS NOT NULL GROUP BY 1, 2"
+    b"""
+  SELECT f.topic, f.state, count(f.id) AS count, max(f.place::text)::jsonb AS place
+  FROM ("""
+    + search.FIND
+    + b""") AS f GROUP BY 1, 2"""
 )
+# By the clock that says when messages were published and ended; ids are given out in their order.
+NOW = b"""
+  SELECT clock_timestamp() AS at, greatest(
+    (SELECT m.id FROM messages.message AS m ORDER BY m.id DESC LIMIT 1),
+    (SELECT a.id FROM messages.message_archive AS a ORDER BY a.id DESC LIMIT 1), 0) AS highest"""
 
 
 class Act(StrEnum):
@@ -71,13 +85,72 @@ class Preview:
 
     Attributes:
         count: to how many.
-        at_least: whether there may be more.
+        at_least: whether there may be more: the search was given up before its end.
         groups: how many of which topic and state, the most first.
     """
 
     count: int
     at_least: bool
     groups: list[tuple[str, str, int]]
+
+
+@dataclass(frozen=True)
+class Consent:
+    """To what somebody agreed when he confirmed what a preview said; it goes with every batch.
+
+    Attributes:
+        asof: nothing that was published, or ended, later.
+        highest: nothing with a higher id.
+        most: no more than so many; None: all that fit, since the preview said "at least".
+    """
+
+    asof: datetime
+    highest: int
+    most: int | None
+
+    @classmethod
+    def of(cls, form: Mapping[str, Any]) -> Consent:
+        """Read what the form of a preview brings back.
+
+        Raises:
+            Problem: 422, it says nothing of that.
+        """
+        asof = search.moment(str(form.get("asof") or ""), "asof")
+        highest, most = _number(form.get("highest")), _number(form.get("most"))
+        if asof is None or highest is None or (most is None and form.get("at_least") != "1"):
+            raise Problem(422, "it is not known what was agreed to: look at the preview first", "no_preview")
+        return cls(asof, highest, most)
+
+    @classmethod
+    def selected(cls, count: int) -> Consent:
+        """Return what goes with messages that were selected one by one."""
+        return cls(datetime.max.replace(tzinfo=UTC), 0, count)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What the form has to bring back."""
+        most = {"at_least": "1"} if self.most is None else {"most": str(self.most)}
+        return {"asof": self.asof.isoformat(), "highest": str(self.highest), **most}
+
+    def left(self, so_far: Counter[str]) -> int:
+        """Return how many the next batch may have."""
+        return BATCH if self.most is None else max(0, min(BATCH, self.most - sum(so_far.values())))
+
+    def narrow(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a search for no more than that."""
+        return {**arguments, "until": min(filter(None, (arguments["until"], self.asof)))}
+
+
+async def now(conn: Connection) -> Consent:
+    """Return what there is now, before anything is counted."""
+    (row,) = await (await conn.execute(NOW)).fetchall()
+    return Consent(row["at"], row["highest"], None)
+
+
+def _number(text: Any) -> int | None:
+    digits = str(text or "")
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) < LONGEST_NUMBER
+    return int(digits) if is_number else None
 
 
 def narrowed(arguments: Mapping[str, Any], act: Act) -> dict[str, Any]:
@@ -91,13 +164,17 @@ async def preview(conn: Connection, arguments: Mapping[str, Any]) -> Preview:
     """Count what a search finds, no further than `BOUND`."""
     if not arguments["states"]:
         return Preview(0, False, [])
-    values = {**arguments, "limit": BOUND}
-    rows = await (await conn.execute(COUNT, values)).fetchall()
-    found = sum(row["count"] for row in rows)
-    place = None if found >= BOUND else (await search.find(conn, arguments, limit=1)).place
-    # A search that stopped before it found so many has looked at its own bound.
-    at_least = found >= BOUND or (place is not None and found == 0)
-    return Preview(found, at_least, _by_size((row["topic"], row["state"], row["count"]) for row in rows))
+    groups: Counter[tuple[str, str]] = Counter()
+    place = None
+    for _ in range(MOST_LOOKS):
+        values = {**arguments, "limit": BOUND - groups.total(), "after": None if place is None else Jsonb(place)}
+        rows = await (await conn.execute(COUNT, values)).fetchall()
+        groups.update({(row["topic"], row["state"]): row["count"] for row in rows if row["topic"] is not None})
+        place = next((row["place"] for row in rows if row["topic"] is None), None)
+        if place is None or groups.total() >= BOUND:
+            break
+    by_size = _by_size((topic, state, n) for (topic, state), n in groups.items())
+    return Preview(groups.total(), place is not None, by_size)
 
 
 async def chosen(conn: Connection, caller: Caller, act: Act, ids: list[int]) -> list[Row]:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -181,11 +181,6 @@ def moment(text: str, name: str) -> datetime | None:
         expected = 'use how long ago, like "30m" or "7d", or a time like "2026-02-01 12:00"'
         raise Problem(422, f"{name} is {text[:100]!r}: {expected}", "invalid_filter") from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def just_now() -> datetime:
-    """Return a moment that what is published from now on lies behind. Clocks differ a little; a second is on the safe side."""
-    return datetime.now(UTC) + timedelta(seconds=1)
 
 
 # What a jsonpath has before its first `=`, and names of objects and places of arrays have not.

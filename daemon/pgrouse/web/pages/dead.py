@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -117,22 +118,24 @@ async def preview(request: Request, caller: Operator) -> Response:
     params = request.query_params
     group = _group(params)
     allow(caller, Role.OPERATOR, group["topic"])
-    until = search.just_now()
     async with request.app.state.db.read() as conn:
-        values = {**group, "until": until, "after": None}
+        consent = await many.now(conn)
+        values = {**group, "until": consent.asof, "after": None}
         rows = await (await conn.execute(OF_GROUP, {**values, "limit": many.BOUND + 1})).fetchall()
         counted = [row["id"] for row in rows if row["fingerprint"] == group["fingerprint"]]
         ids = counted[:JUDGED]
         outcomes = await (await conn.execute(JUDGE, {"ids": ids})).fetchall()
+    at_least, count = len(rows) > many.BOUND, min(len(counted), many.BOUND)
+    consent = replace(consent, most=None if at_least else count)
     return render(
         request,
         "dead_redrive.html",
         group=group,
-        count=min(len(counted), many.BOUND),
-        at_least=len(rows) > many.BOUND,
+        count=count,
+        at_least=at_least,
         judged=len(ids),
         outcomes=outcomes,
-        fields={**group, "until": until.isoformat()},
+        fields={**group, **consent.fields},
     )
 
 
@@ -140,29 +143,30 @@ async def preview(request: Request, caller: Operator) -> Response:
 async def redrive(request: Request, caller: Operator) -> Response:
     """Put the next batch of a group back, and say how far it is."""
     form = await request.form()
-    group, until = _group(form), search.moment(str(form.get("until") or ""), "until")
+    group, consent = _group(form), many.Consent.of(form)
     allow(caller, Role.OPERATOR, group["topic"])
     so_far, fault, is_done = many.counted(str(form.get("so_far") or "")), "", False
     rate, force = rate_of(str(form.get("rate") or "")), bool(form.get("force"))
     after = str(form.get("after") or "")
     if after and not (after.isascii() and after.isdecimal() and int(after[:25]) < 2**63):
         raise Problem(422, "after is no id of a message", "invalid_place")
-    values = {**group, "until": until, "limit": many.BATCH, "after": int(after) if after else None}
+    values = {**group, "until": consent.asof, "limit": many.BATCH, "after": int(after) if after else None}
     try:
         async with request.app.state.db.write(caller, many.BATCH_TIME) as conn:
             rows = await (await conn.execute(OF_GROUP, values)).fetchall()
-            ids = [row["id"] for row in rows if row["fingerprint"] == group["fingerprint"]]
+            ids = [row["id"] for row in rows if row["fingerprint"] == group["fingerprint"]][: consent.left(so_far)]
             delay = many.delay(so_far, rate)
             did = await many.do(conn, many.Act.REDRIVE, ids, rate=rate, delay=delay, force=force)
         so_far += did
-        after, is_done = str(rows[-1]["id"]) if rows else "", len(rows) < many.BATCH
+        after = str(rows[-1]["id"]) if rows else ""
+        is_done = len(rows) < many.BATCH or not consent.left(so_far)
     except psycopg.Error as error:
         # Nothing of this batch was done, and all of those before it: from here somebody may try again.
         fault = of_database(error).detail
     request.app.state.hub.poke()
     fields = {
         **group,
-        "until": str(form.get("until") or ""),
+        **consent.fields,
         "rate": f"{rate:g}" if rate else "",
         "force": "1" if force else "",
         "after": after,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import datetime
+from dataclasses import replace
 from typing import Annotated, Any
 
 import psycopg
@@ -94,15 +94,16 @@ async def preview(request: Request, caller: Operator) -> Response:
     """Say how many messages an action would be done to, and ask."""
     params = request.query_params
     act, ids, wanted = _act(params.get("act")), _ids(params.getlist("chosen")), Search.of(params)
-    asof = search.just_now()
     async with request.app.state.db.read() as conn:
+        consent = await many.now(conn)
         if ids:
             seen = many.preview_of(await many.chosen(conn, caller, act, ids))
         elif "chosen" in params or "selected" in params:
             raise Problem(422, "nothing is selected: select some messages first", "nothing_selected")
         else:
-            seen = await many.preview(conn, _up_to(many.narrowed(wanted.arguments(caller), act), asof))
-    fields = {"act": act.value, "asof": asof.isoformat(), **wanted.given(), "ids": ",".join(map(str, ids))}
+            seen = await many.preview(conn, consent.narrow(many.narrowed(wanted.arguments(caller), act)))
+    consent = replace(consent, most=None if seen.at_least else seen.count)
+    fields = {"act": act.value, **consent.fields, **wanted.given(), "ids": ",".join(map(str, ids))}
     return render(request, "preview.html", act=act, preview=seen, fields=fields, search=wanted, chosen=bool(ids))
 
 
@@ -113,17 +114,21 @@ async def act_on_many(request: Request, caller: Operator) -> Response:
     act, ids, wanted = _act(form.get("act")), _ids([str(form.get("ids") or "")]), Search.of(_texts(form))
     so_far, after, fault = many.counted(str(form.get("so_far") or "")), str(form.get("after") or ""), ""
     rate, how = _how(form, act, so_far)
+    consent = many.Consent.selected(len(ids)) if ids else many.Consent.of(_texts(form))
     try:
         async with request.app.state.db.write(caller, many.BATCH_TIME) as conn:
             if ids:
                 batch, place = [row["id"] for row in await many.chosen(conn, caller, act, ids)], None
                 missed = len(ids) - len(batch)
             else:
-                arguments = _up_to(many.narrowed(wanted.arguments(caller), act), _asof(form))
-                found = await search.find(conn, arguments, limit=many.BATCH, after=search.place_of(after))
-                batch, place, missed = found.ids, found.place, 0
+                arguments = consent.narrow(many.narrowed(wanted.arguments(caller), act))
+                most = consent.left(so_far)
+                found = await search.find(conn, arguments, limit=max(1, most), after=search.place_of(after))
+                batch = [each for each in found.ids if each <= consent.highest][:most]
+                place, missed = found.place, 0
             did = await many.do(conn, act, batch, **how)
         so_far += did + Counter(gone=missed)
+        place = place if consent.left(so_far) else None
         after = json.dumps(place) if place is not None else ""
     except psycopg.Error as error:
         # Nothing of this batch was done, and all of those before it: from here somebody may try again.
@@ -131,7 +136,7 @@ async def act_on_many(request: Request, caller: Operator) -> Response:
     request.app.state.hub.poke()
     fields = {
         "act": act.value,
-        "asof": str(form.get("asof") or ""),
+        **consent.fields,
         **wanted.given(),
         "ids": str(form.get("ids") or "") if fault else "",
         "reason": str(form.get("reason") or ""),
@@ -184,13 +189,3 @@ def _id(text: str) -> int:
 
 def _texts(form: FormData) -> dict[str, str]:
     return {name: value for name, value in form.items() if isinstance(value, str)}
-
-
-def _asof(form: FormData) -> datetime | None:
-    return search.moment(str(form.get("asof") or ""), "asof")
-
-
-def _up_to(arguments: dict[str, Any], asof: datetime | None) -> dict[str, Any]:
-    """Leave out what was published, or ended, since the preview: nobody has agreed to that."""
-    until = arguments["until"]
-    return {**arguments, "until": min(filter(None, (until, asof)), default=None)}
