@@ -45,7 +45,7 @@ def test_addresses_and_the_names_of_this_machine_are_ours(site: Site, host: str)
     ],
 )
 def test_another_sites_page_changes_nothing(http: httpx.Client, headers: dict[str, str]) -> None:
-    answer = http.post("/v1/messages", json={"topic": "t"}, headers=headers)
+    answer = http.post("/v1/messages", json={"topic": "t", "payload": None}, headers=headers)
 
     assert (answer.status_code, code(answer)) == (403, "other_origin")
 
@@ -120,7 +120,7 @@ def test_a_cookie_reads_and_changes_nothing_without_the_word_that_goes_with_it(
     browser: httpx.Client, site: Site
 ) -> None:
     word = csrf_of(browser.cookies[COOKIE])
-    message = {"topic": "from.browser"}
+    message = {"topic": "from.browser", "payload": None}
 
     assert browser.get("/v1/stats").status_code == 200
     assert code(browser.post("/v1/messages", json=message)) == "csrf"
@@ -179,7 +179,7 @@ def test_without_any_token_this_machine_is_the_operator_and_nobody_behind_a_prox
     with server.new_database(template=server.migrated) as database:
         site = Site(database)
         try:
-            here = httpx.post(f"{site.url}/v1/messages", json={"topic": "t"})
+            here = httpx.post(f"{site.url}/v1/messages", json={"topic": "t", "payload": None})
             forwarded = httpx.get(f"{site.url}/v1/stats", headers={"X-Forwarded-For": "192.0.2.7"})
             site.token("viewer", name="first")
             eventually(lambda: httpx.get(f"{site.url}/v1/stats").status_code == 401)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.site import code
+from tests.api.site import Site, code
 from tests.sql.queue import Queue
 
 
@@ -244,3 +244,70 @@ def test_what_was_done_stands_in_the_audit_with_who_did_it(http: httpx.Client, q
 @pytest.mark.parametrize("cursor", ["xx", "W10", "WyJhdWRpdCIsIngiXQ", "WyJtZXNzYWdlcyIsImEiXQ", "WyJ0b3BpY3MiLDFd"])
 def test_a_cursor_that_was_made_up_is_refused(http: httpx.Client, path: str, cursor: str) -> None:
     assert http.get(path, params={"cursor": cursor}).status_code == 422
+
+
+def test_null_takes_the_default_again(http: httpx.Client, queue: Queue) -> None:
+    http.patch("/v1/topics/o.null", json={"max_attempts": 7, "ordered": True}).raise_for_status()
+    http.patch("/v1/topics/o.null/channels", json={"channel": "c", "policy": {"concurrency": 3}}).raise_for_status()
+
+    changed = http.patch("/v1/topics/o.null", json={"max_attempts": None}).json()["changes"]
+    of_channel = http.patch("/v1/topics/o.null/channels", json={"channel": "c", "policy": {"concurrency": None}})
+
+    assert (len(changed), http.get("/v1/topics/o.null").json()["own"]) == (1, {"ordered": True})
+    assert of_channel.status_code == 200, of_channel.text
+    assert queue.rows("SELECT FROM messages.channel WHERE topic = 'o.null' AND concurrency IS NOT NULL") == []
+
+
+def test_the_policy_of_a_topic_is_taken_away(http: httpx.Client, queue: Queue) -> None:
+    http.patch("/v1/topics/o.gone", json={"max_attempts": 7}).raise_for_status()
+    published = queue.publish("o.gone")
+
+    answers = [http.delete("/v1/topics/o.gone") for _ in range(2)]
+    defaults = http.delete("/v1/topics/*")
+
+    assert [answer.status_code for answer in answers] == [200, 404]
+    assert defaults.status_code in (404, 422)
+    assert http.get("/v1/topics/o.gone").json()["own"] == {}
+    assert queue.message(published) is not None
+    assert queue.value("SELECT actor FROM messages.audit ORDER BY id DESC LIMIT 1") == "root"
+
+
+def test_copies_in_dlq_are_put_back_once(http: httpx.Client, queue: Queue) -> None:
+    queue.policy("o.copied", dead_letter=True)
+    died = die(queue, "o.copied")
+    copy = queue.value("SELECT id FROM messages.message WHERE topic = 'o.copied.dlq'")
+
+    first, again = (http.post("/v1/dead/requeue", json={"ids": [copy, 2**62]}).json()["results"] for _ in range(2))
+
+    (back,) = [each for each in first if each["copy_id"] == copy]
+    assert (back["archived_id"], back["outcome"]) == (died, "redriven")
+    assert queue.message(back["message_id"]).topic == "o.copied"
+    assert {each["outcome"] for each in again} == {"not_waiting"}
+    assert len(first) == len(again) == 2
+
+
+def test_copies_of_other_topics_are_left_where_they_are(site: Site, queue: Queue) -> None:
+    queue.policy("o.foreign", dead_letter=True)
+    die(queue, "o.foreign")
+    copy = queue.value("SELECT id FROM messages.message WHERE topic = 'o.foreign.dlq'")
+
+    for topics in (("other*",), ("o.foreign.dlq",), ("o.foreign",)):
+        with site.client(site.token("operator", topics=topics)) as client:
+            (result,) = client.post("/v1/dead/requeue", json={"ids": [copy]}).json()["results"]
+            assert result["outcome"] == "not_waiting"
+    assert queue.message(copy) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/messages", "GET, POST"),
+        ("/v1/messages/7", "GET, PATCH"),
+        ("/v1/topics/t", "DELETE, GET, PATCH"),
+        ("/v1/stats", "GET"),
+    ],
+)
+def test_a_method_that_is_not_allowed_is_told_all_that_are(http: httpx.Client, path: str, allowed: str) -> None:
+    answer = http.put(path)
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)

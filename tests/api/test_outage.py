@@ -19,14 +19,17 @@ def test_while_the_database_is_away_it_says_so_and_then_it_goes_on(private_serve
         site = Site(made)
         client = site.client(site.token("viewer", "publisher"))
         try:
-            assert client.post("/v1/messages", json={"topic": "t"}).status_code == 201
+            assert client.post("/v1/messages", json={"topic": "t", "payload": None}).status_code == 201
 
             private_server.place.stop()
-            away = client.post("/v1/messages", json={"topic": "t"})
+            away = client.post("/v1/messages", json={"topic": "t", "payload": None})
             alive, ready = client.get("/livez"), client.get("/readyz")
             private_server.place.start()
 
-            eventually(lambda: client.post("/v1/messages", json={"topic": "t"}).status_code == 201, within_s=90)
+            eventually(
+                lambda: client.post("/v1/messages", json={"topic": "t", "payload": None}).status_code == 201,
+                within_s=90,
+            )
             eventually(lambda: client.get("/readyz").status_code == 200, within_s=90)
         finally:
             client.close()

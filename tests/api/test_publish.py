@@ -96,7 +96,7 @@ def test_while_large_requests_are_read_others_are_answered(http: httpx.Client, m
         try:
             eventually(lambda: len(reading) == aside.MOST_AT_ONCE)
             alive = http.get("/livez", timeout=30)
-            small = http.post("/v1/messages", json={"topic": "p.slow"}, timeout=30)
+            small = http.post("/v1/messages", json={"topic": "p.slow", "payload": None}, timeout=30)
             monkeypatch.setattr(aside, "WAIT_S", 0.1)
             one_more = http.post("/v1/messages", json=large, timeout=30)
         finally:
@@ -116,10 +116,13 @@ def test_a_batch_is_answered_in_its_order(http: httpx.Client, queue: Queue) -> N
 
 
 def test_a_batch_is_published_as_a_whole_or_not_at_all(http: httpx.Client, queue: Queue) -> None:
-    http.post("/v1/messages", json={"topic": "p.whole", "key": "taken"})
+    http.post("/v1/messages", json={"topic": "p.whole", "payload": None, "key": "taken"})
 
     answer = http.post(
-        "/v1/messages/batch", json={"messages": [{"topic": "p.whole"}, {"topic": "p.whole", "key": "taken"}]}
+        "/v1/messages/batch",
+        json={
+            "messages": [{"topic": "p.whole", "payload": None}, {"topic": "p.whole", "payload": None, "key": "taken"}]
+        },
     )
 
     assert (answer.status_code, code(answer)) == (409, "already_there")
@@ -170,11 +173,14 @@ def test_a_refusal_of_the_policy_says_which(server: Postgres) -> None:
                 for topic in ("full", "drops", "slow"):
                     assert ask(topic).status_code == 201
                 full, dropped, slow, typed = ask("full"), ask("drops"), ask("slow"), ask("typed")
-                batch = client.post("/v1/messages/batch", json={"messages": [{"topic": "drops"}, {"topic": "free"}]})
+                batch = client.post(
+                    "/v1/messages/batch",
+                    json={"messages": [{"topic": "drops", "payload": None}, {"topic": "free", "payload": None}]},
+                )
         finally:
             site.stop()
 
-    assert (full.status_code, code(full), "Retry-After" in full.headers) == (507, "topic_full", True)
+    assert (full.status_code, code(full), full.headers["Retry-After"]) == (429, "topic_full", "5")
     assert dropped.json() == {"id": None, "what": "dropped"}
     assert (slow.status_code, code(slow), "Retry-After" in slow.headers) == (429, "publish_rate_exceeded", True)
     assert (typed.status_code, code(typed)) == (422, "invalid_payload")
@@ -184,8 +190,12 @@ def test_a_refusal_of_the_policy_says_which(server: Postgres) -> None:
 def test_a_request_carries_its_trace_into_the_message(http: httpx.Client, queue: Queue) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-    sent = http.post("/v1/messages", json={"topic": "p.trace"}, headers={"traceparent": trace}).json()["id"]
-    broken = http.post("/v1/messages", json={"topic": "p.trace"}, headers={"traceparent": "x"}).json()["id"]
+    sent = http.post("/v1/messages", json={"topic": "p.trace", "payload": None}, headers={"traceparent": trace}).json()[
+        "id"
+    ]
+    broken = http.post("/v1/messages", json={"topic": "p.trace", "payload": None}, headers={"traceparent": "x"}).json()[
+        "id"
+    ]
 
     assert queue.message(sent).headers == {"traceparent": trace}
     assert queue.message(broken).headers is None
@@ -206,12 +216,15 @@ def test_sent_again_with_its_key_it_gets_the_first_answer(http: httpx.Client, qu
 
 def test_a_request_that_failed_may_be_sent_again_with_its_key(http: httpx.Client) -> None:
     key = {"Idempotency-Key": "later"}
-    blocker = http.post("/v1/messages", json={"topic": "p.again", "key": "k"}).json()["id"]
-    refused = http.post("/v1/messages", json={"topic": "p.again", "key": "k"}, headers=key)
+    blocker = http.post("/v1/messages", json={"topic": "p.again", "payload": None, "key": "k"}).json()["id"]
+    refused = http.post("/v1/messages", json={"topic": "p.again", "payload": None, "key": "k"}, headers=key)
     http.post("/v1/messages/cancel", json={"ids": [blocker]})
 
     assert refused.status_code == 409
-    assert http.post("/v1/messages", json={"topic": "p.again", "key": "k"}, headers=key).status_code == 201
+    assert (
+        http.post("/v1/messages", json={"topic": "p.again", "payload": None, "key": "k"}, headers=key).status_code
+        == 201
+    )
 
 
 def test_many_retries_at_once_publish_once(http: httpx.Client, queue: Queue) -> None:
@@ -235,7 +248,9 @@ def test_a_server_that_dies_in_the_midst_of_it_has_published_nothing_or_all(
     holder.execute("SELECT * FROM messages.begin_request('root', 'crash', '\\x00')")
     found: list[int] = []
     waiting = threading.Thread(
-        target=lambda: found.append(http.post("/v1/messages", json={"topic": "p.crash"}, headers=key).status_code)
+        target=lambda: found.append(
+            http.post("/v1/messages", json={"topic": "p.crash", "payload": None}, headers=key).status_code
+        )
     )
     waiting.start()
     blocked = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -247,7 +262,7 @@ def test_a_server_that_dies_in_the_midst_of_it_has_published_nothing_or_all(
     holder.close()
 
     assert found == [503]
-    assert http.post("/v1/messages", json={"topic": "p.crash"}, headers=key).status_code == 201
+    assert http.post("/v1/messages", json={"topic": "p.crash", "payload": None}, headers=key).status_code == 201
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.crash'") == 1
 
 
@@ -290,11 +305,13 @@ def test_json_that_could_not_be_kept_as_it_is_is_refused(http: httpx.Client, tex
 
 
 def test_one_may_come_after_others_alone_and_in_a_batch(http: httpx.Client, queue: Queue) -> None:
-    first = http.post("/v1/messages", json={"topic": "p.first"}).json()["id"]
-    said = {"topic": "p.after", "after": [first], "after_failed": "cancel"}
+    first = http.post("/v1/messages", json={"topic": "p.first", "payload": None}).json()["id"]
+    said = {"topic": "p.after", "payload": None, "after": [first], "after_failed": "cancel"}
 
     alone = http.post("/v1/messages", json=said).json()["id"]
-    batch = http.post("/v1/messages/batch", json={"messages": [said, {"topic": "p.none", "after": []}]}).json()
+    batch = http.post(
+        "/v1/messages/batch", json={"messages": [said, {"topic": "p.none", "payload": None, "after": []}]}
+    ).json()
 
     waiting = queue.rows("SELECT id FROM messages.workflow(%s)", [first])
     assert [row.id for row in waiting] == [alone, batch["results"][0]["id"]]
@@ -302,6 +319,34 @@ def test_one_may_come_after_others_alone_and_in_a_batch(http: httpx.Client, queu
 
 
 def test_one_that_comes_after_nothing_there_is_refused(http: httpx.Client) -> None:
-    answer = http.post("/v1/messages", json={"topic": "p.after", "after": [2**62]})
+    answer = http.post("/v1/messages", json={"topic": "p.after", "payload": None, "after": [2**62]})
 
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown_predecessor")
+
+
+@pytest.mark.parametrize("said", [{}, {"key": "k"}, {"headers": {"a": 1}}])
+def test_a_message_that_carries_nothing_is_refused(http: httpx.Client, said: dict[str, Any]) -> None:
+    one = http.post("/v1/messages", json={"topic": "p.nothing", **said})
+    many = http.post(
+        "/v1/messages/batch", json={"messages": [{"topic": "p.nothing", "payload": 1}, {"topic": "p.nothing", **said}]}
+    )
+
+    assert [(answer.status_code, code(answer)) for answer in (one, many)] == [(422, "invalid_request")] * 2
+    assert "there is no payload" in one.json()["detail"]
+
+
+@pytest.mark.parametrize("how", [{}, {"priority": 1}, {"key": "p.located"}])
+def test_what_was_published_says_where_it_is(http: httpx.Client, how: dict[str, Any]) -> None:
+    answer = http.post("/v1/messages", json={"topic": "p.located", "payload": 1, **how})
+
+    assert answer.headers["location"] == f"/v1/messages/{answer.json()['id']}"
+    assert http.get(answer.headers["location"]).json()["id"] == answer.json()["id"]
+
+
+def test_a_retry_is_told_the_same_place(http: httpx.Client) -> None:
+    key = {"Idempotency-Key": "p.place"}
+
+    first, again = (http.post("/v1/messages", json={"topic": "p.place", "payload": 1}, headers=key) for _ in range(2))
+
+    assert (first.headers["location"], again.headers["idempotent-replayed"]) == (again.headers["location"], "true")
+    assert first.headers["location"] == f"/v1/messages/{first.json()['id']}"

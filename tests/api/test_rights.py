@@ -125,8 +125,12 @@ def shop(site: Site) -> Iterator[httpx.Client]:
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("POST", "/v1/messages", {"topic": "other"}),
-        ("POST", "/v1/messages/batch", {"messages": [{"topic": "mail"}, {"topic": "other"}]}),
+        ("POST", "/v1/messages", {"topic": "other", "payload": None}),
+        (
+            "POST",
+            "/v1/messages/batch",
+            {"messages": [{"topic": "mail", "payload": None}, {"topic": "other", "payload": None}]},
+        ),
         ("POST", "/v1/topics/other/messages", {}),
         ("POST", "/v1/claim", {"topics": ["mail", "other"]}),
         ("GET", "/v1/messages?topic=other", None),

@@ -75,7 +75,10 @@ def test_many_who_come_at_once_with_a_token_not_yet_known_ask_for_it_once(
     async def send_all(token: str, holder: psycopg.Connection[Any]) -> set[int]:
         headers, limits = {"Authorization": f"Bearer {token}"}, httpx.Limits(max_connections=60)
         async with httpx.AsyncClient(base_url=crowded.url, headers=headers, timeout=90, limits=limits) as client:
-            sent = [asyncio.create_task(client.post("/v1/messages", json={"topic": "t"})) for _ in range(60)]
+            sent = [
+                asyncio.create_task(client.post("/v1/messages", json={"topic": "t", "payload": None}))
+                for _ in range(60)
+            ]
             await asyncio.to_thread(eventually, lambda: len(came) == len(sent))
             await asyncio.to_thread(holder.rollback)
             return {answer.status_code for answer in await asyncio.gather(*sent)}

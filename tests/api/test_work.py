@@ -260,7 +260,7 @@ def test_why_nobody_is_woken_is_logged_once(http: httpx.Client, monkeypatch: pyt
 
 
 def test_a_delayed_message_comes_to_who_waits_when_it_is_due(http: httpx.Client, queue: Queue) -> None:
-    http.post("/v1/messages", json={"topic": "w.due", "delay": 1})
+    http.post("/v1/messages", json={"topic": "w.due", "payload": None, "delay": 1})
 
     assert len(claim(http, "w.due", wait=25)) == 1
 

@@ -17,6 +17,7 @@ from pgrouse import secret
 from pgrouse.web import connection, gate, keyring, server
 from pgrouse.web.credentials import COOKIE
 from tests.api.site import Site, code
+from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
@@ -323,3 +324,24 @@ def test_all_addresses_that_one_owner_has_are_one(walled: Site) -> None:
     }
 
     assert (len(same), len(other)) == (1, 4)
+
+
+# What goes wrong without anybody's fault.
+
+
+@pytest.mark.parametrize(
+    "path", [b"/v1/messages", b"/v1/messages/batch", b"/v1/topics/t/messages", b"/v1/dead/redrive", b"/v1/topics/t"]
+)
+@pytest.mark.parametrize("key", [b"X-A: b", b"Idempotency-Key: gone"])
+def test_who_hangs_up_leaves_no_error_in_the_log(
+    local: Site, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], path: bytes, key: bytes
+) -> None:
+    method = b"PATCH" if path == b"/v1/topics/t" else b"POST"
+    head = [method + b" " + path + b" HTTP/1.1", b"Host: localhost", key, b"Content-Type: application/json"]
+    with socket.create_connection(("127.0.0.1", int(local.url.rsplit(":", 1)[1])), timeout=60) as wire:
+        wire.sendall(b"\r\n".join([*head, b"Content-Length: 1000", b"", b'{"topic": ']))
+        eventually(lambda: local.server.server_state.tasks)
+
+    eventually(lambda: not local.server.server_state.tasks)
+    assert [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")] == []
+    assert "Traceback" not in capsys.readouterr().out

@@ -237,5 +237,5 @@ def test_over_http_a_full_queue_is_no_message_that_is_too_large(database: Databa
 
     problem = of_database(refused.value)
 
-    assert (problem.status, problem.code) == (503, "unavailable")
+    assert (problem.status, problem.code) == (503, "notify_queue_full")
     assert "Retry-After" in problem.headers

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 from fastapi import FastAPI
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pgrouse import events
@@ -55,8 +56,11 @@ def application(settings: Config) -> FastAPI:
     app.state.hub = Hub(app.state.db, pages.VIEWS, app.state.stopping)
     problem.install(app)
     app.router.routes.append(asset.ROUTE)
-    for router in [live.router, metrics.router, hub.router, *v1.ROUTERS, *pages.ROUTERS]:
+    routers = [live.router, metrics.router, hub.router, *v1.ROUTERS, *pages.ROUTERS]
+    for router in routers:
         app.include_router(router)
+    # Those that a path may lead to, whatever the method.
+    app.state.routes = [each for router in routers for each in router.routes if isinstance(each, Route)]
     return app
 
 

@@ -23,6 +23,7 @@ from pgrouse.dsn import redact
 
 log = structlog.get_logger()
 
+NOT_ALLOWED = 405
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2
 
@@ -42,7 +43,6 @@ TITLES = {
     500: "Internal error",
     503: "Unavailable",
     504: "Timed out",
-    507: "Full",
 }
 
 
@@ -81,7 +81,7 @@ def unavailable(detail: str = "the database does not answer: try again") -> Prob
 
 # What an SQLSTATE means to who asked: status and code.
 STATES = {
-    "PGR01": (507, "topic_full"),
+    "PGR01": (429, "topic_full"),
     "PGR02": (429, "publish_rate_exceeded"),
     "PGR03": (422, "topic_not_registered"),
     "PGR04": (413, "payload_too_large"),
@@ -108,7 +108,8 @@ FULL_QUEUE = "PreCommit_Notify"
 OTHER_SCHEMA = ("3F000", "42P01", "42703", "42883")
 # The database is away, starts, stops, or has no place left.
 AWAY = ("08", "53", "57P", "58", "F0", "XX")
-RETRY = {429: 1, 503: RETRY_AFTER_S, 507: 5}
+RETRY = {429: 1, 503: RETRY_AFTER_S}
+RETRY_FULL_S = 5
 
 
 def of_database(error: psycopg.Error) -> Problem:
@@ -121,14 +122,14 @@ def of_database(error: psycopg.Error) -> Problem:
     if state in OTHER_SCHEMA:
         log.error(events.WEB_FAILED, sqlstate=state, reason=redact(str(error.diag.message_primary)))
         return unavailable("the database has not the schema of this version: run `pgrouse migrate`")
-    if error.diag.source_function == FULL_QUEUE:
-        return unavailable("the server's queue of notifications is full: try again")
     status, code = STATES.get(state) or CLASSES.get(state[:2], (500, "internal"))
+    if error.diag.source_function == FULL_QUEUE:
+        status, code = 503, "notify_queue_full"
     if status == 500:  # noqa: PLR2004
         log.error(events.WEB_FAILED, sqlstate=state, reason=redact(str(error.diag.message_primary)))
         return Problem(500, "something went wrong on this side: the log has it", "internal")
     said = " — ".join(filter(None, [error.diag.message_primary, error.diag.message_hint]))
-    wait = RETRY.get(status)
+    wait = RETRY_FULL_S if code == "topic_full" else RETRY.get(status)
     headers = {"Retry-After": str(wait)} if wait else {}
     return Problem(status, redact(said or code), code, headers, sqlstate=state)
 
@@ -182,6 +183,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(errors.PgrouseError, _answer)
     app.add_exception_handler(RequestValidationError, _answer)
     app.add_exception_handler(HTTPException, _answer)
+    # Else it would be taken for a fault of ours, and told as one.
+    app.add_exception_handler(ClientDisconnect, _answer)
     app.add_exception_handler(Exception, _answer)
 
 
@@ -205,9 +208,20 @@ def problem_of(error: Exception) -> Problem:
 
 async def _answer(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
+    if problem.status == NOT_ALLOWED:
+        problem.headers = {**problem.headers, "Allow": _allowed(request)}
     if wants_page(request):
         return page(request, problem)
     return problem.response()
+
+
+def _allowed(request: Request) -> str:
+    """Return the methods of all routes of a path: the framework tells those of the first only."""
+    found: set[str] = set()
+    for route in request.app.state.routes:
+        if route.path_regex.match(request.scope["path"]):
+            found |= route.methods or set()
+    return ", ".join(sorted(found))
 
 
 def wants_page(request: Request) -> bool:

@@ -204,6 +204,59 @@ async def redrive(request: Request, caller: Operator, body: Redrive) -> Response
     return Answer({"dry_run": body.dry_run, "results": rows})
 
 
+class Requeue(Body):
+    """Which copies in topics that end with `.dlq` to put back, and how."""
+
+    model_config = example(ids=[7, 8], rate=10)
+
+    ids: list[Id] = Field(min_length=1, max_length=MOST)
+    rate: float | None = Field(default=None, gt=0, le=1_000_000, allow_inf_nan=False)
+    """So many a second become available; all at once unless given."""
+    delay: Wait | None = None
+    """How long from now the first one does."""
+    force: bool = False
+    """Also those that were put back as often as `max_redrives` allows."""
+
+
+class Requeued(Shape):
+    """What became of one copy."""
+
+    copy_id: int
+    archived_id: int | None
+    message_id: int | None
+    outcome: str
+    """As of a redrive; not_waiting: it is no copy that waits."""
+
+
+class RequeuedMany(Shape):
+    """What became of each."""
+
+    results: list[Requeued]
+
+
+OWN_COPIES = b"""
+    SELECT m.id FROM messages.message AS m
+    WHERE m.id = ANY (%(ids)s::bigint[]) AND m.topic LIKE ANY (%(like)s::text[])
+      AND coalesce(m.original_topic, m.topic) LIKE ANY (%(like)s::text[])"""
+
+
+@router.post("/requeue", response_model=RequeuedMany, summary="Put copies of dead letters back")
+async def requeue(request: Request, caller: Operator, body: Requeue) -> Response:
+    """Move copies that wait in a topic `….dlq` back to the topic where they died. Sent again, nothing is put back twice."""
+    async with request.app.state.db.write(caller) as conn:
+        ids = body.ids
+        if not caller.sees_all:
+            own = await conn.execute(OWN_COPIES, {"ids": ids, "like": caller.like})
+            ids = [row["id"] for row in await own.fetchall()]
+        query = b"SELECT r.* FROM messages.requeue(%s::bigint[], %s, coalesce(%s, interval '0'), %s) AS r"
+        rows = await (await conn.execute(query, [ids, body.rate, body.delay, body.force])).fetchall()
+    rows += [
+        {"copy_id": each, "archived_id": None, "message_id": None, "outcome": "not_waiting"}
+        for each in sorted(set(body.ids) - {row["copy_id"] for row in rows})
+    ]
+    return Answer({"results": rows})
+
+
 NEW = ("redriven", "keyless")
 
 

@@ -149,7 +149,7 @@ class Problem(Shape):
 
 
 PROBLEM: dict[str, Any] = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-REFUSED = (400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 429, 503, 507)
+REFUSED = (400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 429, 503)
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"description": "Refused; see `code` and `detail`.", "content": PROBLEM} for status in REFUSED
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Header, Request
 from psycopg.errors import InvalidParameterValue
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from starlette.responses import Response
 
 from pgrouse import jsonb, publishing
@@ -24,7 +25,7 @@ from pgrouse.web.gate import allow
 from pgrouse.web.press import LARGE_CHARS
 from pgrouse.web.problem import Problem
 from pgrouse.web.record import INSERT, record
-from pgrouse.web.v1.answer import Answer, dumps
+from pgrouse.web.v1.answer import dumps
 from pgrouse.web.v1.caller import Publisher
 from pgrouse.web.v1.model import MOST, REFUSALS, Base64, Body, Id, Label, Moment, Shape, Topic, Wait
 
@@ -76,6 +77,12 @@ class Message(Body):
     """Ids of messages: it is not claimed before all of them ended with success."""
     after_failed: AfterFailed = "hold"
     """If one of those ends otherwise: `hold` it until that is redriven, `cancel` it too, or `run` it all the same."""
+
+    @model_validator(mode="after")
+    def _carries_something(self) -> Message:
+        if not {"payload", "body"} & self.model_fields_set:
+            raise ValueError("there is no payload: give one, null if that is meant, or a body")
+        return self
 
     def new(self) -> NewMessage:
         """Return it as the publisher's side knows it."""
@@ -307,8 +314,13 @@ async def _answer_one(request: Request, caller: Caller, key: str | None, asked: 
     if key is None and not by_itself and len(asked) <= LARGE_CHARS:
         published = await request.app.state.press.publish(ready.stored)
         if published is not None:
-            return Response(INSERTED.format(published), 201, media_type="application/json")
+            return Response(INSERTED.format(published), 201, _place(published), media_type="application/json")
     return await _answer_once(request, caller, key, asked, lambda conn: _publish(conn, ready))
+
+
+def _place(message_id: int | None) -> dict[str, str]:
+    """Return where a message is to be found; one that was dropped is nowhere."""
+    return {} if message_id is None else {"Location": f"/v1/messages/{message_id}"}
 
 
 Doing = Callable[[Connection], Awaitable[dict[str, Any] | Raw]]
@@ -321,20 +333,30 @@ async def _answer_once(
     db = request.app.state.db
     if key is None:
         async with db.write(caller) if many else db.connection() as conn:
-            return Answer(await do(conn), 201)
+            done = await do(conn)
+        return Response(dumps(done), 201, _place_of(done), media_type="application/json")
     async with db.write(caller) as conn:
         if found := await _begin(conn, caller, key, _digests(request, asked)):
+            place = _place_of(json.loads(found["answer"]))
             return Response(
-                found["answer"], found["status"], {"Idempotent-Replayed": "true"}, media_type="application/json"
+                found["answer"],
+                found["status"],
+                {"Idempotent-Replayed": "true", **place},
+                media_type="application/json",
             )
-        text = dumps(await do(conn))
+        done = await do(conn)
+        text = dumps(done)
         await conn.execute(b"SELECT messages.end_request(%s, %s, %s, %s)", [caller.name, key, 201, text])
-    return Response(text, 201, media_type="application/json")
+    return Response(text, 201, _place_of(done), media_type="application/json")
+
+
+def _place_of(done: Any) -> dict[str, str]:
+    return _place(done["id"]) if isinstance(done, dict) and "id" in done else {}
 
 
 def _digests(request: Request, asked: bytes) -> list[bytes]:
     """Return what a request may be known by; the first is what is kept."""
-    digest = hashlib.sha256(f"{request.url.path}?{request.url.query}\n".encode() + asked).digest()
+    digest = hashlib.sha256(f"{request.scope['path']}?{request.url.query}\n".encode() + asked).digest()
     cipher: Cipher | None = request.app.state.cipher
     # The last one: it came before anything was encrypted.
     return [digest] if cipher is None else [*cipher.digests(digest), digest]

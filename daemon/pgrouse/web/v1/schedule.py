@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from psycopg import sql
@@ -170,7 +171,7 @@ async def add(request: Request, caller: Operator, body: New) -> Response:
     async with request.app.state.db.write(caller) as conn:
         await conn.execute(insert, columns)
         row = await _seen(conn, caller, Role.OPERATOR, body.name)
-    return Answer(with_raw(row, "payload", "headers"), 201)
+    return Answer(with_raw(row, "payload", "headers"), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"})
 
 
 @router.delete("/{name}", response_model=Removed, summary="Remove a schedule")

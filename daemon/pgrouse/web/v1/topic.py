@@ -11,7 +11,7 @@ from pydantic import RootModel, ValidationError, model_validator
 from starlette.responses import Response
 
 from pgrouse import policy_change
-from pgrouse.topic_policy import DEFAULTS, ChannelPolicy, Knobs, TopicPolicy, Wanted, misplaced
+from pgrouse.topic_policy import DEFAULTS, ChannelPolicy, Knobs, TopicPolicy, Wanted, Word, misplaced
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database import Database
 from pgrouse.web.gate import allow
@@ -113,6 +113,12 @@ class Changed(Shape):
     changes: list[str]
 
 
+class Removed(Shape):
+    """Which topic has the defaults from now on."""
+
+    removed: str
+
+
 class Channel(Body):
     """One channel of the topic."""
 
@@ -134,6 +140,12 @@ class ChannelChange(Body):
 
     channel: Label
     policy: ChannelPolicy
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_inherits(cls, given: Any) -> Any:
+        policy = given.get("policy") if isinstance(given, dict) else None
+        return {**given, "policy": _inheriting(policy)} if isinstance(policy, dict) else given
 
 
 class ChannelRow(Shape):
@@ -229,7 +241,7 @@ def _allow(caller: Caller, role: Role, topic: str) -> None:
 
 @router.patch("/{topic}", response_model=Changed, summary="Change a policy")
 async def change(request: Request, caller: Operator, topic: AnyTopic, body: Given) -> Response:
-    """Set knobs of a topic's policy, as `[topics."NAME"]` of the configuration has them; "inherit" and "none" too. What is not named stays."""
+    """Set knobs of a topic's policy, as `[topics."NAME"]` of the configuration has them; "inherit" (or null) and "none" too. What is not named stays."""
     _allow(caller, Role.OPERATOR, topic)
     size = len(await request.body())
     policy = await request.app.state.aside.run(size, _policy, topic, TopicPolicy, body.root)
@@ -241,7 +253,7 @@ def _policy(topic: str, model: type[Knobs], given: dict[str, Any]) -> Any:
     if isinstance(given.get("payload_schema"), str) and given["payload_schema"].startswith("@"):
         raise Problem(422, "payload_schema: give the schema itself", "invalid_request")
     try:
-        policy = model.model_validate(given)
+        policy = model.model_validate(_inheriting(given))
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, fault["loc"])) or "body"
@@ -250,6 +262,23 @@ def _policy(topic: str, model: type[Knobs], given: dict[str, Any]) -> Any:
         knob, text = next(iter(wrong.items()))
         raise Problem(422, f"{knob}: {text}", "invalid_request")
     return policy
+
+
+def _inheriting(given: dict[str, Any]) -> dict[str, Any]:
+    """Take null for what it says in the database: the default holds."""
+    return {knob: Word.INHERIT.value if value is None else value for knob, value in given.items()}
+
+
+@router.delete("/{topic}", response_model=Removed, summary="Remove a topic's policy")
+async def remove(request: Request, caller: Operator, topic: Topic) -> Response:
+    """Take away what a topic sets itself, a pause too: the defaults hold. Its messages and its channels stay."""
+    allow(caller, Role.OPERATOR, topic)
+    query = b"DELETE FROM messages.topic AS t WHERE t.topic = %s AND t.topic <> '*' RETURNING t.topic AS removed"
+    async with request.app.state.db.write(caller) as conn:
+        row = await (await conn.execute(query, [topic])).fetchone()
+    if row is None:
+        raise Problem(404, f"topic {topic} has no policy of its own", "not_found")
+    return Answer(row)
 
 
 async def _apply(request: Request, caller: Caller, wanted: dict[str, Wanted]) -> list[str]:
