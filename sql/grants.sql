@@ -39,7 +39,7 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.now, messages.cancel, messages.skip, messages.redrive, messages.tick, messages.stats, messages.unhandled_topics'],
     -- A publisher may be given this too; it shows outputs and errors of every message.
     ['messages_operator', 'EXECUTE ON FUNCTION messages.wait_for'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.redrive_where, messages.redrive_edited, messages.requeue, messages.replay, messages.purge_archive'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.redrive_where, messages.redrive_edited, messages.requeue, messages.replay, messages.purge_archive, messages.delete, messages.purge_topic'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unpark, messages.workflow, messages.edit, messages.reseal, messages.shown'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.may_redrive, messages.dead_groups, messages.lineage'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy, messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed, messages.is_printable'],

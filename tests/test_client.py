@@ -371,3 +371,11 @@ def test_an_async_client_has_the_methods_of_a_client_and_no_other(database: Data
     for name in ("close", "conn", "no_such", "_run"):
         with pytest.raises(AttributeError, match="it has those of Client"):
             getattr(client, name)
+
+
+def test_what_waits_is_deleted_one_by_one_or_all_of_a_topic(queue: Queue, client: Client) -> None:
+    first, second, third, fourth = queue.publish_many(4)
+
+    assert client.delete(first, 2**62) == [first]
+    assert client.purge_topic("t", upto=third) == len([second, third])
+    assert queue.ids() == [fourth]

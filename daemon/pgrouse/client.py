@@ -118,6 +118,22 @@ class Client:
         cancelled: list[int] = self._value("cancel", ids=list(message_ids), reason=reason)
         return cancelled
 
+    def delete(self, *message_ids: int) -> list[int]:
+        """Delete messages that wait, without a trace; return the ids of those that did wait."""
+        deleted: list[int] = self._value("delete", ids=list(message_ids))
+        return deleted
+
+    def purge_topic(self, topic: str, *, limit: int = 1000, upto: int | None = None) -> int:
+        """Delete what waits in a topic, a batch; return how many messages that were. Call it until there are none.
+
+        Args:
+            topic: which.
+            limit: at most so many, 10,000 at most.
+            upto: none with a higher id, which was published later.
+        """
+        deleted: int = self._value("purge_topic", topic=topic, limit=limit, upto=upto)
+        return deleted
+
     def skip(self, *message_ids: int, reason: str | None = None) -> list[int]:
         """End messages that wait, as failed, so that those behind them in an ordered channel go on; return the ids of those that did."""
         skipped: list[int] = self._value("skip", ids=list(message_ids), reason=reason)

@@ -311,3 +311,26 @@ def test_a_method_that_is_not_allowed_is_told_all_that_are(http: httpx.Client, p
     answer = http.put(path)
 
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+def test_what_waits_is_deleted_without_a_trace(http: httpx.Client, queue: Queue) -> None:
+    waits, runs = queue.publish("o.delete", priority=9), queue.publish("o.delete")
+    queue.claim("o.delete", limit=1)
+
+    answer = http.post("/v1/messages/delete", json={"ids": [waits, runs]}).json()
+
+    assert answer == {"done": [waits], "left": [runs]}
+    assert http.get(f"/v1/messages/{waits}").status_code == 404
+
+
+def test_a_topic_is_emptied_batch_by_batch(http: httpx.Client, queue: Queue) -> None:
+    *_, last = queue.publish_many(3, "o.purge")
+    later = queue.publish("o.purge")
+
+    answers = [
+        http.post("/v1/topics/o.purge/purge", json={"limit": 2, "upto": last}).json()["deleted"] for _ in range(3)
+    ]
+
+    assert answers == [2, 1, 0]
+    assert queue.message(later) is not None
+    assert queue.value("SELECT actor FROM messages.audit WHERE action = 'purge_topic' LIMIT 1") == "root"

@@ -347,3 +347,15 @@ def test_one_is_let_go_and_one_that_waits_for_none_is_told(pgrouse: Shell, queue
     assert again.code == 1
     assert f"see `pgrouse explain {last}`" in again.err
     assert [c.id for c in queue.claim()] == [last]
+
+
+def test_what_waits_is_deleted_and_what_does_not_is_named(pgrouse: Shell, queue: Queue, states: dict[str, int]) -> None:
+    wanted: list[Any] = [states["ready"], states["running"], states["success"]]
+
+    ended = pgrouse("message", "delete", *wanted)
+
+    assert (ended.code, ended.out) == (1, f"deleted {states['ready']}\n")
+    assert [line.split(" was ")[0] for line in ended.err.splitlines()] == [
+        f"pgrouse: message {each}" for each in wanted[1:]
+    ]
+    assert queue.message(states["ready"]) is None

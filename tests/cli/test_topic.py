@@ -477,3 +477,18 @@ def test_of_a_topic_without_a_policy_of_its_own_that_is_said(pgrouse: Shell) -> 
     assert pgrouse("topic", "show", "mial").err == "topic mial sets nothing of its own: see `pgrouse topic list`\n"
     assert pgrouse("topic", "show", "mail").err == ""
     assert pgrouse("topic", "show", "*").err == ""
+
+
+def test_what_waits_in_a_topic_is_deleted_and_what_runs_is_not(pgrouse: Shell, queue: Queue) -> None:
+    queue.publish_many(3, "mail")
+    (runs,) = queue.claim("mail", limit=1)
+    other = queue.publish("other")
+
+    would = pgrouse("topic", "purge", "mail", "--dry-run")
+    done = pgrouse("topic", "purge", "mail", "--yes")
+    again = pgrouse("topic", "purge", "mail", "--yes", "--json")
+
+    assert would.out == "would delete 2 messages of topic mail: run it again without --dry-run\n"
+    assert (done.code, done.out) == (0, "deleted 2 messages\n")
+    assert again.object == {"messages": 0, "at_least": False}
+    assert queue.ids() == [runs.id, other]

@@ -90,6 +90,8 @@ MAY_CALL = {
         "requeue",
         "replay",
         "purge_archive",
+        "delete",
+        "purge_topic",
         *("open_export", "advance_export", "forget_export", "held_by_export"),
         *("lock_export", "unlock_export", "lock_policies", "lock_holders"),
         *("silence", "unsilence", "silenced_until", "conditions", "replay_alerts", "forget_sink"),

@@ -172,6 +172,29 @@ def skip(session: Session, message_ids: tuple[int, ...], reason: str | None) -> 
 @message.command()
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
+def delete(session: Session, message_ids: tuple[int, ...]) -> int:
+    """Delete messages that wait, without a trace.
+
+    Nothing of them is kept, not in the archive either; to keep a trace, cancel them. What runs is left alone.
+    """
+    with session.connect() as conn:
+        row: Any = conn.execute("SELECT messages.delete(%s)", [list(message_ids)]).fetchone()
+    deleted = set(row[0])
+    missed = [each for each in dict.fromkeys(message_ids) if each not in deleted]
+    if session.as_json:
+        session.output.record({"deleted": sorted(deleted), "not_waiting": missed})
+    for each in sorted(deleted):
+        session.output.say(f"deleted {each}")
+    for each in missed:
+        session.output.problem(
+            f"message {each} was not deleted: it runs, has ended, or was never published (`pgrouse explain {each}`)"
+        )
+    return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK
+
+
+@message.command()
+@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
+@click.pass_obj
 def unpark(session: Session, message_ids: tuple[int, ...]) -> int:
     """Let messages that come after others wait for those no longer.
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import shlex
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import Group, Session
+from pgrouse.cli.command import READ_TIMEOUT, Group, Session
 from pgrouse.cli.knob import KnobType, assignments, read_policy
-from pgrouse.cli.output import Column
+from pgrouse.cli.output import Column, plural
 from pgrouse.cli.parameter import DURATION, MOMENT
 from pgrouse.errors import ExitCode
+
+if TYPE_CHECKING:
+    from typing import LiteralString
+
+    import psycopg
 
 CHANNEL = click.option("--channel", metavar="CHANNEL", help="One channel of the topic.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say what would change.")
@@ -177,6 +182,59 @@ def resume(session: Session, topic_name: str, channel: str | None) -> int:
         f"{_name(topic_name, channel)} is not paused: see `pgrouse topic show {shlex.quote(topic_name)}`"
     )
     return ExitCode.FOUND_A_PROBLEM
+
+
+BOUND = 10_000  # counting stops here
+COUNT = """
+  SELECT count(*), coalesce(max(f.id), 0) FROM (
+    SELECT m.id FROM messages.message AS m WHERE m.topic = %s AND m.claim_id IS NULL LIMIT %s) AS f"""
+HIGHEST = "SELECT coalesce(max(m.id), 0) FROM messages.message AS m"
+
+
+@topic.command()
+@click.argument("topic_name", metavar="TOPIC")
+@click.option("--dry-run", is_flag=True, help="Only say how many would be deleted.")
+@click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
+@click.pass_obj
+def purge(session: Session, topic_name: str, dry_run: bool, yes: bool) -> int:
+    """Delete what waits in a topic, without a trace.
+
+    What runs is left alone, and so is what is published from now on. It goes in short transactions, and can be interrupted.
+    """
+    with session.connect() as conn:
+        with conn.transaction():
+            conn.execute(READ_TIMEOUT)
+            row: Any = conn.execute(COUNT, [topic_name, BOUND]).fetchone()
+            highest: Any = conn.execute(HIGHEST).fetchone()
+        found, upto = (row[0], row[1]) if row[0] < BOUND else (row[0], highest[0])
+        what = f"{'all, at least ' if found >= BOUND else ''}{plural(found, 'message')} of topic {topic_name}"
+        if dry_run or not found:
+            return _would_purge(session, found, what)
+        if not yes:
+            click.confirm(f"delete {what} for good?", abort=True, err=True)
+        return _purge(session, conn, topic_name, upto)
+
+
+def _would_purge(session: Session, found: int, what: str) -> int:
+    if session.as_json:
+        session.output.record({"messages": found, "at_least": found >= BOUND})
+    session.output.say(f"would delete {what}: run it again without --dry-run" if found else "nothing waits there")
+    return ExitCode.OK
+
+
+def _purge(session: Session, conn: psycopg.Connection, topic_name: str, upto: int) -> int:
+    deleted = 0
+    while batch := _value(conn, "SELECT messages.purge_topic(%s, p_upto => %s)", [topic_name, upto]):
+        deleted += batch
+    if session.as_json:
+        session.output.record({"deleted": deleted})
+    session.output.say(f"deleted {plural(deleted, 'message')}")
+    return ExitCode.OK
+
+
+def _value(conn: psycopg.Connection, query: LiteralString, values: list[Any]) -> int:
+    row: Any = conn.execute(query, values).fetchone()
+    return int(row[0])
 
 
 def _name(topic_name: str, channel: str | None) -> str:

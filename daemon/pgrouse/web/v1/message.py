@@ -245,6 +245,12 @@ async def cancel(request: Request, caller: Operator, body: Ids) -> Response:
     return await _act(request, caller, b"SELECT messages.cancel(%s::bigint[], %s)", body.ids, body.reason)
 
 
+@router.post("/messages/delete", response_model=Acted, summary="Delete messages")
+async def delete(request: Request, caller: Operator, body: IdsOnly) -> Response:
+    """Delete messages that wait, without a trace; what runs is left alone. To keep a trace, cancel them."""
+    return await _act(request, caller, b"SELECT messages.delete(%s::bigint[])", body.ids)
+
+
 @router.post("/messages/skip", response_model=Acted, summary="Skip messages")
 async def skip(request: Request, caller: Operator, body: Ids) -> Response:
     """Take messages that wait out of the way of those behind them in an ordered channel; they are archived as failed."""

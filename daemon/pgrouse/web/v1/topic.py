@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import RootModel, ValidationError, model_validator
+from pydantic import Field, RootModel, ValidationError, model_validator
 from starlette.responses import Response
 
 from pgrouse import policy_change
@@ -24,6 +24,7 @@ from pgrouse.web.v1.model import (
     AnyTopic,
     Body,
     Cursor,
+    Id,
     Label,
     Limit,
     Moment,
@@ -119,6 +120,22 @@ class Removed(Shape):
     removed: str
 
 
+class Purge(Body):
+    """How much of what waits to delete."""
+
+    model_config = example(limit=1000)
+
+    limit: int = Field(default=1000, ge=1, le=10_000)
+    upto: Id | None = None
+    """Nothing with a higher id, which was published later."""
+
+
+class Purged(Shape):
+    """How many messages were deleted."""
+
+    deleted: int
+
+
 class Channel(Body):
     """One channel of the topic."""
 
@@ -177,6 +194,8 @@ class Skipped(Shape):
     id: int | None
 
 
+# What one batch of a purge may take.
+PURGE_TIME = timedelta(seconds=30)
 IS_PAUSED = "(t.paused_at IS NOT NULL AND (t.resume_at IS NULL OR t.resume_at > clock_timestamp()))"
 LIST = f"""
     SELECT s.*, coalesce({IS_PAUSED}, false) AS paused
@@ -294,6 +313,16 @@ def _apply_blocking(db: Database, caller: Caller, wanted: dict[str, Wanted]) -> 
             [caller.name, wait_ms],
         )
         return [str(each) for each in policy_change.apply(conn, wanted)]
+
+
+@router.post("/{topic}/purge", response_model=Purged, summary="Purge a topic")
+async def purge(request: Request, caller: Operator, topic: Topic, body: Purge) -> Response:
+    """Delete what waits in a topic, without a trace, so many messages a call: until nothing is deleted any more. What runs is left alone."""
+    allow(caller, Role.OPERATOR, topic)
+    query = b"SELECT messages.purge_topic(%s, %s, %s) AS deleted"
+    async with request.app.state.db.write(caller, PURGE_TIME) as conn:
+        row = await (await conn.execute(query, [topic, body.limit, body.upto])).fetchone()
+    return Answer(row)
 
 
 @router.post("/{topic}/pause", response_model=Paused, summary="Pause a topic")

@@ -1,0 +1,32 @@
+-- Delete messages that wait: nothing of them is kept, not in the archive either. To keep a trace, cancel them.
+-- Called by: operators. Whatever is locked, by a worker or by another transaction, is left alone.
+-- Locks: the rows. Result: the ids that were deleted.
+CREATE OR REPLACE FUNCTION messages.delete(p_ids bigint[])
+RETURNS bigint[]
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+  v_ids    bigint[];
+  v_topics text[];
+BEGIN
+  SELECT array_agg(m.id), array_agg(DISTINCT m.topic)
+  INTO v_ids, v_topics
+  FROM (
+    SELECT m.id, m.topic::text FROM messages.message AS m
+    WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL
+    ORDER BY m.id
+    FOR UPDATE SKIP LOCKED) AS m;
+  IF v_ids IS NULL THEN
+    RETURN '{}'::bigint[];
+  END IF;
+  v_ids := messages.erase(v_ids);
+  PERFORM messages.note_messages('delete', v_topics, v_ids);
+  RETURN v_ids;
+END
+$$;

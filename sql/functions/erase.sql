@@ -1,0 +1,17 @@
+-- Take messages that wait away without a trace: as messages.archive ends them, and then their rows of the archive too.
+-- Called by: delete, purge_topic. p_ids: rows that the caller has locked and that nobody has claimed.
+-- Who waits for one of them, or comes after it, hears that it was cancelled. Locks: none beyond the caller's. Result: the ids that are gone.
+CREATE OR REPLACE FUNCTION messages.erase(p_ids bigint[])
+RETURNS bigint[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_ids bigint[];
+BEGIN
+  v_ids := messages.archive(
+    p_ids, array_fill(NULL::bigint, ARRAY[cardinality(p_ids)]), 'cancelled', array_fill('deleted'::text, ARRAY[cardinality(p_ids)]),
+    NULL, messages.actor(), true);
+  DELETE FROM messages.message_archive AS a WHERE a.id = ANY (v_ids) AND a.archived_at = pg_catalog.now() AND a.result = 'cancelled';
+  RETURN v_ids;
+END
+$$;
