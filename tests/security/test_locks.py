@@ -248,7 +248,7 @@ def test_it_goes_on_while_a_publisher_holds_what_he_may_lock_and_has_published_t
         mine.conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('plain', '1')")
 
         assert {name for name, mode in taken if mode != "AccessShareLock"} <= {"messages.publish_stage"}
-        assert {mode for _, mode in taken} <= {"AccessShareLock", "RowExclusiveLock"}
+        assert {mode for _, mode in taken} <= {"AccessShareLock", "RowShareLock", "RowExclusiveLock"}
         act(ground)
 
 
