@@ -7,6 +7,7 @@ documented, that a crash of the server may take back a claim that may be repeate
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -304,6 +305,11 @@ class _Handlers:
         for entry in journal:
             if entry["what"] == "said":
                 self.said[entry["id"], entry["claim"]].append(entry)
+        self.stepped = [e for e in journal if e["what"] == "stepped"]
+        self.kept = {
+            (row.id, row.step): row.at
+            for row in _rows(conn, "SELECT id, step, extract(epoch FROM min(at))::float8 AS at FROM kept GROUP BY 1, 2")
+        }
         self.claimed = {
             (row.id, row.new_claim_id)
             for row in _rows(conn, "SELECT id, new_claim_id FROM witness WHERE what = 'claimed'")
@@ -325,6 +331,7 @@ class _Handlers:
                 twice[entry["id"]].add(entry["claim"])
         runs = [(e["id"], e["claim"]) for e in self.starts if e["topic"] != "batch"]
         return [
+            *_found("a step was done again although it is kept", self._done_again()),
             *_found("a handler began without a claim", [e for e in self.starts if self._without_a_claim(e)]),
             *_found("an attempt ended as its handler never said", [e for e in self.ends if self._unsaid(e)]),
             *_found("a message of ack_first was begun twice", [i for i, claims in twice.items() if len(claims) > 1]),
@@ -333,6 +340,10 @@ class _Handlers:
                 sorted({run for run in runs if runs.count(run) > 1}) if _repeats(runs) else [],
             ),
         ]
+
+    def _done_again(self) -> list[dict[str, Any]]:
+        never = math.inf
+        return [e for e in self.stepped if e["at"] > self.kept.get((e["id"], e["step"]), never) + GRAIN_S]
 
     def _without_a_claim(self, entry: dict[str, Any]) -> bool:
         if (entry["id"], entry["claim"]) in self.claimed:
@@ -345,6 +356,8 @@ class _Handlers:
             return False
         if end.ended == "failed" and "process died" in (end.error or ""):
             return False  # killed by somebody else, or before it could say so
+        if end.ended == "rejected" and (end.error or "").startswith("payload cannot be decoded"):
+            return False  # no handler could begin
         said = self.said[end.id, end.claim_id]
         return not any(e["how"] == end.ended and e["at"] <= end.at + GRAIN_S for e in said)
 

@@ -6,7 +6,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -17,10 +17,12 @@ from psycopg.types.json import Jsonb
 
 from tests.daemon.process import Daemon
 from tests.faults.checker import Checker, Finding
+from tests.faults.intruders import STRANGER, VISITOR, Stranger, Visitor
 from tests.faults.ledger import Group, Ledger
+from tests.faults.remote import RemoteWorker
 from tests.faults.scene import Scene
 from tests.faults.storm import STOPPED_WITHIN_S, Storm
-from tests.faults.topics import WORKED
+from tests.faults.topics import PUBLISHED, REMOTE, WORKED
 from tests.faults.traffic import Actor, Operator, Publisher, acting
 
 # Between two looks at least so long, and at most a fifth of the time is looked at.
@@ -102,19 +104,41 @@ class Run:
     def under(
         self, faults: list[str], pause_s: tuple[float, float], *, daemons: int = 2, for_s: float = math.inf
     ) -> Verdict:
-        """Let these faults happen, and return the verdict.
+        """Let these faults happen while daemons work, and return the verdict.
 
         It ends early when something was found, and begins no further fault after so long.
         """
-        over_at = time.monotonic() + for_s
         self.scene.begin(daemons)
-        with self._inspected(), acting(self._actors()) as actors:
+        self._blow(faults, pause_s, PUBLISHED, for_s)
+        if not self.findings:
+            self._open("shut")
+            self._drain_under_load()
+            self._until_all_is_worked(list(WORKED))
+            self._stop()
+            self._look_back()
+        return self._verdict()
+
+    def without_a_daemon(self, faults: list[str], pause_s: tuple[float, float]) -> Verdict:
+        """Let these faults happen while a web server is all there is, and workers that reach the queue over HTTP."""
+        server = self.scene.web
+        server.start()
+        server.wait()
+        workers = [RemoteWorker(f"remote-{n}", server, self.scene.journal.path, self.ledger, self.seed) for n in (1, 2)]
+        with acting(list(workers)):
+            self._blow(faults, pause_s, [REMOTE], math.inf)
+            server.wait()
+            if not self.findings:
+                self._until_all_is_worked([REMOTE])
+        if not self.findings:
+            self._look_back()
+        return self._verdict()
+
+    def _blow(self, faults: list[str], pause_s: tuple[float, float], topics: list[str], for_s: float) -> None:
+        over_at = time.monotonic() + for_s
+        with self._inspected(), acting(self._actors(topics)) as actors:
             self.storm.note("begin")
             self._until_it_works()
             self.storm.blow(faults, pause_s, enough=lambda: time.monotonic() > over_at or self._is_over(actors))
-        if not self.findings:
-            self._calm()
-        return self._verdict()
 
     def _is_over(self, actors: list[Actor]) -> bool:
         return bool(self.inspector.findings or self.inspector.broken or any(actor.broken for actor in actors))
@@ -131,23 +155,26 @@ class Run:
             raise self.inspector.broken
         self.findings += map(str, self.inspector.findings)
 
-    def _actors(self) -> list[Actor]:
+    def _actors(self, topics: list[str]) -> list[Actor]:
         direct, proxied = self.scene.database.dsn, self.scene.for_publishers.dsn
-        publishers = [Publisher(n, 3, dsn, self.ledger, self.seed) for n, dsn in enumerate((direct, proxied, proxied))]
-        return [*publishers, Operator("operator", direct, self.ledger, self.seed)]
+        ways = enumerate((direct, proxied, proxied))
+        return [
+            *(Publisher(number, topics, dsn, self.ledger, self.seed) for number, dsn in ways),
+            Operator("operator", direct, self.ledger, self.seed),
+            Visitor("visitor", self._dsn_of(VISITOR), self.ledger, self.seed),
+            *([Stranger("stranger", self._dsn_of(STRANGER), self.ledger, self.seed)] if "often" in topics else []),
+        ]
+
+    def _dsn_of(self, user: str) -> str:
+        return self.scene.server.dsn(self.scene.database.name, user)
 
     def _until_it_works(self) -> None:
         deadline = time.monotonic() + 60
         while not self._journal() and time.monotonic() < deadline:
             time.sleep(0.05)
-        self.storm.note("daemons are at work")
+        self.storm.note("workers are at work")
 
-    def _calm(self) -> None:
-        """All is well: what is left is worked, and a drain in the midst of work leaves no lock."""
-        self._open("shut")
-        self._drain_under_load()
-        self._until_all_is_worked()
-        self._stop()
+    def _look_back(self) -> None:
         with psycopg.connect(self.scene.database.dsn, autocommit=True) as conn:
             self.findings += map(str, self.checker.left(conn))
             self.findings += map(str, self.checker.look_back(conn, self._journal()))
@@ -170,22 +197,22 @@ class Run:
             self.ledger.cancelled += queue.call("cancel", held)
         self.scene.begin(len(self.scene.daemons))
 
-    def _until_all_is_worked(self) -> None:
+    def _until_all_is_worked(self, topics: list[str]) -> None:
         with self.scene.queue() as queue:
-            self._wait("the queue does not drain", lambda: not queue.rows(WAITING, [list(WORKED)]), queue)
+            drained = self._wait("the queue does not drain", lambda: not queue.rows(WAITING, [topics]))
+            if not drained:
+                why = f"SELECT m.*, e.* FROM ({WAITING}) AS m, messages.explain(m.id) AS e"
+                self.findings += map(str, queue.rows(why, [topics]))
 
-    def _wait(self, otherwise: str, condition: Any, queue: Any = None) -> None:
+    def _wait(self, otherwise: str, condition: Callable[[], bool]) -> bool:
+        """Return whether the condition came true in time; note it otherwise."""
         deadline = time.monotonic() + DRAINED_WITHIN_S
         while not condition():
             if time.monotonic() > deadline:
-                why = (
-                    queue.rows(f"SELECT m.*, e.* FROM ({WAITING}) AS m, messages.explain(m.id) AS e", [list(WORKED)])
-                    if queue
-                    else ""
-                )
-                self.findings.append(f"{otherwise}: {why}")
-                return
+                self.findings.append(otherwise)
+                return False
             time.sleep(0.1)
+        return True
 
     def _stop(self) -> None:
         for daemon in self.scene.daemons:

@@ -10,8 +10,9 @@ import psycopg
 
 from tests.daemon.process import HANDLERS, Daemon, Fleet
 from tests.daemon.proxy import Proxy
-from tests.faults import witness
+from tests.faults import intruders, witness
 from tests.faults.breaks import Break
+from tests.faults.remote import WebServer
 from tests.faults.topics import SHORT_LOCK, TOPICS, WORKED
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
@@ -27,6 +28,7 @@ class Scene:
 
     Attributes:
         daemons: those that should be alive, by slot.
+        web: the web server, started only where nothing but that works.
         ended: those that were stopped or killed.
     """
 
@@ -35,6 +37,7 @@ class Scene:
         self.fleet = Fleet(folder)
         self.journal = self.fleet.journal
         self.for_daemons, self.for_publishers = Proxy(database.dsn), Proxy(database.dsn)
+        self.web = WebServer(folder, self.for_daemons.dsn)
         self.daemons: list[Daemon] = []
         self.ended: list[Daemon] = []
 
@@ -70,6 +73,7 @@ class Scene:
     def close(self) -> None:
         """Kill what still runs."""
         self.fleet.kill()
+        self.web.kill()
         for proxy in (self.for_daemons, self.for_publishers):
             with suppress(OSError):
                 proxy.close()
@@ -89,6 +93,8 @@ def scene(server: Postgres, folder: Path, broken: Break | None = None) -> Iterat
     with server.new_database(template=server.migrated) as database:
         with server.admin() as admin:
             admin.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = on")
+            for statement in intruders.ROLES:
+                admin.execute(statement.encode())
         made = Scene(database, folder)
         try:
             with made.queue() as queue:

@@ -80,6 +80,7 @@ class Storm:
             "hold a snapshot": (self.held, (1.0, 4.0)),
             "two ticks at once": (self.ticked, (0.0, 0.0)),
             "lock the rows of a topic": (self.rows_locked, (0.1, 1.0)),
+            "kill the web server": (self.web_killed, (0.0, 1.0)),
         }
 
     def blow(self, faults: list[str], pause_s: tuple[float, float], enough: Callable[[], bool] = lambda: False) -> None:
@@ -319,6 +320,15 @@ class Storm:
             self.note(f"lock {len(rows)} rows")
             yield
 
+    @contextmanager
+    def web_killed(self) -> Iterator[None]:
+        """Kill -9 the web server; another one comes later."""
+        with self._taking("web"):
+            self.note("kill the web server")
+            self.scene.web.kill()
+            yield
+            self.scene.web.start()
+
     # The network
 
     @contextmanager
@@ -379,6 +389,10 @@ class Storm:
             self.scene.for_publishers.stall()
             yield
             self.scene.for_publishers.flow()
+
+
+OF_DAEMONS = {"kill a daemon", "freeze a daemon", "drain a daemon"}
+OF_THE_WEB = {"kill the web server"}
 
 
 class Busy(Exception):

@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.faults.breaks import BREAKS
-from tests.faults.checker import Checker
+from tests.faults.checker import GRAIN_S, Checker
 from tests.faults.ledger import Group, Ledger
 from tests.faults.scene import furnish
 from tests.server.postgres import Database
@@ -47,6 +47,10 @@ class Shop:
     def effect(self, row: Row) -> None:
         """Let a handler store an effect."""
         self.queue.conn.execute("INSERT INTO effect VALUES (%s, %s)", [row.id, row.claim_id])
+
+    def step(self, row: Row, name: str) -> None:
+        """Let a handler do a step."""
+        self._note("stepped", row, step=name)
 
     def findings(self) -> str:
         """Return what the checker finds."""
@@ -236,6 +240,19 @@ def test_it_sees_a_handler_that_began_without_a_claim(shop: Shop) -> None:
     shop.settle("complete", [claimed], "success")
 
     assert "a handler began without a claim" in shop.findings()
+
+
+def test_it_sees_a_step_that_is_done_again_although_it_is_kept(shop: Shop) -> None:
+    shop.publish("stepped", "step")
+    (claimed,) = shop.claim("stepped")
+    shop.step(claimed, "buy")
+    shop.queue.call("keep_step", claimed.id, claimed.claim_id, "buy", Jsonb(7))
+    assert "a step was done again" not in shop.findings()
+
+    time.sleep(2 * GRAIN_S)
+    shop.step(claimed, "buy")
+
+    assert "a step was done again although it is kept" in shop.findings()
 
 
 def test_it_sees_a_message_of_ack_first_that_is_begun_twice(shop: Shop) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.run import Run, shuffled
 from tests.faults.scene import Scene
-from tests.faults.storm import Storm
+from tests.faults.storm import OF_DAEMONS, OF_THE_WEB, Storm
 
 NewScene = Callable[..., AbstractContextManager[Scene]]
 # The same seed draws the same faults in the same order; what they hit differs with the speed of the machine.
@@ -19,15 +19,25 @@ SEED = os.environ.get("PGROUSE_FAULTS_SEED") or str(time.time_ns())
 MINUTES = float(os.environ.get("PGROUSE_FAULTS_MINUTES", "3"))
 
 
-def all_faults(scene: Scene) -> list[str]:
-    return list(Storm(scene, "").faults)
+def faults_of(scene: Scene, *, without: set[str]) -> list[str]:
+    return [name for name in Storm(scene, "").faults if name not in without]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_every_fault_among_all_others_loses_nothing_and_ends_nothing_twice(new_scene: NewScene) -> None:
     with new_scene() as scene:
-        verdict = Run(scene, SEED).under(shuffled(all_faults(scene), 1, SEED), (0.2, 0.9))
+        verdict = Run(scene, SEED).under(shuffled(faults_of(scene, without=OF_THE_WEB), 1, SEED), (0.2, 0.9))
+
+    assert not verdict.findings, f"PGROUSE_FAULTS_SEED={SEED}\n{verdict}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_without_a_daemon_workers_over_http_lose_nothing_and_end_nothing_twice(new_scene: NewScene) -> None:
+    with new_scene() as scene:
+        faults = shuffled(faults_of(scene, without=OF_DAEMONS), 1, SEED)
+        verdict = Run(scene, SEED).without_a_daemon(faults, (0.1, 0.5))
 
     assert not verdict.findings, f"PGROUSE_FAULTS_SEED={SEED}\n{verdict}"
 
@@ -36,7 +46,7 @@ def test_every_fault_among_all_others_loses_nothing_and_ends_nothing_twice(new_s
 @pytest.mark.timeout(60 * MINUTES + 600)
 def test_a_storm_of_minutes_loses_nothing_and_ends_nothing_twice(new_scene: NewScene) -> None:
     with new_scene() as scene:
-        faults = shuffled(all_faults(scene), int(MINUTES * 10) + 1, SEED)
+        faults = shuffled(faults_of(scene, without=OF_THE_WEB), int(MINUTES * 10) + 1, SEED)
         verdict = Run(scene, SEED).under(faults, (0.05, 1), daemons=3, for_s=60 * MINUTES)
 
     print(verdict)

@@ -41,11 +41,14 @@ class Topic:
             said["fails"] = chance.randint(1, 2)
         if said["do"] == "nap":
             said["for"] = chance.uniform(0.3, 2.5)
+        if said["do"].startswith("step"):
+            said["for"] = chance.choice((0, 0.1, 0.5))
         if said["do"] == "effect":
             said["within"] = chance.choice((0, 0, 0.05, 0.3))
         return said
 
 
+REMOTE = "remote"
 EVERY_END = (
     "succeed",
     "succeed",
@@ -99,12 +102,17 @@ TOPICS = {
         ("succeed", "reject"), {"max_attempts": 4}, {"handler": "deeds:deeds", "batch": 20, "batch_wait": "0.05s"}
     ),
     "lettered": Topic(("succeed", "raise", "reject"), {"dead_letter": True}, lasting=True),
+    "stepped": Topic(("step", "step", "step then raise"), {"max_attempts": 8}, {"handler": "deeds:deed_in_steps"}),
+    # Worked over HTTP, by workers that die and that come back late.
+    REMOTE: Topic(("succeed", "succeed", "raise", "forget", "late"), {"max_attempts": 8}, handler=None),
     # Whom nobody handles, and who is paused: what lies there at the end is looked at then.
     "nobody": Topic(handler=None),
     "shut": Topic(
         knobs={"max_attempts": 3, "paused_at": "2000-01-01", "paused_by": "the storm", "paused_why": "night"}
     ),
 }
+# What publishers publish while daemons work, and while only the workers over HTTP do.
+PUBLISHED = [name for name in TOPICS if name != REMOTE]
 WORKED = {name: topic.handler for name, topic in TOPICS.items() if topic.handler is not None}
 LASTING = {name for name, topic in TOPICS.items() if topic.lasting}
 TIMED = {name for name, topic in TOPICS.items() if "run_timeout" in topic.knobs}

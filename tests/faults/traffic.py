@@ -15,13 +15,14 @@ from psycopg.types.json import Jsonb
 
 from pgrouse import NewMessage, publish, publish_many
 from tests.faults.ledger import Group, Ledger, Refusal
-from tests.faults.topics import TOPICS
+from tests.faults.topics import REMOTE, TOPICS
 from tests.sql.queue import Queue
 
 # More would only wait: it is the storm that is to be seen, not a backlog.
 ENOUGH = 400
 # Topics with a limit, and those whose handlers are slow, get single messages only.
 SLOW = ("full", "few", "brief", "child", "threads", "timed", "strict")
+LATE = ("often", "once", "shut", "few", REMOTE)
 LIVE = "SELECT count(*) FROM messages.message WHERE topic NOT IN ('nobody', 'shut', 'lettered.dlq')"
 
 
@@ -58,9 +59,9 @@ class Actor(threading.Thread):
 class Publisher(Actor):
     """Publishes in every way there is. Each channel of an ordered topic belongs to one publisher, so that it has an order."""
 
-    def __init__(self, number: int, count: int, dsn: str, ledger: Ledger, seed: str) -> None:
+    def __init__(self, number: int, topics: list[str], dsn: str, ledger: Ledger, seed: str) -> None:
         super().__init__(f"publisher-{number}", dsn, ledger, seed)
-        self.number, self.count, self._tags, self._acts = number, count, 0, 0
+        self.number, self.topics, self._tags, self._acts = number, topics, 0, 0
         self._ways: list[Callable[[psycopg.Connection[Any]], None]] = [
             *[self._single] * 20, *[self._rows] * 2, self._copy, self._together, self._taken_back, self._late,
         ]  # fmt: skip
@@ -80,7 +81,7 @@ class Publisher(Actor):
 
     def _message(self, name: str | None = None) -> tuple[Group, NewMessage]:
         """Make up a message."""
-        name = name or self.chance.choice(list(TOPICS))
+        name = name or self.chance.choice(self.topics)
         topic, tag = TOPICS[name], self._tag()
         channel = self.chance.choice(topic.channels) if topic.channels else None
         if "ordered" in topic.knobs:
@@ -101,7 +102,7 @@ class Publisher(Actor):
     def _plain(self) -> tuple[str, list[str], list[NewMessage]]:
         """Make up messages of one topic without channels, keys and a bound."""
         name = self.chance.choice(
-            [name for name, t in TOPICS.items() if not t.channels and not t.keys and name not in SLOW]
+            [name for name in self.topics if not TOPICS[name].channels and not TOPICS[name].keys and name not in SLOW]
         )
         made = [self._message(name) for _ in range(self.chance.randint(2, 20))]
         return name, [tag for group, _ in made for tag in group.tags], [message for _, message in made]
@@ -154,7 +155,7 @@ class Publisher(Actor):
 
     def _late(self, conn: psycopg.Connection[Any]) -> None:
         """Committed long after it was written: what has become old before anybody could see it."""
-        group, message = self._message(self.chance.choice(("often", "once", "shut", "few")))
+        group, message = self._message(self.chance.choice([name for name in LATE if name in self.topics]))
         with self.ledger.booked(group), conn.transaction():
             group.ids = [self._send(conn, message)]
             self.stopping.wait(self.chance.uniform(0.1, 1))

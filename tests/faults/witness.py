@@ -19,6 +19,7 @@ CREATE TABLE witness (
   ended text, error text
 );
 CREATE INDEX ON witness (id);
+CREATE TABLE kept (id bigint NOT NULL, step text NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE TABLE effect (id bigint NOT NULL, claim_id bigint NOT NULL);
 CREATE INDEX ON effect (id)
 """
@@ -62,4 +63,13 @@ END
 $$;
 CREATE TRIGGER witness AFTER INSERT ON messages.message_archive FOR EACH ROW EXECUTE FUNCTION witness_archive()
 """
-STATEMENTS = (TABLES, OF_LIVE, OF_ARCHIVE)
+OF_STEPS: LiteralString = """
+CREATE FUNCTION witness_step() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  INSERT INTO kept (id, step) VALUES (NEW.message_id, NEW.name);
+  RETURN NULL;
+END
+$$;
+CREATE TRIGGER witness AFTER INSERT ON messages.step FOR EACH ROW EXECUTE FUNCTION witness_step()
+"""
+STATEMENTS = (TABLES, OF_LIVE, OF_ARCHIVE, OF_STEPS)

@@ -79,6 +79,28 @@ async def _store(payload, ctx):
         note("said", ctx, how="success")
 
 
+async def deed_in_steps(payload, ctx):
+    """What each step does is done elsewhere: here a line in the journal, which nothing takes back."""
+    note("start", ctx)
+    try:
+        for number in range(3):
+            await ctx.step(f"step {number}", _buy, payload, ctx, number)
+        _end({**payload, "fails": 2 if payload["do"] == "step then raise" else 0}, ctx)
+    except asyncio.CancelledError:
+        note("cancelled", ctx)
+        raise
+    except Exception as error:
+        _tell(error, ctx)
+        raise
+    note("said", ctx, how="success")
+
+
+async def _buy(payload, ctx, number):
+    note("stepped", ctx, step=f"step {number}")
+    await asyncio.sleep(payload["for"])
+    return number
+
+
 def deed_in_thread(payload, ctx):
     note("start", ctx)
     try:
