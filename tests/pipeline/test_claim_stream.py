@@ -332,9 +332,7 @@ def test_a_stream_whose_spark_is_gone_keeps_its_locks_for_the_restart(database: 
     assert locked(queue) == 1
 
 
-def test_a_stream_without_a_restart_gives_its_batch_back_though_spark_is_gone(
-    database: Database, queue: Queue
-) -> None:
+def test_a_stream_without_a_restart_gives_its_batch_back_though_spark_is_gone(database: Database, queue: Queue) -> None:
     class Crash(Ending):
         def is_in_order(self) -> bool:
             return False
