@@ -115,6 +115,7 @@ MAY_CALL = {
         "check_policy",
         "check_backoff",
         "check_breaker",
+        "is_printable",
         "check_channel",
         "channel_changed",
         "pause",

@@ -1,0 +1,23 @@
+"""messages.is_printable: which names have only characters that can be seen. All of Unicode, and who asks: security/test_names.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.queue import Queue
+
+
+@pytest.mark.parametrize(
+    ("name", "is_printable"),
+    [
+        ("order-4711", True),
+        ("日本語", True),
+        ("", True),
+        ("a\tb", False),
+        ("a\u202eb", False),
+        ("a\u200b", False),
+        (None, None),
+    ],
+)
+def test_characters_that_cannot_be_seen_are_found(queue: Queue, name: str | None, is_printable: bool | None) -> None:
+    assert queue.call("is_printable", name) is is_printable

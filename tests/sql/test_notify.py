@@ -1,0 +1,15 @@
+"""messages.notify: what is told to whom. While the queue is full: security/test_notify_queue.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sql.queue import Ear, Queue
+
+
+def test_each_payload_is_told_and_the_answer_says_so(queue: Queue, listen: Callable[..., Ear]) -> None:
+    ear = listen("a")
+
+    assert queue.call("notify", "a", ["x", "y", ""]) is True
+
+    assert sorted(ear.heard()) == ["", "x", "y"]
