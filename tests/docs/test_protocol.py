@@ -101,7 +101,7 @@ def test_every_notification_channel_of_the_sql_is_documented_and_no_other() -> N
 
     documented = {row[0].strip("`") for row in PAGE.section("Notification channels").rows()}
 
-    assert documented == set(re.findall(r"pg_notify\('(\w+)'", sql))
+    assert documented == set(re.findall(r"messages\.notify\('(\w+)'", sql))
 
 
 def test_the_worked_example_prints_what_the_page_shows(psql: Psql) -> None:
