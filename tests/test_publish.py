@@ -268,7 +268,7 @@ def test_a_refusal_is_an_error_of_ours_and_a_value_error() -> None:
     "values",
     [
         {"topic": "A-9._:x" + "y" * 193},
-        {"key": "ü" * 200, "channel": "\u2028 \\N"},
+        {"key": "ü" * 200, "channel": "\u00a0 \\N"},
         {"payload": "x" * (16 * 1024 * 1024 - 100)},
         {"body": b"x" * 16 * 1024 * 1024},
         {"headers": {"a": "x" * 65000}},
