@@ -75,7 +75,7 @@ MAY_CALL = {
         ),
         *("fire_schedules", "next_schedule_due"),
         *("deliver_next", "settle_delivery"),
-        *("held", "held_ids", "count_ready", "lock_consumer"),
+        *("held", "held_ids", "results", "count_ready", "lock_consumer"),
         *("keep_step", "kept_steps"),
     },
     "operator": {
