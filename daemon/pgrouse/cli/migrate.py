@@ -47,8 +47,8 @@ def _apply_topics(session: Session, dry_run: bool) -> None:
 def _report(session: Session, applied: list[str], dry_run: bool) -> None:
     if session.as_json:
         session.output.record({"applied": applied, "dry_run": dry_run})
-    for name in applied:
-        session.output.say(f"{'would apply' if dry_run else 'applied'} {name}")
+    for name in applied if dry_run else ():
+        session.output.say(f"would apply {name}")
     if not applied:
         session.output.say("the schema `messages` is up to date")
     elif not dry_run:
