@@ -1,12 +1,13 @@
 -- Find what messages that come after others have not heard: an end that was committed between the look of their publisher and his commit, an end
 -- above READ COMMITTED, and what a settle left to the tick because it was much, or because somebody held it.
 -- Called by: tick, as the first: a new one is looked at by each tick until no transaction is left that may have ended one of those before it
--- without seeing it, and to know these its own number must be drawn after it has seen the new one. Then once in an hour. One of which neither is anything live nor in the archive succeeded and was not kept.
+-- without seeing it, and to know these its own number must be drawn after it has seen the new one. p_new: those that the caller has seen so
+-- (new_parked), before it locked a row, which draws the number. Then once in an hour. One of which neither is anything live nor in the archive succeeded and was not kept.
 -- A stamp that no transaction here can have drawn came with a restore from another cluster: such a one is new.
 -- Ends that concern nobody (above READ COMMITTED all are noted) are forgotten first, so that the others need not wait for their turn behind them.
 -- Locks: the parked rows and those of messages.ending, skipping those that others hold. Bounded: p_limit messages that wait, and the edges of
 -- ten times as many; as many ends are looked through for those that concern nobody. Result: how many messages were looked at, and ends passed on.
-CREATE OR REPLACE FUNCTION messages.follow_ends(p_limit integer DEFAULT 1000)
+CREATE OR REPLACE FUNCTION messages.follow_ends(p_limit integer DEFAULT 1000, p_new bigint[] DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -18,7 +19,7 @@ SET jit = off
 AS $$
 DECLARE
   v_now    timestamptz;
-  v_new    bigint[];
+  v_new    bigint[] := coalesce(p_new, messages.new_parked(p_limit));
   v_parked bigint[];
   v_ended  bigint[];
   v_below  xid8;
@@ -27,16 +28,9 @@ BEGIN
   IF NOT EXISTS (SELECT FROM messages.parked) AND NOT EXISTS (SELECT FROM messages.ending) THEN
     RETURN 0;
   END IF;
-  v_new := ARRAY(
-    SELECT k.id
-    FROM messages.parked AS k
-    WHERE k.look_at <= (SELECT messages.now()) AND (k.seen_below IS NULL OR k.seen_below >= pg_snapshot_xmax(pg_current_snapshot()))
-    ORDER BY k.look_at
-    LIMIT p_limit);
   -- Who draws a higher number does so after this, and sees those. (The end of a snapshot would not do: what is above it may be running already.)
   -- Also before the clock is read: a message that is released must not seem older than its transaction, or claims look for it too late.
-  v_below := CASE WHEN pg_current_xact_id_if_assigned() IS NULL THEN pg_current_xact_id() END;
-  PERFORM pg_current_xact_id();
+  v_below := pg_current_xact_id();
   v_now := messages.now();
   -- What this transaction ends by itself waits for nobody, see the trigger ended.
   PERFORM set_config('messages.passed_on', '1', true);

@@ -14,11 +14,13 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '2s'
 AS $$
 DECLARE
-  v_all jsonb := jsonb_build_object();
+  v_all jsonb    := jsonb_build_object();
+  v_new bigint[];
 BEGIN
   IF p_caller IS NULL OR p_caller NOT IN ('cron', 'daemon', 'hand') THEN
     RAISE EXCEPTION 'caller of tick is %', coalesce('"' || p_caller || '"', 'NULL') USING ERRCODE = '22023', HINT = 'use cron, daemon or hand';
   END IF;
+  v_new := messages.new_parked(p_limit);
   IF NOT messages.lock_mutex('tick') THEN
     RETURN;
   END IF;
@@ -32,7 +34,7 @@ BEGIN
       did := CASE task
         WHEN 'expire_locks'        THEN messages.expire_locks(p_limit)
         WHEN 'expire_ttl'          THEN messages.expire_ttl(p_limit)
-        WHEN 'follow_ends'         THEN messages.follow_ends(p_limit)
+        WHEN 'follow_ends'         THEN messages.follow_ends(p_limit, v_new)
         WHEN 'fire_schedules'      THEN messages.fire_schedules()
         WHEN 'renotify_stale'      THEN messages.renotify_stale()
         WHEN 'raise_low_water'     THEN messages.raise_low_water()

@@ -18,3 +18,6 @@ CREATE TABLE messages.lease (
   taken_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (kind, name)
 );
+-- It gets one more argument.
+-- squawk-ignore ban-drop-function
+DROP FUNCTION IF EXISTS messages.follow_ends(integer);

@@ -266,7 +266,7 @@ def test_what_is_bound_to_a_function_that_gets_more_arguments_is_named_and_in_th
         " BEGIN ATOMIC SELECT id FROM messages.publish('order.check', to_jsonb(n)); END"
     )
 
-    with pytest.raises(errors.DependentObjectsStillExist, match=r"function check_order\(integer\)") as caught:
+    with pytest.raises(errors.DependentObjectsStillExist, match=r"function public\.check_order\(integer\)") as caught:
         schema.migrate(conn)
     conn.execute("DROP FUNCTION public.check_order")
     schema.migrate(conn)
