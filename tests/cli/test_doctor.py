@@ -122,8 +122,9 @@ def test_on_a_terminal_every_line_fits_and_levels_have_colours(database: Databas
 
 
 def test_control_characters_of_others_do_not_reach_the_terminal(pgrouse: Shell, queue: Queue) -> None:
-    queue.call("worker_started", "w\x1b[31m", "h", 1, "1.0", ["t"], 1)
-    queue.conn.execute("UPDATE messages.worker SET seen_at = seen_at - interval '5 minutes'")
+    queue.call("worker_started", "w", "h", 1, "1.0", ["t"], 1)
+    # A name that came before such characters were refused.
+    queue.conn.execute("UPDATE messages.worker SET name = %s, seen_at = seen_at - interval '5 minutes'", ["w\x1b[31m"])
 
     ended = pgrouse("doctor", "--only", "workers_gone")
 

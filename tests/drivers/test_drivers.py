@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from pgrouse import NewMessage, publish, publish_many
 from pgrouse.crypto.envelope import MARK
 from pgrouse.drivers import django_driver, sqlalchemy_driver
 from pgrouse.errors import InvalidPayload, KeyTaken, PublishRefused, TopicFull, TopicNotRegistered
+from pgrouse.printable import INVISIBLE
 from tests.drivers.callers import CALLERS, DISTINCT, Caller, django_connection, for_asyncpg, url
 from tests.server.postgres import Database, Postgres
 
@@ -215,7 +217,11 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-LABELS = st.none() | st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20)
+LABELS = st.none() | st.text(
+    st.characters(exclude_categories=["Cs"]).filter(lambda each: not re.search(f"[{INVISIBLE}]", each)),
+    min_size=1,
+    max_size=20,
+)
 DAY = timedelta(days=1)
 WAITS = st.none() | st.timedeltas(timedelta(0), 36_500 * DAY)
 MOMENTS = st.datetimes(

@@ -93,6 +93,15 @@ def replay(queue: Queue) -> None:
     queue.rows("SELECT * FROM messages.replay('t', now() - interval '1 hour', now() + interval '1 hour')")
 
 
+def delete(queue: Queue) -> None:
+    queue.call("delete", [queue.publish()])
+
+
+def purge_topic(queue: Queue) -> None:
+    queue.publish()
+    queue.call("purge_topic", "t")
+
+
 def purge_archive(queue: Queue) -> None:
     die(queue)
     queue.rows("SELECT * FROM messages.purge_archive(messages.now())")
@@ -194,6 +203,8 @@ ACTIONS: list[Callable[[Queue], None]] = [
         requeue,
         replay,
         purge_archive,
+        delete,
+        purge_topic,
     ),
     *(pause, resume, run_now, pause_schedule, resume_schedule, forget_export, drain_worker, add_token, revoke_token),
     *(silence, unsilence, forget_sink, replay_alerts, tick, reap),

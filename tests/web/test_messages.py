@@ -342,9 +342,18 @@ def test_topics_of_a_token_limit_what_is_seen_and_what_is_done(site: Site, queue
     assert queue.ids() == [other]
 
 
+KEY_CHECK = "message_key_is_short_and_printable"
+
+
 def test_hostile_names_and_values_are_shown_as_they_are_and_do_nothing(visitor: Visitor, queue: Queue) -> None:
     key = "k\"'><script>document.title='taken'</script>{{7*7}}\u202e"
+    # A key that came before such characters were refused.
+    check = queue.value("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = %s", [KEY_CHECK])
+    queue.conn.execute(f"ALTER DOMAIN messages.key_name DROP CONSTRAINT {KEY_CHECK}")
     queue.publish(key=key, channel="<b>&amp;", payload={"x": "</script><script>document.title='taken'</script>"})
+    queue.conn.execute(
+        f"ALTER DOMAIN messages.key_name ADD CONSTRAINT {KEY_CHECK} {check.removesuffix(' NOT VALID')} NOT VALID"
+    )
 
     page = visitor.open("/messages")
     shown = page.locator(ROWS).inner_text()

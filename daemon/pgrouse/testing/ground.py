@@ -13,7 +13,7 @@ from psycopg import sql
 from pgrouse import devdb, schema, search_path
 
 # What migrations have written into.
-KEPT = ("migration", "topic", "low_water_mark", "alert_bound")
+KEPT = ("migration", "topic", "low_water_mark", "alert_bound", "mutex")
 
 
 @contextmanager
@@ -58,6 +58,7 @@ def clean(conn: psycopg.Connection) -> None:
         # First: that is audited.
         conn.execute("DELETE FROM messages.topic WHERE topic <> '*'")
         conn.execute(sql.SQL("TRUNCATE {}").format(tables))
+        conn.execute("DELETE FROM messages.mutex WHERE name <> ''")
 
 
 def _run(dsn: str, statement: sql.Composed) -> None:
