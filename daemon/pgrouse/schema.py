@@ -70,6 +70,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
     anyone else owns it himself and needs CREATE on the database.
 
     Raises:
+        SchemaMismatch: a superuser calls this, and somebody who is none can act as the owner of the schema.
         MigrationEdited: a migration in the ledger has another text in this version.
         psycopg.errors.LockNotAvailable: somebody holds a table of the schema for longer than 5 s; nothing was changed, try again.
     """
@@ -81,6 +82,9 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         conn.execute(script("roles.sql"))
         _act_as_owner(conn)
         conn.execute(script("ledger.sql"))
+        # Somebody may have made the schema since it was looked for. Nothing of his has run yet.
+        conn.execute("RESET ROLE")
+        _act_as_owner(conn)
         pending = list(_pending(conn))
         # Functions call each other; their order in the folder must not matter.
         conn.execute("SET LOCAL check_function_bodies = off")
@@ -125,8 +129,21 @@ def _lock(conn: psycopg.Connection) -> None:
         conn.execute("RESET ROLE")
 
 
+# Of a superuser only: who else can act as the role.
+OTHERS = """
+    SELECT r.rolname FROM pg_roles AS r
+    WHERE NOT r.rolsuper AND pg_has_role(r.oid, %(owner)s::regrole::oid, 'MEMBER') AND (r.rolcanlogin OR r.rolname <> 'messages_owner')
+      AND (SELECT s.rolsuper FROM pg_roles AS s WHERE s.rolname = current_user)
+    ORDER BY r.oid <> %(owner)s::regrole::oid, r.rolname LIMIT 1
+"""
+
+
 def _act_as_owner(conn: psycopg.Connection) -> None:
-    """Become the role that owns the schema, or shall own it."""
+    """Become the role that owns the schema, or shall own it.
+
+    What the owner has put there (a trigger of the ledger, a view in its place) runs in this session, and can undo `SET ROLE`: so a superuser
+    becomes no role that others than superusers can act as.
+    """
     row = conn.execute(
         """
         SELECT coalesce(
@@ -136,7 +153,13 @@ def _act_as_owner(conn: psycopg.Connection) -> None:
         """
     ).fetchone()
     assert row is not None  # noqa: S101 - a SELECT without FROM has one row
-    conn.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.SQL(row[0])))
+    (owner,) = row
+    if other := conn.execute(OTHERS, {"owner": owner}).fetchone():
+        raise SchemaMismatch(
+            f"the owner of the schema `messages` is {owner}, and {other[0]}, who is no superuser, can act as that: "
+            f"what he has put there would run with the rights of a superuser. Run `pgrouse migrate` as {other[0]}"
+        )
+    conn.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.SQL(owner)))
 
 
 def _pending(conn: psycopg.Connection) -> Iterator[Script]:

@@ -369,7 +369,7 @@ def test_an_owner_who_is_no_superuser_and_may_create_no_roles_installs_it_for_hi
     assert plain_owner.execute("SELECT bool_and(did >= 0) FROM messages.tick()").fetchone() == (True,)
 
 
-def test_a_superuser_who_migrates_it_later_leaves_it_to_its_owner(
+def test_a_superuser_who_migrates_it_later_is_told_to_leave_that_to_its_owner(
     plain_owner: psycopg.Connection[Any], empty_database: Database, sql_copy: Path
 ) -> None:
     schema.migrate(plain_owner)
@@ -377,8 +377,10 @@ def test_a_superuser_who_migrates_it_later_leaves_it_to_its_owner(
         "CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$"
     )
 
-    assert schema.migrate(empty_database.connect()) == ["functions/colour.sql"]
+    with pytest.raises(SchemaMismatch, match='Run `pgrouse migrate` as plain Owner'):
+        schema.migrate(empty_database.connect())
 
+    assert schema.migrate(plain_owner) == ["functions/colour.sql"]
     owners = "SELECT DISTINCT proowner::regrole::text FROM pg_proc WHERE pronamespace = 'messages'::regnamespace"
     assert plain_owner.execute(owners).fetchall() == [('"plain Owner"',)]
 
