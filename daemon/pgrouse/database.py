@@ -44,6 +44,8 @@ FIRST = b"""
 """
 # What the server says of a message that it cannot hand out is none of these: they are about the connection, a lock, the schema, rights.
 NOT_OF_A_MESSAGE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "55", "57")
+# Where the server says that it has no memory for more locks: any role that may connect can take all of that.
+SHARED_MEMORY = ("lock.c", "predicate.c")
 # What a start asks takes milliseconds. Whoever holds it up (a migration) does so for longer, and a stop must not wait for that.
 START_S = 30.0
 BOUNDED = b"""
@@ -211,7 +213,9 @@ async def close(conn: psycopg.AsyncConnection | None) -> None:
 
 def may_be_of_a_message(error: BaseException) -> bool:
     """Whether a claim may have failed because of one of its messages: it is too much for the server, the connection, or the time."""
-    if isinstance(error, TimeoutError | psycopg.errors.QueryCanceled | psycopg.errors.OutOfMemory):
+    if isinstance(error, psycopg.errors.OutOfMemory):
+        return error.diag.source_file not in SHARED_MEMORY
+    if isinstance(error, TimeoutError | psycopg.errors.QueryCanceled):
         return True
     state = error.sqlstate if isinstance(error, psycopg.Error) else None
     return state is not None and not state.startswith(NOT_OF_A_MESSAGE)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -436,6 +437,58 @@ def test_a_claim_that_does_not_come_in_time_becomes_smaller_until_the_guilty_one
     assert store.limits[0] == (100, True)
     assert store.limits[1] == (8, False)
     assert store.limits[-1][1]
+
+
+class Away(Slow):
+    """A store whose connection becomes doubtful whenever a message is read, so many times."""
+
+    def __init__(self, *ids: int, times: int) -> None:
+        super().__init__(*ids, never=0)
+        self.times = times
+        self.lane: Lane
+
+    async def exchange(self, ended: Any, want: Any, **rest: Any) -> Exchange:
+        if want is not None and want.contents:
+            raise psycopg.errors.OutOfMemory("out of memory")
+        return await super().exchange(ended, want, **rest)
+
+    async def contents(self, one: Message) -> Message:
+        if self.times > 0:
+            self.times -= 1
+            self.lane.doubt()
+            await asyncio.Event().wait()
+        return await super().contents(one)
+
+
+def test_a_message_that_does_not_come_since_the_connection_is_doubtful_is_not_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lane, "DOUBTFUL_TURN_S", 0.05)
+    store = Away(1, times=5)
+    begun: list[int] = []
+    crew = SimpleNamespace(
+        topics=["job"],
+        hand=SimpleNamespace(ids=list, let_go=lambda messages: None),
+        add=lambda messages, began, waiting: begun.extend(each.id for each in messages),
+    )
+
+    async def work() -> None:
+        claimer = Claimer(lambda: Room(["job"], None, 100), lambda: 60.0, lambda: 0.0)
+        one = store.lane = Lane(0, SimpleNamespace(worker="w"), claimer, Settler(Signals()), crew, Signal())  # type: ignore[arg-type]
+
+        async def new() -> Any:
+            await one.reset()
+            one._claim_is_uncertain = False
+            return store
+
+        monkeypatch.setattr(one, "_store", new)
+        while not begun and not store.rejected:
+            with suppress(TimeoutError, psycopg.Error):
+                await one.step()
+
+    asyncio.run(work())
+
+    assert (begun, store.rejected) == ([1], [])
 
 
 # --- people who look

@@ -154,7 +154,8 @@ class Lane:
             async with self._in_time():
                 whole = await store.contents(message)
         except (TimeoutError, psycopg.errors.QueryCanceled):
-            self._timeouts[message.id] += 1
+            # Of a connection that another one made doubtful it says nothing, and it had next to no time.
+            self._timeouts[message.id] += not self._conn_is_doubtful
             raise
         except psycopg.Error as error:
             if not database.may_be_of_a_message(error):

@@ -1,0 +1,32 @@
+"""Who takes all memory of the server for locks, as any role that may connect can: what fails then is said of no message."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from pgrouse.database import may_be_of_a_message
+from tests.server.postgres import Database
+
+pytestmark = pytest.mark.every_server
+
+
+def test_a_claim_that_finds_no_memory_for_its_locks_blames_no_message(database: Database) -> None:
+    claims = "SELECT * FROM messages.claim('w', '{t}', 1)"
+    with database.connect() as worker, database.connect() as stranger:
+        worker.execute("INSERT INTO messages.message (topic, payload) VALUES ('t', '1')")
+        stranger.execute("SET ROLE pg_monitor")
+        with pytest.raises(errors.OutOfMemory):
+            stranger.execute("SELECT pg_advisory_lock(n) FROM generate_series(1, 10000000) AS n")
+
+        with pytest.raises(errors.OutOfMemory) as failed:
+            worker.execute(claims)
+
+        assert not may_be_of_a_message(failed.value)
+        stranger.execute("SELECT pg_advisory_unlock_all()")
+        assert worker.execute(claims).rowcount == 1
+
+
+def test_a_message_that_takes_all_memory_of_a_session_is_still_suspected() -> None:
+    assert may_be_of_a_message(psycopg.errors.OutOfMemory("out of memory"))
