@@ -1,6 +1,7 @@
 -- Whether the session that took a lease still lives.
--- Called by: take_lease, prune_mutexes. Locks: nothing. The session holds an advisory lock whose key was drawn by lot: it goes with the session,
--- also when the server crashes, and nobody can have held it before. Whoever takes it afterwards is another process.
+-- Called by: take_lease, free_lease, prune_mutexes. Locks: nothing. The session holds an advisory lock whose key was drawn by lot: it goes with the
+-- session, also when the server crashes, and nobody can have held it before. Whoever takes it afterwards is another process, or one that got the
+-- same number: the key of a lock that is held is public. So only a process counts whose user may take leases.
 -- Result: true or false.
 CREATE OR REPLACE FUNCTION messages.is_leased(p_lease messages.lease)
 RETURNS boolean
@@ -11,5 +12,9 @@ AS $$
     SELECT FROM pg_locks AS l
     WHERE l.locktype = 'advisory' AND l.granted AND l.pid = p_lease.pid AND l.objsubid = 1
       AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-      AND l.classid::bigint = p_lease.lock_key >> 32 AND l.objid::bigint = p_lease.lock_key & 4294967295)
+      AND l.classid::bigint = p_lease.lock_key >> 32 AND l.objid::bigint = p_lease.lock_key & 4294967295
+      AND EXISTS (
+        SELECT FROM pg_stat_activity AS s
+        JOIN pg_proc AS f ON f.pronamespace = 'messages'::regnamespace AND f.proname = 'lock_' || p_lease.kind
+        WHERE s.pid = l.pid AND has_function_privilege(s.usesysid, f.oid, 'EXECUTE')))
 $$;

@@ -377,7 +377,7 @@ def test_a_superuser_who_migrates_it_later_is_told_to_leave_that_to_its_owner(
         "CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$"
     )
 
-    with pytest.raises(SchemaMismatch, match='Run `pgrouse migrate` as plain Owner'):
+    with pytest.raises(SchemaMismatch, match="Run `pgrouse migrate` as plain Owner"):
         schema.migrate(empty_database.connect())
 
     assert schema.migrate(plain_owner) == ["functions/colour.sql"]

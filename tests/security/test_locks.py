@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import psycopg
 import pytest
 from psycopg import errors, sql
 
@@ -341,3 +343,36 @@ def test_two_who_publish_to_the_same_full_topics_one_by_a_subscription_wait_for_
 
     published.result(timeout=60)
     background.threads.shutdown(wait=True)
+
+
+def test_a_stranger_with_the_process_number_of_one_that_is_gone_keeps_no_lease_alive(
+    database: Database, db: psycopg.Connection[Any]
+) -> None:
+    queue = Queue(db)
+    name = f"stranger_{queue.conn.info.backend_pid}"
+    queue.conn.execute(f"CREATE ROLE {name} LOGIN".encode())
+    try:
+        with database.connect(user=name) as stranger:
+            with database.connect() as holder:
+                assert holder.execute("SELECT messages.lock_export('e')").fetchone() == (True,)
+                assert queue.value("SELECT messages.lock_export('e')") is False
+            # Everybody could see the key in pg_locks. And now the server has begun to count from the beginning.
+            key = queue.value("UPDATE messages.lease SET pid = %s RETURNING lock_key", [stranger.info.backend_pid])
+            stranger.execute("SELECT pg_advisory_lock(%s)", [key])
+
+            assert queue.value("SELECT messages.lock_export('e')") is True
+    finally:
+        queue.conn.execute(f"DROP ROLE {name}".encode())
+
+
+def test_a_user_who_may_take_leases_keeps_his(database: Database, db: psycopg.Connection[Any]) -> None:
+    queue = Queue(db)
+    name = f"loader_{queue.conn.info.backend_pid}"
+    queue.conn.execute(f"CREATE ROLE {name} LOGIN IN ROLE messages_worker".encode())
+    try:
+        with database.connect(user=name) as loader:
+            assert loader.execute("SELECT messages.lock_consumer('c')").fetchone() == (True,)
+
+            assert queue.value("SELECT messages.lock_consumer('c')") is False
+    finally:
+        queue.conn.execute(f"DROP ROLE {name}".encode())
