@@ -6,6 +6,7 @@ import base64
 import secrets
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -97,6 +98,43 @@ def test_who_shows_no_good_token_is_nobody_under_any_name(local: Site, queue: Qu
         ):
             assert status(heard) in (401, 429), heard
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pwn'") == 0
+
+
+UPGRADES = {
+    "h2c": b"Connection: Upgrade\r\nUpgrade: h2c",
+    "websocket": b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13",
+}
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES.values(), ids=UPGRADES)
+@pytest.mark.parametrize("method", [b"POST", b"GET"])
+def test_what_follows_a_wish_for_another_protocol_is_no_further_request(
+    local: Site, queue: Queue, method: bytes, upgrade: bytes
+) -> None:
+    smuggled = b"\r\n".join([*publishes(b"Host: 127.0.0.1"), b"Connection: close", b"", MESSAGE])
+    head = [method + b" /v1/messages HTTP/1.1", b"Host: 127.0.0.1", b"Content-Type: application/json", upgrade]
+    with socket.create_connection(("127.0.0.1", int(local.url.rsplit(":", 1)[1])), timeout=60) as wire:
+        wire.sendall(b"\r\n".join([*head, b"Content-Length: %d" % len(smuggled), b"", b""]))
+        heard = wire.recv(65536)
+        with suppress(OSError):  # it may have hung up
+            wire.sendall(smuggled)
+            while part := wire.recv(65536):
+                heard += part
+
+    assert heard.count(b"HTTP/1.1 ") == 1, heard
+    assert status(heard) == 400
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pwn'") == 0
+
+
+def test_a_wish_for_another_protocol_without_a_body_is_answered_as_if_it_were_none(local: Site) -> None:
+    with socket.create_connection(("127.0.0.1", int(local.url.rsplit(":", 1)[1])), timeout=60) as wire:
+        wire.sendall(b"GET /v1/stats HTTP/1.1\r\nHost: 127.0.0.1\r\n" + UPGRADES["h2c"] + b"\r\n\r\n")
+        heard = b""
+        while part := wire.recv(65536):
+            heard += part
+
+    assert status(heard) == 200
+    assert b'"topics"' in heard
 
 
 SAID_TWICE = [

@@ -23,10 +23,14 @@ HEADERS_S = 10.0
 MOST_HEADER_BYTES = 65_536
 PART_BYTES = 16_384
 TOO_LARGE = b'{"title":"Headers too large","status":431,"code":"headers_too_large","detail":"the headers may have 65,536 bytes"}'
-REFUSAL = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/problem+json\r\n"
-    b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(TOO_LARGE), TOO_LARGE)
-)
+NO_UPGRADE = b'{"title":"Bad request","status":400,"code":"bad_request","detail":"there is no upgrade here: send a body by HTTP/1.1"}'
+
+
+def _refusal(status: bytes, problem: bytes) -> bytes:
+    return (
+        b"HTTP/1.1 %s\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s"
+        % (status, len(problem), problem)
+    )
 
 
 class Bounded(Protocol):
@@ -66,27 +70,30 @@ class Bounded(Protocol):
 
 
 class Counting(Bounded):
-    """What is added for httptools besides: bytes of which it has made nothing yet, neither headers nor a part of a body, it keeps."""
+    """What is added for httptools besides: bytes of which it has made nothing yet, neither headers nor a part of a body, it keeps.
+
+    Of a request that asks for another protocol it reads no body: what follows the headers would be taken for further requests.
+    """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It begins."""
         super().connection_made(transport)
-        self._kept_bytes, self._has_headers = 0, False
+        self._kept_bytes, self._has_headers, self._is_last = 0, False, False
 
     def data_received(self, data: bytes) -> None:
         """Take in what comes, part by part."""
         for at in range(0, len(data), PART_BYTES):
-            if self.transport.is_closing():
+            if self.transport.is_closing() or self._is_last:
                 return
             part = data[at : at + PART_BYTES]
             self._kept_bytes += len(part)
             super().data_received(part)
             if self._kept_bytes > MOST_HEADER_BYTES:
-                self._refuse()
+                self._refuse(b"431 Request Header Fields Too Large", TOO_LARGE)
 
-    def _refuse(self) -> None:
+    def _refuse(self, status: bytes, problem: bytes) -> None:
         if not self._is_at_work:
-            self.transport.write(REFUSAL)
+            self.transport.write(_refusal(status, problem))
         self.transport.close()
 
     def on_message_begin(self) -> None:
@@ -102,7 +109,17 @@ class Counting(Bounded):
     def on_headers_complete(self) -> None:
         """Its headers are there."""
         self._kept_bytes, self._has_headers = 0, True
+        self._is_last = self.parser.should_upgrade()
+        if self._is_last and self._has_body:
+            self._refuse(b"400 Bad Request", NO_UPGRADE)
+            return
         super().on_headers_complete()
+        self.cycle.keep_alive = self.cycle.keep_alive and not self._is_last
+
+    @property
+    def _has_body(self) -> bool:
+        """Whether the headers announce one."""
+        return any(name == b"transfer-encoding" or (name == b"content-length" and value != b"0") for name, value in self.headers)
 
     def on_body(self, body: bytes) -> None:
         """A part of its body is there."""
@@ -112,7 +129,8 @@ class Counting(Bounded):
     def on_message_complete(self) -> None:
         """All of it is there."""
         self._kept_bytes = 0
-        super().on_message_complete()
+        if not self.transport.is_closing():
+            super().on_message_complete()
 
 
 def bounded(parser: type) -> type:
