@@ -141,6 +141,7 @@ def test_whatever_stands_in_an_address_or_a_form_nothing_fails(site: Site, queue
     )
     agreed = {"asof": "2026-01-01", "highest": "7", "most": "5"}
     forms = (
+        {"act": "cancel", "so_far": '{"done": 1e400}'},
         *({"act": "cancel", "so_far": "[1]"}, {"act": "cancel", "after": "{"}, {"act": "redrive", "rate": "nan"}),
         *({"act": "cancel", "ids": "1,x"}, {"act": "cancel", "topic": "z", "reason": "\0"}),
         *({"act": "cancel", "asof": "x"}, {"act": "cancel", "highest": "9" * 50}, {"act": "cancel", "most": "-1"}),

@@ -119,7 +119,10 @@ class Counting(Bounded):
     @property
     def _has_body(self) -> bool:
         """Whether the headers announce one."""
-        return any(name == b"transfer-encoding" or (name == b"content-length" and value != b"0") for name, value in self.headers)
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in self.headers
+        )
 
     def on_body(self, body: bytes) -> None:
         """A part of its body is there."""

@@ -214,7 +214,7 @@ def counted(text: str) -> Counter[str]:
     try:
         given = json.loads(text[:1000] or "{}")
         return Counter({str(name)[:50]: min(max(0, int(n)), 10**9) for name, n in given.items()})
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
         raise Problem(422, "so_far is not what the batch before said: begin again", "invalid_progress") from None
 
 
