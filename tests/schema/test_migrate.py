@@ -208,6 +208,25 @@ def test_an_upgrade_that_fails_leaves_the_schema_as_it_was(conn: psycopg.Connect
     assert works(conn)
 
 
+def test_policies_of_before_hold_from_the_moment_of_the_upgrade(conn: psycopg.Connection[Any]) -> None:
+    """Not from the next tick on: the marks by topic are newer than the policies, and made without them."""
+    schema.migrate(conn)
+    conn.execute("INSERT INTO messages.topic (topic, max_payload_bytes) VALUES ('small', 10)")
+    conn.execute("SELECT setval('messages.policed_topics', 1)")
+    conn.execute("DELETE FROM messages.migration WHERE name = 'migrations/0028_policed.sql'")
+
+    schema.migrate(conn)
+
+    with pytest.raises(errors.Error, match="small"):
+        conn.execute("""INSERT INTO messages.message (topic, payload) VALUES ('small', '"0123456789012345"')""")
+
+
+def test_a_fresh_installation_looks_up_no_policies(conn: psycopg.Connection[Any]) -> None:
+    schema.migrate(conn)
+
+    assert conn.execute("SELECT pg_sequence_last_value('messages.policed_topics')").fetchone() == (1,)
+
+
 @pytest.fixture
 def before_workflows(conn: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     """A connection to a database whose messages.publish is that from before messages came after others."""
