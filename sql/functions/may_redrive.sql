@@ -2,7 +2,7 @@
 -- Called by: put_back, pgrouse redrive --dry-run. p_topic: the topic to which they would go instead of their own. p_force: as redrive.
 -- A key that stands ready again is no error: with key_retry = 'supersede' the old message gives way and stays dead, with 'keep' it comes back
 -- without its key. Of several with one key the newest has it. If what stands waits for others, perhaps for this very message, the newest comes
--- back without its key in any case.
+-- back without its key in any case, and so does one whose key has characters that cannot be seen.
 -- Locks: nothing. Result: one row per id, with redrive's outcomes. message_id: because of which it stays dead. archived_at NULL = the archive
 -- row is gone, and the live copy in <topic>.dlq stands for it. place: how many go before it.
 CREATE OR REPLACE FUNCTION messages.may_redrive(p_ids bigint[], p_topic text DEFAULT NULL, p_force boolean DEFAULT false)
@@ -23,6 +23,8 @@ AS $$
       SELECT k.*, standing.id AS standing,
              CASE
                WHEN k.stop IS NOT NULL THEN k.stop
+               -- It came before keys like that were refused.
+               WHEN NOT messages.is_printable(k.key) THEN 'keyless'
                WHEN k.key IS NULL OR (standing.id IS NULL AND k.newest = 1) THEN 'redriven'
                WHEN k.key_retry = 'keep' OR (k.newest = 1 AND (SELECT true FROM messages.parked AS w WHERE w.id = standing.id)) THEN 'keyless'
                ELSE 'superseded'

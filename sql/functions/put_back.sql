@@ -60,7 +60,7 @@ BEGIN
       origin_id, original_topic, dlq_moved_at, redriven_from, redrives)
     OVERRIDING SYSTEM VALUE
     SELECT
-      b.message_id, b.topic, b.channel, b.key, b.priority,
+      b.message_id, b.topic, messages.printable(b.channel), b.key, b.priority,
       CASE WHEN p_edit ? 'payload' THEN edited.payload ELSE b.payload END,
       CASE WHEN NOT coalesce(p_edit ? 'payload', false) THEN b.body END,
       CASE WHEN p_edit ? 'headers' THEN messages.keep_mark(edited.headers, b.headers) ELSE b.headers END,

@@ -53,7 +53,7 @@ BEGIN
     LIMIT p_limit
   ), back AS (
     INSERT INTO messages.message (topic, channel, priority, payload, body, headers, available_at, max_attempts, redriven_from)
-    SELECT p.topic, p.channel, p.priority, p.payload, p.body, p.headers,
+    SELECT p.topic, messages.printable(p.channel), p.priority, p.payload, p.body, p.headers,
            v_now + p_delay + make_interval(secs => coalesce((p.place - 1) / p_rate, 0)), p.max_attempts, p.id
     FROM (SELECT w.*, row_number() OVER (ORDER BY w.id) AS place FROM picked AS w WHERE w.is_whole) AS p
     ORDER BY p.id

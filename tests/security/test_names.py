@@ -156,22 +156,75 @@ def test_a_name_that_is_refused_says_which_character_it_is() -> None:
         printable("a\u202eb")
 
 
-@pytest.mark.every_server
-def test_a_message_of_before_can_die_and_be_copied(empty_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever was published before names were refused: it must not become what nobody can settle."""
+@pytest.fixture
+def before(empty_database: Database, monkeypatch: pytest.MonkeyPatch) -> Queue:
+    """A queue from before names were refused: what was published then must not become what nobody can settle."""
     conn = empty_database.connect()
-    scripts = list(schema.scripts())
-    before = [each for each in scripts if each.name != "migrations/0023_printable_name.sql"]
+    scripts = [each for each in schema.scripts() if each.name != "migrations/0023_printable_name.sql"]
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "scripts", lambda: iter(before))
+        patched.setattr(schema, "scripts", lambda: iter(scripts))
         schema.migrate(conn)
-    queue = Queue(conn)
+    return Queue(conn)
+
+
+@pytest.mark.every_server
+def test_a_message_of_before_can_die_and_be_copied(before: Queue) -> None:
+    queue = before
     queue.policy("t", dead_letter=True, max_attempts=1)
     published = queue.publish("t", channel="a\u202eb")
 
-    schema.migrate(conn)
+    schema.migrate(queue.conn)
 
     claim = queue.row("SELECT id, claim_id, channel FROM messages.claim('w', ARRAY['t'], 1)")
     queue.row("SELECT messages.fail(%s, %s, %s)", [[claim.id], [claim.claim_id], ["no"]])
     assert (claim.id, claim.channel) == (published, "a?b")
     assert queue.value("SELECT channel FROM messages.message WHERE topic = 't.dlq'") == "a?b"
+
+
+@pytest.mark.parametrize("how", ["release", "defer", "retry", "complete"])
+def test_a_message_of_before_with_its_key_ends_each_way_together_with_others(before: Queue, how: str) -> None:
+    before.policy("t", max_attempts=0)
+    strange, other = before.publish("t", key="a\u202eb"), before.publish("t", key="c")
+
+    schema.migrate(before.conn)
+    errors = [["no", "no"]] if how == "retry" else []
+    lost = before.settle(how, before.claim("t"), *errors)
+
+    assert lost == []
+    left = [] if how == "complete" else [(strange, "a\u202eb", None), (other, "c", None)]
+    assert before.rows("SELECT id, key::text, claim_id FROM messages.message ORDER BY id") == left
+
+
+def test_dead_messages_of_before_are_redriven_together_with_others(before: Queue) -> None:
+    dead = [before.publish("t", key=key, channel=channel) for key, channel in (("a\u202eb", "a\u202eb"), ("c", "c"))]
+    before.settle("reject", before.claim("t"), ["no", "no"])
+
+    schema.migrate(before.conn)
+    redriven = before.rows("SELECT * FROM messages.redrive(%s)", [dead])
+
+    assert [each.outcome for each in redriven] == ["keyless", "redriven"]
+    assert before.rows("SELECT key::text, channel::text FROM messages.message ORDER BY id") == [(None, "a?b"), ("c", "c")]
+
+
+def test_a_success_of_before_is_replayed(before: Queue) -> None:
+    before.policy("t", keep_success="full")
+    before.publish("t", channel="a\u202eb")
+    before.settle("complete", before.claim("t"))
+
+    schema.migrate(before.conn)
+    since = "now() - interval '1 hour', now() + interval '1 hour'"
+    replayed = before.rows(f"SELECT * FROM messages.replay('t', {since})")
+
+    assert [each.outcome for each in replayed] == ["replayed"]
+    assert before.value("SELECT channel FROM messages.message") == "a?b"
+
+
+def test_printable_replaces_what_is_printable_finds(queue: Queue) -> None:
+    characters = [chr(each) for each in range(1, 0x110000) if not 0xD800 <= each < 0xE000]
+
+    wrong = queue.rows(
+        "SELECT c FROM unnest(%s::text[]) AS c WHERE messages.printable(c) <> CASE WHEN messages.is_printable(c) THEN c ELSE '?' END",
+        [characters],
+    )
+
+    assert wrong == []
