@@ -61,14 +61,16 @@ BEGIN
       v_priorities := v_due.priorities;
     ELSE
       IF v_due.is_all THEN
-        SELECT array_agg(d.channel), array_agg(d.priority), count(*), max(d.channel COLLATE "C")
+        SELECT array_agg(d.channel ORDER BY d.channel COLLATE "C", d.priority), array_agg(d.priority ORDER BY d.channel COLLATE "C", d.priority),
+               count(*), max(d.channel COLLATE "C")
         INTO v_channels, v_priorities, v_looked, v_reached
         FROM (
           SELECT u.channel, u.priority
           FROM unnest(v_due.channels, v_due.priorities) AS u (channel, priority)
           WHERE u.channel > v_after COLLATE "C" AND (NOT v_wrapped OR v_from IS NULL OR u.channel <= v_from COLLATE "C")
-          ORDER BY u.channel COLLATE "C", u.priority
-          LIMIT v_look_at) AS d;
+          ORDER BY u.channel COLLATE "C"
+          -- A channel as a whole: the walk goes on behind it.
+          FETCH FIRST (v_look_at) ROWS WITH TIES) AS d;
       ELSE
         SELECT array_agg(d.channel) FILTER (WHERE d.is_due), array_agg(d.priority) FILTER (WHERE d.is_due), max(d.nth), max(d.channel COLLATE "C")
         INTO v_channels, v_priorities, v_looked, v_reached
@@ -105,7 +107,12 @@ BEGIN
 
   IF v_held AND cardinality(v_all.rows) < p_limit THEN
     -- What ended instead of being worked has left its room to the next; and a round that is not over goes on at once.
-    v_until := CASE WHEN v_round IS NOT NULL OR num_nonnulls(v_all.over, v_all.expired) > 0 THEN p_now ELSE v_until END;
+    -- And of one that goes over several claims, the first channels may have changed since: the next round begins soon.
+    v_until := CASE
+      WHEN v_round IS NOT NULL OR num_nonnulls(v_all.over, v_all.expired) > 0 THEN p_now
+      WHEN v_rounds ? p_policy.topic THEN least(v_until, p_now + interval '1 s')
+      ELSE v_until
+    END;
     PERFORM messages.hold_back(p_policy.topic, 'channels', v_until);
   END IF;
   IF v_round IS NOT NULL OR v_rounds ? p_policy.topic THEN

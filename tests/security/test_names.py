@@ -203,7 +203,10 @@ def test_dead_messages_of_before_are_redriven_together_with_others(before: Queue
     redriven = before.rows("SELECT * FROM messages.redrive(%s)", [dead])
 
     assert [each.outcome for each in redriven] == ["keyless", "redriven"]
-    assert before.rows("SELECT key::text, channel::text FROM messages.message ORDER BY id") == [(None, "a?b"), ("c", "c")]
+    assert before.rows("SELECT key::text, channel::text FROM messages.message ORDER BY id") == [
+        (None, "a?b"),
+        ("c", "c"),
+    ]
 
 
 def test_a_success_of_before_is_replayed(before: Queue) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 PICK = """
@@ -175,6 +176,33 @@ def test_a_round_that_found_nothing_ends_and_the_next_look_can_wait(own_queue: Q
             dues.append(own_queue.call("next_due", ["t"]))
 
     assert [due is None or due.total_seconds() > 0 for due in dues] == [False, False, True]
+
+
+def test_a_round_that_was_left_long_ago_hides_nothing(own_queue: Queue) -> None:
+    """It goes on behind a channel where something was published since, and finds nothing: the next round has to come soon."""
+    own_queue.policy(channel_concurrency=1)
+    fill_all(own_queue, 5000)
+    assert own_queue.claim(limit=10) == []
+    own_queue.conn.execute("DELETE FROM messages.message WHERE claim_id IS NULL")
+    published = own_queue.publish(channel="c10000")
+
+    with own_queue.conn.transaction():
+        found = own_queue.claim(limit=10)
+        due = own_queue.call("next_due", ["t"])
+
+    assert found or due.total_seconds() <= 1
+    assert [c.id for c in found or own_queue.claim(limit=10)] == [published]
+
+
+def test_a_claim_of_one_passes_over_what_another_transaction_holds_in_the_same_channel(
+    queue: Queue, database: Database
+) -> None:
+    held, free = queue.publish(channel="a", priority=0), queue.publish(channel="a", priority=1)
+    other = database.connect()
+    with other.transaction():
+        other.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [held])
+
+        assert [c.id for c in queue.claim(limit=1)] == [free]
 
 
 def test_ten_thousand_limited_channels_fit_into_one_claim(own_queue: Queue) -> None:
