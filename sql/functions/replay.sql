@@ -3,7 +3,8 @@
 -- in no log, since a success may be replayed as often as one likes. It has no key: all of a window shall come.
 -- p_from, p_to: when they succeeded. p_after: the last archived_id of the page before. p_rate, p_delay: as redrive.
 -- What was only fanned out to subscribers is left out: replay their topics.
--- Locks: the rows it inserts. Result: one row per message. outcome 'replayed', or 'no_payload' (the topic's keep_success dropped it).
+-- Locks: the rows it inserts. Result: one row per message. outcome 'replayed', 'no_payload' (the topic's keep_success dropped it),
+-- or 'too_large' (as text, since it came before that was refused).
 CREATE OR REPLACE FUNCTION messages.replay(
   p_topic text,
   p_from  timestamptz,
@@ -45,7 +46,9 @@ BEGIN
 
   RETURN QUERY
   WITH picked AS MATERIALIZED (
-    SELECT a.*, num_nonnulls(a.payload, a.body) = 1 AS is_whole
+    SELECT a.*, num_nonnulls(a.payload, a.body) = 1 AS is_whole,
+           -- It came before that was refused.
+           num_nonnulls(a.payload, a.body) = 1 AND NOT messages.is_sendable(a.payload, a.headers) AS is_large
     FROM messages.message_archive AS a
     WHERE a.archived_at >= p_from AND a.archived_at < p_to AND a.topic = p_topic COLLATE "C" AND a.result = 'success'
       AND a.attempts > 0 AND a.id > p_after
@@ -55,13 +58,13 @@ BEGIN
     INSERT INTO messages.message (topic, channel, priority, payload, body, headers, available_at, max_attempts, redriven_from)
     SELECT p.topic, messages.printable(p.channel), p.priority, p.payload, p.body, p.headers,
            v_now + p_delay + make_interval(secs => coalesce((p.place - 1) / p_rate, 0)), p.max_attempts, p.id
-    FROM (SELECT w.*, row_number() OVER (ORDER BY w.id) AS place FROM picked AS w WHERE w.is_whole) AS p
+    FROM (SELECT w.*, row_number() OVER (ORDER BY w.id) AS place FROM picked AS w WHERE w.is_whole AND NOT w.is_large) AS p
     ORDER BY p.id
     RETURNING message.redriven_from, message.id
   )
   SELECT b.redriven_from, b.id, 'replayed' FROM back AS b
   UNION ALL
-  SELECT p.id, NULL, 'no_payload' FROM picked AS p WHERE NOT p.is_whole
+  SELECT p.id, NULL, CASE WHEN p.is_large THEN 'too_large' ELSE 'no_payload' END FROM picked AS p WHERE p.is_large OR NOT p.is_whole
   ORDER BY 1;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF v_count > 0 THEN

@@ -267,6 +267,20 @@ def test_a_page_of_redrives_goes_on_beside_one_that_cannot_be_put_back(queue: Qu
     )
 
 
+def test_a_page_of_a_replay_goes_on_beside_one_that_cannot_be_published_again(queue: Queue) -> None:
+    lift_the_bound(queue)
+    # More than may be published, and less than no claim hands out.
+    guilty, other = poison(queue, count=NEVER // 2), queue.publish()
+    held = queue.claim("t", contents=False) + queue.claim("t", contents=False)
+    queue.settle("complete", held)
+    put_the_bound_back(queue)
+
+    since = "now() - interval '1 hour', now() + interval '1 hour'"
+    replayed = queue.rows(f"SELECT * FROM messages.replay('t', {since})")
+
+    assert {each.archived_id: each.outcome for each in replayed} == {guilty: "too_large", other: "replayed"}
+
+
 def put_the_bound_back(queue: Queue) -> None:
     queue.conn.execute(
         "ALTER DOMAIN messages.content_size ADD CONSTRAINT message_contents_fit_16_mib CHECK (VALUE <= 16842752) NOT VALID"

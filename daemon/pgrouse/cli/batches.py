@@ -25,7 +25,7 @@ WILL_NOT_DO = ("too_often", "too_large", "redriven_before", "not_dead")
 STAYED = {
     "superseded": "stayed dead: a newer message with the same key waits (the topic's key_retry is supersede)",
     "too_often": "stayed dead: put back max_redrives times already; --force does it all the same",
-    "too_large": "stayed dead: too large as text",
+    "too_large": "not put back: too large as text",
     "redriven_before": "not put back: redriven before (`pgrouse dead list --redriven`)",
     "not_dead": "not put back: no dead message (`pgrouse message show ID`)",
     "not_waiting": "not moved: no copy that waits in a .dlq topic (`pgrouse message show ID`)",
