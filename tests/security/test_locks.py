@@ -350,9 +350,9 @@ def test_a_stranger_with_the_process_number_of_one_that_is_gone_keeps_no_lease_a
 ) -> None:
     queue = Queue(db)
     name = f"stranger_{queue.conn.info.backend_pid}"
-    queue.conn.execute(f"CREATE ROLE {name} LOGIN".encode())
+    queue.conn.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'".encode())
     try:
-        with database.connect(user=name) as stranger:
+        with database.connect(user=name, password=name) as stranger:
             with database.connect() as holder:
                 assert holder.execute("SELECT messages.lock_export('e')").fetchone() == (True,)
                 assert queue.value("SELECT messages.lock_export('e')") is False
@@ -368,9 +368,9 @@ def test_a_stranger_with_the_process_number_of_one_that_is_gone_keeps_no_lease_a
 def test_a_user_who_may_take_leases_keeps_his(database: Database, db: psycopg.Connection[Any]) -> None:
     queue = Queue(db)
     name = f"loader_{queue.conn.info.backend_pid}"
-    queue.conn.execute(f"CREATE ROLE {name} LOGIN IN ROLE messages_worker".encode())
+    queue.conn.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}' IN ROLE messages_worker".encode())
     try:
-        with database.connect(user=name) as loader:
+        with database.connect(user=name, password=name) as loader:
             assert loader.execute("SELECT messages.lock_consumer('c')").fetchone() == (True,)
 
             assert queue.value("SELECT messages.lock_consumer('c')") is False

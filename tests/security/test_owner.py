@@ -81,11 +81,11 @@ def test_who_made_the_schema_first_does_not_become_superuser_when_a_superuser_mi
 
 
 def test_who_puts_the_schema_there_while_a_superuser_migrates_does_not_become_superuser(
-    admin: psycopg.Connection[Any], mallory: str, monkeypatch: pytest.MonkeyPatch
+    admin: psycopg.Connection[Any], mallory: str, empty_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def script(path: str, read: Callable[[str], bytes] = schema.script) -> bytes:
         if path == "ledger.sql":
-            other = psycopg.connect(admin.info.dsn, autocommit=True)
+            other = empty_database.connect()
             act(other, mallory, "CREATE SCHEMA messages", LEDGER, RISE, TRIGGER)
             act(other, mallory, "GRANT ALL ON SCHEMA messages TO PUBLIC", "GRANT ALL ON messages.migration TO PUBLIC")
             other.close()

@@ -48,9 +48,10 @@ def test_a_claim_of_its_channel_that_stays_open(queue: Queue, other: Queue) -> N
     queue.publish("t", channel="c")
     queue.claim("t")
     queue.publish("t", channel="c")
-    waiting, elsewhere = queue.publish("t", channel="c"), queue.publish("t", channel="d")
+    waiting = queue.publish("t", channel="c")
     with other.conn.transaction(force_rollback=True):
         other.claim("t", limit=1)
+        elsewhere = queue.publish("t", channel="d")
         queue.later("10 s")
         found = [row.detail["kind"] for row in locked(queue, waiting)]
 

@@ -238,8 +238,11 @@ def test_a_claim_looks_at_a_few_pages_for_each_message_it_takes(full: Planned) -
 
 @pytest.mark.parametrize("topic", ["limited", "ordered"])
 def test_a_claim_looks_at_a_few_pages_for_each_channel_that_it_passes_over(full: Planned, topic: str) -> None:
-    """The second of two claims passes over the hundred channels of the first, and then looks at up to 1400 at once."""
-    assert full.buffers(f"SELECT * FROM messages.claim('w', ARRAY['{topic}'], 100)") < 1500 * 15
+    """The second of two claims passes over the hundred channels of the first, and then looks at up to 1400 at once.
+
+    Before that it reads what has been due longest: up to a thousand rows, an entry and a page each.
+    """
+    assert full.buffers(f"SELECT * FROM messages.claim('w', ARRAY['{topic}'], 100)") < 1500 * 15 + 1000 * 2
 
 
 def test_a_claim_that_finds_nothing_looks_at_a_few_pages(full: Planned) -> None:
