@@ -123,7 +123,9 @@ class Run:
         server = self.scene.web
         server.start()
         server.wait()
-        workers = [RemoteWorker(f"remote-{n}", server, self.scene.journal.path, self.ledger, self.seed) for n in (1, 2)]
+        workers = [
+            RemoteWorker(f"remote-{n}", server, self.scene.journal.path, self.ledger, self.seed) for n in range(6)
+        ]
         with acting(list(workers)):
             self._blow(faults, pause_s, [REMOTE], math.inf)
             server.wait()
