@@ -22,6 +22,17 @@ def in_hand(queue: Queue) -> int:
     return count
 
 
+def begun_when_open(queue: Queue) -> int:
+    """How many attempts were ended or claimed, in the same snapshot in which the breaker is seen open; else 0."""
+    row = queue.row("""
+        SELECT b.position,
+          (SELECT count(*) FROM messages.message_archive)
+          + (SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL) AS begun
+        FROM messages.breaker AS b WHERE b.topic = 't'
+    """)
+    return int(row.begun) if row and row.position == "open" else 0
+
+
 def end_the_pause(queue: Queue) -> None:
     """Let the time be over after which a probe is let through, and tell the daemons of it, who wait for another."""
     queue.conn.execute("UPDATE messages.breaker SET probe_at = clock_timestamp()")
@@ -41,10 +52,12 @@ def test_it_opens_for_all_daemons_and_closes_by_a_probe(
         start({"t": "work:fail_until_gate"}, name=name, concurrency=2, environ={"GATES": str(journal.path.parent)})
 
     queue.publish_many(100)
-    eventually(lambda: position(queue) == "open")
+    begun = eventually(lambda: begun_when_open(queue))
     eventually(lambda: in_hand(queue) == 0)
     tried = ended(queue)
-    assert tried <= 10 + 4, "both had at most two more in hand"
+    # How many ended while it opened is not bounded (a settle does not wait for another that is counting).
+    # After that only a claim that was under way may commit: one of each daemon, of at most two messages.
+    assert 10 <= tried <= begun + 4 < 100
 
     # After that only one probe is let through for each pause.
     end_the_pause(queue)
