@@ -10,7 +10,7 @@ A map has these tables. All paths are those before the change; `in` and `except`
   [sql]                       ring = "wake/notify_topics"          # or "wake/" to move it without a new name
       moves sql/{functions,triggers,views}/ring.sql to sql/wake/notify_topics.sql and tests/sql/test_ring.py with it; rewrites
       `messages.ring(`, `messages.ring` where no table or type has the name, and names in the comments of SQL files ("Called by: ring").
-  [new]                       "daemon/pgrouse/worker/__init__.py" = '"""What runs handlers."""'
+  [new]                       "daemon/pgrouse/worker/__init__.py" = 'its text'
       a file that is made, as those of new packages.
   [[words]]  in = [...]  except = [...]  to = { Crew = "HandlerExecutor", "in hand" = "in flight" }
       whole words (letters, digits, underscores), in code, strings and comments alike.
