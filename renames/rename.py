@@ -223,7 +223,8 @@ def new_text(path: str, text: str, maps: Maps, sql: Sql, modules: Modules, moved
     text = rename_attributes(text, merged(maps.attributes, path))
     for rule in maps.patterns:
         if applies(rule, path):
-            text = re.sub(rule["from"], rule["to"], text)
+            text, hits = re.subn(rule["from"], rule["to"], text)
+            rule["hits"] = rule.get("hits", 0) + hits
     return text
 
 
@@ -236,8 +237,8 @@ def report_unused(maps: Maps, before: dict[str, str]) -> None:
                 if not any(re.search(rf"(?<!\w){re.escape(old)}(?!\w)", text) for text in texts):
                     print(f"{rule['map']}: [{kind}] {old}: nowhere in {rule.get('in', '*')}")
     for rule in maps.patterns:
-        if not any(re.search(rule["from"], text) for path, text in before.items() if applies(rule, path)):
-            print(f"{rule['map']}: [patterns] {rule['from']}: matches nothing in {rule.get('in', '*')}")
+        if not rule.get("hits"):
+            print(f"{rule['map']}: [patterns] {rule['from']!r}: matches nothing in {str(rule.get('in', '*'))[:200]}")
 
 
 def main(arguments: list[str]) -> None:
