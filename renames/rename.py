@@ -47,7 +47,8 @@ class Maps:
 
     def add(self, path: Path) -> None:
         read = tomllib.loads(path.read_text())
-        for name in ("files", "sql", "new"):
+        self.new |= read.pop("new", {})
+        for name in ("files", "sql"):
             for old, new in read.pop(name, {}).items():
                 if getattr(self, name).setdefault(old, new) != new:
                     sys.exit(f"{path.name}: [{name}] {old}: {new!r}, but another map says {getattr(self, name)[old]!r}")
