@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pgrouse import schema
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reference/internals.md"
 HEAD = """# Inside the schema
@@ -23,17 +25,24 @@ def granted() -> set[str]:
     return {name for grant in grants for name in re.findall(r"messages\.(\w+)", grant)}
 
 
+def functions() -> dict[str, str]:
+    """Return the texts of the files that hold a function and no trigger, by name, whatever their folder."""
+    texts = {each.name: each.text.decode() for each in schema.scripts() if each.kind == "object"}
+    return {
+        name: text for name, text in sorted(texts.items()) if "FUNCTION messages." in text and "TRIGGER" not in text
+    }
+
+
 def page() -> str:
     """Return the page as it should be."""
-    files = sorted((ROOT / "sql/functions").glob("*.sql"))
-    return HEAD + "".join(_section(file) for file in files if file.stem not in granted())
+    return HEAD + "".join(_section(name, text) for name, text in functions().items() if name not in granted())
 
 
-def _section(file: Path) -> str:
-    header, _, body = file.read_text().partition("CREATE OR REPLACE FUNCTION ")
+def _section(name: str, text: str) -> str:
+    header, _, body = text.partition("CREATE OR REPLACE FUNCTION ")
     signature = body[: body.index("\nLANGUAGE")]
     words = "\n".join(line.removeprefix("--").strip() for line in header.strip().splitlines())
-    return f"\n### messages.{file.stem}\n\n```sql\n{signature}\n```\n\n{_as_text(words)}\n"
+    return f"\n### messages.{name}\n\n```sql\n{signature}\n```\n\n{_as_text(words)}\n"
 
 
 def _as_text(words: str) -> str:

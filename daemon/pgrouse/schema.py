@@ -1,22 +1,23 @@
 """Install the schema `messages`, bring it up to date, and check that it is the one this version works with.
 
 Migrations are numbered, applied once and never edited; their digest in the ledger makes an edit an error. Every other object (function,
-trigger, view) is a file of its own, replaced whenever its text changed. All of it happens in one transaction.
+trigger, view) is a file of its own, replaced whenever its text changed; it may lie in any folder directly below `sql/`. All of it happens in
+one transaction.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import Path
-from typing import Literal
+from pathlib import Path, PurePath
+from typing import Any, Literal
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
 
 from pgrouse import search_path
 from pgrouse.errors import MigrationEdited, SchemaMismatch
@@ -24,14 +25,24 @@ from pgrouse.errors import MigrationEdited, SchemaMismatch
 # One lock for all who install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF NOT EXISTS` itself races.
 # Any role that may connect can hold it. Once the schema is there migrators lock the ledger instead, which only its owner can.
 ADVISORY_LOCK = 0x7067726F757365  # "pgrouse"
-OBJECT_FOLDERS = ("functions", "triggers", "views")
+MIGRATIONS = "migrations"
+# The functions that constraints of tables call. They need no table, and come before all of them.
+CONSTRAINTS = "constraints"
+# No part of the schema: `pgrouse cron` applies these.
+OPTIONAL = "cron"
 
 Kind = Literal["migration", "object"]
 
 
 @dataclass(frozen=True)
 class Script:
-    """One file of SQL and what the ledger knows it by."""
+    """One file of SQL and what the ledger knows it by: the name of the file without its folder, so that a file may be moved.
+
+    Attributes:
+        kind: a migration is applied once, an object whenever its text changed.
+        name: of the file, without `.sql`; no two files have the same.
+        text: what the file holds.
+    """
 
     kind: Kind
     name: str
@@ -55,12 +66,19 @@ def script(path: str) -> bytes:
 
 
 def scripts() -> Iterator[Script]:
-    """Yield all migrations in their order, then all replaceable objects by name."""
-    for folder in ("migrations", *OBJECT_FOLDERS):
-        kind: Kind = "migration" if folder == "migrations" else "object"
-        for file in sorted(sql_root().joinpath(folder).iterdir(), key=lambda f: f.name):
-            if file.name.endswith(".sql"):
-                yield Script(kind, f"{folder}/{file.name}", file.read_bytes())
+    """Yield what the constraints of tables call, all migrations in their order, then all other objects by name, whatever their folder."""
+    folders = {folder.name: folder for folder in sql_root().iterdir() if folder.is_dir() and folder.name != OPTIONAL}
+    yield from _scripts("object", folders.pop(CONSTRAINTS))
+    yield from _scripts("migration", folders.pop(MIGRATIONS))
+    yield from _scripts("object", *folders.values())
+
+
+def _scripts(kind: Kind, *folders: Traversable) -> list[Script]:
+    """Return the files of all these folders together, by name."""
+    found = [file for folder in folders for file in folder.iterdir() if file.name.endswith(".sql")]
+    return sorted(
+        (Script(kind, PurePath(file.name).stem, file.read_bytes()) for file in found), key=lambda each: each.name
+    )
 
 
 def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
@@ -70,7 +88,8 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
     anyone else owns it himself and needs CREATE on the database.
 
     Raises:
-        SchemaMismatch: a superuser calls this, and somebody who is none can act as the owner of the schema.
+        SchemaMismatch: a superuser calls this, and somebody who is none can act as the owner of the schema. Or a migration drops a function
+            that a view or function outside of the schema is bound to. Or the schema is newer than this version.
         MigrationEdited: a migration in the ledger has another text in this version.
         psycopg.errors.LockNotAvailable: somebody holds a table of the schema for longer than 5 s; nothing was changed, try again.
     """
@@ -86,14 +105,16 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         conn.execute("RESET ROLE")
         _act_as_owner(conn)
         pending = list(_pending(conn))
+        granted = _granted(conn)
         # Functions call each other; their order in the folder must not matter.
         conn.execute("SET LOCAL check_function_bodies = off")
         conn.execute("SET LOCAL client_min_messages = warning")
         for each in pending:
-            conn.execute(each.text)
+            _apply(conn, each)
             _record(conn, each)
         conn.execute("SELECT messages.maintain_partitions()")
         conn.execute(script("grants.sql"))
+        _grant_again(conn, granted)
         # Within a longer transaction of the caller's the owner's rights must not linger.
         conn.execute("RESET ROLE")
     return [each.name for each in pending]
@@ -107,13 +128,24 @@ def check(conn: psycopg.Connection) -> None:
     """
     if conn.execute("SELECT pg_catalog.to_regclass('messages.migration')").fetchone() == (None,):
         raise SchemaMismatch("the database has no schema `messages`: run `pgrouse migrate`")
-    wanted = {each.name for each in scripts() if each.kind == "migration"}
-    found = {name for kind, name in conn.execute("SELECT kind, name FROM messages.migration") if kind == "migration"}
+    wanted = _migrations((each.kind, each.name) for each in scripts())
+    found = _migrations(conn.execute("SELECT kind, name FROM messages.migration"))
     if missing := sorted(wanted - found):
-        raise SchemaMismatch(f"the schema is older than this version (no {missing[0]}): run `pgrouse migrate`")
+        raise SchemaMismatch(
+            f"the schema is older than this version (no migration {missing[0]}): run `pgrouse migrate`"
+        )
+    _refuse_newer(found, wanted)
+
+
+def _migrations(names: Iterable[tuple[Any, ...]]) -> set[str]:
+    """Return the names of the migrations among what has a kind and a name."""
+    return {name for kind, name in names if kind == "migration"}
+
+
+def _refuse_newer(found: set[str], wanted: set[str]) -> None:
     if unknown := sorted(found - wanted):
         raise SchemaMismatch(
-            f"the schema is newer than this version (has {unknown[-1]}): upgrade pgrouse on this machine"
+            f"the schema is newer than this version (has migration {unknown[-1]}): upgrade pgrouse on this machine"
         )
 
 
@@ -167,15 +199,70 @@ def _pending(conn: psycopg.Connection) -> Iterator[Script]:
     ledger = {
         (kind, name): digest for kind, name, digest in conn.execute("SELECT kind, name, digest FROM messages.migration")
     }
-    for each in scripts():
+    files = list(scripts())
+    _refuse_newer(_migrations(ledger), _migrations((each.kind, each.name) for each in files))
+    for each in files:
         applied = ledger.get((each.kind, each.name))
         if applied == each.digest:
             continue
         if applied is not None and each.kind == "migration":
             raise MigrationEdited(
-                f"{each.name} was edited after it was applied: restore its text and put the change into a new migration"
+                f"migration {each.name} was edited after it was applied: "
+                "restore its text and put the change into a new migration"
             )
         yield each
+
+
+def _apply(conn: psycopg.Connection, each: Script) -> None:
+    try:
+        conn.execute(each.text)
+    except errors.DependentObjectsStillExist as error:
+        raise SchemaMismatch(
+            f"{each.name} replaces what others are bound to: {error.diag.message_detail}. Keep the definition and the grants of what is "
+            'bound, drop it, migrate, and make it again: docs/operating/upgrade.md, "What is bound to a function"'
+        ) from error
+
+
+@dataclass(frozen=True)
+class _Grant:
+    """That a role may call a function; the names are quoted where they must be."""
+
+    oid: int
+    name: str
+    grantee: str
+    with_option: bool
+
+
+def _granted(conn: psycopg.Connection[Any]) -> list[_Grant]:
+    """Return who besides the owner may call which function of the schema. That PUBLIC may is never granted again."""
+    rows = conn.execute(
+        """
+        SELECT p.oid, p.proname::text, a.grantee::regrole::text, bool_or(a.is_grantable)
+        FROM pg_proc AS p, aclexplode(p.proacl) AS a
+        WHERE p.pronamespace = 'messages'::regnamespace AND a.grantee NOT IN (0, p.proowner) AND a.privilege_type = 'EXECUTE'
+        GROUP BY 1, 2, 3
+        """
+    )
+    return [_Grant(*row) for row in rows]
+
+
+def _grant_again(conn: psycopg.Connection[Any], granted: list[_Grant]) -> None:
+    """Let the roles that might call a function call the one of this name that took its place.
+
+    A function whose arguments changed is dropped and made again, which takes its grants away; one that is replaced keeps them.
+    """
+    found = conn.execute(
+        "SELECT p.oid, p.proname::text, p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
+    ).fetchall()
+    there = {oid for oid, _, _ in found}
+    made = {(name, signature) for _, name, signature in found}
+    for each in granted:
+        if each.oid in there:
+            continue
+        for name, signature in made:
+            if name == each.name:
+                grant = f"GRANT EXECUTE ON FUNCTION {signature} TO {each.grantee}"
+                conn.execute((grant + (" WITH GRANT OPTION" if each.with_option else "")).encode())
 
 
 def _record(conn: psycopg.Connection, each: Script) -> None:

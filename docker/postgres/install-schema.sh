@@ -13,20 +13,31 @@ sql=$folder/sql
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$folder/pyproject.toml")
 [[ $version ]] || { echo "install-schema: no version in $folder/pyproject.toml" >&2; exit 1; }
 
-# Prints the psql commands that run one script and write it into the ledger: apply KIND NAME
+# Prints the psql commands that run one script and write it into the ledger: apply KIND FILE
 apply() {
   local digest
-  digest=$(sha256sum <"$sql/$2")
-  printf "\\\\i '%s/%s'\n" "$sql" "$2"
+  digest=$(sha256sum <"$2")
+  printf "\\\\i '%s'\n" "$2"
   printf "INSERT INTO messages.migration (kind, name, digest, version) VALUES ('%s', '%s', '%s', '%s');\n" \
-    "$1" "$2" "${digest%% *}" "$version"
+    "$1" "$(basename "$2" .sql)" "${digest%% *}" "$version"
 }
 
 # Prints the commands for each script of a folder: apply_all KIND FOLDER
 apply_all() {
   local file
   for file in "$sql/$2"/*.sql; do
-    apply "$1" "$2/${file##*/}"
+    apply "$1" "$file"
+  done
+}
+
+# Prints the commands for the scripts of all other folders together, by the names of the files.
+apply_objects() {
+  local file
+  for file in "$sql"/*/*.sql; do
+    case $file in "$sql"/constraints/* | "$sql"/migrations/* | "$sql"/cron/*) continue ;; esac
+    printf '%s\t%s\n' "${file##*/}" "$file"
+  done | sort | while IFS=$'\t' read -r _ file; do
+    apply object "$file"
   done
 }
 
@@ -51,10 +62,10 @@ SQL
   # Functions call each other; their order in the folder does not matter.
   echo "SET LOCAL check_function_bodies = off;"
   echo "SET LOCAL client_min_messages = warning;"
+  # What constraints of tables call comes before the tables.
+  apply_all object constraints
   apply_all migration migrations
-  apply_all object functions
-  apply_all object triggers
-  apply_all object views
+  apply_objects
   echo "SELECT messages.maintain_partitions();"
   echo "\\i '$sql/grants.sql'"
   echo "RESET ROLE;"

@@ -1,6 +1,6 @@
 -- A name with a question mark for each character that cannot be seen (messages.is_printable, which has the same pattern).
--- Called by: put_back, replay: a channel in the archive may be older than the domain that refuses such characters, and migration 0023 has changed
--- only those of live messages. Locks: nothing. NULL for NULL.
+-- Called by: put_back, replay: the table of the archive has no domain that refuses such characters in a channel, that of live messages has.
+-- Locks: nothing. NULL for NULL.
 CREATE OR REPLACE FUNCTION messages.printable(p_name text)
 RETURNS text
 LANGUAGE sql

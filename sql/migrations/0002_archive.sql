@@ -33,7 +33,7 @@ CREATE TABLE messages.message_archive (
   output            jsonb,
   handled_by        text,
   archived_at       timestamptz NOT NULL DEFAULT now(),
-  -- The transaction that archived the row: readers cut at pg_snapshot_xmin, so that none is missed and none is read twice.
+  -- The transaction that archived the row: readers stop at pg_snapshot_xmin, so that they miss no row and read none twice.
   archive_xid       xid8        NOT NULL DEFAULT pg_current_xact_id()
 ) PARTITION BY RANGE (archived_at);
 
@@ -60,29 +60,18 @@ CREATE TABLE messages.purge_mark (
   PRIMARY KEY (partition, topic)
 );
 
--- Which live copy in <topic>.dlq stands for a dead message (topics with dead_letter). A row outlives its copy until the tick forgets it.
-CREATE TABLE messages.dead_letter (
-  origin_id  bigint      PRIMARY KEY,
-  message_id bigint      NOT NULL,
-  made_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+-- How far an export has read the archive. While a row stands here the retention drops nothing above its position.
+CREATE TABLE messages.export_cursor (
+  name              text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$'),
+  -- Where it writes to, for people; and what tells that lake from every other.
+  lake              text        NOT NULL,
+  lake_id           text        NOT NULL,
+  -- Transactions are counted in one cluster: in another one (a restored dump) the position says nothing.
+  system_identifier text        NOT NULL,
+  -- Everything up to and with this row is exported: archive_xid, id.
+  xid               xid8        NOT NULL DEFAULT '0',
+  id                bigint      NOT NULL DEFAULT 0,
+  opened_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+  opened_by         text        NOT NULL DEFAULT session_user,
+  advanced_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX dead_letter_made ON messages.dead_letter (made_at);
-
--- What is decided about one dead message that shall be put back. archived_at NULL = its archive row is gone, its copy stands for it.
-CREATE TYPE messages.redriving AS (
-  archived_id bigint,
-  archived_at timestamptz,
-  message_id  bigint,
-  outcome     text,
-  place       bigint
-);
-
--- One row per dead message that was put back, from the archive or as its copy. The primary key is the guard: it is redriven once.
-CREATE TABLE messages.redrive_log (
-  archived_id bigint      PRIMARY KEY,
-  message_id  bigint      NOT NULL,
-  redriven_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  redriven_by text        NOT NULL DEFAULT session_user
-);
-CREATE INDEX redrive_log_message ON messages.redrive_log (message_id);
-CREATE INDEX redrive_log_time ON messages.redrive_log (redriven_at);

@@ -68,7 +68,7 @@ def test_the_database_alone_can_be_checked(pgrouse: Shell) -> None:
 
 
 def test_an_older_schema_is_exit_code_78(pgrouse: Shell, queue: Queue) -> None:
-    queue.conn.execute("DELETE FROM messages.migration WHERE name = 'migrations/0007_alert.sql'")
+    queue.conn.execute("DELETE FROM messages.migration WHERE name = '0013_alert'")
 
     ended = pgrouse("health")
 

@@ -56,22 +56,18 @@ def test_a_dry_run_says_the_same_and_changes_nothing(pgrouse: Shell, empty_datab
 def test_json_lists_the_files(pgrouse: Shell) -> None:
     first, second = pgrouse("migrate", "--json").object, pgrouse("migrate", "--json").object
 
-    assert first["applied"][0] == "migrations/0001_message.sql"
+    assert first["applied"] == [script.name for script in schema.scripts()]
     assert (first["dry_run"], second) == (False, {"applied": [], "dry_run": False})
 
 
 def test_a_migration_that_was_edited_is_exit_code_78(pgrouse: Shell, empty_database: Database) -> None:
     pgrouse("migrate")
-    empty_database.connect().execute(
-        "UPDATE messages.migration SET digest = 'other' WHERE name = 'migrations/0001_message.sql'"
-    )
+    empty_database.connect().execute("UPDATE messages.migration SET digest = 'other' WHERE name = '0001_message'")
 
     ended = pgrouse("migrate")
 
     assert ended.code == 78
-    assert ended.err.startswith(
-        "pgrouse: migrations/0001_message.sql was edited after it was applied: restore its text"
-    )
+    assert ended.err.startswith("pgrouse: migration 0001_message was edited after it was applied: restore its text")
 
 
 def test_whoever_may_not_create_a_schema_is_told_so(

@@ -20,7 +20,8 @@ from tests.sql.queue import Queue
 PAGE = Page("docs/reference/protocol.md")
 INTERNALS = Page("docs/reference/internals.md")
 DOCUMENTED = {text for page in (PAGE, INTERNALS) for _, text in page.headings() if text.startswith("messages.")}
-CALLED_BY_OTHERS = sorted(name for name in internals.granted() if (ROOT / f"sql/functions/{name}.sql").exists())
+FILES = internals.functions()
+CALLED_BY_OTHERS = sorted(internals.granted() & FILES.keys())
 ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")
 
 FUNCTIONS = """
@@ -56,9 +57,7 @@ def test_the_page_about_the_inside_is_what_the_files_say() -> None:
 def test_the_signature_of_each_function_is_that_of_its_file(name: str) -> None:
     section = PAGE.section(f"messages.{name}")
 
-    assert _unwrapped(section.blocks[0].text) == _unwrapped(
-        _signature((ROOT / f"sql/functions/{name}.sql").read_text())
-    )
+    assert _unwrapped(section.blocks[0].text) == _unwrapped(_signature(FILES[name]))
 
 
 def test_every_column_is_named_in_the_section_of_its_table(db: psycopg.Connection[Any]) -> None:

@@ -81,8 +81,7 @@ def environment(folder: Path, *what: str | Path) -> Path:
 
 
 def scripts_of_the_checkout() -> set[str]:
-    folders = ("migrations", "functions", "triggers", "views")
-    return {f"{folder}/{file.name}" for folder in folders for file in (CHECKOUT / "sql" / folder).glob("*.sql")}
+    return {file.stem for file in (CHECKOUT / "sql").glob("*/*.sql") if file.parent.name != "cron"}
 
 
 def test_the_wheel_brings_all_scripts_as_they_are_in_the_checkout(installed: Path, editable: Path) -> None:

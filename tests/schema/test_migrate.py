@@ -1,8 +1,7 @@
-"""The migrator: installs the schema, brings it up to date, and knows when it is not the one that this version works with."""
+"""The migrator installs the schema, whoever calls it and wherever."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -15,66 +14,9 @@ import pytest
 from psycopg import errors, sql
 
 from pgrouse import schema
-from pgrouse.errors import MigrationEdited, SchemaMismatch
+from pgrouse.errors import SchemaMismatch
+from tests.schema.installed import every_script, has_schema, objects, owner, works
 from tests.server.postgres import Database, Postgres
-
-# Everything that a migration could change: each object with what defines it.
-OBJECTS = """
-    SELECT 'relation', c.oid::regclass::text, c.relkind::text || coalesce(pg_get_viewdef(c.oid), '')
-    FROM pg_class AS c WHERE c.relnamespace = 'messages'::regnamespace
-    UNION ALL
-    SELECT 'column', a.attrelid::regclass || '.' || a.attname, format_type(a.atttypid, a.atttypmod) || a.attnotnull
-    FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
-    WHERE c.relnamespace = 'messages'::regnamespace AND a.attnum > 0
-    UNION ALL
-    SELECT 'function', p.oid::regprocedure::text, pg_get_functiondef(p.oid)
-    FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace
-    UNION ALL
-    SELECT 'constraint', o.conrelid::regclass || '.' || o.conname, pg_get_constraintdef(o.oid)
-    FROM pg_constraint AS o WHERE o.connamespace = 'messages'::regnamespace
-    UNION ALL
-    SELECT 'trigger', t.tgrelid::regclass || '.' || t.tgname, pg_get_triggerdef(t.oid)
-    FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid WHERE c.relnamespace = 'messages'::regnamespace AND NOT t.tgisinternal
-    UNION ALL
-    SELECT 'grant', c.oid::regclass::text, coalesce(c.relacl::text, '') FROM pg_class AS c WHERE c.relnamespace = 'messages'::regnamespace
-    UNION ALL
-    SELECT 'grant', p.oid::regprocedure::text, coalesce(p.proacl::text, '') FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace
-"""
-
-
-def objects(conn: psycopg.Connection[Any]) -> set[Any]:
-    return set(conn.execute(OBJECTS).fetchall())
-
-
-def has_schema(conn: psycopg.Connection[Any]) -> bool:
-    return conn.execute("SELECT to_regnamespace('messages') IS NOT NULL").fetchone() == (True,)
-
-
-def every_script() -> list[str]:
-    return [each.name for each in schema.scripts()]
-
-
-def works(conn: psycopg.Connection[Any]) -> bool:
-    """Whether a message goes its whole way."""
-    conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('t', '1')")
-    held = conn.execute("SELECT id, claim_id FROM messages.claim('w', ARRAY['t'], 1)").fetchall()
-    lost = conn.execute("SELECT messages.complete(%s, %s)", [[i for i, _ in held], [c for _, c in held]]).fetchone()
-    return len(held) == 1 and lost == ([],)
-
-
-@pytest.fixture
-def conn(empty_database: Database) -> psycopg.Connection[Any]:
-    """An autocommit connection of the superuser to an empty database."""
-    return empty_database.connect()
-
-
-@pytest.fixture
-def sql_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of sql/ that the migrator reads instead, to be edited."""
-    copy = tmp_path / "sql"
-    shutil.copytree(str(schema.sql_root()), copy)
-    monkeypatch.setattr(schema, "sql_root", lambda: copy)
-    return copy
 
 
 def test_a_fresh_installation_applies_every_script_and_works(conn: psycopg.Connection[Any]) -> None:
@@ -85,11 +27,40 @@ def test_a_fresh_installation_applies_every_script_and_works(conn: psycopg.Conne
     schema.check(conn)
 
 
-def test_migrations_come_first_and_in_their_order(conn: psycopg.Connection[Any]) -> None:
-    applied = schema.migrate(conn)
+def test_migrations_come_in_their_order_between_what_constraints_call_and_all_other_objects() -> None:
+    scripts = list(schema.scripts())
+    before = sorted(file.name.removesuffix(".sql") for file in (schema.sql_root() / "constraints").iterdir())
 
-    migrations = [name for name in applied if name.startswith("migrations/")]
-    assert migrations == sorted(migrations) == applied[: len(migrations)]
+    kinds = [each.kind for each in scripts]
+    names = [each.name for each in scripts]
+    first = kinds.index("migration")
+    migrations = kinds.count("migration")
+
+    assert names[:first] == before
+    assert names[first : first + migrations] == sorted(names[first : first + migrations])
+    assert kinds[first : first + migrations] == ["migration"] * migrations
+    assert names[first + migrations :] == sorted(names[first + migrations :])
+
+
+@pytest.mark.parametrize("room", ["functions", "a room of its own", "archive"])
+def test_a_file_is_read_from_any_folder_and_the_ledger_does_not_know_from_which(
+    conn: psycopg.Connection[Any], sql_copy: Path, room: str
+) -> None:
+    applied = schema.migrate(conn)
+    (sql_copy / room).mkdir(exist_ok=True)
+    for name in ("publish", "admit", "state"):
+        [file] = sql_copy.glob(f"*/{name}.sql")
+        file.rename(sql_copy / room / file.name)
+
+    assert schema.migrate(conn) == []
+    assert every_script() == applied
+
+
+def test_the_jobs_of_pg_cron_are_no_part_of_the_schema() -> None:
+    jobs = {file.name.removesuffix(".sql") for file in (schema.sql_root() / "cron").iterdir()}
+
+    assert jobs
+    assert not jobs & set(every_script())
 
 
 def test_a_second_run_applies_nothing_and_changes_nothing(conn: psycopg.Connection[Any]) -> None:
@@ -104,7 +75,7 @@ def test_the_ledger_knows_what_was_applied_by_whom(conn: psycopg.Connection[Any]
     schema.migrate(conn)
 
     rows = conn.execute(
-        "SELECT kind, name, digest, version, applied_by FROM messages.migration ORDER BY name"
+        'SELECT kind, name, digest, version, applied_by FROM messages.migration ORDER BY name COLLATE "C"'
     ).fetchall()
 
     assert [row[:3] for row in rows] == sorted(
@@ -119,72 +90,6 @@ def test_a_dry_run_tells_what_would_be_applied_and_changes_nothing(conn: psycopg
     assert not has_schema(conn)
 
 
-def test_a_dry_run_of_an_upgrade_changes_nothing_either(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
-    schema.migrate(conn)
-    before = objects(conn)
-    (sql_copy / "migrations/9999_colour.sql").write_text("ALTER TABLE messages.message ADD COLUMN colour text")
-
-    assert schema.migrate(conn, dry_run=True) == ["migrations/9999_colour.sql"]
-
-    assert objects(conn) == before
-
-
-def test_an_upgrade_applies_what_is_new_and_nothing_else(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
-    schema.migrate(conn)
-    conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('kept', '1')")
-    (sql_copy / "migrations/9999_colour.sql").write_text("ALTER TABLE messages.message ADD COLUMN colour text")
-    (sql_copy / "functions/colour.sql").write_text(
-        "CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$"
-    )
-
-    assert schema.migrate(conn) == ["migrations/9999_colour.sql", "functions/colour.sql"]
-
-    assert conn.execute("SELECT topic, colour FROM messages.message").fetchall() == [("kept", None)]
-    assert works(conn)
-
-
-def test_a_changed_function_is_replaced(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
-    schema.migrate(conn)
-    changed = sql_copy / "functions/own_xid.sql"
-    changed.write_text(
-        changed.read_text().replace("pg_catalog.pg_current_xact_id()::pg_catalog.text::bigint", "42::bigint")
-    )
-
-    assert schema.migrate(conn) == ["functions/own_xid.sql"]
-    assert conn.execute("SELECT messages.own_xid()").fetchone() == (42,)
-    assert schema.migrate(conn) == []
-
-
-def test_a_new_function_is_closed_to_public(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
-    schema.migrate(conn)
-    (sql_copy / "functions/colour.sql").write_text(
-        "CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$"
-    )
-
-    schema.migrate(conn)
-
-    assert conn.execute("SELECT has_function_privilege('public', 'messages.colour()', 'EXECUTE')").fetchone() == (
-        False,
-    )
-
-
-def test_an_edited_migration_is_refused_with_the_mend_and_changes_nothing(
-    conn: psycopg.Connection[Any], sql_copy: Path
-) -> None:
-    schema.migrate(conn)
-    before = objects(conn)
-    edited = sql_copy / "migrations/0001_message.sql"
-    edited.write_text(edited.read_text() + "-- one more comment\n")
-
-    with pytest.raises(MigrationEdited) as caught:
-        schema.migrate(conn)
-
-    assert str(caught.value) == (
-        "migrations/0001_message.sql was edited after it was applied: restore its text and put the change into a new migration"
-    )
-    assert objects(conn) == before
-
-
 def test_a_migration_that_fails_takes_everything_back(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
     (sql_copy / "migrations/9999_broken.sql").write_text("CREATE TABLE messages.colour (); SELECT no_such_function()")
 
@@ -194,104 +99,10 @@ def test_a_migration_that_fails_takes_everything_back(conn: psycopg.Connection[A
     assert not has_schema(conn)
 
 
-def test_an_upgrade_that_fails_leaves_the_schema_as_it_was(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
-    schema.migrate(conn)
-    before = objects(conn)
-    (sql_copy / "migrations/9999_broken.sql").write_text(
-        "ALTER TABLE messages.message ADD COLUMN colour text; SELECT 1 / 0"
-    )
-
-    with pytest.raises(errors.DivisionByZero):
-        schema.migrate(conn)
-
-    assert objects(conn) == before
-    assert works(conn)
-
-
-def test_policies_of_before_hold_from_the_moment_of_the_upgrade(conn: psycopg.Connection[Any]) -> None:
-    """Not from the next tick on: the marks by topic are newer than the policies, and made without them."""
-    schema.migrate(conn)
-    conn.execute("INSERT INTO messages.topic (topic, max_payload_bytes) VALUES ('small', 10)")
-    conn.execute("SELECT setval('messages.policed_topics', 1)")
-    conn.execute("DELETE FROM messages.migration WHERE name = 'migrations/0028_policed.sql'")
-
-    schema.migrate(conn)
-
-    with pytest.raises(errors.Error, match="small"):
-        conn.execute("""INSERT INTO messages.message (topic, payload) VALUES ('small', '"0123456789012345"')""")
-
-
 def test_a_fresh_installation_looks_up_no_policies(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
 
     assert conn.execute("SELECT pg_sequence_last_value('messages.policed_topics')").fetchone() == (1,)
-
-
-@pytest.fixture
-def before_workflows(conn: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-    """A connection to a database whose messages.publish is that from before messages came after others."""
-    schema.migrate(conn)
-    conn.execute("DROP TABLE messages.parked, messages.edge, messages.ending, messages.step CASCADE")
-    conn.execute("DROP SEQUENCE messages.step_place")
-    conn.execute("DROP FUNCTION messages.publish")
-    conn.execute(
-        """
-        CREATE FUNCTION messages.publish(
-          text, jsonb DEFAULT NULL, text DEFAULT NULL, text DEFAULT 'error', bytea DEFAULT NULL, jsonb DEFAULT NULL, text DEFAULT NULL,
-          integer DEFAULT 5, interval DEFAULT NULL, timestamptz DEFAULT NULL, interval DEFAULT NULL, integer DEFAULT NULL,
-          OUT id bigint, OUT what text)
-        LANGUAGE sql RETURN ROW(1::bigint, 'inserted'::text)
-        """
-    )
-    conn.execute("ALTER FUNCTION messages.publish OWNER TO messages_owner")
-    conn.execute(
-        """
-        DELETE FROM messages.migration
-        WHERE name IN ('migrations/0016_workflow.sql', 'functions/publish.sql', 'triggers/ended.sql')
-        """
-    )
-    return conn
-
-
-def test_who_was_granted_a_function_that_gets_more_arguments_may_still_call_it(
-    before_workflows: psycopg.Connection[Any],
-) -> None:
-    conn = before_workflows
-    conn.execute('CREATE ROLE "web Shop"; CREATE ROLE desk')
-    try:
-        conn.execute('GRANT USAGE ON SCHEMA messages TO "web Shop"')
-        conn.execute('GRANT EXECUTE ON FUNCTION messages.publish TO "web Shop" WITH GRANT OPTION')
-        conn.execute("GRANT EXECUTE ON FUNCTION messages.publish TO desk")
-
-        schema.migrate(conn)
-
-        with conn.transaction():
-            conn.execute('SET LOCAL ROLE "web Shop"')
-            assert conn.execute("SELECT what FROM messages.publish('t', '1')").fetchone() == ("inserted",)
-        may = "SELECT has_function_privilege(%s, 'messages.publish'::regproc, %s)"
-        asked = [("web Shop", "EXECUTE WITH GRANT OPTION"), ("desk", "EXECUTE"), ("desk", "EXECUTE WITH GRANT OPTION")]
-        assert [conn.execute(may, each).fetchone() for each in asked] == [(True,), (True,), (False,)]
-        assert conn.execute(may, ["public", "EXECUTE"]).fetchone() == (False,)
-    finally:
-        conn.execute('DROP OWNED BY "web Shop", desk CASCADE; DROP ROLE "web Shop", desk')
-
-
-def test_what_is_bound_to_a_function_that_gets_more_arguments_is_named_and_in_the_way_until_it_is_dropped(
-    before_workflows: psycopg.Connection[Any],
-) -> None:
-    conn = before_workflows
-    conn.execute(
-        "CREATE FUNCTION public.check_order(n integer) RETURNS bigint LANGUAGE sql"
-        " BEGIN ATOMIC SELECT id FROM messages.publish('order.check', to_jsonb(n)); END"
-    )
-
-    with pytest.raises(errors.DependentObjectsStillExist, match=r"function public\.check_order\(integer\)") as caught:
-        schema.migrate(conn)
-    conn.execute("DROP FUNCTION public.check_order")
-    schema.migrate(conn)
-
-    assert "docs/operating/upgrade.md" in str(caught.value.diag.message_hint)
-    assert works(conn)
 
 
 @pytest.mark.parametrize("round_", range(5))
@@ -362,21 +173,6 @@ def test_the_database_may_have_any_name(strange: psycopg.Connection[Any]) -> Non
     assert works(strange)
 
 
-@pytest.fixture
-def plain_owner(server: Postgres, empty_database: Database) -> Iterator[psycopg.Connection[Any]]:
-    """A connection as the owner of the database, who is not a superuser and may create no roles."""
-    with server.admin() as admin:
-        admin.execute('CREATE ROLE "plain Owner"')
-        admin.execute(f'ALTER DATABASE {empty_database.name} OWNER TO "plain Owner"')
-        conn = empty_database.connect()
-        conn.execute('SET SESSION AUTHORIZATION "plain Owner"')
-        yield conn
-        conn.execute("RESET SESSION AUTHORIZATION")
-        conn.execute('REASSIGN OWNED BY "plain Owner" TO postgres')
-        admin.execute(f"ALTER DATABASE {empty_database.name} OWNER TO postgres")
-        admin.execute('DROP ROLE "plain Owner"')
-
-
 def test_an_owner_who_is_no_superuser_and_may_create_no_roles_installs_it_for_himself(
     plain_owner: psycopg.Connection[Any],
 ) -> None:
@@ -386,22 +182,6 @@ def test_an_owner_who_is_no_superuser_and_may_create_no_roles_installs_it_for_hi
     assert owner(plain_owner) == "plain Owner"
     assert works(plain_owner)
     assert plain_owner.execute("SELECT bool_and(did >= 0) FROM messages.tick()").fetchone() == (True,)
-
-
-def test_a_superuser_who_migrates_it_later_is_told_to_leave_that_to_its_owner(
-    plain_owner: psycopg.Connection[Any], empty_database: Database, sql_copy: Path
-) -> None:
-    schema.migrate(plain_owner)
-    (sql_copy / "functions/colour.sql").write_text(
-        "CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$"
-    )
-
-    with pytest.raises(SchemaMismatch, match="Run `pgrouse migrate` as plain Owner"):
-        schema.migrate(empty_database.connect())
-
-    assert schema.migrate(plain_owner) == ["functions/colour.sql"]
-    owners = "SELECT DISTINCT proowner::regrole::text FROM pg_proc WHERE pronamespace = 'messages'::regnamespace"
-    assert plain_owner.execute(owners).fetchall() == [('"plain Owner"',)]
 
 
 def test_who_may_not_create_in_the_database_is_told_by_the_server(server: Postgres, empty_database: Database) -> None:
@@ -453,42 +233,8 @@ def test_check_says_that_the_schema_is_missing(conn: psycopg.Connection[Any]) ->
     assert str(caught.value) == "the database has no schema `messages`: run `pgrouse migrate`"
 
 
-def test_check_says_that_the_schema_is_older(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
-    schema.migrate(conn)
-    (sql_copy / "migrations/9999_colour.sql").write_text("SELECT 1")
-
-    with pytest.raises(SchemaMismatch) as caught:
-        schema.check(conn)
-
-    assert (
-        str(caught.value)
-        == "the schema is older than this version (no migrations/9999_colour.sql): run `pgrouse migrate`"
-    )
-
-
-def test_check_says_that_the_schema_is_newer(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
-    (sql_copy / "migrations/9999_colour.sql").write_text("SELECT 1")
-    schema.migrate(conn)
-    (sql_copy / "migrations/9999_colour.sql").unlink()
-
-    with pytest.raises(SchemaMismatch) as caught:
-        schema.check(conn)
-
-    assert str(caught.value) == (
-        "the schema is newer than this version (has migrations/9999_colour.sql): upgrade pgrouse on this machine"
-    )
-
-
 def test_a_worker_may_check(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
     conn.execute("SET SESSION AUTHORIZATION messages_worker")
 
     schema.check(conn)
-
-
-def owner(conn: psycopg.Connection[Any]) -> str:
-    row = conn.execute(
-        "SELECT r.rolname FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner WHERE n.nspname = 'messages'"
-    ).fetchone()
-    assert row is not None
-    return str(row[0])

@@ -105,8 +105,8 @@ def test_who_can_act_as_messages_owner_does_not_become_superuser_when_a_superuse
     schema.migrate(admin)
     admin.execute(sql.SQL("GRANT messages_owner TO {}").format(sql.Identifier(mallory)))
     act(admin, mallory, "SET LOCAL ROLE messages_owner;" + RISE + ";" + TRIGGER)
-    act(admin, mallory, "SET LOCAL ROLE messages_owner; DELETE FROM messages.migration WHERE name = 'views/state.sql'")
-    assert admin.execute("SELECT FROM messages.migration WHERE name = 'views/state.sql'").rowcount == 0
+    act(admin, mallory, "SET LOCAL ROLE messages_owner; DELETE FROM messages.migration WHERE name = 'state'")
+    assert admin.execute("SELECT FROM messages.migration WHERE name = 'state'").rowcount == 0
 
     with suppress(SchemaMismatch):
         schema.migrate(admin)

@@ -16,7 +16,6 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from pgrouse import schema
 from pgrouse.claimer import Claimer, Room
 from pgrouse.loops import lane
 from pgrouse.loops.lane import Lane
@@ -295,34 +294,6 @@ def test_an_operator_gives_a_message_that_is_too_large_another_payload(queue: Qu
 
     (claimed,) = queue.rows("SELECT * FROM messages.claim('w', '{t}', 1)")
     assert (claimed.id, claimed.payload) == (guilty, "1")
-
-
-@pytest.mark.every_server
-def test_an_upgrade_measures_what_waits_and_names_what_no_worker_could_be_given(
-    empty_database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    conn = empty_database.connect()
-    queue = Queue(conn)
-    whole = schema.scripts
-    with monkeypatch.context() as before:
-        before.setattr(schema, "scripts", lambda: (each for each in whole() if each.name != "migrations/0022_size.sql"))
-        schema.migrate(conn)
-    # The migration makes them.
-    conn.execute("DROP FUNCTION messages.long_numbers, messages.text_bytes")
-    queue.publish(payload=sql.SQL(r"to_jsonb(repeat(E'\x01', 6000000))"))
-    guilty, other = poison(queue), queue.publish()
-
-    with pytest.raises(errors.ProgramLimitExceeded) as refused:
-        schema.migrate(conn)
-    assert refused.value.diag.message_primary == f"messages {{{guilty}}} are too large as text for any worker"
-    assert refused.value.diag.message_hint == f"SELECT messages.cancel('{{{guilty}}}'), and migrate again"
-
-    conn.execute("DELETE FROM messages.message WHERE id = %s", [guilty])
-    schema.migrate(conn)
-    (claimed,) = queue.rows("SELECT * FROM messages.claim('w', '{t}', 10)")
-    assert claimed.id == other
-    (end,) = queue.rows("SELECT result, error FROM messages.message_archive")
-    assert (end.result, end.error.split(",")[0]) == ("rejected", "too large: 36000002 bytes as text")
 
 
 # --- a daemon, and workers by HTTP, that meet what the server cannot hand out

@@ -8,7 +8,6 @@ import pytest
 from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
-from pgrouse import schema
 from tests.sql.queue import Queue
 
 COUNT = "use 1 or more, or 0 for no limit"
@@ -135,22 +134,3 @@ def test_with_every_knob_at_its_end_messages_are_worked_and_the_maintenance_succ
     assert [row.task for row in queue.rows("SELECT * FROM messages.tick()") if row.did < 0] == []
     queue.policy(burst=1)
     queue.rows("SELECT * FROM messages.claim('w', '{t}', 1)")
-
-
-def test_what_was_written_before_there_were_these_bounds_is_brought_to_them(queue: Queue) -> None:
-    with queue.conn.transaction():
-        queue.conn.execute("SET LOCAL session_replication_role = replica")
-        queue.conn.execute(
-            "INSERT INTO messages.topic (topic, retention, publish_rate) VALUES ('t', '9999 years', 1e-300)"
-        )
-        queue.conn.execute("INSERT INTO messages.topic (topic, retention) VALUES ('u', '2 days')")
-
-    queue.conn.execute((schema.sql_root() / "migrations/0020_bound.sql").read_bytes())
-
-    assert [
-        tuple(row)
-        for row in queue.rows(
-            "SELECT topic, retention = '1000 years', publish_rate, dequeue_rate FROM messages.topic WHERE topic <> '*' ORDER BY topic"
-        )
-    ] == [("t", True, 0.000001, None), ("u", False, None, None)]
-    assert [row.task for row in queue.rows("SELECT * FROM messages.tick()") if row.did < 0] == []

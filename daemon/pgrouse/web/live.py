@@ -42,4 +42,8 @@ async def readyz(request: Request) -> Response:
     except (psycopg.Error, TimeoutError):
         return PlainTextResponse("the database does not answer, or has no schema\n", 503)
     missing = _wanted() - {row["name"] for row in rows}
-    return PlainTextResponse(f"no {min(missing)}: run pgrouse migrate\n", 503) if missing else PlainTextResponse("ok\n")
+    return (
+        PlainTextResponse(f"no migration {min(missing)}: run pgrouse migrate\n", 503)
+        if missing
+        else PlainTextResponse("ok\n")
+    )

@@ -39,6 +39,15 @@ CREATE TABLE messages.depth (
   rows  bigint NOT NULL CHECK (rows >= 0)
 ) WITH (fillfactor = 50);
 
+-- What messages that ended, or that the queue itself put back, change about these counters. Such transactions only add rows, so that none
+-- waits for another, or for a publisher; the transaction that holds the counter's row adds them up (fold_depth).
+-- What a topic holds is its counter and all of its changes together, in every snapshot.
+CREATE TABLE messages.depth_change (
+  topic  text   COLLATE "C" NOT NULL,
+  change bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX depth_change_topic ON messages.depth_change (topic);
+
 -- The keys that block further publishes of topics with key_ttl: until their message has ended (free_at NULL), or until free_at.
 CREATE TABLE messages.held_key (
   topic      text        COLLATE "C" NOT NULL,
@@ -48,25 +57,3 @@ CREATE TABLE messages.held_key (
   PRIMARY KEY (topic, key)
 ) WITH (fillfactor = 75);
 CREATE INDEX held_key_free ON messages.held_key (free_at) WHERE free_at IS NOT NULL;
-
--- Where the breaker of a topic stands and what it has counted since window_began_at. Open: nothing is claimed before probe_at, then only
--- some messages at once, to see whether things are well again.
-CREATE TABLE messages.breaker (
-  topic           text        COLLATE "C" PRIMARY KEY,
-  position        text        NOT NULL DEFAULT 'closed' CHECK (position IN ('closed', 'open')),
-  window_began_at timestamptz NOT NULL DEFAULT '-infinity',
-  succeeded       bigint      NOT NULL DEFAULT 0,
-  failed          bigint      NOT NULL DEFAULT 0,
-  changed_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
-  probe_at        timestamptz,
-  why             text,
-  CHECK ((position = 'open') = (probe_at IS NOT NULL))
-) WITH (fillfactor = 50);
-
--- Ended attempts that no breaker has counted yet: settles only add rows, so that none waits for another.
-CREATE TABLE messages.breaker_count (
-  topic     text   COLLATE "C" NOT NULL,
-  succeeded bigint NOT NULL,
-  failed    bigint NOT NULL
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-CREATE INDEX breaker_count_topic ON messages.breaker_count (topic);

@@ -1,9 +1,30 @@
+-- Who works: the registry of daemons, and what they measured.
+
+CREATE TABLE messages.worker (
+  name           text        PRIMARY KEY,
+  host           text        NOT NULL,
+  pid            integer     NOT NULL,
+  version        text        NOT NULL,
+  topics         text[]      NOT NULL,
+  concurrency    integer     NOT NULL,
+  started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  seen_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+  stopping       boolean     NOT NULL DEFAULT false,
+  status         jsonb       NOT NULL DEFAULT '{}',
+  -- Which of its reports was counted last: the same report again, because its answer was lost, adds nothing.
+  measured       bigint      NOT NULL DEFAULT 0,
+  -- Since when it is asked to drain, as it would on SIGTERM, and by whom.
+  drain_asked_at timestamptz,
+  drain_asked_by text,
+  -- Who works over HTTP stands here too: by the name that its claims give, without a process that could be asked.
+  kind           text        NOT NULL DEFAULT 'daemon' CHECK (kind IN ('daemon', 'http'))
+) WITH (fillfactor = 50);
+
 -- What the daemons measured, by minute and topic: how attempts ended, and how long messages waited and handlers ran.
 -- Each histogram is one number: 48 buckets of 12 decimal digits, the first bucket first (messages.pack, messages.unpack). sum() adds such
 -- numbers bucket by bucket, which it cannot do with arrays: an hour of a hundred topics in 2 ms instead of 50.
--- waits: from available to claimed. runs: one entry for each call of a handler. wakes: the waits of messages that came while a daemon slept and a
--- notification woke it.
-
+-- waits: from available to claimed. runs: one entry for each call of a handler. wakes: the waits of messages that came while a daemon slept
+-- and a notification woke it.
 CREATE TABLE messages.measure (
   minute       timestamptz NOT NULL,
   topic        text        COLLATE "C" NOT NULL CHECK (octet_length(topic) <= 200),
@@ -25,6 +46,3 @@ CREATE TABLE messages.measure (
   autovacuum_vacuum_scale_factor = 0.02,
   autovacuum_vacuum_threshold = 1000
 );
-
--- Which of its reports a worker has got through: the same one again, because its answer was lost, adds nothing.
-ALTER TABLE messages.worker ADD COLUMN measured bigint NOT NULL DEFAULT 0;

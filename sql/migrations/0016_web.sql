@@ -1,5 +1,4 @@
 -- Who may use the web server, and what it must remember: tokens, sessions of browsers, and answers that a repeated request gets again.
--- And the wish that a worker stops.
 
 -- Of a secret only its SHA-256 is kept; it has 256 random bits, so it needs neither salt nor a slow hash.
 CREATE TABLE messages.token (
@@ -36,7 +35,3 @@ CREATE TABLE messages.web_request (
   PRIMARY KEY (caller, key)
 );
 CREATE INDEX web_request_asked ON messages.web_request (asked_at);
-
--- Since when it was asked that the worker drains, as it would on SIGTERM. A daemon of the version before does not look.
-ALTER TABLE messages.worker ADD COLUMN drain_asked_at timestamptz;
-ALTER TABLE messages.worker ADD COLUMN drain_asked_by text;

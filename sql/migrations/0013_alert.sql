@@ -1,14 +1,24 @@
--- What becomes of alerts: which sinks there are and how far each has come, what belongs together, what was sent, who wants silence, and
--- what is wrong at this moment.
+-- Alerts: what is wrong at this moment, the outbox of what was raised, the sinks that it is sent to, and who wants silence.
 
--- Which transaction wrote an alert. Ids are drawn before the commit: whoever reads "all above the last id" skips what commits late.
--- NULL in rows of before: nobody reads those by position.
-ALTER TABLE messages.alert ADD COLUMN xid xid8;
-ALTER TABLE messages.alert ALTER COLUMN xid SET DEFAULT pg_current_xact_id();
--- How to mend it, where that is known: conditions say so.
-ALTER TABLE messages.alert ADD COLUMN mend text;
--- The table is small: a week of alerts at most, or as many as nobody delivers.
--- squawk-ignore require-concurrent-index-creation
+-- The outbox: a row survives a lost notification and a dead daemon. One row per topic, result and fingerprint of one statement.
+CREATE TABLE messages.alert (
+  id                bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  kind              text        NOT NULL DEFAULT 'dead_message',
+  topic             text        COLLATE "C",
+  result            text,
+  error_fingerprint text,
+  count             bigint      NOT NULL DEFAULT 1 CHECK (count > 0),
+  first_message_id  bigint,
+  last_message_id   bigint,
+  sample_error      text,
+  raised_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+  delivered_at      timestamptz,
+  -- Which transaction wrote it. Ids are drawn before the commit: a reader of "all above the last id" would skip what commits late.
+  xid               xid8        DEFAULT pg_current_xact_id(),
+  -- How to mend it, where that is known: conditions say so.
+  mend              text
+);
+CREATE INDEX alert_undelivered ON messages.alert (id) WHERE delivered_at IS NULL;
 CREATE INDEX alert_xid ON messages.alert (xid);
 
 -- One row per place that alerts are sent to. It makes a sink independent of every other: its position in the outbox, its deliverer, its pace.
@@ -86,7 +96,7 @@ CREATE TABLE messages.alert_delivery (
 CREATE INDEX alert_delivery_open ON messages.alert_delivery (sink, seq) WHERE delivered_at IS NULL AND put_aside_at IS NULL;
 CREATE INDEX alert_delivery_time ON messages.alert_delivery (created_at);
 
--- What nobody wants to hear of for a while; NULL and * match everything, * stands for any characters of a topic.
+-- Which alerts are not to be sent for a while; NULL and * match everything, * stands for any characters of a topic.
 CREATE TABLE messages.silence (
   id                bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   kind              text,

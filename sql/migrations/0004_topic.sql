@@ -1,6 +1,7 @@
+-- Topics: the policy of each, and who else gets what is published to it.
+
 -- One row of policy per topic; the row '*' holds the defaults. NULL in a topic's row means: as in '*'.
 -- NULL in '*' means: no such limit. 0 in a count means: no limit, also where '*' has one.
-
 CREATE TABLE messages.topic (
   topic                 text     COLLATE "C" PRIMARY KEY
     CHECK (topic = '*' OR (topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(topic) <= 200)),
@@ -69,18 +70,24 @@ CREATE TYPE messages.policy AS (
   limits_channels      boolean
 );
 
--- What a claim picked in one topic: the addresses of the rows in the order in which they shall be worked, their bytes, and what ends
--- instead of being worked.
-CREATE TYPE messages.picked AS (
-  rows    tid[],
-  bytes   bigint,
-  over    bigint[],
-  expired bigint[]
-);
-
--- Whether any topic uses a policy that publishing or settling has to look at: 2 = some may, else none does. A sequence, since reading
--- one costs next to nothing and needs no snapshot: who uses no policy pays nothing for it. Raised before the policy is committed, lowered
--- by the tick once no such policy is left.
+-- Whether any topic uses a policy that publishing or settling has to look at: 2 = some may, else none does. A sequence, since reading one
+-- costs next to nothing and needs no snapshot: a queue without policies pays nothing for them. It is raised before the policy is committed,
+-- and lowered by the tick once no such policy is left.
 CREATE SEQUENCE messages.policed AS smallint;
 SELECT setval('messages.policed', 1);
 
+-- Which topics use a policy that publishing has to look at, as a set of bits: bits 1 to 62 stand for the topics with this hash, bit 0 is
+-- always set. The trigger admit looks up the policy of a row only where the bit of its topic is set, so that the policies of one topic cost
+-- the rows of others nothing. It is kept as messages.policed is; no publisher can write it.
+CREATE SEQUENCE messages.policed_topics AS bigint;
+SELECT setval('messages.policed_topics', 1);
+
+-- Fan-out: what is published to a topic becomes one ordinary message in the topic of each of its subscribers.
+-- A topic may subscribe to itself; then its own handlers work the message as well.
+CREATE TABLE messages.subscription (
+  topic      messages.topic_name NOT NULL,
+  subscriber messages.topic_name NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  created_by text        NOT NULL DEFAULT session_user,
+  PRIMARY KEY (topic, subscriber)
+);

@@ -1,0 +1,23 @@
+-- The breakers of topics: they stop claims of a topic whose attempts fail.
+
+-- Where the breaker of a topic stands and what it has counted since window_began_at. Open: nothing is claimed before probe_at, and then only
+-- some messages at once, to see whether attempts succeed again.
+CREATE TABLE messages.breaker (
+  topic           text        COLLATE "C" PRIMARY KEY,
+  position        text        NOT NULL DEFAULT 'closed' CHECK (position IN ('closed', 'open')),
+  window_began_at timestamptz NOT NULL DEFAULT '-infinity',
+  succeeded       bigint      NOT NULL DEFAULT 0,
+  failed          bigint      NOT NULL DEFAULT 0,
+  changed_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+  probe_at        timestamptz,
+  why             text,
+  CHECK ((position = 'open') = (probe_at IS NOT NULL))
+) WITH (fillfactor = 50);
+
+-- Ended attempts that no breaker has counted yet: settles only add rows, so that none waits for another.
+CREATE TABLE messages.breaker_count (
+  topic     text   COLLATE "C" NOT NULL,
+  succeeded bigint NOT NULL,
+  failed    bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX breaker_count_topic ON messages.breaker_count (topic);

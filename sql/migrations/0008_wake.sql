@@ -1,0 +1,34 @@
+-- Who is to be woken: workers that sleep until a message is published, and callers that wait until one has ended.
+
+-- The armed sleepers. A publish notifies only while a row here asks for its topic and would otherwise look later than the row is due.
+-- topics NULL = every topic. The row '*' stands for the listeners outside (topics with notify = 'always'): they never look by themselves.
+-- Logged, but armed with synchronous_commit = off: the row '*' must survive a crash, and no flush is paid either way.
+CREATE TABLE messages.sleeper (
+  worker       text        PRIMARY KEY,
+  topics       text[],
+  armed_until  timestamptz NOT NULL,
+  next_look_at timestamptz NOT NULL
+) WITH (
+  fillfactor = 20,
+  autovacuum_vacuum_scale_factor = 0,
+  autovacuum_vacuum_threshold = 100,
+  autovacuum_vacuum_cost_delay = 0
+);
+
+-- Until when any worker may be armed, in seconds since 1970: the latest armed_until that was ever written. A publish reads this first.
+-- A sequence, since reading one costs next to nothing and needs no snapshot. It is raised together with the row, before the xid that proves
+-- the sleep is taken, and never lowered.
+CREATE SEQUENCE messages.armed AS bigint;
+SELECT setval('messages.armed', 1);
+
+-- Who waits for the end of a message: only for the messages that stand here does the end notify settled.
+CREATE TABLE messages.waiter (
+  message_id bigint      PRIMARY KEY,
+  until      timestamptz NOT NULL
+);
+CREATE INDEX waiter_until ON messages.waiter (until);
+
+-- Whether there may be waiters: 2 = yes. A sequence, for the reasons of messages.policed, and one of its own, so that waiters cost publishers
+-- nothing. It is raised before the waiter is committed, and lowered by the tick once none is left.
+CREATE SEQUENCE messages.awaited AS smallint;
+SELECT setval('messages.awaited', 1);

@@ -1,0 +1,47 @@
+-- Messages that come after others, and steps of a message that are done once.
+
+-- What is known of a message that waits for others, beside its row of messages.message, whose available_at is the end of the domain until then:
+-- no claim ever reads over it. The times that its publisher asked for count from its release.
+CREATE TABLE messages.parked (
+  id           bigint      PRIMARY KEY,
+  after_failed text        NOT NULL CHECK (after_failed IN ('hold', 'cancel', 'run')),
+  available_at messages.moment,
+  delay        interval,
+  ttl          interval,
+  -- How many it waited for in the beginning.
+  width        integer     NOT NULL,
+  -- When the tick looks whether an end was missed, and below which transaction one of them may have ended without this row being seen.
+  look_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+  seen_below   xid8
+);
+CREATE INDEX parked_look_at ON messages.parked (look_at);
+
+-- What comes after what. died: how the predecessor ended, if that was not well and the successor goes on waiting.
+CREATE TABLE messages.edge (
+  successor_id   bigint NOT NULL,
+  predecessor_id bigint NOT NULL,
+  died           text   CHECK (died IN ('rejected', 'failed', 'lock_expired', 'expired', 'cancelled')),
+  PRIMARY KEY (successor_id, predecessor_id)
+);
+CREATE INDEX edge_predecessor ON messages.edge (predecessor_id, successor_id);
+
+-- Ends that were not passed on to the successors yet. result: as in the archive, or redriven: its edges go to the message that it became.
+CREATE TABLE messages.ending (
+  id     bigint PRIMARY KEY,
+  result text   NOT NULL
+    CHECK (result IN ('success', 'rejected', 'failed', 'lock_expired', 'expired', 'cancelled', 'redriven'))
+);
+
+-- What the steps of a handler returned: a later attempt gets it instead of doing the step again.
+CREATE TABLE messages.step (
+  message_id bigint      NOT NULL,
+  name       messages.key_name NOT NULL,
+  result     jsonb       NOT NULL,
+  attempt    integer     NOT NULL,
+  kept_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+  -- Under which claim it was kept: a step that two claims have done is an error for the later one.
+  claim_id   bigint,
+  PRIMARY KEY (message_id, name)
+);
+-- How far messages.prune_steps has come: it goes round.
+CREATE SEQUENCE messages.step_place MINVALUE 0;

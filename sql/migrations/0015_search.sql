@@ -1,0 +1,50 @@
+-- What a search for messages takes and gives.
+
+-- What messages are looked for; NULL = any. may: patterns of LIKE, one of which the topic has to fit.
+CREATE TYPE messages.search AS (
+  topic       text,
+  may         text[],
+  states      text[],
+  channel     text,
+  key         text,
+  error       text,
+  fingerprint text,
+  path        jsonpath,
+  vars        jsonb,
+  since       timestamptz,
+  until       timestamptz
+);
+
+-- What a walk over messages came to: those that fit (and when they ended), how many it looked at, the time of the last of those, and the
+-- place to go on from; place NULL = that was all.
+CREATE TYPE messages.walked AS (
+  ids     bigint[],
+  ended   timestamptz[],
+  looked  bigint,
+  reached timestamptz,
+  place   jsonb
+);
+
+-- One message that was found; or the last row of a page, whose id is NULL: how many were looked at,
+-- back to when (created_at), and the place to go on from.
+CREATE TYPE messages.found AS (
+  id                bigint,
+  topic             text,
+  channel           text,
+  key               text,
+  priority          smallint,
+  state             text,
+  attempts          integer,
+  redrives          integer,
+  created_at        timestamptz,
+  available_at      timestamptz,
+  worker            text,
+  locked_at         timestamptz,
+  lock_expires_at   timestamptz,
+  archived_at       timestamptz,
+  error             text,
+  error_fingerprint text,
+  preview           text,
+  looked            bigint,
+  place             jsonb
+);
