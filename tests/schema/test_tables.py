@@ -1,0 +1,16 @@
+"""What the migrations make together is what tables.txt says: nothing is lost from them, and nothing comes to them, without being seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from tests.schema.tables import PAGE, tables
+
+
+def test_the_tables_are_those_that_were_written_down(db: psycopg.Connection[Any]) -> None:
+    installed, written = set(tables(db)), set(PAGE.read_text().splitlines())
+
+    assert sorted(installed - written) == [], "migrations add this: run `python -m tests.schema.tables` if they should"
+    assert sorted(written - installed) == [], "migrations lack this: run `python -m tests.schema.tables` if they should"
