@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from pgrouse.doctor import CODES
 from tests.docs.page import Page
 
@@ -17,10 +15,11 @@ def test_every_code_is_on_the_page_and_no_other() -> None:
     assert sorted(ROWS) == sorted(CODES)
 
 
-@pytest.mark.parametrize("code", sorted(ROWS))
-def test_each_says_how_bad_it_can_be_and_what_mends_it(code: str) -> None:
-    _, what, levels, mend = ROWS[code]
+def test_each_says_how_bad_it_can_be_and_what_mends_it() -> None:
+    wrong = {
+        code: (what, levels, mend)
+        for code, (_, what, levels, mend) in ROWS.items()
+        if not (set(re.findall(r"\w+", levels)) & {"ok", "warn", "fail"} and what and mend)
+    }
 
-    assert set(re.findall(r"\w+", levels)) & {"ok", "warn", "fail"}
-    assert what
-    assert mend
+    assert wrong == {}
