@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,7 +15,10 @@ from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database, Postgres
 
 # What is about the server itself, and runs on all of them.
-ON_EVERY_SERVER = {"sql", "schema", "cron"}
+ON_EVERY_SERVER = {"schema", "cron"}
+# What runs on all servers that `--pg` names, and only on the first unless it names any.
+ON_NAMED_SERVERS = {"sql"}
+ALL = "all"
 # Set where everything must be there (.ci/run): what would be skipped fails.
 NO_SKIP = os.environ.get("PGROUSE_TEST_NO_SKIP") == "1"
 
@@ -31,7 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--pg",
         default=os.environ.get("PGROUSE_TEST_PG"),
-        help="servers to test on, by comma, as 15,17,18 (default: PGROUSE_TEST_PG, else what is installed, and 17 in a container)",
+        help="servers to run the tests of SQL on, by comma, as 15,17,18, or `all` (default: PGROUSE_TEST_PG, else the first of those "
+        "that are installed or run in a container, and on the others only what is about the server)",
     )
 
 
@@ -40,34 +43,21 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "server" in metafunc.fixturenames and not _chooses_its_own_servers(metafunc):
-        names = _servers(metafunc.config)
-        if metafunc.definition.get_closest_marker("newest") and not metafunc.config.getoption("--pg"):
-            names = list(dict.fromkeys([*names, ground.EMBEDDED]))
-        metafunc.parametrize("server", names, indirect=True, scope="session")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run what proves nothing about the server on one of them, unless it is marked `every_server`."""
-    first = next((name for item in items if (name := _server(item))), None)
-    left_out = [item for item in items if _server(item) not in (None, first) and not _is_about_the_server(item)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        kept = set(items) - set(left_out)
-        items[:] = [item for item in items if item in kept]
+    if "server" not in metafunc.fixturenames or _chooses_its_own_servers(metafunc):
+        return
+    test, given = metafunc.definition, metafunc.config.getoption("--pg")
+    names = _servers(metafunc.config)
+    if test.get_closest_marker("newest") and given in (None, "", ALL):
+        names = list(dict.fromkeys([*names, ground.EMBEDDED]))
+    elif not _is_about_the_server(test, ON_EVERY_SERVER | (ON_NAMED_SERVERS if given else set())):
+        names = names[:1]
+    metafunc.parametrize("server", names, indirect=True, scope="session")
 
 
-def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(Path(__file__).parent).parts[0]
-
-
-def _is_about_the_server(item: pytest.Item) -> bool:
-    return _folder(item) in ON_EVERY_SERVER or item.get_closest_marker("every_server") is not None
-
-
-def _server(item: pytest.Item) -> str | None:
-    spec = getattr(item, "callspec", None)
-    return spec.params.get("server") if spec else None
+def _is_about_the_server(test: pytest.Item, folders: set[str]) -> bool:
+    marked = any(test.get_closest_marker(name) for name in ("every_server", "newest"))
+    return marked or test.path.parent.name in folders
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -79,9 +69,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _servers(config: pytest.Config) -> list[str]:
     chosen = config.getoption("--pg")
-    if not chosen and SERVERS not in config.stash:
+    if chosen and chosen != ALL:
+        return chosen.split(",")
+    if SERVERS not in config.stash:
         config.stash[SERVERS] = ground.servers(all_of_them=NO_SKIP)
-    return chosen.split(",") if chosen else config.stash[SERVERS]
+    return config.stash[SERVERS]
 
 
 SERVERS = pytest.StashKey[list[str]]()

@@ -142,3 +142,37 @@ def test_known_to_fail(): assert False
 
         assert "1 error" in said.stdout
         assert said.returncode != 0
+
+
+class TestServers:
+    """Which tests run on which servers, when two can be had and one is not installed."""
+
+    @staticmethod
+    def collected(*arguments: str) -> dict[str, set[str]]:
+        """Return on how many servers the tests of two files would run: of one that is about the server, and of one that is not."""
+        files = ["tests/sql/test_notify.py", "tests/sql/test_now.py"]
+        said = subprocess.run(
+            [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *files, *arguments],
+            cwd=CHECKOUT,
+            # So that the servers are those that must be there, and not those that are.
+            env={**os.environ, "PYTEST_ADDOPTS": "", "PGROUSE_TEST_PG": "", "PGROUSE_TEST_NO_SKIP": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return {file: set(re.findall(rf"{file}::\S+\[(\d+)", said.stdout)) for file in files}
+
+    def test_what_is_about_the_server_runs_on_all_and_the_rest_on_one(self) -> None:
+        about_it, not_about_it = self.collected().values()
+
+        assert len(about_it) > 1
+        assert len(not_about_it) == 1
+
+    def test_all_tests_of_sql_run_on_all_servers_if_asked(self) -> None:
+        about_it, not_about_it = self.collected("--pg=all").values()
+
+        assert len(about_it) > 1
+        assert not_about_it == about_it
+
+    def test_all_tests_of_sql_run_on_the_servers_that_are_named(self) -> None:
+        assert list(self.collected("--pg=15,18").values()) == [{"15", "18"}] * 2

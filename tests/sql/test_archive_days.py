@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, timedelta
 
+import pytest
+
 from tests.sql.deaths import die
 from tests.sql.queue import Queue
+
+pytestmark = pytest.mark.every_server
 
 
 def test_every_day_and_the_default_are_there_with_their_sizes(queue: Queue) -> None:

@@ -10,6 +10,8 @@ from psycopg import errors, sql
 
 from tests.sql.queue import Ear, Queue
 
+pytestmark = pytest.mark.every_server
+
 
 def write(queue: Queue, **columns: Any) -> None:
     row = {"topic": "mail", "channel": "acme", **columns}

@@ -6,6 +6,8 @@ import pytest
 
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 
 @pytest.mark.parametrize(
     ("zone", "after", "until", "expected"),

@@ -8,6 +8,8 @@ from tests.server.postgres import Database
 from tests.sql.examined import examine
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 
 @pytest.fixture
 def queue(own_database: Database) -> Queue:

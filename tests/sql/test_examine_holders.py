@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.server.postgres import Database
 from tests.sql.examined import examine
 from tests.sql.queue import Background, Queue
+
+pytestmark = pytest.mark.every_server
 
 
 def test_while_nobody_holds_anything_all_is_well(queue: Queue) -> None:

@@ -7,6 +7,8 @@ import pytest
 from tests.sql.examined import examine, undone
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 
 def test_a_schema_as_it_was_installed_is_well(queue: Queue) -> None:
     assert examine(queue, "schema").wrong == {}

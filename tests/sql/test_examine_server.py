@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.sql.examined import examine, undone
 from tests.sql.queue import Queue
+
+pytestmark = pytest.mark.every_server
 
 FAR_GONE = """
     UPDATE pg_database SET datfrozenxid = ((pg_current_xact_id()::text::bigint + 4294967296 - {age}) % 4294967296)::text::xid

@@ -7,6 +7,8 @@ import pytest
 from tests.sql.examined import examine, undone
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 
 def test_a_plain_server_harms_nothing(queue: Queue) -> None:
     assert examine(queue, "settings").wrong == {}

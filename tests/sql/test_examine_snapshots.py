@@ -7,10 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.server.postgres import Database
 from tests.sql.examined import Examined, examine
 from tests.sql.queue import Queue
+
+pytestmark = pytest.mark.every_server
 
 
 def test_while_nobody_holds_an_old_one_all_is_well(queue: Queue) -> None:

@@ -7,6 +7,8 @@ import pytest
 from tests.sql.examined import examine, undone
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 
 def test_tables_as_they_were_installed_are_well(own_queue: Queue) -> None:
     assert examine(own_queue, "tables").wrong == {}

@@ -9,6 +9,8 @@ import pytest
 
 from tests.sql.queue import Queue, Row
 
+pytestmark = pytest.mark.every_server
+
 # These say why a message is not the next, not that it cannot be claimed.
 NO_HINDRANCE = {"ready", "behind", "unhandled", "workers_busy"}
 CHANNELS = (None, "a", "b")

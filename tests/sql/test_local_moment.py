@@ -8,6 +8,8 @@ import pytest
 
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 EVER = "-infinity"
 
 

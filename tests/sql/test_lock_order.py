@@ -9,6 +9,8 @@ import pytest
 
 from tests.sql.queue import Background, Queue
 
+pytestmark = pytest.mark.every_server
+
 SETTLES = {
     "complete": [],
     "fail": [["boom"] * 2],

@@ -4,6 +4,8 @@ import pytest
 
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 VAST = 1073741823
 
 

@@ -13,6 +13,8 @@ from tests.server.postgres import Database
 from tests.sql.exports import export
 from tests.sql.queue import Background, Queue
 
+pytestmark = pytest.mark.every_server
+
 PARTITIONS = (
     "SELECT relname FROM pg_class WHERE relname ~ '^message_archive_[0-9]{8}$' AND relispartition ORDER BY relname"
 )

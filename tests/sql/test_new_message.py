@@ -9,6 +9,8 @@ import pytest
 
 from tests.sql.queue import Background, Ear, Queue
 
+pytestmark = pytest.mark.every_server
+
 
 @pytest.fixture
 def ear(listen: Callable[..., Ear]) -> Ear:

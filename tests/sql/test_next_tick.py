@@ -15,6 +15,8 @@ from psycopg import errors
 
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 BERLIN = "Europe/Berlin"
 # Where clocks are set by an hour, by half of one, at midnight, in the south, twice in a month, and where a whole day was left out.
 ZONES = [

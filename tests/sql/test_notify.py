@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.sql.queue import Ear, Queue
+
+pytestmark = pytest.mark.every_server
 
 
 def test_each_payload_is_told_and_the_answer_says_so(queue: Queue, listen: Callable[..., Ear]) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.sql.queue import Queue
+
+pytestmark = pytest.mark.every_server
 
 
 def test_it_does_not_pass_a_transaction_that_runs(queue: Queue, other: Queue) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.sql.queue import Queue
+
+pytestmark = pytest.mark.every_server
 
 
 def test_it_is_the_transactions_own(queue: Queue) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.sql.queue import Ear, Queue
 
+pytestmark = pytest.mark.every_server
+
 RING = "SELECT messages.ring(%s, clock_timestamp() + %s::interval)"
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.sql.queue import Ear, Queue
 
+pytestmark = pytest.mark.every_server
+
 RING = """
     SELECT messages.ring_published(
       %(topics)s, ARRAY(SELECT clock_timestamp() + w::interval FROM unnest(%(waits)s::text[]) AS w), %(id)s)

@@ -10,6 +10,8 @@ from psycopg import errors
 
 from tests.sql.queue import Ear, Queue
 
+pytestmark = pytest.mark.every_server
+
 
 @pytest.fixture
 def queue(queue: Queue) -> Queue:

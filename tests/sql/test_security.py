@@ -16,6 +16,8 @@ from psycopg.types.json import Jsonb
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")
 FUNCTIONS = "SELECT p.* FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
 

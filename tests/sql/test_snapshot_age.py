@@ -8,6 +8,8 @@ import pytest
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 
 def test_a_transaction_that_holds_a_snapshot_grows_old(own_database: Database) -> None:
     queue = Queue(own_database.connect())

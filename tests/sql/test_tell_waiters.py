@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.sql.queue import Ear, Queue
+
+pytestmark = pytest.mark.every_server
 
 
 def wait(queue: Queue, *message_ids: int) -> None:

@@ -11,6 +11,8 @@ from psycopg import errors
 
 from tests.sql.queue import Background, Ear, Queue
 
+pytestmark = pytest.mark.every_server
+
 STANDS_FOR_LISTENERS = "SELECT topics FROM messages.sleeper WHERE worker = '*'"
 
 

@@ -14,6 +14,8 @@ from psycopg import errors
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Ear, Queue, Row
 
+pytestmark = pytest.mark.every_server
+
 
 @pytest.fixture(autouse=True)
 def _unmarked(queue: Queue) -> Iterator[None]:
