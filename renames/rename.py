@@ -90,7 +90,7 @@ def alternatives(names: Any) -> str:
 def rename_words(text: str, to: dict[str, str]) -> str:
     if not to:
         return text
-    return re.sub(rf"(?<!\w)(?:{alternatives(to)})(?!\w)", lambda m: to[m[0]], text)
+    return re.sub(rf"(?:(?<!\w)|(?<=\\n))(?:{alternatives(to)})(?!\w)", lambda m: to[m[0]], text)  # also after a \\n in a string
 
 
 def rename_attributes(text: str, to: dict[str, str]) -> str:
