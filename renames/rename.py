@@ -33,7 +33,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("daemon/", "pipeline/", "")
-UNTOUCHED = ("renames/", "uv.lock", "tests/deploy/schemas/", "daemon/pgrouse/web/static/uPlot")
+UNTOUCHED = ("renames/", "uv.lock", "tests/deploy/schemas/", "daemon/pgrouse/web/static/vendor/")
 
 
 @dataclass
