@@ -15,8 +15,11 @@ from bench import usage
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgrouse import devdb, schema
-from pgrouse.devdb import account, postmaster
+from pgrouse import devdb
+
+from pgrouse.install import schema
+from pgrouse.devdb import postmaster
+from pgrouse.devdb import os_user as account
 from pgrouse.devdb.scratch import Scratch
 
 # Durable, as PostgreSQL is by default. No checkpoint shall fall into one run and not into the other, and the tables of a run fit the cache.

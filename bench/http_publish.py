@@ -19,7 +19,7 @@ from bench.figure import Figure, Report, Target
 from bench.ground import Database, Ground
 from bench.usage import Machine
 
-from pgrouse import secret
+from pgrouse.web import tokens as secret
 
 HERE = Path(__file__).parent
 DIRECT = "pgbench, one INSERT a transaction"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pgrouse import schema
+from pgrouse.install import schema
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reference/internals.md"

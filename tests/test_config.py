@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pgrouse import config
-from pgrouse.config import Config, Handlers, leaves, load
-from pgrouse.config_source import ConfigProblems, show_key
+from pgrouse.config import config
+from pgrouse.config.config import Config, Handlers, leaves, load
+from pgrouse.config.source import ConfigProblems, show_key
 from pgrouse.errors import ConfigError, ExitCode
 
 Write = Callable[[str], Path]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from pgrouse import config
-from pgrouse.database import Database
+from pgrouse.config import config
+from pgrouse.client.database import Database
 from tests.server import postgres
 
 LEVEL = "SELECT current_setting('transaction_isolation')"

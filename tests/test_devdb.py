@@ -19,7 +19,9 @@ import psycopg
 import pytest
 
 from pgrouse import devdb
-from pgrouse.devdb import account, cleaning, container, postmaster
+from pgrouse.devdb import container, postmaster
+from pgrouse.devdb import os_user as account
+from pgrouse.devdb import cleanup as cleaning
 from pgrouse.devdb.scratch import Scratch
 from pgrouse.errors import DatabaseUnreachable
 

@@ -12,9 +12,10 @@ import psycopg
 import pytest
 
 from pgrouse import devdb
-from pgrouse.devdb import account, container, installation
+from pgrouse.devdb import container, installation
+from pgrouse.devdb import os_user as account
 from pgrouse.devdb.container import Container
-from pgrouse.devdb.given import Given
+from pgrouse.devdb.external import Given
 from pgrouse.devdb.installation import Installation
 from pgrouse.errors import DatabaseUnreachable
 from tests.server.deadline import eventually

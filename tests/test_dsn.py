@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pgrouse import dsn
+from pgrouse.config import dsn
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgrouse import duration
+from pgrouse.config import duration
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 import structlog
 
 from pgrouse import log
-from pgrouse.alerts.settings import Alerts, AlertSink
-from pgrouse.config import Config, Database, Log
+from pgrouse.config.alerts import Alerts, AlertSink
+from pgrouse.config.config import Config, Database, Log
 
 Setup = Callable[..., io.StringIO]
 

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import policy_change
-from pgrouse.topic_policy import ChannelPolicy, TopicPolicy, Wanted
+from pgrouse.client import policy_change
+from pgrouse.config.topic_policy import ChannelPolicy, TopicPolicy, Wanted
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 

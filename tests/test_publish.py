@@ -18,7 +18,7 @@ from psycopg import RawCursor, errors, rows, sql
 from psycopg.pq import TransactionStatus
 from pydantic import BaseModel
 
-from pgrouse.bulk_rows import DEFAULT_PRIORITY
+from pgrouse.publishing.copy_rows import DEFAULT_PRIORITY
 from pgrouse.errors import (
     InvalidPayload,
     KeyTaken,
@@ -31,8 +31,8 @@ from pgrouse.errors import (
     TopicNotRegistered,
     TopicReserved,
 )
-from pgrouse.new_message import ON_CONFLICT, NewMessage, Options
-from pgrouse.publishing import publish, publish_many
+from pgrouse.publishing.new_message import ON_CONFLICT, NewMessage, Options
+from pgrouse.publishing.publish import publish, publish_many
 from tests.server.postgres import Database
 
 Connection = psycopg.Connection[Any]

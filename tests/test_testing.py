@@ -13,22 +13,12 @@ import pytest
 from pydantic import BaseModel
 
 from pgrouse import Context, Defer, Fail, Reject, Retry, publish, publish_many
-from pgrouse.child import Apart
+from pgrouse.worker.child_process import Apart
 from pgrouse.errors import ConfigError, PublishRefused
-from pgrouse.new_message import NewMessage
-from pgrouse.outcome import Kind
-from pgrouse.testing import (
-    Attempt,
-    assert_not_published,
-    assert_published,
-    at,
-    clean,
-    database,
-    drain,
-    perform,
-    published,
-)
-from pgrouse.testing.stage import Stage
+from pgrouse.publishing.new_message import NewMessage
+from pgrouse.handlers.outcome import Kind
+from pgrouse.testing import Attempt, assert_not_published, assert_published, at, clean, database, drain, perform, published
+from pgrouse.testing.runtime import Stage
 from tests.drivers.callers import CALLERS, DISTINCT
 from tests.server.postgres import Database, Postgres
 

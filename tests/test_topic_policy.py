@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from pydantic import ValidationError
 
-from pgrouse import topic_policy
-from pgrouse.config_problem import problem
-from pgrouse.config_source import Source
-from pgrouse.topic_policy import PARTS, Backoff, ChannelPolicy, TopicPolicy, Word, column, misplaced, named
+from pgrouse.config import topic_policy
+from pgrouse.config.problem import problem
+from pgrouse.config.source import Source
+from pgrouse.config.topic_policy import PARTS, Backoff, ChannelPolicy, TopicPolicy, Word, column, misplaced, named
 
 DURATION = 'expected a duration like "250ms", "5s", "1h30m" or "1d", or a number of seconds'
 SCHEMA = 'expected a JSON Schema: a table, true, or "@FILE" with one'

@@ -13,7 +13,9 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode, TraceState
 
-from pgrouse import NewMessage, PublishRefused, publish, publish_many, trace_context
+from pgrouse import NewMessage, PublishRefused, publish, publish_many
+
+from pgrouse.publishing import trace_context
 from tests.server.postgres import Database
 from tests.tracing import Told, traceparent, tracing
 

@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pgrouse.async_client import AsyncClient
-    from pgrouse.batch import BatchContext, Item
-    from pgrouse.client import Client
-    from pgrouse.context import Context
+    from pgrouse.client.async_client import AsyncClient
+    from pgrouse.handlers.batch import BatchContext, Item
+    from pgrouse.client.client import Client
+    from pgrouse.handlers.context import Context
     from pgrouse.crypto.cipher import Cipher
     from pgrouse.errors import (
         DecryptionFailed,
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
         UnknownMessage,
         UnknownPredecessor,
     )
-    from pgrouse.new_message import NewMessage
-    from pgrouse.outcome import Defer, Fail, Reject, Retry
-    from pgrouse.publishing import Published, publish, publish_many
-    from pgrouse.waiting import Ending, wait_for
+    from pgrouse.publishing.new_message import NewMessage
+    from pgrouse.handlers.outcome import Defer, Fail, Reject, Retry
+    from pgrouse.publishing.publish import Published, publish, publish_many
+    from pgrouse.client.wait_for import Ending, wait_for
 
 __all__ = [
     "AsyncClient",

@@ -14,9 +14,9 @@ import structlog
 from psycopg.conninfo import make_conninfo
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from pgrouse import dsn
+from pgrouse.config import dsn
 from pgrouse.alerts import secret as of_sink
-from pgrouse.config import Config
+from pgrouse.config.config import Config
 
 # Libraries that say too much at INFO.
 TALKATIVE = ("asyncio", "psycopg", "psycopg.pool")

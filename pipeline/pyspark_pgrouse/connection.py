@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pgrouse import dsn as dsns
+from pgrouse.config import dsn as dsns
 from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def connect(dsn: str | None) -> psycopg.Connection[Any]:
     """
     import psycopg  # noqa: PLC0415 - executors load it when they connect
 
-    from pgrouse import search_path  # noqa: PLC0415 - as the driver
+    from pgrouse.client import search_path  # noqa: PLC0415 - as the driver
 
     try:
         return search_path.fix(psycopg.connect(conninfo(dsn), autocommit=True))

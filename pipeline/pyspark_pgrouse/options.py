@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from pgrouse import duration
+from pgrouse.config import duration
 from pgrouse.errors import ConfigError
 
 

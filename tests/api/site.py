@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
-from pgrouse import secret
-from pgrouse.config import load
-from pgrouse.web import listen
+from pgrouse.web import tokens as secret
+from pgrouse.config.config import load
+from pgrouse.web import listen_socket as listen
 from pgrouse.web.server import Server
 from tests.server.deadline import eventually
 from tests.server.postgres import Database

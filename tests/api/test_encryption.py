@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from pgrouse import Cipher
-from pgrouse.config import load
+from pgrouse.config.config import load
 from pgrouse.crypto.envelope import MARK
-from pgrouse.crypto.locked import cipher_or_lock
+from pgrouse.crypto.keyless_cipher import cipher_or_lock
 from tests.api.site import Site, code
 from tests.sql.queue import Queue
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pgrouse.web import aside
+from pgrouse.web import large_body as aside
 from pgrouse.web.v1 import publish
 from tests.api.site import Site, code
 from tests.server.deadline import eventually

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from pgrouse.config import Config
+from pgrouse.config.config import Config
 from pgrouse.web import app as web_app
 from pgrouse.web.caller import Role
-from pgrouse.web.gate import Needs
+from pgrouse.web.security import Needs
 from tests.api.site import Site, code
 from tests.sql.queue import Queue
 

@@ -11,8 +11,9 @@ import httpx
 import psycopg
 import pytest
 
-from pgrouse import secret
-from pgrouse.web import database, keyring
+from pgrouse.web import tokens as secret
+from pgrouse.web import database_pool as database
+from pgrouse.web import token_cache as keyring
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
 from tests.server.postgres import Database

@@ -16,7 +16,9 @@ from psycopg_pool import TooManyRequests
 from structlog.testing import capture_logs
 
 from pgrouse import events, jsonb
-from pgrouse.web import database, roll, wake
+from pgrouse.web import database_pool as database
+from pgrouse.web import http_workers as roll
+from pgrouse.web import long_poll as wake
 from pgrouse.web.v1 import work
 from tests.api.site import Site, code
 from tests.server.deadline import eventually

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse.alerts.check import check
-from pgrouse.alerts.rules import rules
-from pgrouse.alerts.settings import AlertKind, AlertSink
-from pgrouse.config import Config, load
-from pgrouse.config_source import ConfigProblems
+from pgrouse.alerts.validate import check
+from pgrouse.alerts.sink_rules import rules
+from pgrouse.config.alerts import AlertKind, AlertSink
+from pgrouse.config.config import Config, load
+from pgrouse.config.source import ConfigProblems
 from tests.cli.shell import Shell
 
 WEBHOOK = '[[alerts.to]]\nname = "ops"\nwebhook = "https://ops.example.com/hook"\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse.config import Config
+from pgrouse.config.config import Config
 from tests.cli.shell import Shell
 
 Write = Callable[[str], None]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse.config import Config, leaves, load
-from pgrouse.config_source import show_key
+from pgrouse.config.config import Config, leaves, load
+from pgrouse.config.source import show_key
 from tests.cli.shell import Shell
 
 

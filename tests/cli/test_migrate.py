@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgrouse import schema
+from pgrouse.install import schema
 from tests.cli.shell import Shell
 from tests.server.postgres import Database
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from pgrouse.cli.output import Column, harmless, plain_table, show_age, show_ago, to_json
-from pgrouse.cli.table import rich_table
+from pgrouse.cli.rich_table import rich_table
 from pgrouse.jsonb import Raw
 
 COLUMNS = [Column("ID", "id", right=True), Column("TOPIC", "topic", wide=True), Column("ERROR", "error", wide=True)]

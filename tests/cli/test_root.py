@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgrouse.cli.failure import explain
+from pgrouse.cli.error_report import explain
 from pgrouse.cli.root import COMMANDS, root
 from tests.cli.shell import PGROUSE, Shell
 from tests.server.postgres import Database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pgrouse import secret
+from pgrouse.web import tokens as secret
 from tests.cli.shell import Shell
 from tests.sql.queue import Queue
 

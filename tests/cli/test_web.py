@@ -34,7 +34,7 @@ def test_a_revoked_token_guards_nothing(pgrouse: Shell) -> None:
 
 
 def test_a_port_that_is_taken_is_told_with_the_mend(pgrouse: Shell) -> None:
-    from pgrouse.web import listen  # noqa: PLC0415
+    from pgrouse.web import listen_socket as listen  # noqa: PLC0415
 
     taken = listen.bind("127.0.0.1:0")
     try:

@@ -10,8 +10,10 @@ import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pgrouse import cron, schema
-from pgrouse.cron import CronUnavailable, Finding, Kind
+from pgrouse.install import pg_cron as cron
+
+from pgrouse.install import schema
+from pgrouse.install.pg_cron import CronUnavailable, Finding, Kind
 from tests.cron.minute import until_its_middle
 from tests.server.postgres import Database, Postgres
 

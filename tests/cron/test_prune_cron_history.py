@@ -8,7 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import cron, schema
+from pgrouse.install import pg_cron as cron
+
+from pgrouse.install import schema
 from tests.cron.minute import until_its_middle
 from tests.server.postgres import Postgres
 

@@ -9,12 +9,14 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from pgrouse import config, scene
-from pgrouse import database as connecting
-from pgrouse.hand import Hand
-from pgrouse.message import Message
-from pgrouse.meter import Meters
-from pgrouse.scene import Scene
+from pgrouse.config import config
+
+from pgrouse.worker import daemon_runtime as scene
+from pgrouse.client import database as connecting
+from pgrouse.worker.in_flight import Hand
+from pgrouse.client.message import Message
+from pgrouse.worker.metrics_recorder import Meters
+from pgrouse.worker.daemon_runtime import Scene
 from tests.daemon.process import Daemon, Journal, now, until_armed
 from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually

@@ -16,7 +16,9 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from pgrouse.metrics import catalogue, fleet
+from pgrouse.metrics import catalogue
+
+from pgrouse.metrics import queue_metrics as fleet
 from pgrouse.metrics.catalogue import Kind
 from tests.daemon.endpoint import ANY_PORT, Endpoint, named, series
 from tests.daemon.process import Daemon, Fleet, Journal, until_armed

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from psycopg import AsyncConnection
 
-from pgrouse.outcome import Ended, Kind
-from pgrouse.store import Store, Want
+from pgrouse.handlers.outcome import Ended, Kind
+from pgrouse.client.worker_client import Store, Want
 from tests.server.postgres import Database
 
 # What the setting is when the transaction commits.

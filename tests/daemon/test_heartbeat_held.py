@@ -9,13 +9,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pgrouse import config, heartbeat
-from pgrouse.database import Database as Connecting
-from pgrouse.hand import Hand
-from pgrouse.heartbeat import Heartbeat, Registration
-from pgrouse.measure_report import Reports
-from pgrouse.message import Message
-from pgrouse.meter import Meters, Result
+from pgrouse.config import config
+
+from pgrouse.worker import heartbeat
+from pgrouse.client.database import Database as Connecting
+from pgrouse.worker.in_flight import Hand
+from pgrouse.worker.heartbeat import Heartbeat, Registration
+from pgrouse.worker.metrics_reporter import Reports
+from pgrouse.client.message import Message
+from pgrouse.worker.metrics_recorder import Meters, Result
 from tests.daemon.locks import is_in_time
 from tests.server.deadline import eventually
 from tests.server.postgres import Database

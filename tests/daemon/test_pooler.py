@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import pgrouse.database
-from pgrouse import config, wait_for
+import pgrouse.client.database
+from pgrouse import wait_for
+from pgrouse.config import config
 from tests.daemon import pgbouncer
 from tests.daemon.locks import NOBODY_ENDS_LOCKS, is_kept
 from tests.daemon.process import AT_ONCE_S, Daemon, Fleet, Journal, now
@@ -98,7 +99,7 @@ def repeatable_read(database: Database) -> None:
 
 
 def test_nothing_is_set_in_a_session_that_belongs_to_others_too(repeatable_read: None, pooled: str) -> None:
-    with pgrouse.database.Database(config.Database(dsn=pooled, prepare=False), "w").connect_blocking("lane") as conn:
+    with pgrouse.client.database.Database(config.Database(dsn=pooled, prepare=False), "w").connect_blocking("lane") as conn:
         level = conn.execute("SHOW default_transaction_isolation").fetchone()
 
     assert level == ("repeatable read",)

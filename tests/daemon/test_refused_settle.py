@@ -10,13 +10,13 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from pgrouse.hand import Hand
-from pgrouse.loops import lane
-from pgrouse.loops.lane import Lane
-from pgrouse.outcome import Ended, Kind
-from pgrouse.settler import Settler
-from pgrouse.signal import Signals
-from pgrouse.store import Store, Want
+from pgrouse.worker.in_flight import Hand
+from pgrouse.worker import claim_loop as lane
+from pgrouse.worker.claim_loop import Lane
+from pgrouse.handlers.outcome import Ended, Kind
+from pgrouse.worker.settle_buffer import Settler
+from pgrouse.worker.wake_event import Signals
+from pgrouse.client.worker_client import Store, Want
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.server.postgres import Database

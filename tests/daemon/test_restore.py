@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import schema
+from pgrouse.install import schema
 from tests.daemon.process import Daemon, Fleet
 from tests.docs.page import Page
 from tests.server.postgres import Database, Postgres

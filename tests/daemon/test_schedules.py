@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse import cron
+from pgrouse.install import pg_cron as cron
 from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres

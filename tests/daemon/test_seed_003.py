@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from pgrouse import cron, schema
+from pgrouse.install import pg_cron as cron
+
+from pgrouse.install import schema
 from tests.daemon.process import Daemon, Fleet, Journal
 from tests.server.deadline import eventually
 from tests.server.ground import Ground, Missing

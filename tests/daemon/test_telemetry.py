@@ -12,9 +12,9 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from pgrouse import NewMessage, publish, publish_many
-from pgrouse.config import Otel
+from pgrouse.config.config import Otel
 from pgrouse.errors import ConfigError
-from pgrouse.telemetry import export
+from pgrouse.telemetry import providers as export
 from tests.daemon.collector import Collector, attributes, collecting
 from tests.daemon.process import Daemon, Fleet
 from tests.server.deadline import eventually

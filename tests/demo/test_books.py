@@ -11,13 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.demo import books
+from pgrouse.demo import verification as books
 from pgrouse.demo.alerts import Alerts
-from pgrouse.demo.books import Check
-from pgrouse.demo.death import Death
-from pgrouse.demo.directory import Directory, find
+from pgrouse.demo.verification import Check
+from pgrouse.demo.worker_kill import Death
+from pgrouse.demo.input_files import Directory, find
 from pgrouse.demo.published import Published
-from pgrouse.demo.stage import examples
+from pgrouse.demo.environment import examples
 from tests.server.postgres import Database
 
 STORE = """

@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from pgrouse.demo import directory
+from pgrouse.demo import input_files as directory
 
 INTERPRETER = os.path.realpath(sys.executable)
 

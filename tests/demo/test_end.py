@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgrouse.publishing import publish
+from pgrouse.publishing.publish import publish
 from tests.demo.process import PGROUSE, Demo, environ
 from tests.server.alive import lives
 from tests.server.postgres import Database

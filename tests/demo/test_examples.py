@@ -13,8 +13,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import Reject, config, handler
-from pgrouse.demo.stage import examples
+from pgrouse import Reject
+
+from pgrouse.config import config
+
+from pgrouse.handlers import handler
+from pgrouse.demo.environment import examples
 from tests.server.postgres import Database
 
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from pgrouse.cli.root import COMMANDS
-from pgrouse.config import Config, Worker
-from pgrouse.departure import LEAVE_S
-from pgrouse.service import CANCEL_S, LAST_SETTLE_S
+from pgrouse.config.config import Config, Worker
+from pgrouse.worker.process_exit import LEAVE_S
+from pgrouse.worker.daemon import CANCEL_S, LAST_SETTLE_S
 
 DOCKER = Path(__file__).parents[2] / "docker"
 TEXT = (DOCKER / "compose.yaml").read_text()

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from pgrouse.cli.root import COMMANDS
-from pgrouse.config import Config, Worker, load
-from pgrouse.departure import LEAVE_S
-from pgrouse.service import CANCEL_S, LAST_SETTLE_S
+from pgrouse.config.config import Config, Worker, load
+from pgrouse.worker.process_exit import LEAVE_S
+from pgrouse.worker.daemon import CANCEL_S, LAST_SETTLE_S
 from tests.deploy.manifest import KUBERNETES, Manifest, files, kustomizations, manifests, problems
 from tests.server.postgres import Database
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pgrouse.cli.root import COMMANDS
-from pgrouse.config import Worker
-from pgrouse.departure import LEAVE_S
+from pgrouse.config.config import Worker
+from pgrouse.worker.process_exit import LEAVE_S
 from pgrouse.errors import ExitCode
-from pgrouse.service import CANCEL_S, LAST_SETTLE_S
+from pgrouse.worker.daemon import CANCEL_S, LAST_SETTLE_S
 from tests.deploy.unit import NAMES, SYSTEMD, Unit
 
 # As systemd-analyze counts: 0 has no rights at all, from 2.5 on it says medium.

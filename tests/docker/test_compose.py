@@ -19,7 +19,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import cron, schema
+from pgrouse.install import pg_cron as cron
+
+from pgrouse.install import schema
 
 CHECKOUT = Path(__file__).parents[2]
 COMPOSE_FILE = CHECKOUT / "docker" / "compose.yaml"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.crypto.settings import Crypto
+from pgrouse.config.crypto import Crypto
 from tests.docs.page import Page
 from tests.server.postgres import Database
 

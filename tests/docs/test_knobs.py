@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from pgrouse.duration import Bounds, show
-from pgrouse.topic_policy import KNOBS, NO_LIMIT, Backoff, Breaker, ChannelPolicy, Knobs, TopicPolicy
+from pgrouse.config.duration import Bounds, show
+from pgrouse.config.topic_policy import KNOBS, NO_LIMIT, Backoff, Breaker, ChannelPolicy, Knobs, TopicPolicy
 from tests.docs.page import Page
 
 PAGE = Page("docs/reference/configuration.md")

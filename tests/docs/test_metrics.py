@@ -8,7 +8,7 @@ import pytest
 
 from pgrouse.metrics import catalogue
 from pgrouse.metrics.catalogue import Metric
-from pgrouse.vitals import Vitals
+from pgrouse.worker.health import Vitals
 from tests.docs.page import ROOT, Page
 
 PAGE = Page("docs/reference/metrics.md")
@@ -35,7 +35,7 @@ def test_every_metric_that_is_named_is_told() -> None:
 
 def test_the_checks_of_the_probes_are_listed() -> None:
     listed = {row[0].strip("`") for row in PAGE.section("/livez and /readyz").rows()}
-    source = (ROOT / "daemon/pgrouse/vitals.py").read_text()
+    source = (ROOT / "daemon/pgrouse/worker/health.py").read_text()
 
     assert listed == set(re.findall(r'Check\("(\w+)"', source))
     assert {check.name for check in Vitals(30, 10).ready()} <= listed

@@ -7,7 +7,7 @@ import tomllib
 
 from pydantic import ValidationError
 
-from pgrouse.config import Config, load
+from pgrouse.config.config import Config, load
 from tests.docs.page import ROOT, Page, pages
 
 PAGES = pages()

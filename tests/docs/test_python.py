@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 import pgrouse
-from pgrouse.client import Client
-from pgrouse.context import Context
-from pgrouse.publishing import Options
+from pgrouse.client.client import Client
+from pgrouse.handlers.context import Context
+from pgrouse.publishing.publish import Options
 from tests.docs.page import Page
 from tests.server.postgres import Database
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import yaml
 
-from pgrouse.alerts.settings import AlertKind
+from pgrouse.config.alerts import AlertKind
 from pgrouse.cli.root import root
 from pgrouse.doctor import CODES
 from tests.docs.page import ROOT, Page, pages

@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.config import Config
-from pgrouse.doctor import Finding, examine, listening
+from pgrouse.config.config import Config
+from pgrouse.doctor import Finding, examine
+from pgrouse.doctor import listener as listening
 from tests.server.postgres import Database, Postgres
 
 Examine = Callable[..., list[Finding]]

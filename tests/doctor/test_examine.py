@@ -13,10 +13,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import schema
-from pgrouse.config import Config
-from pgrouse.doctor import CODES, Finding, Level, clock, examine, subject
-from pgrouse.doctor.subject import Subject
+from pgrouse.install import schema
+from pgrouse.config.config import Config
+from pgrouse.doctor import CODES, Finding, Level, clock, examine
+from pgrouse.doctor import target as subject
+from pgrouse.doctor.target import Subject
 from tests.daemon import pgbouncer
 from tests.doctor.conftest import Examine
 from tests.server.postgres import Database, Postgres

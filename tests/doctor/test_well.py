@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import cron
-from pgrouse.config import Config
+from pgrouse.install import pg_cron as cron
+from pgrouse.config.config import Config
 from pgrouse.doctor import Finding, Level, examine
 from tests.daemon.process import Fleet
 from tests.server.ground import Ground, Missing

@@ -26,7 +26,7 @@ from sqlalchemy.pool import NullPool
 
 from pgrouse import NewMessage, publish, publish_many
 from pgrouse.crypto.envelope import MARK
-from pgrouse.drivers import django_driver, sqlalchemy_driver
+from pgrouse.publishing.drivers import django_driver, sqlalchemy_driver
 from pgrouse.errors import InvalidPayload, KeyTaken, PublishRefused, TopicFull, TopicNotRegistered
 from pgrouse.printable import INVISIBLE
 from tests.drivers.callers import CALLERS, DISTINCT, Caller, django_connection, for_asyncpg, url

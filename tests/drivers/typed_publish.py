@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from sqlalchemy.orm import Session, scoped_session
 
 from pgrouse import NewMessage, Published, publish, publish_many
-from pgrouse.drivers.caller import OfAsyncpg, OfDjango
-from pgrouse.publishing import PublishedMany
+from pgrouse.publishing.drivers.connection_types import OfAsyncpg, OfDjango
+from pgrouse.publishing.publish import PublishedMany
 
 MANY: list[NewMessage] = []
 

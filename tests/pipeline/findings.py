@@ -20,7 +20,7 @@ from pyspark_pgrouse.report.findings import (
     Total,
     Worker,
 )
-from pyspark_pgrouse.report.goal import Goal
+from pyspark_pgrouse.report.slo import Goal
 from pyspark_pgrouse.report.window import Window
 
 UNTIL = datetime(2026, 11, 22, 10, tzinfo=UTC)

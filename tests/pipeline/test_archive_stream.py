@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.types import StructType
 
 from pgrouse.errors import ConfigError
-from pgrouse.schema import migrate
+from pgrouse.install.schema import migrate
 from pyspark_pgrouse import position
 from pyspark_pgrouse.options import Options, Use
 from pyspark_pgrouse.read import archive_stream

@@ -13,10 +13,10 @@ from pyspark.errors import StreamingQueryException
 
 from pgrouse.errors import ConfigError, DatabaseUnreachable
 from pyspark_pgrouse.claim import worker as claim_worker
-from pyspark_pgrouse.claim.end import Ending
-from pyspark_pgrouse.claim.hand import Hand
+from pyspark_pgrouse.claim.query_end import Ending
+from pyspark_pgrouse.claim.in_flight import Hand
 from pyspark_pgrouse.claim.offset import ClaimOffset
-from pyspark_pgrouse.claim.store import ClaimStore
+from pyspark_pgrouse.claim.claim_client import ClaimStore
 from pyspark_pgrouse.claim.worker import ConsumerTaken
 from tests.pipeline.claiming import Stream, streaming
 from tests.server.postgres import Database, Postgres

@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from pgrouse.errors import ConfigError, ExitCode
 from pyspark_pgrouse.claim.batch import Ran, run
-from pyspark_pgrouse.claim.desk import ClaimDesk
-from pyspark_pgrouse.claim.function import find
+from pyspark_pgrouse.claim.batch_settler import ClaimDesk
+from pyspark_pgrouse.claim.user_function import find
 from pyspark_pgrouse.claim.outcome import Settled
 from tests.pipeline.claiming import streaming
 from tests.server.postgres import Database

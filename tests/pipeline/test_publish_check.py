@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pgrouse.known_schema import Schemas
+from pgrouse.publishing.schema_cache import Schemas
 from pyspark_pgrouse.publish.check import faults, misfits, unreadable
 
 

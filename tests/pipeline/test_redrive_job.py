@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.cli import batches
+from pgrouse.cli import bulk as batches
 from tests.cli.conftest import folder, pgrouse, shell
 from tests.cli.shell import Shell
 from tests.server.postgres import Database

@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import pytest
 
 from pyspark_pgrouse.report.findings import Burn, Change, Percentiles, Service, Side
-from pyspark_pgrouse.report.goal import Goal
-from pyspark_pgrouse.report.html import quantity
+from pyspark_pgrouse.report.slo import Goal
+from pyspark_pgrouse.report.html import formatting as quantity
 from pyspark_pgrouse.report.html.chart import Chart, Series
 from pyspark_pgrouse.report.html.comparison import comparison
 from pyspark_pgrouse.report.html.failures import headline

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
-from pyspark_pgrouse.report.burn import attainment, burn
+from pyspark_pgrouse.report.error_budget import attainment, burn
 from pyspark_pgrouse.report.capacity import capacity, holds
 from pyspark_pgrouse.report.changes import changes
 from pyspark_pgrouse.report.channels import channels, skew
 from pyspark_pgrouse.report.ended import ended
 from pyspark_pgrouse.report.failures import failures
 from pyspark_pgrouse.report.fingerprints import fingerprint_trend, fingerprints
-from pyspark_pgrouse.report.goal import Goal
+from pyspark_pgrouse.report.slo import Goal
 from pyspark_pgrouse.report.latency import latency, latency_by_topic
 from pyspark_pgrouse.report.retries import retries
 from pyspark_pgrouse.report.throughput import throughput

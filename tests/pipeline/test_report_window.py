@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pyspark_pgrouse.report.goal import Goal
+from pyspark_pgrouse.report.slo import Goal
 from pyspark_pgrouse.report.window import POINTS, Window
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse import schema
+from pgrouse.install import schema
 
 # Everything that a migration could change: each object with what defines it.
 OBJECTS = """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse import schema
+from pgrouse.install import schema
 
 NAME = "99.0"
 MIGRATION = "9999_colour"

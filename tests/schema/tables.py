@@ -11,7 +11,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from pgrouse import schema
+from pgrouse.install import schema
 from tests.server.ground import EMBEDDED, Ground
 
 PAGE = Path(__file__).parent / "tables.txt"

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from pgrouse import schema
+from pgrouse.install import schema
 from pgrouse.errors import SchemaMismatch
 from tests.schema.installed import every_script, has_schema, objects, owner, works
 from tests.server.postgres import Database, Postgres

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from pgrouse import schema
+from pgrouse.install import schema
 from pgrouse.errors import MigrationEdited, SchemaMismatch
 from tests.daemon.process import Fleet
 from tests.schema.installed import objects, works

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from pgrouse.database import may_be_of_a_message
+from pgrouse.client.database import may_be_of_a_message
 from tests.server.postgres import Database
 
 pytestmark = pytest.mark.every_server

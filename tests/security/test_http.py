@@ -14,8 +14,11 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from pgrouse import secret
-from pgrouse.web import connection, gate, keyring, server
+from pgrouse.web import tokens as secret
+from pgrouse.web import server
+from pgrouse.web import http_protocol as connection
+from pgrouse.web import security as gate
+from pgrouse.web import token_cache as keyring
 from pgrouse.web.credentials import COOKIE
 from tests.api.site import Site, code
 from tests.server.deadline import eventually

@@ -11,9 +11,11 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from pgrouse import policy_change, schema
-from pgrouse.topic_policy import TopicPolicy, Wanted
-from pyspark_pgrouse.claim.store import ClaimStore
+from pgrouse.client import policy_change
+
+from pgrouse.install import schema
+from pgrouse.config.topic_policy import TopicPolicy, Wanted
+from pyspark_pgrouse.claim.claim_client import ClaimStore
 from pyspark_pgrouse.lake.cursor import held
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pgrouse import NewMessage, PublishRefused, config, publish_many
-from pgrouse.config_source import ConfigProblems
-from pgrouse.new_message import LABEL, row
+from pgrouse import NewMessage, PublishRefused, publish_many
+
+from pgrouse.config import config
+from pgrouse.config.source import ConfigProblems
+from pgrouse.publishing.new_message import LABEL, row
 from pgrouse.printable import printable
 from pyspark_pgrouse.publish import check
 from tests.api.site import Site, code

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgrouse import schema
+from pgrouse.install import schema
 from pgrouse.errors import SchemaMismatch
 from tests.server.postgres import Database
 

@@ -16,13 +16,13 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from pgrouse.claimer import Claimer, Room
-from pgrouse.loops import lane
-from pgrouse.loops.lane import Lane
-from pgrouse.message import Message
-from pgrouse.settler import Settler
-from pgrouse.signal import Signal, Signals
-from pgrouse.store import Exchange
+from pgrouse.worker.claim_planner import Claimer, Room
+from pgrouse.worker import claim_loop as lane
+from pgrouse.worker.claim_loop import Lane
+from pgrouse.client.message import Message
+from pgrouse.worker.settle_buffer import Settler
+from pgrouse.worker.wake_event import Signal, Signals
+from pgrouse.client.worker_client import Exchange
 from tests.api.site import Site
 from tests.cli.shell import Shell
 from tests.daemon.process import Daemon, Fleet

@@ -19,8 +19,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgrouse import AsyncClient, Client, NewMessage, cron, publish, publish_many, schema, testing, wait_for
-from pgrouse.bulk_rows import BEGIN, Rows
+from pgrouse import AsyncClient, Client, NewMessage, publish, publish_many, testing, wait_for
+
+from pgrouse.install import pg_cron as cron
+
+from pgrouse.install import schema
+from pgrouse.publishing.copy_rows import BEGIN, Rows
 from pyspark_pgrouse import connection
 from tests.api.site import Site
 from tests.cli.shell import Shell

@@ -15,7 +15,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from pgrouse import schema
+from pgrouse.install import schema
 
 CRON_DATABASE = "pgrouse_cron"
 LAST_MOMENT = datetime_time(23, 59, 50)

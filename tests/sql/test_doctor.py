@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgrouse.doctor import inside
+from pgrouse.doctor import sql_checks as inside
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 

@@ -6,7 +6,7 @@ import pytest
 
 from pgrouse import error_line
 from tests.sql.queue import Queue
-from tests.sql.test_fingerprint import RAISED, STRANGE, traceback_of
+from tests.sql.test_error_fingerprint import RAISED, STRANGE, traceback_of
 
 FRAME = '  File "/srv/shop/payments.py", line 12, in charge\n    client.post("/charges", json=order.as_json())\n'
 TRACEBACK = "Traceback (most recent call last):\n" + FRAME

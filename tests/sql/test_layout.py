@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from pgrouse import schema
+from pgrouse.install import schema
 
 TESTS = Path(__file__).parent.parent
 OBJECTS = sorted(

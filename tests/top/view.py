@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 from textual.pilot import Pilot
 
-from pgrouse import config
-from pgrouse.database import Database
+from pgrouse.config import config
+from pgrouse.client.database import Database
 from pgrouse.top import feed
 from pgrouse.top.app import Top
 

@@ -12,7 +12,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from pgrouse.message import Message
+from pgrouse.client.message import Message
 
 
 @pytest.hookimpl(tryfirst=True)

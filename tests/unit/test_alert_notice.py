@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.alerts import template
+from pgrouse.config import alert_template as template
 from pgrouse.alerts.notice import NOWHERE, Notice, Place, trial_notice
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)

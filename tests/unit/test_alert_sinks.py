@@ -21,7 +21,7 @@ import pytest
 
 from pgrouse.alerts.notice import Notice
 from pgrouse.alerts.secret import secrets
-from pgrouse.alerts.settings import AlertSink
+from pgrouse.config.alerts import AlertSink
 from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks import make
 from pgrouse.errors import ConfigError

@@ -16,22 +16,24 @@ import pytest
 from pydantic import AfterValidator, BaseModel, TypeAdapter
 from structlog.testing import LogCapture
 
-from pgrouse import Defer, Fail, LockLost, Reject, Retry, config
-from pgrouse import handler as handlers
-from pgrouse.ack_policy import AckPolicy, Rules
-from pgrouse.batch import Batch, BatchContext, Batching, Item
-from pgrouse.claimer import Room
-from pgrouse.crew import Crew
+from pgrouse import Defer, Fail, LockLost, Reject, Retry
+
+from pgrouse.config import config
+from pgrouse.handlers import handler as handlers
+from pgrouse.handlers.ack_rules import AckPolicy, Rules
+from pgrouse.handlers.batch import Batch, BatchContext, Batching, Item
+from pgrouse.worker.claim_planner import Room
+from pgrouse.worker.executor import Crew
 from pgrouse.errors import ConfigError
-from pgrouse.hand import Hand
-from pgrouse.handler import Handler, Mode
-from pgrouse.message import Message
-from pgrouse.outcome import ERROR_BYTES, Ended, Kind
-from pgrouse.retry_strategy import Strategy
-from pgrouse.settler import Settler
-from pgrouse.signal import Signals
-from tests.unit.test_crew import Gate, ends, nothing, until
-from tests.unit.test_crew import handler as single
+from pgrouse.worker.in_flight import Hand
+from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.client.message import Message
+from pgrouse.handlers.outcome import ERROR_BYTES, Ended, Kind
+from pgrouse.handlers.retry_strategy import Strategy
+from pgrouse.worker.settle_buffer import Settler
+from pgrouse.worker.wake_event import Signals
+from tests.unit.test_executor import Gate, ends, nothing, until
+from tests.unit.test_executor import handler as single
 
 Claimed = Callable[..., Message]
 

@@ -14,8 +14,8 @@ from functools import partial
 import pytest
 from pebble import ProcessPool
 
-from pgrouse import child_pool
-from pgrouse.child_pool import ChildPool
+from pgrouse.worker import child_pool
+from pgrouse.worker.child_pool import ChildPool
 
 # More than a pipe holds.
 LARGE = "x" * 1_000_000

@@ -27,42 +27,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import LogCapture
 
-from pgrouse import (
-    BatchContext,
-    Cipher,
-    Context,
-    DecryptionFailed,
-    KeyMissing,
-    NewMessage,
-    PublishRefused,
-    Retry,
-    config,
-    new_message,
-    outcome,
-)
-from pgrouse.ack_policy import AckPolicy, Rules
-from pgrouse.batch import Batching
-from pgrouse.config import load
-from pgrouse.config_source import ConfigProblems
-from pgrouse.crew import Crew
+from pgrouse import BatchContext, Cipher, Context, DecryptionFailed, KeyMissing, NewMessage, PublishRefused, Retry
+
+from pgrouse.config import config
+
+from pgrouse.publishing import new_message
+
+from pgrouse.handlers import outcome
+from pgrouse.handlers.ack_rules import AckPolicy, Rules
+from pgrouse.handlers.batch import Batching
+from pgrouse.config.config import load
+from pgrouse.config.source import ConfigProblems
+from pgrouse.worker.executor import Crew
 from pgrouse.crypto import envelope, keys
 from pgrouse.crypto.envelope import MARK, Kind
-from pgrouse.crypto.locked import Locked
-from pgrouse.crypto.seals import Seals
-from pgrouse.crypto.settings import Crypto
+from pgrouse.crypto.keyless_cipher import Locked
+from pgrouse.crypto.message_crypto import Seals
+from pgrouse.config.crypto import Crypto
 from pgrouse.doctor import encryption
-from pgrouse.doctor.subject import Subject
+from pgrouse.doctor.target import Subject
 from pgrouse.errors import ConfigError
-from pgrouse.hand import Hand
-from pgrouse.handler import Handler, Mode
-from pgrouse.message import Message
-from pgrouse.outcome import Ended
-from pgrouse.outcome import Kind as How
-from pgrouse.settler import Settler
-from pgrouse.signal import Signals
-from pgrouse.telemetry.crew import TracedBatches
-from pgrouse.web import message_record
-from tests.unit.test_crew import until
+from pgrouse.worker.in_flight import Hand
+from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.client.message import Message
+from pgrouse.handlers.outcome import Ended
+from pgrouse.handlers.outcome import Kind as How
+from pgrouse.worker.settle_buffer import Settler
+from pgrouse.worker.wake_event import Signals
+from pgrouse.telemetry.traced_executor import TracedBatches
+from pgrouse.web import message_detail as message_record
+from tests.unit.test_executor import until
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 RANDOMNESS = bytes(range(100, 128))

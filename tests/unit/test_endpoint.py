@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from pgrouse.metrics import endpoint
 from pgrouse.metrics.endpoint import AT_ONCE, Server
-from pgrouse.vitals import Vitals
+from pgrouse.worker.health import Vitals
 from tests.server.deadline import eventually
 
 

@@ -11,12 +11,12 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
-from pgrouse import config
-from pgrouse import handler as handlers
+from pgrouse.config import config
+from pgrouse.handlers import handler as handlers
 from pgrouse.errors import ConfigError
-from pgrouse.handler import Handler, Mode
-from pgrouse.message import Message
-from pgrouse.outcome import Reject
+from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.client.message import Message
+from pgrouse.handlers.outcome import Reject
 
 Claimed = Callable[..., Message]
 

@@ -13,11 +13,13 @@ import psycopg
 import pytest
 from structlog.testing import LogCapture
 
-from pgrouse import heartbeat, progress
+from pgrouse.worker import heartbeat
+
+from pgrouse.worker import progress
 from pgrouse.errors import LockLost
-from pgrouse.hand import Hand
-from pgrouse.heartbeat import Heartbeat, Registration
-from pgrouse.message import Message
+from pgrouse.worker.in_flight import Hand
+from pgrouse.worker.heartbeat import Heartbeat, Registration
+from pgrouse.client.message import Message
 from tests.server.deadline import eventually
 
 Claimed = Callable[..., Message]

@@ -16,8 +16,8 @@ import pytest
 from pydantic import BaseModel
 
 import pgrouse
-from pgrouse.message import Message
-from pgrouse.outcome import ERROR_BYTES, Defer, Ended, Fail, Kind, Reject, Retry, clean, describe, ended, timed_out
+from pgrouse.client.message import Message
+from pgrouse.handlers.outcome import ERROR_BYTES, Defer, Ended, Fail, Kind, Reject, Retry, clean, describe, ended, timed_out
 
 # Where frames of pgrouse lie; the folder of the checkout may have its name.
 PACKAGE = str(Path(pgrouse.__file__).parent)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pgrouse.message import Message
-from pgrouse.progress import WRITE_EVERY_S, Progress, as_progress
+from pgrouse.client.message import Message
+from pgrouse.worker.progress import WRITE_EVERY_S, Progress, as_progress
 
 Claimed = Callable[..., Message]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pgrouse.errors import ConfigError
-from pgrouse.message import Message
-from pgrouse.retry_strategy import StrategyFailed, strategy
+from pgrouse.client.message import Message
+from pgrouse.handlers.retry_strategy import StrategyFailed, strategy
 
 Claimed = Callable[..., Message]
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse import config, handler
-from pgrouse.ack_policy import AckPolicy
-from pgrouse.config_source import ConfigProblems
+from pgrouse.config import config
+
+from pgrouse.handlers import handler
+from pgrouse.handlers.ack_rules import AckPolicy
+from pgrouse.config.source import ConfigProblems
 from pgrouse.errors import ExitCode
 
 MODULE = """

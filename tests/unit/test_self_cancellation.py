@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from structlog.testing import LogCapture
 
-from pgrouse.ack_policy import AckPolicy, Rules
-from pgrouse.crew import Crew
-from pgrouse.handler import Handler, Mode
-from pgrouse.message import Message
-from pgrouse.outcome import Kind
+from pgrouse.handlers.ack_rules import AckPolicy, Rules
+from pgrouse.worker.executor import Crew
+from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.client.message import Message
+from pgrouse.handlers.outcome import Kind
 from tests.unit.test_batch import batch_handler
-from tests.unit.test_crew import Gate, crew_of, ends, handler, nothing, until
+from tests.unit.test_executor import Gate, crew_of, ends, handler, nothing, until
 
 Claimed = Callable[..., Message]
 

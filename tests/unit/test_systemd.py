@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse import systemd
+from pgrouse.worker import systemd
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import logging
 
 from structlog.testing import LogCapture
 
-from pgrouse.telemetry.exporter import Failures
+from pgrouse.telemetry.otlp_exporter import Failures
 
 
 def test_failures_in_a_row_are_said_each_time_their_number_doubles_and_the_recovery_once(logged: LogCapture) -> None:

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from pgrouse import secret
+from pgrouse.web import tokens as secret
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 from tests.web.site import Site, Visitor

@@ -9,8 +9,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from pgrouse import config
-from pgrouse.web import listen
+from pgrouse.config import config
+from pgrouse.web import listen_socket as listen
 from pgrouse.web.server import Server
 
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 400, "height": 800}

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import TimeoutError, expect  # noqa: A004 - of a page that is not reached
 
 from tests.sql.queue import Queue
-from tests.web import stage
+from tests.web import sample_data as stage
 from tests.web.accessible import complaints
 from tests.web.site import NARROW, Visitor, is_live, overflow
 

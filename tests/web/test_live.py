@@ -16,11 +16,13 @@ import psycopg
 import pytest
 from playwright.sync_api import expect
 
-from pgrouse.web import ear, hub
+from pgrouse.web import change_listener as ear
+
+from pgrouse.web import live_updates as hub
 from tests.daemon.receiver import reserved
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
-from tests.web import stage
+from tests.web import sample_data as stage
 from tests.web.site import Site, Visitor, is_live
 
 Eventually = Callable[..., Any]

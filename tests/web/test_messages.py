@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from pgrouse.web import many
+from pgrouse.web import bulk_actions as many
 from tests.sql.deaths import die
 from tests.sql.queue import Queue
 from tests.web.accessible import complaints

@@ -9,7 +9,7 @@ import httpx
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
-from tests.web import stage
+from tests.web import sample_data as stage
 from tests.web.site import Site, Visitor
 
 

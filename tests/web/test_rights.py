@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
-from tests.web import stage
+from tests.web import sample_data as stage
 from tests.web.site import Site, Visitor, is_live
 
 ACTIONS = {

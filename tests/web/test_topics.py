@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
-from tests.web import stage
+from tests.web import sample_data as stage
 from tests.web.site import NARROW, Visitor, overflow
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
-from tests.web import stage
+from tests.web import sample_data as stage
 from tests.web.site import Visitor
 
 

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.alerts.notice import DEAD, advice, excerpt, one_line, path, severity, summary
-from pgrouse.alerts.post import post
+from pgrouse.alerts.http_post import post
 from pgrouse.alerts.secret import reveal
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.alerts.settings import AlertSink
+    from pgrouse.config.alerts import AlertSink
 
 NAMES = {DEAD: "PgrouseDeadMessages"}
 # A condition fires until its end is told. If that never happens (no daemon is left), Alertmanager ends it by itself.

@@ -15,7 +15,7 @@ from pgrouse.alerts.sink import SendFailed
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.alerts.settings import AlertSink
+    from pgrouse.config.alerts import AlertSink
 
 # What programs need to run at all. The daemon's environment has passwords in it.
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ")

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from pgrouse import error_line
-from pgrouse.alerts import template
+from pgrouse.config import alert_template as template
 
 DEAD = "dead_message"
 # So many groups are listed in a text; programs get up to a hundred.

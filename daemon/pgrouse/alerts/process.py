@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from pgrouse import events, schema, systemd
-from pgrouse.database import Database
+from pgrouse import events
+
+from pgrouse.install import schema
+
+from pgrouse.worker import systemd
+from pgrouse.client.database import Database
 from pgrouse.errors import ExitCode
-from pgrouse.loops import alerts, loop
-from pgrouse.loops.watchdog import Watchdog
-from pgrouse.signal import Signals
-from pgrouse.stop import Stop
+from pgrouse.alerts import delivery as alerts
+from pgrouse.worker import loop
+from pgrouse.worker.watchdog import Watchdog
+from pgrouse.worker.wake_event import Signals
+from pgrouse.worker.shutdown_signals import Stop
 
 if TYPE_CHECKING:
-    from pgrouse.config import Config
+    from pgrouse.config.config import Config
 
 log = structlog.get_logger()
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from pgrouse.alerts.settings import AlertSink
+    from pgrouse.config.alerts import AlertSink
 
 # Shorter pieces of addresses are ordinary words: to hide them everywhere would hide those.
 SHORTEST_SECRET = 8

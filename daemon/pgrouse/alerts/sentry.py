@@ -8,14 +8,14 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from pgrouse.alerts.post import post
+from pgrouse.alerts.http_post import post
 from pgrouse.alerts.secret import reveal
 from pgrouse.alerts.sink import missing
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.alerts.settings import AlertSink
+    from pgrouse.config.alerts import AlertSink
 
 
 class Sentry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pgrouse.alerts.settings import AlertSink
+    from pgrouse.config.alerts import AlertSink
     from pgrouse.alerts.sink import Sink
 
 
@@ -33,6 +33,6 @@ def make(settings: AlertSink) -> Sink:
 
             return Sentry(settings)
         case _:
-            from pgrouse.alerts.by_apprise import ByApprise  # noqa: PLC0415
+            from pgrouse.alerts.apprise import ByApprise  # noqa: PLC0415
 
             return ByApprise(settings)

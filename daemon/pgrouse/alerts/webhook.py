@@ -10,13 +10,13 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from pgrouse.alerts.post import post
+from pgrouse.alerts.http_post import post
 from pgrouse.alerts.secret import reveal
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.alerts.settings import AlertSink
+    from pgrouse.config.alerts import AlertSink
 
 PREFIX = "whsec_"
 

@@ -15,7 +15,7 @@ def main() -> int:
     try:
         return int(_run() or ExitCode.OK)
     except BaseException as error:  # noqa: BLE001 - what is not explained there is raised again
-        from pgrouse.cli.failure import report  # noqa: PLC0415 - what goes well starts faster
+        from pgrouse.cli.error_report import report  # noqa: PLC0415 - what goes well starts faster
 
         return report(error, sys.stderr)
 

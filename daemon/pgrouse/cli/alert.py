@@ -9,14 +9,14 @@ import click
 
 from pgrouse.cli.command import Group, Session
 from pgrouse.cli.output import Column, plural, show_age, show_ago
-from pgrouse.cli.parameter import DURATION, MOMENT
+from pgrouse.cli.param_types import DURATION, MOMENT
 from pgrouse.error_line import last_line
 from pgrouse.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
     import psycopg
 
-    from pgrouse.alerts.settings import AlertSink
+    from pgrouse.config.alerts import AlertSink
 
 INCIDENTS = """
   SELECT i.sink, i.kind, i.topic, i.result, i.error_fingerprint,
@@ -81,7 +81,7 @@ def run(session: Session) -> int:
     _refuse_without_sinks(config.alerts.to)
     from pgrouse import log  # noqa: PLC0415
     from pgrouse.alerts import process  # noqa: PLC0415
-    from pgrouse.alerts.check import check  # noqa: PLC0415
+    from pgrouse.alerts.validate import check  # noqa: PLC0415
 
     check(config)
     log.setup(config)
@@ -112,7 +112,7 @@ def test(session: Session, sink: str | None) -> int:
 
 def _try(session: Session, settings: AlertSink) -> bool:
     """Send one sink its test; return whether it arrived."""
-    from pgrouse import dsn  # noqa: PLC0415
+    from pgrouse.config import dsn  # noqa: PLC0415
     from pgrouse.alerts import secret, sink, sinks  # noqa: PLC0415
     from pgrouse.alerts.notice import Place, trial_notice  # noqa: PLC0415
 
@@ -245,7 +245,7 @@ def show_bound(value: timedelta | int) -> str:
 
 def _bound(text: str) -> tuple[str, timedelta | int | None]:
     """Read a bound as it is typed."""
-    from pgrouse.duration import parse  # noqa: PLC0415
+    from pgrouse.config.duration import parse  # noqa: PLC0415
 
     name, equals, value = text.partition("=")
     if name not in BOUNDS or not equals:

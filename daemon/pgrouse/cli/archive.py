@@ -9,7 +9,7 @@ import click
 
 from pgrouse.cli.command import READ_TIMEOUT, Group, Session
 from pgrouse.cli.output import plural
-from pgrouse.cli.parameter import DURATION
+from pgrouse.cli.param_types import DURATION
 from pgrouse.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 
 from pgrouse.cli.command import Command, Session
 from pgrouse.cli.output import Column, show_ago
-from pgrouse.cli.parameter import DURATION, MESSAGE_ID
+from pgrouse.cli.param_types import DURATION, MESSAGE_ID
 
 LIST = b"""
   SELECT a.id, a.at, a.actor, a.db_user, a.action, a.topic, a.target, a.detail, clock_timestamp() - a.at AS age

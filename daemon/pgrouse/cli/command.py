@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from pgrouse.cli.output import Output
-    from pgrouse.config import Config
+    from pgrouse.config.config import Config
 
 # A listing that takes longer has the wrong filter; whoever waits is told so.
 READ_TIMEOUT = b"SET LOCAL statement_timeout = '30s'"
@@ -39,7 +39,7 @@ class Session:
     @cached_property
     def config(self) -> Config:
         """The configuration, read when it is first needed."""
-        from pgrouse.config import load  # noqa: PLC0415 - pydantic takes its time
+        from pgrouse.config.config import load  # noqa: PLC0415 - pydantic takes its time
 
         return load(self.config_path, overrides=self.overrides)
 
@@ -53,7 +53,7 @@ class Session:
     @contextmanager
     def connect(self) -> Iterator[psycopg.Connection]:
         """Open an autocommit connection; warnings of the server go to the standard error."""
-        from pgrouse.database import Database  # noqa: PLC0415
+        from pgrouse.client.database import Database  # noqa: PLC0415
 
         with Database(self.config.database, "cli").connect_blocking("cli") as conn:
             conn.add_notice_handler(self._warn)
@@ -66,7 +66,7 @@ class Session:
     @contextmanager
     def read(self) -> Iterator[psycopg.Connection]:
         """Open a connection in one transaction that only reads, and not for long."""
-        from pgrouse import search_path  # noqa: PLC0415 - as the driver
+        from pgrouse.client import search_path  # noqa: PLC0415 - as the driver
 
         with self.connect() as conn, conn.transaction():
             conn.execute(b"SET TRANSACTION READ ONLY")

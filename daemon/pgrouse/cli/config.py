@@ -13,8 +13,8 @@ from pgrouse.cli.policy_diff import plain
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 
 if TYPE_CHECKING:
-    from pgrouse.config import Config
-    from pgrouse.policy_change import Change
+    from pgrouse.config.config import Config
+    from pgrouse.client.policy_change import Change
 
 
 @click.group(cls=Group)
@@ -30,8 +30,8 @@ def check(session: Session) -> int:
     Handlers are imported, keys are read. Every problem is told with its file, line and key. Exit code 1: the database holds other
     policies than the file. One that cannot be asked is no error.
     """
-    from pgrouse.alerts.check import check as check_sinks  # noqa: PLC0415
-    from pgrouse.handler import load, questions  # noqa: PLC0415
+    from pgrouse.alerts.validate import check as check_sinks  # noqa: PLC0415
+    from pgrouse.handlers.handler import load, questions  # noqa: PLC0415
 
     try:
         handlers = load(session.config)
@@ -69,7 +69,7 @@ def _compare(session: Session) -> tuple[list[Change], str | None]:
         return [], None
     import psycopg  # noqa: PLC0415 - only where there is something to compare
 
-    from pgrouse import policy_change  # noqa: PLC0415
+    from pgrouse.client import policy_change  # noqa: PLC0415
 
     try:
         with session.read() as conn:
@@ -86,7 +86,7 @@ def _check_keys(settings: Config) -> None:
 
 
 def _problems(error: ConfigError) -> list[dict[str, Any]]:
-    from pgrouse.config_source import ConfigProblems  # noqa: PLC0415
+    from pgrouse.config.source import ConfigProblems  # noqa: PLC0415
 
     if not isinstance(error, ConfigProblems):
         return [{"ok": False, "problem": line} for line in str(error).splitlines()]
@@ -107,8 +107,8 @@ def _problems(error: ConfigError) -> list[dict[str, Any]]:
 @click.pass_obj
 def show(session: Session) -> None:
     """Show every value and where it was given. Passwords are hidden."""
-    from pgrouse.config import leaves  # noqa: PLC0415
-    from pgrouse.config_source import show_key  # noqa: PLC0415
+    from pgrouse.config.config import leaves  # noqa: PLC0415
+    from pgrouse.config.source import show_key  # noqa: PLC0415
 
     rows = [
         {"key": show_key(key), "value": _shown(value), "origin": str(session.config.origin(*key))}
@@ -125,7 +125,7 @@ def show(session: Session) -> None:
 
 
 def _shown(value: Any) -> Any:
-    from pgrouse.dsn import redact  # noqa: PLC0415
+    from pgrouse.config.dsn import redact  # noqa: PLC0415
 
     return redact(value) if isinstance(value, str) else value
 
@@ -136,7 +136,7 @@ def schema() -> None:
 
     For editors that complete and check TOML.
     """
-    from pgrouse.config import Config  # noqa: PLC0415
+    from pgrouse.config.config import Config  # noqa: PLC0415
 
     described = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -25,7 +25,7 @@ def install(session: Session) -> int:
 
 def install_jobs(session: Session) -> int:
     """Install the jobs and say which were changed."""
-    from pgrouse import cron as jobs  # noqa: PLC0415
+    from pgrouse.install import pg_cron as jobs  # noqa: PLC0415
 
     with session.connect() as conn:
         changed = jobs.install(conn)
@@ -41,7 +41,7 @@ def install_jobs(session: Session) -> int:
 @click.pass_obj
 def check(session: Session) -> int:
     """Say what keeps pg_cron from maintaining the queue. Exit code 1 if there is anything."""
-    from pgrouse import cron as jobs  # noqa: PLC0415
+    from pgrouse.install import pg_cron as jobs  # noqa: PLC0415
 
     with session.connect() as conn:
         findings = jobs.check(conn)
@@ -60,7 +60,7 @@ def check(session: Session) -> int:
 @click.pass_obj
 def remove(session: Session) -> int:
     """Unschedule the jobs."""
-    from pgrouse import cron as jobs  # noqa: PLC0415
+    from pgrouse.install import pg_cron as jobs  # noqa: PLC0415
 
     with session.connect() as conn:
         removed = jobs.remove(conn)

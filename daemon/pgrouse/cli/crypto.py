@@ -13,7 +13,7 @@ from pgrouse.cli.output import Column, plural, show_count
 from pgrouse.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
-    from pgrouse.crypto.census import Census
+    from pgrouse.crypto.key_usage import Census
     from pgrouse.crypto.cipher import Cipher
     from pgrouse.crypto.rotation import Rotated
 
@@ -32,7 +32,7 @@ def key(session: Session) -> None:
 
     Put it where the configuration shall find it, and nowhere else: whoever has it can read what it encrypts.
     """
-    from pgrouse.crypto.settings import KEY_BYTES  # noqa: PLC0415
+    from pgrouse.config.crypto import KEY_BYTES  # noqa: PLC0415
 
     made = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
     if session.as_json:
@@ -55,7 +55,7 @@ def check(session: Session, most: int) -> int:
     Exit code 1 if a message needs a key that is not configured here. A key that none needs any more can be removed, unless backups or the
     archive shall still be read with it.
     """
-    from pgrouse.crypto import census  # noqa: PLC0415
+    from pgrouse.crypto import key_usage as census  # noqa: PLC0415
 
     cipher = _cipher(session)
     with session.connect() as conn, conn.transaction():
@@ -86,7 +86,7 @@ def rotate(session: Session, topic: str | None, dead_letters: bool) -> int:
     Batch by batch, while daemons work. What runs is left, and found by the next run; what ended is never rewritten.
     Exit code 1 if some cannot be decrypted with the keys that are here.
     """
-    from pgrouse.cli.batches import BATCH, show_progress  # noqa: PLC0415
+    from pgrouse.cli.bulk import BATCH, show_progress  # noqa: PLC0415
     from pgrouse.crypto.rotation import Rotated  # noqa: PLC0415
     from pgrouse.crypto.rotation import rotate as batches  # noqa: PLC0415
 

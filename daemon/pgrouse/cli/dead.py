@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.batches import PUT_BACK, WILL_NOT_DO, put_back, report
+from pgrouse.cli.bulk import PUT_BACK, WILL_NOT_DO, put_back, report
 from pgrouse.cli.command import READ_TIMEOUT, Group, Session
 from pgrouse.cli.message import style_of_state
 from pgrouse.cli.output import Column, plural, show_ago
-from pgrouse.cli.parameter import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 
@@ -242,6 +242,6 @@ def _conclude(session: Session, rows: Iterable[tuple[int, int | None, str]], *, 
 @click.pass_obj
 def show(session: Session, message_id: int, no_payload: bool) -> int:
     """Show all that is known of a dead message."""
-    from pgrouse.cli.portrait import show_message  # noqa: PLC0415
+    from pgrouse.cli.message_view import show_message  # noqa: PLC0415
 
     return show_message(session, message_id, contents=not no_payload, only_dead=True)

@@ -9,7 +9,7 @@ import click
 from pgrouse.cli.command import Command, Session
 from pgrouse.cli.message import style_of_state
 from pgrouse.cli.output import Column
-from pgrouse.cli.parameter import MESSAGE_ID
+from pgrouse.cli.param_types import MESSAGE_ID
 from pgrouse.errors import ExitCode
 
 ABSENT = ("gone", "never_published")

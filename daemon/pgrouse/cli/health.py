@@ -52,7 +52,7 @@ def health(session: Session, name: str | None, no_worker: bool, complete: bool) 
 
     All is well, and the exit code 0, if the database answers, its schema fits this version, and the worker was seen within 30 seconds.
     """
-    from pgrouse import schema  # noqa: PLC0415
+    from pgrouse.install import schema  # noqa: PLC0415
 
     with session.connect() as conn:
         checks = [Check("database", "ok", f"PostgreSQL {_version(conn)}")]

@@ -9,9 +9,9 @@ import click
 
 from pgrouse.cli.command import Group, Session
 from pgrouse.cli.output import Column, show_ago
-from pgrouse.cli.parameter import DURATION, MESSAGE_ID, RESULTS
+from pgrouse.cli.param_types import DURATION, MESSAGE_ID, RESULTS
 from pgrouse.errors import ExitCode
-from pgrouse.message_row import NEVER, STATE
+from pgrouse.client.message_query import NEVER, STATE
 
 if TYPE_CHECKING:
     import psycopg
@@ -115,7 +115,7 @@ def style_of_state(state: str) -> str:
 @click.pass_obj
 def show(session: Session, message_id: int, no_payload: bool, decrypt: bool) -> int:
     """Show all that is known of a message, live or archived."""
-    from pgrouse.cli.portrait import show_message  # noqa: PLC0415
+    from pgrouse.cli.message_view import show_message  # noqa: PLC0415
 
     if decrypt and no_payload:
         raise click.UsageError("--decrypt and --no-payload exclude each other")

@@ -19,7 +19,7 @@ def migrate(session: Session, dry_run: bool, with_cron: bool, apply_topics: bool
 
     It happens in one transaction, under a lock: any number may call this at once.
     """
-    from pgrouse import schema  # noqa: PLC0415
+    from pgrouse.install import schema  # noqa: PLC0415
 
     session.overrides["database"] = {"apply_topics": "migrate" if apply_topics else None}
     with session.connect() as conn:

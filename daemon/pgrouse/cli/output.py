@@ -84,7 +84,7 @@ class Output:
             return
         from rich.console import Console  # noqa: PLC0415 - only terminals need it
 
-        from pgrouse.cli.table import rich_table  # noqa: PLC0415
+        from pgrouse.cli.rich_table import rich_table  # noqa: PLC0415
 
         console = Console(highlight=False)
         console.print(rich_table(columns, rows, console.width))

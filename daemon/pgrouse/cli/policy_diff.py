@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.cli.command import Session
-from pgrouse.topic_policy import Knobs, Wanted, named
+from pgrouse.config.topic_policy import Knobs, Wanted, named
 
 if TYPE_CHECKING:
     import psycopg
 
-    from pgrouse.policy_change import Change
+    from pgrouse.client.policy_change import Change
 
 
 def put(session: Session, conn: psycopg.Connection, wanted: Mapping[str, Wanted], *, dry_run: bool) -> list[Change]:
     """Make the database hold what is wanted, or only say what that would change; print the difference."""
-    from pgrouse import policy_change  # noqa: PLC0415
+    from pgrouse.client import policy_change  # noqa: PLC0415
 
     changes = policy_change.differences(conn, wanted) if dry_run else policy_change.apply(conn, wanted)
     if session.as_json:

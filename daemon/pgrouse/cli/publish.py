@@ -12,11 +12,11 @@ import click
 
 from pgrouse.cli.command import Command, Session
 from pgrouse.cli.output import plural
-from pgrouse.cli.parameter import DURATION, HEADER, MESSAGE_ID, MOMENT
+from pgrouse.cli.param_types import DURATION, HEADER, MESSAGE_ID, MOMENT
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
-    from pgrouse.new_message import NewMessage
+    from pgrouse.publishing.new_message import NewMessage
 
 
 # What is said besides the id.
@@ -99,7 +99,7 @@ def publish(
 
 def _headers(given: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return the headers, behind those of the trace that the command was called in."""
-    from pgrouse import trace_context  # noqa: PLC0415
+    from pgrouse.publishing import trace_context  # noqa: PLC0415
 
     headers = dict(given)
     return headers if trace_context.TRACEPARENT in headers else trace_context.of_environment(os.environ) | headers
@@ -132,7 +132,7 @@ def utf8(data: bytes, where: str) -> str:
 
 
 def _publish_one(session: Session, values: dict[str, Any]) -> None:
-    from pgrouse.publishing import publish as publish_one  # noqa: PLC0415
+    from pgrouse.publishing.publish import publish as publish_one  # noqa: PLC0415
 
     cipher = _cipher(session)
     with session.connect() as conn:
@@ -155,7 +155,7 @@ def _cipher(session: Session) -> Cipher | None:
 
 
 def _publish_lines(session: Session, lines: IO[bytes], shared: dict[str, Any]) -> None:
-    from pgrouse.publishing import publish_many  # noqa: PLC0415
+    from pgrouse.publishing.publish import publish_many  # noqa: PLC0415
 
     cipher = _cipher(session)
     with session.connect() as conn:
@@ -169,7 +169,7 @@ def _publish_lines(session: Session, lines: IO[bytes], shared: dict[str, Any]) -
 
 def _messages(lines: IO[bytes], shared: dict[str, Any]) -> Iterator[NewMessage]:
     from pgrouse.jsonb import Raw  # noqa: PLC0415
-    from pgrouse.new_message import NewMessage  # noqa: PLC0415
+    from pgrouse.publishing.new_message import NewMessage  # noqa: PLC0415
 
     for number, line in enumerate(lines, 1):
         if line.strip():

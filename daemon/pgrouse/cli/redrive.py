@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.batches import BATCH, PUT_BACK, WILL_NOT_DO, put_back, report, tell_stayed
+from pgrouse.cli.bulk import BATCH, PUT_BACK, WILL_NOT_DO, put_back, report, tell_stayed
 from pgrouse.cli.command import READ_TIMEOUT, Command, Session
 from pgrouse.cli.output import Column, plural, show_ago
-from pgrouse.cli.parameter import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 

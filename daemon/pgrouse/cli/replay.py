@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.batches import BATCH, Pace, show_progress, tell_stayed
+from pgrouse.cli.bulk import BATCH, Pace, show_progress, tell_stayed
 from pgrouse.cli.command import READ_TIMEOUT, Command, Session
 from pgrouse.cli.output import plural
-from pgrouse.cli.parameter import MESSAGE_ID, MOMENT
+from pgrouse.cli.param_types import MESSAGE_ID, MOMENT
 from pgrouse.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -41,10 +41,11 @@ def run(
             f'there is nothing to work: add a table [topics."orders.created"] with its handler to {where}'
         )
     if config.alerts.to:
-        from pgrouse.alerts.check import check  # noqa: PLC0415
+        from pgrouse.alerts.validate import check  # noqa: PLC0415
 
         check(config)
-    from pgrouse import log, service  # noqa: PLC0415
+    from pgrouse import log  # noqa: PLC0415
+    from pgrouse.worker import daemon as service  # noqa: PLC0415
 
     log.setup(config)
     return service.run(config)

@@ -10,7 +10,7 @@ import click
 
 from pgrouse.cli.command import Group, Session
 from pgrouse.cli.output import Column, show_age, show_ago
-from pgrouse.cli.parameter import DURATION, HEADER
+from pgrouse.cli.param_types import DURATION, HEADER
 from pgrouse.cli.publish import utf8
 from pgrouse.errors import ExitCode
 

@@ -11,7 +11,7 @@ import click
 
 from pgrouse.cli.command import READ_TIMEOUT, Command, Session
 from pgrouse.cli.output import Column, plain_table, show_age, show_count
-from pgrouse.cli.parameter import DURATION
+from pgrouse.cli.param_types import DURATION
 
 if TYPE_CHECKING:
     import psycopg
@@ -144,7 +144,7 @@ def _watch_on_terminal(conn: psycopg.Connection, every: timedelta) -> None:
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from pgrouse.cli.table import rich_table  # noqa: PLC0415
+    from pgrouse.cli.rich_table import rich_table  # noqa: PLC0415
 
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False) as live:

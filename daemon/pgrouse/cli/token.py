@@ -9,7 +9,7 @@ import click
 
 from pgrouse.cli.command import Group, Session
 from pgrouse.cli.output import Column, show_ago
-from pgrouse.cli.parameter import DURATION
+from pgrouse.cli.param_types import DURATION
 from pgrouse.errors import ExitCode
 
 ROLES = ("viewer", "publisher", "worker", "operator")
@@ -52,7 +52,7 @@ def add(
 
     Only its digest is kept: nobody can read it again.
     """
-    from pgrouse import secret  # noqa: PLC0415
+    from pgrouse.web import tokens as secret  # noqa: PLC0415
 
     made = secret.new()
     with session.connect() as conn:

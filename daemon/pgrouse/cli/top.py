@@ -8,7 +8,7 @@ from datetime import timedelta
 import click
 
 from pgrouse.cli.command import Command, Session
-from pgrouse.cli.parameter import DURATION
+from pgrouse.cli.param_types import DURATION
 from pgrouse.errors import ConfigError
 
 
@@ -30,7 +30,7 @@ def top(session: Session, every: timedelta) -> None:
         if (error.name or "").startswith("pgrouse"):
             raise
         raise ConfigError(f"{error.name} is not installed: pip install 'pgrouse[top]'") from error
-    from pgrouse.database import Database  # noqa: PLC0415
+    from pgrouse.client.database import Database  # noqa: PLC0415
 
     view = Top(Database(session.config.database, "cli"), every)
     view.run()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgrouse.cli.command import READ_TIMEOUT, Group, Session
-from pgrouse.cli.knob import KnobType, assignments, read_policy
+from pgrouse.cli.policy_args import KnobType, assignments, read_policy
 from pgrouse.cli.output import Column, plural
-from pgrouse.cli.parameter import DURATION, MOMENT
+from pgrouse.cli.param_types import DURATION, MOMENT
 from pgrouse.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def topic() -> None:
 @click.pass_obj
 def list_topics(session: Session) -> None:
     """List the topics with a policy of their own, and what each sets."""
-    from pgrouse.cli.policy_portrait import policies  # noqa: PLC0415
+    from pgrouse.cli.policy_view import policies  # noqa: PLC0415
 
     with session.read() as conn:
         rows = [_summary(row) for row in policies(conn)]
@@ -48,15 +48,15 @@ def list_topics(session: Session) -> None:
 
 
 def _summary(row: dict[str, Any]) -> dict[str, Any]:
-    from pgrouse.cli.policy_portrait import pause_of  # noqa: PLC0415
-    from pgrouse.topic_policy import TopicPolicy  # noqa: PLC0415
+    from pgrouse.cli.policy_view import pause_of  # noqa: PLC0415
+    from pgrouse.config.topic_policy import TopicPolicy  # noqa: PLC0415
 
     policy = {knob: row[knob] for knob in TopicPolicy.names() if row[knob] is not None}
     return {"topic": row["topic"], "paused": pause_of(row), "policy": policy}
 
 
 def _in_one_line(policy: dict[str, Any]) -> str:
-    from pgrouse.topic_policy import show_knob  # noqa: PLC0415
+    from pgrouse.config.topic_policy import show_knob  # noqa: PLC0415
 
     return " ".join(f"{knob}={show_knob(knob, value)}" for knob, value in policy.items()) or "nothing"
 
@@ -67,7 +67,7 @@ def _in_one_line(policy: dict[str, Any]) -> str:
 @click.pass_obj
 def show(session: Session, topic_name: str, channel: str | None) -> None:
     """Show what holds for a topic, knob by knob, and what is paused."""
-    from pgrouse.cli.policy_portrait import look, show_policy  # noqa: PLC0415
+    from pgrouse.cli.policy_view import look, show_policy  # noqa: PLC0415
 
     with session.read() as conn:
         portrait = look(conn, topic_name, channel)
@@ -100,7 +100,7 @@ def unset(session: Session, topic_name: str, knobs: tuple[str, ...], channel: st
 
     From the defaults ('*') they are taken away.
     """
-    from pgrouse.topic_policy import DEFAULTS  # noqa: PLC0415
+    from pgrouse.config.topic_policy import DEFAULTS  # noqa: PLC0415
 
     word = "none" if topic_name == DEFAULTS else "inherit"
     _put(session, topic_name, channel, dict.fromkeys(knobs, word), dry_run=dry_run)
@@ -108,7 +108,7 @@ def unset(session: Session, topic_name: str, knobs: tuple[str, ...], channel: st
 
 def _put(session: Session, topic_name: str, channel: str | None, assigned: dict[str, str], *, dry_run: bool) -> None:
     from pgrouse.cli.policy_diff import put  # noqa: PLC0415
-    from pgrouse.topic_policy import Wanted  # noqa: PLC0415
+    from pgrouse.config.topic_policy import Wanted  # noqa: PLC0415
 
     policy = read_policy(topic_name, channel, assigned)
     wanted = Wanted(policy=policy) if channel is None else Wanted(channels={channel: policy})

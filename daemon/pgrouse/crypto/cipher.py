@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from pgrouse import jsonb
 from pgrouse.crypto import envelope
 from pgrouse.crypto.envelope import MARK, NONCE, SALT, Head, Kind
-from pgrouse.crypto.settings import KEY_BYTES, NAME, decoded
+from pgrouse.config.crypto import KEY_BYTES, NAME, decoded
 from pgrouse.errors import ConfigError, DecryptionFailed, KeyMissing, PublishRefused
 
 try:
@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pgrouse.config import Config
+    from pgrouse.config.config import Config
 
 DLQ = ".dlq"
 PURPOSE = b"pgrouse message 1 "

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pgrouse.config_source import ConfigProblems, Problem
-from pgrouse.crypto.settings import KEY_BYTES, CryptoKey, decoded
+from pgrouse.config.source import ConfigProblems, Problem
+from pgrouse.config.crypto import KEY_BYTES, CryptoKey, decoded
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pgrouse.config import Config
+    from pgrouse.config.config import Config
     from pgrouse.crypto.cipher import Cipher
 
 COMMAND_S = 10.0
@@ -51,7 +51,7 @@ def cipher_of_file(config: Config | Path | str | None) -> Cipher:
     Raises:
         ConfigError: it has no `[crypto]`, or a key cannot be read.
     """
-    from pgrouse.config import Config, load  # noqa: PLC0415 - pydantic takes its time
+    from pgrouse.config.config import Config, load  # noqa: PLC0415 - pydantic takes its time
 
     settings = config if isinstance(config, Config) else load(None if config is None else Path(config))
     cipher = cipher_of(settings)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from pgrouse.crypto import census, envelope
+from pgrouse.crypto import envelope
+
+from pgrouse.crypto import key_usage as census
 from pgrouse.errors import DecryptionFailed, KeyMissing
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from pgrouse.demo.screen import Screen
-from pgrouse.dsn import redact
+from pgrouse.config.dsn import redact
 
 INSERT = """insert into messages.message (topic, payload) values ('orders.created', '{"id": 7}');"""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.demo.books import Check
+from pgrouse.demo.verification import Check
 from pgrouse.demo.screen import Screen
 from pgrouse.errors import PgrouseError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.publishing import publish
+from pgrouse.publishing.publish import publish
 
 
 class Published:

@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pgrouse.demo.books import Check
-from pgrouse.demo.death import Death
-from pgrouse.demo.wake import Silence, Wake
-from pgrouse.demo.watch import Counts
+from pgrouse.demo.verification import Check
+from pgrouse.demo.worker_kill import Death
+from pgrouse.demo.latency import Silence, Wake
+from pgrouse.demo.progress_watch import Counts
 
 RESULTS = ("success", "rejected", "failed", "lock_expired")
 

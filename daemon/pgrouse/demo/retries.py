@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.demo.watch import Watch
+from pgrouse.demo.progress_watch import Watch
 
 TOPIC = "mail.send"
 MAILS = 3

@@ -8,17 +8,27 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgrouse.demo import books, dashboard, death, directory, hints, pipeline, reading, report, retries, wake
+from pgrouse.demo import dashboard, hints, pipeline, report, retries
+
+from pgrouse.demo import verification as books
+
+from pgrouse.demo import worker_kill as death
+
+from pgrouse.demo import input_files as directory
+
+from pgrouse.demo import file_jobs as reading
+
+from pgrouse.demo import latency as wake
 from pgrouse.demo.alerts import Alerts
-from pgrouse.demo.death import Death
-from pgrouse.demo.directory import Directory
-from pgrouse.demo.folder import Folder
+from pgrouse.demo.worker_kill import Death
+from pgrouse.demo.input_files import Directory
+from pgrouse.demo.run_folder import Folder
 from pgrouse.demo.published import Published
 from pgrouse.demo.report import Report
 from pgrouse.demo.screen import Screen
-from pgrouse.demo.stage import Stage, examples
-from pgrouse.demo.wake import Silence, Wake
-from pgrouse.demo.watch import Watch
+from pgrouse.demo.environment import Stage, examples
+from pgrouse.demo.latency import Silence, Wake
+from pgrouse.demo.progress_watch import Watch
 from pgrouse.demo.worker import Workers
 
 CONFIG = examples() / "pgrouse.toml"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pgrouse.devdb import account, container, installation
+from pgrouse.devdb import container, installation
+
+from pgrouse.devdb import os_user as account
 from pgrouse.devdb.container import Container
-from pgrouse.devdb.given import Given
+from pgrouse.devdb.external import Given
 from pgrouse.devdb.installation import Installation
 from pgrouse.devdb.server import Server
 from pgrouse.errors import DatabaseUnreachable

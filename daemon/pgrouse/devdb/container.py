@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from pgrouse.devdb import account
+from pgrouse.devdb import os_user as account
 from pgrouse.devdb.scratch import OWNER
 from pgrouse.devdb.server import cron_settings
 from pgrouse.errors import DatabaseUnreachable

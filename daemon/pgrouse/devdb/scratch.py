@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from pgrouse.devdb import account, postmaster
+from pgrouse.devdb import postmaster
+
+from pgrouse.devdb import os_user as account
 
 OWNER = "owner"
 

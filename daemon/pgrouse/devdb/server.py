@@ -17,8 +17,9 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
-from pgrouse import search_path
-from pgrouse.devdb import account, postmaster
+from pgrouse.client import search_path
+from pgrouse.devdb import postmaster
+from pgrouse.devdb import os_user as account
 from pgrouse.devdb.installation import Installation
 from pgrouse.errors import DatabaseUnreachable
 

@@ -5,7 +5,7 @@
 looks at itself. It changes nothing, and ends within a bounded time.
 """
 
-from pgrouse.doctor.examination import CODES, examine
+from pgrouse.doctor.runner import CODES, examine
 from pgrouse.doctor.finding import Finding, Level
 
 __all__ = ["CODES", "Finding", "Level", "examine"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgrouse.config import Config
+from pgrouse.config.config import Config
 from pgrouse.doctor.finding import Finding, fail, ok, warn
-from pgrouse.doctor.subject import Subject
+from pgrouse.doctor.target import Subject
 
 # Besides the lanes: listener, prober, ticker and heartbeat.
 LOOPS = 4

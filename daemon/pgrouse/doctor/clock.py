@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from pgrouse.doctor.finding import Finding, ok, warn
-from pgrouse.doctor.subject import Subject
+from pgrouse.doctor.target import Subject
 
 MUCH_S = 2.0
 SERVER = b"SELECT extract(epoch FROM clock_timestamp())::float8"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pgrouse.doctor.finding import Finding, ok, warn
-from pgrouse.doctor.subject import Subject
-from pgrouse.handler import questions
+from pgrouse.doctor.target import Subject
+from pgrouse.handlers.handler import questions
 
 
 def look(subject: Subject) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pgrouse.doctor.finding import Finding, ok
-from pgrouse.doctor.subject import Subject
+from pgrouse.doctor.target import Subject
 
 WHO = """
   SELECT current_setting('server_version') || ', database ' || current_database() || ', as ' || current_user

@@ -13,9 +13,9 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from pgrouse import schema
+from pgrouse.install import schema
 from pgrouse.doctor.finding import Finding, fail, ok
-from pgrouse.doctor.subject import Subject
+from pgrouse.doctor.target import Subject
 from pgrouse.errors import SchemaMismatch
 
 FUNCTION = re.compile(

@@ -6,14 +6,16 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pgrouse.crypto import census, keys
+from pgrouse.crypto import keys
+
+from pgrouse.crypto import key_usage as census
 from pgrouse.doctor.finding import Finding, fail, ok, warn
-from pgrouse.doctor.subject import Subject
+from pgrouse.doctor.target import Subject
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
-    from pgrouse.crypto.settings import CryptoKey
+    from pgrouse.config.crypto import CryptoKey
 
 # So many messages are looked at: those that have waited longest.
 MOST = 10_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgrouse import cron
-from pgrouse.cron import Kind
+from pgrouse.install import pg_cron as cron
+from pgrouse.install.pg_cron import Kind
 from pgrouse.doctor.finding import Finding, Level, ok
-from pgrouse.doctor.subject import Subject
+from pgrouse.doctor.target import Subject
 
 # An optional step that was not taken, or that cannot be seen from here. All others were meant to work and do not.
 NOT_TAKEN = {Kind.ABSENT, Kind.NOT_VISIBLE, Kind.MISSING}

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import errors
 
 from pgrouse.doctor.finding import Finding, fail, ok
-from pgrouse.doctor.subject import Subject
+from pgrouse.doctor.target import Subject
 
 PROCESS = b"SELECT pg_backend_pid()"
 PREPARED = b"SELECT 1 AS prepared_by_pgrouse_doctor"

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 
 from pgrouse.doctor.finding import Finding, fail, ok
-from pgrouse.doctor.subject import Subject
-from pgrouse.schema import script
+from pgrouse.doctor.target import Subject
+from pgrouse.install.schema import script
 
 GRANT = re.compile(r"\['(messages_\w+)', 'EXECUTE ON FUNCTION ([^']+)'\]")
 LACKING = """

@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from pgrouse.loops.listener import Mode
-from pgrouse.meter import BUCKETS, Meter, Result
+from pgrouse.worker.listener import Mode
+from pgrouse.worker.metrics_recorder import BUCKETS, Meter, Result
 from pgrouse.metrics import catalogue as c
-from pgrouse.metrics.family import family, histogram, single
+from pgrouse.metrics.prometheus import family, histogram, single
 
 if TYPE_CHECKING:
-    from pgrouse.service import Daemon
+    from pgrouse.worker.daemon import Daemon
 
 
 class DaemonCollector(Collector):

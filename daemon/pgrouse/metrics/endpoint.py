@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from pgrouse import events
-from pgrouse.vitals import Check, Vitals
+from pgrouse.worker.health import Check, Vitals
 
 log = structlog.get_logger()
 

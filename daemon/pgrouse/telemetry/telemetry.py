@@ -12,9 +12,10 @@ from typing import Any
 import psycopg
 from opentelemetry import trace
 
-from pgrouse.message import Message
-from pgrouse.outcome import Ended, Kind
-from pgrouse.telemetry import carrier, names
+from pgrouse.client.message import Message
+from pgrouse.handlers.outcome import Ended, Kind
+from pgrouse.telemetry import names
+from pgrouse.telemetry import propagation as carrier
 from pgrouse.telemetry.instruments import instruments
 from pgrouse.telemetry.names import Operation
 from pgrouse.telemetry.server import server

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from pgrouse.outcome import Ended, Kind
+from pgrouse.handlers.outcome import Ended, Kind
 
 
 @dataclass(frozen=True, slots=True)

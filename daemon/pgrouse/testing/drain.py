@@ -8,16 +8,16 @@ from typing import Any, overload
 import psycopg
 from psycopg.rows import tuple_row
 
-from pgrouse.ack_policy import AckPolicy
-from pgrouse.context import is_on_a_loop
-from pgrouse.course import finish
-from pgrouse.handler import Handler
-from pgrouse.message import Message
-from pgrouse.outcome import Ended, Kind
-from pgrouse.store import settle_statement
+from pgrouse.handlers.ack_rules import AckPolicy
+from pgrouse.handlers.context import is_on_a_loop
+from pgrouse.run_sync import finish
+from pgrouse.handlers.handler import Handler
+from pgrouse.client.message import Message
+from pgrouse.handlers.outcome import Ended, Kind
+from pgrouse.client.worker_client import settle_statement
 from pgrouse.testing.attempt import Attempt, attempt
-from pgrouse.testing.played import Handlers, Play, handlers_of
-from pgrouse.testing.stage import AnyConnection, Stage
+from pgrouse.testing.handler_call import Handlers, Play, handlers_of
+from pgrouse.testing.runtime import AnyConnection, Stage
 
 CLAIM = b"SELECT * FROM messages.claim('pgrouse.testing', %s::pg_catalog.text[], %s)"
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pgrouse import jsonb
-from pgrouse.context import is_on_a_loop
-from pgrouse.message import Message
-from pgrouse.outcome import Outcome
+from pgrouse.handlers.context import is_on_a_loop
+from pgrouse.client.message import Message
+from pgrouse.handlers.outcome import Outcome
 from pgrouse.testing.attempt import Attempt, attempt
-from pgrouse.testing.played import Play, handler_of
-from pgrouse.testing.stage import AnyConnection, Stage
+from pgrouse.testing.handler_call import Play, handler_of
+from pgrouse.testing.runtime import AnyConnection, Stage
 
 
 def perform(

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
-from pgrouse.drivers import driver_of
-from pgrouse.drivers.driver import Driver
-from pgrouse.statement import Statement
+from pgrouse.publishing.drivers import driver_of
+from pgrouse.publishing.drivers.driver import Driver
+from pgrouse.publishing.statement import Statement
 
 # By way of one text: what the codecs of a connection make of JSON and of bytes is different for each.
 SHOWN = ("id", "topic", "payload", "headers", "key", "channel", "priority", "max_attempts")

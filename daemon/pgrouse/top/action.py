@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pgrouse.cli.batches import PUT_BACK
+from pgrouse.cli.bulk import PUT_BACK
 from pgrouse.top.snapshot import DeadGroup
 
 # So many are put back by one confirmation, in transactions of so many each.

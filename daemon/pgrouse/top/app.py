@@ -17,9 +17,9 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Footer, Input, Static
 
-from pgrouse.cli.batches import PUT_BACK, STAYED
+from pgrouse.cli.bulk import PUT_BACK, STAYED
 from pgrouse.cli.output import harmless, plural, show_age, show_count
-from pgrouse.database import Database
+from pgrouse.client.database import Database
 from pgrouse.error_line import last_line
 from pgrouse.top import action
 from pgrouse.top.dialog import Ask, Confirm, Note

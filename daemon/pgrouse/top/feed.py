@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from pgrouse.cli.failure import explain
-from pgrouse.database import Database, hung_up_after
-from pgrouse.dsn import redact
+from pgrouse.cli.error_report import explain
+from pgrouse.client.database import Database, hung_up_after
+from pgrouse.config.dsn import redact
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pgrouse.top.snapshot import Reader, Snapshot
 

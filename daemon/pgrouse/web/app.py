@@ -13,19 +13,22 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pgrouse import events
-from pgrouse.config import Config
-from pgrouse.loops import loop
-from pgrouse.web import asset, hub, live, metrics, pages, problem, v1
-from pgrouse.web.aside import Aside
-from pgrouse.web.database import Database
-from pgrouse.web.gate import Doorkeeper, Gate
-from pgrouse.web.hub import Hub
-from pgrouse.web.keyring import Keyring
+from pgrouse.config.config import Config
+from pgrouse.worker import loop
+from pgrouse.web import metrics, pages, problem, v1
+from pgrouse.web import static_files as asset
+from pgrouse.web import live_updates as hub
+from pgrouse.web import probes as live
+from pgrouse.web.large_body import Aside
+from pgrouse.web.database_pool import Database
+from pgrouse.web.security import Doorkeeper, Gate
+from pgrouse.web.live_updates import Hub
+from pgrouse.web.token_cache import Keyring
 from pgrouse.web.maintenance import Maintenance
-from pgrouse.web.press import Press
-from pgrouse.web.roll import Roll
-from pgrouse.web.shortcut import shortcut
-from pgrouse.web.wake import Wake
+from pgrouse.web.publish_batcher import Press
+from pgrouse.web.http_workers import Roll
+from pgrouse.web.publish_fast_path import shortcut
+from pgrouse.web.long_poll import Wake
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
@@ -67,7 +70,7 @@ def application(settings: Config) -> FastAPI:
 def _cipher(settings: Config) -> Cipher | None:
     if settings.crypto.current is None:
         return None
-    from pgrouse.crypto.locked import cipher_or_lock  # noqa: PLC0415 - only where it is configured
+    from pgrouse.crypto.keyless_cipher import cipher_or_lock  # noqa: PLC0415 - only where it is configured
 
     return cipher_or_lock(settings)
 

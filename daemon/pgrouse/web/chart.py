@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgrouse.web.database import Row
+from pgrouse.web.database_pool import Row
 
 # Digits of a number in a chart: more cannot be seen.
 DIGITS = 4

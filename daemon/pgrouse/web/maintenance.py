@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pgrouse.database import Database
-from pgrouse.loops.ticker import Ticker
-from pgrouse.signal import Signal
+from pgrouse.client.database import Database
+from pgrouse.worker.maintenance import Ticker
+from pgrouse.worker.wake_event import Signal
 
 # How long what the user of the database may do is taken for granted; and how soon a standby is asked whether it is one still.
 ASK_AGAIN_S = 60.0

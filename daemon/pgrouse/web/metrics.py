@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from pgrouse.web.caller import Role
-from pgrouse.web.gate import needs
+from pgrouse.web.security import needs
 from pgrouse.web.problem import Problem
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ANSWER_S = 8.0
 async def metrics(request: Request) -> Response:
     """Tell how the queue is. While the database is away nobody can be known, and all that is told is that it is away."""
     try:
-        from pgrouse.metrics import fleet  # noqa: PLC0415
+        from pgrouse.metrics import queue_metrics as fleet  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
@@ -46,7 +46,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def _found(request: Request) -> list[Metric]:
-    from pgrouse.metrics import fleet  # noqa: PLC0415
+    from pgrouse.metrics import queue_metrics as fleet  # noqa: PLC0415
 
     caller = await needs(Role.VIEWER)(request)
     async with request.app.state.db.read() as conn:

@@ -11,8 +11,10 @@ from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from pgrouse.web import asset, wording
-from pgrouse.web.place import PLACES
+from pgrouse.web import static_files as asset
+
+from pgrouse.web import formatting as wording
+from pgrouse.web.navigation import PLACES
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -15,13 +15,13 @@ from typing import Any, Literal, Union, get_args, get_origin
 import click
 import psycopg
 
-from pgrouse import policy_change
-from pgrouse.cli.knob import read_policy
-from pgrouse.policy_change import Change
-from pgrouse.topic_policy import DEFAULTS, KNOBS, NO_LIMIT, PARTS, WHOLE, TopicPolicy, Wanted, Word, named, show_knob
+from pgrouse.client import policy_change
+from pgrouse.cli.policy_args import read_policy
+from pgrouse.client.policy_change import Change
+from pgrouse.config.topic_policy import DEFAULTS, KNOBS, NO_LIMIT, PARTS, WHOLE, TopicPolicy, Wanted, Word, named, show_knob
 from pgrouse.web.caller import Caller
-from pgrouse.web.database import Database, Row
-from pgrouse.web.effect import effect
+from pgrouse.web.database_pool import Database, Row
+from pgrouse.web.policy_effects import effect
 
 LONGEST_SHOWN = 300
 WORDS = {word.value for word in Word}

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, Response
 
 from pgrouse import errors, events
-from pgrouse.dsn import redact
+from pgrouse.config.dsn import redact
 
 log = structlog.get_logger()
 

@@ -12,10 +12,12 @@ from urllib.parse import urlencode
 
 from psycopg.types.json import Jsonb
 
-from pgrouse import duration, jsonb
+from pgrouse import jsonb
+
+from pgrouse.config import duration
 from pgrouse.errors import PublishRefused
 from pgrouse.web.caller import Caller
-from pgrouse.web.database import Connection, Row
+from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.problem import Problem
 
 WAITING = ("ready", "delayed", "retrying")

@@ -12,13 +12,15 @@ import uvicorn
 from fastapi import FastAPI
 from psycopg import errors as pg
 
-from pgrouse import events, log, systemd
-from pgrouse.config import Config
+from pgrouse import events, log
+
+from pgrouse.worker import systemd
+from pgrouse.config.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
-from pgrouse.web import listen
+from pgrouse.web import listen_socket as listen
 from pgrouse.web.app import application, guarded
-from pgrouse.web.connection import MOST_HEADER_BYTES, Connection
-from pgrouse.web.database import Database
+from pgrouse.web.http_protocol import MOST_HEADER_BYTES, Connection
+from pgrouse.web.database_pool import Database
 
 logger = structlog.get_logger()
 

@@ -29,7 +29,7 @@ from fastapi import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pgrouse.web.caller import Caller
-from pgrouse.web.database import Connection
+from pgrouse.web.database_pool import Connection
 from pgrouse.web.page import render, templates
 
 Context = dict[str, Any]

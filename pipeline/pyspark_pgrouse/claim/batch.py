@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.errors import ConfigError
-from pgrouse.outcome import describe
+from pgrouse.handlers.outcome import describe
 from pyspark_pgrouse.claim.bisection import Bisection, Pair
-from pyspark_pgrouse.claim.desk import ClaimDesk
+from pyspark_pgrouse.claim.batch_settler import ClaimDesk
 from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, Outcome, Settled, after_of, outcome_of
 from pyspark_pgrouse.session import check_alive
 

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 from pgrouse.errors import DatabaseUnreachable
-from pyspark_pgrouse.claim.hand import Hand
-from pyspark_pgrouse.claim.line import ClaimLine
-from pyspark_pgrouse.claim.store import ClaimStore
+from pyspark_pgrouse.claim.in_flight import Hand
+from pyspark_pgrouse.claim.reconnecting_connection import ClaimLine
+from pyspark_pgrouse.claim.claim_client import ClaimStore
 
 SEEN_EVERY_S = 5.0
 # After a failure. The locks last for two more thirds.

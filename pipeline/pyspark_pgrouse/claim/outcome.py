@@ -10,10 +10,10 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pgrouse import duration
+from pgrouse.config import duration
 from pgrouse.errors import ConfigError
-from pgrouse.outcome import clean
-from pyspark_pgrouse.claim.hand import Pairs
+from pgrouse.handlers.outcome import clean
+from pyspark_pgrouse.claim.in_flight import Pairs
 
 if TYPE_CHECKING:
     import psycopg

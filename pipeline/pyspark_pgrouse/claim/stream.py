@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import schema
-from pyspark_pgrouse.claim.end import Ending
-from pyspark_pgrouse.claim.hand import Pairs
+from pyspark_pgrouse.claim.query_end import Ending
+from pyspark_pgrouse.claim.in_flight import Pairs
 from pyspark_pgrouse.claim.offset import ClaimOffset
 from pyspark_pgrouse.claim.worker import ClaimWorker
 from pyspark_pgrouse.read.slices import Rows, Slice

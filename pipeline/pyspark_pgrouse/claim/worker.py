@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pyspark_pgrouse import connection
-from pyspark_pgrouse.claim.hand import Hand, Pairs
+from pyspark_pgrouse.claim.in_flight import Hand, Pairs
 from pyspark_pgrouse.claim.heartbeat import ClaimHeartbeat
-from pyspark_pgrouse.claim.line import ClaimLine
-from pyspark_pgrouse.claim.store import CLAIM_BYTES, CLAIM_ROWS, Claimed, ClaimStore, Place
+from pyspark_pgrouse.claim.reconnecting_connection import ClaimLine
+from pyspark_pgrouse.claim.claim_client import CLAIM_BYTES, CLAIM_ROWS, Claimed, ClaimStore, Place
 
 if TYPE_CHECKING:
     from pyspark_pgrouse.options import Options

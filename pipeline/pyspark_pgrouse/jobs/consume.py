@@ -18,12 +18,12 @@ from psycopg import Error
 
 from pgrouse.cli.command import Command, Session
 from pgrouse.cli.output import Output, plural
-from pgrouse.cli.parameter import DURATION
-from pgrouse.duration import show
+from pgrouse.cli.param_types import DURATION
+from pgrouse.config.duration import show
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pyspark_pgrouse.claim.batch import Function, Ran, run
-from pyspark_pgrouse.claim.desk import ClaimDesk
-from pyspark_pgrouse.claim.function import find, source_of
+from pyspark_pgrouse.claim.batch_settler import ClaimDesk
+from pyspark_pgrouse.claim.user_function import find, source_of
 from pyspark_pgrouse.claim.outcome import DEAD, Settled
 from pyspark_pgrouse.executors import own_error
 from pyspark_pgrouse.java import java_home

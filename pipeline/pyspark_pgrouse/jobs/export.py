@@ -15,8 +15,8 @@ import click
 
 from pgrouse.cli.command import Command, Session
 from pgrouse.cli.output import plural
-from pgrouse.cli.parameter import DURATION, MOMENT
-from pgrouse.cli.progress import Bar
+from pgrouse.cli.param_types import DURATION, MOMENT
+from pgrouse.cli.progress_bar import Bar
 from pgrouse.errors import ExitCode
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.executors import on_executors

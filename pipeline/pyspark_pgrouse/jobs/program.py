@@ -38,7 +38,7 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 def main(command: click.Command) -> None:
     """Run a job as a program, with the exit codes of `pgrouse`."""
     from pgrouse.cli.command import Session  # noqa: PLC0415
-    from pgrouse.cli.failure import report  # noqa: PLC0415
+    from pgrouse.cli.error_report import report  # noqa: PLC0415
 
     try:
         with command.make_context(f"pgrouse pipeline {command.name}", sys.argv[1:], obj=Session()) as ctx:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.batches import PUT_BACK, put_back, report
+from pgrouse.cli.bulk import PUT_BACK, put_back, report
 from pgrouse.cli.command import Command, Session
 from pgrouse.cli.output import Column, plural, show_ago
 from pgrouse.cli.redrive import REDRIVE

@@ -13,10 +13,10 @@ import click
 
 from pgrouse.cli.command import Command, Session
 from pgrouse.cli.output import plural
-from pgrouse.cli.parameter import DURATION, MOMENT
+from pgrouse.cli.param_types import DURATION, MOMENT
 from pgrouse.errors import PgrouseError
 from pyspark_pgrouse.jobs.program import main, on_spark
-from pyspark_pgrouse.report.goal import Goal
+from pyspark_pgrouse.report.slo import Goal
 from pyspark_pgrouse.report.window import Window
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class WhenType(click.ParamType[datetime]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Read it."""
-        from pgrouse.duration import parse  # noqa: PLC0415
+        from pgrouse.config.duration import parse  # noqa: PLC0415
 
         try:
             return datetime.now(UTC) - parse(value)
@@ -109,7 +109,7 @@ def report(
     """
     from pyspark_pgrouse import session as spark_session  # noqa: PLC0415
     from pyspark_pgrouse.report.destination import Destination  # noqa: PLC0415
-    from pyspark_pgrouse.report.making import Order, make  # noqa: PLC0415
+    from pyspark_pgrouse.report.build import Order, make  # noqa: PLC0415
 
     window = _window(**times)
     # What can be wrong is found out before Spark takes its time to start.
@@ -154,12 +154,12 @@ def _source(session: Session, lake: str | None, topics: tuple[str, ...]) -> Sour
 @contextmanager
 def _stages(session: Session) -> Iterator[Callable[[str], None]]:
     """Say what is being made: as a bar to people, as lines to logs."""
-    from pyspark_pgrouse.report.making import STAGES  # noqa: PLC0415
+    from pyspark_pgrouse.report.build import STAGES  # noqa: PLC0415
 
     if not sys.stderr.isatty():
         yield lambda stage: session.output.note(f"report: {stage}")
         return
-    from pgrouse.cli.progress import Bar  # noqa: PLC0415
+    from pgrouse.cli.progress_bar import Bar  # noqa: PLC0415
 
     with Bar("report", len(STAGES)) as bar:
         yield lambda _: bar.advance(1)

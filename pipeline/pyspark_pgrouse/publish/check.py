@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pgrouse import jsonb, printable
 from pgrouse.errors import InvalidPayload
-from pgrouse.known_schema import Schemas
-from pgrouse.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_WAIT, ON_CONFLICT
+from pgrouse.publishing.schema_cache import Schemas
+from pgrouse.publishing.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_WAIT, ON_CONFLICT
 from pgrouse.payload_schema import SchemaUnusable
 from pyspark_pgrouse.publish.columns import CORRUPT
 

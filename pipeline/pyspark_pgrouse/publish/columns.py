@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.errors import ConfigError
-from pgrouse.new_message import TOPIC
+from pgrouse.publishing.new_message import TOPIC
 from pyspark_pgrouse.publish.json_text import as_json
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from uuid import UUID
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pgrouse.errors import ConfigError, SchemaMismatch
-from pgrouse.known_schema import READ_ALL, Schemas
+from pgrouse.publishing.schema_cache import READ_ALL, Schemas
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.publish import check as publish_check
 from pyspark_pgrouse.publish import columns as publish_columns

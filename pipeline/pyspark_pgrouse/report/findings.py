@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pyspark_pgrouse.report.goal import Goal
+from pyspark_pgrouse.report.slo import Goal
 from pyspark_pgrouse.report.window import Window
 
 MOST_ATTEMPTS = 10  # from here on numbers of attempts are counted as one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pgrouse.dsn import redact
+from pgrouse.config.dsn import redact
 from pyspark_pgrouse.connection import check, connect
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.report.window import Window

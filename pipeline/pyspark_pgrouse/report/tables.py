@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pyspark_pgrouse.report.burn import attainment
+from pyspark_pgrouse.report.error_budget import attainment
 from pyspark_pgrouse.report.capacity import capacity, holds
 from pyspark_pgrouse.report.changes import changes
 from pyspark_pgrouse.report.channels import channels, skew
 from pyspark_pgrouse.report.failures import failures
 from pyspark_pgrouse.report.fingerprints import fingerprint_trend, fingerprints
-from pyspark_pgrouse.report.goal import Goal
+from pyspark_pgrouse.report.slo import Goal
 from pyspark_pgrouse.report.latency import latency, latency_by_topic
 from pyspark_pgrouse.report.retries import retries
 from pyspark_pgrouse.report.throughput import throughput

@@ -12,10 +12,10 @@ from starlette.responses import Response
 from pgrouse.cli.output import harmless
 from pgrouse.web import search
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.gate import needs
+from pgrouse.web.security import needs
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem
-from pgrouse.web.wording import NONE
+from pgrouse.web.formatting import NONE
 
 router = APIRouter(include_in_schema=False)
 

@@ -11,11 +11,12 @@ import psycopg
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
-from pgrouse import duration
-from pgrouse.web import many, search, view
+from pgrouse.config import duration
+from pgrouse.web import search, view
+from pgrouse.web import bulk_actions as many
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database import Connection, Row
-from pgrouse.web.gate import allow, needs
+from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.security import allow, needs
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, of_database
 from pgrouse.web.rate import rate_of

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.responses import Response
 
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.gate import allow, needs
+from pgrouse.web.security import allow, needs
 from pgrouse.web.page import render
 
 router = APIRouter(include_in_schema=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
-from pgrouse.web import gate
+from pgrouse.web import security as gate
 from pgrouse.web.credentials import COOKIE, Session
 from pgrouse.web.page import render
 

@@ -10,10 +10,11 @@ from starlette.responses import Response
 
 from pgrouse import jsonb
 from pgrouse.errors import PublishRefused
-from pgrouse.web import message_record, view
+from pgrouse.web import view
+from pgrouse.web import message_detail as message_record
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database import Connection, Row
-from pgrouse.web.gate import allow, needs
+from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.security import allow, needs
 from pgrouse.web.json_view import pretty
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, of_database

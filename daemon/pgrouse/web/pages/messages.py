@@ -12,10 +12,12 @@ from fastapi import APIRouter, Depends, Request
 from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
-from pgrouse.web import many, search
+from pgrouse.web import search
+
+from pgrouse.web import bulk_actions as many
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.gate import needs
-from pgrouse.web.many import Act
+from pgrouse.web.security import needs
+from pgrouse.web.bulk_actions import Act
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, of_database
 from pgrouse.web.rate import rate_of

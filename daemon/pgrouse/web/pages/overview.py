@@ -12,10 +12,10 @@ from starlette.responses import RedirectResponse, Response
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import Series, chart
-from pgrouse.web.database import Connection, Row
-from pgrouse.web.gate import needs
+from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.security import needs
 from pgrouse.web.problem import Problem
-from pgrouse.web.standing import BOUND, standing
+from pgrouse.web.topic_counts import BOUND, standing
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)

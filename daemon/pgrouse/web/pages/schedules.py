@@ -9,13 +9,13 @@ import psycopg
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
-from pgrouse.duration import parse
+from pgrouse.config.duration import parse
 from pgrouse.errors import PgrouseError
 from pgrouse.jsonb import Raw, encode
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database import Connection, Row
-from pgrouse.web.gate import allow, needs
+from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.security import allow, needs
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, of_database
 from pgrouse.web.view import Context, View

@@ -10,18 +10,18 @@ import psycopg
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from pgrouse.topic_policy import DEFAULTS
+from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web import policy_form, view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import chart
-from pgrouse.web.database import Connection, Row
-from pgrouse.web.gate import allow, needs
+from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.security import allow, needs
 from pgrouse.web.page import fragment, render
 from pgrouse.web.pages.overview import ENDED, ENOUGH_S, TIMES
 from pgrouse.web.policy_form import Draft
 from pgrouse.web.problem import Problem, of_database
-from pgrouse.web.standing import BOUND, standing
-from pgrouse.web.stopped import stops
+from pgrouse.web.topic_counts import BOUND, standing
+from pgrouse.web.paused_topics import stops
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)

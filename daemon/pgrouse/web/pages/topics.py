@@ -9,17 +9,17 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
-from pgrouse.duration import parse
-from pgrouse.topic_policy import DEFAULTS
+from pgrouse.config.duration import parse
+from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import spark
-from pgrouse.web.database import Connection, Row
-from pgrouse.web.gate import allow, needs
+from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.security import allow, needs
 from pgrouse.web.pages.topic import VIEW as TOPIC
 from pgrouse.web.problem import Problem
-from pgrouse.web.standing import BOUND, standing
-from pgrouse.web.stopped import Stop, stops
+from pgrouse.web.topic_counts import BOUND, standing
+from pgrouse.web.paused_topics import Stop, stops
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database import Connection, Row
-from pgrouse.web.gate import allow, needs
+from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.security import allow, needs
 from pgrouse.web.problem import Problem
 from pgrouse.web.view import Context, View
 

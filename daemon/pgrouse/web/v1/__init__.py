@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from pgrouse.web.v1 import dead, fleet, message, openapi, publish, schedule, topic, work
+from pgrouse.web.v1 import dead, message, openapi, publish, schedule, topic, work
+
+from pgrouse.web.v1 import system as fleet
 
 # Every noun is named here: what is not in the list is not served.
 ROUTERS: list[APIRouter] = [

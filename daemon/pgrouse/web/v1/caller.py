@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends
 
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.gate import needs
+from pgrouse.web.security import needs
 
 Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
 Publisher = Annotated[Caller, Depends(needs(Role.PUBLISHER))]

@@ -10,11 +10,11 @@ from pydantic import Field, model_validator
 from starlette.responses import Response
 
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database import Connection
-from pgrouse.web.gate import allow
+from pgrouse.web.database_pool import Connection
+from pgrouse.web.security import allow
 from pgrouse.web.problem import Problem
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.answer import Answer
+from pgrouse.web.v1.response import Answer
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import MOST, REFUSALS, Body, Cursor, Id, Limit, Moment, Shape, Text, Topic, Wait, example
 from pgrouse.web.v1.route import Route

@@ -9,14 +9,14 @@ from psycopg.types.json import Jsonb
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
-from pgrouse import message_row
+from pgrouse.client import message_query as message_row
 from pgrouse.crypto import envelope
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database import Connection, Row
-from pgrouse.web.gate import allow
+from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.security import allow
 from pgrouse.web.problem import Problem
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.answer import Answer, encrypted, with_raw
+from pgrouse.web.v1.response import Answer, encrypted, with_raw
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
     MOST,

@@ -19,9 +19,11 @@ from pydantic import (
     model_validator,
 )
 
-from pgrouse import duration, jsonb
+from pgrouse import jsonb
+
+from pgrouse.config import duration
 from pgrouse.jsonb import Raw
-from pgrouse.new_message import FIRST, LAST
+from pgrouse.publishing.new_message import FIRST, LAST
 from pgrouse.printable import printable
 
 MOST = 1000

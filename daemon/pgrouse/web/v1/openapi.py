@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
 from pgrouse.web.page import render
-from pgrouse.web.v1.answer import Answer
+from pgrouse.web.v1.response import Answer
 from pgrouse.web.v1.model import Problem
 from pgrouse.web.v1.publish import Message, Messages
 

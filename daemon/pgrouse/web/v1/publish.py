@@ -14,18 +14,20 @@ from psycopg.errors import InvalidParameterValue
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from starlette.responses import Response
 
-from pgrouse import jsonb, publishing
+from pgrouse import jsonb
+
+from pgrouse.publishing import publish as publishing
 from pgrouse.errors import PublishRefused
 from pgrouse.jsonb import Raw
-from pgrouse.new_message import MOST_BEFORE, AfterFailed, NewMessage, OnConflict, row
-from pgrouse.trace_context import TRACEPARENT, TRACESTATE, VALID
+from pgrouse.publishing.new_message import MOST_BEFORE, AfterFailed, NewMessage, OnConflict, row
+from pgrouse.publishing.trace_context import TRACEPARENT, TRACESTATE, VALID
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database import Connection
-from pgrouse.web.gate import allow
-from pgrouse.web.press import LARGE_CHARS
+from pgrouse.web.database_pool import Connection
+from pgrouse.web.security import allow
+from pgrouse.web.publish_batcher import LARGE_CHARS
 from pgrouse.web.problem import Problem
-from pgrouse.web.record import INSERT, record
-from pgrouse.web.v1.answer import dumps
+from pgrouse.web.publish_rows import INSERT, record
+from pgrouse.web.v1.response import dumps
 from pgrouse.web.v1.caller import Publisher
 from pgrouse.web.v1.model import MOST, REFUSALS, Base64, Body, Id, Label, Moment, Shape, Topic, Wait
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from pgrouse import jsonb
 from pgrouse.errors import PublishRefused
-from pgrouse.web.gate import Needs
+from pgrouse.web.security import Needs
 from pgrouse.web.problem import problem_of
 
 # What a description of all faults has at most.

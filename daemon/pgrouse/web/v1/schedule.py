@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from pgrouse.jsonb import Raw
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database import Connection
-from pgrouse.web.gate import allow
+from pgrouse.web.database_pool import Connection
+from pgrouse.web.security import allow
 from pgrouse.web.problem import Problem
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.answer import Answer, with_raw
+from pgrouse.web.v1.response import Answer, with_raw
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
     REFUSALS,

@@ -10,14 +10,14 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, RootModel, ValidationError, model_validator
 from starlette.responses import Response
 
-from pgrouse import policy_change
-from pgrouse.topic_policy import DEFAULTS, ChannelPolicy, Knobs, TopicPolicy, Wanted, Word, misplaced
+from pgrouse.client import policy_change
+from pgrouse.config.topic_policy import DEFAULTS, ChannelPolicy, Knobs, TopicPolicy, Wanted, Word, misplaced
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database import Database
-from pgrouse.web.gate import allow
+from pgrouse.web.database_pool import Database
+from pgrouse.web.security import allow
 from pgrouse.web.problem import Problem
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.answer import Answer
+from pgrouse.web.v1.response import Answer
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
     REFUSALS,

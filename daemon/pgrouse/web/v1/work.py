@@ -16,12 +16,12 @@ from psycopg_pool import PoolTimeout, TooManyRequests
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
-from pgrouse.database import may_be_of_a_message, why_not_handed_out
+from pgrouse.client.database import may_be_of_a_message, why_not_handed_out
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database import Connection, Database
-from pgrouse.web.gate import allow, peer
+from pgrouse.web.database_pool import Connection, Database
+from pgrouse.web.security import allow, peer
 from pgrouse.web.problem import Problem
-from pgrouse.web.v1.answer import Answer, encrypted, with_raw
+from pgrouse.web.v1.response import Answer, encrypted, with_raw
 from pgrouse.web.v1.caller import Worker
 from pgrouse.web.v1.model import (
     MOST,
@@ -41,7 +41,7 @@ from pgrouse.web.v1.model import (
     example,
 )
 from pgrouse.web.v1.route import Route
-from pgrouse.web.wake import Waiter
+from pgrouse.web.long_poll import Waiter
 
 router = APIRouter(prefix="/v1", tags=["work"], responses=REFUSALS, route_class=Route)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark_pgrouse.report.findings import Findings, Worker
 from pyspark_pgrouse.report.html.chart import Chart, Series
 from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
-from pyspark_pgrouse.report.html.quantity import short
+from pyspark_pgrouse.report.html.formatting import short
 from pyspark_pgrouse.report.html.section import card, more, section
 from pyspark_pgrouse.report.html.table import bar, data_table
 

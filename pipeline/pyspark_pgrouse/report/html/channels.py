@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_pgrouse.report.findings import Findings, Skew
 from pyspark_pgrouse.report.html.markup import Child, Markup, join, named, tag
-from pyspark_pgrouse.report.html.quantity import count, share, short, times
+from pyspark_pgrouse.report.html.formatting import count, share, short, times
 from pyspark_pgrouse.report.html.section import card, more, section
 from pyspark_pgrouse.report.html.table import data_table
 

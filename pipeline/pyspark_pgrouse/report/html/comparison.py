@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_pgrouse.report.findings import Change, Findings
 from pyspark_pgrouse.report.html.markup import Child, Markup, named
-from pyspark_pgrouse.report.html.quantity import duration, moment, rates, share, span
+from pyspark_pgrouse.report.html.formatting import duration, moment, rates, share, span
 from pyspark_pgrouse.report.html.section import card, section
 from pyspark_pgrouse.report.html.table import data_table
 from pyspark_pgrouse.report.html.tiles import failure_trend, trend

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark_pgrouse.report.findings import Findings, Total
 from pyspark_pgrouse.report.html.chart import Chart, Series
 from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
-from pyspark_pgrouse.report.html.quantity import duration, short
+from pyspark_pgrouse.report.html.formatting import duration, short
 from pyspark_pgrouse.report.html.section import card, more, section
 from pyspark_pgrouse.report.html.sparkline import sparkline
 from pyspark_pgrouse.report.html.table import data_table

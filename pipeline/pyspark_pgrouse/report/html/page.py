@@ -14,10 +14,10 @@ from pyspark_pgrouse.report.html.comparison import comparison
 from pyspark_pgrouse.report.html.failures import failures
 from pyspark_pgrouse.report.html.latency import latency
 from pyspark_pgrouse.report.html.markup import Markup, join, tag
-from pyspark_pgrouse.report.html.quantity import count, moment, span
+from pyspark_pgrouse.report.html.formatting import count, moment, span
 from pyspark_pgrouse.report.html.retries import retries
 from pyspark_pgrouse.report.html.section import section
-from pyspark_pgrouse.report.html.service import service
+from pyspark_pgrouse.report.html.slo import service
 from pyspark_pgrouse.report.html.throughput import throughput
 from pyspark_pgrouse.report.html.tiles import tiles
 from pyspark_pgrouse.report.window import Window

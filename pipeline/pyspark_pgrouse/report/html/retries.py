@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_pgrouse.report.findings import MOST_ATTEMPTS, Attempts, Findings
 from pyspark_pgrouse.report.html.markup import Child, Markup, tag
-from pyspark_pgrouse.report.html.quantity import count, share
+from pyspark_pgrouse.report.html.formatting import count, share
 from pyspark_pgrouse.report.html.section import card, section
 from pyspark_pgrouse.report.html.table import bar, data_table
 

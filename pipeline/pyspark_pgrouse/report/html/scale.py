@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from pyspark_pgrouse.report.html.quantity import GAP
+from pyspark_pgrouse.report.html.formatting import GAP
 from pyspark_pgrouse.report.window import STEPS_S
 
 MOST_TICKS = 8

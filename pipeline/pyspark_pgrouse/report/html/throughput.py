@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark_pgrouse.report.findings import Findings
 from pyspark_pgrouse.report.html.chart import Chart, Series
 from pyspark_pgrouse.report.html.markup import Markup
-from pyspark_pgrouse.report.html.quantity import rate, span
+from pyspark_pgrouse.report.html.formatting import rate, span
 from pyspark_pgrouse.report.html.section import section
 
 

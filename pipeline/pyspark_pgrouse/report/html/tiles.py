@@ -6,7 +6,7 @@ import math
 
 from pyspark_pgrouse.report.findings import Change, Findings, Service
 from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
-from pyspark_pgrouse.report.html.quantity import count, duration, rate, share, short, times
+from pyspark_pgrouse.report.html.formatting import count, duration, rate, share, short, times
 
 NOTICEABLE = 0.1  # a change by less is not called better or worse
 SURE = 3.0  # standard errors

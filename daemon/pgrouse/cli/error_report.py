@@ -1,0 +1,81 @@
+"""How a command that failed ends: one line on the standard error that says what is wrong and how to mend it, and the exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+import click
+
+from pgrouse.errors import ExitCode, PgrouseError
+
+CLOSED_PIPE = 128 + 13  # as a shell shows the end by SIGPIPE
+
+
+def report(error: BaseException, stream: TextIO) -> int:
+    """Write what went wrong; return the exit code. What nobody foresaw is shown in full."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        stream.write(f"{error.format_message()}\n")
+        return ExitCode.USAGE
+    text, code = explain(error)
+    stream.writelines(f"{_for_people(line)}\n" for line in text.splitlines())
+    if code == CLOSED_PIPE:
+        # The interpreter would complain at exit that it cannot flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return int(code)
+
+
+def _for_people(line: str) -> str:
+    from pgrouse.cli.output import folded, harmless  # noqa: PLC0415
+    from pgrouse.config.dsn import redact  # noqa: PLC0415
+
+    return folded(f"pgrouse: {redact(harmless(line))}")
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """Return the line to print, empty for none, and the exit code."""
+    match error:
+        case click.exceptions.Exit():
+            return "", error.exit_code
+        case click.ClickException():
+            return _of_command_line(error), ExitCode.USAGE
+        case click.Abort() | KeyboardInterrupt():
+            return "interrupted", ExitCode.INTERRUPTED
+        case BrokenPipeError():
+            return "", CLOSED_PIPE
+        case PgrouseError():
+            return explain_own(error)
+    return _of_system(error)
+
+
+def _of_command_line(error: click.ClickException) -> str:
+    if not isinstance(error, click.UsageError):
+        return error.format_message()
+    path = error.ctx.command_path if error.ctx else "pgrouse"
+    said = error.format_message().rstrip(".")
+    return f"{said[:1].lower()}{said[1:]}: see `{path} --help`"
+
+
+def explain_own(error: PgrouseError) -> tuple[str, int]:
+    """Explain an error that pgrouse raised on purpose; if the database caused it, with what that said."""
+    if error.__cause__ is not None and error.exit_code is ExitCode.DATABASE_UNREACHABLE:
+        return _of_database(error.__cause__)
+    return str(error), error.exit_code
+
+
+def _of_system(error: BaseException) -> tuple[str, int]:
+    if isinstance(error, OSError):
+        return f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), ExitCode.FOUND_A_PROBLEM
+    return _of_database(error)
+
+
+def _of_database(error: BaseException) -> tuple[str, int]:
+    if "psycopg" in sys.modules:
+        import psycopg  # noqa: PLC0415 - it is loaded
+
+        from pgrouse.database_errors import explain_database  # noqa: PLC0415
+
+        if isinstance(error, psycopg.Error):
+            return explain_database(error)
+    raise error

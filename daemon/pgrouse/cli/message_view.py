@@ -1,0 +1,231 @@
+"""One message in full, live or archived."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from pgrouse.cli.command import Session
+from pgrouse.cli.output import harmless, show_age, show_ago
+from pgrouse.crypto import envelope
+from pgrouse.error_line import last_line
+from pgrouse.errors import ExitCode
+from pgrouse.jsonb import Raw
+from pgrouse.client.message_query import JSON_COLUMNS, NEIGHBOURS, NEVER, STEPS, query
+
+DEAD = ("rejected", "failed", "lock_expired", "expired")
+LINEAGE = "SELECT l.id, l.kind, l.topic, l.state, l.redrives, l.archived_at FROM messages.lineage(%s) AS l"
+LONGEST = 20_000  # characters of one value that a terminal is given
+
+# The two times of a message that was not delayed are read one after the other.
+AT_ONCE = timedelta(milliseconds=100)
+
+
+def show_message(
+    session: Session, message_id: int, *, contents: bool, only_dead: bool = False, decrypt: bool = False
+) -> int:
+    """Print a message. contents: its payload too; only_dead: refuse one that is not dead, and tell where it comes from; decrypt: as it was published."""
+    from psycopg.rows import dict_row  # noqa: PLC0415
+
+    with session.read() as conn:
+        row = (
+            conn.cursor(row_factory=dict_row).execute(query(contents=contents).encode(), {"id": message_id}).fetchone()
+        )
+        clock: Any = conn.execute("SELECT clock_timestamp()").fetchone()
+        if row is not None and only_dead:
+            row["lineage"] = conn.cursor(row_factory=dict_row).execute(LINEAGE, [message_id]).fetchall()
+        if row is not None:
+            cursor, values = conn.cursor(row_factory=dict_row), {"id": message_id}
+            neighbours = cursor.execute(NEIGHBOURS.encode(), values).fetchall()
+            for side in ("before", "after"):
+                row[side] = [_without_direction(each) for each in neighbours if each["direction"] == side]
+            row["steps"] = cursor.execute(STEPS.encode(), values).fetchall() if contents else []
+    if row is None:
+        session.output.problem(f"there is no message {message_id}: it was never published, or its day left the archive")
+        return ExitCode.FOUND_A_PROBLEM
+    if only_dead and row["state"] not in DEAD:
+        session.output.problem(
+            f"message {message_id} is not dead, it is {row['state']}: `pgrouse message show {message_id}`"
+        )
+        return ExitCode.FOUND_A_PROBLEM
+    if decrypt:
+        _decrypt(session, row)
+    _name_envelopes(row)
+    for step in row["steps"]:
+        step["result"] = envelope.shown_json(step["result"]) or step["result"]
+    if session.as_json:
+        session.output.record(
+            {name: Raw(value) if name in JSON_COLUMNS and value is not None else value for name, value in row.items()}
+        )
+    else:
+        _print(row, clock[0])
+    return ExitCode.OK
+
+
+def _decrypt(session: Session, row: dict[str, Any]) -> None:
+    """Put what was encrypted in the place of the envelopes.
+
+    Raises:
+        KeyMissing, DecryptionFailed: it cannot be.
+    """
+    from pgrouse.crypto.keys import cipher_of_file  # noqa: PLC0415
+
+    cipher = cipher_of_file(session.config)
+    if row["body"] is not None and envelope.read(row["body"]) is not None:
+        kind, data = cipher.decrypt(row["body"])
+        row["payload"], row["body"] = (data.decode(), None) if kind is envelope.Kind.JSON else (None, data)
+    for name, kind in (("state_kept", envelope.Kind.STATE), ("output", envelope.Kind.OUTPUT)):
+        if row[name] is not None:
+            row[name] = cipher.opened_json(None, row[name], kind)
+
+
+def _name_envelopes(row: dict[str, Any]) -> None:
+    """Say in the place of each envelope what it is: nobody can read it."""
+    if row.get("body") is not None and (said := envelope.shown(row["body"])):
+        row["body"] = said
+    for name in ("state_kept", "output"):
+        if said := envelope.shown_json(row.get(name)):
+            row[name] = json.dumps(said)
+
+
+def _print(row: dict[str, Any], now: datetime) -> None:
+    click.echo(f"{_bold('message ' + str(row['id']))}  {row['topic']}  {_bold(row['state'])}")
+    for name, text in _facts(row, now):
+        label = f"{name} "
+        click.echo(f"  {_dim(f'{label:<13}')}{harmless(text)}")
+    for name in ("before", "after"):
+        for each in row[name]:
+            label = "comes after " if name == "before" else "followed by "
+            click.echo(f"  {_dim(f'{label:<13}')}{harmless(_neighbour(each))}")
+    for step in row["steps"]:
+        click.echo(f"  {_dim('step         ')}{harmless(_step(step))}")
+    for attempt in _attempts(row):
+        number = f"attempt {attempt.get('attempt')}"
+        click.echo(f"  {_dim(f'{number:<13}')}{harmless(_attempt(attempt))}")
+    for name in ("error", "headers", "state_kept", "output", "payload", "body"):
+        if row.get(name) is not None:
+            click.echo(
+                f"  {_dim(name.replace('state_kept', 'checkpoint'))}\n{textwrap.indent(harmless(_long(row[name], name)), '    ')}"
+            )
+
+
+def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
+    """Return the short values of a message, named for people; those that are not set are left out."""
+    limit = row.get("max_attempts")
+    facts = {
+        "channel": row["channel"],
+        "key": row["key"],
+        "priority": row["priority"],
+        "published": _moment(row["created_at"], now),
+        "available": _moment(row["available_at"], now)
+        if row["available_at"] - row["created_at"] > AT_ONCE and row["available_at"] != NEVER
+        else None,
+        "expires": _moment(row.get("expires_at"), now) if row.get("expires_at") != NEVER else None,
+        "attempts": f"{row['attempts']}" + (f" of {limit}" if limit else ""),
+        "runs": row["runs"] if row["runs"] != row["attempts"] else None,
+        "progress": _progress(row.get("progress")),
+        "worker": row["worker"],
+        "locked": _moment(row["locked_at"], now),
+        "locked until": _moment(row["lock_expires_at"], now),
+        "ended": _moment(row["archived_at"], now),
+        "fingerprint": row["error_fingerprint"],
+        "redriven from": row["redriven_from"],
+        "redriven as": row.get("redriven_as"),
+        "first topic": row.get("original_topic"),
+        "lineage": _lineage(row.get("lineage", [])),
+        "dead letter": next((f"{m['id']} ({_state(m)})" for m in row.get("lineage", []) if m["kind"] == "copy"), None),
+    }
+    return [(name, str(value)) for name, value in facts.items() if value is not None]
+
+
+def _without_direction(each: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in each.items() if name != "direction"}
+
+
+def _neighbour(each: dict[str, Any]) -> str:
+    state = each["state"] or "nothing of it is kept"
+    return f"{each['id']} {each['topic'] or ''} ({state}; if it ends badly: {each['after_failed']})".replace("  ", " ")
+
+
+def _step(step: dict[str, Any]) -> str:
+    """Write a step on one line."""
+    result: str = step["result"]
+    return f"{step['name']} by attempt {step['attempt']}: {result[:200]}{'…' if len(result) > 200 else ''}"  # noqa: PLR2004
+
+
+def _lineage(members: list[dict[str, Any]]) -> str | None:
+    """Write the circle of redrives, the oldest first; None if a message went through none."""
+    circle = [m for m in members if m["kind"] != "copy"]
+    return " → ".join(f"{m['id']} ({_state(m)})" for m in circle) if len(circle) > 1 else None
+
+
+def _state(member: dict[str, Any]) -> str:
+    return "this one" if member["kind"] == "this" else member["state"] or "left the archive"
+
+
+def _progress(text: str | None) -> str | None:
+    """Write a progress on one line: `30 of 100 rows (30 %)`; what was not written by `ctx.progress` as it is."""
+    try:
+        said = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(said, dict) or not isinstance(done := said.get("done"), int | float):
+        return text
+    total, unit = said.get("total"), said.get("unit")
+    of = f"of {total:,}" if isinstance(total, int | float) else ""
+    share = f"({100 * done / total:.0f} %)" if isinstance(total, int | float) and total > 0 else ""
+    return " ".join(filter(None, [f"{done:,}", of, str(unit or ""), share]))
+
+
+def _moment(at: datetime | None, now: datetime) -> str | None:
+    return None if at is None else f"{at.astimezone():%Y-%m-%d %H:%M:%S%z} ({show_ago(now - at)})"
+
+
+def _attempts(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the ended attempts: those of the history, and the one that ended the message, which the archive row itself describes."""
+    attempts: list[dict[str, Any]] = json.loads(row["history"] or "[]")
+    if row["archived_at"] is None or row["locked_at"] is None:
+        return attempts
+    started, ended = row["locked_at"].isoformat(), row["archived_at"].isoformat()
+    last = {"attempt": row["attempts"], "run": row["runs"], "worker": row["worker"], "started": started, "ended": ended}
+    return [*attempts, {**last, "outcome": row["state"], "error": row["error"]}]
+
+
+def _attempt(attempt: dict[str, Any]) -> str:
+    """Write one entry of the history on one line."""
+    started, ended = (
+        datetime.fromisoformat(attempt[name]) if attempt.get(name) else None for name in ("started", "ended")
+    )
+    took = f" after {show_age(max(ended - started, timedelta(0)))}" if started and ended else ""
+    error = last_line(attempt.get("error") or "")
+    unrun = "" if attempt.get("run") else ", never begun,"
+    return f"{attempt.get('outcome')}{took}{unrun} by {attempt.get('worker')}" + (f": {error}" if error else "")
+
+
+def _long(value: str | bytes, name: str) -> str:
+    text = _bytes(value) if isinstance(value, bytes) else value if name in ("error", "body") else _pretty(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} characters more: see --json"
+
+
+def _pretty(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text  # JSON that Python cannot hold
+
+
+def _bytes(value: bytes) -> str:
+    shown = repr(value[:200])[2:-1]
+    return f"{len(value):,} bytes: {shown}" + ("…" if len(value) > 200 else "")  # noqa: PLR2004
+
+
+def _bold(text: str) -> str:
+    return click.style(harmless(text), bold=True)
+
+
+def _dim(text: str) -> str:
+    return click.style(text, dim=True)

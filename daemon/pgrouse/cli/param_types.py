@@ -1,0 +1,74 @@
+"""Types of options: durations, points in time, headers, results."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+DEAD_RESULTS = ("rejected", "failed", "lock_expired", "expired")
+RESULTS = ("success", *DEAD_RESULTS, "cancelled")
+
+
+class DurationType(click.ParamType[timedelta]):
+    """A duration like `90s` or `1h30m`, given to the command as a timedelta."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Read it."""
+        from pgrouse.config.duration import parse  # noqa: PLC0415
+
+        try:
+            return parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class MomentType(click.ParamType[datetime]):
+    """A point in time in ISO 8601, its time zone included."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Read it."""
+        try:
+            moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            self.fail(f'expected a time with its zone like "2027-01-31T08:00:00+01:00", found {value!r}', param, ctx)
+        return moment
+
+
+class HeaderType(click.ParamType[tuple[str, str]]):
+    """A header as `name=value`."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Split it."""
+        name, equals, text = value.partition("=")
+        if not name or not equals:
+            self.fail(f'expected a header like "trace=abc", found {value!r}', param, ctx)
+        return name, text
+
+
+class MessageIdType(click.ParamType[int]):
+    """The id of a message."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it."""
+        if not re.fullmatch(r"[0-9]{1,18}", str(value)):
+            self.fail(f"expected the id of a message, found {value!r:.100}", param, ctx)
+        return int(value)
+
+
+DURATION = DurationType()
+MOMENT = MomentType()
+HEADER = HeaderType()
+MESSAGE_ID = MessageIdType()

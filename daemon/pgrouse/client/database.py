@@ -1,0 +1,228 @@
+"""Connections to PostgreSQL: what every one of them has in common, and the pools that handlers draw from."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from pgrouse.client import search_path
+from pgrouse.errors import ConfigError, DatabaseUnreachable
+
+if TYPE_CHECKING:
+    import pgrouse.config.config as config  # noqa: PLR0402
+
+# A dead peer is noticed after 25 s while idle and 15 s while something is unacknowledged. A DSN may say otherwise.
+DEFAULTS: dict[str, Any] = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15000,
+    # With several hosts in the DSN this finds the primary; on one host it refuses a standby, where nothing could be claimed.
+    "target_session_attrs": "read-write",
+    "client_encoding": "utf8",
+}
+# The first statement. The path: see search_path. Above READ COMMITTED ends are left to the tick, and settles may fail to serialize. Not as startup
+# options, which a pooler refuses; and behind a pooler, which invents the process id that it tells, the session belongs to others too: there
+# nothing is set.
+FIRST = b"""
+    SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),
+           CASE WHEN pg_catalog.current_setting('default_transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed'
+                THEN pg_catalog.set_config('default_transaction_isolation', 'read committed', false) END
+    WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
+"""
+# What the server says of a message that it cannot hand out is none of these: they are about the connection, a lock, the schema, rights.
+NOT_OF_A_MESSAGE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "55", "57")
+# Where the server says that it has no memory for more locks: any role that may connect can take all of that.
+SHARED_MEMORY = ("lock.c", "predicate.c")
+# What a start asks takes milliseconds. Whoever holds it up (a migration) does so for longer, and a stop must not wait for that.
+START_S = 30.0
+BOUNDED = b"""
+    SELECT pg_catalog.set_config('lock_timeout', '2s', false), pg_catalog.set_config('statement_timeout', '10s', false)
+    WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
+"""
+
+
+class Database:
+    """Opens connections for one worker.
+
+    Args:
+        settings: the section `[database]` of the configuration.
+        worker: the worker's name, shown as application_name together with the role of each connection.
+
+    Attributes:
+        opened: how many connections were opened, by role; those of the pools apart.
+    """
+
+    def __init__(self, settings: config.Database, worker: str) -> None:
+        self.settings = settings
+        self.worker = worker
+        self.opened: Counter[str] = Counter()
+        self.conninfo = self._conninfo(settings.dsn)
+        self.listen_conninfo = self._conninfo(settings.listen_dsn or settings.dsn)
+
+    def _conninfo(self, dsn: str) -> str:
+        try:
+            given = conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(f"database.dsn is not a connection string: {str(error).splitlines()[0]}") from error
+        return make_conninfo("", **{**DEFAULTS, "connect_timeout": self.connect_timeout_s, **given})
+
+    def _named(self, conninfo: str, role: str) -> str:
+        # 63 bytes are all that PostgreSQL shows.
+        return make_conninfo(conninfo, application_name=f"pgrouse {role} {self.worker}"[:63])
+
+    def named(self, role: str) -> str:
+        """Return the connection string under which one part connects, for pools of its own."""
+        return self._named(self.conninfo, role)
+
+    @property
+    def connect_timeout_s(self) -> int:
+        """How long a connect may take, if the DSN does not say it."""
+        return max(2, round(self.settings.connect_timeout.total_seconds()))
+
+    @property
+    def prepare(self) -> int | None:
+        """After how many executions a statement is prepared; None behind a pooler in transaction mode."""
+        return 2 if self.settings.prepare else None
+
+    async def connect(self, role: str) -> psycopg.AsyncConnection:
+        """Open an autocommit connection for one loop, READ COMMITTED whatever the default of the database is."""
+        self.opened[role] += 1
+        conn = await psycopg.AsyncConnection.connect(
+            self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
+        )
+        await self._begin(conn, FIRST, [conn.info.backend_pid])
+        return conn
+
+    async def connect_listener(self, *channels: str) -> psycopg.AsyncConnection:
+        """Open a connection that listens to these channels: never through a pooler, autocommit, and nothing else is done on it.
+
+        Raises:
+            TimeoutError: the server let it in, and then no answer came.
+        """
+        self.opened["listener"] += 1
+        conn = await psycopg.AsyncConnection.connect(self._named(self.listen_conninfo, "listener"), autocommit=True)
+        await self._begin(conn, search_path.FIX, [conn.info.backend_pid])
+        await self._begin(conn, sql.SQL("; ").join(sql.SQL("LISTEN {}").format(sql.Identifier(c)) for c in channels))
+        return conn
+
+    async def _begin(
+        self, conn: psycopg.AsyncConnection, statement: bytes | sql.Composed, values: list[Any] | None = None
+    ) -> None:
+        """Execute one of the first statements. The way may have died since the login, and a dead one is silent."""
+        try:
+            async with asyncio.timeout(self.connect_timeout_s):
+                await conn.execute(statement, values, prepare=False)
+        except BaseException:
+            await close(conn)
+            raise
+
+    def connect_blocking(self, role: str) -> psycopg.Connection:
+        """Open an autocommit connection for a thread, READ COMMITTED whatever the default of the database is.
+
+        Raises:
+            DatabaseUnreachable: with the reason that libpq gave.
+        """
+        self.opened[role] += 1
+        try:
+            conn = psycopg.connect(self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare)
+            return self._committed(conn)
+        except psycopg.OperationalError as error:
+            raise DatabaseUnreachable(f"no connection to PostgreSQL: {' '.join(str(error).split())}") from error
+
+    @contextmanager
+    def starting(self) -> Iterator[psycopg.Connection]:
+        """Lend the connection of a process's start, on which no wait is without a bound: what takes too long is to be tried again.
+
+        Raises:
+            DatabaseUnreachable: with the reason that libpq gave.
+        """
+        with self.connect_blocking("start") as conn, hung_up_after(START_S, conn):
+            conn.execute(BOUNDED, [conn.info.backend_pid], prepare=False)
+            with search_path.fixed(conn):
+                yield conn
+
+    def _committed(self, conn: psycopg.Connection) -> psycopg.Connection:
+        try:
+            with hung_up_after(self.connect_timeout_s, conn):
+                conn.execute(FIRST, [conn.info.backend_pid], prepare=False)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+
+    def pool(self) -> AsyncConnectionPool:
+        """Return a pool for async handlers, not yet open. It grows on demand and shrinks again. Their search_path is that of the role."""
+        return AsyncConnectionPool(
+            self._named(self.conninfo, "handler"),
+            kwargs={"autocommit": True, "prepare_threshold": self.prepare},
+            min_size=0,
+            max_size=self.settings.pool_size,
+            open=False,
+            timeout=30,
+            check=AsyncConnectionPool.check_connection,
+        )
+
+    def blocking_pool(self) -> ConnectionPool:
+        """Return a pool for handlers in threads, not yet open."""
+        return ConnectionPool(
+            self._named(self.conninfo, "handler"),
+            kwargs={"autocommit": True, "prepare_threshold": self.prepare},
+            min_size=0,
+            max_size=self.settings.pool_size,
+            open=False,
+            timeout=30,
+            check=ConnectionPool.check_connection,
+        )
+
+
+@contextmanager
+def hung_up_after(seconds: float, conn: psycopg.Connection) -> Iterator[None]:
+    """Cut the connection if the block takes longer, so that whoever waits for an answer on it gets an error instead."""
+    timer = threading.Timer(seconds, _hang_up, [conn])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _hang_up(conn: psycopg.Connection) -> None:
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as wire:
+        wire.shutdown(socket.SHUT_RDWR)
+
+
+async def close(conn: psycopg.AsyncConnection | None) -> None:
+    """Close a connection that may be broken, or may not exist."""
+    if conn is not None:
+        await asyncio.shield(conn.close())
+
+
+def may_be_of_a_message(error: BaseException) -> bool:
+    """Whether a claim may have failed because of one of its messages: it is too much for the server, the connection, or the time."""
+    if isinstance(error, psycopg.errors.OutOfMemory):
+        return error.diag.source_file not in SHARED_MEMORY
+    if isinstance(error, TimeoutError | psycopg.errors.QueryCanceled):
+        return True
+    state = error.sqlstate if isinstance(error, psycopg.Error) else None
+    return state is not None and not state.startswith(NOT_OF_A_MESSAGE)
+
+
+def why_not_handed_out(error: psycopg.Error) -> str:
+    """Return the reason with which a message is rejected whose contents the server cannot hand out."""
+    return f"its contents cannot be handed out: {error.diag.message_primary or error} (SQLSTATE {error.sqlstate})"[
+        :1000
+    ]

@@ -1,0 +1,173 @@
+"""The tables `[alerts]` and `[[alerts.to]]` of the configuration: whom to tell of what, and how often."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from pgrouse.config import alert_template as template
+from pgrouse.config.section import S, Section
+from pgrouse.config.duration import Duration, between
+
+
+def _matching(pattern: str, expected: str) -> AfterValidator:
+    """Check a text, and say in words what was expected."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"{expected}, found {text!r:.80}")
+        return text
+
+    return AfterValidator(check)
+
+
+SinkName = Annotated[
+    str,
+    _matching(
+        "[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
+        "is no name of a sink: 1 to 63 of A-Z a-z 0-9 . _ - and a letter or digit first",
+    ),
+]
+TopicPattern = Annotated[
+    str,
+    _matching(
+        "[A-Za-z0-9._:*-]{1,200}", "is no pattern of topics: 1 to 200 of A-Z a-z 0-9 . _ : - and * for any of them"
+    ),
+]
+VariableName = Annotated[str, _matching("[A-Za-z_][A-Za-z0-9_]*", "is no name: letters, digits and _")]
+EnvironmentName = Annotated[
+    str, _matching(r"[^\x00-\x1f\x7f]{1,100}", "is no name of an environment: 1 to 100 characters on one line")
+]
+Template = Annotated[str, AfterValidator(template.checked)]
+GroupBy = Literal["topic", "result", "fingerprint"]
+# What alerts are about: kinds, and the results of dead messages.
+AlertKind = Literal[
+    "dead_message",
+    "rejected",
+    "failed",
+    "lock_expired",
+    "expired",
+    "breaker",
+    "listener_degraded",
+    "cron_late",
+    "backlog",
+    "no_worker",
+    "snapshot_held",
+    "dead_rate",
+    "alerts_undelivered",
+]
+
+
+def _http_url(given: SecretStr) -> SecretStr:
+    """Check the address of a sink, without repeating it: it may be a secret."""
+    if not given.get_secret_value().startswith(("http://", "https://")):
+        raise ValueError("expected an address that begins with https:// or http://")
+    return given
+
+
+HttpUrl = Annotated[SecretStr, AfterValidator(_http_url)]
+
+
+class AlertSink(Section):
+    """A place that alerts are sent to: `[[alerts.to]]`. Exactly one of url, alertmanager, webhook, command and sentry says what it is."""
+
+    name: SinkName
+    """Its name in the database and in logs. A new name is a new sink."""
+    url: SecretStr | None = None
+    """An address of apprise (mail, chat, pagers); needs `pip install 'pgrouse[alerts]'`."""
+    alertmanager: HttpUrl | None = None
+    """The address of an Alertmanager, without /api/v2."""
+    webhook: HttpUrl | None = None
+    """Where to POST JSON."""
+    command: Annotated[list[str], Field(min_length=1)] | None = None
+    """A program and its arguments; it gets JSON on its standard input. No shell."""
+    sentry: SecretStr | None = None
+    """The DSN of a project of Sentry; needs `pip install 'pgrouse[sentry]'`."""
+    secret: SecretStr | None = None
+    """With webhook: signs each request, by the rules of Standard Webhooks."""
+    headers: dict[str, SecretStr] = {}
+    """With webhook and alertmanager: further headers of the request."""
+    labels: dict[VariableName, str] = {}
+    """With alertmanager: further labels of each alert."""
+    environment: list[VariableName] = []
+    """With command: environment variables that the program gets; no others but PATH, HOME, LANG and TZ."""
+    topics: list[TopicPattern] = []
+    """Topics of which it is told, as `orders.*`. Empty: all, and what is about no topic."""
+    on: list[AlertKind] = []
+    """Instead of alerts.on."""
+    group_by: list[GroupBy] | None = None
+    """Instead of alerts.group_by."""
+    wait: Annotated[Duration, between(0 * S, 3600 * S)] | None = None
+    """Instead of alerts.wait."""
+    every: Annotated[Duration, between(S, 7 * 86400 * S)] | None = None
+    """Instead of alerts.every."""
+    repeat: Annotated[Duration, between(0 * S, 30 * 86400 * S)] | None = None
+    """Instead of alerts.repeat."""
+    after: Annotated[Duration, between(0 * S, 30 * 86400 * S)] | None = None
+    """An escalation: tell it only of what has gone on for this long."""
+    after_count: int | None = Field(default=None, ge=1, le=10**12)
+    """An escalation: tell it only of groups with so many messages. With both, whichever comes first."""
+    per_minute: int = Field(default=10, ge=1, le=1000)
+    """At most so many messages in a minute; what is more is gathered."""
+    timeout: Annotated[Duration, between(0.1 * S, 300 * S)] = 10 * S
+    """How long sending one message may take."""
+    title: Template | None = None
+    """The title, with `{{topic}}` and the like in it. Default: one line that says what happened."""
+    body: Template | None = None
+    """The text, the same way."""
+
+    @property
+    def type(self) -> str:
+        """Which kind of sink it is."""
+        return next(name for name in SINK_TYPES if getattr(self, name) is not None)
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> AlertSink:
+        given = [name for name in SINK_TYPES if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = f", found {' and '.join(given)}" if given else ""
+            raise ValueError(f"needs exactly one of {', '.join(SINK_TYPES)}{found}")
+        misplaced = [key for key, types in SINK_KEYS.items() if getattr(self, key) and given[0] not in types]
+        if misplaced:
+            raise ValueError(f"{misplaced[0]} is for {' and '.join(SINK_KEYS[misplaced[0]])}, not for {given[0]}")
+        return self
+
+
+SINK_TYPES = ("url", "alertmanager", "webhook", "command", "sentry")
+# Keys that only some sinks know.
+SINK_KEYS = {
+    "secret": ("webhook",),
+    "headers": ("webhook", "alertmanager"),
+    "labels": ("alertmanager",),
+    "environment": ("command",),
+}
+
+
+class Alerts(Section):
+    """Whom the daemon tells when messages die and when something is wrong; docs/reference/alerts.md."""
+
+    environment: EnvironmentName | None = None
+    """What this queue is called, as `production`: it stands before every title, so that messages about two queues are told apart."""
+    on: list[AlertKind] = []
+    """What to tell: kinds of alerts, and results of dead messages. Empty: everything."""
+    group_by: list[GroupBy] = ["topic", "result", "fingerprint"]
+    """Dead messages that are alike in these are told together."""
+    wait: Annotated[Duration, between(0 * S, 3600 * S)] = 10 * S
+    """How long the first alert of a group waits for others, so that a burst is one message."""
+    every: Annotated[Duration, between(S, 7 * 86400 * S)] = 15 * 60 * S
+    """At most one message about a group in this time; it says how many died since the last. A group that is quiet for this long is over."""
+    repeat: Annotated[Duration, between(0 * S, 30 * 86400 * S)] = 4 * 3600 * S
+    """Tell again of a condition that goes on, each time this is over. 0s: never."""
+    give_up: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 7 * 86400 * S
+    """How long a message is tried again before it is put aside."""
+    to: list[AlertSink] = []
+    """The sinks: tables `[[alerts.to]]`."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Alerts:
+        names = [sink.name for sink in self.to]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f'two sinks have the name "{twice}": give each its own')
+        return self

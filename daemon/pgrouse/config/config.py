@@ -1,0 +1,401 @@
+"""The configuration: a TOML file, over it the environment, over that the flags of the command line.
+
+Every value is checked once, here; what is wrong is said all at once, each with the line to mend. docs/reference/configuration.md
+lists the keys.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from pgrouse.config.alerts import Alerts
+from pgrouse.config.problem import problem
+from pgrouse.config.section import S, Section
+from pgrouse.config.source import ConfigProblems, Key, Origin, Problem, Source, environment, read_file, show_key
+from pgrouse.config.crypto import Crypto
+from pgrouse.config.dsn import is_dsn
+from pgrouse.config.duration import Duration, between
+from pgrouse.printable import printable
+from pgrouse.config.topic_policy import DEFAULTS, ChannelPolicy, TopicPolicy, Wanted, misplaced
+
+DEFAULT_PATH = Path("pgrouse.toml")
+
+
+def _dsn(text: str) -> str:
+    """Check a connection string. libpq's own words are not passed on: they repeat parts of it, and one may be the password."""
+    if not is_dsn(text):
+        raise ValueError('expected a connection string like "postgresql://user@host/database" or "host=... dbname=..."')
+    return text
+
+
+def _web_address(text: str) -> str:
+    """Check the address of the dashboard; links are made by appending to it."""
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", text):
+        raise ValueError(
+            f'expected an address like "https://queue.example.com", without a password, found {text!r:.80}'
+        )
+    return text.rstrip("/")
+
+
+Dsn = Annotated[str, AfterValidator(_dsn)]
+PolicyName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,199})$")]
+ChannelName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(printable)]
+TopicName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
+WorkerName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$"), AfterValidator(printable)]
+HandlerName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
+]
+ModuleName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)$")]
+# An address, a name, or an IPv6 address in brackets; then the port.
+ListenAddress = Annotated[str, StringConstraints(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
+HostName = Annotated[str, StringConstraints(pattern=r"^(\*|(\*\.)?[A-Za-z0-9._-]+)$")]
+WebAddress = Annotated[str, AfterValidator(_web_address)]
+LenientPath = Annotated[Path, Field(strict=False)]
+
+
+class Database(Section):
+    """How to reach PostgreSQL."""
+
+    dsn: Dsn = Field(default="", repr=False)
+    """Connection string (URI or keywords). Empty: `DATABASE_URL`, else what libpq finds itself (PG* variables, service file)."""
+    listen_dsn: Dsn | None = Field(default=None, repr=False)
+    """Where to LISTEN, if not at `dsn`: LISTEN needs a direct connection, which a pooler in transaction mode is not."""
+    connect_timeout: Annotated[Duration, between(S, 300 * S)] = 10 * S
+    """How long one attempt to connect may take; whole seconds."""
+    prepare: bool = True
+    """Use prepared statements. Set false behind a pooler in transaction mode that does not support them."""
+    pool_size: int = Field(default=10, ge=1, le=1000)
+    """Connections for handlers' own transactions, per process; opened when needed."""
+    apply_topics: Literal["never", "migrate", "run"] = "migrate"
+    """When the policies that the file names are written into the database: by `pgrouse migrate`, or by `pgrouse run` too."""
+
+
+class Worker(Section):
+    """How a daemon works."""
+
+    name: WorkerName | None = None
+    """The worker's name in the registry and in `locked_by`. Default: made of host, process id and a random part. Several processes add their number."""
+    concurrency: int = Field(default=100, ge=1, le=10_000)
+    """At most this many messages in hand at once, per process."""
+    threads: int = Field(default=16, ge=1, le=1000)
+    """At most this many sync handlers at once, per process."""
+    lanes: int = Field(default=2, ge=1, le=16)
+    """Connections that claim and settle side by side, per process."""
+    fetch_batch_size: int = Field(default=1000, ge=1, le=10_000)
+    """At most this many messages in one claim."""
+    prefetch: int = Field(default=0, ge=0, le=10_000)
+    """Claim so many messages more than there are free places, of topics whose handlers are async and have no `concurrency` of their own.
+    They wait locked, so that others cannot take them."""
+    poll: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
+    """Look for messages at least so often (± 20 %): what a lost notification costs at most."""
+    degraded_poll: Annotated[Duration, between(0.05 * S, 60 * S)] = 1 * S
+    """The same while there is no working listener."""
+    drain: Annotated[Duration, between(0 * S, 86400 * S)] = 25 * S
+    """After SIGTERM, how long running handlers may take to end before they are cancelled."""
+    tick: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
+    """How often the daemon runs the maintenance functions."""
+    processes: int = Field(default=1, ge=1, le=256)
+    """Daemon processes; each has the concurrency, threads, lanes and connections above."""
+
+
+class Handlers(Section):
+    """Where handler modules are found, and which of them may be used."""
+
+    path: list[LenientPath] = [Path()]
+    """Folders that are put on the import path, relative to the file (without a file, to the working directory)."""
+    allow: list[ModuleName] = []
+    """Modules outside `path` that handlers may come from: `"shop"` permits `shop` and `shop.jobs`, `"*"` every module."""
+
+    def permits(self, module: str) -> bool:
+        """Say whether a handler may come from this module, without importing anything.
+
+        A module found in one of the folders of `path` may be used; an installed one, or one of the standard library, only if `allow` names it.
+        """
+        if any(name in ("*", module) or module.startswith(f"{name}.") for name in self.allow):
+            return True
+        top = module.partition(".")[0]
+        return (
+            top not in sys.stdlib_module_names
+            and PathFinder.find_spec(top, [str(folder) for folder in self.path]) is not None
+        )
+
+
+class Topic(TopicPolicy):
+    """What works the messages of one topic, and its policy: `[topics."orders.created"]`; `[topics."*"]` holds the defaults of policies."""
+
+    handler: HandlerName = ""
+    """The function, as `module:function`. A table without one sets policies only."""
+    concurrency: int | None = Field(default=None, ge=1, le=10_000)
+    """At most this many messages of the topic in hand at once, per process. Default: the worker's."""
+    isolation: Literal["none", "process"] = "none"
+    """`process`: run the handler in a child process, which may crash, leak or hang without harm to others."""
+    batch: int | None = Field(default=None, ge=1, le=10_000)
+    """Give the handler a list of at most this many messages at once. `concurrency` then counts such batches, and is 1 unless given."""
+    batch_wait: Annotated[Duration, between(0 * S, 60 * S)] = 0 * S
+    """How long the first message of a batch waits for others to fill it. 0s: take what is there."""
+    ack_policy: Literal["ack", "ack_first", "reject_on_error", "nack_on_error", "manual"] = "nack_on_error"
+    """What becomes of a message whose handler raised an exception: `nack_on_error` tries again while attempts are left, `reject_on_error` rejects it, `ack` is a success all the same, `ack_first` is one before the handler runs (at most once), `manual` rejects whatever the handler does not acknowledge."""
+    retry: HandlerName | None = None
+    """A function, as `module:function`, that says when a failed attempt is followed by the next. Default: the topic's backoff says it."""
+    channels: dict[ChannelName, ChannelPolicy] = Field(default_factory=dict)
+    """What differs for single channels."""
+    subscriptions: list[TopicName] = Field(default_factory=list)
+    """Topics whose messages this topic gets too, each as a message of its own."""
+
+    @property
+    def wanted(self) -> Wanted:
+        """The policies that the table names."""
+        return Wanted(self, self.channels, tuple(self.subscriptions))
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Topic:
+        if not self.handler and (not self.wanted or self.model_fields_set & WITH_HANDLER):
+            raise ValueError('handler is missing: name the function like "module:function"')
+        return self
+
+
+# Keys of a topic's table that say how its handler is run.
+WITH_HANDLER = frozenset(Topic.model_fields) - frozenset([*TopicPolicy.names(), "handler", "channels", "subscriptions"])
+
+
+class Log(Section):
+    """What is logged, and how."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe events to log."""
+    format: Literal["auto", "console", "json"] = "auto"
+    """`auto`: console on a terminal, else JSON lines."""
+
+
+class Web(Section):
+    """The web server, `pgrouse web`: the HTTP API and the dashboard."""
+
+    listen: ListenAddress = "127.0.0.1:8420"
+    """Address and port. One that others can reach is refused while there is no token (`pgrouse token add`). Port 0: any that is free."""
+    dsn: Dsn | None = Field(default=None, repr=False)
+    """How the web server reaches PostgreSQL, if not as `database.dsn` says: as a user with fewer rights, say."""
+    allowed_hosts: list[HostName] = []
+    """Names under which browsers reach it, as `queue.example.com` or `*.example.com`. Addresses, `localhost` and the machine's own name always do."""
+    proxies: list[str] = []
+    """Addresses or networks of reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed."""
+    pool_size: int = Field(default=8, ge=1, le=1000)
+    """Connections to PostgreSQL at most."""
+    statement_timeout: Annotated[Duration, between(0.1 * S, 300 * S)] = 5 * S
+    """How long one query may take."""
+    max_body_bytes: int = Field(default=33_554_432, ge=1024, le=268_435_456)
+    """How large a request may be."""
+    session: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 12 * 3600 * S
+    """How long somebody stays logged in to the dashboard."""
+    url: WebAddress | None = None
+    """The address under which people open the dashboard, as `https://queue.example.com`: alerts link to it."""
+    tick: bool = True
+    """Run the maintenance functions as a daemon does, every `worker.tick`: locks expire and schedules fire though no daemon runs."""
+
+
+class Metrics(Section):
+    """What each daemon process tells of itself by HTTP: /metrics, /livez and /readyz."""
+
+    listen: ListenAddress | None = None
+    """Address and port, as `127.0.0.1:9465`; nothing is served unless given. Of several processes the second takes the port after it, and so on. Port 0: any that is free. No payload is told, so that others may reach it. Needs `pip install 'pgrouse[metrics]'`."""
+    alive_within: Annotated[Duration, between(S, 3600 * S)] = 30 * S
+    """For how long the event loop or the heartbeat may stand still before /livez fails, and with it whatever restarts the daemon then."""
+
+
+class Otel(Section):
+    """OpenTelemetry. Where spans and metrics go, how many of them and under which name, the standard variables OTEL_* say."""
+
+    enabled: bool = False
+    """Export spans and metrics of this daemon; needs `pip install 'pgrouse[otel]'`."""
+    flush: Annotated[Duration, between(0 * S, 60 * S)] = 3 * S
+    """How long the daemon's end may wait for what is not exported yet."""
+
+
+class Config(Section):
+    """Everything that can be configured. `load` makes one."""
+
+    database: Database = Database()
+    worker: Worker = Worker()
+    handlers: Handlers = Handlers()
+    topics: dict[PolicyName, Topic] = {}
+    log: Log = Log()
+    metrics: Metrics = Metrics()
+    otel: Otel = Otel()
+    web: Web = Web()
+    alerts: Alerts = Alerts()
+    crypto: Crypto = Crypto()
+    _path: Path | None = PrivateAttr(default=None)
+    _source: Source = PrivateAttr(default_factory=Source)
+
+    @property
+    def path(self) -> Path | None:
+        """The file that was read, absolute; None if there was none."""
+        return self._path
+
+    @property
+    def worked(self) -> dict[str, Topic]:
+        """The topics that a daemon of this configuration works: those with a handler."""
+        return {topic: chosen for topic, chosen in self.topics.items() if chosen.handler}
+
+    @property
+    def policies(self) -> dict[str, Wanted]:
+        """The policies that the configuration names, by topic."""
+        return {topic: wanted for topic, chosen in self.topics.items() if (wanted := chosen.wanted)}
+
+    def origin(self, *key: str) -> Origin:
+        """Return where a value was given, like `pgrouse.toml:7`: `origin("topics", "orders.created", "handler")`."""
+        return self._source.origins.get(key, Origin())
+
+
+def load(
+    path: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Config:
+    """Read the configuration.
+
+    Args:
+        path: the file; None means $PGROUSE_CONFIG, else `pgrouse.toml` in the working directory if there is one.
+        environ: environment variables: `PGROUSE_SECTION__KEY`, `PGROUSE_DSN`, `DATABASE_URL`, and those that the file names.
+        overrides: values of flags by section and key; None as a value means that the flag was not given.
+
+    Raises:
+        ConfigProblems: everything that is wrong, with file, line and key.
+    """
+    path = _find(path, environ)
+    source = read_file(path, environ) if path else Source()
+    _add_environment(source, environ)
+    _add_overrides(source, overrides or {})
+    try:
+        config = Config.model_validate(
+            source.values, context={"folder": path.absolute().parent if path else Path.cwd()}
+        )
+    except ValidationError as error:
+        problems = [problem(each, source, _known(each["loc"][:-1])) for each in error.errors(include_url=False)]
+        raise ConfigProblems(_in_order(source.problems + problems)) from None
+    if source.problems or (misplaced := list(_misplaced(config, source))):
+        raise ConfigProblems(_in_order(source.problems or misplaced))
+    return _placed(config, path, source)
+
+
+def _misplaced(config: Config, source: Source) -> Iterator[Problem]:
+    """Yield what is right by itself, but not where it stands."""
+    for topic, chosen in config.topics.items():
+        wrong: dict[Key, str] = {(knob,): text for knob, text in misplaced(topic, chosen, TopicPolicy).items()}
+        for channel, policy in chosen.channels.items():
+            found = misplaced(topic, policy, ChannelPolicy)
+            wrong |= {("channels", channel, knob): text for knob, text in found.items()}
+        if topic == DEFAULTS:
+            has = [name for name in ("handler", "channels", "subscriptions") if getattr(chosen, name)]
+            wrong |= {(name,): "is for a topic with a name: the defaults have policies only" for name in has}
+        for inner, text in wrong.items():
+            key = ("topics", topic, *inner)
+            yield Problem(source.origin(key), show_key(key), f"{show_key(key)}: {text}")
+
+
+def _find(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    if path is None and environ.get("PGROUSE_CONFIG"):
+        path = Path(environ["PGROUSE_CONFIG"])
+    return path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+
+
+def _add_environment(source: Source, environ: Mapping[str, str]) -> None:
+    if dsn := environ.get("PGROUSE_DSN"):
+        source.put(("database", "dsn"), dsn, Origin("environment", variable="PGROUSE_DSN"))
+    for key, text, origin in environment(environ):
+        source.put(key, _from_text(text, _annotation(key)), origin)
+    # DATABASE_URL is not ours alone: it must not lead away from the database that the file names.
+    if (url := environ.get("DATABASE_URL")) and not _table(source.values, "database").get("dsn"):
+        source.put(("database", "dsn"), url, Origin("environment", variable="DATABASE_URL"))
+
+
+def _table(values: dict[str, Any], name: str) -> dict[str, Any]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _add_overrides(source: Source, overrides: Mapping[str, Mapping[str, Any]]) -> None:
+    for section, values in overrides.items():
+        for name, value in values.items():
+            if value is not None:
+                source.put((section, name), value, Origin("flag", variable=f"--{name.replace('_', '-')}"))
+
+
+def _from_text(text: str, annotation: Any) -> Any:
+    """Read the text of an environment variable as its key's type; what does not fit stays text, for the check to complain about."""
+    kinds = {get_origin(kind) or kind for kind in _alternatives(annotation)}
+    if int in kinds and text.strip().lstrip("-").isdecimal():
+        return int(text)
+    if bool in kinds and text.lower() in ("true", "false", "1", "0"):
+        return text.lower() in ("true", "1")
+    if list in kinds:
+        return [item.strip() for item in text.split(",") if item.strip()]
+    return text
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+
+
+def _annotation(key: Key) -> Any:
+    """Return the type of a key, None if there is no such key."""
+    found: Any = Config
+    for name in key:
+        if isinstance(found, type) and issubclass(found, BaseModel):
+            found = found.model_fields[str(name)].annotation if name in found.model_fields else None
+        elif get_origin(found) is dict:
+            found = get_args(found)[1]
+        elif get_origin(found) is list:
+            found = get_args(found)[0]
+        else:
+            return None
+    return found
+
+
+def _known(key: Key) -> list[str]:
+    """Return the keys that a table knows."""
+    model = _annotation(key)
+    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda p: (str(p.origin.file or ""), p.origin.line or 0, str(p.origin), p.key))
+
+
+def _placed(config: Config, path: Path | None, source: Source) -> Config:
+    """Return the configuration with absolute paths, and knowing where it came from."""
+    folder = path.absolute().parent if path else Path.cwd()
+    handlers = config.handlers.model_copy(update={"path": [folder / each for each in config.handlers.path]})
+    placed = config.model_copy(update={"handlers": handlers})
+    placed._path = path.absolute() if path else None  # noqa: SLF001 - its own
+    placed._source = source  # noqa: SLF001
+    return placed
+
+
+def leaves(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every key and its value; durations as text, nothing redacted."""
+    yield from _leaves((), config.model_dump(mode="json"))
+
+
+def _leaves(key: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not isinstance(value, dict):
+        yield key, value
+        return
+    for name, inner in value.items():
+        yield from _leaves((*key, name), inner)

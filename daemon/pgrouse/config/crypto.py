@@ -1,0 +1,129 @@
+"""The table `[crypto]` of the configuration: which topics are encrypted, and where the keys are."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from pgrouse.config.alerts import TopicPattern
+from pgrouse.config.section import S, Section
+from pgrouse.config.duration import Duration, between
+
+KEY_BYTES = 32
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+SOURCES = ("env", "file", "command")
+HOW = 'say where it is instead: env = "NAME", file = "/path" or command = ["program"]'
+
+
+def decoded(text: str) -> bytes | None:
+    """Return the key that a text is, with or without the = at its end; None if it is none."""
+    given = text.strip().rstrip("=")
+    try:
+        key = base64.b64decode(given + "=" * (-len(given) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return key if len(key) == KEY_BYTES else None
+
+
+def _not_a_key(text: str) -> str:
+    """Refuse a key that stands in the file itself; it is not repeated."""
+    if decoded(text) is not None:
+        raise ValueError(f"holds a key itself, and whoever reads the file has it: {HOW}")
+    return text
+
+
+def _key_name(text: str) -> str:
+    _not_a_key(text)
+    if not NAME.fullmatch(text):
+        raise ValueError("is no name of a key: 1 to 63 of A-Z a-z 0-9 . _ - and a letter or digit first")
+    return text
+
+
+def _variable(text: str) -> str:
+    # What was found is not repeated: it may be a key in the wrong place.
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError("expected the name of an environment variable: letters, digits and _")
+    return text
+
+
+def _no_text(given: Any) -> Any:
+    if isinstance(given, str):
+        raise ValueError(f"a key must not stand in the configuration: {HOW}")  # noqa: TRY004 - pydantic's way
+    return given
+
+
+KeyName = Annotated[str, AfterValidator(_key_name)]
+Elsewhere = AfterValidator(_not_a_key)
+
+
+class CryptoKey(Section):
+    """Where one key is. Exactly one of env, file and command says it; it is 32 bytes as base64, as `pgrouse crypto key` prints them."""
+
+    env: Annotated[str, Elsewhere, AfterValidator(_variable)] | None = None
+    """An environment variable that holds it."""
+    file: Annotated[str, Elsewhere] | None = None
+    """A file that holds it, relative to the configuration."""
+    command: Annotated[list[Annotated[str, Elsewhere]], Field(min_length=1)] | None = None
+    """A program and its arguments that prints it, within 10 seconds. No shell."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, without what is there."""
+        if self.env is not None:
+            return f"the environment variable {self.env}"
+        # The arguments of a program may be secrets.
+        return f"the file {self.file}" if self.file is not None else f"the program {_first_word(self.command)}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_elsewhere(cls, given: Any) -> Any:
+        if isinstance(given, dict) and not set(given) & set(SOURCES) and any(map(_is_key, given.values())):
+            raise ValueError(f"a key must not stand in the configuration: {HOW}")
+        return given
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> CryptoKey:
+        given = [name for name in SOURCES if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = f", found {' and '.join(given)}" if given else ""
+            raise ValueError(f"needs exactly one of {', '.join(SOURCES)}{found}")
+        return self
+
+
+def _first_word(command: list[str] | None) -> str:
+    return next(iter((command or ["?"])[0].split()), "?")
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, str) and decoded(value) is not None
+
+
+class Crypto(Section):
+    """Encryption of what messages carry; docs/reference/encryption.md."""
+
+    current: KeyName | None = None
+    """The key that encrypts, by its name under `crypto.keys`. Those beside it only decrypt."""
+    topics: list[TopicPattern] = Field(default_factory=list)
+    """Topics whose messages are encrypted by who publishes with this configuration, as `orders.*`. What is encrypted is decrypted wherever a key is."""
+    keys: dict[KeyName, Annotated[CryptoKey, BeforeValidator(_no_text)]] = Field(default_factory=dict)
+    """The keys: a table `[crypto.keys.NAME]` for each."""
+    plain: Literal["accept", "reject"] = "accept"
+    """What becomes of a message of an encrypted topic that is not encrypted: it is worked as it is, or rejected."""
+    accept: dict[TopicPattern, list[TopicPattern]] = Field(default_factory=dict)
+    """Topics that take messages which were encrypted for other topics: `"invoices" = ["orders.*"]`. A topic's `subscriptions` in the file count by themselves."""
+    errors: Literal["text", "type"] = "text"
+    """What is kept and logged of an exception in an encrypted topic: its text and traceback, which may quote the payload, or its type alone."""
+    missing_key_delay: Annotated[Duration, between(S, 86400 * S)] = 60 * S
+    """How long a message waits whose key is not here, before it is looked at again. It costs no attempt."""
+
+    @model_validator(mode="after")
+    def _has_its_key(self) -> Crypto:
+        if (self.topics or self.keys) and self.current is None:
+            raise ValueError("current is missing: name the key that encrypts")
+        if self.current is not None and self.current not in self.keys:
+            raise ValueError(f'there is no key "{self.current}": add a table [crypto.keys."{self.current}"]')
+        return self

@@ -1,0 +1,100 @@
+"""What is wrong with a configuration, in the words of whoever wrote it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from pgrouse.config.source import Key, Problem, Source, show_key
+
+# Keys whose values are never repeated.
+SECRETS = frozenset({("database", "dsn"), ("database", "listen_dsn")})
+# Below this a key may stand in a wrong place, also as a name: nothing that was found is repeated, and no long name.
+HIDING = "crypto"
+LONGEST_NAME = 24
+# By pydantic's names of errors.
+EXPECTED = {
+    "int_type": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "float_type": "expected a number",
+    "float_parsing": "expected a number",
+    "finite_number": "expected a number",
+    "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
+    "string_type": "expected text in quotes",
+    "list_type": 'expected a list like ["a", "b"]',
+    "model_type": "expected a table of keys",
+    "dict_type": "expected a table of keys",
+    "path_type": "expected a path in quotes",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be above {gt}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "expected {expected}",
+}
+NAMES = {
+    "handler": 'expected "module:function"',
+    "retry": 'expected "module:function"',
+    "allow": 'expected the name of a module like "shop.jobs", or "*"',
+    "name": "must be 1 to 200 printable characters",
+    "channels": "is no channel name: 1 to 200 printable characters",
+    "subscriptions": "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first",
+    "topics": "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first",
+}
+
+
+def problem(error: ErrorDetails, source: Source, known: list[str]) -> Problem:
+    """Say one error of pydantic's in the user's terms. known: the keys that there are where the error is."""
+    key = tuple(part for part in error["loc"] if part != "[key]")
+    origin, key = source.origin(key), _showable(key)
+    match error["type"]:
+        case "extra_forbidden":
+            text = _unknown(key, known)
+        case "missing":
+            text = f"{show_key(key)} is missing"
+        case "value_error":
+            text = f"{show_key(key)}: {_said(key, error)}"
+        case "string_pattern_mismatch":
+            name = next((str(part) for part in reversed(key) if part in NAMES), "")
+            text = f"{show_key(key)}: {NAMES.get(name, error['msg'])}{_found(key, error['input'])}"
+        case kind:
+            expected = EXPECTED.get(kind, error["msg"]).format(**error.get("ctx", {}))
+            text = f"{show_key(key)}: {expected}{_found(key, error['input'])}"
+    return Problem(origin, show_key(key), text)
+
+
+def _showable(key: Key) -> Key:
+    """Return a key without those of its members that may be secrets."""
+    if HIDING not in key[:1]:
+        return key
+    return tuple("..." if isinstance(part, str) and len(part) > LONGEST_NAME else part for part in key)
+
+
+def _unknown(key: Key, known: list[str]) -> str:
+    *table, name = key
+    near = difflib.get_close_matches(str(name), known, n=1)
+    mend = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(known)}"
+    shown = "unknown key" if HIDING in key[:1] else f"unknown key '{name}'"
+    return shown + (f" in [{show_key(tuple(table))}]" if table else "") + f"; {mend}"
+
+
+def _said(key: Key, error: ErrorDetails) -> str:
+    """Return what a check of ours said of a value, which it may repeat at the end."""
+    said = str(error["ctx"]["error"])
+    return said.partition(", found ")[0] if HIDING in key[:1] and not isinstance(error["input"], dict) else said
+
+
+def _found(key: Key, value: Any) -> str:
+    if key in SECRETS or HIDING in key[:1]:
+        return ""
+    if isinstance(value, bool):
+        return f", found {str(value).lower()}"
+    return f", found {value!r:.80}" if isinstance(value, str | int | float) else f", found {_noun(value)}"
+
+
+def _noun(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
+    return f"a {type(value).__name__}"

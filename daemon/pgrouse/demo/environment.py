@@ -1,0 +1,128 @@
+"""What the demo stands on: a PostgreSQL server, and in it the schema and the tables of the examples."""
+
+from __future__ import annotations
+
+import os
+import time
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+
+from pgrouse import devdb
+
+from pgrouse.install import schema
+
+from pgrouse.client import search_path
+from pgrouse.demo.screen import Screen
+from pgrouse.errors import ExitCode, PgrouseError
+
+NAME = "demo"
+MARK = "made by pgrouse demo"
+REMOVE = "DROP SCHEMA IF EXISTS demo, messages CASCADE"
+SCHEMAS = "SELECT n.nspname FROM pg_namespace AS n WHERE n.nspname IN ('demo', 'messages') ORDER BY n.nspname DESC"
+
+
+class DatabaseInUse(PgrouseError):
+    """The database has a queue that the demo did not make."""
+
+    exit_code = ExitCode.USAGE
+
+
+def examples() -> Path:
+    """Return the folder with the handlers, `pgrouse.toml` and `schema.sql`: of an installed wheel, else of the checkout."""
+    packaged = Path(str(files("pgrouse"))) / "examples"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "examples"
+
+
+class Stage:
+    """A server, private unless the user named one.
+
+    Args:
+        dsn: a database of the user's; what the demo puts into it is taken out again at the end.
+    """
+
+    def __init__(self, dsn: str | None, screen: Screen) -> None:
+        self.is_private = dsn is None
+        self.screen = screen
+        self._keep = False
+        if self.is_private:
+            _forget_libpq()
+        self.place = devdb.find(NAME, dsn, say=lambda text: screen.tell("database", text, "dim"))
+
+    @property
+    def dsn(self) -> str:
+        """Where the database is."""
+        return self.place.dsn()
+
+    def __enter__(self) -> Self:
+        """Start the server and say which one it is.
+
+        Raises:
+            DatabaseUnreachable: it cannot be had.
+        """
+        self.place.start()
+        self.screen.tell("database", str(self.place))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._keep:
+            self.clear_away()
+
+    def keep(self) -> None:
+        """Leave everything as it is at the end."""
+        self._keep = True
+
+    def clear_away(self) -> None:
+        """Stop the private server; take what the demo has put there out of a database of the user's."""
+        if not self.is_private:
+            self._uninstall()
+        self.place.stop()
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Open an autocommit connection."""
+        return search_path.fix(psycopg.connect(self.dsn, autocommit=True, application_name="pgrouse demo"))
+
+    def install(self) -> None:
+        """Install the schema and the tables of the examples, new and empty.
+
+        Raises:
+            DatabaseInUse: there is a queue that is not of an earlier demo.
+        """
+        began = time.monotonic()
+        with self.connect() as conn, conn.transaction():
+            conn.execute("SET LOCAL client_min_messages = warning")
+            _make_room(conn)
+            schema.migrate(conn)
+            conn.execute((examples() / "schema.sql").read_bytes())
+            conn.execute(f"COMMENT ON SCHEMA demo IS '{MARK}'".encode())
+        self.screen.tell("schema", f"installed in {time.monotonic() - began:.1f} s")
+
+    def _uninstall(self) -> None:
+        with self.connect() as conn, conn.transaction():
+            conn.execute("SET LOCAL client_min_messages = warning")
+            if _is_ours(conn):
+                conn.execute(REMOVE)
+
+
+def _make_room(conn: psycopg.Connection[Any]) -> None:
+    """Remove what an earlier demo has left."""
+    if _is_ours(conn):
+        conn.execute(REMOVE)
+    taken = [name for (name,) in conn.execute(SCHEMAS)]
+    if taken:
+        raise DatabaseInUse(
+            f"database {conn.info.dbname} has a schema `{taken[0]}` that the demo did not make:"
+            " name a database that has none (`createdb pgrouse_demo`)"
+        )
+
+
+def _is_ours(conn: psycopg.Connection[Any]) -> bool:
+    return conn.execute("SELECT obj_description(to_regnamespace('demo'), 'pg_namespace')").fetchone() == (MARK,)
+
+
+def _forget_libpq() -> None:
+    """Forget PGHOST, PGSERVICE, PGOPTIONS and the like: they speak of another server, and the daemons inherit them."""
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        del os.environ[name]

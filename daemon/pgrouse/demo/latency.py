@@ -1,0 +1,112 @@
+"""How soon a message is worked when all workers sleep: the wake latency, and what a lost notification costs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from pgrouse.demo.progress_watch import Watch
+
+TOPIC = "orders.created"
+SILENT = "orders.overnight"  # notify = 'off': as if every notification got lost
+PUBLISHES = 100
+APART_S = 0.03
+LOST = 3
+QUIET_S = 0.2  # a worker that has just worked looks for more; so does one that is just falling asleep
+
+
+@dataclass(frozen=True)
+class Wake:
+    """Latencies in milliseconds: from the return of the publishing commit to the start of the handler, both by the machine's monotonic clock."""
+
+    publishes: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Messages for which no notification was sent.
+
+    Attributes:
+        after_s: how long after each one's commit its handler started.
+        poll: how often, at least, a worker looks by itself.
+    """
+
+    after_s: list[float]
+    poll: str
+
+
+def measure(watch: Watch) -> Wake:
+    """Publish one message after the other for workers that sleep."""
+    watch.until(lambda: _all_sleep(watch), "waiting until all workers sleep")
+    watch.doing = "waking sleeping workers"
+    committed = {}
+    for n in range(PUBLISHES):
+        message_id = watch.published.publish(watch.conn, TOPIC, {"id": n})
+        committed[message_id] = time.monotonic()
+        time.sleep(APART_S)
+    watch.until(lambda: not watch.waiting, watch.doing)
+    started = _started(watch, TOPIC)
+    latencies = sorted(1000 * (started[each] - at) for each, at in committed.items())
+    wake = Wake(PUBLISHES, _quantile(latencies, 0.5), _quantile(latencies, 0.99), latencies[-1])
+    watch.screen.tell(
+        "wake",
+        f"{PUBLISHES} orders, {1000 * APART_S:.0f} ms apart, to sleeping workers: p50 {wake.p50_ms:.1f} ms, p99 {wake.p99_ms:.1f} ms"
+        " from the return of the commit to the start of the handler, by one monotonic clock",
+    )
+    return wake
+
+
+def lose_notifications(watch: Watch, poll: str) -> Silence:
+    """Publish messages for which nobody is woken, one after the other, and see how long each takes."""
+    committed = {}
+    for n in range(LOST):
+        watch.until(lambda: _all_sleep(watch), "waiting until all workers sleep")
+        message_id = watch.published.publish(watch.conn, SILENT, {"id": n})
+        committed[message_id] = time.monotonic()
+        watch.count()
+        watch.until(lambda: not watch.waiting, "waiting for a message whose notification was lost")
+    started = _started(watch, SILENT)
+    silence = Silence([started[each] - at for each, at in committed.items()], poll)
+    *first, last = [f"{after_s:.1f}" for after_s in silence.after_s]
+    watch.screen.tell(
+        "lost",
+        f"{LOST} orders without a notification: found after {', '.join(first)} and {last} s, when a worker"
+        f" looked by itself (poll = {poll})",
+    )
+    return silence
+
+
+def _all_sleep(watch: Watch) -> bool:
+    """Whether every worker has been asleep for a while, and will not look by itself at this very moment.
+
+    A worker notes when it will look by itself, and that the note counts twice as long: from both follows when it fell asleep.
+    """
+    if watch.waiting or watch.quiet_s < QUIET_S:
+        return False
+    row = watch.conn.execute(
+        """
+        SELECT count(*) FROM messages.sleeper AS s
+        WHERE split_part(s.worker, ':', 1) = ANY (%s)
+          AND s.next_look_at - (s.armed_until - s.next_look_at) < clock_timestamp() - make_interval(secs => %s)
+          AND s.next_look_at > clock_timestamp() + make_interval(secs => %s)
+        """,
+        [[each.name for each in watch.workers.running], QUIET_S, QUIET_S],
+    ).fetchone()
+    return row == (len(watch.workers.running),)
+
+
+def _started(watch: Watch, topic: str) -> dict[int, float]:
+    """Return when the handler of each message started: it says so in its output."""
+    rows = watch.conn.execute(
+        "SELECT a.id, (a.output ->> 'started_at')::float8 FROM messages.message_archive AS a WHERE a.topic = %s",
+        [topic],
+    )
+    return dict(rows.fetchall())
+
+
+def _quantile(values: list[float], share: float) -> float:
+    """Return the smallest of the sorted values that is not below this share of them."""
+    return values[max(0, -int(-share * len(values) // 1) - 1)]

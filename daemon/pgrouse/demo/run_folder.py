@@ -1,0 +1,88 @@
+"""The folder of one run: the logs of its daemons, and what to stop if it was left running."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from hashlib import sha256
+from pathlib import Path
+from typing import Self
+
+from pgrouse.demo.worker import Remains
+from pgrouse.devdb import os_user as account
+from pgrouse.errors import ExitCode, PgrouseError
+
+
+class DemoRuns(PgrouseError):
+    """Another demo runs on the same database."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class Folder:
+    """Held by one demo at a time; each database that is named by a DSN has its own.
+
+    Attributes:
+        path: where the logs lie. With a database of the user's they are removed at the end, unless there is something to see in them.
+        keep_logs: leave the logs.
+    """
+
+    def __init__(self, dsn: str | None) -> None:
+        self._is_private = dsn is None
+        name = "demo-run" if dsn is None else f"demo-run-{sha256(dsn.encode()).hexdigest()[:12]}"
+        self.path = account.own_folder(_cache_folder() / name)
+        self.keep_logs = self._is_private
+        self._kept = False
+        self._state = self.path / "daemons.json"
+
+    def __enter__(self) -> Self:
+        """Take the folder.
+
+        Raises:
+            DemoRuns: another process has it.
+        """
+        self._lock = (self.path / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise DemoRuns("a demo is running already: wait for its end, or press Ctrl-C where it runs") from None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        failed = kind is not None and issubclass(kind, Exception) and any(self.path.glob("*.log"))
+        if not self._kept:
+            self._state.unlink(missing_ok=True)
+        if not (self._kept or self.keep_logs or failed):
+            shutil.rmtree(self.path)
+        self._lock.close()
+
+    def keep(self) -> None:
+        """Leave the logs, and the note of what runs."""
+        self._kept = True
+
+    @property
+    def was_left(self) -> bool:
+        """Whether an earlier demo has left something running, on purpose or because it was killed."""
+        return self._state.exists()
+
+    def note(self, remains: list[Remains]) -> None:
+        """Write down that the demo runs and with which daemons, for whoever has to stop them."""
+        half = self._state.with_suffix(".new")
+        half.write_text(json.dumps([each.as_dict() for each in remains]))
+        half.replace(self._state)
+
+    def stop_daemons(self) -> int:
+        """Stop the daemons that an earlier demo has left; return how many."""
+        noted = json.loads(self._state.read_text()) if self.was_left else []
+        stopped = sum(Remains.from_dict(each).stop() for each in noted)
+        for log in self.path.glob("*.log"):
+            log.unlink()
+        return stopped
+
+
+def _cache_folder() -> Path:
+    """Return the user's own: what lies here is for him, not for the user that the server runs as."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgrouse"

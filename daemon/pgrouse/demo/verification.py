@@ -1,0 +1,210 @@
+"""The books: what must be true at the end, each checked by SQL or by reading the files once more. Nothing here uses the daemon's code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import psycopg
+
+from pgrouse.demo.alerts import Alerts
+from pgrouse.demo.worker_kill import Death
+from pgrouse.demo.input_files import Directory, File
+from pgrouse.demo.published import Published
+from pgrouse.demo.retries import MAILS
+
+BLOCK_BYTES = 1024 * 1024
+MOST_BYTES = 16 * 1024 * 1024  # what examples/files.py reads
+EXAMPLES = 3  # of what is wrong, in the line that says so
+
+Connection = psycopg.Connection[Any]
+
+
+class Facts(NamedTuple):
+    """What is known of a text file."""
+
+    sha256: bytes
+    size: int
+    lines: int
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must be true.
+
+    Attributes:
+        name: a word for programs.
+        ok: whether it is.
+        text: what was counted; if it is wrong, what is.
+    """
+
+    name: str
+    ok: bool
+    text: str
+
+
+def check(
+    conn: Connection,
+    published: Published,
+    directory: Directory,
+    death: Death,
+    alerts: Alerts,
+    look: Callable[[], object],
+) -> Iterator[Check]:
+    """Check everything; `look` is called now and then while the files are read once more."""
+    yield _one_place(conn, published)
+    yield _once(conn, directory)
+    yield _files(conn, directory, look)
+    yield _outcomes(conn)
+    yield _killed(conn, death)
+    alerts.hear()
+    yield _alerts(conn, set(alerts.heard))
+
+
+def _one_place(conn: Connection, published: Published) -> Check:
+    waiting = _number(conn, "SELECT count(*) FROM messages.message")
+    archived = _number(conn, "SELECT count(*) FROM messages.message_archive")
+    misplaced = _number(
+        conn,
+        """
+        SELECT count(*) FROM unnest(%s::bigint[]) AS p (id)
+        WHERE (SELECT count(*) FROM messages.message AS m WHERE m.id = p.id)
+            + (SELECT count(*) FROM messages.message_archive AS a WHERE a.id = p.id) <> 1
+        """,
+        published.ids,
+    )
+    text = f"{len(published):,} published = {archived:,} archived + {waiting:,} waiting"
+    if misplaced:
+        return Check("one_place", ok=False, text=f"{text}, but {misplaced:,} are nowhere or in two places")
+    return Check("one_place", len(published) == archived + waiting, text)
+
+
+def _once(conn: Connection, directory: Directory) -> Check:
+    ended_twice = _number(conn, "SELECT count(*) - count(DISTINCT a.id) FROM messages.message_archive AS a")
+    rows = _number(conn, "SELECT count(*) FROM demo.file")
+    wrong = _number(
+        conn,
+        """
+        SELECT count(*) FROM demo.file AS f JOIN messages.message_archive AS a ON a.id = f.message_id
+        WHERE f.times_stored <> CASE WHEN a.result = 'success' THEN 1 ELSE 0 END
+        """,
+    )
+    if ended_twice or wrong or rows != len(directory.files):
+        text = f"{ended_twice} messages ended twice, {wrong} files were not stored exactly once, {rows:,} of {len(directory.files):,} rows are there"
+        return Check("once", ok=False, text=text)
+    return Check("once", ok=True, text="no message ended twice, every file read is stored exactly once")
+
+
+def _files(conn: Connection, directory: Directory, look: Callable[[], object]) -> Check:
+    stored = _stored(conn)
+    verdicts: dict[str, list[str]] = {"right": [], "rejected": [], "changed": [], "wrong": []}
+    for file in directory.files:
+        look()
+        verdicts[_judge(file, *stored.get(file.path, (None, None)))].append(file.path)
+    right, rejected, changed, wrong = verdicts.values()
+    if wrong:
+        text = f"{len(wrong):,} of {len(directory.files):,} files are not what is stored of them: {', '.join(wrong[:EXAMPLES])}"
+        return Check("files", ok=False, text=text)
+    aside = f" ({len(changed)} changed meanwhile and were not compared)" if changed else ""
+    text = f"{len(right):,} digests right, {len(rejected):,} rejected with reason: each file read again{aside}"
+    return Check("files", ok=True, text=text)
+
+
+def _stored(conn: Connection) -> dict[str, tuple[str | None, Facts | None]]:
+    """Return the result of each file's message, and what is stored of the file."""
+    rows = conn.execute(
+        """
+        SELECT f.path, a.result, f.sha256, f.bytes, f.lines
+        FROM demo.file AS f LEFT JOIN messages.message_archive AS a ON a.id = f.message_id
+        """
+    )
+    return {path: (result, None if facts[0] is None else Facts(*facts)) for path, result, *facts in rows}
+
+
+def _judge(file: File, result: str | None, facts: Facts | None) -> str:
+    """Read the file once more and compare. One that does not fit, and was written to since it was found, proves nothing."""
+    verdict = _compare(file, result, facts)
+    return "changed" if verdict == "wrong" and not file.is_unchanged() else verdict
+
+
+def _compare(file: File, result: str | None, facts: Facts | None) -> str:
+    try:
+        again, is_binary = _read(file.path)
+    except OSError:
+        return "right" if result == "failed" and facts is None else "wrong"
+    unfit = is_binary or again.size > MOST_BYTES
+    if result == "rejected":
+        return "rejected" if unfit and facts is None else "wrong"
+    return "right" if result == "success" and not unfit and facts == again else "wrong"
+
+
+def _read(path: str) -> tuple[Facts, bool]:
+    """Return the facts of a file, and whether it is binary."""
+    digest, size, lines, is_binary = hashlib.sha256(), 0, 0, False
+    with open(path, "rb") as file:  # noqa: PTH123 - paths are text here
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+            size += len(block)
+            lines += block.count(b"\n")
+            is_binary = is_binary or b"\x00" in block
+    return Facts(digest.digest(), size, lines), is_binary
+
+
+def _outcomes(conn: Connection) -> Check:
+    """Orders and invoices succeed, mails fail at their third attempt, and nothing else happens to them."""
+    rows = conn.execute(
+        """
+        SELECT a.topic, a.result, a.attempts FROM messages.message_archive AS a
+        WHERE a.topic LIKE 'orders.%%' AND a.result <> 'success'
+           OR a.topic = 'invoice.render' AND a.result <> 'success'
+           OR a.topic = 'mail.send' AND (a.result, a.attempts) <> ('failed', 3)
+        """
+    ).fetchall()
+    mails = _number(conn, "SELECT count(*) FROM messages.message_archive AS a WHERE a.topic = 'mail.send'")
+    if rows or mails != MAILS:
+        text = f"orders or mails ended as they should not: {', '.join(map(str, rows[:EXAMPLES]))}; {mails} of {MAILS} mails"
+        return Check("outcomes", ok=False, text=text)
+    return Check("outcomes", ok=True, text="orders and invoices succeeded, mails failed at the third attempt")
+
+
+def _killed(conn: Connection, death: Death) -> Check:
+    """With one attempt allowed a message of the killed worker is dead, with more it came back and ended otherwise."""
+    expired, back = conn.execute(
+        """
+        SELECT count(*) FILTER (WHERE t.max_attempts = 1 AND a.result = 'lock_expired' AND a.attempts = 1),
+               count(*) FILTER (WHERE t.max_attempts > 1 AND a.result <> 'lock_expired' AND a.attempts > 1)
+        FROM messages.message_archive AS a JOIN messages.topic AS t ON t.topic = a.topic
+        WHERE a.id = ANY (%s)
+        """,
+        [death.ids],
+    ).fetchone() or (0, 0)
+    text = f"the killed worker's {len(death.ids)}: {back} were worked by others, {expired} are lock_expired"
+    return Check("killed", expired + back == len(death.ids), text)
+
+
+def _alerts(conn: Connection, heard: set[int]) -> Check:
+    unequal = _number(
+        conn,
+        """
+        WITH dead AS (
+          SELECT a.topic, a.result, count(*) AS n FROM messages.message_archive AS a
+          WHERE a.result NOT IN ('success', 'cancelled') GROUP BY a.topic, a.result
+        ), alert AS (
+          SELECT a.topic, a.result, sum(a.count) AS n FROM messages.alert AS a WHERE a.kind = 'dead_message' GROUP BY a.topic, a.result
+        )
+        SELECT count(*) FROM dead FULL JOIN alert USING (topic, result) WHERE dead.n IS DISTINCT FROM alert.n
+        """,
+    )
+    dead = _number(conn, "SELECT count(*) FROM messages.dead")
+    ids = {row[0] for row in conn.execute("SELECT a.id FROM messages.alert AS a WHERE a.kind = 'dead_message'")}
+    text = f"{dead:,} dead messages, each in one of the {len(ids):,} alerts that were heard"
+    if unequal or ids != heard:
+        text = f"{dead:,} dead messages: for {unequal} topics and results the alerts are not as many, {len(ids - heard)} alerts were not heard"
+    return Check("alerts", not unequal and ids == heard, text)
+
+
+def _number(conn: Connection, query: str, *values: Any) -> int:
+    row = conn.execute(query.encode(), values or None).fetchone()
+    return int(row[0]) if row else 0

@@ -1,0 +1,319 @@
+"""What a handler can know and do besides its payload."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+
+import structlog
+from pydantic_core import from_json
+
+from pgrouse import events
+
+from pgrouse.config import duration
+
+from pgrouse.publishing import trace_context
+from pgrouse.errors import LockLost
+from pgrouse.client.message import Message
+from pgrouse.handlers.outcome import UNCHANGED, Acked, Outcome, Reject, Retry
+from pgrouse.handlers.publish_tracker import Promised
+from pgrouse.worker.progress import as_progress
+from pgrouse.handlers.transaction import Transaction
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pgrouse.publishing.new_message import Options
+    from pgrouse.worker.daemon_runtime import Scene
+    from pgrouse.handlers.step import Steps
+
+
+# What messages.heartbeat takes.
+LONGEST_LOCK = timedelta(days=7)
+
+
+class Nothing:
+    """Something to await that is there already."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+NOTHING: Final = Nothing()
+
+
+class Context:
+    """The second argument of a handler.
+
+    Attributes:
+        output: what `transaction()` stores as the message's output. A handler without one just returns it.
+        completed: whether the message is completed already, by `transaction()` or before the handler began (ack_first).
+        action: what the first of `ack()`, `nack()` and `reject()` said; None if none was called.
+    """
+
+    __slots__ = ("_connection", "_message", "_promised", "_scene", "_since", "_steps", "action", "completed", "output")
+
+    def __init__(self, message: Message, scene: Scene, *, completed: bool = False) -> None:
+        self._message = message
+        self._scene = scene
+        self._since = time.monotonic()
+        self.output: Any = None
+        self.completed = completed
+        self.action: Outcome | None = None
+        self._connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None = None
+        self._steps: Steps | None = None
+        self._promised: Promised | None = None
+
+    @property
+    def id(self) -> int:
+        """The message's id."""
+        return self._message.id
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+        return self._message.topic
+
+    @property
+    def channel(self) -> str | None:
+        """Its channel, or None."""
+        return self._message.channel
+
+    @property
+    def key(self) -> str | None:
+        """Its key, or None."""
+        return self._message.key
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first; counted when the message is claimed."""
+        return self._message.attempt
+
+    @property
+    def runs(self) -> int:
+        """How many times the message was begun, this time included. A deferral hands its attempt back, but not its run."""
+        return self._message.runs
+
+    @property
+    def max_attempts(self) -> int | None:
+        """How many attempts there may be; None = no limit."""
+        return self._message.max_attempts
+
+    @property
+    def waited_s(self) -> float:
+        """How long it had been ready when it was claimed."""
+        return self._message.waited_s
+
+    @property
+    def connection(self) -> psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None:
+        """That of the block of `transaction()` that is open, or None."""
+        return self._connection
+
+    @connection.setter
+    def connection(self, conn: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None) -> None:
+        self._connection = conn
+        if self._steps is not None:
+            # A transaction that has ended and did not complete the message was rolled back, and its steps with it.
+            self._steps.rolled_back()
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """What the publisher sent along; empty if nothing."""
+        return cast("dict[str, Any]", from_json(self._message.headers)) if self._message.headers else {}
+
+    @property
+    def state(self) -> Any:
+        """The checkpoint that an earlier attempt left with `Retry` or `Defer`; None if there is none."""
+        return None if self._message.state is None else from_json(self._message.state)
+
+    @property
+    def time_left_s(self) -> float | None:
+        """How long the handler may still run before its run_timeout ends it; None = as long as it takes."""
+        limit = self._message.run_timeout_s
+        return None if limit is None else max(0.0, self._since + limit - time.monotonic())
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the daemon wants to stop. A long handler does well to look, and to `Defer` with its state."""
+        return self._scene.stopping
+
+    @property
+    def lost(self) -> bool:
+        """Whether the message is not this worker's any more: it was cancelled, overran its time, or its lock expired."""
+        return not self.completed and not self._scene.holds(self._message)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the message was cancelled by somebody; then it is lost, too. A thread does well to look: nobody can stop it."""
+        return self._scene.cancelled(self._message)
+
+    @property
+    def log(self) -> structlog.stdlib.BoundLogger:
+        """A logger that names the message, and the span if there is one."""
+        return cast(
+            "structlog.stdlib.BoundLogger",
+            structlog.get_logger().bind(
+                message_id=self.id, topic=self.topic, attempt=self.attempt, **trace_context.log_keys()
+            ),
+        )
+
+    def heartbeat(self, extend: timedelta | float | None = None) -> Awaitable[None]:
+        """Make sure that the message is still this worker's. Locks are extended without this; it is a place to stop at.
+
+        Args:
+            extend: lock it until so long from now, at most 7 days, if it is not locked for longer already: a timedelta or seconds.
+                A handler in a thread waits here until that is done, an async one awaits what is returned.
+
+        Raises:
+            LockLost: it is not.
+            ValueError: extend is no such time.
+        """
+        wished = None if extend is None else _lock_time(extend)
+        if self.lost:
+            raise LockLost(f"message {self.id} is not this worker's any more: stop working on it")
+        if wished is None or self.completed:
+            return NOTHING
+        return self._scene.extend(self._message, wished)
+
+    def progress(self, done: float, total: float | None = None, unit: str | None = None) -> None:
+        """Note how far the work is. Others see it within about a second; nothing waits for that.
+
+        Args:
+            done: how much is done, from 0 on.
+            total: how much there is, if that is known.
+            unit: of what: "rows".
+
+        Raises:
+            ValueError: one of them is no such thing.
+        """
+        self._scene.note_progress(self._message, as_progress(done, total, unit))
+
+    def ack(self, output: Any = None) -> bool:
+        """Say that the message succeeded, whatever the handler returns or raises after this. It is settled when the handler ends.
+
+        Args:
+            output: what to keep of it; what the handler returns, unless given.
+
+        Returns:
+            Whether this counts: of ack, nack and reject the first one does.
+        """
+        return self._act(Acked(output))
+
+    def nack(
+        self,
+        after: timedelta | float | None = None,
+        *,
+        state: Any = UNCHANGED,
+        reason: str = "the handler called ctx.nack()",
+    ) -> bool:
+        """Say that the attempt failed, as `Retry` does with the same arguments. Returns whether this counts, as of `ack`."""
+        return self._act(Retry(after, state=state, reason=reason))
+
+    def reject(self, reason: str) -> bool:
+        """Say that the message is invalid, as `Reject` does. Returns whether this counts, as of `ack`."""
+        return self._act(Reject(reason))
+
+    def _act(self, action: Outcome) -> bool:
+        if self.completed or self.action is not None:
+            first = "it is completed" if self.completed else type(self.action).__name__
+            self.log.warning(events.ACTION_IGNORED, action=type(action).__name__, first=first)
+            return False
+        self.action = action
+        return True
+
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        returns: Any = None,
+        transaction: bool = False,
+        **named: Any,
+    ) -> Any:
+        """Do a step once: return what `function(*args, **named)` returned to an earlier attempt of this message, or call it and keep that.
+
+        An async handler awaits it, and its function may be async too. Later attempts are those after a retry, a deferral, a lost lock and
+        a redrive. The function runs at least once: if the worker dies before the result is kept, it runs again.
+
+        Args:
+            name: of the step, unique in its message: 1 to 200 characters, at most 1000 steps.
+            function: what the step does; its result is kept as JSON.
+            *args: what it is called with.
+            returns: the type of the result, for what is more than JSON: a pydantic model, a dataclass, `list[Order]`.
+            transaction: call `function(conn, *args, **named)`, and keep the result in the transaction of that connection: what is done on
+                it happens exactly once. Inside of `ctx.transaction()` it is that one, and the result is kept with it.
+            **named: what it is called with, too.
+
+        Raises:
+            StepRefused: the result is no JSON, has more than 1 MiB or does not fit its type, or the name was used before in this attempt.
+            LockLost: the message is not this worker's any more; nothing was kept.
+            RuntimeError: the handler runs with isolation = "process".
+        """
+        from pgrouse.handlers.step import step_of  # noqa: PLC0415 - most handlers have none
+
+        step = step_of(name, function, args, named, returns, transaction, not self.completed)
+        if self._steps is None:
+            self._steps = self._scene.steps(self._message)
+        done = self._steps.on_the_loop if is_on_a_loop() else self._steps.in_a_thread
+        return done(step, self.connection)  # type: ignore[arg-type]
+
+    def publish(self, topic: str, payload: Any = None, **options: Unpack[Options]) -> Any:
+        """Publish another message, as `pgrouse.publish` does; an async handler awaits it.
+
+        Inside of `ctx.transaction()` it is published with the completion of this one, or not at all: exactly once. Outside of it, at once, on
+        a connection of the worker: a handler that fails behind it, and is tried again, publishes again. It belongs to the trace of this
+        message, and is encrypted if the worker encrypts its topic.
+
+        Args:
+            topic: what kind of message it is.
+            payload: any value with a JSON form.
+            **options: as of `pgrouse.publish`.
+
+        Raises:
+            PublishRefused, NotAdmitted: as `pgrouse.publish`.
+            RuntimeError: the handler runs with isolation = "process".
+
+        What an async handler does not await is not published, and fails its attempt.
+        """
+        from pgrouse.handlers.context_publish import FollowUp  # noqa: PLC0415 - most handlers publish nothing
+
+        return FollowUp(self._scene, self.headers, topic, payload, options).publish(self.connection, self._promises())
+
+    def _promises(self) -> Promised:
+        self._promised = self._promised or Promised()
+        return self._promised
+
+    def transaction(self) -> Transaction:
+        """Open a transaction that also completes the message: `[async] with ctx.transaction() as conn`.
+
+        Everything done on `conn` and the completion commit together when the block ends, or not at all: effects in this database
+        happen exactly once. Set `ctx.output` before the block ends to keep an output. In an async handler use `async with`.
+
+        Raises:
+            LockLost: at the end of the block, if the message is not this worker's any more; everything was rolled back.
+        """
+        return Transaction(self, self._message, self._scene)
+
+
+def is_on_a_loop() -> bool:
+    """Whether this is called on an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _lock_time(extend: Any) -> timedelta:
+    with suppress(TypeError, ValueError):
+        time_ = duration.given(extend, "extend")
+        if timedelta(0) < time_ <= LONGEST_LOCK:
+            return time_
+    raise ValueError(
+        f"ctx.heartbeat(extend={extend!r:.50}): use a timedelta or seconds, more than 0 and at most 7 days"
+    )

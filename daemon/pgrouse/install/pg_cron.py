@@ -1,0 +1,459 @@
+"""The jobs of pg_cron that maintain a queue while no daemon is alive: install, check and remove them.
+
+An optional step: every daemon does the same work. pg_cron keeps the jobs of a whole server in one database (`cron.database_name`). Where that
+is not the database of the queue, a superuser has to install them, and `conn` must be allowed to connect there, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
+from enum import StrEnum
+from typing import Any, ClassVar, LiteralString
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import class_row, scalar_row, tuple_row
+
+from pgrouse.client import search_path
+from pgrouse.errors import PgrouseError, SchemaMismatch
+from pgrouse.install.schema import script
+
+Connection = psycopg.Connection[Any]
+
+PRUNE = "messages.prune_cron_history"
+# Jobs run each minute; two may be skipped because a daemon was ticking at that moment.
+SILENT_AFTER_S = 180
+OLDEST = (1, 4)  # what the jobs were tried with
+LONGEST_NAME = 63  # bytes; pg_cron 1.4 cuts longer names off
+INSTALL = "run `pgrouse cron install`"
+
+
+class Kind(StrEnum):
+    """What can be wrong with the jobs."""
+
+    ABSENT = "absent"
+    NOT_VISIBLE = "not_visible"
+    SWITCHED_OFF = "switched_off"
+    MISSING = "missing"
+    INACTIVE = "inactive"
+    OTHER_DATABASE = "other_database"
+    OTHER_USER = "other_user"
+    OTHER_SCHEDULE = "other_schedule"
+    OTHER_COMMAND = "other_command"
+    DUPLICATE = "duplicate"
+    LAST_RUN_FAILED = "last_run_failed"
+    ROLE_MISSING = "role_missing"
+    TOO_OLD = "too_old"
+    LAUNCHER_NOT_SEEN = "launcher_not_seen"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that keeps pg_cron from maintaining the queue.
+
+    Attributes:
+        kind: what it is, for programs.
+        job: the name of the job, None if it is not about one.
+        text: what it is, for people.
+        mend: what to do about it.
+    """
+
+    kind: Kind
+    job: str | None
+    text: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.mend}"
+
+
+class CronUnavailable(PgrouseError):
+    """The jobs of pg_cron cannot be reached from here; `finding` says why."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(str(finding))
+        self.finding = finding
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as pg_cron shall have it."""
+
+    name: str
+    schedule: str
+    command: str
+    database: str
+    username: str
+
+
+@dataclass(frozen=True)
+class Scheduled(Job):
+    """A job as pg_cron has it."""
+
+    jobid: int
+    active: bool
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where things are.
+
+    Attributes:
+        queue: the database of the queue.
+        cron: the database in which pg_cron keeps its jobs; None without pg_cron.
+        job_user: whom the jobs run as: the owner of the schema if that role can log in, else `messages_cron`. None without a schema.
+        user: whom `conn` acts as.
+        superuser: whether that is a superuser.
+    """
+
+    queue: str
+    cron: str | None
+    job_user: str | None
+    user: str
+    superuser: bool
+
+    @property
+    def together(self) -> bool:
+        """Whether pg_cron keeps its jobs in the database of the queue."""
+        return self.cron == self.queue
+
+
+def install(conn: Connection) -> list[str]:
+    """Make pg_cron's jobs what they shall be: schedule what is missing, mend what differs, switch on what is off.
+
+    A superuser makes pg_cron's extension and the role `messages_cron`, too, where they are needed. What is right already is left alone.
+    A job that is mended gets a new number. Where pg_cron keeps its jobs in another database, what `conn` has begun is committed: the role must
+    be seen from there.
+
+    Returns:
+        The names of the jobs that were scheduled or mended.
+
+    Raises:
+        CronUnavailable: pg_cron is absent, or `conn` has no right to use it.
+        SchemaMismatch: the database has no schema `messages`.
+    """
+    with search_path.fixed_session(conn):
+        return _install(conn)
+
+
+def _install(conn: Connection) -> list[str]:
+    place = _place(conn)
+    _refuse_without_right(place)
+    with _cron(conn, place) as cron, cron.transaction():
+        if place.superuser:
+            _prepare(conn, cron, place)
+        _refuse_if_hidden(cron, place)
+        wanted = _wanted(conn, place)
+        for stray in _strays(cron, place, wanted):
+            _unschedule(cron, stray)
+        return [job.name for job in wanted if _mend(cron, place, job)]
+
+
+def check(conn: Connection, *, silent_after_s: float = SILENT_AFTER_S) -> list[Finding]:
+    """Look whether pg_cron maintains the queue; change nothing.
+
+    Args:
+        conn: a connection to the database of the queue.
+        silent_after_s: how long ago the last run of `messages.tick` by pg_cron may be, in seconds.
+
+    Returns:
+        What is wrong, as far as `conn` has the right to see it; nothing if all is well.
+
+    Raises:
+        SchemaMismatch: the database has no schema `messages`.
+    """
+    with search_path.fixed_session(conn):
+        return _check(conn, silent_after_s)
+
+
+def _check(conn: Connection, silent_after_s: float) -> list[Finding]:
+    place = _place(conn)
+    try:
+        with _cron(conn, place) as cron:
+            _refuse_if_hidden(cron, place)
+            wanted = _wanted(conn, place)
+            findings = [finding for job in wanted for finding in _about(cron, job)]
+            findings += [_duplicate(each) for each in _strays(cron, place, wanted)]
+            findings += _about_server(cron)
+            return findings + _silence(conn, findings, silent_after_s)
+    except CronUnavailable as unavailable:
+        return [unavailable.finding]
+
+
+def remove(conn: Connection) -> list[str]:
+    """Unschedule the jobs; the role `messages_cron` stays, other databases may use it.
+
+    Returns:
+        The names of the jobs that were there.
+
+    Raises:
+        CronUnavailable: pg_cron is absent, or `conn` has no right to use it.
+        SchemaMismatch: the database has no schema `messages`.
+    """
+    with search_path.fixed_session(conn):
+        return _remove(conn)
+
+
+def _remove(conn: Connection) -> list[str]:
+    place = _place(conn)
+    _refuse_without_right(place)
+    with _cron(conn, place) as cron, conn.transaction(), cron.transaction():
+        _refuse_if_hidden(cron, place)
+        removed = [each for job in _wanted(conn, place) for each in _scheduled(cron, job.name)]
+        for each in removed:
+            _unschedule(cron, each)
+        # Else a later installation would look like one that has been silent since now.
+        conn.execute("DELETE FROM messages.tick_mark WHERE caller = 'cron'")
+    return sorted({each.name for each in removed})
+
+
+def _place(conn: Connection) -> Place:
+    query = """
+        SELECT current_database()::text AS queue, me.rolname::text AS user, me.rolsuper AS superuser,
+               -- Who may not read the settings can still see whether the extension is here.
+               CASE WHEN pg_has_role('pg_read_all_settings', 'USAGE')
+                    THEN (SELECT s.setting FROM pg_settings AS s WHERE s.name = 'cron.database_name')
+                    ELSE (SELECT current_database()::text FROM pg_extension AS e WHERE e.extname = 'pg_cron') END AS cron,
+               (SELECT CASE WHEN owner.rolcanlogin THEN owner.rolname::text ELSE 'messages_cron' END
+                FROM pg_namespace AS n JOIN pg_roles AS owner ON owner.oid = n.nspowner
+                WHERE n.nspname = 'messages') AS job_user
+        FROM pg_roles AS me
+        WHERE me.rolname = current_user
+        """
+    place = conn.cursor(row_factory=class_row(Place)).execute(query).fetchone()
+    assert place is not None  # noqa: S101 - everybody is a role
+    if place.job_user is None:
+        raise SchemaMismatch(f"the database {place.queue} has no schema `messages`: run `pgrouse migrate`")
+    return place
+
+
+def _refuse_without_right(place: Place) -> None:
+    """Raise unless jobs may be scheduled; only superusers may for another role or another database."""
+    if place.superuser or place.cron is None:
+        return
+    if not place.together:
+        reason = f"pg_cron keeps its jobs in the database {place.cron}, and only a superuser may schedule from there"
+        raise CronUnavailable(Finding(Kind.NOT_VISIBLE, None, reason, "connect as a superuser"))
+    if place.user != place.job_user:
+        reason = f"the jobs run as {place.job_user}, and {place.user} may not schedule for others"
+        raise CronUnavailable(Finding(Kind.NOT_VISIBLE, None, reason, "connect as that role or as a superuser"))
+
+
+@contextmanager
+def _cron(conn: Connection, place: Place) -> Iterator[Connection]:
+    """Give a connection to the database in which pg_cron keeps its jobs."""
+    if place.cron is None:
+        text = f"pg_cron is not loaded, or not in the database {place.queue}; the daemons do its work as long as one is alive"
+        mend = "set shared_preload_libraries = 'pg_cron' and cron.database_name, restart PostgreSQL, " + INSTALL
+        raise CronUnavailable(Finding(Kind.ABSENT, None, text, mend))
+    if place.together:
+        yield conn
+        return
+    try:
+        cron = psycopg.connect(conn.info.dsn, dbname=place.cron, password=conn.info.password or None, autocommit=True)
+    except psycopg.OperationalError as error:
+        text = f"pg_cron keeps its jobs in the database {place.cron}, which cannot be reached ({_line(error)})"
+        mend = "create it, or let this role connect to it, or use one that may"
+        raise CronUnavailable(Finding(Kind.NOT_VISIBLE, None, text, mend)) from error
+    with search_path.fix(cron):
+        yield cron
+
+
+def _refuse_if_hidden(cron: Connection, place: Place) -> None:
+    """Raise unless pg_cron's tables exist and may be read."""
+    if not _scalar(cron, "SELECT count(*) FROM pg_extension AS e WHERE e.extname = 'pg_cron'"):
+        text = f"pg_cron is loaded, but the database {place.cron} does not have its extension"
+        raise CronUnavailable(Finding(Kind.ABSENT, None, text, INSTALL + " as a superuser"))
+    if not _scalar(cron, "SELECT has_schema_privilege('cron', 'USAGE')"):
+        text = f"{place.user} may not look at the jobs of pg_cron in the database {place.cron}"
+        mend = f"as a superuser there: GRANT USAGE ON SCHEMA cron TO {place.user}"
+        raise CronUnavailable(Finding(Kind.NOT_VISIBLE, None, text, mend))
+
+
+def _prepare(conn: Connection, cron: Connection, place: Place) -> None:
+    """Make what only a superuser can: the extension, the role, its rights."""
+    cron.execute("CREATE EXTENSION IF NOT EXISTS pg_cron")
+    if place.job_user == "messages_cron":
+        with conn.transaction():
+            conn.execute(script("cron/role.sql"))
+    if not place.together:
+        conn.commit()
+    user = sql.Identifier(place.job_user or "")
+    cron.execute(sql.SQL("GRANT USAGE ON SCHEMA cron TO {}").format(user))
+    cron.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(sql.Identifier(place.cron or ""), user))
+
+
+def _wanted(conn: Connection, place: Place) -> list[Job]:
+    """Return the jobs as they shall be."""
+    rows = conn.cursor(row_factory=tuple_row).execute(script("cron/jobs.sql")).fetchall()
+    user = place.job_user or ""
+    jobs = [Job(name, schedule, command, place.queue, user) for name, schedule, command in rows]
+    return jobs if place.together else [_elsewhere(job, place) for job in jobs]
+
+
+def _elsewhere(job: Job, place: Place) -> Job:
+    """Return a job as it is in a database that keeps the jobs of several queues: by another name, and pruning right there."""
+    name = f"{job.name}@{place.queue}"
+    if len(name.encode()) > LONGEST_NAME:
+        name = f"{job.name}@{hashlib.sha256(place.queue.encode()).hexdigest()[:16]}"
+    if job.name == PRUNE:
+        job = replace(job, command=script("cron/prune_elsewhere.sql").decode(), database=place.cron or "")
+    return replace(job, name=name)
+
+
+def _scheduled(cron: Connection, name: str) -> list[Scheduled]:
+    """Return the jobs of this name: at most one for each role."""
+    query = """
+        SELECT j.jobid, j.jobname::text AS name, j.schedule, j.command, j.database, j.username, j.active
+        FROM cron.job AS j WHERE j.jobname = %s ORDER BY j.jobid
+        """
+    return cron.cursor(row_factory=class_row(Scheduled)).execute(query, [name]).fetchall()
+
+
+def _strays(cron: Connection, place: Place, wanted: list[Job]) -> list[Scheduled]:
+    """Return the jobs that do the same for this queue by another name: they were renamed, or scheduled by hand."""
+    query = """
+        SELECT j.jobid, coalesce(j.jobname::text, 'number ' || j.jobid) AS name,
+               j.schedule, j.command, j.database, j.username, j.active
+        FROM cron.job AS j
+        WHERE j.database = %s AND j.command = ANY (%s) AND coalesce(j.jobname, '') <> ALL (%s)
+        ORDER BY j.jobid
+        """
+    names, commands = [job.name for job in wanted], [job.command for job in wanted]
+    return cron.cursor(row_factory=class_row(Scheduled)).execute(query, [place.queue, commands, names]).fetchall()
+
+
+def _duplicate(job: Scheduled) -> Finding:
+    return Finding(Kind.DUPLICATE, job.name, f"the job {job.name} does what another job does already", INSTALL)
+
+
+def _mend(cron: Connection, place: Place, wanted: Job) -> bool:
+    """Schedule the job if need be, without any that differ; return whether there was anything to do.
+
+    Not by scheduling over it: that leaves a job off that is off, and pg_cron 1.4 leaves it in its database.
+    """
+    found = _scheduled(cron, wanted.name)
+    wrong = [each for each in found if any(_differences(wanted, each))]
+    for each in wrong:
+        _unschedule(cron, each)
+    missing = len(wrong) == len(found)
+    if missing and place.superuser:
+        cron.execute("SELECT cron.schedule_in_database(%s, %s, %s, %s, %s)", astuple(wanted))
+    elif missing:
+        cron.execute("SELECT cron.schedule(%s, %s, %s)", [wanted.name, wanted.schedule, wanted.command])
+    return bool(wrong) or missing
+
+
+def _unschedule(cron: Connection, job: Scheduled) -> None:
+    cron.execute("SELECT cron.unschedule(%s::bigint)", [job.jobid])
+
+
+def _about(cron: Connection, wanted: Job) -> Iterator[Finding]:
+    """Say what is wrong with one job."""
+    found = _scheduled(cron, wanted.name)
+    if not found:
+        yield Finding(Kind.MISSING, wanted.name, f"pg_cron has no job {wanted.name}", INSTALL)
+    for each in found:
+        yield from _differences(wanted, each)
+        yield from _failure(cron, each)
+
+
+def _differences(wanted: Job, found: Scheduled) -> Iterator[Finding]:
+    """Say in what a job differs from what it shall be."""
+    name = wanted.name
+    if found.database != wanted.database:
+        text = f"the job {name} runs in the database {found.database}, not in {wanted.database}"
+        yield Finding(Kind.OTHER_DATABASE, name, text, INSTALL)
+    if found.username != wanted.username:
+        text = f"the job {name} runs as {found.username}, not as {wanted.username}"
+        yield Finding(Kind.OTHER_USER, name, text, INSTALL)
+    if found.schedule != wanted.schedule:
+        text = f"the job {name} runs at `{found.schedule}`, not at `{wanted.schedule}`"
+        yield Finding(Kind.OTHER_SCHEDULE, name, text, INSTALL)
+    if found.command != wanted.command:
+        yield Finding(Kind.OTHER_COMMAND, name, f"the job {name} runs another command: {found.command!r:.200}", INSTALL)
+    if not found.active:
+        yield Finding(Kind.INACTIVE, name, f"the job {name} is switched off", INSTALL)
+
+
+def _failure(cron: Connection, job: Scheduled) -> Iterator[Finding]:
+    """Say whether the last run of the job failed."""
+    query = """
+        SELECT CASE WHEN d.status = 'failed' THEN coalesce(d.return_message, 'no reason given') END
+        FROM cron.job_run_details AS d
+        WHERE d.jobid = %s AND d.status IN ('succeeded', 'failed')
+        ORDER BY d.runid DESC LIMIT 1
+        """
+    if reason := _scalar(cron, query, job.jobid):
+        mend = "see cron.job_run_details and the server's log"
+        if "connection failed" in reason:
+            mend = f"set cron.use_background_workers = on, or let {job.username} connect to {job.database} without a password"
+        yield Finding(Kind.LAST_RUN_FAILED, job.name, f"the last run of {job.name} failed ({_line(reason)})", mend)
+
+
+def _about_server(cron: Connection) -> Iterator[Finding]:
+    """Say what keeps pg_cron from running any job."""
+    if _scalar(cron, "SELECT s.setting = 'off' FROM pg_settings AS s WHERE s.name = 'cron.launch_active_jobs'"):
+        text = "pg_cron runs no job at all: cron.launch_active_jobs is off"
+        yield Finding(Kind.SWITCHED_OFF, None, text, "switch it on and reload the configuration")
+    version = _scalar(cron, "SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'pg_cron'")
+    if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < OLDEST:
+        text = f"pg_cron is of version {version}, and nothing older than 1.4 was ever tried"
+        yield Finding(
+            Kind.TOO_OLD, None, text, "install a newer one, restart PostgreSQL, ALTER EXTENSION pg_cron UPDATE"
+        )
+    query = """
+        SELECT string_agg(DISTINCT quote_literal(j.username), ', ')
+        FROM cron.job AS j WHERE NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = j.username)
+        """
+    if roles := _scalar(cron, query):
+        text = f"there are jobs of roles that do not exist ({roles}), which can stop pg_cron for everybody"
+        yield Finding(Kind.ROLE_MISSING, None, text, "delete their rows from cron.job as a superuser")
+
+
+def _silence(conn: Connection, found: list[Finding], silent_after_s: float) -> list[Finding]:
+    """Say whether pg_cron has been silent for too long, unless that is explained by what was found about its jobs."""
+    if any(each.kind is not Kind.LAST_RUN_FAILED for each in found):
+        return []
+    silence = conn.cursor(row_factory=class_row(_Silence)).execute(_Silence.QUERY).fetchone()
+    assert silence is not None  # noqa: S101 - an aggregate has one row
+    if not silence.launcher:
+        # Before 1.6.1 nothing brings it back, whoever ended it.
+        mend = "if it does not come back within a minute, restart PostgreSQL"
+        return [Finding(Kind.LAUNCHER_NOT_SEEN, None, "the launcher of pg_cron does not run", mend)]
+    if silence.ticked and silence.seconds > silent_after_s:
+        text = f"pg_cron has not run messages.tick for {silence.seconds:.0f} s"
+        mend = "see the server's log; it may have too few max_worker_processes, or no right to connect"
+        return [Finding(Kind.LAUNCHER_NOT_SEEN, None, text, mend)]
+    return []
+
+
+@dataclass(frozen=True)
+class _Silence:
+    """For how long pg_cron has been silent while the server ran, and whether it ever ticked and its launcher is there."""
+
+    seconds: float
+    ticked: bool
+    launcher: bool
+
+    QUERY: ClassVar[LiteralString] = """
+        SELECT extract(epoch FROM clock_timestamp() - greatest(max(k.ran_at), pg_postmaster_start_time()))::float8 AS seconds,
+               max(k.ran_at) IS NOT NULL AS ticked,
+               -- Who may not see it believes in it.
+               NOT pg_has_role('pg_read_all_stats', 'USAGE')
+                 OR EXISTS (SELECT FROM pg_stat_activity AS a WHERE a.backend_type = 'pg_cron launcher') AS launcher
+        FROM messages.tick_mark AS k WHERE k.caller = 'cron'
+        """
+
+
+def _scalar(conn: Connection, query: str, *parameters: object) -> Any:
+    """Return the value that a query of one row and column gives; None without a row."""
+    return conn.cursor(row_factory=scalar_row).execute(query.encode(), parameters or None).fetchone()
+
+
+def _line(error: object) -> str:
+    return " ".join(str(error).split())

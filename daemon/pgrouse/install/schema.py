@@ -1,0 +1,276 @@
+"""Install the schema `messages`, bring it up to date, and check that it is the one this version works with.
+
+Migrations are numbered, applied once and never edited; their digest in the ledger makes an edit an error. Every other object (function,
+trigger, view) is a file of its own, replaced whenever its text changed; it may lie in any folder directly below `sql/`. All of it happens in
+one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+import psycopg
+from psycopg import errors, sql
+
+from pgrouse.client import search_path
+from pgrouse.errors import MigrationEdited, SchemaMismatch
+
+# One lock for all who install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF NOT EXISTS` itself races.
+# Any role that may connect can hold it. Once the schema is there migrators lock the ledger instead, which only its owner can.
+ADVISORY_LOCK = 0x7067726F757365  # "pgrouse"
+MIGRATIONS = "migrations"
+# The functions that constraints of tables call. They need no table, and come before all of them.
+CONSTRAINTS = "constraints"
+# No part of the schema: `pgrouse cron` applies these.
+OPTIONAL = "cron"
+
+Kind = Literal["migration", "object"]
+
+
+@dataclass(frozen=True)
+class Script:
+    """One file of SQL and what the ledger knows it by: the name of the file without its folder, so that a file may be moved.
+
+    Attributes:
+        kind: a migration is applied once, an object whenever its text changed.
+        name: of the file, without `.sql`; no two files have the same.
+        text: what the file holds.
+    """
+
+    kind: Kind
+    name: str
+    text: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text."""
+        return hashlib.sha256(self.text).hexdigest()
+
+
+def sql_root() -> Traversable:
+    """Return `pgrouse/sql` of an installed wheel, else `sql/` of the checkout (editable installs)."""
+    packaged = files("pgrouse") / "sql"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
+
+
+def script(path: str) -> bytes:
+    """Return the text of one SQL file by its path below `sql/`."""
+    return sql_root().joinpath(path).read_bytes()
+
+
+def scripts() -> Iterator[Script]:
+    """Yield what the constraints of tables call, all migrations in their order, then all other objects by name, whatever their folder."""
+    folders = {folder.name: folder for folder in sql_root().iterdir() if folder.is_dir() and folder.name != OPTIONAL}
+    yield from _scripts("object", folders.pop(CONSTRAINTS))
+    yield from _scripts("migration", folders.pop(MIGRATIONS))
+    yield from _scripts("object", *folders.values())
+
+
+def _scripts(kind: Kind, *folders: Traversable) -> list[Script]:
+    """Return the files of all these folders together, by name."""
+    found = [file for folder in folders for file in folder.iterdir() if file.name.endswith(".sql")]
+    return sorted(
+        (Script(kind, PurePath(file.name).stem, file.read_bytes()) for file in found), key=lambda each: each.name
+    )
+
+
+def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
+    """Bring the schema up to date in one transaction; return the names of what was (or with `dry_run` would be) applied.
+
+    Any number may call this at once on one database: the first does the work. A superuser hands the schema to `messages_owner`;
+    anyone else owns it himself and needs CREATE on the database.
+
+    Raises:
+        SchemaMismatch: a superuser calls this, and somebody who is none can act as the owner of the schema. Or a migration drops a function
+            that a view or function outside of the schema is bound to. Or the schema is newer than this version.
+        MigrationEdited: a migration in the ledger has another text in this version.
+        psycopg.errors.LockNotAvailable: somebody holds a table of the schema for longer than 5 s; nothing was changed, try again.
+    """
+    with conn.transaction(force_rollback=dry_run), search_path.fixed(conn):
+        conn.execute("SET LOCAL lock_timeout = '60s'")
+        _lock(conn)
+        # Publishers and workers queue up behind a lock that is waited for: rather give up, and try again when the long reader is gone.
+        conn.execute("SET LOCAL lock_timeout = '5s'")
+        conn.execute(script("roles.sql"))
+        _act_as_owner(conn)
+        conn.execute(script("ledger.sql"))
+        # Somebody may have made the schema since it was looked for. Nothing of his has run yet.
+        conn.execute("RESET ROLE")
+        _act_as_owner(conn)
+        pending = list(_pending(conn))
+        granted = _granted(conn)
+        # Functions call each other; their order in the folder must not matter.
+        conn.execute("SET LOCAL check_function_bodies = off")
+        conn.execute("SET LOCAL client_min_messages = warning")
+        for each in pending:
+            _apply(conn, each)
+            _record(conn, each)
+        conn.execute("SELECT messages.maintain_partitions()")
+        conn.execute(script("grants.sql"))
+        _grant_again(conn, granted)
+        # Within a longer transaction of the caller's the owner's rights must not linger.
+        conn.execute("RESET ROLE")
+    return [each.name for each in pending]
+
+
+def check(conn: psycopg.Connection) -> None:
+    """Make sure that the installed schema is the one of this version.
+
+    Raises:
+        SchemaMismatch: it is missing, older or newer; says which, and what to run.
+    """
+    if conn.execute("SELECT pg_catalog.to_regclass('messages.migration')").fetchone() == (None,):
+        raise SchemaMismatch("the database has no schema `messages`: run `pgrouse migrate`")
+    wanted = _migrations((each.kind, each.name) for each in scripts())
+    found = _migrations(conn.execute("SELECT kind, name FROM messages.migration"))
+    if missing := sorted(wanted - found):
+        raise SchemaMismatch(
+            f"the schema is older than this version (no migration {missing[0]}): run `pgrouse migrate`"
+        )
+    _refuse_newer(found, wanted)
+
+
+def _migrations(names: Iterable[tuple[Any, ...]]) -> set[str]:
+    """Return the names of the migrations among what has a kind and a name."""
+    return {name for kind, name in names if kind == "migration"}
+
+
+def _refuse_newer(found: set[str], wanted: set[str]) -> None:
+    if unknown := sorted(found - wanted):
+        raise SchemaMismatch(
+            f"the schema is newer than this version (has migration {unknown[-1]}): upgrade pgrouse on this machine"
+        )
+
+
+def _lock(conn: psycopg.Connection) -> None:
+    """Be the only one that migrates this database, until the transaction ends."""
+    there = "SELECT to_regclass('messages.migration') IS NOT NULL"
+    if conn.execute(there).fetchone() == (False,):
+        conn.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
+    # Somebody may have installed it meanwhile.
+    if conn.execute(there).fetchone() == (True,):
+        _act_as_owner(conn)
+        conn.execute("LOCK TABLE messages.migration IN SHARE ROW EXCLUSIVE MODE")
+        conn.execute("RESET ROLE")
+
+
+# Of a superuser only: who else can act as the role.
+OTHERS = """
+    SELECT r.rolname FROM pg_roles AS r
+    WHERE NOT r.rolsuper AND pg_has_role(r.oid, %(owner)s::regrole::oid, 'MEMBER') AND (r.rolcanlogin OR r.rolname <> 'messages_owner')
+      AND (SELECT s.rolsuper FROM pg_roles AS s WHERE s.rolname = current_user)
+    ORDER BY r.oid <> %(owner)s::regrole::oid, r.rolname LIMIT 1
+"""
+
+
+def _act_as_owner(conn: psycopg.Connection) -> None:
+    """Become the role that owns the schema, or shall own it.
+
+    What the owner has put there (a trigger of the ledger, a view in its place) runs in this session, and can undo `SET ROLE`: so a superuser
+    becomes no role that others than superusers can act as.
+    """
+    row = conn.execute(
+        """
+        SELECT coalesce(
+          (SELECT n.nspowner::regrole::text FROM pg_namespace AS n WHERE n.nspname = 'messages'),
+          (SELECT 'messages_owner' FROM pg_roles AS r WHERE r.rolname = current_user AND r.rolsuper),
+          quote_ident(current_user))
+        """
+    ).fetchone()
+    assert row is not None  # noqa: S101 - a SELECT without FROM has one row
+    (owner,) = row
+    if other := conn.execute(OTHERS, {"owner": owner}).fetchone():
+        raise SchemaMismatch(
+            f"the owner of the schema `messages` is {owner}, and {other[0]}, who is no superuser, can act as that: "
+            f"what he has put there would run with the rights of a superuser. Run `pgrouse migrate` as {other[0]}"
+        )
+    conn.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.SQL(owner)))
+
+
+def _pending(conn: psycopg.Connection) -> Iterator[Script]:
+    """Yield what the ledger does not have, or has with another text."""
+    ledger = {
+        (kind, name): digest for kind, name, digest in conn.execute("SELECT kind, name, digest FROM messages.migration")
+    }
+    files = list(scripts())
+    _refuse_newer(_migrations(ledger), _migrations((each.kind, each.name) for each in files))
+    for each in files:
+        applied = ledger.get((each.kind, each.name))
+        if applied == each.digest:
+            continue
+        if applied is not None and each.kind == "migration":
+            raise MigrationEdited(
+                f"migration {each.name} was edited after it was applied: "
+                "restore its text and put the change into a new migration"
+            )
+        yield each
+
+
+def _apply(conn: psycopg.Connection, each: Script) -> None:
+    try:
+        conn.execute(each.text)
+    except errors.DependentObjectsStillExist as error:
+        raise SchemaMismatch(
+            f"{each.name} replaces what others are bound to: {error.diag.message_detail}. Keep the definition and the grants of what is "
+            'bound, drop it, migrate, and make it again: docs/operating/upgrade.md, "What is bound to a function"'
+        ) from error
+
+
+@dataclass(frozen=True)
+class _Grant:
+    """That a role may call a function; the names are quoted where they must be."""
+
+    oid: int
+    name: str
+    grantee: str
+    with_option: bool
+
+
+def _granted(conn: psycopg.Connection[Any]) -> list[_Grant]:
+    """Return who besides the owner may call which function of the schema. That PUBLIC may is never granted again."""
+    rows = conn.execute(
+        """
+        SELECT p.oid, p.proname::text, a.grantee::regrole::text, bool_or(a.is_grantable)
+        FROM pg_proc AS p, aclexplode(p.proacl) AS a
+        WHERE p.pronamespace = 'messages'::regnamespace AND a.grantee NOT IN (0, p.proowner) AND a.privilege_type = 'EXECUTE'
+        GROUP BY 1, 2, 3
+        """
+    )
+    return [_Grant(*row) for row in rows]
+
+
+def _grant_again(conn: psycopg.Connection[Any], granted: list[_Grant]) -> None:
+    """Let the roles that might call a function call the one of this name that took its place.
+
+    A function whose arguments changed is dropped and made again, which takes its grants away; one that is replaced keeps them.
+    """
+    found = conn.execute(
+        "SELECT p.oid, p.proname::text, p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
+    ).fetchall()
+    there = {oid for oid, _, _ in found}
+    made = {(name, signature) for _, name, signature in found}
+    for each in granted:
+        if each.oid in there:
+            continue
+        for name, signature in made:
+            if name == each.name:
+                grant = f"GRANT EXECUTE ON FUNCTION {signature} TO {each.grantee}"
+                conn.execute((grant + (" WITH GRANT OPTION" if each.with_option else "")).encode())
+
+
+def _record(conn: psycopg.Connection, each: Script) -> None:
+    conn.execute(
+        """
+        INSERT INTO messages.migration (kind, name, digest, version) VALUES (%s, %s, %s, %s)
+        ON CONFLICT (kind, name) DO UPDATE
+        SET digest = excluded.digest, version = excluded.version, applied_at = clock_timestamp(), applied_by = session_user
+        """,
+        [each.kind, each.name, each.digest, version("pgrouse")],
+    )

@@ -1,0 +1,124 @@
+"""The metrics of the whole queue, as the database knows them: what the web server tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from psycopg import AsyncConnection
+
+from pgrouse.metrics import catalogue as c
+from pgrouse.metrics.prometheus import family, single
+
+Row = dict[str, Any]
+
+TOPICS = b"SELECT topic, ready, delayed, running, dead_last_day, oldest_ready_s, handled FROM messages.stats(10000)"
+POLICIES = b"""
+    SELECT k.topic,
+           coalesce(t.paused_at IS NOT NULL AND coalesce(t.resume_at, 'infinity') > messages.now(), false)
+             OR coalesce(d.paused_at IS NOT NULL AND coalesce(d.resume_at, 'infinity') > messages.now(), false)
+             OR coalesce(b.position = 'open' AND coalesce(t.breaker, d.breaker) IS NOT NULL, false) AS stopped,
+           coalesce(t.notify, d.notify) <> 'off' AS notify
+    FROM unnest(%s::text[]) AS k (topic)
+    JOIN messages.topic AS d ON d.topic = '*'
+    LEFT JOIN messages.topic AS t ON t.topic = k.topic
+    LEFT JOIN messages.breaker AS b ON b.topic = k.topic"""
+DIED = b"""
+    SELECT c.topic, c.result, sum(c.count)::bigint AS count
+    FROM messages.dead_count AS c GROUP BY c.topic, c.result ORDER BY c.topic, c.result"""
+WORKERS = b"""
+    SELECT count(*) FILTER (WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS working,
+           count(*) FILTER (WHERE w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS stopping,
+           count(*) FILTER (WHERE w.seen_at <= clock_timestamp() - interval '30 s' AND w.kind = 'daemon') AS silent
+    FROM messages.worker AS w"""
+TICKS = b"""
+    SELECT k.caller, extract(epoch FROM clock_timestamp() - max(k.ran_at))::float8 AS age_s
+    FROM messages.tick_mark AS k GROUP BY k.caller ORDER BY k.caller"""
+QUEUE = b"""
+    SELECT pg_notification_queue_usage() AS notify_queue, messages.snapshot_age() AS snapshot_s,
+           (SELECT count(*) FROM messages.held_by_export() AS h WHERE h.held_since IS NOT NULL) AS exports_held"""
+ALERTS = b"""
+    SELECT count(*) AS undelivered, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)), 0)::float8 AS oldest_s
+    FROM (
+      SELECT d.created_at FROM messages.alert_delivery AS d
+      WHERE d.delivered_at IS NULL AND d.put_aside_at IS NULL LIMIT 10000) AS d"""
+CONDITIONS = b"SELECT kind, topic FROM messages.condition ORDER BY kind, topic"
+
+STATES = ("ready", "delayed", "running")
+DEAD_RESULTS = ("rejected", "failed", "lock_expired", "expired")
+
+
+class Found(Collector):
+    """Metrics that were read already."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self.metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield them."""
+        yield from self.metrics
+
+
+async def fleet_metrics(conn: AsyncConnection[Row], sees: Callable[[str], bool] = lambda _: True) -> list[Metric]:
+    """Read the metrics of the queue.
+
+    Args:
+        conn: a connection with dict rows, in a transaction that bounds its statements.
+        sees: whether a topic may be told of.
+    """
+    topics = [row for row in await _rows(conn, TOPICS) if sees(row["topic"])]
+    died = [row for row in await _rows(conn, DIED) if sees(row["topic"])]
+    policies = await _rows(conn, POLICIES, [row["topic"] for row in topics])
+    conditions = [row for row in await _rows(conn, CONDITIONS) if not row["topic"] or sees(row["topic"])]
+    (workers,), (queue,), (alerts,) = [await _rows(conn, each) for each in (WORKERS, QUEUE, ALERTS)]
+    metrics = [
+        single(c.DATABASE_UP, 1),
+        *_topics(topics),
+        family(c.DIED, _died(died, topics)),
+        family(c.STOPPED, [((row["topic"],), row["stopped"]) for row in policies]),
+        family(c.NOTIFY, [((row["topic"],), row["notify"]) for row in policies]),
+        family(c.WORKERS, [((state,), count) for state, count in workers.items()]),
+        family(c.TICK_AGE, [((row["caller"],), row["age_s"]) for row in await _rows(conn, TICKS)]),
+        single(c.ALERTS, alerts["undelivered"]),
+        single(c.ALERTS_AGE, alerts["oldest_s"]),
+        family(c.CONDITIONS, [((row["kind"], row["topic"]), 1) for row in conditions]),
+        single(c.NOTIFY_QUEUE, queue["notify_queue"]),
+        single(c.EXPORTS_HELD, queue["exports_held"]),
+    ]
+    # What cannot be seen is not 0.
+    return metrics if queue["snapshot_s"] is None else [*metrics, single(c.SNAPSHOT_AGE, queue["snapshot_s"])]
+
+
+def down() -> list[Metric]:
+    """Return what there is to tell while the database does not answer."""
+    return [single(c.DATABASE_UP, 0)]
+
+
+def render(metrics: Sequence[Metric], accept: str) -> tuple[bytes, str]:
+    """Return metrics in the format that was asked for, and its media type."""
+    registry = CollectorRegistry()
+    registry.register(Found(metrics))
+    encode, media_type = choose_encoder(accept)
+    return encode(registry), media_type
+
+
+def _topics(topics: list[Row]) -> Iterator[Metric]:
+    yield family(c.DEPTH, [((row["topic"], state), row[state]) for row in topics for state in STATES])
+    yield family(c.OLDEST, [((row["topic"],), row["oldest_ready_s"] or 0) for row in topics])
+    yield family(c.DEAD, [((row["topic"],), row["dead_last_day"]) for row in topics])
+    yield family(c.HANDLED, [((row["topic"],), row["handled"]) for row in topics])
+
+
+def _died(died: list[Row], topics: list[Row]) -> list[tuple[tuple[str, str], int]]:
+    """Return the counters; those of a topic that is known begin at 0, so that its first death is a rise."""
+    counts = {(row["topic"], result): 0 for row in topics for result in DEAD_RESULTS}
+    counts |= {(row["topic"], row["result"]): row["count"] for row in died}
+    return sorted(counts.items())
+
+
+async def _rows(conn: AsyncConnection[Row], statement: bytes, *values: Any) -> list[Row]:
+    return await (await conn.execute(statement, values or None)).fetchall()

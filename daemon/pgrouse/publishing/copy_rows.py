@@ -1,0 +1,241 @@
+"""Many messages on their way to the table: checked one by one, never all in memory, as the text of a COPY or as INSERTs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pgrouse.publishing import schema_cache as known_schema
+from pgrouse.errors import InvalidPayload, PublishRefused
+from pgrouse.publishing.schema_cache import Schemas
+from pgrouse.publishing.new_message import FIRST, NewMessage, row
+from pgrouse.publishing.statement import Statement
+from pgrouse.publishing.trace_context import UNTRACED, Untraced
+
+if TYPE_CHECKING:
+    from pgrouse.crypto.cipher import Cipher
+    from pgrouse.telemetry.publish_span import Sending
+
+DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
+BLOCK_BYTES = 64 * 1024
+# Each COPY fires the triggers once, so one of several has so many bytes, or KEYS rows.
+COPY_BYTES = 1024 * 1024
+# One INSERT holds so many rows, or as many as have so many characters.
+INSERT_ROWS, INSERT_CHARS = 500, 1024 * 1024
+# The server tells the line of a key that is taken; so many keys are remembered until it does.
+KEYS = 10_000
+
+UNTIMED = ("topic", "channel", "key", "priority", "payload", "body", "headers", "max_attempts")
+TIMED = (*UNTIMED, "available_at", "expires_at")
+# What becomes of a text of an INSERT; a priority and max_attempts are numbers in it.
+CASTS = {
+    "payload": "r.payload::pg_catalog.jsonb",
+    "body": "pg_catalog.decode(r.body, 'hex')",
+    "headers": "r.headers::pg_catalog.jsonb",
+    "available_at": "r.available_at::pg_catalog.timestamptz",
+    "expires_at": "r.expires_at::pg_catalog.timestamptz",
+}
+# The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look for it too late.
+BEGIN = Statement(
+    "SELECT (pg_catalog.extract('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint, "  # noqa: S608 - constants only
+    f"({known_schema.READ_ALL}) FROM pg_catalog.pg_current_xact_id()",
+    {},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows with the same columns, in their order.
+
+    Attributes:
+        columns: of messages.message.
+        rows: each as of `new_message.row`, to be taken once.
+        begin: to be called before the first row of each COPY is taken: the server counts lines from there.
+    """
+
+    columns: tuple[str, ...]
+    rows: Iterator[dict[str, Any]]
+    begin: Callable[[], None]
+
+    def copy(self) -> bytes:
+        """Return the statement for which `blocks` is the text, or each of `copies`."""
+        return f"COPY messages.message ({', '.join(self.columns)}) FROM STDIN (ENCODING 'UTF8')".encode()
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the text for one COPY. Lines are gathered: one write for each would be slow."""
+        self.begin()
+        block = bytearray()
+        for each in self.rows:
+            block += self._line(each)
+            if len(block) >= BLOCK_BYTES:
+                yield bytes(block)
+                block.clear()
+        yield bytes(block)
+
+    def copies(self) -> Iterator[bytes]:
+        """Yield the whole texts of several COPYs. While rows are taken none is under way, so they may be read from the same connection."""
+        while text := self._next_copy():
+            yield text
+
+    def inserts(self) -> Iterator[Statement]:
+        """Yield statements that publish the same where there is no COPY; each answers with how many rows there are."""
+        sql = self._insert()
+        gathered, chars = [], 0
+        for each in self.rows:
+            gathered.append(self._record(each))
+            chars += len(gathered[-1])
+            if len(gathered) >= INSERT_ROWS or chars >= INSERT_CHARS:
+                yield Statement(sql, {"rows": f"[{','.join(gathered)}]"})
+                gathered, chars = [], 0
+        if gathered:
+            yield Statement(sql, {"rows": f"[{','.join(gathered)}]"})
+
+    def _next_copy(self) -> bytes:
+        self.begin()
+        text = bytearray()
+        for each in islice(self.rows, KEYS):
+            text += self._line(each)
+            if len(text) >= COPY_BYTES:
+                break
+        return bytes(text)
+
+    def _line(self, row: dict[str, Any]) -> bytes:
+        return "\t".join([_field(row.get(column)) for column in self.columns]).encode() + b"\n"
+
+    def _record(self, row: dict[str, Any]) -> str:
+        return json.dumps({column: _text(row[column]) for column in self.columns if column in row}, ensure_ascii=False)
+
+    def _insert(self) -> str:
+        record = ", ".join(
+            f"{name} {'int' if name in ('priority', 'max_attempts') else 'pg_catalog.text'}" for name in self.columns
+        )
+        values = ", ".join(CASTS.get(name, f"r.{name}") for name in self.columns)
+        return (
+            f"WITH published AS (INSERT INTO messages.message ({', '.join(self.columns)}) SELECT {values} "  # noqa: S608
+            f"FROM ROWS FROM (pg_catalog.json_to_recordset(%(rows)s::pg_catalog.text::pg_catalog.json) AS ({record})) WITH ORDINALITY AS r "
+            "ORDER BY r.ordinality RETURNING 1) SELECT pg_catalog.count(*) FROM published"
+        )
+
+
+class Rows:
+    """The messages of one `publish_many`, as at most two parts.
+
+    The first leaves the times to the server's defaults. From the first message on that has a time of its own, a second one gives all of
+    them: the server's clock as it was read before, plus what has passed since.
+
+    Attributes:
+        count: how many were handed out.
+    """
+
+    def __init__(
+        self, messages: Iterable[NewMessage], sending: Untraced | Sending = UNTRACED, cipher: Cipher | None = None
+    ) -> None:
+        self.count = 0
+        self._cipher = cipher
+        self._began = 0
+        self._keys: deque[tuple[int, str, str]] = deque(maxlen=KEYS)
+        self._carry = sending.carry
+        self._schemas = Schemas(None)
+        self._rows = self._checked(messages)
+        self._next = next(self._rows, None)
+
+    def parts(self, found: tuple[Any, ...] | None) -> Iterator[Part]:
+        """Yield them, each to be taken whole before the next. found: what BEGIN returned, the server's clock and all schemas."""
+        assert found is not None  # noqa: S101 - BEGIN returns a row
+        started, clock = time.monotonic(), FIRST + timedelta(microseconds=found[0])
+        self._schemas = Schemas(found[1])
+
+        def now() -> datetime:
+            moment: datetime = clock + timedelta(seconds=time.monotonic() - started)
+            return moment
+
+        if self._next is not None and not _is_timed(self._next):
+            yield Part(UNTIMED, self._untimed(), self._begin)
+        if self._next is not None:
+            yield Part(TIMED, self._timed(now), self._begin)
+
+    def key_of(self, line: int) -> tuple[str, str] | None:
+        """Return topic and key of a line of the COPY that is under way, if they are remembered."""
+        return next((each[1:] for each in self._keys if each[0] == self._began + line), None)
+
+    def _begin(self) -> None:
+        self._began = self.count
+
+    def _checked(self, messages: Iterable[NewMessage]) -> Iterator[dict[str, Any]]:
+        for number, message in enumerate(messages, 1):
+            try:
+                columns = {"priority": DEFAULT_PRIORITY} | _row_of_many(message)
+                yield columns if self._carry is None else self._carry(columns)
+            except PublishRefused as error:
+                raise PublishRefused(f"message number {number}: {error}") from error
+
+    def _untimed(self) -> Iterator[dict[str, Any]]:
+        while self._next is not None and not _is_timed(self._next):
+            yield self._take(self._next)
+
+    def _timed(self, now: Callable[[], datetime]) -> Iterator[dict[str, Any]]:
+        while self._next is not None:
+            yield self._take(self._next | _times(self._next, now()))
+
+    def _take(self, row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            self._schemas.check(row)
+        except InvalidPayload as error:
+            raise InvalidPayload(f"{row['topic']} (message number {self.count + 1})", error.problems) from error
+        self.count += 1
+        if "key" in row:
+            self._keys.append((self.count, row["topic"], row["key"]))
+        self._next = next(self._rows, None)
+        return row if self._cipher is None else self._cipher.sealed(row)
+
+
+def _row_of_many(message: NewMessage) -> dict[str, Any]:
+    if message.on_conflict != "error":
+        raise PublishRefused(f"on_conflict {message.on_conflict!r} is not for many at once: call publish for each")
+    columns = row(message)
+    if "after" in columns:
+        raise PublishRefused("after is not for many at once: call publish for each")
+    return columns
+
+
+def _is_timed(row: dict[str, Any]) -> bool:
+    return "available_at" in row or "ttl" in row
+
+
+def _times(row: dict[str, Any], now: datetime) -> dict[str, datetime]:
+    wait = row.get("available_at", timedelta(0))
+    available_at = now + wait if isinstance(wait, timedelta) else wait
+    times = {"available_at": available_at}
+    return times | {"expires_at": max(available_at, now) + row["ttl"]} if "ttl" in row else times
+
+
+def _field(value: Any) -> str:
+    """Write one value for COPY. No string here has a line break or a tab: JSON escapes them, names do not contain them."""
+    match value:
+        case None:
+            return "\\N"
+        case str():
+            return value.replace("\\", "\\\\")
+        case bytes():
+            return "\\\\x" + value.hex()
+        case datetime():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+def _text(value: Any) -> str | int:
+    match value:
+        case bytes():
+            return value.hex()
+        case datetime():
+            return value.isoformat()
+        case _:
+            plain: str | int = value
+            return plain

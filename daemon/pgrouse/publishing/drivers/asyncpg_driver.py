@@ -1,0 +1,44 @@
+"""Connections of asyncpg, those of its pools too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pgrouse.publishing.copy_rows import Part
+from pgrouse.publishing.drivers.driver import Driver, Row
+from pgrouse.publishing.statement import Statement
+
+
+class Asyncpg(Driver):
+    """A connection. COPY takes text: the binary form would ask for the right to read the columns, and for the caller's codecs."""
+
+    is_async = True
+
+    def __init__(self, conn: Any) -> None:
+        self.conn = conn
+
+    async def ask(self, statement: Statement) -> Row | None:
+        """Execute a statement, return its first row."""
+        sql, values = statement.with_dollars()
+        found = await self.conn.fetchrow(sql, *values)
+        return None if found is None else tuple(found)
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncIterator[Driver]:
+        """Begin what is done as a whole or not at all."""
+        async with self.conn.transaction():
+            yield self
+
+    async def pour(self, part: Part) -> int:
+        """Insert many rows by COPY."""
+        status: str = await self.conn.copy_to_table(
+            "message", schema_name="messages", columns=part.columns, source=_blocks(part), encoding="UTF8"
+        )
+        return int(status.rpartition(" ")[2])
+
+
+async def _blocks(part: Part) -> AsyncIterator[bytes]:
+    for block in part.blocks():
+        yield block

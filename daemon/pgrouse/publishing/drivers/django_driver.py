@@ -1,0 +1,48 @@
+"""Connections of Django, on psycopg 3 and psycopg2: `connection`, `connections["replica"]`. They join `transaction.atomic()`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
+
+from pgrouse.publishing.drivers import find_driver
+from pgrouse.publishing.drivers.driver import Driver, Row
+from pgrouse.publishing.statement import Statement
+
+JOIN = Statement("SELECT 1", {})
+
+
+class Django(Driver):
+    """A connection; each thread has its own."""
+
+    def __init__(self, conn: Any) -> None:
+        if conn.vendor != "postgresql":
+            raise TypeError(f"publish needs a connection to PostgreSQL, and this one of Django leads to {conn.vendor}")
+        self.conn = conn
+
+    async def ask(self, statement: Statement) -> Row | None:
+        """Execute a statement, return its first row."""
+        with self.conn.cursor() as cursor:
+            cursor.execute(*statement)
+            row: Row | None = cursor.fetchone()
+            return row
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncIterator[Driver]:
+        """Begin what is done as a whole or not at all."""
+        await self.ask(JOIN)  # connects, and begins the transaction of atomic()
+        below = find_driver(self.conn.connection)
+        if below is not None:
+            with self.conn.wrap_database_errors:
+                async with below.bulk() as it:
+                    yield it
+        else:
+            with self._atomic():
+                yield self
+
+    def _atomic(self) -> AbstractContextManager[None]:
+        from django.db import transaction  # type: ignore[import-untyped]  # noqa: PLC0415 - psycopg2 only
+
+        block: AbstractContextManager[None] = transaction.atomic(using=self.conn.alias)
+        return block

@@ -1,0 +1,43 @@
+"""What is asked of a driver. It executes; what there is to execute is the same for all.
+
+Written as coroutines, once. With a blocking driver they never wait, and are run to their end by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+from pgrouse.publishing.copy_rows import Part
+from pgrouse.run_sync import finish
+from pgrouse.publishing.statement import Statement
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+class Driver:
+    """A connection of the caller. Nothing is ever committed, unless the connection is in autocommit mode.
+
+    Attributes:
+        is_async: whether what is done on it is something to await.
+    """
+
+    is_async = False
+
+    async def ask(self, statement: Statement) -> Row | None:
+        """Execute a statement, return its first row."""
+        raise NotImplementedError
+
+    def bulk(self) -> AbstractAsyncContextManager[Driver]:
+        """Begin what is done as a whole or not at all, within the caller's transaction; give the driver that pours best."""
+        raise NotImplementedError
+
+    async def pour(self, part: Part) -> int:
+        """Insert many rows, return how many there are. By INSERTs, where the driver has no COPY."""
+        return sum([(await self.ask(each) or (0,))[0] for each in part.inserts()])
+
+    def run(self, course: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
+        """Return the result of a course of this driver's work, or something to await it by."""
+        return course if self.is_async else finish(course)

@@ -1,0 +1,81 @@
+"""Connections of psycopg 3."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from pgrouse.publishing.copy_rows import Part
+from pgrouse.publishing.drivers.driver import Driver, Row
+from pgrouse.publishing.statement import Statement
+
+# A SELECT joins, or begins, the caller's transaction; without it a block of psycopg would commit.
+JOIN = b"SELECT"
+
+
+class Psycopg(Driver):
+    """A blocking connection. Cursors are our own: the caller's row and cursor factories would change what comes back."""
+
+    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+        self.conn = conn
+
+    async def ask(self, statement: Statement) -> Row | None:
+        """Execute a statement, return its first row."""
+        cursor = psycopg.Cursor(self.conn, row_factory=tuple_row)
+        return cursor.execute(statement.sql.encode(), statement.values).fetchone()
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncIterator[Driver]:
+        """Begin what is done as a whole or not at all."""
+        psycopg.Cursor(self.conn).execute(JOIN)
+        with self.conn.transaction():
+            yield self
+
+    async def pour(self, part: Part) -> int:
+        """Insert many rows by COPYs. Nobody else gets at the connection during one, and the caller's iterable may want to."""
+        count = 0
+        with psycopg.Cursor(self.conn) as cursor:
+            for text in part.copies():
+                with cursor.copy(part.copy()) as copy:
+                    copy.write(text)
+                count += cursor.rowcount
+        return count
+
+
+class AsyncPsycopg(Driver):
+    """The same, awaited."""
+
+    is_async = True
+
+    def __init__(self, conn: psycopg.AsyncConnection[Any]) -> None:
+        self.conn = conn
+
+    async def ask(self, statement: Statement) -> Row | None:
+        """Execute a statement, return its first row."""
+        cursor = psycopg.AsyncCursor(self.conn, row_factory=tuple_row)
+        return await (await cursor.execute(statement.sql.encode(), statement.values)).fetchone()
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncIterator[Driver]:
+        """Begin what is done as a whole or not at all."""
+        await psycopg.AsyncCursor(self.conn).execute(JOIN)
+        async with self.conn.transaction():
+            yield self
+
+    async def pour(self, part: Part) -> int:
+        """Insert many rows by one COPY: the caller's iterable cannot await the connection, and the loop has its turns between blocks."""
+        async with psycopg.AsyncCursor(self.conn) as cursor:
+            async with cursor.copy(part.copy()) as copy:
+                for block in part.blocks():
+                    await copy.write(block)
+            return cursor.rowcount
+
+
+def psycopg_cursor(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> Driver:
+    """Return the driver of a cursor's connection."""
+    conn = cursor.connection
+    return AsyncPsycopg(conn) if isinstance(conn, psycopg.AsyncConnection) else Psycopg(conn)

@@ -1,0 +1,125 @@
+"""Connections and sessions of SQLAlchemy, on any driver of PostgreSQL.
+
+Statements go through SQLAlchemy, which knows how its driver wants their values. Many rows go by COPY where the driver below is psycopg or
+asyncpg, else by INSERTs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import text
+
+from pgrouse.publishing.drivers import find_driver
+from pgrouse.publishing.drivers.driver import Driver, Row
+from pgrouse.publishing.statement import Statement
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Dialect, TextClause
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+    from sqlalchemy.orm import Session
+
+JOIN = Statement("SELECT 1", {})
+# Of a connection that streams its results every statement becomes a cursor, which no INSERT can be.
+AT_ONCE = {"stream_results": False}
+
+
+class Sqlalchemy(Driver):
+    """A blocking connection."""
+
+    def __init__(self, conn: Connection) -> None:
+        _check(conn.dialect)
+        self.conn = conn
+
+    async def ask(self, statement: Statement) -> Row | None:
+        """Execute a statement, return its first row."""
+        sql, values = statement.with_colons()
+        return _row(self.conn.execute(_text(sql), values, execution_options=AT_ONCE).first())
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncIterator[Driver]:
+        """Begin what is done as a whole or not at all."""
+        await self.ask(JOIN)  # SQLAlchemy has to know that its transaction has begun
+        below = find_driver(self.conn.connection.driver_connection)
+        if below is not None and not below.is_async:
+            async with below.bulk() as it:
+                yield it
+        else:
+            _refuse_autocommit(self.conn.connection.dbapi_connection)
+            with self.conn.begin_nested():
+                yield self
+
+
+class AsyncSqlalchemy(Driver):
+    """The same, awaited."""
+
+    is_async = True
+
+    def __init__(self, conn: AsyncConnection) -> None:
+        _check(conn.dialect)
+        self.conn = conn
+
+    async def ask(self, statement: Statement) -> Row | None:
+        """Execute a statement, return its first row."""
+        sql, values = statement.with_colons()
+        return _row((await self.conn.execute(_text(sql), values, execution_options=AT_ONCE)).first())
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncIterator[Driver]:
+        """Begin what is done as a whole or not at all."""
+        await self.ask(JOIN)
+        below = find_driver((await self.conn.get_raw_connection()).driver_connection)
+        if below is not None:
+            async with below.bulk() as it:
+                yield it
+        else:
+            async with self.conn.begin_nested():
+                yield self
+
+
+class AsyncSqlalchemySession(Driver):
+    """The connection of an async session, which only an await gives."""
+
+    is_async = True
+
+    def __init__(self, session: AsyncSession) -> None:
+        self.session = session
+
+    async def ask(self, statement: Statement) -> Row | None:
+        """Execute a statement, return its first row."""
+        return await AsyncSqlalchemy(await self.session.connection()).ask(statement)
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncIterator[Driver]:
+        """Begin what is done as a whole or not at all."""
+        async with AsyncSqlalchemy(await self.session.connection()).bulk() as it:
+            yield it
+
+
+def sqlalchemy_session(session: Session) -> Driver:
+    """Return the driver of a session's connection."""
+    return Sqlalchemy(session.connection())
+
+
+def _check(dialect: Dialect) -> None:
+    if dialect.name != "postgresql":
+        raise TypeError(f"publish needs a connection to PostgreSQL, and this one of SQLAlchemy leads to {dialect.name}")
+
+
+def _refuse_autocommit(dbapi_connection: Any) -> None:
+    if getattr(dbapi_connection, "autocommit", False):
+        raise TypeError(
+            "publish_many needs a transaction on this driver, and the connection is in AUTOCOMMIT: begin one, or use psycopg"
+        )
+
+
+def _row(found: Any) -> Row | None:
+    return None if found is None else tuple(found)
+
+
+@lru_cache(maxsize=512)
+def _text(sql: str) -> TextClause:
+    return text(sql)

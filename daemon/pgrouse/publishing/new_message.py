@@ -1,0 +1,242 @@
+"""One message to publish, and the checks that it must pass before anything is sent.
+
+What is let through here the database takes, but for what only it can know: a key that stands already, the size as jsonb.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypedDict
+
+from pgrouse import jsonb
+
+from pgrouse.config import duration
+from pgrouse.crypto.envelope import MAGIC, MARK
+from pgrouse.errors import PublishRefused
+from pgrouse.printable import INVISIBLE
+
+TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}", re.ASCII)
+LABEL = re.compile(rf"[^{INVISIBLE}\ud800-\udfff]{{1,200}}")  # a key or a channel
+MAX_HEADER_BYTES = 65536
+MAX_WAIT = timedelta(days=36_500)
+MAX_ATTEMPTS = 2**31 - 1
+OnConflict = Literal["error", "replace", "ignore", "append"]
+ON_CONFLICT: tuple[OnConflict, ...] = ("error", "replace", "ignore", "append")
+AfterFailed = Literal["hold", "cancel", "run"]
+AFTER_FAILED: tuple[AfterFailed, ...] = ("hold", "cancel", "run")
+MOST_BEFORE = 1000
+BIGGEST_ID = 2**63 - 1
+FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """One message to publish.
+
+    Attributes:
+        topic: what kind of message it is.
+        payload: any value with a JSON form, pydantic models and dataclasses too; None is JSON's null.
+        body: bytes instead of a payload.
+        headers: what is about the message rather than in it; a JSON object of at most 64 KiB.
+        key: deduplication key; at most one untried message of a topic has it.
+        channel: fairness and limit group inside the topic.
+        priority: 0 (first) to 9; the table's default is 5.
+        delay: how long the message is not yet available, by the server's clock: a timedelta or seconds.
+        available_at: or the time when it becomes available, with a time zone.
+        ttl: how long it may wait to be worked, from when it is available, a timedelta or seconds; instead of the topic's.
+        max_attempts: instead of the topic's; 0 is no limit.
+        on_conflict: what happens if a message with this key waits already: `error`; `replace` its content and TTL, not its place;
+            `ignore` this one; `append`: the payloads become one array.
+        after: ids of messages, at most 1000: it is not claimed before all of them ended with success. delay and ttl count from then.
+        after_failed: what happens if one of those ends otherwise: `hold`: it waits for a redrive of that; `cancel`: it ends as cancelled,
+            too; `run`: that counts as done.
+    """
+
+    topic: str
+    payload: Any = None
+    body: bytes | None = None
+    headers: Mapping[str, Any] | None = None
+    key: str | None = None
+    channel: str | None = None
+    priority: int | None = None
+    delay: timedelta | float | None = None
+    available_at: datetime | None = None
+    ttl: timedelta | float | None = None
+    max_attempts: int | None = None
+    on_conflict: OnConflict = "error"
+    after: Iterable[int] | None = None
+    after_failed: AfterFailed = "hold"
+
+
+class Options(TypedDict, total=False):
+    """What `publish` takes by name, as in NewMessage."""
+
+    body: bytes | None
+    headers: Mapping[str, Any] | None
+    key: str | None
+    channel: str | None
+    priority: int | None
+    delay: timedelta | float | None
+    available_at: datetime | None
+    ttl: timedelta | float | None
+    max_attempts: int | None
+    on_conflict: OnConflict
+    after: Iterable[int] | None
+    after_failed: AfterFailed
+
+
+def row(message: NewMessage) -> dict[str, Any]:
+    """Check a message; return its columns, without those that were not given.
+
+    A timedelta as available_at counts from the server's now; `ttl`, which is no column, from available_at. Nor are `after` and
+    `after_failed`, which stand there together or not at all.
+    """
+    _check_on_conflict(message)
+    after = _after(message)
+    body = _body(message)
+    row = {
+        "topic": _topic(message.topic),
+        "channel": _label("channel", message.channel),
+        "key": _label("key", message.key),
+        "priority": _integer("priority", message.priority, 9),
+        "payload": _payload(message),
+        "body": body,
+        "headers": _headers(message.headers, body),
+        "max_attempts": _integer("max_attempts", message.max_attempts, MAX_ATTEMPTS),
+        "available_at": _available_at(message),
+        "ttl": _ttl(message),
+        "after": after,
+        "after_failed": message.after_failed if after else None,
+    }
+    return {column: value for column, value in row.items() if value is not None}
+
+
+def _topic(topic: str) -> str:
+    if isinstance(topic, str) and TOPIC.fullmatch(topic):
+        return topic
+    raise PublishRefused(
+        f"topic {topic!r:.250} is no topic name: use 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first"
+    )
+
+
+def _label(name: str, value: str | None) -> str | None:
+    if value is None or (isinstance(value, str) and LABEL.fullmatch(value)):
+        return value
+    raise PublishRefused(f"{name} {value!r:.250} cannot be used: it must be a string of 1 to 200 printable characters")
+
+
+def _integer(name: str, value: int | None, highest: int) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= highest):
+        return value
+    raise PublishRefused(f"{name} {value!r:.50} cannot be used: it must be an integer from 0 to {highest}")
+
+
+def _payload(message: NewMessage) -> str | None:
+    if message.body is None:
+        return jsonb.encode(message.payload)
+    if message.payload is None:
+        return None
+    raise PublishRefused(
+        "payload and body were both given: a message has one of them; put what is about the body into headers"
+    )
+
+
+def _body(message: NewMessage) -> bytes | None:
+    if message.body is None:
+        return None
+    if not isinstance(message.body, bytes | bytearray | memoryview):
+        raise PublishRefused(
+            f"body is a {type(message.body).__name__}, not bytes: encode it, or publish it as the payload"
+        )
+    body = bytes(message.body)
+    if len(body) > jsonb.MAX_BYTES:
+        raise PublishRefused(
+            f"body has {len(body):,} bytes, {jsonb.MAX_BYTES:,} is the limit: store it elsewhere and publish where it is"
+        )
+    return body
+
+
+def _headers(headers: Mapping[str, Any] | None, body: bytes | None) -> str | None:
+    if headers is None:
+        return None
+    if not isinstance(headers, Mapping):
+        raise PublishRefused(f"headers is a {type(headers).__name__}: it must be a mapping of names to values")
+    given = dict(headers)
+    if body is None or not body.startswith(MAGIC):
+        # Of a message whose headers were passed on: it was encrypted, and this one is not, or not yet.
+        given.pop(MARK, None)
+    return jsonb.encode(given, "headers", MAX_HEADER_BYTES)
+
+
+def _available_at(message: NewMessage) -> datetime | timedelta | None:
+    at = message.available_at
+    if at is None:
+        return _wait("delay", message.delay)
+    if message.delay is not None:
+        raise PublishRefused("delay and available_at were both given: use one of them")
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise PublishRefused(
+            f"available_at {at!r:.100} cannot be used: it must be a datetime with a time zone, or use delay"
+        )
+    if not FIRST <= at <= LAST:
+        raise PublishRefused(
+            f"available_at {at.isoformat()} cannot be used: it must be between {FIRST.year} and {LAST.year}"
+        )
+    return at
+
+
+def _ttl(message: NewMessage) -> timedelta | None:
+    ttl, at = _wait("ttl", message.ttl), message.available_at
+    if ttl is not None and at is not None and at.astimezone(UTC) > LAST - ttl:
+        raise PublishRefused(f"ttl {ttl} cannot be used: the message would expire after the year {LAST.year}")
+    return ttl
+
+
+def _check_on_conflict(message: NewMessage) -> None:
+    mode = message.on_conflict
+    if mode not in ON_CONFLICT:
+        raise PublishRefused(f"on_conflict {mode!r:.50} cannot be used: it must be one of {', '.join(ON_CONFLICT)}")
+    if mode != "error" and message.key is None:
+        raise PublishRefused(f"on_conflict {mode!r} needs a key")
+    if mode == "append" and message.body is not None:
+        raise PublishRefused("on_conflict 'append' gathers payloads: a body cannot be appended")
+
+
+def _after(message: NewMessage) -> str | None:
+    """Return the ids as an array of PostgreSQL; None if there are none."""
+    if message.after_failed not in AFTER_FAILED:
+        raise PublishRefused(
+            f"after_failed {message.after_failed!r:.50} cannot be used: it must be one of {', '.join(AFTER_FAILED)}"
+        )
+    if isinstance(message.after, int | str):
+        raise PublishRefused(f"after {message.after!r:.50} cannot be used: it must be a list of ids")
+    ids = list(message.after or ())
+    for each in ids:
+        if not isinstance(each, int) or isinstance(each, bool) or not 1 <= each <= BIGGEST_ID:
+            raise PublishRefused(f"after has {each!r:.50}, which is no id of a message (0 is one that was dropped)")
+    if len(ids) > MOST_BEFORE:
+        raise PublishRefused(
+            f"after has {len(ids)} messages, {MOST_BEFORE} is the limit: gather them by messages between"
+        )
+    if ids and message.on_conflict in ("replace", "append"):
+        raise PublishRefused(
+            f"after and on_conflict {message.on_conflict!r} were both given: what waits under the key keeps its place; "
+            "use 'error' or 'ignore'"
+        )
+    return f"{{{','.join(str(int(each)) for each in ids)}}}" if ids else None
+
+
+def _wait(name: str, value: timedelta | float | None) -> timedelta | None:
+    if value is None:
+        return None
+    with suppress(TypeError, ValueError):
+        wait = duration.given(value, name)
+        if wait <= MAX_WAIT:
+            return wait
+    raise PublishRefused(
+        f"{name} {value!r:.100} cannot be used: it must be a timedelta or seconds, from 0 to {MAX_WAIT.days:,} days"
+    )

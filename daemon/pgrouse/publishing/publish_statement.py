@@ -1,0 +1,81 @@
+"""The statement that publishes one message: the one place where what a message has becomes SQL."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pgrouse.publishing.schema_cache import KnownSchema
+from pgrouse.publishing.new_message import OnConflict
+from pgrouse.publishing.statement import Statement, Value
+
+# Said, since nothing else tells the server what a value of a SELECT is. By way of text: see Statement.
+CASTS = {
+    "priority": "int",
+    "payload": "pg_catalog.text::pg_catalog.jsonb",
+    "body": "pg_catalog.bytea",
+    "headers": "pg_catalog.text::pg_catalog.jsonb",
+    "max_attempts": "int",
+    "available_at": "pg_catalog.text::pg_catalog.timestamptz",
+    "delay": "pg_catalog.text::interval",
+    "ttl": "pg_catalog.text::interval",
+    "after": "pg_catalog.text::bigint[]",
+}
+
+# While no topic has a policy that publishing must look at, it has no schema either: to know that costs next to nothing.
+SCHEMA_IS_KNOWN = """
+    CASE WHEN pg_catalog.pg_sequence_last_value('messages.policed'::pg_catalog.regclass) OPERATOR(pg_catalog.=) 1
+         THEN %(known_schema)s::pg_catalog.text IS NULL
+    ELSE coalesce(messages.schema_digest(%(topic)s::pg_catalog.text), '') OPERATOR(pg_catalog.=)
+         coalesce(%(known_schema)s::pg_catalog.text, '') END
+"""
+
+
+def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: KnownSchema) -> Statement:
+    """Return what publishes one message, if its topic has the schema that is known.
+
+    Args:
+        columns: of `new_message.row`.
+        on_conflict: checked there.
+        known: without its schema the statement does nothing, and answers with no row; else with the id and `Published.what`.
+    """
+    values = dict(columns)
+    if isinstance(values.get("available_at"), timedelta):
+        values["delay"] = values.pop("available_at")
+    given = {name: f"%({name})s::{CASTS.get(name, 'pg_catalog.text')}" for name in values}
+    is_a_row = on_conflict == "error" and "after" not in given
+    publish = _by_row(given) if is_a_row else _by_function(given, on_conflict)
+    texts = {name: _plain(value) for name, value in values.items()}
+    return Statement(publish.format(SCHEMA_IS_KNOWN), texts | {"known_schema": known.digest})
+
+
+def _by_row(given: dict[str, str]) -> str:
+    """Columns that were not given are not named: the server's defaults hold."""
+    columns = dict(given)
+    if delay := columns.pop("delay", None):
+        columns["available_at"] = f"pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) {delay}"
+    if ttl := columns.pop("ttl", None):
+        columns["expires_at"] = (
+            f"greatest({columns.get('available_at', 'NULL')}, pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.+) {ttl}"
+        )
+    return (
+        f"INSERT INTO messages.message ({', '.join(columns)}) SELECT {', '.join(columns.values())} WHERE {{}} "
+        "RETURNING id, 'inserted'"
+    )
+
+
+def _by_function(given: dict[str, str], on_conflict: OnConflict) -> str:
+    arguments = ", ".join(f"p_{name} => {value}" for name, value in given.items())
+    return f"SELECT p.id, p.what FROM messages.publish(p_on_conflict => '{on_conflict}', {arguments}) AS p WHERE {{}}"  # noqa: S608
+
+
+def _plain(value: Any) -> Value:
+    match value:
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case timedelta():
+            # A day of Python has 24 hours; one of the server has 23 when the clocks are put forward.
+            return f"{value // timedelta(seconds=1)}.{value.microseconds:06} s"
+        case _:
+            plain: Value = value
+            return plain

@@ -1,0 +1,105 @@
+"""The W3C trace context that a message carries in its headers: `traceparent` and `tracestate`, from the publisher to the handler.
+
+OpenTelemetry is never imported from here. Who has a span has imported it already; for everybody else this is one look into a dict.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pgrouse.publishing.publish import Published, PublishedMany
+    from pgrouse.telemetry.publish_span import Sending
+
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
+# The version that is known, and ids that are not all zeros.
+VALID = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class Untraced:
+    """What is published while nobody traces: nothing is added to it, nothing is noted."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Untraced:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    carry = None
+
+    def sent(self, published: Published) -> Published:
+        """Note nothing."""
+        return published
+
+    def sent_many(self, published: PublishedMany) -> PublishedMany:
+        """Note nothing."""
+        return published
+
+
+UNTRACED = Untraced()
+
+
+def begin_sending(conn: object, topic: str | None = None) -> Untraced | Sending:
+    """Begin the span `send` if this process uses OpenTelemetry. No topic: of many messages, whose topics are seen as they come."""
+    if not _is_used():
+        return UNTRACED
+    try:
+        from pgrouse.telemetry.publish_span import Sending  # noqa: PLC0415 - only where the API is imported already
+
+        return Sending(conn, topic)
+    except (ImportError, AttributeError, TypeError):
+        # Of which version the application has it nobody knows; too old a one must not keep anybody from publishing.
+        return UNTRACED
+
+
+def current() -> dict[str, str]:
+    """Return the headers of the current span; none if there is no span."""
+    if not _is_used():
+        return {}
+    from pgrouse.telemetry import propagation as carrier  # noqa: PLC0415
+
+    return carrier.current()
+
+
+def inherited(headers: Mapping[str, Any]) -> dict[str, str]:
+    """Return what of a message's headers one that follows from it carries on; nothing within a span, which tells more."""
+    parent, state = headers.get(TRACEPARENT), headers.get(TRACESTATE)
+    if not isinstance(parent, str) or not VALID.fullmatch(parent) or current():
+        return {}
+    return {TRACEPARENT: parent, TRACESTATE: state} if isinstance(state, str) else {TRACEPARENT: parent}
+
+
+def within(headers: Mapping[str, str]) -> AbstractContextManager[object]:
+    """Let the span that these headers name be the current one for a block; without headers, nothing."""
+    if not headers:
+        return nullcontext()
+    from pgrouse.telemetry import propagation as carrier  # noqa: PLC0415
+
+    return carrier.within(headers)
+
+
+def log_keys() -> dict[str, str]:
+    """Return `trace_id` and `span_id` of the current span in hexadecimal, as logs have them; nothing if there is no span."""
+    found = current().get(TRACEPARENT)
+    if found is None:
+        return {}
+    _, trace_id, span_id, _ = found.split("-")
+    return {"trace_id": trace_id, "span_id": span_id}
+
+
+def of_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that TRACEPARENT and TRACESTATE name, by which a traced shell or job tells its commands."""
+    parent, state = environ.get("TRACEPARENT", ""), environ.get("TRACESTATE", "")
+    if not VALID.fullmatch(parent):
+        return {}
+    return {TRACEPARENT: parent, TRACESTATE: state} if state else {TRACEPARENT: parent}
+
+
+def _is_used() -> bool:
+    return "opentelemetry.trace" in sys.modules

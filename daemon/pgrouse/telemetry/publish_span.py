@@ -1,0 +1,109 @@
+"""The span `send` of a publish, and what it leaves in the headers of its messages."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+
+from pgrouse import jsonb
+from pgrouse.telemetry import names
+from pgrouse.telemetry import propagation as carrier
+from pgrouse.telemetry.instruments import instruments
+from pgrouse.telemetry.names import Operation
+from pgrouse.telemetry.server import server
+from pgrouse.publishing.trace_context import TRACEPARENT
+
+if TYPE_CHECKING:
+    from pgrouse.publishing.publish import Published, PublishedMany
+
+# Larger headers get no context: as jsonb they may be near the limit, and no message is refused because it is traced.
+ROOM_FROM = 8192
+
+
+class Sending:
+    """One publish that is traced; a block in which its span is the current one.
+
+    Args:
+        conn: where to.
+        topic: what kind of messages; None = many, of any topics.
+    """
+
+    def __init__(self, conn: object, topic: str | None) -> None:
+        self._is_many, self._topics = topic is None, {topic} if topic else set()
+        self._began = time.monotonic()
+        self._count = 1
+        self._instruments = instruments()
+        self._span = self._instruments.tracer.start_span(
+            f"{Operation.SEND} {topic}" if topic else Operation.SEND,
+            kind=trace.SpanKind.PRODUCER,
+            attributes={**self._attributes(), **server(conn)},
+        )
+        self._headers = carrier.headers_of(self._span)
+        self._current: AbstractContextManager[trace.Span]
+
+    def carry(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns of a message with the context in its headers, unless its publisher has given one."""
+        if self._is_many and len(self._topics) < 2:  # noqa: PLR2004 - more than one is all that counts
+            self._topics.add(columns["topic"])
+        given: str = columns.get("headers", "{}")
+        if not self._headers or f'"{TRACEPARENT}"' in given or len(given) > ROOM_FROM:
+            return columns
+        return columns | {"headers": _merged(given, self._headers)}
+
+    def sent(self, published: Published) -> Published:
+        """Note what came of one message."""
+        if published:
+            self._span.set_attribute(names.MESSAGE_ID, str(int(published)))
+        return published
+
+    def sent_many(self, published: PublishedMany) -> PublishedMany:
+        """Note how many messages were published."""
+        self._count = int(published)
+        self._span.set_attribute(names.BATCH_MESSAGE_COUNT, self._count)
+        if topic := self._topic():
+            self._span.update_name(f"{Operation.SEND} {topic}")
+            self._span.set_attribute(names.DESTINATION_NAME, topic)
+        return published
+
+    def __enter__(self) -> Sending:
+        # What goes wrong is noted at the end, in the words of the conventions.
+        self._current = trace.use_span(self._span, record_exception=False, set_status_on_exception=False)
+        self._current.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._current.__exit__(kind, error, traceback)
+        attributes = self._attributes()
+        if kind is not None:
+            attributes[names.ERROR_TYPE] = kind.__qualname__
+            self._span.set_attribute(names.ERROR_TYPE, kind.__qualname__)
+            self._span.set_status(trace.StatusCode.ERROR)
+        self._span.end()
+        self._instruments.operation.record(time.monotonic() - self._began, attributes)
+        self._instruments.sent.add(self._count, attributes)
+
+    def _attributes(self) -> dict[str, str]:
+        about = {
+            names.MESSAGING_SYSTEM: names.SYSTEM,
+            names.OPERATION_NAME: Operation.SEND.value,
+            names.OPERATION_TYPE: Operation.SEND.value,
+        }
+        topic = self._topic()
+        return about if topic is None else about | {names.DESTINATION_NAME: topic}
+
+    def _topic(self) -> str | None:
+        """Return the topic of all messages, None if there are several."""
+        return next(iter(self._topics)) if len(self._topics) == 1 else None
+
+
+def _merged(given: str, headers: dict[str, str]) -> str:
+    """Put our headers in front of those that were given, as JSON."""
+    rest = given.removeprefix("{").lstrip()
+    text = (jsonb.encode(headers) or "").removesuffix("}")
+    return f"{text}}}" if rest == "}" else f"{text},{rest}"

@@ -1,0 +1,55 @@
+"""The time by which the queue lives, in one session."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+from pgrouse.run_sync import finish
+from pgrouse.publishing.drivers import driver_of
+from pgrouse.publishing.statement import Statement
+
+SET = "SELECT set_config('messages.fake_now', %(moment)s::text, false)"
+LATER = "SELECT set_config('messages.fake_now', (messages.now() + %(moment)s::text::interval)::text, false)"
+
+
+class at:  # noqa: N801 - it reads as what it does: with at(conn, tomorrow)
+    """Let it be another time, for what is claimed, expires or fires by this connection: `with at(conn, timedelta(hours=2)):`.
+
+    `async with` on an async connection. It holds for this session only: of the superuser, or of the owner of the schema; for others it is the
+    server's time still.
+
+    Args:
+        conn: each connection that `publish` takes.
+        moment: with its time zone; or a timedelta: so much later.
+    """
+
+    def __init__(self, conn: Any, moment: datetime | timedelta) -> None:
+        self._driver = driver_of(conn)
+        if isinstance(moment, timedelta):
+            self._set = Statement(LATER, {"moment": f"{moment.total_seconds():.6f} s"})
+        elif moment.tzinfo is None:
+            raise ValueError(
+                "at() needs a time with its time zone: a naive one means another moment on another machine"
+            )
+        else:
+            self._set = Statement(SET, {"moment": moment.astimezone(UTC).isoformat()})
+
+    async def __aenter__(self) -> None:
+        await self._driver.ask(self._set)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A transaction that has failed takes the setting back by itself, and would only cover up why.
+        if kind is None:
+            await self._driver.ask(Statement(SET, {"moment": ""}))
+
+    def __enter__(self) -> None:
+        finish(self.__aenter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        finish(self.__aexit__(kind, error, trace))

@@ -1,0 +1,152 @@
+"""The connections of the web server: a pool that comes back when the database does, and two kinds of transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, sql
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool
+
+from pgrouse.client import search_path
+from pgrouse.config.config import Config
+from pgrouse.client.database import Database as Connecting
+from pgrouse.web.caller import Caller
+
+Row = dict[str, Any]
+Connection = AsyncConnection[Row]
+
+# How long a request waits for a connection: the pool is busy, or the database is away.
+WAIT_S = 3.0
+# So many requests may stand in line for one.
+MOST_WAITING = 500
+# The pool waits longer and longer from try to try, until so long; then the next request begins anew.
+RECONNECT_S = 1.0
+# What a transaction may take beyond twice the time of a statement.
+GRACE_S = 5.0
+
+
+class Database:
+    """The pool of one web server. `async with db.read() as conn` and `async with db.write(caller) as conn`, rows as dicts.
+
+    Args:
+        settings: sections `web` and `database`.
+    """
+
+    def __init__(self, settings: Config) -> None:
+        self.statement_timeout: timedelta = settings.web.statement_timeout
+        self.longest_s = 2 * self.statement_timeout.total_seconds() + GRACE_S
+        section = settings.database
+        if settings.web.dsn:
+            section = section.model_copy(update={"dsn": settings.web.dsn})
+        self.connecting = Connecting(section, "web")
+        self._checking: asyncio.Task[None] | None = None
+        self.pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            self.connecting.named("web"),
+            connection_class=AsyncConnection[Row],
+            kwargs={"autocommit": True, "prepare_threshold": self.connecting.prepare, "row_factory": dict_row},
+            min_size=1,
+            max_size=settings.web.pool_size,
+            configure=self._configure,
+            max_waiting=MOST_WAITING,
+            timeout=WAIT_S,
+            reconnect_timeout=RECONNECT_S,
+            open=False,
+            name="web",
+        )
+
+    async def open(self) -> None:
+        """Begin to connect; returns at once, also while the database is away."""
+        await self.pool.open(wait=False)
+
+    async def _configure(self, conn: Connection) -> None:
+        """Fix the path, and bound what runs outside of the transactions below. Behind a pooler it would stay with whoever comes next."""
+        await conn.execute(search_path.FIX, [conn.info.backend_pid], prepare=False)
+        if self.connecting.prepare is not None:
+            wait_ms = round(self.statement_timeout.total_seconds() * 1000)
+            await conn.execute(f"SET statement_timeout = {wait_ms}".encode())
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._checking is not None:
+            self._checking.cancel()
+        await self.pool.close(timeout=2)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend an autocommit connection. If it turns out dead, the others of the pool are looked at too."""
+        async with self.pool.connection(WAIT_S) as conn:
+            try:
+                # Also where a proxy keeps the socket alive and nothing comes any more.
+                async with asyncio.timeout(self.longest_s):
+                    yield conn
+            except TimeoutError as error:
+                await conn.close()
+                raise psycopg.OperationalError("no answer of the database in time") from error
+            finally:
+                if conn.closed or conn.broken:
+                    self._check_the_others()
+
+    def _check_the_others(self) -> None:
+        """Replace what else died of the same; nobody waits for it."""
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._check(), name="check")
+
+    async def _check(self) -> None:
+        with suppress(psycopg.Error, TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                await self.pool.check()
+
+    @asynccontextmanager
+    async def read(self, within: timedelta | None = None) -> AsyncIterator[Connection]:
+        """Lend a connection in a transaction that only reads.
+
+        Args:
+            within: what each statement may take; `web.statement_timeout` unless given.
+        """
+        async with self._transaction(self._begin(" READ ONLY", within)) as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def write(self, caller: Caller, within: timedelta | None = None) -> AsyncIterator[Connection]:
+        """Lend a connection in one transaction, committed at the end of the block; the audit knows the caller as its actor."""
+        actor = sql.SQL("; SELECT pg_catalog.set_config('messages.actor', {}, true)").format(sql.Literal(caller.name))
+        async with self._transaction(self._begin("", within) + actor) as conn:
+            yield conn
+
+    def _begin(self, mode: str, within: timedelta | None) -> sql.Composed:
+        wait_ms = max(1, round((within or self.statement_timeout).total_seconds() * 1000))
+        # To compile a query costs more than any query of a page does.
+        begin = sql.SQL(
+            "BEGIN{}; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = {}; SET LOCAL jit = off"
+        )
+        return begin.format(sql.SQL(mode), sql.Literal(wait_ms))
+
+    @asynccontextmanager
+    async def _transaction(self, begin: sql.Composed) -> AsyncIterator[Connection]:
+        async with self.connection() as conn:
+            await conn.execute(begin, prepare=False)
+            try:
+                yield conn
+            except BaseException:
+                await _roll_back(conn)
+                raise
+            # Who only tried has rolled back himself.
+            if conn.info.transaction_status is not TransactionStatus.IDLE:
+                await conn.execute(b"COMMIT")
+
+
+async def _roll_back(conn: Connection) -> None:
+    if conn.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        with suppress(psycopg.Error):
+            await conn.execute(b"ROLLBACK")
+            return
+    elif conn.info.transaction_status is TransactionStatus.IDLE:
+        return
+    await conn.close()  # in the midst of a statement that nobody waits for any more

@@ -1,0 +1,43 @@
+"""Why topics stand still: a pause, or an open breaker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pgrouse.web.database_pool import Connection
+
+STOPPED = b"""
+  SELECT t.topic, t.paused_at, t.resume_at, t.paused_by, t.paused_why, NULL::timestamptz AS probe_at, NULL AS breaker_why
+  FROM messages.topic AS t
+  WHERE t.paused_at IS NOT NULL AND (t.resume_at IS NULL OR t.resume_at > messages.now())
+  UNION ALL
+  SELECT b.topic, NULL, NULL, NULL, NULL, b.probe_at, b.why FROM messages.breaker AS b WHERE b.position = 'open'"""
+
+
+@dataclass
+class Stop:
+    """Why one topic stands still.
+
+    Attributes:
+        paused_at: since when somebody has it paused; None = nobody.
+        probe_at: when its open breaker tries again; None = it is not open.
+    """
+
+    paused_at: datetime | None = None
+    resume_at: datetime | None = None
+    paused_by: str | None = None
+    paused_why: str | None = None
+    probe_at: datetime | None = None
+    breaker_why: str | None = None
+
+
+async def stops(conn: Connection) -> dict[str, Stop]:
+    """Return the topics that stand still; '*' if all are paused."""
+    found: dict[str, Stop] = {}
+    for row in await (await conn.execute(STOPPED)).fetchall():
+        stop = found.setdefault(row.pop("topic"), Stop())
+        for name, value in row.items():
+            if value is not None:
+                setattr(stop, name, value)
+    return found

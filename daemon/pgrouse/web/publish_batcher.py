@@ -1,0 +1,104 @@
+"""Publishes that come one by one at the same time, in one statement and one commit: what came while the last was under way.
+
+Only what cannot wait for anybody else: messages without a key, small ones, and while no topic has a policy that publishing looks at.
+Everything else, and whatever the server refuses, goes by itself, so that nobody pays for another's message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import psycopg
+
+from pgrouse.web.database_pool import Connection, Database
+from pgrouse.web.publish_rows import INSERT, record
+
+# So many at once, in messages and in characters; two of them may be under way.
+MOST = 500
+MOST_CHARS = 4_000_000
+LARGE_CHARS = 65_536
+LANES = 2
+
+
+class Press:
+    """Gathers the publishes of one web server.
+
+    Args:
+        db: where they go.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self._waiting: deque[tuple[str, asyncio.Future[int | None]]] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def publish(self, columns: dict[str, Any]) -> int | None:
+        """Publish one message; return its id, None: it has to go by itself, and nothing was published.
+
+        Raises:
+            psycopg.Error: the database is away.
+        """
+        if "key" in columns:
+            return None
+        text = record(columns)
+        if len(text) > LARGE_CHARS:
+            return None
+        done: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((text, done))
+        if len(self._running) < LANES:
+            task = asyncio.create_task(self._run(), name="press")
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        return await done
+
+    async def _run(self) -> None:
+        while self._waiting:
+            batch = self._next()
+            try:
+                ids = await self._insert([text for text, _ in batch])
+            except BaseException as error:
+                for _, done in batch:
+                    if not done.done():
+                        done.set_exception(_told(error))
+                if not isinstance(error, Exception):
+                    raise
+                continue
+            for number, (_, done) in enumerate(batch):
+                if not done.done():
+                    done.set_result(ids[number] if ids else None)
+
+    def _next(self) -> list[tuple[str, asyncio.Future[int | None]]]:
+        batch: list[tuple[str, asyncio.Future[int | None]]] = []
+        chars = 0
+        while self._waiting and len(batch) < MOST and chars < MOST_CHARS:
+            batch.append(self._waiting.popleft())
+            chars += len(batch[-1][0])
+        return batch
+
+    async def _insert(self, texts: list[str]) -> list[int]:
+        """Publish all of them; nothing and [] if the server refuses one."""
+        async with self.db.connection() as conn:
+            try:
+                async with conn.transaction():
+                    return await _inserted(conn, texts)
+            except psycopg.OperationalError:
+                raise
+            except (psycopg.Error, _Short):
+                return []
+
+
+class _Short(Exception):
+    """Fewer were inserted than given: some policy came in the midst of it."""
+
+
+async def _inserted(conn: Connection, texts: list[str]) -> list[int]:
+    rows = await (await conn.execute(INSERT, [f"[{','.join(texts)}]"])).fetchall()
+    if rows and len(rows) != len(texts):
+        raise _Short
+    return [row["id"] for row in rows]
+
+
+def _told(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else psycopg.OperationalError("the server stops")

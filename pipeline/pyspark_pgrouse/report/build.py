@@ -1,0 +1,108 @@
+"""From a source to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyspark_pgrouse.report.destination import Destination
+from pyspark_pgrouse.report.ended import ended
+from pyspark_pgrouse.report.findings import Findings
+from pyspark_pgrouse.report.collect import gather
+from pyspark_pgrouse.report.slo import Goal
+from pyspark_pgrouse.report.html.page import page
+from pyspark_pgrouse.report.source import Source
+from pyspark_pgrouse.report.tables import NAMES, Tables
+from pyspark_pgrouse.report.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Percentiles are gathered in a hash table as long as it has no more groups than this, and sorted from there on. Spark's own 128 is less than a
+# chart has points: everything would be sorted. A group that is small takes about 2 kB.
+SETTINGS = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000"}
+STAGES = ("read", *NAMES, "page")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for."""
+
+    source: Source
+    window: Window
+    goals: Sequence[Goal]
+    destination: Destination
+
+
+def make(spark: SparkSession, order: Order, began: Callable[[str], None]) -> Findings:
+    """Write the tables and the page; return what the page says.
+
+    Args:
+        spark: the session. In it nothing is cached, and only bounded results are collected.
+        order: what is asked for.
+        began: is told each of STAGES.
+    """
+    try:
+        with _settings(spark):
+            return _make(spark, order, began)
+    finally:
+        order.destination.clean()
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    """Set what a report wants of the session, which may be another's."""
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in SETTINGS}
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
+
+
+def _make(spark: SparkSession, order: Order, began: Callable[[str], None]) -> Findings:
+    began("read")
+    archive = _near(spark, order)
+    found = _looked(archive, order)
+    tables = Tables(order.destination.tables)
+    tables.write(ended(archive, found.window), found.window, order.goals, began)
+    began("page")
+    findings = gather(tables, found, order.goals)
+    order.destination.write_page(page(findings))
+    return findings
+
+
+def _near(spark: SparkSession, order: Order) -> DataFrame:
+    """Return the rows from where they can be read again and again: a database is asked once only."""
+    archive = order.source.read(spark, order.window)
+    if order.source.is_near:
+        return archive
+    archive.write.parquet(order.destination.spool)
+    return spark.read.schema(archive.schema).parquet(order.destination.spool)
+
+
+def _looked(archive: DataFrame, order: Order) -> Findings:
+    """Return what is known before the tables: how many rows there are, and the part of the window that they fill."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    rows = ended(archive, order.window).agg(
+        F.count("*").alias("read"),
+        F.min(F.when(F.col("is_shown"), F.unix_micros("archived_at"))).alias("first"),
+        F.max(F.when(F.col("is_shown"), F.unix_micros("archived_at"))).alias("last"),
+    )
+    row = rows.collect()[0]
+    first, last = (
+        None if at is None else datetime.fromtimestamp(at / 1_000_000, UTC) for at in (row["first"], row["last"])
+    )
+    return Findings(
+        source=order.source.name,
+        window=order.window.fitted(first, last),
+        asked=order.window,
+        made_at=datetime.now(UTC),
+        read=row["read"],
+    )

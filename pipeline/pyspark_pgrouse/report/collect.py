@@ -1,0 +1,329 @@
+"""From tables to findings: what is collected is bounded by the number of buckets and of lines, never by that of messages or topics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark_pgrouse.report.bucket import bucket
+from pyspark_pgrouse.report.error_budget import burn
+from pyspark_pgrouse.report.findings import (
+    MOST_ATTEMPTS,
+    Attempts,
+    Burn,
+    Change,
+    Fault,
+    Findings,
+    Percentiles,
+    Service,
+    Side,
+    Skew,
+    Total,
+    Worker,
+)
+from pyspark_pgrouse.report.slo import Goal
+from pyspark_pgrouse.report.latency import MEASURES, PERCENTILES
+from pyspark_pgrouse.report.tables import NAMES, Tables
+from pyspark_pgrouse.report.throughput import RESULTS
+from pyspark_pgrouse.report.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+T = TypeVar("T")
+TOPICS, STACKED, FAILING, CHANGED, FAULTS, SKEWS, WORKERS = 20, 7, 10, 10, 15, 8, 12
+COMPARED = 1000  # of so many of the busiest topics it is asked which changed most
+ENOUGH = 20  # with fewer messages on a side, a change says nothing
+
+
+def gather(tables: Tables, found: Findings, goals: Sequence[Goal]) -> Findings:
+    """Fill in what the tables say.
+
+    Args:
+        tables: written for the window of `found`.
+        found: says where they come from.
+        goals: of service.
+    """
+    window = found.window
+    topics = _topics(tables)
+    names = [*topics][:STACKED]
+    made, others = _throughput(tables["throughput"], names, window)
+    busy, workers = _held(tables["capacity"], window)
+    return replace(
+        found,
+        whole=_whole(tables),
+        topic_count=tables["failures"].count(),
+        topics=_with_trends(topics, tables["latency"], window),
+        throughput=made,
+        others=others,
+        deaths=_deaths(tables["throughput"], window),
+        latency=_latency(tables["latency"], window),
+        failing_count=tables["failures"].where("dead > 0").count(),
+        failing=_failing(tables["failures"]),
+        **_changes(tables, window),
+        **_faults(tables, window),
+        attempts=_attempts(tables["retries"]),
+        skew_count=tables["skew"].where("channels > 1").count(),
+        skews=_skews(tables["skew"]),
+        busy=busy,
+        workers=workers,
+        worker_count=tables["capacity"].select("worker").distinct().count(),
+        busiest_workers=_workers(tables["capacity"], window),
+        services=_services(tables["slo"], goals, window),
+        tables=NAMES,
+    )
+
+
+class Timeline:
+    """The buckets of a window, as places in a series."""
+
+    def __init__(self, window: Window) -> None:
+        self._step = window.bucket_s
+        starts = window.starts()
+        self._first = int(starts[0].timestamp())
+        self._points = len(starts)
+
+    def series(self, pairs: Iterable[tuple[int, T]], nothing: T) -> tuple[T, ...]:
+        """Return one value per bucket, from pairs of the bucket's start in seconds since 1970 and its value."""
+        values = [nothing] * self._points
+        for at, value in pairs:
+            values[(at - self._first) // self._step] = value
+        return tuple(values)
+
+
+def _topics(tables: Tables) -> dict[str, Total]:
+    busiest = tables["failures"].orderBy("ended", "topic", ascending=[False, True]).limit(TOPICS)
+    rows = busiest.join(tables["latency_by_topic"], "topic", "left").collect()
+    return {row["topic"]: _total(row) for row in sorted(rows, key=lambda row: (-row["ended"], row["topic"]))}
+
+
+def _total(row: Row) -> Total:
+    return _measured(Total(row["ended"], row["dead"], row["cancelled"]), row)
+
+
+def _measured(total: Total, row: Row) -> Total:
+    wait, run, whole = (_percentiles(row, measure) for measure in MEASURES)
+    return replace(total, wait=wait, run=run, total=whole)
+
+
+def _percentiles(row: Row, measure: str, suffix: str = "_s") -> Percentiles:
+    return Percentiles(*(row[f"{measure}_{p}{suffix}"] for p in PERCENTILES))
+
+
+def _whole(tables: Tables) -> Total:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    sums = tables["failures"].agg(*(F.sum(each).alias(each) for each in ("ended", "dead", "cancelled"))).collect()[0]
+    times = tables["latency"].where("at IS NULL AND topic IS NULL").collect()
+    total = Total(sums["ended"] or 0, sums["dead"] or 0, sums["cancelled"] or 0)
+    return _measured(total, times[0]) if times else total
+
+
+def _with_trends(topics: dict[str, Total], latency: DataFrame, window: Window) -> dict[str, Total]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    mine = latency.where(F.col("topic").isin([*topics]) & F.col("at").isNotNull())
+    rows = mine.select("topic", _epoch("at"), "total_p99_s").collect()
+    line = Timeline(window)
+    return {
+        name: replace(total, trend=line.series(((r["at"], r["total_p99_s"]) for r in rows if r["topic"] == name), None))
+        for name, total in topics.items()
+    }
+
+
+def _throughput(
+    throughput: DataFrame, names: list[str], window: Window
+) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    name = F.when(F.col("topic").isin(names), F.col("topic")).alias("name")
+    rows = _by_bucket(throughput, window, name).agg(F.sum("ended").alias("ended")).collect()
+    line = Timeline(window)
+    made = {
+        wanted: line.series(((r["at"], r["ended"]) for r in rows if r["name"] == wanted), 0)
+        for wanted in [*names, None]
+    }
+    others = made.pop(None)
+    return {name: counts for name, counts in made.items() if name is not None}, others
+
+
+def _deaths(throughput: DataFrame, window: Window) -> dict[str, tuple[int, ...]]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    bad = [each for each in RESULTS if each not in ("success", "cancelled")]
+    rows = _by_bucket(throughput, window).agg(*(F.sum(each).alias(each) for each in bad)).collect()
+    line = Timeline(window)
+    return {each: line.series(((r["at"], r[each]) for r in rows), 0) for each in bad}
+
+
+def _latency(latency: DataFrame, window: Window) -> tuple[Percentiles, ...]:
+    rows = latency.where("topic IS NULL AND at IS NOT NULL").withColumn("at", _epoch("at")).collect()
+    return Timeline(window).series(((r["at"], _percentiles(r, "total")) for r in rows), Percentiles())
+
+
+def _failing(failures: DataFrame) -> dict[str, Total]:
+    worst = failures.where("dead > 0").orderBy("dead", "topic", ascending=[False, True]).limit(FAILING)
+    return {r["topic"]: Total(r["ended"], r["dead"], r["cancelled"]) for r in worst.collect()}
+
+
+def _changes(tables: Tables, window: Window) -> dict[str, Any]:
+    """Return `change` and `changes`."""
+    if window.mark is None:
+        return {}
+    whole = tables["changes"].where("topic IS NULL").collect()
+    busy = (
+        tables["changes"].where("topic IS NOT NULL").orderBy((_c("ended_before") + _c("ended_after")).desc(), "topic")
+    )
+    changes = {row["topic"]: _change(row) for row in busy.limit(COMPARED).collect()}
+    most = sorted(changes.items(), key=lambda item: -_weight(item[1]))[:CHANGED]
+    return {"change": _change(whole[0]) if whole else None, "changes": dict(most)}
+
+
+def _c(name: str) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    return F.col(name)
+
+
+def _change(row: Row) -> Change:
+    sides = (
+        Side(row[f"ended_{side}"], row[f"dead_{side}"], _percentiles(row, "total", f"_{side}_s"))
+        for side in ("before", "after")
+    )
+    return Change(*sides)
+
+
+def _weight(change: Change) -> float:
+    """Return how much a topic changed: by the factor of its times, or by its failure rate."""
+    before, after = change.before, change.after
+    if min(before.ended, after.ended) < ENOUGH:
+        return 0.0
+    factors = [
+        abs(math.log(b / a))
+        for a, b in ((before.total.p50, after.total.p50), (before.total.p99, after.total.p99))
+        if a and b
+    ]
+    failed = abs((after.failure_rate or 0) - (before.failure_rate or 0))
+    return max([*factors, failed * 10])
+
+
+def _faults(tables: Tables, window: Window) -> dict[str, Any]:
+    """Return `faults`, new ones first, `fault_count` and `new_faults`."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    is_new = (F.col("before") == 0) & F.lit(window.mark is not None)
+    ranked = tables["fingerprints"].orderBy(is_new.desc(), F.desc("messages"), "topic", "fingerprint").limit(FAULTS)
+    rows = ranked.withColumns({each: F.unix_micros(each) for each in ("first_seen", "last_seen")}).collect()
+    faults = [_fault(row) for row in rows]
+    return {
+        "fault_count": tables["fingerprints"].count(),
+        "new_faults": tables["fingerprints"].where(is_new).count(),
+        "faults": _with_fault_trends(faults, tables["fingerprint_trend"], window),
+    }
+
+
+def _fault(row: Row) -> Fault:
+    counts = (row[each] for each in ("messages", "before", "after"))
+    seen = (datetime.fromtimestamp(row[each] / 1_000_000, UTC) for each in ("first_seen", "last_seen"))
+    sample = (row[f"sample_{each}"] for each in ("id", "result", "error"))
+    return Fault(row["topic"], row["fingerprint"], *counts, *seen, *sample)
+
+
+def _with_fault_trends(faults: list[Fault], trend: DataFrame, window: Window) -> tuple[Fault, ...]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    mine = trend.where(F.col("fingerprint").isin([fault.fingerprint for fault in faults]))
+    mine = mine.where(F.col("topic").isin([fault.topic for fault in faults]))
+    rows = mine.select("topic", "fingerprint", _epoch("at"), "messages").collect()
+    line = Timeline(window)
+    return tuple(
+        replace(
+            fault,
+            trend=line.series(
+                (
+                    (r["at"], r["messages"])
+                    for r in rows
+                    if (r["topic"], r["fingerprint"]) == (fault.topic, fault.fingerprint)
+                ),
+                0,
+            ),
+        )
+        for fault in faults
+    )
+
+
+def _attempts(retries: DataFrame) -> tuple[Attempts, ...]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    number = F.least("attempts", F.lit(MOST_ATTEMPTS)).alias("number")
+    sums = retries.groupBy(number).agg(F.sum("messages").alias("messages"), F.sum("dead").alias("dead"))
+    return tuple(Attempts(row["number"], row["messages"], row["dead"]) for row in sums.orderBy("number").collect())
+
+
+def _skews(skew: DataFrame) -> tuple[Skew, ...]:
+    rows = skew.where("channels > 1").orderBy("messages", "topic", ascending=[False, True]).limit(SKEWS).collect()
+    return tuple(
+        Skew(
+            row["topic"],
+            row["channels"],
+            row["messages"],
+            row["max_over_mean"],
+            row["gini"],
+            tuple((top["channel"], top["messages"]) for top in row["top"]),
+        )
+        for row in rows
+    )
+
+
+def _held(capacity: DataFrame, window: Window) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    rows = capacity.groupBy(_epoch("at")).agg(F.sum("busy").alias("busy"), F.count("*").alias("workers")).collect()
+    line = Timeline(window)
+    return line.series(((r["at"], r["busy"]) for r in rows), 0.0), line.series(
+        ((r["at"], r["workers"]) for r in rows), 0
+    )
+
+
+def _workers(capacity: DataFrame, window: Window) -> tuple[Worker, ...]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    mean = F.sum("busy") * window.bucket_s / window.seconds
+    rows = capacity.groupBy("worker").agg(mean.alias("mean"), F.max("busy").alias("most"))
+    busiest = rows.orderBy("mean", "worker", ascending=[False, True]).limit(WORKERS).collect()
+    return tuple(Worker(row["worker"], row["mean"], row["most"]) for row in busiest)
+
+
+def _services(slo: DataFrame, goals: Sequence[Goal], window: Window) -> tuple[Service, ...]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    if not goals:
+        return ()
+    burns = burn(slo, goals, window).collect()
+    missed = (1 - F.sum("good") / F.sum("ended")).alias("missed")
+    rows = _by_bucket(slo, window, F.col("goal")).agg(missed).collect()
+    line = Timeline(window)
+    return tuple(
+        Service(
+            goal,
+            tuple(Burn(r["hours"], r["ended"], r["good"], r["burn_rate"]) for r in burns if r["goal"] == goal.name),
+            line.series(((r["at"], r["missed"]) for r in rows if r["goal"] == goal.name), None),
+        )
+        for goal in goals
+    )
+
+
+def _by_bucket(table: DataFrame, window: Window, *more: Any) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    return table.groupBy(F.unix_seconds(bucket(F.col("at"), window.bucket_s)).alias("at"), *more)
+
+
+def _epoch(name: str) -> Any:
+    """Return a column in seconds since 1970: as timestamps they would be collected in the time zone of this process."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    return F.unix_seconds(name).alias(name)

@@ -1,0 +1,49 @@
+"""A goal of service: which share of the messages shall succeed, and within what time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pgrouse.config.duration import parse, show
+
+EXPECTED = 'expected a goal like "99%:5s", or "topic=99.9%:2s" for one topic: a share below 100%, and a total time'
+# A topic may have any character, '=' too: the last one counts.
+_GOAL = re.compile(r"(?:(?P<topic>.+)=)?(?P<percent>\d{1,2}(?:\.\d+)?)%:(?P<within>[^:=%]+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """At least `share` of what ends in `topic` (None = in all) succeeds within `within` of when it was due."""
+
+    share: float
+    within: timedelta
+    topic: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Goal:
+        """Read a goal as it is written on a command line.
+
+        Raises:
+            ValueError: it is none.
+        """
+        found = _GOAL.fullmatch(text)
+        share = round(float(found["percent"]) / 100, 12) if found else 0
+        if found is None or not share:
+            raise ValueError(f"{EXPECTED}; found {text!r}")
+        within = parse(found["within"])
+        if not within:
+            raise ValueError(f"{EXPECTED}; found {text!r}")
+        return cls(share, within, found["topic"])
+
+    @property
+    def name(self) -> str:
+        """The goal as `parse` reads it."""
+        topic = "" if self.topic is None else f"{self.topic}="
+        return f"{topic}{round(self.share * 100, 10):g}%:{show(self.within)}"
+
+    @property
+    def budget(self) -> float:
+        """Which share may miss the goal."""
+        return 1 - self.share

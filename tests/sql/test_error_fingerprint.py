@@ -1,0 +1,182 @@
+"""messages.fingerprint: errors that differ only in their particulars are one kind of error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from pgrouse.handlers.outcome import describe
+from tests.sql.queue import Queue
+
+SAME = [
+    ("no order 7", "no order 8123"),
+    ("key 'a' is missing", "key 'b' is missing"),
+    ('unknown field "name"', 'unknown field "nom"'),
+    ("row 6ba7b810-9dad-11d1-80b4-00c04fd430c8 is locked", "row 00000000-0000-4000-8000-000000000001 is locked"),
+    ("object at 0x7f3a", "object at 0xdeadbeef"),
+    ("commit 4f1d9a2b3c failed", "commit 00aa11bb22cc failed"),
+    ("Connection Refused", "connection refused"),
+    ("boom", "boom\n"),
+    ("Traceback:\n  line 1\nValueError: boom", "Traceback:\n  line 99, in <module>\nValueError: boom"),
+    ("can't open file 'a'", "can't open file 'b'"),
+    ("no key 'it's gone'", "no key 'so is this'"),
+    ("commit abcdefabc1 failed", "commit 1abcdefabc failed"),
+    ("no customer cus_N8f3kLm2QxYz01", "no customer cus_b7Ty2pW9LmNo55"),
+    (
+        "java.lang.IllegalStateException: 7\n\tat a.B.c(B.java:1)",
+        "java.lang.IllegalStateException: 8\n\tat x.Y.z(Y.java:2)\n\t... 9 more",
+    ),
+]
+DIFFERENT = [
+    ("no order 7", "no customer 7"),
+    ("Traceback:\nValueError: boom", "Traceback:\nKeyError: boom"),
+    ("facade", "decade"),
+    ("java.lang.A: x\n\t... 9 more", "java.lang.B: x\n\t... 9 more"),
+    ("'a' is 'x'", "'a' was 'x'"),
+]
+
+
+@pytest.mark.parametrize(("one", "another"), SAME)
+def test_numbers_ids_quotes_case_and_traceback_do_not_count(queue: Queue, one: str, another: str) -> None:
+    assert queue.call("fingerprint", one) == queue.call("fingerprint", another)
+
+
+@pytest.mark.parametrize(("one", "another"), DIFFERENT)
+def test_what_happened_counts(queue: Queue, one: str, another: str) -> None:
+    assert queue.call("fingerprint", one) != queue.call("fingerprint", another)
+
+
+def test_it_is_16_hex_digits(queue: Queue) -> None:
+    assert set(queue.call("fingerprint", "boom")) <= set("0123456789abcdef")
+    assert len(queue.call("fingerprint", "boom")) == 16
+
+
+def test_no_error_has_none(queue: Queue) -> None:
+    assert queue.call("fingerprint", None) is None
+
+
+class Order(BaseModel):
+    id: int
+
+
+def chained(order: int) -> None:
+    try:
+        {}[order]
+    except KeyError as error:
+        raise RuntimeError(f"order {order} failed") from error
+
+
+def noted(row: int) -> None:
+    error = ValueError(f"row {row} is bad")
+    error.add_note(f"while reading page {row}\nof the book")
+    raise error
+
+
+def of_many_lines(row: int) -> None:
+    raise ValueError(f"row {row}\n\n  details that differ: {'abc'[row % 3]}\nthe end")
+
+
+def in_a_group(number: int) -> None:
+    async def fail() -> None:
+        raise ConnectionError(f"host {number} is away")
+
+    async def all_at_once() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fail())
+
+    asyncio.run(all_at_once())
+
+
+def recursive(depth: int) -> None:
+    if depth > 20:
+        raise ValueError(f"{depth} is too deep")
+    recursive(depth + 1)
+
+
+RAISED: list[tuple[Callable[[int], object], str]] = [
+    (
+        lambda n: Order.model_validate({"id": f"x{n}"}),
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for Order",
+    ),
+    (chained, "RuntimeError: order 7 failed"),
+    (noted, "ValueError: row 7 is bad"),
+    (of_many_lines, "ValueError: row 7"),
+    (in_a_group, "ConnectionError: host 7 is away"),
+    (recursive, "ValueError: 21 is too deep"),
+    (lambda n: json.loads("[" * n), "json.decoder.JSONDecodeError: Expecting value: line 1 column 8 (char 7)"),
+    (
+        lambda n: Path(f"/nowhere/{n}").read_text(),
+        "FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/7'",
+    ),
+    (lambda n: compile("x = =\n" * n, "", "exec"), "SyntaxError: invalid syntax"),
+    (lambda n: int("x" * 3 * n), "ValueError: invalid literal for int() with base 10: 'x'"),
+]
+
+
+def traceback_of(call: Callable[[int], object], number: int) -> str:
+    """Return what the archive would have of this error."""
+    try:
+        call(number)
+    except Exception as error:  # noqa: BLE001 - whatever a handler may raise
+        return describe(error)
+    raise AssertionError("nothing was raised")
+
+
+@pytest.mark.parametrize(("call", "line"), RAISED)
+def test_of_a_python_traceback_the_line_counts_that_names_the_error(
+    queue: Queue, call: Callable[[int], object], line: str
+) -> None:
+    found = [queue.call("fingerprint", traceback_of(call, number)) for number in (7, 12)]
+
+    assert found == [queue.call("fingerprint", line)] * 2
+
+
+def test_locks_that_expired_are_one_kind_whoever_held_them(queue: Queue) -> None:
+    for worker in ("mail-7d9f8b6c5-x2x4q", "mail-7d9f8b6c5-bbqtz"):
+        queue.publish()
+        queue.claim(worker=worker, lock_for="0 s")
+    queue.call("expire_locks")
+
+    prints = {row.error_fingerprint for row in queue.rows("SELECT error_fingerprint FROM messages.message_archive")}
+
+    assert len(prints) == 1
+    assert prints != {None}
+
+
+def test_what_the_database_adds_to_its_error_does_not_count(queue: Queue) -> None:
+    def insert_twice(number: int) -> None:
+        queue.conn.execute("CREATE TEMP TABLE IF NOT EXISTS one (id integer PRIMARY KEY)")
+        for _ in range(2):
+            queue.conn.execute("INSERT INTO one VALUES (%s)", [number])
+
+    found = {queue.call("fingerprint", traceback_of(insert_twice, number)) for number in (7, 8)}
+
+    line = 'psycopg.errors.UniqueViolation: duplicate key value violates unique constraint "one_pkey"'
+    assert found == {queue.call("fingerprint", line)}
+
+
+STRANGE = [
+    "",
+    "\n\n",
+    "\n " * 4_000,
+    "x" * 1_000_000,
+    "'" * 10_000,
+    "' " * 5_000,
+    "ab\n" * 100_000,
+    "0x" * 5_000,
+    '  File "x\n' * 1_000,
+    '  File "x", line 1\n' + "    y\n" * 1_500,
+    " Exception Group Traceback \n" + "  | " * 2_000,
+]
+
+
+@pytest.mark.parametrize("error", STRANGE)
+def test_no_error_is_too_long_or_too_strange(queue: Queue, error: str) -> None:
+    queue.conn.execute("SET statement_timeout = '30s'")
+
+    assert len(queue.call("fingerprint", error)) == 16

@@ -1,0 +1,231 @@
+"""wait_for: a publisher learns how its message ended, in threads and in coroutines. Through a pooler: daemon/test_pooler.py."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgrouse import Ending, UnknownMessage, publish, wait_for
+
+from pgrouse.client import wait_for as waiting
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+LONG = timedelta(minutes=1)
+# Long enough for every machine, and far less than it would take to look again.
+RUNG_S = 30.0
+WAITERS = "SELECT count(*) FROM messages.waiter"
+SESSIONS = """
+    FROM pg_stat_activity AS a
+    WHERE a.datname = current_database() AND a.query LIKE '%%messages.wait_for(%%' AND a.state = 'idle' AND a.pid <> pg_backend_pid()
+"""
+
+
+@pytest.fixture
+def queue(db: psycopg.Connection[Any]) -> Queue:
+    return Queue(db)
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(10) as threads:
+        yield threads
+
+
+@pytest.fixture(autouse=True)
+def _only_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait that is not rung for would outlast its test."""
+    monkeypatch.setattr(waiting, "LOOK_EVERY_S", 600.0)
+
+
+def complete(queue: Queue, output: str = '{"n": 1}') -> None:
+    queue.settle("complete", queue.claim(), [output])
+
+
+def complete_unheard(queue: Queue, eventually: Callable[..., Any]) -> None:
+    """End the message once somebody waits for it, without a ring: nothing rings without the row of the waiter."""
+    eventually(lambda: queue.value(WAITERS) == 1)
+    with queue.conn.transaction():
+        queue.conn.execute("DELETE FROM messages.waiter")
+        complete(queue)
+
+
+async def wait_in_a_loop(dsn: str, message_id: int, at_most: timedelta | None) -> Ending:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+        return await wait_for(conn, message_id, at_most)
+
+
+def wait_on_a_connection(dsn: str, message_id: int, timeout: timedelta | None) -> Ending:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        return wait_for(conn, message_id, timeout)
+
+
+WAYS: dict[str, Callable[[str, int, timedelta | None], Ending]] = {
+    "dsn": wait_for,
+    "connection": wait_on_a_connection,
+    "async connection": lambda *arguments: asyncio.run(wait_in_a_loop(*arguments)),
+}
+each_way = pytest.mark.parametrize("wait", WAYS.values(), ids=WAYS)
+
+
+@each_way
+def test_the_end_is_told_as_soon_as_it_comes(
+    queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any], wait: Any
+) -> None:
+    published = queue.publish()
+    waiter = threads.submit(wait, database.dsn, published, LONG)
+    eventually(lambda: queue.value(WAITERS) == 1)
+
+    complete(queue)
+    ending = waiter.result(timeout=RUNG_S)
+
+    assert ending == Ending(published, "success", {"n": 1}, None, 1, queue.archived(published).archived_at)
+    assert ending.succeeded
+
+
+@each_way
+def test_one_that_has_ended_before_is_told_at_once(queue: Queue, database: Database, wait: Any) -> None:
+    published = queue.publish()
+    queue.settle("fail", queue.claim(), ["boom"])
+
+    ending = wait(database.dsn, published, timedelta(0))
+
+    assert (ending.result, ending.error, ending.output, ending.succeeded) == ("failed", "boom", None, False)
+
+
+@each_way
+def test_the_time_runs_out_and_the_message_goes_on(queue: Queue, database: Database, wait: Any) -> None:
+    published = queue.publish()
+
+    with pytest.raises(TimeoutError, match=rf"message {published} had not ended after 0:00:00.2"):
+        wait(database.dsn, published, timedelta(seconds=0.2))
+
+    assert queue.message(published).claim_id is None
+
+
+@each_way
+def test_a_message_that_never_was_is_an_error(database: Database, wait: Any) -> None:
+    with pytest.raises(UnknownMessage, match="there is no message 4711"):
+        wait(database.dsn, 4711, LONG)
+
+
+def test_a_retry_is_no_end(
+    queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
+) -> None:
+    published = queue.publish(max_attempts=2)
+    waiter = threads.submit(wait_for, database.dsn, published, LONG)
+    eventually(lambda: queue.value(WAITERS) == 1)
+
+    queue.settle("retry", queue.claim(), ["boom"], ["0 s"])
+    complete(queue)
+
+    assert waiter.result(timeout=RUNG_S).attempts == 2
+
+
+def test_many_wait_for_one_and_one_for_each_of_many(
+    queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
+) -> None:
+    published = queue.publish_many(5)
+    waiters = [threads.submit(wait_for, database.dsn, each, LONG) for each in published * 2]
+    eventually(lambda: queue.value("SELECT count(*)" + SESSIONS) == 10)
+
+    claimed = queue.claim()
+    for each in claimed:
+        queue.settle("complete", [each], [str(each.id)])
+
+    assert [waiter.result(timeout=RUNG_S).output for waiter in waiters] == published * 2
+    assert queue.value(WAITERS) == 0
+
+
+def test_a_success_of_which_nothing_is_kept_is_told_to_those_who_waited(
+    queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
+) -> None:
+    queue.policy(keep_success="none")
+    published = queue.publish()
+    waiter = threads.submit(wait_for, database.dsn, published, LONG)
+    eventually(lambda: queue.value(WAITERS) == 1)
+
+    complete(queue)
+
+    assert waiter.result(timeout=RUNG_S) == Ending(published, "success")
+
+
+def test_a_lost_notification_costs_no_more_than_the_next_look(
+    queue: Queue,
+    database: Database,
+    threads: ThreadPoolExecutor,
+    eventually: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK_EVERY_S", 0.3)
+    published = queue.publish()
+    waiter = threads.submit(wait_for, database.dsn, published, LONG)
+    eventually(lambda: queue.value(WAITERS) == 1)
+
+    complete_unheard(queue, eventually)
+
+    assert waiter.result(timeout=RUNG_S).succeeded
+
+
+def test_a_connection_that_breaks_is_an_error_not_a_silence(
+    queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
+) -> None:
+    published = queue.publish()
+    waiter = threads.submit(wait_for, database.dsn, published, LONG)
+    eventually(lambda: queue.value(WAITERS) == 1)
+
+    eventually(lambda: queue.rows("SELECT pg_terminate_backend(a.pid)" + SESSIONS))
+
+    with pytest.raises(psycopg.OperationalError):
+        waiter.result(timeout=RUNG_S)
+
+
+def test_the_connection_is_as_it_was_afterwards(queue: Queue, database: Database) -> None:
+    conn = database.connect()
+    published = publish(conn, "t", 1)
+    complete(queue)
+
+    wait_for(conn, published, LONG)
+
+    assert conn.execute("SELECT pg_listening_channels()").fetchall() == []
+
+
+def test_a_cancelled_wait_leaves_the_connection_usable(queue: Queue, database: Database) -> None:
+    async def cancel_and_go_on() -> Any:
+        async with await psycopg.AsyncConnection.connect(database.dsn, autocommit=True) as conn:
+            published = await publish(conn, "t", 1)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await wait_for(conn, published)
+            return await (await conn.execute("SELECT count(*) FROM pg_listening_channels()")).fetchone()
+
+    assert asyncio.run(cancel_and_go_on()) == (0,)
+
+
+def test_in_a_transaction_nothing_could_be_heard_so_it_is_refused(database: Database) -> None:
+    with pytest.raises(ValueError, match="autocommit"):
+        wait_for(database.connect(autocommit=False), 1)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error", "says"),
+    [
+        ("5s", TypeError, "timeout is a str: give a timedelta, or a number of seconds"),
+        (timedelta(seconds=-1), ValueError, "timeout is -1 s: give a timedelta, or a number of seconds, of at least 0"),
+    ],
+)
+def test_a_time_that_is_none_is_refused(database: Database, timeout: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        wait_for(database.dsn, 1, timeout)
+
+
+def test_what_is_no_connection_is_refused() -> None:
+    with pytest.raises(TypeError, match="not a Thread"):
+        wait_for(threading.Thread(), 1)  # type: ignore[call-overload]

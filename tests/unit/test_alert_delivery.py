@@ -1,0 +1,123 @@
+"""What a deliverer decides: when to try again, when to give up, and that no sink can hang or break it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pgrouse.alerts.notice import Notice
+from pgrouse.config.alerts import Alerts, AlertSink
+from pgrouse.alerts.sink import SendFailed
+from pgrouse.config.config import Database
+from pgrouse.client.database import Database as Connections
+from pgrouse.alerts.delivery import HANGING, REFUSALS, Deliverer, Outcome, retry_s
+from pgrouse.worker.wake_event import Signal
+from tests.unit.test_alert_notice import notice
+
+
+class Behaving:
+    """A sink that does what it is told."""
+
+    def __init__(self, act: Any) -> None:
+        self.act = act
+
+    def send(self, _notice: Notice, _timeout_s: float) -> str:
+        """Do it."""
+        self.act()
+        return "ok"
+
+
+def deliverer(act: Any = lambda: None, **settings: Any) -> Deliverer:
+    sink = AlertSink(name="ops", webhook="http://x/tokentoken", **{"timeout": "60s", **settings})  # type: ignore[arg-type]
+    made = Deliverer(Connections(Database(), "d"), Alerts(to=[sink]), sink, "h", Signal())
+    made.sink = Behaving(act)
+    return made
+
+
+def raising(error: BaseException) -> Any:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+def send(made: Deliverer) -> Outcome:
+    return asyncio.run(made._send(notice()))
+
+
+def test_what_was_taken_has_arrived() -> None:
+    assert send(deliverer()) == Outcome()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (SendFailed("answered 503", retry_after_s=7), "answered 503"),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
+        (KeyError("http://x/tokentoken"), "KeyError: '****'"),
+        (SendFailed("answered 400: no\x00\ud800"), "answered 400: no\ufffd?"),
+        (ValueError("no\x00\ud800"), "ValueError: no\ufffd?"),
+    ],
+)
+def test_whatever_a_sink_raises_is_a_reason_without_its_secrets(error: BaseException, reason: str) -> None:
+    assert ascii(send(deliverer(raising(error))).error) == ascii(reason)
+
+
+def test_a_sink_that_hangs_is_not_waited_for_and_not_asked_for_ever() -> None:
+    gate = threading.Event()
+    asked: list[int] = []
+
+    def hang() -> None:
+        asked.append(1)
+        gate.wait(60)
+
+    made = deliverer(hang)
+
+    async def five_times() -> list[str | None]:
+        made.timeout_s = -0.95  # nobody waits for the second of grace
+        return [(await made._send(notice())).error for _ in range(5)]
+
+    said = asyncio.run(five_times())
+    gate.set()
+    for thread in made._hanging:
+        thread.join(60)
+
+    assert len(asked) == HANGING
+    assert [text for text in said if text] == said
+    assert said[-1] == f"{HANGING} earlier sends still hang"
+
+
+def test_the_pauses_double_up_to_five_minutes_and_differ() -> None:
+    assert [0.5 <= retry_s(1) <= 1, 4 <= retry_s(4) <= 8, 150 <= retry_s(30) <= 300] == [True] * 3
+    assert len({retry_s(5) for _ in range(10)}) > 1
+
+
+def got(attempt: int = 1, age: timedelta = timedelta(0)) -> dict[str, Any]:
+    return {"attempt": attempt, "age_s": age.total_seconds()}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "given", "aside"),
+    [
+        (Outcome("no answer"), got(attempt=1000), False),
+        (Outcome("no answer"), got(age=timedelta(days=8)), True),
+        (Outcome("answered 400", refused=True), got(REFUSALS - 1), False),
+        (Outcome("answered 400", refused=True), got(REFUSALS), True),
+        (Outcome(), got(REFUSALS, timedelta(days=8)), False),
+    ],
+)
+def test_it_gives_up_what_is_refused_too_often_or_is_too_old(
+    outcome: Outcome, given: dict[str, Any], aside: bool
+) -> None:
+    assert deliverer()._verdict(given, outcome)[1] is aside
+
+
+def test_a_sink_may_say_when_to_come_again_but_not_never() -> None:
+    made = deliverer()
+
+    assert made._verdict(got(), Outcome("busy", retry_after_s=60))[0] == 60
+    assert made._verdict(got(), Outcome("busy", retry_after_s=1e9))[0] == 3600
