@@ -146,7 +146,7 @@ def clean(arguments: list[str]) -> None:
     """Remove all that these commands made. Private databases are stopped by those who know how to."""
     refuse(arguments)
     if (VENV / "bin" / "python").exists():
-        subprocess.run([VENV / "bin" / "python", "-m", "pgrouse.devdb.cleaning"], check=False)
+        subprocess.run([VENV / "bin" / "python", "-m", "pgrouse.devdb.cleanup"], check=False)
     for made in [
         VENV,
         CACHE,

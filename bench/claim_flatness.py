@@ -77,7 +77,7 @@ def _queue(ground: Ground, name: str, messages: int) -> Iterator[Worker]:
         drain.publish(database, messages)
         with database.connect(prepare_threshold=2) as conn:
             worker = Worker(database, conn)
-            # The plans of the functions are made anew some five times before they stay.
+            # The plans of the functions are made again some five times before they stay.
             for _ in range(10):
                 worker.claim(10)
             yield worker

@@ -144,7 +144,7 @@ def _changes(database: Database, web: Web) -> Iterator[float]:
         for n in range(CHANGES):
             time.sleep(1.5 + random.random())
             conn.execute(
-                "INSERT INTO messages.condition (kind, topic, since, what, mend) VALUES (%s, '', now(), %s, '')",
+                "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES (%s, '', now(), %s, '')",
                 [f"k{n}", f"change-{n}."],
             )
             began = time.perf_counter()

@@ -64,7 +64,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound that a median shall keep.
+    """A bound that a median should keep.
 
     Attributes:
         bound: the value that is just permitted.

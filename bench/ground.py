@@ -16,13 +16,11 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgrouse import devdb
-
-from pgrouse.install import schema
-from pgrouse.devdb import postmaster
-from pgrouse.devdb import os_user as account
+from pgrouse.devdb import os_user, postmaster
 from pgrouse.devdb.scratch import Scratch
+from pgrouse.install import schema
 
-# Durable, as PostgreSQL is by default. No checkpoint shall fall into one run and not into the other, and the tables of a run fit the cache.
+# Durable, as PostgreSQL is by default. No checkpoint should fall into one run and not into the other, and the tables of a run fit the cache.
 SETTINGS = {
     "fsync": "on",
     "synchronous_commit": "on",
@@ -59,7 +57,7 @@ class Ground:
         self._installation = _installation()
         self._ends = ExitStack()
         self._dsn = ""
-        self._server: devdb.Server | None = None
+        self._server: devdb.PrivateServer | None = None
 
     def __enter__(self) -> Ground:
         self._dsn = self._given or self._private_server()
@@ -86,7 +84,7 @@ class Ground:
 
     def program(self, name: str) -> Path:
         """Return the path of one of PostgreSQL's own programs, as `pgbench`."""
-        return account.readable(self._installation).bindir / name
+        return os_user.readable(self._installation).bindir / name
 
     @contextmanager
     def database(self, name: str, template: Database | None = None) -> Iterator[Database]:
@@ -112,7 +110,7 @@ class Ground:
     def _private_server(self) -> str:
         scratch = Scratch("bench")
         self._ends.callback(scratch.remove)
-        server = devdb.Server(self._installation, scratch.folder / "server", database="bench", settings=SETTINGS)
+        server = devdb.PrivateServer(self._installation, scratch.folder / "server", database="bench", settings=SETTINGS)
         self._ends.callback(server.remove)
         with _environment("LD_PRELOAD", self._preload):
             server.start()

@@ -19,7 +19,7 @@ from bench.figure import Figure, Report, Target
 from bench.ground import Database, Ground
 from bench.usage import Machine
 
-from pgrouse.web import tokens as secret
+from pgrouse.web import tokens
 
 HERE = Path(__file__).parent
 DIRECT = "pgbench, one INSERT a transaction"
@@ -61,9 +61,9 @@ def _empty(ground: Ground, machine: Machine, database: Database) -> None:
 @contextmanager
 def _server(database: Database) -> Iterator[tuple[int, str, int]]:
     """Run a web server with a token; yield its port, the token, and its process."""
-    token = secret.new()
+    token = tokens.new()
     with database.connect() as conn:
-        conn.execute("SELECT messages.add_token('bench', %s, %s)", [secret.digest(token), ["publisher"]])
+        conn.execute("SELECT messages.add_token('bench', %s, %s)", [tokens.digest(token), ["publisher"]])
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     command = [str(Path(sys.executable).with_name("pgrouse")), "web", "--listen", f"127.0.0.1:{port}"]

@@ -23,7 +23,7 @@ concurrency = {concurrency}
 lanes = {lanes}
 
 [handlers]
-path = ["{handlers}"]
+import_path = ["{handlers}"]
 
 [topics.noop]
 handler = "handlers:nothing"

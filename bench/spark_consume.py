@@ -19,7 +19,7 @@ ROWS = 50_000
 WITHIN_S = 900
 SPARK = f"Spark, batches of {ROWS:,}"
 DAEMON = "one daemon process"
-# The first batches warm the JVM up: whoever consumes with Spark does so for hours.
+# The first batches warm the JVM up: anyone who consumes with Spark does so for hours.
 COLD = 2
 FILL = """
     INSERT INTO messages.message (topic, payload)
@@ -73,7 +73,7 @@ def _by_spark(ground: Ground, machine: Machine, backlog: Database, messages: int
             "--rows",
             str(ROWS),
             "--available-now",
-            "--one-attempt",
+            "--allow-single-attempt",
             "--master",
             "local[2]",
             "--json",

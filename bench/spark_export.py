@@ -115,13 +115,13 @@ def _timed(way: Callable[[Path], None], target: Path) -> float:
 def _export(spark: Any, database: Database, target: Path) -> None:
     from pyspark_pgrouse.connection import connect  # noqa: PLC0415
     from pyspark_pgrouse.executors import on_executors  # noqa: PLC0415
-    from pyspark_pgrouse.lake.export import Export, Wanted  # noqa: PLC0415
+    from pyspark_pgrouse.lake.export import Export, ExportOptions  # noqa: PLC0415
 
     with connect(database.dsn) as conn:
-        export = Export.begin(conn, database.dsn, str(target), Wanted())
+        export = Export.begin(conn, database.dsn, str(target), ExportOptions())
         for _ in export.batches(partial(on_executors, spark), PARTITIONS):
             pass
-        conn.execute("SELECT messages.forget_export('default')")
+        conn.execute("SELECT messages.delete_export('default')")
 
 
 def _one_process(database: Database, target: Path) -> None:
@@ -129,12 +129,12 @@ def _one_process(database: Database, target: Path) -> None:
 
     from pyspark_pgrouse.connection import arrow, connect  # noqa: PLC0415
     from pyspark_pgrouse.lake.columns import archive_columns  # noqa: PLC0415
-    from pyspark_pgrouse.lake.slice import Slice, Source  # noqa: PLC0415
+    from pyspark_pgrouse.lake.slice import ExportSlice, ExportSource  # noqa: PLC0415
     from pyspark_pgrouse.position import Position  # noqa: PLC0415
 
     with connect(database.dsn) as conn:
-        source = Source(database.dsn, archive_columns(conn))
-    everything = Slice(1, 0, Position("", "0", 0), Position("", str(2**62), 0))
+        source = ExportSource(database.dsn, archive_columns(conn))
+    everything = ExportSlice(1, 0, Position("", "0", 0), Position("", str(2**62), 0))
     target.mkdir()
     batches = arrow(database.dsn, source.query(everything))
     first = next(batches)

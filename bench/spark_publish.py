@@ -38,7 +38,7 @@ class Reachable(Ground):
         scratch = Scratch("bench")
         self._ends.callback(scratch.remove)
         folder, port = scratch.folder / "server", _free_port()
-        server = devdb.Server(self._installation, folder, database="bench", settings=SETTINGS, port=port)
+        server = devdb.PrivateServer(self._installation, folder, database="bench", settings=SETTINGS, port=port)
         self._ends.callback(server.remove)
         server.start()
         self._server = server

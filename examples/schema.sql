@@ -15,7 +15,7 @@ CREATE TABLE demo.file (
 );
 
 -- Locks of 2 s, so that nobody waits long for the messages of a worker that was killed.
-INSERT INTO messages.topic (topic, max_attempts, lock_for, backoff, on_lock_expired_delay, notify) VALUES
+INSERT INTO messages.topic (topic, max_attempts, lock_duration, backoff, lock_expired_delay, notify) VALUES
   ('file.read',        3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
   ('orders.created',   3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
   ('orders.overnight', 3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'off'),  -- no hurry: a poll finds them

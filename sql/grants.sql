@@ -16,21 +16,21 @@ BEGIN
     ['messages_publisher', 'INSERT (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts) ON messages.message'],
     ['messages_publisher', 'SELECT (id, topic) ON messages.message'],
     ['messages_publisher', 'SELECT ON messages.sleeper'],
-    ['messages_publisher', 'SELECT ON SEQUENCE messages.armed, messages.policed, messages.policed_topics'],
+    ['messages_publisher', 'SELECT ON SEQUENCE messages.armed_until, messages.policy_flag, messages.policy_topic_bits'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
-    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.schema_digest, messages.new_message, messages.ring_published, messages.notify_policy, messages.long_numbers, messages.notify'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.payload_schema_digest, messages.new_message, messages.notify_inserted, messages.notify_policy, messages.long_number_bytes, messages.notify'],
     -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. Nobody reads the stage.
     ['messages_publisher', 'INSERT ON messages.publish_stage'],
-    ['messages_publisher', 'EXECUTE ON FUNCTION messages.begin_stage, messages.publish_staged, messages.clear_stage, messages.job_result, messages.job_rejected'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.begin_staging, messages.publish_staged, messages.delete_staged, messages.job_result, messages.job_rejected'],
 
     ['messages_worker', 'USAGE ON SCHEMA messages'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_forgotten, messages.heartbeat, messages.progress, messages.was_cancelled, messages.started, messages.keep_step, messages.kept_steps'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.held, messages.held_ids, messages.results, messages.count_ready, messages.lock_consumer'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.own_xid, messages.oldest_xid, messages.notify'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.worker_started, messages.worker_seen, messages.worker_measured, messages.worker_stopped, messages.worker_claims, messages.worker_holds, messages.tick, messages.raise_low_water'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_orphaned, messages.heartbeat, messages.set_progress, messages.cancelled_ids, messages.count_runs, messages.save_step, messages.load_steps'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.read_claimed, messages.claimed_ids, messages.results, messages.count_ready, messages.lock_consumer'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.draw_xid, messages.oldest_running_xid, messages.notify'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.register_worker, messages.touch_worker, messages.record_measures, messages.unregister_worker, messages.touch_http_worker, messages.touch_http_holders, messages.tick, messages.raise_low_water'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due'],
     -- Alerts are delivered by daemons, or by a process apart that an operator runs.
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.deliver_next, messages.settle_delivery'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.claim_delivery, messages.settle_delivery'],
     ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.subscription, messages.worker'],
 
     ['messages_operator', 'USAGE ON SCHEMA messages'],
@@ -39,33 +39,33 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.now, messages.cancel, messages.skip, messages.redrive, messages.tick, messages.stats, messages.unhandled_topics'],
     -- A publisher may be given this too; it shows outputs and errors of every message.
     ['messages_operator', 'EXECUTE ON FUNCTION messages.wait_for'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.redrive_where, messages.redrive_edited, messages.requeue, messages.replay, messages.purge_archive, messages.delete, messages.purge_topic'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unpark, messages.workflow, messages.edit, messages.reseal, messages.shown'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.may_redrive, messages.dead_groups, messages.lineage'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.redrive_where, messages.redrive_edited, messages.requeue_dead_letters, messages.replay, messages.purge_archive, messages.delete, messages.purge_topic'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unblock, messages.workflow, messages.edit, messages.reencrypt, messages.display_json'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.preview_redrive, messages.dead_groups, messages.lineage'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy, messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed, messages.is_printable'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.explain, messages.lock_policies, messages.lock_holders'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack, messages.snapshot_age'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.forget_export, messages.held_by_export, messages.lock_export, messages.unlock_export'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silenced_until, messages.conditions, messages.replay_alerts, messages.forget_sink, messages.deliver_next, messages.settle_delivery'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack_histogram, messages.snapshot_age'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.delete_export, messages.list_exports, messages.lock_export, messages.unlock_export'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silenced_until, messages.conditions, messages.replay_alerts, messages.delete_sink, messages.claim_delivery, messages.settle_delivery'],
     ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.alert_bound'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.next_ticks, messages.run_now, messages.pause_schedule, messages.resume_schedule'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.next_ticks, messages.run_schedule, messages.pause_schedule, messages.resume_schedule'],
 
     -- The web server acts as an operator; what a token may do it sees to itself.
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.add_token, messages.revoke_token, messages.check_token, messages.open_session, messages.check_session, messages.close_session, messages.begin_request, messages.end_request, messages.drain_worker, messages.reap'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.add_token, messages.revoke_token, messages.check_token, messages.open_session, messages.check_session, messages.close_session, messages.begin_request, messages.end_request, messages.drain_worker, messages.run_maintenance'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.doctor, messages.examine_server, messages.examine_connections, messages.examine_settings, messages.examine_holders, messages.examine_snapshots, messages.examine_tables, messages.examine_schema, messages.examine_archive, messages.examine_ticks, messages.examine_workers, messages.examine_topics, messages.examine_conditions'],
 
     ['messages_analyst', 'USAGE ON SCHEMA messages'],
     ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id, locked_by, locked_at, lock_expires_at, history) ON messages.message'],
     ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, locked_at, history, result, error, error_fingerprint, handled_by, archived_at, archive_xid, redriven_from) ON messages.message_archive'],
     ['messages_analyst', 'SELECT ON messages.state, messages.topic, messages.channel, messages.subscription, messages.worker, messages.tick_mark, messages.measure'],
-    ['messages_analyst', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack, messages.snapshot_age'],
+    ['messages_analyst', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack_histogram, messages.snapshot_age'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.dead_groups, messages.lineage'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.now, messages.doctor, messages.examine_server, messages.examine_connections, messages.examine_settings, messages.examine_holders, messages.examine_snapshots, messages.examine_tables, messages.examine_schema, messages.examine_archive, messages.examine_ticks, messages.examine_workers, messages.examine_topics, messages.examine_conditions'],
-    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.unhandled_topics, messages.explain, messages.workflow, messages.held_by_export'],
+    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.unhandled_topics, messages.explain, messages.workflow, messages.list_exports'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions, messages.lock_holders'],
 
     ['messages_maintainer', 'USAGE ON SCHEMA messages'],
-    ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.expire_ttl, messages.follow_ends, messages.judge_all, messages.renotify_stale, messages.fire_schedules, messages.watch, messages.raise_low_water, messages.maintain_partitions, messages.purge, messages.prune']
+    ['messages_maintainer', 'EXECUTE ON FUNCTION messages.tick, messages.expire_locks, messages.expire_messages, messages.propagate_missed_ends, messages.update_breakers, messages.renotify_stale, messages.fire_schedules, messages.update_conditions, messages.raise_low_water, messages.maintain_partitions, messages.purge, messages.prune']
   ] LOOP
     CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = v_grant[1]);
     EXECUTE format('GRANT %s TO %I', v_grant[2], v_grant[1]);

@@ -61,7 +61,7 @@ def _is_about_the_server(test: pytest.Item, folders: set[str]) -> bool:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the container's image before the first test: its time limit shall not hold a slow download against it."""
+    """Build the container's image before the first test: its time limit should not hold a slow download against it."""
     names = {item.callspec.params.get("server") for item in session.items if hasattr(item, "callspec")}
     if not session.config.option.collectonly and ground.CONTAINER in names:
         ground.prepare(ground.CONTAINER)

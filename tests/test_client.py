@@ -204,30 +204,30 @@ def test_what_succeeded_is_published_again(queue: Queue, client: Client) -> None
 
 
 def test_a_policy_is_set_and_read(queue: Queue, client: Client) -> None:
-    changed = client.set_policy("t", max_attempts=5, lock_for=MINUTE)
+    changed = client.set_policy("t", max_attempts=5, lock_duration=MINUTE)
 
     assert len(changed) == 2
     assert client.set_policy("t", max_attempts=5) == []
     policy = client.policy("t")
-    assert (policy["max_attempts"], policy["lock_for"], policy["keep_success"]) == (5, MINUTE, "full")
+    assert (policy["max_attempts"], policy["lock_duration"], policy["archive_success"]) == (5, MINUTE, "full")
     assert client.policy()["max_attempts"] == 1
 
 
-@pytest.mark.parametrize("knobs", [{"max_attempt": 5}, {"max_attempts": -1}, {"keep_success": "some"}])
-def test_a_knob_that_there_is_not_or_a_value_that_it_cannot_have_is_refused_by_name(
-    client: Client, knobs: dict[str, Any]
+@pytest.mark.parametrize("settings", [{"max_attempt": 5}, {"max_attempts": -1}, {"archive_success": "some"}])
+def test_a_setting_that_there_is_not_or_a_value_that_it_cannot_have_is_refused_by_name(
+    client: Client, settings: dict[str, Any]
 ) -> None:
-    (knob,) = knobs
+    (setting,) = settings
 
-    with pytest.raises(ValidationError, match=knob):
-        client.set_policy("t", **knobs)
+    with pytest.raises(ValidationError, match=setting):
+        client.set_policy("t", **settings)
 
 
 def test_a_topic_and_a_channel_are_paused_and_resumed(queue: Queue, client: Client) -> None:
     queue.publish("t")
     queue.publish("u", channel="c")
 
-    until_somebody_resumes = client.pause("t", why="the relay is down")
+    until_somebody_resumes = client.pause("t", reason="the relay is down")
     for_a_while = client.pause("u", channel="c", resume_in=MINUTE)
     claimed = queue.claim("t", "u")
     resumed = [client.resume("t"), client.resume("t"), client.resume("u", channel="c")]
@@ -255,7 +255,7 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
     client.add_schedule("nightly", "0 2 * * *", "report", {"of": "today"}, time_zone="Europe/Berlin", headers={"h": 1})
     (schedule,) = client.schedules()
     published = client.run_schedule_now("nightly")
-    paused = [client.pause_schedule("nightly", why="holidays"), client.pause_schedule("nightly")]
+    paused = [client.pause_schedule("nightly", reason="holidays"), client.pause_schedule("nightly")]
     resumed = [client.resume_schedule("nightly"), client.resume_schedule("nightly")]
     removed = [client.remove_schedule("nightly"), client.remove_schedule("nightly")]
 

@@ -15,7 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from pgrouse.config import config
-from pgrouse.config.config import Config, Handlers, leaves, load
+from pgrouse.config.config import Config, Handlers, flat_items, load
 from pgrouse.config.source import ConfigProblems, show_key
 from pgrouse.errors import ConfigError, ExitCode
 
@@ -51,7 +51,7 @@ def test_without_a_file_everything_has_its_default(tmp_path: Path, monkeypatch: 
 
     assert found.path is None
     assert found.topics == {}
-    assert (found.worker.concurrency, found.worker.poll) == (100, timedelta(seconds=5))
+    assert (found.worker.concurrency, found.worker.poll_interval) == (100, timedelta(seconds=5))
     assert str(found.origin("worker", "poll")) == "default"
 
 
@@ -70,23 +70,23 @@ def test_the_variable_pgrouse_config_names_another_file(write: Write) -> None:
 
 
 def test_the_environment_stands_over_the_file_and_flags_over_both(write: Write) -> None:
-    path = write("[worker]\nthreads = 1\nlanes = 1\nconcurrency = 1")
-    environ = {"PGROUSE_WORKER__LANES": "2", "PGROUSE_WORKER__CONCURRENCY": "2"}
+    path = write("[worker]\nthreads = 1\nclaim_connections = 1\nconcurrency = 1")
+    environ = {"PGROUSE_WORKER__CLAIM_CONNECTIONS": "2", "PGROUSE_WORKER__CONCURRENCY": "2"}
 
     found = load(path, environ, {"worker": {"concurrency": 3, "threads": None}})
 
-    assert (found.worker.threads, found.worker.lanes, found.worker.concurrency) == (1, 2, 3)
+    assert (found.worker.threads, found.worker.claim_connections, found.worker.concurrency) == (1, 2, 3)
 
 
 def test_each_value_knows_where_it_was_given(write: Write) -> None:
     path = write("[worker]\nthreads = 1")
 
-    found = load(path, {"PGROUSE_WORKER__LANES": "2"}, {"worker": {"fetch_batch_size": 3}})
+    found = load(path, {"PGROUSE_WORKER__CLAIM_CONNECTIONS": "2"}, {"worker": {"claim_batch_size": 3}})
 
     assert str(found.origin("worker", "threads")) == f"{path}:2"
-    assert str(found.origin("worker", "lanes")) == "PGROUSE_WORKER__LANES"
-    assert str(found.origin("worker", "fetch_batch_size")) == "--fetch-batch-size"
-    assert str(found.origin("worker", "tick")) == "default"
+    assert str(found.origin("worker", "claim_connections")) == "PGROUSE_WORKER__CLAIM_CONNECTIONS"
+    assert str(found.origin("worker", "claim_batch_size")) == "--claim-batch-size"
+    assert str(found.origin("worker", "maintenance_interval")) == "default"
 
 
 def test_an_empty_variable_says_nothing(write: Write) -> None:
@@ -99,18 +99,18 @@ def test_variables_are_read_as_the_type_of_their_key(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     environ = {
         "PGROUSE_DATABASE__PREPARE": "false",
-        "PGROUSE_WORKER__POLL": "250ms",
+        "PGROUSE_WORKER__POLL_INTERVAL": "250ms",
         "PGROUSE_WORKER__NAME": "7",
-        "PGROUSE_HANDLERS__ALLOW": "shop, acme.jobs",
+        "PGROUSE_HANDLERS__ALLOWED_MODULES": "shop, acme.jobs",
         "PGROUSE_LOG__LEVEL": "debug",
     }
 
     found = load(environ=environ)
 
     assert found.database.prepare is False
-    assert found.worker.poll == timedelta(milliseconds=250)
+    assert found.worker.poll_interval == timedelta(milliseconds=250)
     assert found.worker.name == "7"
-    assert found.handlers.allow == ["shop", "acme.jobs"]
+    assert found.handlers.allowed_modules == ["shop", "acme.jobs"]
     assert found.log.level == "debug"
 
 
@@ -156,8 +156,8 @@ def test_a_variable_that_is_not_set_is_told_with_its_line(write: Write) -> None:
 
 WRONG = {
     "[worker]\nconurrency = 1": "pgrouse.toml:2: unknown key 'conurrency' in [worker]; did you mean 'concurrency'?",
-    "[worker]\nzzz = 1": "pgrouse.toml:2: unknown key 'zzz' in [worker]; known keys: name, concurrency, threads, lanes, "
-    "fetch_batch_size, prefetch, poll, degraded_poll, drain, tick, processes",
+    "[worker]\nzzz = 1": "pgrouse.toml:2: unknown key 'zzz' in [worker]; known keys: name, concurrency, threads, claim_connections, "
+    "claim_batch_size, prefetch, poll_interval, degraded_poll_interval, shutdown_timeout, maintenance_interval, processes",
     "[wroker]\nthreads = 1": "pgrouse.toml:1: unknown key 'wroker'; did you mean 'worker'?",
     '[topics.a]\nhandler = "m:f"\nisolatoin = "process"': "pgrouse.toml:3: unknown key 'isolatoin' in [topics.a]; "
     "did you mean 'isolation'?",
@@ -165,19 +165,19 @@ WRONG = {
     "[worker]\nthreads = 2.5": "pgrouse.toml:2: worker.threads: expected a whole number, found 2.5",
     "[worker]\nthreads = true": "pgrouse.toml:2: worker.threads: expected a whole number, found true",
     "[worker]\nthreads = 0": "pgrouse.toml:2: worker.threads: must be at least 1, found 0",
-    "[worker]\nlanes = 17": "pgrouse.toml:2: worker.lanes: must be at most 16, found 17",
-    '[worker]\npoll = "5 apples"': 'pgrouse.toml:2: worker.poll: expected a duration like "250ms", "5s", "1h30m" '
+    "[worker]\nclaim_connections = 17": "pgrouse.toml:2: worker.claim_connections: must be at most 16, found 17",
+    '[worker]\npoll_interval = "5 apples"': 'pgrouse.toml:2: worker.poll_interval: expected a duration like "250ms", "5s", "1h30m" '
     "or \"1d\", or a number of seconds, found '5 apples'",
-    "[worker]\ndrain = -1": 'pgrouse.toml:2: worker.drain: expected a duration like "250ms", "5s", "1h30m" or '
+    "[worker]\nshutdown_timeout = -1": 'pgrouse.toml:2: worker.shutdown_timeout: expected a duration like "250ms", "5s", "1h30m" or '
     '"1d", or a number of seconds, found -1',
-    "[worker]\ntick = nan": 'pgrouse.toml:2: worker.tick: expected a duration like "250ms", "5s", "1h30m" or '
+    "[worker]\nmaintenance_interval = nan": 'pgrouse.toml:2: worker.maintenance_interval: expected a duration like "250ms", "5s", "1h30m" or '
     '"1d", or a number of seconds, found nan',
-    '[worker]\ntick = "2h"': "pgrouse.toml:2: worker.tick: must be between 100ms and 1h, found 2h",
+    '[worker]\nmaintenance_interval = "2h"': "pgrouse.toml:2: worker.maintenance_interval: must be between 100ms and 1h, found 2h",
     '[worker]\nname = "a\\nb"': "pgrouse.toml:2: worker.name: must be 1 to 200 printable characters, found 'a\\nb'",
     "[database]\nprepare = 1": "pgrouse.toml:2: database.prepare: expected true or false, found 1",
-    '[handlers]\nallow = "shop"': 'pgrouse.toml:2: handlers.allow: expected a list like ["a", "b"], found \'shop\'',
-    '[handlers]\nallow = ["a", 3]': "pgrouse.toml:2: handlers.allow[1]: expected text in quotes, found 3",
-    '[handlers]\nallow = ["a b"]': 'pgrouse.toml:2: handlers.allow[0]: expected the name of a module like "shop.jobs", '
+    '[handlers]\nallowed_modules = "shop"': 'pgrouse.toml:2: handlers.allowed_modules: expected a list like ["a", "b"], found \'shop\'',
+    '[handlers]\nallowed_modules = ["a", 3]': "pgrouse.toml:2: handlers.allowed_modules[1]: expected text in quotes, found 3",
+    '[handlers]\nallowed_modules = ["a b"]': 'pgrouse.toml:2: handlers.allowed_modules[0]: expected the name of a module like "shop.jobs", '
     "or \"*\", found 'a b'",
     "[topics.a]\nconcurrency = 1": 'pgrouse.toml:1: topics.a: handler is missing: name the function like "module:function"',
     '[topics.a]\nhandler = "a.b"': "pgrouse.toml:2: topics.a.handler: expected \"module:function\", found 'a.b'",
@@ -194,17 +194,17 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG.items(), ids=[said[:60] for said in WRONG.values()])
-def test_a_mistake_is_told_with_file_line_key_and_mend(write: Write, text: str, said: str) -> None:
+def test_a_mistake_is_told_with_file_line_key_and_fix(write: Write, text: str, said: str) -> None:
     assert problems(write(text)) == [said]
 
 
 def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write: Write) -> None:
-    path = write('[worker]\nconurrency = 1\npoll = "x"\n[log]\nformat = "xml"')
+    path = write('[worker]\nconurrency = 1\npoll_interval = "x"\n[log]\nformat = "xml"')
 
-    told = problems(path, {"PGROUSE_WORKER__LANES": "many"})
+    told = problems(path, {"PGROUSE_WORKER__CLAIM_CONNECTIONS": "many"})
 
     assert [line.split(": ")[0] for line in told] == [
-        "PGROUSE_WORKER__LANES",
+        "PGROUSE_WORKER__CLAIM_CONNECTIONS",
         "pgrouse.toml:2",
         "pgrouse.toml:3",
         "pgrouse.toml:5",
@@ -260,7 +260,7 @@ def test_a_file_that_is_no_toml_is_told_with_its_line(tmp_path: Path, content: b
     assert told.startswith(said)
 
 
-def test_a_file_that_is_not_there_is_told_with_the_mend(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_told_with_the_fix(tmp_path: Path) -> None:
     assert problems(tmp_path / "no.toml") == [
         "no.toml: cannot be read (No such file or directory): run `pgrouse init`, or name the file by --config"
     ]
@@ -329,10 +329,10 @@ def test_a_configuration_can_be_sent_to_another_process(write: Write) -> None:
 
 
 def test_folders_of_handlers_are_relative_to_the_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write('[handlers]\npath = [".", "src", "/opt/shop"]')
+    path = write('[handlers]\nimport_path = [".", "src", "/opt/shop"]')
     monkeypatch.chdir("/")
 
-    assert load(path, {}).handlers.path == [path.parent, path.parent / "src", Path("/opt/shop")]
+    assert load(path, {}).handlers.import_path == [path.parent, path.parent / "src", Path("/opt/shop")]
 
 
 def test_the_schema_for_editors_names_every_key_and_says_what_it_is() -> None:
@@ -355,7 +355,7 @@ def rules(tmp_path: Path) -> Callable[..., Handlers]:
     (tmp_path / "json.py").touch()
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "__init__.py").write_text("raise SystemExit('was imported')")
-    return lambda *allow: Handlers(path=[tmp_path], allow=list(allow))
+    return lambda *allow: Handlers(import_path=[tmp_path], allowed_modules=list(allow))
 
 
 @pytest.mark.parametrize(
@@ -388,9 +388,9 @@ def test_the_reference_page_has_every_key_with_its_default() -> None:
     page = (Path(__file__).parents[1] / "docs/reference/configuration.md").read_text()
     documented = dict(re.findall(r"^\| `([^`]+\.[^`]+)` \| [^|]+ \| ([^|]+) \|", page, re.MULTILINE))
     sample = Config(topics={"NAME": config.Topic(handler="module:function")})
-    handlers = {"handlers.path": ["."]}
+    handlers = {"handlers.import_path": ["."]}
 
-    expected = {show_key(key): _shown(handlers.get(show_key(key), value)) for key, value in leaves(sample)}
+    expected = {show_key(key): _shown(handlers.get(show_key(key), value)) for key, value in flat_items(sample)}
 
     expected["topics.NAME.handler"] = "none"
     assert documented == expected

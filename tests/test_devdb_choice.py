@@ -12,10 +12,9 @@ import psycopg
 import pytest
 
 from pgrouse import devdb
-from pgrouse.devdb import container, installation
-from pgrouse.devdb import os_user as account
+from pgrouse.devdb import container, installation, os_user
 from pgrouse.devdb.container import Container
-from pgrouse.devdb.external import Given
+from pgrouse.devdb.external import ExternalServer
 from pgrouse.devdb.installation import Installation
 from pgrouse.errors import DatabaseUnreachable
 from tests.server.deadline import eventually
@@ -46,7 +45,7 @@ class Machine:
         monkeypatch.setattr(installation, "embedded", lambda: self.wheel)
         monkeypatch.setattr(container, "why_not", lambda: None if self.engine else "no engine")
         monkeypatch.setattr(container, "build", self._build)
-        monkeypatch.setattr(account, "cache_folder", lambda: folder)
+        monkeypatch.setattr(os_user, "cache_folder", lambda: folder)
 
     def _build(self) -> None:
         if not self.builds:
@@ -65,7 +64,7 @@ class TestOrder:
     def test_a_given_database_comes_before_all_others(self, machine: Machine) -> None:
         machine.local, machine.wheel, machine.engine = [WITH_CRON], WHEEL, True
 
-        assert isinstance(devdb.find("demo", "postgresql://db.example/orders"), Given)
+        assert isinstance(devdb.find("demo", "postgresql://db.example/orders"), ExternalServer)
 
     def test_installed_binaries_with_pg_cron_come_before_a_container(self, machine: Machine) -> None:
         machine.local, machine.wheel, machine.engine = [WITH_CRON], WHEEL, True
@@ -96,7 +95,7 @@ class TestOrder:
 
         assert str(devdb.find("demo")) == "private PostgreSQL 17.5 from /usr/lib/postgresql/17 with no pg_cron"
 
-    def test_where_there_is_nothing_the_commands_that_mend_it_are_said(self, machine: Machine) -> None:
+    def test_where_there_is_nothing_the_commands_that_fix_it_are_said(self, machine: Machine) -> None:
         with pytest.raises(DatabaseUnreachable, match="apt-get install postgresql-15 postgresql-15-cron") as failure:
             devdb.find("demo")
 
@@ -106,7 +105,7 @@ class TestOrder:
         folders = []
         for machine.local in ([WITH_CRON], [WITHOUT_CRON]):
             found = devdb.find("demo")
-            assert isinstance(found, devdb.Server)
+            assert isinstance(found, devdb.PrivateServer)
             folders.append(found.folder.name)
 
         assert folders == ["demo-15", "demo-17"]
@@ -116,7 +115,7 @@ class TestGiven:
     """A database of the user's."""
 
     def test_it_is_described_by_its_versions(self, empty_database: Database) -> None:
-        given = Given(empty_database.dsn)
+        given = ExternalServer(empty_database.dsn)
 
         started = given.start()
 
@@ -124,7 +123,7 @@ class TestGiven:
         assert str(given).startswith(f"yours, PostgreSQL {empty_database.server.version}.")
 
     def test_it_outlives_stop_and_remove(self, empty_database: Database) -> None:
-        given = Given(empty_database.dsn)
+        given = ExternalServer(empty_database.dsn)
 
         given.stop()
         given.remove()
@@ -133,7 +132,7 @@ class TestGiven:
             assert conn.info.dbname == empty_database.name
 
     def test_one_that_does_not_answer_is_named_without_its_password(self) -> None:
-        given = Given("postgresql://ana:tr0ub4dor@127.0.0.1:1/orders")
+        given = ExternalServer("postgresql://ana:tr0ub4dor@127.0.0.1:1/orders")
 
         with pytest.raises(DatabaseUnreachable, match=r"127\.0\.0\.1:1/orders does not answer") as failure:
             given.start()

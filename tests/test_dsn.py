@@ -71,7 +71,7 @@ def test_short_passwords_and_those_that_are_no_secret_do_not_eat_up_words() -> N
 )
 @pytest.mark.parametrize("begin", ["", "password=", "x://u:p@"])
 def test_a_long_line_is_looked_through_in_a_moment_whatever_stands_in_it(begin: str, piece: str) -> None:
-    """Whoever looks at each character again for each other one needs minutes for it, and all others wait meanwhile."""
+    """Anyone who looks at each character again for each other one needs minutes for it, and all others wait meanwhile."""
     text = begin + piece * (500_000 // len(piece))
     began = time.process_time()
 

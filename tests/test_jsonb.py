@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from pgrouse import jsonb
-from pgrouse.errors import PublishRefused
+from pgrouse.errors import InvalidMessage
 
 
 def nested(levels: int) -> Any:
@@ -70,7 +70,7 @@ def has_nul(value: Any) -> bool:
 def test_json_comes_back_as_it_was(value: Any) -> None:
     # Hypothesis makes no lone surrogates of its own accord, but it does make NULs.
     if has_nul(value):
-        with pytest.raises(PublishRefused, match="NUL"):
+        with pytest.raises(InvalidMessage, match="NUL"):
             jsonb.encode(value)
     else:
         assert json.loads(jsonb.encode(value)) == value
@@ -124,7 +124,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("value", "said"), REFUSED, ids=[said for _, said in REFUSED])
 def test_a_value_that_cannot_be_stored_is_refused_with_its_place(value: Any, said: str) -> None:
-    with pytest.raises(PublishRefused) as caught:
+    with pytest.raises(InvalidMessage) as caught:
         jsonb.encode(value)
 
     assert said in str(caught.value)
@@ -150,7 +150,7 @@ def test_a_value_that_cannot_be_stored_is_refused_with_its_place(value: Any, sai
     ],
 )
 def test_json_that_somebody_typed_is_refused_where_it_is_wrong(text: str, said: str) -> None:
-    with pytest.raises(PublishRefused) as caught:
+    with pytest.raises(InvalidMessage) as caught:
         jsonb.encode(jsonb.Raw(text))
 
     assert said in str(caught.value)
@@ -160,5 +160,5 @@ def test_which_key_stands_twice_is_found_among_very_many_in_one_look_at_each() -
     """Looked at again for each key, this many would take an hour."""
     keys = "".join(f'"{n}": 1, ' for n in range(500_000))
 
-    with pytest.raises(PublishRefused, match="the key 'last' stands twice"):
+    with pytest.raises(InvalidMessage, match="the key 'last' stands twice"):
         jsonb.encode(jsonb.Raw("{" + keys + '"last": 1, "last": 2}'))

@@ -29,7 +29,7 @@ def _as_before() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    for name in (*log.TALKATIVE, *log.INDISCREET):
+    for name in (*log.VERBOSE_LIBRARIES, *log.LIBRARIES_LOGGING_SECRETS):
         logging.getLogger(name).setLevel(logging.NOTSET)
     logging.captureWarnings(False)
     structlog.reset_defaults()

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pgrouse.client import policy_change
-from pgrouse.config.topic_policy import ChannelPolicy, TopicPolicy, Wanted
+from pgrouse.config.topic_policy import ChannelPolicy, DesiredPolicy, TopicPolicy
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -19,12 +19,12 @@ def queue(db: psycopg.Connection[Any]) -> Queue:
     return Queue(db)
 
 
-def wanted(**knobs: Any) -> Wanted:
-    return Wanted(policy=TopicPolicy.model_validate(knobs))
+def wanted(**settings: Any) -> DesiredPolicy:
+    return DesiredPolicy(policy=TopicPolicy.model_validate(settings))
 
 
-def changed(queue: Queue, topic: str, **knobs: Any) -> list[str]:
-    return [str(each) for each in policy_change.apply(queue.conn, {topic: wanted(**knobs)})]
+def changed(queue: Queue, topic: str, **settings: Any) -> list[str]:
+    return [str(each) for each in policy_change.apply(queue.conn, {topic: wanted(**settings)})]
 
 
 def row(queue: Queue, topic: str = "mail") -> Any:
@@ -34,10 +34,10 @@ def row(queue: Queue, topic: str = "mail") -> Any:
 def test_what_is_named_is_written_and_told_as_old_and_new(queue: Queue) -> None:
     queue.policy("mail", max_attempts=2)
 
-    said = changed(queue, "mail", max_attempts=5, lock_for="2m")
+    said = changed(queue, "mail", max_attempts=5, lock_duration="2m")
 
-    assert said == ["mail: max_attempts 2 -> 5", "mail: lock_for inherit -> 2m"]
-    assert (row(queue).max_attempts, row(queue).lock_for.total_seconds()) == (5, 120)
+    assert said == ["mail: max_attempts 2 -> 5", "mail: lock_duration inherit -> 2m"]
+    assert (row(queue).max_attempts, row(queue).lock_duration.total_seconds()) == (5, 120)
 
 
 def test_what_is_not_named_is_left_alone(queue: Queue) -> None:
@@ -46,7 +46,7 @@ def test_what_is_not_named_is_left_alone(queue: Queue) -> None:
 
     changed(queue, "mail", max_attempts=5)
 
-    assert (row(queue).notify, row(queue).paused_why) == ("off", "why")
+    assert (row(queue).notify, row(queue).paused_reason) == ("off", "why")
 
 
 def test_the_second_time_nothing_changes(queue: Queue) -> None:
@@ -129,7 +129,7 @@ def test_the_same_time_in_other_words_is_no_change(queue: Queue) -> None:
 def test_channels_and_subscriptions_are_added_and_none_is_taken_away(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('a', 'mail')")
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, min_interval) VALUES ('mail', 'acme', '1 s')")
-    all_of_it = Wanted(channels={"acme": ChannelPolicy(concurrency=2)}, subscriptions=("b", "b"))
+    all_of_it = DesiredPolicy(channels={"acme": ChannelPolicy(concurrency=2)}, subscriptions=("b", "b"))
 
     said = [str(each) for each in policy_change.apply(queue.conn, {"mail": all_of_it})]
 

@@ -18,19 +18,19 @@ from psycopg import RawCursor, errors, rows, sql
 from psycopg.pq import TransactionStatus
 from pydantic import BaseModel
 
-from pgrouse.publishing.copy_rows import DEFAULT_PRIORITY
 from pgrouse.errors import (
+    InvalidMessage,
     InvalidPayload,
     KeyTaken,
-    NotAdmitted,
     PayloadTooLarge,
     PgrouseError,
     PublishRateExceeded,
-    PublishRefused,
+    PublishRejected,
     TopicFull,
     TopicNotRegistered,
     TopicReserved,
 )
+from pgrouse.publishing.copy_rows import DEFAULT_PRIORITY
 from pgrouse.publishing.new_message import ON_CONFLICT, NewMessage, Options
 from pgrouse.publishing.publish import publish, publish_many
 from tests.server.postgres import Database
@@ -184,7 +184,7 @@ def test_on_an_async_connection_a_refusal_comes_at_the_call(database: Database) 
     async def work(conn: psycopg.AsyncConnection[Any]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            with pytest.raises(PublishRefused):
+            with pytest.raises(InvalidMessage):
                 publish(conn, "not a topic")
 
     on_async(database, work)
@@ -250,7 +250,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_published_is_refused_and_the_transaction_can_go_on(
     conn: Connection, db: Connection, values: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(PublishRefused) as caught:
+    with pytest.raises(InvalidMessage) as caught:
         publish(conn, **{"topic": "t", **values})
     publish(conn, "after")
     conn.commit()
@@ -260,8 +260,8 @@ def test_what_cannot_be_published_is_refused_and_the_transaction_can_go_on(
 
 
 def test_a_refusal_is_an_error_of_ours_and_a_value_error() -> None:
-    assert issubclass(PublishRefused, PgrouseError)
-    assert issubclass(PublishRefused, ValueError)
+    assert issubclass(InvalidMessage, PgrouseError)
+    assert issubclass(InvalidMessage, ValueError)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_a_key_that_is_held_is_told(conn: Connection, db: Connection) -> None:
 # What the policies of a topic say
 
 
-POLICIES: list[tuple[dict[str, Any], type[NotAdmitted], str]] = [
+POLICIES: list[tuple[dict[str, Any], type[PublishRejected], str]] = [
     (
         {"max_depth": 1},
         TopicFull,
@@ -370,11 +370,11 @@ POLICIES: list[tuple[dict[str, Any], type[NotAdmitted], str]] = [
 @pytest.mark.parametrize(("policy", "kind", "said"), POLICIES, ids=[kind.__name__ for _, kind, _ in POLICIES])
 @pytest.mark.parametrize("many", [False, True])
 def test_a_policy_that_is_against_it_is_an_error_of_its_own(
-    conn: Connection, db: Connection, policy: dict[str, Any], kind: type[NotAdmitted], said: str, many: bool
+    conn: Connection, db: Connection, policy: dict[str, Any], kind: type[PublishRejected], said: str, many: bool
 ) -> None:
     db.execute("UPDATE messages.topic SET registered = %s WHERE topic = '*'", ["registered" in policy])
-    ((knob, value),) = policy.items()
-    columns = sql.SQL("INSERT INTO messages.topic (topic, {}) VALUES ('t', {})").format(sql.Identifier(knob), value)
+    ((setting, value),) = policy.items()
+    columns = sql.SQL("INSERT INTO messages.topic (topic, {}) VALUES ('t', {})").format(sql.Identifier(setting), value)
     db.execute(columns)
 
     def publish_twice() -> None:
@@ -661,7 +661,7 @@ def test_one_that_is_refused_takes_all_back_and_the_transaction_can_go_on(
 ) -> None:
     messages = [NewMessage(topic="t", payload=i) for i in range(before)] + [NewMessage(topic="not a topic")]
 
-    with pytest.raises(PublishRefused, match=f"message number {before + 1}: topic 'not a topic' is no topic name"):
+    with pytest.raises(InvalidMessage, match=f"message number {before + 1}: topic 'not a topic' is no topic name"):
         publish_many(conn, messages)
     publish(conn, "after")
     conn.commit()
@@ -682,7 +682,7 @@ def test_an_error_of_the_callers_own_iterator_comes_out_as_it_is(conn: Connectio
 
 
 def test_many_know_no_on_conflict(conn: Connection) -> None:
-    with pytest.raises(PublishRefused, match="message number 1: on_conflict 'ignore' is not for many at once"):
+    with pytest.raises(InvalidMessage, match="message number 1: on_conflict 'ignore' is not for many at once"):
         publish_many(conn, [NewMessage(topic="t", key="k", on_conflict="ignore")])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import NewMessage, PublishRefused, UnknownPredecessor, publish, publish_many
+from pgrouse import InvalidMessage, NewMessage, PredecessorNotFound, publish, publish_many
 from tests.server.postgres import Database
 
 Connection = psycopg.Connection[Any]
@@ -25,7 +25,7 @@ def conn(database: Database) -> Iterator[Connection]:
 
 
 def edges(db: Connection) -> list[tuple[Any, ...]]:
-    return db.execute("SELECT predecessor_id, successor_id FROM messages.edge ORDER BY 2, 1").fetchall()
+    return db.execute("SELECT predecessor_id, successor_id FROM messages.dependency ORDER BY 2, 1").fetchall()
 
 
 def test_what_publish_returned_is_what_the_next_one_comes_after(conn: Connection, db: Connection) -> None:
@@ -37,7 +37,10 @@ def test_what_publish_returned_is_what_the_next_one_comes_after(conn: Connection
 
     assert (second.what, third.what) == ("inserted", "inserted")
     assert edges(db) == [(first, second), (first, third), (second, third)]
-    assert db.execute("SELECT after_failed FROM messages.parked ORDER BY id").fetchall() == [("hold",), ("run",)]
+    assert db.execute("SELECT after_failed FROM messages.blocked_message ORDER BY id").fetchall() == [
+        ("hold",),
+        ("run",),
+    ]
 
 
 def test_on_an_async_connection_it_is_the_same(database: Database, db: Connection) -> None:
@@ -52,7 +55,7 @@ def test_on_an_async_connection_it_is_the_same(database: Database, db: Connectio
 
 
 def test_one_that_is_not_there_is_an_error_of_its_own(conn: Connection) -> None:
-    with pytest.raises(UnknownPredecessor, match="there is no message 4711 to come after: it was never published"):
+    with pytest.raises(PredecessorNotFound, match="there is no message 4711 to come after: it was never published"):
         publish(conn, "t", after=[4711])
 
 
@@ -73,12 +76,12 @@ def test_one_that_is_not_there_is_an_error_of_its_own(conn: Connection) -> None:
 def test_what_cannot_be_waited_for_is_refused_before_anything_is_sent(
     conn: Connection, options: dict[str, Any], says: str
 ) -> None:
-    with pytest.raises(PublishRefused, match=says):
+    with pytest.raises(InvalidMessage, match=says):
         publish(conn, "t", **options)
 
     assert conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
 def test_many_at_once_cannot_come_after_others(conn: Connection) -> None:
-    with pytest.raises(PublishRefused, match="message number 1: after is not for many at once"):
+    with pytest.raises(InvalidMessage, match="message number 1: after is not for many at once"):
         publish_many(conn, [NewMessage(topic="t", after=[1])])

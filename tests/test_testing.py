@@ -13,12 +13,22 @@ import pytest
 from pydantic import BaseModel
 
 from pgrouse import Context, Defer, Fail, Reject, Retry, publish, publish_many
-from pgrouse.worker.child_process import Apart
-from pgrouse.errors import ConfigError, PublishRefused
+from pgrouse.client.settlement import SettleKind
+from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.publishing.new_message import NewMessage
-from pgrouse.handlers.outcome import Kind
-from pgrouse.testing import Attempt, assert_not_published, assert_published, at, clean, database, drain, perform, published
-from pgrouse.testing.runtime import Stage
+from pgrouse.testing import (
+    Attempt,
+    assert_not_published,
+    assert_published,
+    at,
+    clean,
+    database,
+    drain,
+    perform,
+    published,
+)
+from pgrouse.testing.runtime import TestRuntime
+from pgrouse.worker.child_process import ChildRuntime
 from tests.drivers.callers import CALLERS, DISTINCT
 from tests.server.postgres import Database, Postgres
 
@@ -128,7 +138,7 @@ def test_every_end_of_a_handler_is_told(conn: Connection) -> None:
         ("retry", None, timedelta(minutes=5)),
         ("complete", None, None),
     ]
-    assert {each.outcome for each in attempts} <= set(Kind)
+    assert {each.outcome for each in attempts} <= set(SettleKind)
     publish(conn, "t", "raise")
     assert [(each.outcome, each.number) for each in drain(conn, {"t": end})] == [("retry", 1), ("retry", 2)]
 
@@ -229,7 +239,7 @@ def test_an_async_handler_on_a_blocking_connection_runs_but_is_told_that_it_has_
     good, bad = sorted(drain(conn, {"plain": plain, "deep": deep}), key=lambda each: each.id)
 
     assert good.output == 1
-    assert "an async handler that works in the database needs a psycopg.AsyncConnection" in (bad.error or "")
+    assert "an async handler that uses the database needs a psycopg.AsyncConnection" in (bad.error or "")
 
 
 @pytest.mark.parametrize("on_a_loop", [False, True])
@@ -263,7 +273,7 @@ def test_by_a_connection_string_both_kinds_of_handlers_work_and_all_is_committed
 CONFIG = """
 [topics."batch"]
 handler = "testing_shop:add"
-batch = 10
+batch_size = 10
 [topics."first"]
 handler = "testing_shop:fail"
 ack_policy = "ack_first"
@@ -274,7 +284,7 @@ def test_the_handlers_of_a_configuration_are_worked_with_its_settings(conn: Conn
     (tmp_path / "testing_shop.py").write_text(
         "def add(payloads: list[int]):\n    return [n + len(payloads) for n in payloads]\ndef fail():\n    raise ValueError\n"
     )
-    (tmp_path / "pgrouse.toml").write_text(f'[handlers]\npath = ["{tmp_path}"]\n{CONFIG}')
+    (tmp_path / "pgrouse.toml").write_text(f'[handlers]\nimport_path = ["{tmp_path}"]\n{CONFIG}')
     publish_many(conn, [*(NewMessage(topic="batch", payload=n) for n in (1, 2, 3)), NewMessage(topic="first")])
 
     attempts = drain(conn, tmp_path / "pgrouse.toml")
@@ -359,7 +369,7 @@ def test_outcomes_are_told_and_what_a_handler_raises_comes_out() -> None:
     assert perform(work, {"id": 2}).after == timedelta(seconds=5)
     with pytest.raises(LookupError, match="no such order"):
         perform(work, {"id": 1})
-    with pytest.raises(PublishRefused):
+    with pytest.raises(InvalidMessage):
         perform(work, float("nan"))
 
 
@@ -388,7 +398,7 @@ def test_without_a_connection_a_handler_is_told_what_it_lacks(conn: Connection) 
     def work(payload: Any, ctx: Context) -> None:
         ctx.publish("next", payload)
 
-    with pytest.raises(RuntimeError, match=r"perform\(\) was given no connection: give it conn=..., or use drain"):
+    with pytest.raises(RuntimeError, match=r"perform\(\) got no connection: pass conn=..., or use drain"):
         perform(work, 1)
     perform(work, 1, conn=conn)
 
@@ -434,5 +444,5 @@ def test_a_database_is_made_and_dropped_and_can_be_emptied(shared: Database) -> 
 
 
 def test_a_stage_has_all_that_a_scene_has_for_handlers() -> None:
-    missing = {name for name in dir(Apart) if not name.startswith("_")} - set(dir(Stage))
+    missing = {name for name in dir(ChildRuntime) if not name.startswith("_")} - set(dir(TestRuntime))
     assert missing == set()

@@ -1,4 +1,4 @@
-"""The knobs of a policy: what each takes, what it refuses and with which words, and that it is what the database has."""
+"""The settings of a policy: what each takes, what it refuses and with which words, and that it is what the database has."""
 
 from __future__ import annotations
 
@@ -12,25 +12,34 @@ import pytest
 from pydantic import ValidationError
 
 from pgrouse.config import topic_policy
-from pgrouse.config.problem import problem
-from pgrouse.config.source import Source
-from pgrouse.config.topic_policy import PARTS, Backoff, ChannelPolicy, TopicPolicy, Word, column, misplaced, named
+from pgrouse.config.problem import to_problem
+from pgrouse.config.source import ConfigSource
+from pgrouse.config.topic_policy import (
+    NESTED,
+    Backoff,
+    ChannelPolicy,
+    Keyword,
+    TopicPolicy,
+    column,
+    given_settings,
+    invalid_keywords,
+)
 
 DURATION = 'expected a duration like "250ms", "5s", "1h30m" or "1d", or a number of seconds'
 SCHEMA = 'expected a JSON Schema: a table, true, or "@FILE" with one'
 
-# Every knob, one value out of its bounds and one of another kind, and what is said of it.
+# Every setting, one value out of its bounds and one of another kind, and what is said of it.
 BAD = [
     ("max_attempts", -1, "must be at least 0, found -1"),
     ("max_attempts", "many", "expected a whole number, found 'many'"),
-    ("lock_for", "50ms", "must be between 100ms and 7d, found 50ms"),
-    ("lock_for", "8d", "must be between 100ms and 7d, found 8d"),
-    ("lock_for", "soon", f"{DURATION}, found 'soon'"),
-    ("run_timeout", 0, "must be between 1ms and 30d, found 0s"),
-    ("on_lock_expired_delay", "31d", "must be between 0s and 30d, found 31d"),
+    ("lock_duration", "50ms", "must be between 100ms and 7d, found 50ms"),
+    ("lock_duration", "8d", "must be between 100ms and 7d, found 8d"),
+    ("lock_duration", "soon", f"{DURATION}, found 'soon'"),
+    ("timeout", 0, "must be between 1ms and 30d, found 0s"),
+    ("lock_expired_delay", "31d", "must be between 0s and 30d, found 31d"),
     ("strict_lock", "perhaps", "expected true or false, found 'perhaps'"),
     ("key_ttl", "366d", "must be between 0s and 365d, found 366d"),
-    ("key_retry", "drop", "expected 'supersede' or 'keep', found 'drop'"),
+    ("key_on_retry", "drop", "expected 'supersede' or 'keep', found 'drop'"),
     ("ttl", "-1s", f"{DURATION}, found '-1s'"),
     ("max_depth", -1, "must be at least 0, found -1"),
     ("on_full", "panic", "expected 'error' or 'drop', found 'panic'"),
@@ -44,7 +53,7 @@ BAD = [
     ("channel_concurrency", -1, "must be at least 0, found -1"),
     ("channel_min_interval", "31d", "must be between 0s and 30d, found 31d"),
     ("ordered", 2, "expected true or false, found 2"),
-    ("keep_success", "some", "expected 'full', 'no_payload' or 'none', found 'some'"),
+    ("archive_success", "some", "expected 'full', 'no_payload' or 'none', found 'some'"),
     ("retention", "59m", "must be between 1h and 10000d, found 59m"),
     ("dead_letter", "x", "expected true or false, found 'x'"),
     ("max_redrives", -1, "must be at least 0, found -1"),
@@ -77,39 +86,39 @@ def refusal(policy: type[TopicPolicy | ChannelPolicy], values: dict[str, Any], *
     with pytest.raises(ValidationError) as caught:
         policy.model_validate(values, **how)
     (error,) = caught.value.errors(include_url=False)
-    return problem(error, Source(), PARTS.get(next(iter(values)), policy).names()).text
+    return to_problem(error, ConfigSource(), NESTED.get(next(iter(values)), policy).names()).text
 
 
 @pytest.mark.parametrize("strict", [None, False], ids=["in the file", "on the command line"])
-@pytest.mark.parametrize(("knob", "value", "said"), BAD, ids=[f"{knob}={value!r}" for knob, value, _ in BAD])
-def test_what_a_knob_cannot_be_is_refused_with_knob_value_and_mend(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knob: str, value: Any, said: str, strict: bool | None
+@pytest.mark.parametrize(("setting", "value", "said"), BAD, ids=[f"{setting}={value!r}" for setting, value, _ in BAD])
+def test_what_a_setting_cannot_be_is_refused_with_setting_value_and_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: Any, said: str, strict: bool | None
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    text = refusal(TopicPolicy, {knob: value}, strict=strict)
+    text = refusal(TopicPolicy, {setting: value}, strict=strict)
 
-    assert knob in text
+    assert setting in text
     assert said in text
 
 
-def test_every_knob_has_a_bad_value_above() -> None:
-    assert {knob for knob, _, _ in BAD} == set(TopicPolicy.names())
+def test_every_setting_has_a_bad_value_above() -> None:
+    assert {setting for setting, _, _ in BAD} == set(TopicPolicy.names())
 
 
 @pytest.mark.parametrize(
-    ("knob", "value", "said"),
+    ("setting", "value", "said"),
     [
         ("concurrency", -1, "concurrency: must be at least 0, found -1"),
         ("min_interval", "31d", "min_interval: must be between 0s and 30d, found 31d"),
         ("max_concurrency", 1, "unknown key 'max_concurrency'; did you mean 'concurrency'?"),
     ],
 )
-def test_a_channel_has_knobs_of_its_own(knob: str, value: Any, said: str) -> None:
-    assert refusal(ChannelPolicy, {knob: value}) == said
+def test_a_channel_has_settings_of_its_own(setting: str, value: Any, said: str) -> None:
+    assert refusal(ChannelPolicy, {setting: value}) == said
 
 
-def test_an_unknown_knob_is_refused_with_the_nearest_known_one() -> None:
+def test_an_unknown_setting_is_refused_with_the_nearest_known_one() -> None:
     assert refusal(TopicPolicy, {"max_atempts": 3}) == "unknown key 'max_atempts'; did you mean 'max_attempts'?"
 
 
@@ -117,8 +126,8 @@ def test_the_file_takes_no_text_for_a_number() -> None:
     assert refusal(TopicPolicy, {"max_attempts": "5"}) == "max_attempts: expected a whole number, found '5'"
 
 
-def test_the_knobs_are_the_columns_of_the_database(db: psycopg.Connection[Any]) -> None:
-    state = {"topic", "paused_at", "resume_at", "paused_by", "paused_why", "updated_at"}
+def test_the_settings_are_the_columns_of_the_database(db: psycopg.Connection[Any]) -> None:
+    state = {"topic", "paused_at", "resume_at", "paused_by", "paused_reason", "updated_at"}
     columns = {
         table: {
             name
@@ -133,7 +142,7 @@ def test_the_knobs_are_the_columns_of_the_database(db: psycopg.Connection[Any]) 
     assert set(ChannelPolicy.names()) == columns["channel"] - state - {"channel"}
 
 
-def test_the_defaults_need_the_knobs_that_the_database_says(db: psycopg.Connection[Any]) -> None:
+def test_the_defaults_need_the_settings_that_the_database_says(db: psycopg.Connection[Any]) -> None:
     (checked,) = db.execute(
         """
         SELECT array_agg(a.attname::text) FROM pg_constraint AS c
@@ -142,21 +151,21 @@ def test_the_defaults_need_the_knobs_that_the_database_says(db: psycopg.Connecti
         """
     ).fetchone() or ([],)
 
-    assert set(checked) == topic_policy.WHOLE
+    assert set(checked) == topic_policy.REQUIRED_DEFAULTS
 
 
-@pytest.mark.parametrize("knob", TopicPolicy.names())
-def test_every_knob_can_be_told_to_inherit(knob: str) -> None:
-    policy = TopicPolicy.model_validate({knob: "inherit"})
+@pytest.mark.parametrize("setting", TopicPolicy.names())
+def test_every_setting_can_be_told_to_inherit(setting: str) -> None:
+    policy = TopicPolicy.model_validate({setting: "inherit"})
 
-    assert named(policy, TopicPolicy) == {knob: Word.INHERIT}
-    assert column("mail", knob, Word.INHERIT) is None
-    assert misplaced("mail", policy, TopicPolicy) == {}
-    assert "found 'inherit'" in misplaced("*", policy, TopicPolicy)[knob]
+    assert given_settings(policy, TopicPolicy) == {setting: Keyword.INHERIT}
+    assert column("mail", setting, Keyword.INHERIT) is None
+    assert invalid_keywords("mail", policy, TopicPolicy) == {}
+    assert "found 'inherit'" in invalid_keywords("*", policy, TopicPolicy)[setting]
 
 
 @pytest.mark.parametrize(
-    ("knob", "held"),
+    ("setting", "held"),
     [
         ("max_attempts", 0),
         ("dequeue_rate", 0),
@@ -166,31 +175,31 @@ def test_every_knob_can_be_told_to_inherit(knob: str) -> None:
         ("backoff", Backoff(kind="none")),
     ],
 )
-def test_none_lifts_a_limit_of_the_defaults(knob: str, held: Any) -> None:
-    policy = TopicPolicy.model_validate({knob: "none"})
+def test_none_lifts_a_limit_of_the_defaults(setting: str, held: Any) -> None:
+    policy = TopicPolicy.model_validate({setting: "none"})
 
-    assert misplaced("mail", policy, TopicPolicy) == {}
-    assert column("mail", knob, getattr(policy, knob)) == held
-
-
-def test_none_is_what_keep_success_has_of_its_own() -> None:
-    assert TopicPolicy.model_validate({"keep_success": "none"}).keep_success == "none"
+    assert invalid_keywords("mail", policy, TopicPolicy) == {}
+    assert column("mail", setting, getattr(policy, setting)) == held
 
 
-@pytest.mark.parametrize("knob", ["lock_for", "run_timeout", "notify", "burst"])
-def test_none_is_refused_where_a_topic_cannot_be_without(knob: str) -> None:
-    wrong = misplaced("mail", TopicPolicy.model_validate({knob: "none"}), TopicPolicy)
+def test_none_is_what_archive_success_has_of_its_own() -> None:
+    assert TopicPolicy.model_validate({"archive_success": "none"}).archive_success == "none"
 
-    assert wrong == {knob: "a topic cannot be without it: set a value or 'inherit', found 'none'"}
+
+@pytest.mark.parametrize("setting", ["lock_duration", "timeout", "notify", "burst"])
+def test_none_is_refused_where_a_topic_cannot_be_without(setting: str) -> None:
+    wrong = invalid_keywords("mail", TopicPolicy.model_validate({setting: "none"}), TopicPolicy)
+
+    assert wrong == {setting: "a topic cannot be without it: set a value or 'inherit', found 'none'"}
 
 
 def test_none_takes_from_the_defaults_what_they_need_not_have() -> None:
-    policy = TopicPolicy.model_validate({"run_timeout": "none", "max_attempts": "none"})
+    policy = TopicPolicy.model_validate({"timeout": "none", "max_attempts": "none"})
 
-    assert misplaced("*", policy, TopicPolicy) == {}
-    assert column("*", "run_timeout", Word.NONE) is None
-    assert column("*", "max_attempts", Word.NONE) is None
-    assert column("*", "max_redrives", Word.NONE) == 0
+    assert invalid_keywords("*", policy, TopicPolicy) == {}
+    assert column("*", "timeout", Keyword.NONE) is None
+    assert column("*", "max_attempts", Keyword.NONE) is None
+    assert column("*", "max_redrives", Keyword.NONE) == 0
 
 
 def test_a_schema_is_read_from_a_file_next_to_the_configuration(tmp_path: Path) -> None:
@@ -202,9 +211,13 @@ def test_a_schema_is_read_from_a_file_next_to_the_configuration(tmp_path: Path) 
 
 
 def test_what_is_not_named_is_not_there_when_it_is_written() -> None:
-    policy = TopicPolicy.model_validate({"lock_for": "90s", "backoff": {"base": "5s"}, "ttl": "inherit"})
+    policy = TopicPolicy.model_validate({"lock_duration": "90s", "backoff": {"base": "5s"}, "ttl": "inherit"})
 
-    assert json.loads(policy.model_dump_json()) == {"lock_for": "1m30s", "backoff": {"base": "5s"}, "ttl": "inherit"}
+    assert json.loads(policy.model_dump_json()) == {
+        "lock_duration": "1m30s",
+        "backoff": {"base": "5s"},
+        "ttl": "inherit",
+    }
 
 
 def test_editors_learn_of_values_words_and_meanings() -> None:

@@ -13,8 +13,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode, TraceState
 
-from pgrouse import NewMessage, PublishRefused, publish, publish_many
-
+from pgrouse import InvalidMessage, NewMessage, publish, publish_many
 from pgrouse.publishing import trace_context
 from tests.server.postgres import Database
 from tests.tracing import Told, traceparent, tracing
@@ -128,7 +127,7 @@ def test_a_publish_that_the_server_refuses_is_a_failed_span(db: Conn, told: Told
 
 
 def test_what_was_never_sent_is_no_span(db: Conn, told: Told) -> None:
-    with pytest.raises(PublishRefused):
+    with pytest.raises(InvalidMessage):
         publish(db, "no topic", 1)
 
     assert told.spans("send no topic") == []
@@ -172,7 +171,7 @@ def test_publishing_does_not_import_opentelemetry(database: Database) -> None:
 
 @pytest.mark.parametrize("parent", ["", "00-zz", f"00-{'0' * 32}-{'b' * 16}-01", f"00-{'a' * 32}-{'b' * 16}-01-x"])
 def test_an_environment_without_a_valid_traceparent_names_no_context(parent: str) -> None:
-    assert trace_context.of_environment({"TRACEPARENT": parent, "TRACESTATE": "a=b"}) == {}
+    assert trace_context.from_environment({"TRACEPARENT": parent, "TRACESTATE": "a=b"}) == {}
 
 
 def test_an_opentelemetry_that_is_too_old_keeps_nobody_from_publishing(

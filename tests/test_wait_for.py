@@ -12,8 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import Ending, UnknownMessage, publish, wait_for
-
+from pgrouse import MessageResult, UnknownMessage, publish, wait_for
 from pgrouse.client import wait_for as waiting
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -42,7 +41,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 @pytest.fixture(autouse=True)
 def _only_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that is not rung for would outlast its test."""
-    monkeypatch.setattr(waiting, "LOOK_EVERY_S", 600.0)
+    monkeypatch.setattr(waiting, "CHECK_EVERY_S", 600.0)
 
 
 def complete(queue: Queue, output: str = '{"n": 1}') -> None:
@@ -57,17 +56,17 @@ def complete_unheard(queue: Queue, eventually: Callable[..., Any]) -> None:
         complete(queue)
 
 
-async def wait_in_a_loop(dsn: str, message_id: int, at_most: timedelta | None) -> Ending:
+async def wait_in_a_loop(dsn: str, message_id: int, at_most: timedelta | None) -> MessageResult:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
         return await wait_for(conn, message_id, at_most)
 
 
-def wait_on_a_connection(dsn: str, message_id: int, timeout: timedelta | None) -> Ending:
+def wait_on_a_connection(dsn: str, message_id: int, timeout: timedelta | None) -> MessageResult:
     with psycopg.connect(dsn, autocommit=True) as conn:
         return wait_for(conn, message_id, timeout)
 
 
-WAYS: dict[str, Callable[[str, int, timedelta | None], Ending]] = {
+WAYS: dict[str, Callable[[str, int, timedelta | None], MessageResult]] = {
     "dsn": wait_for,
     "connection": wait_on_a_connection,
     "async connection": lambda *arguments: asyncio.run(wait_in_a_loop(*arguments)),
@@ -86,7 +85,7 @@ def test_the_end_is_told_as_soon_as_it_comes(
     complete(queue)
     ending = waiter.result(timeout=RUNG_S)
 
-    assert ending == Ending(published, "success", {"n": 1}, None, 1, queue.archived(published).archived_at)
+    assert ending == MessageResult(published, "success", {"n": 1}, None, 1, queue.archived(published).archived_at)
     assert ending.succeeded
 
 
@@ -147,14 +146,14 @@ def test_many_wait_for_one_and_one_for_each_of_many(
 def test_a_success_of_which_nothing_is_kept_is_told_to_those_who_waited(
     queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
 ) -> None:
-    queue.policy(keep_success="none")
+    queue.policy(archive_success="none")
     published = queue.publish()
     waiter = threads.submit(wait_for, database.dsn, published, LONG)
     eventually(lambda: queue.value(WAITERS) == 1)
 
     complete(queue)
 
-    assert waiter.result(timeout=RUNG_S) == Ending(published, "success")
+    assert waiter.result(timeout=RUNG_S) == MessageResult(published, "success")
 
 
 def test_a_lost_notification_costs_no_more_than_the_next_look(
@@ -164,7 +163,7 @@ def test_a_lost_notification_costs_no_more_than_the_next_look(
     eventually: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting, "LOOK_EVERY_S", 0.3)
+    monkeypatch.setattr(waiting, "CHECK_EVERY_S", 0.3)
     published = queue.publish()
     waiter = threads.submit(wait_for, database.dsn, published, LONG)
     eventually(lambda: queue.value(WAITERS) == 1)

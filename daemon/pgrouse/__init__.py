@@ -11,32 +11,33 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pgrouse.client.async_client import AsyncClient
-    from pgrouse.handlers.batch import BatchContext, Item
     from pgrouse.client.client import Client
-    from pgrouse.handlers.context import Context
+    from pgrouse.client.wait_for import MessageResult, wait_for
     from pgrouse.crypto.cipher import Cipher
     from pgrouse.errors import (
         DecryptionFailed,
+        EncryptionKeyMissing,
+        InvalidMessage,
         InvalidPayload,
-        KeyMissing,
+        InvalidStep,
         KeyTaken,
         LockLost,
-        NotAdmitted,
         PayloadTooLarge,
         PgrouseError,
+        PredecessorNotFound,
         PublishRateExceeded,
-        PublishRefused,
-        StepRefused,
+        PublishRejected,
         TopicFull,
         TopicNotRegistered,
         TopicReserved,
         UnknownMessage,
-        UnknownPredecessor,
     )
-    from pgrouse.publishing.new_message import NewMessage
+    from pgrouse.handlers.batch import BatchContext, Item
+    from pgrouse.handlers.context import Context
     from pgrouse.handlers.outcome import Defer, Fail, Reject, Retry
-    from pgrouse.publishing.publish import Published, publish, publish_many
-    from pgrouse.client.wait_for import Ending, wait_for
+    from pgrouse.publishing.new_message import NewMessage
+    from pgrouse.publishing.publish import publish, publish_many
+    from pgrouse.publishing.published import Published
 
 __all__ = [
     "AsyncClient",
@@ -46,71 +47,71 @@ __all__ = [
     "Context",
     "DecryptionFailed",
     "Defer",
-    "Ending",
+    "EncryptionKeyMissing",
     "Fail",
+    "InvalidMessage",
     "InvalidPayload",
+    "InvalidStep",
     "Item",
-    "KeyMissing",
     "KeyTaken",
     "LockLost",
+    "MessageResult",
     "NewMessage",
-    "NotAdmitted",
     "PayloadTooLarge",
     "PgrouseError",
+    "PredecessorNotFound",
     "PublishRateExceeded",
-    "PublishRefused",
+    "PublishRejected",
     "Published",
     "Reject",
     "Retry",
-    "StepRefused",
     "TopicFull",
     "TopicNotRegistered",
     "TopicReserved",
     "UnknownMessage",
-    "UnknownPredecessor",
     "publish",
     "publish_many",
     "wait_for",
 ]
 
-_HOMES = {
-    "AsyncClient": "async_client",
-    "BatchContext": "batch",
+_MODULES = {
+    "AsyncClient": "client.async_client",
+    "BatchContext": "handlers.batch",
     "Cipher": "crypto.cipher",
-    "Client": "client",
-    "Context": "context",
+    "Client": "client.client",
+    "Context": "handlers.context",
     "DecryptionFailed": "errors",
-    "Defer": "outcome",
-    "Ending": "waiting",
-    "Fail": "outcome",
+    "Defer": "handlers.outcome",
+    "EncryptionKeyMissing": "errors",
+    "Fail": "handlers.outcome",
+    "InvalidMessage": "errors",
     "InvalidPayload": "errors",
-    "Item": "batch",
-    "KeyMissing": "errors",
+    "InvalidStep": "errors",
+    "Item": "handlers.batch",
     "KeyTaken": "errors",
     "LockLost": "errors",
-    "NewMessage": "new_message",
-    "NotAdmitted": "errors",
+    "MessageResult": "client.wait_for",
+    "NewMessage": "publishing.new_message",
     "PayloadTooLarge": "errors",
     "PgrouseError": "errors",
+    "PredecessorNotFound": "errors",
     "PublishRateExceeded": "errors",
-    "PublishRefused": "errors",
-    "Published": "publishing",
-    "Reject": "outcome",
-    "Retry": "outcome",
-    "StepRefused": "errors",
+    "PublishRejected": "errors",
+    "Published": "publishing.published",
+    "Reject": "handlers.outcome",
+    "Retry": "handlers.outcome",
     "TopicFull": "errors",
     "TopicNotRegistered": "errors",
     "TopicReserved": "errors",
     "UnknownMessage": "errors",
-    "UnknownPredecessor": "errors",
-    "publish": "publishing",
-    "publish_many": "publishing",
-    "wait_for": "waiting",
+    "publish": "publishing.publish",
+    "publish_many": "publishing.publish",
+    "wait_for": "client.wait_for",
 }
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'pgrouse' has no attribute {name!r}")
-    return getattr(import_module(f"pgrouse.{_HOMES[name]}"), name)
+    return getattr(import_module(f"pgrouse.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""What errors of PostgreSQL mean to whoever typed the command."""
+"""What PostgreSQL errors mean for the user: a line with the fix, and an exit code."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from psycopg import errors
 from pgrouse.errors import ExitCode
 
 UNREACHABLE = ExitCode.DATABASE_UNREACHABLE
-AGAIN = ExitCode.TRY_AGAIN
+TRY_AGAIN = ExitCode.TRY_AGAIN
 PROBLEM = ExitCode.FOUND_A_PROBLEM
 
-# libpq passes no SQLSTATE on when a connection fails; the words are those of the server, in English or not at all.
-CONNECTING: list[tuple[str, str, ExitCode]] = [
+# libpq reports no SQLSTATE when a connection fails; the texts are those of an English server.
+CONNECT_ERRORS: list[tuple[str, str, ExitCode]] = [
     (
         r"starting up|shutting down|recovery mode|not yet accepting",
         "the server is not ready: try again in a moment",
-        AGAIN,
+        TRY_AGAIN,
     ),
     (
         r"too many clients|remaining connection slots|too many connections",
         "the server has no connection left: try again, or raise max_connections",
-        AGAIN,
+        TRY_AGAIN,
     ),
     (
         r"password authentication failed|no password supplied",
@@ -49,38 +49,40 @@ CONNECTING: list[tuple[str, str, ExitCode]] = [
 ]
 
 
-def explain_database(error: psycopg.Error) -> tuple[str, int]:
+def explain_database_error(error: psycopg.Error) -> tuple[str, int]:
     """Return the line to print and the exit code."""
     if error.sqlstate is None:
-        return _connecting(error) if isinstance(error, psycopg.OperationalError) else (_said(error), PROBLEM)
-    what, mend, code = _meaning(error)
-    return f"{what}: {mend}" if mend else what, code
+        return (
+            _connect_error(error) if isinstance(error, psycopg.OperationalError) else (_server_message(error), PROBLEM)
+        )
+    what, fix, code = _meaning(error)
+    return f"{what}: {fix}" if fix else what, code
 
 
-def _said(error: psycopg.Error) -> str:
+def _server_message(error: psycopg.Error) -> str:
     return error.diag.message_primary or " ".join(str(error).split())
 
 
-def _connecting(error: psycopg.Error) -> tuple[str, int]:
-    said = " ".join(str(error).split())
-    for pattern, meaning, code in CONNECTING:
-        if re.search(pattern, said):
-            return f"cannot use the database: {meaning} ({said})", code
-    return f"cannot use the database: {said}", UNREACHABLE
+def _connect_error(error: psycopg.Error) -> tuple[str, int]:
+    message = " ".join(str(error).split())
+    for pattern, meaning, code in CONNECT_ERRORS:
+        if re.search(pattern, message):
+            return f"cannot use the database: {meaning} ({message})", code
+    return f"cannot use the database: {message}", UNREACHABLE
 
 
-# Errors with a SQLSTATE: what is said besides the server's own words.
-RUNNING: list[tuple[tuple[type[psycopg.Error], ...], str, ExitCode]] = [
+# Errors with a SQLSTATE: the hint that is added to the server's message.
+STATEMENT_ERRORS: list[tuple[tuple[type[psycopg.Error], ...], str, ExitCode]] = [
     (
         (errors.LockNotAvailable, errors.SerializationFailure, errors.DeadlockDetected),
-        "somebody else is at it, try again",
-        AGAIN,
+        "another session uses it, try again",
+        TRY_AGAIN,
     ),
-    ((errors.QueryCanceled,), "it took too long; narrow the filter, or try again", AGAIN),
+    ((errors.QueryCanceled,), "it took too long; narrow the filter, or try again", TRY_AGAIN),
     (
         (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow, errors.TooManyConnections),
-        "the server goes down or comes up, try again",
-        AGAIN,
+        "the server is starting or stopping, try again",
+        TRY_AGAIN,
     ),
     (
         (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName, errors.UndefinedColumn),
@@ -91,12 +93,12 @@ RUNNING: list[tuple[tuple[type[psycopg.Error], ...], str, ExitCode]] = [
 ]
 
 
-# What only the database can find out about a message that is published.
+# Constraints that only the database can check for a published message.
 CONSTRAINTS: dict[str | None, tuple[str, str]] = {
     "message_key": ("a message with this key waits already", "nothing was published"),
-    "schedule_pkey": ("there is a schedule of this name already", "choose another name, or change it with --replace"),
+    "schedule_pkey": ("a schedule with this name exists already", "choose another name, or change it with --replace"),
     "message_topic_is_a_name": (
-        "that is no name of a topic",
+        "that is not a valid topic name",
         "use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first",
     ),
     "message_payload_fits_16_mib": (
@@ -108,30 +110,30 @@ CONSTRAINTS: dict[str | None, tuple[str, str]] = {
         "store them elsewhere and publish where they are",
     ),
     "message_headers_are_an_object": (
-        "the headers are no object, or have more than 64 KiB as text",
+        "the headers are not an object, or have more than 64 KiB as text",
         "put less into them",
     ),
 }
 
 
 def _meaning(error: psycopg.Error) -> tuple[str, str, ExitCode]:
-    """Return what is wrong, the mend, and the exit code of an error with a SQLSTATE."""
-    said = _said(error)
-    for classes, mend, code in RUNNING:
+    """Return the problem, the fix and the exit code of an error with a SQLSTATE."""
+    message = _server_message(error)
+    for classes, fix, code in STATEMENT_ERRORS:
         if isinstance(error, classes):
-            return said, mend, code
+            return message, fix, code
     if isinstance(error, errors.InsufficientPrivilege):
-        return said, _right_needed(said), PROBLEM
+        return message, _right_needed(message), PROBLEM
     if error.diag.constraint_name in CONSTRAINTS:
         return (*CONSTRAINTS[error.diag.constraint_name], PROBLEM)
-    return f"{said} (SQLSTATE {error.sqlstate})", error.diag.message_hint or "", PROBLEM
+    return f"{message} (SQLSTATE {error.sqlstate})", error.diag.message_hint or "", PROBLEM
 
 
-def _right_needed(said: str) -> str:
-    if "for database" in said:
+def _right_needed(message: str) -> str:
+    if "for database" in message:
         return "GRANT CREATE ON DATABASE to this user, or connect as the owner of the database"
-    if "must be owner" in said or "permission denied to set role" in said:
-        return "the schema belongs to somebody else; connect as its owner, or as a superuser"
-    if re.search(r"table message(_archive)?\b|view dead", said):
+    if "must be owner" in message or "permission denied to set role" in message:
+        return "the schema belongs to another role; connect as its owner, or as a superuser"
+    if re.search(r"table message(_archive)?\b|view dead", message):
         return "this needs messages_operator; GRANT it to this user, or add --no-payload where there is that option"
     return "this needs messages_operator; GRANT it to this user"

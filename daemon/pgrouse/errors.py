@@ -1,4 +1,4 @@
-"""Every error of pgrouse. Each says what is wrong, where, and how to mend it; `exit_code` is what the command line ends with."""
+"""Every error of pgrouse. Each states what is wrong, where, and how to fix it; `exit_code` is what the command line ends with."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class MigrationEdited(PgrouseError):
     exit_code = ExitCode.BAD_CONFIG
 
 
-class PublishRefused(PgrouseError, ValueError):
+class InvalidMessage(PgrouseError, ValueError):
     """A message cannot be published as it is; nothing was inserted."""
 
 
-class InvalidPayload(PublishRefused):
+class InvalidPayload(InvalidMessage):
     """The payload does not fit the payload_schema of its topic; `problems` lists why, without the values."""
 
     def __init__(self, topic: str, problems: list[str]) -> None:
@@ -59,7 +59,7 @@ class InvalidPayload(PublishRefused):
         self.problems = problems
 
 
-class NotAdmitted(PgrouseError):
+class PublishRejected(PgrouseError):
     """The policy of its topic does not admit a message. The statement has failed: roll back, at least to a savepoint.
 
     The error of PostgreSQL is its `__cause__`; `sqlstate` tells the kinds apart in any language.
@@ -68,45 +68,45 @@ class NotAdmitted(PgrouseError):
     sqlstate = ""
 
 
-class TopicFull(NotAdmitted):
+class TopicFull(PublishRejected):
     """The topic holds `max_depth` messages, or would hold more with these."""
 
     sqlstate = "PGR01"
     exit_code = ExitCode.TRY_AGAIN
 
 
-class PublishRateExceeded(NotAdmitted):
+class PublishRateExceeded(PublishRejected):
     """The topic's `publish_rate` is used up; the text says when to try again."""
 
     sqlstate = "PGR02"
     exit_code = ExitCode.TRY_AGAIN
 
 
-class TopicNotRegistered(NotAdmitted):
+class TopicNotRegistered(PublishRejected):
     """Only registered topics are accepted, and this one is not."""
 
     sqlstate = "PGR03"
 
 
-class PayloadTooLarge(NotAdmitted):
+class PayloadTooLarge(PublishRejected):
     """The payload or body has more than the topic's `max_payload_bytes`."""
 
     sqlstate = "PGR04"
 
 
-class TopicReserved(NotAdmitted):
+class TopicReserved(PublishRejected):
     """Names that end with `.dlq` are those of dead letters."""
 
     sqlstate = "PGR05"
 
 
-class UnknownPredecessor(NotAdmitted):
+class PredecessorNotFound(PublishRejected):
     """One of the messages that it should come after is not there: never published, or nothing of it is kept."""
 
     sqlstate = "PGR08"
 
 
-class KeyTaken(NotAdmitted):
+class KeyTaken(PublishRejected):
     """A message with this key waits, or holds the key by the topic's `key_ttl`."""
 
     sqlstate = "23505"
@@ -116,7 +116,7 @@ class LockLost(PgrouseError):
     """The message is not this worker's any more: its lock expired, or it was cancelled. What was settled was not changed."""
 
 
-class StepRefused(PgrouseError, ValueError):
+class InvalidStep(PgrouseError, ValueError):
     """A step cannot be kept: its result is no JSON or too large, or its name is used twice. Its function may have run."""
 
 
@@ -124,7 +124,7 @@ class UnknownMessage(PgrouseError, LookupError):
     """There is no such message: it was never published, or ended and nothing of it is kept."""
 
 
-class KeyMissing(PgrouseError):
+class EncryptionKeyMissing(PgrouseError):
     """Something is encrypted by a key that is not configured here; `key` is its name."""
 
     exit_code = ExitCode.BAD_CONFIG

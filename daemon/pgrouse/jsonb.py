@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pgrouse.errors import PublishRefused
+from pgrouse.errors import InvalidMessage
 
 MAX_BYTES = 16 * 1024 * 1024  # the CHECK of messages.message
 MAX_DEPTH = 200  # Python's own parser gives up near 1,000; other languages' earlier
@@ -37,7 +37,7 @@ def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> st
     pydantic models, dataclasses, dates, UUIDs, decimals, enums and sets are written as pydantic writes them.
 
     Raises:
-        PublishRefused: it has no JSON form, or none that PostgreSQL stores; says at which place of the value.
+        InvalidMessage: it has no JSON form, or none that PostgreSQL stores; says at which place of the value.
     """
     if isinstance(value, Raw):
         encode(decode(value.text, where), where, max_bytes)
@@ -46,9 +46,9 @@ def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> st
         text = _write(value)
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
-        raise _refused(value, where, error) from error
+        raise _invalid(value, where, error) from error
     if size > max_bytes:
-        raise PublishRefused(
+        raise InvalidMessage(
             f"{where} has {size:,} bytes, {max_bytes:,} is the limit: store it elsewhere and publish where it is"
         )
     if "\\u0000" in text:
@@ -59,23 +59,23 @@ def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> st
 
 
 def decode(text: str, where: str = "payload") -> Any:
-    """Read JSON text that somebody typed; stricter than `json.loads`.
+    """Read JSON text that a user typed; stricter than `json.loads`.
 
     Raises:
-        PublishRefused: it is no JSON, has a key twice in one object, or holds what PostgreSQL cannot store.
+        InvalidMessage: it is no JSON, has a key twice in one object, or holds what PostgreSQL cannot store.
     """
     try:
         value = json.loads(
             text, object_pairs_hook=_without_duplicates, parse_float=_finite, parse_constant=_refuse_constant
         )
     except json.JSONDecodeError as error:
-        raise PublishRefused(f"{where} is no JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+        raise InvalidMessage(f"{where} is no JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
         raise _too_deep(where) from error
-    except PublishRefused:
+    except InvalidMessage:
         raise
     except ValueError as error:  # from int(): it does not say where
-        raise PublishRefused(f"{where} contains {LONG_INTEGER}") from error
+        raise InvalidMessage(f"{where} contains {LONG_INTEGER}") from error
     return value
 
 
@@ -84,19 +84,19 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         # Each key is looked at once: who publishes over HTTP may send a million of them.
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise PublishRefused(f"the key {twice!r:.100} stands twice in one object: only one of the values could be kept")
+        raise InvalidMessage(f"the key {twice!r:.100} stands twice in one object: only one of the values could be kept")
     return found
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise PublishRefused(f"the number {text:.50} is too large, readers make it infinity: publish it as a string")
+        raise InvalidMessage(f"the number {text:.50} is too large, readers make it infinity: publish it as a string")
     return number
 
 
 def _refuse_constant(text: str) -> None:
-    raise PublishRefused(f"{text} is no JSON: use null or a string")
+    raise InvalidMessage(f"{text} is no JSON: use null or a string")
 
 
 def _plain(value: Any) -> Any:
@@ -120,32 +120,32 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def _too_deep(where: str) -> PublishRefused:
-    return PublishRefused(f"{where} is nested deeper than {MAX_DEPTH} levels: flatten it")
+def _too_deep(where: str) -> InvalidMessage:
+    return InvalidMessage(f"{where} is nested deeper than {MAX_DEPTH} levels: flatten it")
 
 
-def _refused(value: Any, where: str, error: Exception) -> Exception:
+def _invalid(value: Any, where: str, error: Exception) -> Exception:
     """Return the error that says where in the value the fault is."""
     if isinstance(error, RecursionError):
         return _too_deep(where)
     try:
         _refuse_faults(value, where)
-    except PublishRefused as found:
+    except InvalidMessage as found:
         return found
-    return PublishRefused(f"{where} has no JSON form: {error}")
+    return InvalidMessage(f"{where} has no JSON form: {error}")
 
 
 def _refuse_faults(value: Any, where: str) -> None:
     """Raise for the first fault in the value, if it has one."""
     for place, inner in _walk(value, where, 0):
         if fault := _fault(inner):
-            raise PublishRefused(f"{place} {fault}")
+            raise InvalidMessage(f"{place} {fault}")
 
 
 def _walk(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield every scalar and every key of a value with its place, written as Python would reach it."""
     if depth > MAX_DEPTH:
-        raise PublishRefused(f"{place[:40]}… is nested deeper than {MAX_DEPTH} levels, or contains itself: flatten it")
+        raise InvalidMessage(f"{place[:40]}… is nested deeper than {MAX_DEPTH} levels, or contains itself: flatten it")
     match value:
         case dict():
             for key, inner in value.items():
@@ -164,17 +164,17 @@ def _walk_converted(value: Any, place: str, depth: int) -> Iterator[tuple[str, A
     try:
         plain = _plain(value)
     except (TypeError, ValueError) as error:
-        mend = (
+        fix = (
             "publish them as body="
             if isinstance(value, bytes | bytearray | memoryview)
             else "convert it to plain values first"
         )
-        raise PublishRefused(f"{place} is of type {type(value).__name__}, which has no JSON form: {mend}") from error
+        raise InvalidMessage(f"{place} is of type {type(value).__name__}, which has no JSON form: {fix}") from error
     yield from _walk(plain, place, depth + 1)
 
 
 class Key:
-    """A dictionary's key, to be told from a value."""
+    """A key of a dictionary, as distinct from a value."""
 
     def __init__(self, name: Any) -> None:
         self.name = name

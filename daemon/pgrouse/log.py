@@ -14,14 +14,14 @@ import structlog
 from psycopg.conninfo import make_conninfo
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from pgrouse.alerts import secret as sink_secrets
 from pgrouse.config import dsn
-from pgrouse.alerts import secret as of_sink
 from pgrouse.config.config import Config
 
 # Libraries that say too much at INFO.
-TALKATIVE = ("asyncio", "psycopg", "psycopg.pool")
-# Libraries that write addresses and requests of sinks at DEBUG, with the tokens in them: heard from WARNING on, whatever the level.
-INDISCREET = ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib")
+VERBOSE_LIBRARIES = ("asyncio", "psycopg", "psycopg.pool")
+# Libraries that write addresses and requests of sinks at DEBUG, with the tokens in them: logged from WARNING on, at any level.
+LIBRARIES_LOGGING_SECRETS = ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib")
 
 
 def setup(config: Config, stream: TextIO | None = None) -> None:
@@ -34,10 +34,10 @@ def setup(config: Config, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr
     level = logging.getLevelNamesMapping()[config.log.level.upper()]
     of_environment = make_conninfo(password=os.environ.get("PGPASSWORD"))
-    of_sinks = [secret for each in config.alerts.to for secret in of_sink.secrets(each)]
+    of_sinks = [secret for each in config.alerts.to for secret in sink_secrets.secrets(each)]
     of_databases = dsn.secrets(config.database.dsn, config.database.listen_dsn, config.web.dsn, of_environment)
     named = [key.env for key in config.crypto.keys.values() if key.env]
-    of_keys = [key for name in named if len(key := os.environ.get(name, "")) >= of_sink.SHORTEST_SECRET]
+    of_keys = [key for name in named if len(key := os.environ.get(name, "")) >= sink_secrets.SHORTEST_SECRET]
     hide = Redaction([*of_sinks, *of_databases, *of_keys])
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -89,9 +89,9 @@ def _route_standard_library(level: int, stream: TextIO, formatter: logging.Forma
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for name in TALKATIVE:
+    for name in VERBOSE_LIBRARIES:
         logging.getLogger(name).setLevel(level if level == logging.DEBUG else max(level, logging.WARNING))
-    for name in INDISCREET:
+    for name in LIBRARIES_LOGGING_SECRETS:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
     logging.captureWarnings(True)
 

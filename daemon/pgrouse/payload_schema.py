@@ -1,8 +1,8 @@
-"""The JSON Schema of a topic's payloads: one function makes it ready, its method tells what does not fit.
+"""The JSON Schema of a topic's payloads: compile it, and list what in a payload does not fit.
 
 Nothing is ever fetched: a `$ref` reaches no further than the schema itself. `format` is not checked. Patterns are those of Rust's regex
 (RE2 syntax: no look-around, no back-references), whose time grows with the length of the text and no faster. A problem names the place
-and the rule, never the value: what a payload holds is nobody's business in a log, or in an archive that analysts read.
+and the rule, never the value: the contents of a payload must not get into a log, or into an archive that analysts read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # What stands in a problem where the value would.
 MASK = "the value"
-# A longer payload is told its first problem only: a list with a million entries that are all wrong would take seconds.
+# For a longer payload only the first problem is reported: a list with a million entries that are all wrong would take seconds.
 LISTED_CHARS = 16_384
 PROBLEMS = 20
 PROBLEM_CHARS = 300
@@ -35,11 +35,11 @@ class PayloadSchema:
     """A schema that is ready to check payloads; `compile_schema` makes one.
 
     Attributes:
-        takes_all: whether it asks for nothing: `true` or `{}`, by which a topic lifts the schema of the defaults.
+        accepts_all: whether it asks for nothing: `true` or `{}`, by which a topic lifts the schema of the defaults.
     """
 
     validator: Validator
-    takes_all: bool
+    accepts_all: bool
 
     def problems(self, payload: str | None) -> list[str]:
         """Return what does not fit in a payload, at most 20 entries; empty if it fits.
@@ -51,7 +51,7 @@ class PayloadSchema:
             ValueError: it is no JSON, or none that Python can hold.
         """
         if payload is None:
-            return [] if self.takes_all else [NO_JSON]
+            return [] if self.accepts_all else [NO_JSON]
         value = from_json(payload)
         if self.validator.is_valid(value):
             return []
@@ -59,7 +59,7 @@ class PayloadSchema:
             return [self._first(value)]
         found = list(self.validator.iter_errors(value))
         more = [f"and {len(found) - PROBLEMS} more"] if len(found) > PROBLEMS else []
-        return [_tell(each) for each in found[:PROBLEMS]] + more
+        return [_describe(each) for each in found[:PROBLEMS]] + more
 
     def _first(self, value: Any) -> str:
         from jsonschema_rs import ValidationError  # noqa: PLC0415 - loaded with the first schema
@@ -67,7 +67,7 @@ class PayloadSchema:
         try:
             self.validator.validate(value)
         except ValidationError as error:
-            return f"{_tell(error)} (the payload is large: this is the first problem)"
+            return f"{_describe(error)} (the payload is large: this is the first problem)"
         return "it does not fit"  # not reached: it is not valid
 
 
@@ -82,25 +82,25 @@ def compile_schema(schema: Any) -> PayloadSchema:
     """
     if not isinstance(schema, dict | bool):  # the library would read a string as JSON
         raise SchemaUnusable(f"payload_schema: a {type(schema).__name__} is no JSON Schema: use an object")
-    import jsonschema_rs  # noqa: PLC0415 - who uses no schema does not wait for it
+    import jsonschema_rs  # noqa: PLC0415 - only loaded where a schema is used
 
     try:
         validator = jsonschema_rs.validator_for(
             schema, validate_formats=False, offline=True, pattern_options=jsonschema_rs.RegexOptions(), mask=MASK
         )
     except jsonschema_rs.ValidationError as error:
-        raise SchemaUnusable(f"payload_schema: {_tell(error)}{_mend(error)}") from None
+        raise SchemaUnusable(f"payload_schema: {_describe(error)}{_fix(error)}") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise SchemaUnusable(f"payload_schema: {error}") from None
-    return PayloadSchema(validator, takes_all=schema is True or schema == {})
+    return PayloadSchema(validator, accepts_all=schema is True or schema == {})
 
 
-def _tell(error: ValidationError) -> str:
+def _describe(error: ValidationError) -> str:
     text = f"{'.'.join(map(str, error.instance_path)) or '(whole)'}: {error.message}"
     return text if len(text) <= PROBLEM_CHARS else text[: PROBLEM_CHARS - 1] + "…"
 
 
-def _mend(error: ValidationError) -> str:
+def _fix(error: ValidationError) -> str:
     if "pattern" in error.instance_path or "patternProperties" in error.instance_path:
         return "; patterns are written as for RE2: no look-around and no back-references"
     if "Retrieval is disabled" in error.message:

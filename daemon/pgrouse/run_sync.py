@@ -1,4 +1,4 @@
-"""A course of work that is written once, as a coroutine, for connections that are awaited and for those that block."""
+"""Run coroutines that never wait, so that code is written once for async and for blocking connections."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def finish(course: Coroutine[Any, Any, T]) -> T:
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never waits to its end, without an event loop."""
     try:
-        course.send(None)
+        coroutine.send(None)
     except StopIteration as end:
         result: T = end.value
         return result
-    course.close()
+    coroutine.close()
     raise RuntimeError("a blocking connection has waited for an event loop")

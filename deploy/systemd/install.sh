@@ -94,7 +94,7 @@ check() {
 install() {
   make_user
   running=$(running_services)
-  # Also when something fails on the way: what ran shall run.
+  # Also when something fails on the way: what ran should run.
   trap 'start "$running"' EXIT
   stop "$running"
   install_program

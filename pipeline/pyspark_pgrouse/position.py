@@ -1,7 +1,7 @@
-"""Positions in the archive, and the cut below which it never changes any more.
+"""Positions in the archive, and the watermark below which it never changes any more.
 
 A transaction id below the oldest one that still runs is settled for good: its rows are all there, or never will be. So a reader that stays
-below that cut misses nothing and reads nothing twice, however late others commit. `(archive_xid, id)` splits even one transaction that
+below that watermark misses nothing and reads nothing twice, however late others commit. `(archive_xid, id)` splits even one transaction that
 archived a million rows.
 """
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
-CUT = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text"
+WATERMARK = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text"
 NEWEST = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text"
 SYSTEM = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 
 # What a reader may have after a position; the other queries take it in.
-BELOW_THE_CUT = """
+BELOW_WATERMARK = """
       FROM messages.message_archive AS a
-      WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(cut)s::xid8 AND {condition}
+      WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(watermark)s::xid8 AND {condition}
 """
-# Below a cut nothing is added any more, so what has no row of this number has its last one for an end, whoever asks when.
+# Below a watermark nothing is added any more, so what has no row of this number has its last one for an end, whenever it is asked for.
 NTH = """
     SELECT t.archive_xid::text, t.id
     FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid, a.id OFFSET %(rows)s - 1 LIMIT 1) AS t
@@ -78,9 +78,9 @@ LAG = """
     FROM pg_catalog.pg_current_snapshot() AS n (snapshot)
     LEFT JOIN oldest AS o ON true
 """
-WAY_OUT = (
+RECOVERY_HINT = (
     "Its transaction ids mean something else there, so going on would lose rows or read them twice. "
-    "Either name the database that was read before, or begin anew: an empty checkpoint and an empty place to write to, "
+    "Either name the database that was read before, or start over: an empty checkpoint and an empty place to write to, "
     "with startingOffsets earliest"
 )
 
@@ -118,9 +118,9 @@ def system_identifier(conn: psycopg.Connection[Any]) -> str:
     return str(conn.execute(SYSTEM).fetchone()[0])  # type: ignore[index]
 
 
-def cut(conn: psycopg.Connection[Any]) -> str:
+def watermark(conn: psycopg.Connection[Any]) -> str:
     """Return the oldest transaction id that is not settled: every row with a lower one is there for good."""
-    return str(conn.execute(CUT).fetchone()[0])  # type: ignore[index]
+    return str(conn.execute(WATERMARK).fetchone()[0])  # type: ignore[index]
 
 
 def next_end(
@@ -128,7 +128,7 @@ def next_end(
     start: Position,
     limit_rows: int,
     limit_bytes: int,
-    cut: str,
+    watermark: str,
     filter: Scope = EVERYTHING,  # noqa: A002 - the word for it
 ) -> Position | None:
     """Return where a batch that begins after `start` ends; None if nothing is there.
@@ -138,18 +138,18 @@ def next_end(
         start: exclusive.
         limit_rows: how many rows the batch may have.
         limit_bytes: how many bytes they may have where they are stored, though one row always fits; 0 = no limit.
-        cut: from `cut`; may be from an earlier moment.
+        watermark: from `watermark`; may be from an earlier moment.
         filter: which rows count.
     """
-    below = BELOW_THE_CUT.format(condition=filter.sql().replace("%", "%%"))
-    bounds = {"xid": start.xid, "id": start.id, "cut": cut, "rows": limit_rows, "bytes": limit_bytes}
+    below = BELOW_WATERMARK.format(condition=filter.sql().replace("%", "%%"))
+    bounds = {"xid": start.xid, "id": start.id, "watermark": watermark, "rows": limit_rows, "bytes": limit_bytes}
     for query in (BY_BYTES,) if limit_bytes else (NTH, LAST):
         if found := conn.execute(query.format(below=below), bounds).fetchone():
             return Position(start.system, *found)
     return None
 
 
-def expect(conn: psycopg.Connection[Any], position: Position) -> None:
+def check_cluster(conn: psycopg.Connection[Any], position: Position) -> None:
     """Make sure that a position is one in this cluster.
 
     Raises:
@@ -160,36 +160,36 @@ def expect(conn: psycopg.Connection[Any], position: Position) -> None:
     if position.system != here:
         raise ConfigError(
             f"this position is of the cluster with system identifier {position.system}, but the database is in {here}. "
-            f"{WAY_OUT}"
+            f"{RECOVERY_HINT}"
         )
     if int(position.xid) > newest:
         raise ConfigError(
             f"this position is ahead of the database (transaction {position.xid}, but it is at {newest}): "
-            f"it was restored from a backup. {WAY_OUT}"
+            f"it was restored from a backup. {RECOVERY_HINT}"
         )
 
 
 @dataclass(frozen=True)
-class CutLag:
-    """How far the cut is behind, and who holds it."""
+class WatermarkLag:
+    """How far the watermark is behind, and who holds it."""
 
     transactions: int
-    """How many transaction ids lie between the cut and the newest."""
+    """How many transaction ids lie between the watermark and the newest."""
     oldest_s: float | None
     """For how long the oldest transaction has written, in seconds; None if none does, or this role may not see it."""
     holder: str | None
     """Which one that is, in words."""
 
     def __str__(self) -> str:
-        behind = f"the cut is {self.transactions} transactions behind"
+        behind = f"the watermark is {self.transactions} transactions behind"
         return f"{behind}, held for {self.oldest_s:.0f} s by {self.holder}" if self.oldest_s is not None else behind
 
 
-def cut_lag(conn: psycopg.Connection[Any]) -> CutLag:
-    """Measure how far the cut is behind.
+def watermark_lag(conn: psycopg.Connection[Any]) -> WatermarkLag:
+    """Measure how far the watermark is behind.
 
     A transaction that has written holds it, in any database of the cluster, until it ends; so does a prepared one.
     To see those of other roles takes pg_read_all_stats.
     """
     row = conn.execute(LAG).fetchone()
-    return CutLag(*row)  # type: ignore[misc]
+    return WatermarkLag(*row)  # type: ignore[misc]

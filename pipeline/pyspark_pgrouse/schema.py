@@ -16,7 +16,7 @@ MISFIT = "payload_misfit"
 
 
 @dataclass(frozen=True)
-class Column:
+class SourceColumn:
     """One column of a read."""
 
     name: str
@@ -33,20 +33,20 @@ class Column:
         return f"a.{self.name}"
 
 
-def _plain(name: str, spark: str) -> Column:
-    return Column(name, spark, f"a.{name}", (name,))
+def _plain(name: str, spark: str) -> SourceColumn:
+    return SourceColumn(name, spark, f"a.{name}", (name,))
 
 
-def _cast(name: str, spark: str, type_: str) -> Column:
-    return Column(name, spark, f"a.{name}::{type_}", (name,))
+def _cast(name: str, spark: str, type_: str) -> SourceColumn:
+    return SourceColumn(name, spark, f"a.{name}::{type_}", (name,))
 
 
-def _json(name: str) -> Column:
+def _json(name: str) -> SourceColumn:
     # As text: what a value cannot be in Arrow, or in Python, never breaks a read.
     return _cast(name, "STRING", "text")
 
 
-def _text(name: str) -> Column:
+def _text(name: str) -> SourceColumn:
     # Domains have types of their own, which ADBC does not know.
     return _cast(name, "STRING", "text")
 
@@ -85,7 +85,7 @@ ENDED = (
     _text("handled_by"),
     _plain("archived_at", "TIMESTAMP"),
     # Transaction ids are unsigned, but at a million a second the upper half is 290,000 years away; as a number it has statistics in Parquet.
-    Column("archive_xid", "BIGINT", "a.archive_xid::text::bigint", ("archive_xid",)),
+    SourceColumn("archive_xid", "BIGINT", "a.archive_xid::text::bigint", ("archive_xid",)),
 )
 ARCHIVE = (*MESSAGE, *ENDED)
 # What a claim hands out: messages.claimed.
@@ -109,7 +109,7 @@ CLAIMED = tuple(
 OF_MODE = {Mode.ARCHIVE: ARCHIVE, Mode.DEAD: ARCHIVE, Mode.READY: MESSAGE, Mode.CLAIM: CLAIMED}
 
 
-def columns(options: Options) -> tuple[Column, ...]:
+def columns(options: Options) -> tuple[SourceColumn, ...]:
     """Return the columns of a read, in their order."""
     made = OF_MODE[options.mode]
     if options.payload == JSON:
@@ -119,7 +119,7 @@ def columns(options: Options) -> tuple[Column, ...]:
     return tuple(part for column in made for part in _parsed(column, options.payload))
 
 
-def _bytes(column: Column) -> Column:
+def _bytes(column: SourceColumn) -> SourceColumn:
     if column.name != "payload":
         return column
     return replace(
@@ -130,11 +130,11 @@ def _bytes(column: Column) -> Column:
     )
 
 
-def _parsed(column: Column, fields: str) -> tuple[Column, ...]:
+def _parsed(column: SourceColumn, fields: str) -> tuple[SourceColumn, ...]:
     if column.name != "payload":
         return (column,)
     # What does not fit stands beside it, so that no message is lost for its payload.
-    return (replace(column, spark=f"STRUCT<{fields}>"), Column(MISFIT, "STRING", "NULL::text", ()))
+    return (replace(column, spark=f"STRUCT<{fields}>"), SourceColumn(MISFIT, "STRING", "NULL::text", ()))
 
 
 def ddl(options: Options) -> str:
@@ -142,7 +142,7 @@ def ddl(options: Options) -> str:
     return ", ".join(f"{column.name} {column.spark}" for column in columns(options))
 
 
-def chosen(options: Options, schema: StructType) -> tuple[Column, ...]:
+def chosen(options: Options, schema: StructType) -> tuple[SourceColumn, ...]:
     """Return the columns that a read with this schema has, in the order of the schema.
 
     A schema of the user's may have fewer than there are: the others are never asked for.
@@ -158,7 +158,7 @@ def chosen(options: Options, schema: StructType) -> tuple[Column, ...]:
     return tuple(known[field.name] for field in schema.fields)
 
 
-def _check(field: Any, known: dict[str, Column], options: Options) -> None:
+def _check(field: Any, known: dict[str, SourceColumn], options: Options) -> None:
     if field.name not in known:
         raise ConfigError(f"no column {field.name} in mode {options.mode}; there are {', '.join(known)}")
     expected = known[field.name].spark
@@ -167,11 +167,11 @@ def _check(field: Any, known: dict[str, Column], options: Options) -> None:
         raise ConfigError(f"column {field.name} is {expected}, not {field.dataType.simpleString().upper()}")
 
 
-def select(chosen: Sequence[Column]) -> str:
+def select(chosen: Sequence[SourceColumn]) -> str:
     """Return the columns as a SELECT lists them, of the alias `a`."""
     return ", ".join(f"{column.sql} AS {column.name}" for column in chosen)
 
 
-def sources(chosen: Sequence[Column]) -> list[str]:
+def sources(chosen: Sequence[SourceColumn]) -> list[str]:
     """Return the columns of the table that must be readable."""
     return sorted({name for column in chosen for name in column.source})

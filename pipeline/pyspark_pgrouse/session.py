@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from pgrouse.errors import ExitCode, PgrouseError
-from pyspark_pgrouse.executors import own_error
+from pyspark_pgrouse.executors import pgrouse_error
 from pyspark_pgrouse.java import java_home
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
         raise
     except Exception as error:
         check_alive(spark)
-        if isinstance(error, PySparkException) and (own := own_error(str(error))):
+        if isinstance(error, PySparkException) and (own := pgrouse_error(str(error))):
             raise own from None
         raise
     finally:

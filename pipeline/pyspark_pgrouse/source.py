@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 
 from pgrouse.errors import PgrouseError
 from pyspark_pgrouse import schema as schemas
-from pyspark_pgrouse.options import Mode, Options, Use
+from pyspark_pgrouse.options import Mode, Operation, Options
 from pyspark_pgrouse.read.refused_stream import RefusedStream
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what `spark.read` reads with."""
-        options = Options.parse(self.options, Use.BATCH)
+        options = Options.parse(self.options, Operation.BATCH)
         if options.mode is Mode.READY:
-            from pyspark_pgrouse.read.ready_batch import ReadyBatch  # noqa: PLC0415 - each use loads its own part
+            from pyspark_pgrouse.read.ready_batch import ReadyBatch  # noqa: PLC0415 - each operation loads its own part
 
             return ReadyBatch(options, schema)
         from pyspark_pgrouse.read.archive_batch import ArchiveBatch, PushdownArchiveBatch  # noqa: PLC0415
@@ -52,7 +52,7 @@ class DefaultSource(DataSource):
             return RefusedStream(error)
 
     def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
-        options = Options.parse(self.options, Use.STREAM)
+        options = Options.parse(self.options, Operation.STREAM)
         if options.mode is Mode.CLAIM:
             from pyspark_pgrouse.claim.stream import ClaimStream  # noqa: PLC0415
 
@@ -65,10 +65,10 @@ class DefaultSource(DataSource):
         """Return what `df.write` publishes with."""
         from pyspark_pgrouse.publish.batch import PublishWriter  # noqa: PLC0415
 
-        return PublishWriter(Options.parse(self.options, Use.WRITE), schema, overwrite)
+        return PublishWriter(Options.parse(self.options, Operation.WRITE), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Return what `df.writeStream` publishes with."""
         from pyspark_pgrouse.publish.stream import PublishStreamWriter  # noqa: PLC0415
 
-        return PublishStreamWriter(Options.parse(self.options, Use.WRITE), schema, overwrite)
+        return PublishStreamWriter(Options.parse(self.options, Operation.WRITE), schema, overwrite)

@@ -1,12 +1,12 @@
--- What a deliverer of alerts does next: take new alerts, and get the one message that its sink is to be sent now.
--- Called by: the alerts loop of daemons and pgrouse alert run, one per sink; then settle_delivery. One delivers to a sink at a time:
--- whoever calls this first holds the sink for p_hold, and longer with each further call. Another may have it when that is over, or at once
--- when the server process of the holder is gone; what the former holder says then is refused by its fence.
--- p_holder: who delivers, unique in the fleet. p_rules: what the sink wants and when, see docs/reference/alerts.md.
--- Result: id NULL = nothing to send; ask again in wait_s seconds, or when something happens (NULL). held: somebody else delivers.
--- Messages come in the order of seq; one that was not settled comes again, with the same id.
+-- The next step of an alert deliverer: take new alerts, and return the one notification that its sink should be sent now.
+-- Called by: the alerts loop of daemons and pgrouse alert run, one per sink; then settle_delivery. Only one deliverer serves a sink at a
+-- time: the first caller holds the sink for p_hold, and each further call extends that. Another may take over after that, or at once if the
+-- server process of the holder is gone; the fence then rejects what the former holder reports.
+-- p_holder: the deliverer's name, unique among all daemons. p_rules: what the sink wants and when, see docs/reference/alerts.md.
+-- Result: id NULL = nothing to send; ask again in wait_s seconds, or when something happens (NULL). held: another deliverer holds the sink.
+-- Notifications come in the order of seq; one that was not settled is returned again, with the same id.
 -- Locks: the row of the sink and its incidents, until the end of the transaction. Never call it in a longer one.
-CREATE OR REPLACE FUNCTION messages.deliver_next(
+CREATE OR REPLACE FUNCTION messages.claim_delivery(
   p_sink text, p_type text, p_holder text, p_rules jsonb, p_hold interval,
   OUT held boolean, OUT fence bigint, OUT id uuid, OUT seq bigint, OUT attempt integer, OUT created_at timestamptz, OUT message jsonb,
   OUT wait_s double precision
@@ -34,19 +34,19 @@ BEGIN
   SET type = p_type, held_by = p_holder, held_until = v_now + p_hold, held_backend = pg_backend_pid(), seen_at = v_now,
       fence = s.fence + CASE WHEN s.held_by IS DISTINCT FROM p_holder THEN 1 ELSE 0 END
   WHERE s.name = p_sink
-  RETURNING s.fence INTO deliver_next.fence;
+  RETURNING s.fence INTO claim_delivery.fence;
 
-  -- Before: a group that was quiet begins anew with what is new. After: what ended unheard.
+  -- Before: a group that was quiet begins again with what is new. After: what ended unheard.
   PERFORM messages.close_incidents(p_sink, p_rules);
-  PERFORM messages.gather_alerts(p_sink, p_rules);
+  PERFORM messages.group_new_alerts(p_sink, p_rules);
   PERFORM messages.close_incidents(p_sink, p_rules);
   LOOP
     SELECT d.* INTO v_head
     FROM messages.alert_delivery AS d
-    WHERE d.sink = p_sink AND d.delivered_at IS NULL AND d.put_aside_at IS NULL
+    WHERE d.sink = p_sink AND d.delivered_at IS NULL AND d.abandoned_at IS NULL
     ORDER BY d.seq LIMIT 1;
     EXIT WHEN FOUND;
-    wait_s := messages.write_delivery(p_sink, p_rules);
+    wait_s := messages.create_delivery(p_sink, p_rules);
     IF wait_s IS DISTINCT FROM 0 THEN
       RETURN;
     END IF;

@@ -1,14 +1,14 @@
--- End what is over for a sink: groups of dead messages in which nothing died for the time between two messages, and conditions that ended
--- before this sink was told of them (silence, or an escalation that did not come to it).
--- Called by: deliver_next, before and after it takes new alerts. Locks: the incidents it changes. Result: how many ended.
--- What was held back by a silence that still lasts is not told any more; its number stays in silenced.
+-- Close what is over for a sink: groups of dead messages with no death for the time between two notifications, and conditions that ended
+-- before this sink reported them (because of a silence, or an escalation that did not reach it).
+-- Called by: claim_delivery, before and after it takes new alerts. Locks: the incidents it changes. Result: how many ended.
+-- What an active silence held back is not reported; its count stays in silenced.
 CREATE OR REPLACE FUNCTION messages.close_incidents(p_sink text, p_rules jsonb)
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_quiet   timestamptz := messages.now() - messages.seconds_of(p_rules, 'every');
-  v_patient boolean := p_rules -> 'after' IS NOT NULL OR p_rules -> 'after_count' IS NOT NULL;
+  v_quiet   timestamptz := messages.now() - messages.rule_interval(p_rules, 'group_interval');
+  v_patient boolean := p_rules -> 'escalate_after' IS NOT NULL OR p_rules -> 'escalate_count' IS NOT NULL;
   v_did     bigint;
 BEGIN
   UPDATE messages.alert_incident AS i

@@ -1,11 +1,12 @@
--- What is wrong now, as far as SQL can see it, each with its mend. The bounds stand in messages.alert_bound.
--- Called by: watch, pgrouse alert conditions, the doctor. Locks: nothing. Result: one row per kind and topic; topic NULL = it is about none.
+-- List what is wrong now, as far as SQL can see it, each with a fix. The thresholds are in messages.alert_bound.
+-- Called by: update_conditions, pgrouse alert conditions, the doctor. Locks: nothing. Result: one row per kind and topic; topic NULL = it
+-- is about none.
 -- since: when it began to be wrong; of what has no time of its own, when watch first saw it. what says times, not ages: it stays the same
 -- while nothing changes. Bounded: the walk over the topics of renotify_stale, and counts of the dead that stop at their bound.
--- no_worker goes by is_handled: of workers outside the registry it sees only what sleeps armed or holds a message at this moment.
+-- no_worker uses is_handled: of workers outside the registry it sees only those that sleep armed or hold a message now.
 -- snapshot_held needs pg_read_all_stats (migrate gives it to the owner if it may): without it the transactions of others are not seen.
 CREATE OR REPLACE FUNCTION messages.conditions()
-RETURNS TABLE (kind text, topic text, since timestamptz, what text, mend text)
+RETURNS TABLE (kind text, topic text, since timestamptz, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
@@ -53,7 +54,7 @@ BEGIN
     END IF;
     v_ready := CASE WHEN greatest(v_own.backlog_age, v_own.no_worker_for) > '0' THEN messages.oldest_ready(v_topic) END;
     IF v_ready < v_now - least(nullif(v_own.backlog_age, '0'), nullif(v_own.no_worker_for, '0')) THEN
-      v_policy := messages.policy(v_topic, v_now);
+      v_policy := messages.claim_policy(v_topic, v_now);
       CASE
         -- A pause, or a breaker, is no backlog: the one who stopped the topic knows; the breaker is told by itself, also while it probes.
         WHEN v_policy.stopped_until IS NOT NULL OR v_policy.probes IS NOT NULL THEN
@@ -64,7 +65,7 @@ BEGIN
             format('start a daemon whose configuration has a handler for %s, or pause the topic', v_topic);
         WHEN v_own.backlog_age > '0' AND v_ready < v_now - v_own.backlog_age THEN
           RETURN QUERY SELECT 'backlog', v_topic, v_ready + v_own.backlog_age,
-            format('messages of %s are ready for more than %s', v_topic, messages.in_words(v_own.backlog_age)),
+            format('messages of %s are ready for more than %s', v_topic, messages.format_interval(v_own.backlog_age)),
             format('add workers or concurrency, or see what holds it up: `pgrouse explain ID`, `pgrouse topic show %s`', v_topic);
         ELSE
       END CASE;
@@ -73,7 +74,7 @@ BEGIN
   END LOOP;
 
   RETURN QUERY
-  SELECT 'breaker', b.topic, b.changed_at, format('the breaker of %s is open: %s', b.topic, b.why),
+  SELECT 'breaker', b.topic, b.changed_at, format('the breaker of %s is open: %s', b.topic, b.reason),
          messages.breaker_advice(b.topic)
   FROM messages.breaker AS b
   CROSS JOIN messages.topic AS d
@@ -84,10 +85,10 @@ BEGIN
   SELECT 'snapshot_held', NULL::text, min(h.began_at) + v_bound.snapshot_age,
          format('%s open since %s: nothing that was settled since can be cleaned up',
            (array_agg(h.who ORDER BY h.began_at))[1], to_char(min(h.began_at) AT TIME ZONE 'UTC', v_time)),
-         (array_agg(h.mend ORDER BY h.began_at))[1]
+         (array_agg(h.fix ORDER BY h.began_at))[1]
   FROM (
     SELECT a.xact_start AS began_at, format('a transaction of %s (%s, process %s) is', a.usename, coalesce(nullif(a.application_name, ''), 'no name'), a.pid) AS who,
-           format('end it: SELECT pg_terminate_backend(%s), and set idle_in_transaction_session_timeout for its user', a.pid) AS mend
+           format('end it: SELECT pg_terminate_backend(%s), and set idle_in_transaction_session_timeout for its user', a.pid) AS fix
     FROM pg_stat_activity AS a
     WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
       AND num_nonnulls(a.backend_xmin, a.backend_xid) > 0
@@ -101,7 +102,7 @@ BEGIN
   RETURN QUERY
   SELECT 'dead_rate', d.topic, coalesce((SELECT c.since FROM messages.condition AS c WHERE c.kind = 'dead_rate' AND c.topic = d.topic), v_now),
          format('more than %s messages of %s died in an hour', d.bound, d.topic),
-         format('see why: `pgrouse dead group --topic %s`; mend it, then `pgrouse redrive`', d.topic)
+         format('see why: `pgrouse dead group --topic %s`; fix it, then `pgrouse redrive`', d.topic)
   FROM (
     SELECT t.topic, coalesce(own.dead_per_hour, v_bound.dead_per_hour) AS bound
     FROM messages.dead_topics() AS t (topic)
@@ -125,7 +126,7 @@ BEGIN
     FROM messages.alert_sink AS s
     WHERE s.seen_at < v_now - v_bound.undelivered_for AND s.failing_since IS NULL
       -- Not EXISTS: PostgreSQL 18 would read both tables whole once.
-      AND ((SELECT true FROM messages.alert_delivery AS d WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.put_aside_at IS NULL LIMIT 1)
+      AND ((SELECT true FROM messages.alert_delivery AS d WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.abandoned_at IS NULL LIMIT 1)
         OR (SELECT true FROM messages.alert_incident AS i WHERE i.sink = s.name AND i.due_at IS NOT NULL LIMIT 1)
         OR EXISTS (SELECT FROM messages.alert AS a WHERE a.xid >= pg_snapshot_xmin(s.position) AND NOT pg_visible_in_snapshot(a.xid, s.position)
           AND a.kind <> 'alerts_undelivered'))

@@ -1,16 +1,16 @@
--- Write the next message of a sink, if one is due: about one group, or about all that are due if those are more than "digest_over".
--- Called by: deliver_next, which holds the row of the sink, when every earlier message is settled. Locks: the incidents it tells of.
--- Result: seconds until a message may be due, NULL = nobody knows; 0 = one was written.
--- Written and counted in one transaction: from here on the message is repeated as it is until it has arrived.
-CREATE OR REPLACE FUNCTION messages.write_delivery(p_sink text, p_rules jsonb)
+-- Create the next notification of a sink, if one is due: about one group, or about all due groups if there are more than "digest_over".
+-- Called by: claim_delivery, which holds the row of the sink, when every earlier message is settled. Locks: the incidents it tells of.
+-- Result: seconds until a notification may be due, NULL = unknown; 0 = one was written. It is written and counted in one transaction: from
+-- then on it is repeated unchanged until it is delivered.
+CREATE OR REPLACE FUNCTION messages.create_delivery(p_sink text, p_rules jsonb)
 RETURNS double precision
 LANGUAGE plpgsql
 AS $$
 DECLARE
   v_now     timestamptz := messages.now();
-  v_after   interval := messages.seconds_of(p_rules, 'after');
-  v_patient boolean := p_rules -> 'after' IS NOT NULL OR p_rules -> 'after_count' IS NOT NULL;
-  v_step    interval := interval '1 minute' / (p_rules ->> 'per_minute')::integer;
+  v_after   interval := messages.rule_interval(p_rules, 'escalate_after');
+  v_patient boolean := p_rules -> 'escalate_after' IS NOT NULL OR p_rules -> 'escalate_count' IS NOT NULL;
+  v_step    interval := interval '1 minute' / (p_rules ->> 'rate_limit_per_minute')::integer;
   v_paced   timestamptz := greatest(v_now, (SELECT s.paced_at FROM messages.alert_sink AS s WHERE s.name = p_sink));
   v_due     text[];
 BEGIN
@@ -18,7 +18,7 @@ BEGIN
     UPDATE messages.alert_incident AS i
     SET escalated_at = v_now, due_at = coalesce(i.due_at, v_now)
     WHERE i.sink = p_sink AND i.escalated_at IS NULL AND i.state = 'firing'
-      AND (i.count >= (p_rules ->> 'after_count')::bigint
+      AND (i.count >= (p_rules ->> 'escalate_count')::bigint
         OR CASE WHEN i.kind = 'dead_message' THEN i.last_at ELSE v_now END - i.first_at >= v_after);
   END IF;
   -- Silences may end before their time: looked at again soon.
@@ -64,17 +64,17 @@ BEGIN
         SELECT jsonb_agg(jsonb_build_object(
           'group', g.grouped, 'kind', g.kind, 'topic', g.topic, 'result', g.result, 'fingerprint', g.error_fingerprint,
           'status', g.state, 'count', g.pending, 'total', g.count, 'first_at', g.first_at, 'last_at', g.last_at,
-          'first_message_id', g.first_message_id, 'last_message_id', g.last_message_id, 'error', g.sample_error, 'mend', g.mend,
+          'first_message_id', g.first_message_id, 'last_message_id', g.last_message_id, 'error', g.sample_error, 'fix', g.fix,
           'nth', g.told + 1, 'escalated', g.escalated_at IS NOT NULL) ORDER BY g.pending DESC, g.first_alert_id)
         FROM shown AS g)),
-    jsonb_strip_nulls(jsonb_build_object('group_by', p_rules -> 'group_by', 'on', p_rules -> 'on', 'topics', p_rules -> 'topics')),
+    jsonb_strip_nulls(jsonb_build_object('group_by', p_rules -> 'group_by', 'kinds', p_rules -> 'kinds', 'topics', p_rules -> 'topics')),
     v_due, min(t.first_alert_id), max(t.last_alert_id), v_now
   FROM told AS t;
 
   UPDATE messages.alert_incident AS i
   SET pending = 0, told = i.told + 1, told_at = v_now,
       state = CASE WHEN i.state = 'resolved' THEN 'over' ELSE i.state END,
-      due_at = CASE WHEN i.state = 'firing' AND i.kind <> 'dead_message' THEN v_now + nullif(messages.seconds_of(p_rules, 'repeat'), '0') END
+      due_at = CASE WHEN i.state = 'firing' AND i.kind <> 'dead_message' THEN v_now + nullif(messages.rule_interval(p_rules, 'repeat_interval'), '0') END
   WHERE i.sink = p_sink AND i.grouped = ANY (v_due);
   RETURN 0;
 END

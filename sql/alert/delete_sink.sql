@@ -1,7 +1,7 @@
--- Forget a sink that no configuration names any more, and what it was to be sent.
--- Called by: operators (pgrouse alert forget). One that is still configured comes back as a new one.
+-- Delete a sink that is no longer configured, with its pending notifications.
+-- Called by: operators (pgrouse alert forget). A sink that is still configured comes back as a new one.
 -- Locks: its row and all that belongs to it. Result: whether there was such a sink.
-CREATE OR REPLACE FUNCTION messages.forget_sink(p_sink text)
+CREATE OR REPLACE FUNCTION messages.delete_sink(p_sink text)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -12,7 +12,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  PERFORM messages.note_action('alert.forget_sink', NULL, p_sink);
+  PERFORM messages.audit_action('alert.delete_sink', NULL, p_sink);
   RETURN true;
 END
 $$;

@@ -1,9 +1,9 @@
 -- Take every alert that a sink has not taken yet, and add it to the sink's incidents.
--- Called by: deliver_next, which holds the row of the sink. Locks: the incidents it changes. Result: how many alerts were new.
--- Nothing is skipped and nothing taken twice, in whatever order transactions commit: what is new is what the snapshot of the time before
--- did not show, and this statement's own does. An open transaction holds up nobody's alerts but its own.
--- A new sink, or one that came here from another cluster, begins with what was raised in the last hour and nobody delivered.
-CREATE OR REPLACE FUNCTION messages.gather_alerts(p_sink text, p_rules jsonb)
+-- Called by: claim_delivery, which holds the row of the sink. Locks: the incidents it changes. Result: how many alerts were new.
+-- Nothing is skipped or taken twice, in whatever order transactions commit: new is what the previous snapshot did not show and this
+-- statement's snapshot does. An open transaction delays only its own alerts.
+-- A new sink, or one restored from another cluster, begins with the undelivered alerts of the last hour.
+CREATE OR REPLACE FUNCTION messages.group_new_alerts(p_sink text, p_rules jsonb)
 RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -11,8 +11,8 @@ SET jit = off
 AS $$
 DECLARE
   v_now      timestamptz := messages.now();
-  v_wait     interval := messages.seconds_of(p_rules, 'wait');
-  v_every    interval := messages.seconds_of(p_rules, 'every');
+  v_wait     interval := messages.rule_interval(p_rules, 'group_wait');
+  v_every    interval := messages.rule_interval(p_rules, 'group_interval');
   v_cluster  text := (SELECT c.system_identifier::text FROM pg_control_system() AS c);
   v_position pg_snapshot := (SELECT s.position FROM messages.alert_sink AS s WHERE s.name = p_sink AND s.system_identifier = v_cluster);
   v_new      bigint;
@@ -44,12 +44,12 @@ BEGIN
   ), added AS (
     INSERT INTO messages.alert_incident AS i (
       sink, grouped, kind, topic, result, error_fingerprint, state, first_at, last_at, count, pending, due_at,
-      first_alert_id, last_alert_id, first_message_id, last_message_id, sample_error, mend)
+      first_alert_id, last_alert_id, first_message_id, last_message_id, sample_error, fix)
     SELECT
       p_sink, f.grouped, l.kind, f.topic, CASE WHEN l.kind = 'dead_message' THEN f.result END, f.error_fingerprint,
       CASE WHEN l.kind <> 'dead_message' AND l.result IN ('ended', 'closed') THEN 'resolved' ELSE 'firing' END,
       f.first_at, f.last_at, f.count, f.count, f.first_at + v_wait,
-      f.first_alert_id, f.last_alert_id, f.first_message_id, f.last_message_id, l.sample_error, l.mend
+      f.first_alert_id, f.last_alert_id, f.first_message_id, f.last_message_id, l.sample_error, l.fix
     FROM folded AS f
     JOIN fresh AS l ON l.id = f.last_alert_id
     -- The end of what this sink never heard of.
@@ -78,7 +78,7 @@ BEGIN
       first_message_id = CASE WHEN i.pending > 0 THEN least(i.first_message_id, excluded.first_message_id) ELSE excluded.first_message_id END,
       last_message_id = greatest(i.last_message_id, excluded.last_message_id),
       sample_error = excluded.sample_error,
-      mend = excluded.mend
+      fix = excluded.fix
     RETURNING 1
   )
   -- pg_current_snapshot() is the one that this whole statement reads by.

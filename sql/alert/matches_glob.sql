@@ -1,6 +1,6 @@
--- Whether a text fits a pattern, in which * stands for any characters and nothing else has a meaning.
--- Called by: silenced_until, wants_alert. Locks: nothing. Result: a pattern of NULL fits everything.
-CREATE OR REPLACE FUNCTION messages.matches(p_pattern text, p_text text)
+-- Whether a text matches a pattern in which * stands for any characters and nothing else is special.
+-- Called by: silenced_until, wants_alert. Locks: nothing. Result: a pattern of NULL matches everything.
+CREATE OR REPLACE FUNCTION messages.matches_glob(p_pattern text, p_text text)
 RETURNS boolean
 LANGUAGE sql
 IMMUTABLE PARALLEL SAFE

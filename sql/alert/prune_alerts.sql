@@ -1,6 +1,7 @@
--- Forget alerts: those that were delivered a week ago, and those that nobody delivered for as long as the archive keeps messages by default.
--- Also what was sent, and what is over, after a week; silences a month after their end, and sinks that nobody delivered to for a month.
--- Called by: purge. Bounded: of each it looks at the p_limit oldest. Locks: the rows it deletes. Result: how many.
+-- Delete alerts: delivered ones after a week, undelivered ones after the default retention of the archive.
+-- Also deletes sent notifications and closed incidents after a week, silences a month after their end, and sinks without a delivery for a
+-- month.
+-- Called by: purge. Bounded: it checks the p_limit oldest of each. Locks: the rows it deletes. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_alerts(p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -19,7 +20,7 @@ BEGIN
   v_all := v_all + v_did;
   DELETE FROM messages.alert_delivery AS d
   WHERE d.id IN (SELECT o.id FROM messages.alert_delivery AS o ORDER BY o.created_at LIMIT p_limit)
-    AND coalesce(d.delivered_at, d.put_aside_at) < v_week;
+    AND coalesce(d.delivered_at, d.abandoned_at) < v_week;
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;
   DELETE FROM messages.alert_incident AS i

@@ -1,6 +1,7 @@
--- Send messages to sinks once more, behind what waits there: those that were delivered or put aside in the last p_since, or the one of an id.
+-- Send notifications to sinks once more, after what is queued there: those that were delivered or abandoned in the last p_since, or the one
+-- with the given id.
 -- Called by: operators (pgrouse alert replay). p_sink NULL: every sink. Locks: nothing but the rows it inserts. Result: how many.
--- Each is a message with an id of its own, so that receivers do not take it for a repetition; it says so by "replay_of".
+-- Each is a new notification with its own id, so that receivers do not take it for a repetition; "replay_of" names the original.
 CREATE OR REPLACE FUNCTION messages.replay_alerts(p_sink text DEFAULT NULL, p_since interval DEFAULT '1 hour', p_id uuid DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -18,11 +19,11 @@ BEGIN
   FROM messages.alert_delivery AS d
   WHERE (p_sink IS NULL OR d.sink = p_sink)
     AND CASE WHEN p_id IS NOT NULL THEN d.id = p_id ELSE d.replay_of IS NULL AND d.created_at >= messages.now() - p_since END
-    AND num_nonnulls(d.delivered_at, d.put_aside_at) > 0
+    AND num_nonnulls(d.delivered_at, d.abandoned_at) > 0
   ORDER BY d.seq;
   GET DIAGNOSTICS v_did = ROW_COUNT;
   IF v_did > 0 THEN
-    PERFORM messages.note_action('alert.replay', NULL, coalesce(p_id::text, p_sink), jsonb_build_object('messages', v_did));
+    PERFORM messages.audit_action('alert.replay', NULL, coalesce(p_id::text, p_sink), jsonb_build_object('messages', v_did));
     PERFORM messages.notify('alert', ARRAY['replay']);
   END IF;
   RETURN v_did;

@@ -1,6 +1,6 @@
--- A time of a sink's rules, which they give in seconds.
--- Called by: gather_alerts, close_incidents, write_delivery. Locks: nothing. Result: NULL if the rules do not name it.
-CREATE OR REPLACE FUNCTION messages.seconds_of(p_rules jsonb, p_name text)
+-- A time from a sink's rules, which give it in seconds.
+-- Called by: group_new_alerts, close_incidents, create_delivery. Locks: nothing. Result: NULL if the rules do not name it.
+CREATE OR REPLACE FUNCTION messages.rule_interval(p_rules jsonb, p_name text)
 RETURNS interval
 LANGUAGE sql
 IMMUTABLE PARALLEL SAFE

@@ -1,10 +1,10 @@
--- Say what became of a message that a sink was sent.
--- Called by: whoever got it from deliver_next. p_error NULL: it has arrived, and its alerts count as delivered. Else: the reason, and either
--- p_retry_in or p_put_aside; later messages of the sink wait for the retry, and go on when it is put aside.
--- Locks: the row of the sink; the rows of the alerts it tells of. Result: false = refused: by now somebody else delivers to this sink, and
--- the message may be sent a second time; or it was settled already.
+-- Record what happened to a notification that was sent to a sink.
+-- Called by: the deliverer that got it from claim_delivery. p_error NULL: it was delivered, and so were its alerts. Else: the reason, and
+-- either p_retry_in or p_abandon; later notifications of the sink wait for the retry, and continue when it is abandoned.
+-- Locks: the row of the sink; the rows of the alerts it tells of. Result: false = rejected: another deliverer has taken over this sink, and
+-- the notification may be sent a second time; or it was already settled.
 CREATE OR REPLACE FUNCTION messages.settle_delivery(
-  p_sink text, p_fence bigint, p_id uuid, p_error text DEFAULT NULL, p_retry_in interval DEFAULT '1 minute', p_put_aside boolean DEFAULT false
+  p_sink text, p_fence bigint, p_id uuid, p_error text DEFAULT NULL, p_retry_in interval DEFAULT '1 minute', p_abandon boolean DEFAULT false
 )
 RETURNS boolean
 LANGUAGE plpgsql
@@ -24,10 +24,10 @@ BEGIN
   END IF;
   UPDATE messages.alert_delivery AS d
   SET delivered_at = CASE WHEN p_error IS NULL THEN v_now END,
-      put_aside_at = CASE WHEN p_error IS NOT NULL AND p_put_aside THEN v_now END,
-      retry_at = CASE WHEN p_error IS NOT NULL AND NOT p_put_aside THEN v_now + p_retry_in END,
+      abandoned_at = CASE WHEN p_error IS NOT NULL AND p_abandon THEN v_now END,
+      retry_at = CASE WHEN p_error IS NOT NULL AND NOT p_abandon THEN v_now + p_retry_in END,
       last_error = coalesce(left(p_error, 1000), d.last_error)
-  WHERE d.id = p_id AND d.sink = p_sink AND d.delivered_at IS NULL AND d.put_aside_at IS NULL
+  WHERE d.id = p_id AND d.sink = p_sink AND d.delivered_at IS NULL AND d.abandoned_at IS NULL
   RETURNING d.* INTO v_delivery;
   IF NOT FOUND THEN
     RETURN false;

@@ -1,14 +1,14 @@
--- Let nobody be told of such alerts for a while. They are counted meanwhile; what still goes on afterwards is told then.
+-- Silence matching alerts for a while. They are counted meanwhile; what is still wrong afterwards is reported then.
 -- Called by: operators (pgrouse alert silence add, the page of dead letters). Locks: nothing but the row it inserts. Result: its id.
 -- p_kind: dead_message, breaker, or the kind of a condition. p_topic: a name, or a pattern in which * stands for any characters.
--- What is NULL matches everything; one of the three has to be given. p_for or p_until, not both.
+-- NULL matches everything; one of the three is required. p_for or p_until, not both.
 CREATE OR REPLACE FUNCTION messages.silence(
   p_kind              text        DEFAULT NULL,
   p_topic             text        DEFAULT NULL,
   p_error_fingerprint text        DEFAULT NULL,
   p_for               interval    DEFAULT NULL,
   p_until             timestamptz DEFAULT NULL,
-  p_why               text        DEFAULT NULL
+  p_reason               text        DEFAULT NULL
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -29,11 +29,11 @@ BEGIN
   IF v_until <= v_now OR v_until > v_now + interval '3650 days' THEN
     RAISE EXCEPTION 'until of a silence is %', v_until USING ERRCODE = '22023', HINT = 'use a time to come, within 3650 days';
   END IF;
-  INSERT INTO messages.silence AS s (kind, topic, error_fingerprint, until, why, created_at, created_by)
-  VALUES (p_kind, p_topic, p_error_fingerprint, v_until, left(p_why, 1000), v_now, messages.actor())
+  INSERT INTO messages.silence AS s (kind, topic, error_fingerprint, until, reason, created_at, created_by)
+  VALUES (p_kind, p_topic, p_error_fingerprint, v_until, left(p_reason, 1000), v_now, messages.actor())
   RETURNING s.id INTO v_id;
-  PERFORM messages.note_action('alert.silence', p_topic, v_id::text, jsonb_build_object(
-    'kind', p_kind, 'error_fingerprint', p_error_fingerprint, 'until', v_until, 'why', left(p_why, 1000)));
+  PERFORM messages.audit_action('alert.silence', p_topic, v_id::text, jsonb_build_object(
+    'kind', p_kind, 'error_fingerprint', p_error_fingerprint, 'until', v_until, 'reason', left(p_reason, 1000)));
   RETURN v_id;
 END
 $$;

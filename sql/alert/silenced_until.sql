@@ -1,5 +1,6 @@
--- Until when nobody wants to hear of such an alert.
--- Called by: write_delivery, close_incidents, pgrouse alert list. Locks: nothing. Result: the latest end of the silences that match; NULL = it is to be heard.
+-- Until when a matching alert is silenced.
+-- Called by: create_delivery, close_incidents, pgrouse alert list. Locks: nothing. Result: the latest end of the silences that match; NULL
+-- = it is not silenced.
 CREATE OR REPLACE FUNCTION messages.silenced_until(p_kind text, p_topic text, p_error_fingerprint text)
 RETURNS timestamptz
 LANGUAGE sql
@@ -10,6 +11,6 @@ AS $$
   SELECT max(s.until)
   FROM messages.silence AS s
   WHERE s.ended_at IS NULL AND s.until > (SELECT messages.now())
-    AND messages.matches(s.kind, p_kind) AND messages.matches(s.topic, p_topic)
+    AND messages.matches_glob(s.kind, p_kind) AND messages.matches_glob(s.topic, p_topic)
     AND (s.error_fingerprint IS NULL OR s.error_fingerprint = p_error_fingerprint)
 $$;

@@ -1,5 +1,5 @@
--- End a silence before its time: what it held back and still goes on is told within some seconds.
--- Called by: operators (pgrouse alert silence remove). Locks: the silence's row. Result: whether there was such a silence, and it was not over.
+-- End a silence early: what it held back and is still wrong is reported within seconds.
+-- Called by: operators (pgrouse alert silence remove). Locks: the silence's row. Result: whether there was such an active silence.
 CREATE OR REPLACE FUNCTION messages.unsilence(p_id bigint)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -16,7 +16,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  PERFORM messages.note_action('alert.unsilence', v_topic, p_id::text);
+  PERFORM messages.audit_action('alert.unsilence', v_topic, p_id::text);
   RETURN true;
 END
 $$;

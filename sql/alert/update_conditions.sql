@@ -1,8 +1,8 @@
--- See what is wrong (messages.conditions) and raise one alert when it begins and one when it ends, as rows of the outbox.
--- Called by: tick, so that it works without any daemon; the rows wait for whoever delivers. Locks: a row of messages.mutex for its transaction, so
--- that of several tickers one does it. Result: how many conditions began or ended.
--- A listener counts as degraded when it has been so for alert_bound.listener_for. A breaker tells of itself: see tell_breaker.
-CREATE OR REPLACE FUNCTION messages.watch()
+-- Compare messages.conditions with the last run, and raise an alert when a condition begins and when it ends, as rows of the outbox.
+-- Called by: tick, so that it works without any daemon; the rows wait for a deliverer. Locks: a row of messages.mutex for its transaction,
+-- so that only one of several ticks does it. Result: how many conditions began or ended.
+-- A listener counts as degraded when it has been so for alert_bound.listener_for. Breakers raise their own alerts: see announce_breaker.
+CREATE OR REPLACE FUNCTION messages.update_conditions()
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -14,31 +14,31 @@ DECLARE
   v_did   bigint;
   v_kinds text[];
 BEGIN
-  IF NOT messages.lock_mutex('watch') THEN
+  IF NOT messages.lock_mutex('update_conditions') THEN
     RETURN 0;
   END IF;
   WITH wrong AS MATERIALIZED (
-    SELECT c.kind, coalesce(c.topic, '') AS topic, c.since, c.what, c.mend FROM messages.conditions() AS c WHERE c.kind <> 'breaker'
+    SELECT c.kind, coalesce(c.topic, '') AS topic, c.since, c.what, c.fix FROM messages.conditions() AS c WHERE c.kind <> 'breaker'
   ), known AS (
-    INSERT INTO messages.condition AS k (kind, topic, since, what, mend, told_at)
-    SELECT w.kind, w.topic, w.since, w.what, w.mend, CASE WHEN w.kind <> 'listener_degraded' THEN v_now END
+    INSERT INTO messages.condition AS k (kind, topic, since, what, fix, told_at)
+    SELECT w.kind, w.topic, w.since, w.what, w.fix, CASE WHEN w.kind <> 'listener_degraded' THEN v_now END
     FROM wrong AS w
     ORDER BY w.kind, w.topic
     ON CONFLICT (kind, topic) DO UPDATE
-    SET what = excluded.what, mend = excluded.mend, told_at = coalesce(k.told_at, CASE WHEN k.since <= v_now - v_hold THEN v_now END)
-    WHERE (k.what, k.mend) IS DISTINCT FROM (excluded.what, excluded.mend) OR (k.told_at IS NULL AND k.since <= v_now - v_hold)
+    SET what = excluded.what, fix = excluded.fix, told_at = coalesce(k.told_at, CASE WHEN k.since <= v_now - v_hold THEN v_now END)
+    WHERE (k.what, k.fix) IS DISTINCT FROM (excluded.what, excluded.fix) OR (k.told_at IS NULL AND k.since <= v_now - v_hold)
     RETURNING k.*
   ), gone AS (
     DELETE FROM messages.condition AS k
     WHERE NOT EXISTS (SELECT FROM wrong AS w WHERE w.kind = k.kind AND w.topic = k.topic)
     RETURNING k.*
   ), raised AS (
-    INSERT INTO messages.alert (kind, topic, result, sample_error, mend, raised_at)
-    SELECT r.kind, nullif(r.topic, ''), r.result, left(r.what, 1000), r.mend, v_now
+    INSERT INTO messages.alert (kind, topic, result, sample_error, fix, raised_at)
+    SELECT r.kind, nullif(r.topic, ''), r.result, left(r.what, 1000), r.fix, v_now
     FROM (
-      SELECT k.kind, k.topic, 'begun' AS result, k.what, k.mend FROM known AS k WHERE k.told_at = v_now
+      SELECT k.kind, k.topic, 'begun' AS result, k.what, k.fix FROM known AS k WHERE k.told_at = v_now
       UNION ALL
-      SELECT g.kind, g.topic, 'ended', g.what, g.mend FROM gone AS g WHERE g.told_at IS NOT NULL
+      SELECT g.kind, g.topic, 'ended', g.what, g.fix FROM gone AS g WHERE g.told_at IS NOT NULL
     ) AS r
     ORDER BY r.kind, r.topic
     RETURNING alert.kind

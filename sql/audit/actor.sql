@@ -1,5 +1,6 @@
--- Who acts: the name that the caller gives itself by the setting messages.actor (the web side: of its token), else the session's user.
--- Called by: note_action, and whatever keeps a name. Locks: nothing.
+-- The name for the audit: the setting messages.actor if the caller sets it (the web server sets the name of the token), else the session's
+-- user.
+-- Called by: audit_action, and functions that record a name. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.actor()
 RETURNS text
 LANGUAGE sql

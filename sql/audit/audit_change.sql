@@ -1,8 +1,8 @@
--- Whoever changes a policy, a channel, a schedule or a subscription directly is noted in messages.audit, with the old and the new value of
--- what changed; so are pauses and their ends, whichever way they come.
--- A pause that is over by itself and cleared away is nobody's action; nor is what the schedules themselves write when they fire.
+-- Record direct changes of policies, channels, schedules and subscriptions in messages.audit, with the old and the new values; pauses and
+-- resumes too, however they are made.
+-- A pause that expired and was cleared is not recorded, since no person did it; nor is what schedules write when they fire.
 -- Locks: nothing but the row it inserts.
-CREATE OR REPLACE FUNCTION messages.noted()
+CREATE OR REPLACE FUNCTION messages.audit_change()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -15,20 +15,20 @@ DECLARE
   v_now    timestamptz := messages.now();
   v_suffix text := CASE WHEN TG_TABLE_NAME = 'schedule' THEN '_schedule' ELSE '' END;
   v_target text := coalesce(v_row ->> 'name', v_row ->> 'channel', v_row ->> 'subscriber');
-  v_paused text[] := ARRAY['paused_at', 'resume_at', 'paused_by', 'paused_why'];
+  v_paused text[] := ARRAY['paused_at', 'resume_at', 'paused_by', 'paused_reason'];
   v_change jsonb;
   v_action text;
 BEGIN
-  IF v_new ->> 'paused_at' IS NOT NULL AND messages.changes(v_old, v_new, '{}') ?| v_paused THEN
-    PERFORM messages.note_action(
+  IF v_new ->> 'paused_at' IS NOT NULL AND messages.jsonb_diff(v_old, v_new, '{}') ?| v_paused THEN
+    PERFORM messages.audit_action(
       'pause' || v_suffix, v_row ->> 'topic', v_target,
-      jsonb_build_object('why', v_new -> 'paused_why', 'until', v_new -> 'resume_at'));
+      jsonb_build_object('reason', v_new -> 'paused_reason', 'until', v_new -> 'resume_at'));
   ELSIF v_new ->> 'paused_at' IS NULL
     AND messages.is_paused((v_old ->> 'paused_at')::timestamptz, (v_old ->> 'resume_at')::timestamptz, v_now) THEN
-    PERFORM messages.note_action('resume' || v_suffix, v_row ->> 'topic', v_target);
+    PERFORM messages.audit_action('resume' || v_suffix, v_row ->> 'topic', v_target);
   END IF;
 
-  v_change := messages.changes(
+  v_change := messages.jsonb_diff(
     v_old, v_new,
     v_paused || ARRAY['updated_at', 'created_at', 'created_by', 'next_tick', 'last_tick', 'last_message_id', 'last_fired_at', 'last_error',
                       'failed_at', 'failures', 'retry_at']);
@@ -52,30 +52,30 @@ BEGIN
     WHEN 'alert_bound DELETE' THEN 'remove_alert_bound'
     ELSE 'set_policy'
   END;
-  PERFORM messages.note_action(v_action, v_row ->> 'topic', v_target, jsonb_build_object('changes', v_change));
+  PERFORM messages.audit_action(v_action, v_row ->> 'topic', v_target, jsonb_build_object('changes', v_change));
   RETURN NULL;
 END
 $$;
 
-CREATE OR REPLACE TRIGGER noted
+CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR UPDATE OR DELETE ON messages.topic
-FOR EACH ROW EXECUTE FUNCTION messages.noted();
+FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 
-CREATE OR REPLACE TRIGGER noted
+CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR UPDATE OR DELETE ON messages.channel
-FOR EACH ROW EXECUTE FUNCTION messages.noted();
+FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 
 -- Not for what fire_schedule itself writes.
-CREATE OR REPLACE TRIGGER noted
+CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR DELETE OR UPDATE OF name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed, missed_limit,
-  paused_at, paused_by, paused_why
+  paused_at, paused_by, paused_reason
 ON messages.schedule
-FOR EACH ROW EXECUTE FUNCTION messages.noted();
+FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 
-CREATE OR REPLACE TRIGGER noted
+CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR UPDATE OR DELETE ON messages.subscription
-FOR EACH ROW EXECUTE FUNCTION messages.noted();
+FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 
-CREATE OR REPLACE TRIGGER noted
+CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR UPDATE OR DELETE ON messages.alert_bound
-FOR EACH ROW EXECUTE FUNCTION messages.noted();
+FOR EACH ROW EXECUTE FUNCTION messages.audit_change();

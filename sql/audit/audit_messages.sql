@@ -1,6 +1,6 @@
--- Note what was done to some messages: one row, however many; it names the first hundred. Nothing for none.
--- Called by: cancel, skip, retry_now, note_back. p_topics: theirs, each as often as one likes. Locks: as note_action.
-CREATE OR REPLACE FUNCTION messages.note_messages(p_action text, p_topics text[], p_ids bigint[], p_detail jsonb DEFAULT '{}')
+-- Record what was done to some messages, as one row with the first hundred ids. Nothing is recorded for none.
+-- Called by: cancel, skip, retry_now, audit_redrive. p_topics: their topics; duplicates are fine. Locks: as audit_action.
+CREATE OR REPLACE FUNCTION messages.audit_messages(p_action text, p_topics text[], p_ids bigint[], p_detail jsonb DEFAULT '{}')
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -11,7 +11,7 @@ BEGIN
   IF v_count = 0 THEN
     RETURN;
   END IF;
-  PERFORM messages.note_action(
+  PERFORM messages.audit_action(
     p_action,
     CASE WHEN cardinality(v_topics) = 1 THEN v_topics[1] END,
     CASE WHEN v_count = 1 THEN p_ids[1]::text END,

@@ -1,6 +1,7 @@
--- Note that dead messages were put back, with how many had which outcome. Nothing if none came back.
--- Called by: redrive, redrive_where, redrive_edited, requeue. p_ids: which; p_new: as which messages; p_outcomes: as redrive says. Locks: as note_action.
-CREATE OR REPLACE FUNCTION messages.note_back(p_action text, p_ids bigint[], p_new bigint[], p_outcomes text[], p_detail jsonb)
+-- Record that dead messages were put back, with the count of each outcome. Nothing is recorded if none was put back.
+-- Called by: redrive, redrive_where, redrive_edited, requeue_dead_letters. p_ids: which; p_new: as which messages; p_outcomes: as redrive
+-- says. Locks: as audit_action.
+CREATE OR REPLACE FUNCTION messages.audit_redrive(p_action text, p_ids bigint[], p_new bigint[], p_outcomes text[], p_detail jsonb)
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -14,7 +15,7 @@ BEGIN
   FROM unnest(p_ids, p_new, p_outcomes) AS b (id, new, outcome)
   JOIN messages.message AS m ON m.id = b.new
   WHERE b.outcome IN ('redriven', 'keyless');
-  PERFORM messages.note_messages(
+  PERFORM messages.audit_messages(
     p_action, v_topics, v_ids,
     p_detail
       || CASE WHEN cardinality(v_ids) = 1 THEN jsonb_build_object('message_id', v_new) ELSE '{}' END

@@ -1,6 +1,6 @@
--- What differs between two objects: {"key": {"old": …, "new": …}}; a long value is cut.
--- Called by: the trigger noted, edit. p_without: keys that do not count. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.changes(p_old jsonb, p_new jsonb, p_without text[] DEFAULT '{}')
+-- Compare two objects: {"key": {"old": …, "new": …}} for each key that differs; long values are cut.
+-- Called by: the trigger audit_change, edit. p_without: keys to ignore. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.jsonb_diff(p_old jsonb, p_new jsonb, p_without text[] DEFAULT '{}')
 RETURNS jsonb
 LANGUAGE sql
 IMMUTABLE

@@ -1,5 +1,5 @@
--- Forget what was done by hand longer than a year ago.
--- Called by: purge. Bounded: it looks at the p_limit oldest. Locks: the rows it deletes. Result: how many.
+-- Delete audit rows that are older than a year.
+-- Called by: purge. Bounded: it checks the p_limit oldest. Locks: the rows it deletes. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_audit(p_limit integer DEFAULT 1000, p_keep interval DEFAULT '1 year')
 RETURNS bigint
 LANGUAGE plpgsql

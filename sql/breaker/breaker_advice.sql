@@ -1,5 +1,5 @@
--- What to do about an open breaker, for people.
--- Called by: conditions, tell_breaker. Locks: nothing.
+-- Advice about an open breaker, for people.
+-- Called by: conditions, announce_breaker. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.breaker_advice(p_topic text)
 RETURNS text
 LANGUAGE sql

@@ -1,8 +1,9 @@
--- Tell the breakers how attempts ended.
--- Called by: archive and retry, only while some topic uses a policy like that. p_topics: one entry for each attempt.
--- Locks: nothing that anybody waits for: it adds rows, and whoever gets the breaker's row without waiting counts them (judge).
+-- Report ended attempts to the breakers.
+-- Called by: archive and retry, only while some topic uses such a policy. p_topics: one entry for each attempt.
+-- Locks: nothing that others wait for: it adds rows, and the session that gets the breaker's row without waiting counts them
+-- (update_breaker).
 -- Result: how many attempts belong to a topic with a breaker.
-CREATE OR REPLACE FUNCTION messages.count_attempts(p_topics text[], p_succeeded boolean)
+CREATE OR REPLACE FUNCTION messages.count_breaker_attempts(p_topics text[], p_succeeded boolean)
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$
@@ -20,7 +21,7 @@ BEGIN
     INSERT INTO messages.breaker_count (topic, succeeded, failed)
     SELECT v_counted.topic, CASE WHEN p_succeeded THEN v_counted.attempts ELSE 0 END,
            CASE WHEN p_succeeded THEN 0 ELSE v_counted.attempts END;
-    PERFORM messages.judge(v_counted.topic, v_counted.policy);
+    PERFORM messages.update_breaker(v_counted.topic, v_counted.policy);
     v_all := v_all + v_counted.attempts;
   END LOOP;
   RETURN v_all;

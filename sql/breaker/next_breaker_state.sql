@@ -1,9 +1,9 @@
--- Where a breaker stands after some attempts ended: all of its transitions.
--- Called by: judge. Locks: nothing.
--- closed: counts within a window; opens once min_attempts have ended in it and failure_rate of them failed. open: until probe_at outcomes of
--- attempts that began before say nothing; from then on a failure opens it for another pause, a success without a failure closes it.
--- Policy: {"failure_rate": 0.5, "min_attempts": 20, "window": "1m", "pause": "30s", "probes": 1}; what is left out is as shown.
-CREATE OR REPLACE FUNCTION messages.breaker_after(
+-- Compute the next state of a breaker after some attempts ended: all of its transitions.
+-- Called by: update_breaker. Locks: nothing.
+-- closed: counts within a window, and opens once min_attempts have ended in it and failure_rate of them failed. open: until probe_at,
+-- results of earlier attempts are ignored; from then on a failure opens it for another pause, and a success without a failure closes it.
+-- Policy: {"failure_rate": 0.5, "min_attempts": 20, "window": "1m", "pause": "30s", "probes": 1}; missing keys have the values shown.
+CREATE OR REPLACE FUNCTION messages.next_breaker_state(
   p_breaker messages.breaker, p_policy jsonb, p_succeeded bigint, p_failed bigint, p_now timestamptz
 )
 RETURNS messages.breaker
@@ -22,11 +22,11 @@ BEGIN
     v_is.changed_at := p_now;
     IF p_failed > 0 THEN
       v_is.probe_at := p_now + v_pause;
-      v_is.why := format('%s of %s probes failed', p_failed, p_succeeded + p_failed);
+      v_is.reason := format('%s of %s probes failed', p_failed, p_succeeded + p_failed);
     ELSE
       v_is.position := 'closed';
       v_is.probe_at := NULL;
-      v_is.why := format('%s probes succeeded', p_succeeded);
+      v_is.reason := format('%s probes succeeded', p_succeeded);
       v_is.window_began_at := p_now;
       v_is.succeeded := 0;
       v_is.failed := 0;
@@ -42,7 +42,7 @@ BEGIN
     v_is.position := 'open';
     v_is.changed_at := p_now;
     v_is.probe_at := p_now + v_pause;
-    v_is.why := format('%s of %s attempts failed since %s', v_is.failed, v_is.succeeded + v_is.failed,
+    v_is.reason := format('%s of %s attempts failed since %s', v_is.failed, v_is.succeeded + v_is.failed,
       to_char(v_is.window_began_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'));
   END IF;
   RETURN v_is;

@@ -1,8 +1,8 @@
--- Let the breaker of a topic count what ended since it last did, and open or close if that says so.
--- Called by: count_attempts, and tick through judge_all for what was left over. Locks: the breaker's row, tried only: whoever has it counts
--- next time what he cannot see yet. Opening and closing raise an alert; these, and a probe that failed, NOTIFY topic_changed.
--- Result: the position it stands in; NULL = somebody else is at it.
-CREATE OR REPLACE FUNCTION messages.judge(p_topic text, p_policy jsonb)
+-- Count the attempts that ended since the last update, and open or close the breaker of a topic.
+-- Called by: count_breaker_attempts, and tick through update_breakers for the rest. Locks: the breaker's row, only if free at once: its
+-- holder counts next time what it cannot see yet. Opening and closing raise an alert; these, and a probe that failed, NOTIFY topic_changed.
+-- Result: the breaker's position; NULL = another session is updating it.
+CREATE OR REPLACE FUNCTION messages.update_breaker(p_topic text, p_policy jsonb)
 RETURNS text
 LANGUAGE plpgsql
 AS $$
@@ -24,13 +24,13 @@ BEGIN
     DELETE FROM messages.breaker_count AS c WHERE c.topic = p_topic RETURNING c.succeeded, c.failed
   )
   SELECT coalesce(sum(c.succeeded), 0), coalesce(sum(c.failed), 0) INTO v_succeeded, v_failed FROM counted AS c;
-  v_is := messages.breaker_after(v_was, p_policy, v_succeeded, v_failed, messages.now());
+  v_is := messages.next_breaker_state(v_was, p_policy, v_succeeded, v_failed, messages.now());
   UPDATE messages.breaker AS b
   SET position = v_is.position, window_began_at = v_is.window_began_at, succeeded = v_is.succeeded, failed = v_is.failed,
-      changed_at = v_is.changed_at, probe_at = v_is.probe_at, why = v_is.why
+      changed_at = v_is.changed_at, probe_at = v_is.probe_at, reason = v_is.reason
   WHERE b.topic = p_topic;
   IF v_is.changed_at IS DISTINCT FROM v_was.changed_at THEN
-    PERFORM messages.tell_breaker(v_is, v_was.position);
+    PERFORM messages.announce_breaker(v_is, v_was.position);
   END IF;
   RETURN v_is.position;
 END

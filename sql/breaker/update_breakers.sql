@@ -1,7 +1,6 @@
--- Let all breakers count what is left over, and forget those whose topic has none any more; of one that
--- stands open it is told that it closed.
--- Called by: tick. Locks: as judge. Result: how many breakers stand open.
-CREATE OR REPLACE FUNCTION messages.judge_all()
+-- Update all breakers, and delete those of topics that no longer have one. If such a breaker was open, announce that it closed.
+-- Called by: tick. Locks: as update_breaker. Result: how many breakers are open.
+CREATE OR REPLACE FUNCTION messages.update_breakers()
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -18,7 +17,7 @@ BEGIN
     LEFT JOIN messages.topic AS t ON t.topic = c.topic
     WHERE d.topic = '*' AND coalesce(t.breaker, d.breaker) IS NOT NULL
   LOOP
-    PERFORM messages.judge(v_counted.topic, v_counted.policy);
+    PERFORM messages.update_breaker(v_counted.topic, v_counted.policy);
   END LOOP;
   FOR v_gone IN
     DELETE FROM messages.breaker AS b
@@ -29,8 +28,8 @@ BEGIN
   LOOP
     IF v_gone.position = 'open' THEN
       v_gone.position := 'closed';
-      v_gone.why := 'the topic has no breaker any more';
-      PERFORM messages.tell_breaker(v_gone, 'open');
+      v_gone.reason := 'the topic has no breaker any more';
+      PERFORM messages.announce_breaker(v_gone, 'open');
     END IF;
   END LOOP;
   RETURN (SELECT count(*) FROM messages.breaker AS b WHERE b.position = 'open');

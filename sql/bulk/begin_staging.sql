@@ -1,8 +1,9 @@
--- Begin to stage rows of a job: COPY them into messages.publish_stage with the number that this gives, then hand it to publish_staged.
--- Called by: publishers, once for each task that stages, and again when the task is repeated: only what publish_staged is given counts.
--- Result: the number, drawn by lot; NULL = the job is published already, there is nothing to stage. It is good for a day.
+-- Begin to stage rows of a job: COPY them into messages.publish_stage with the number that this returns, then pass the number to
+-- publish_staged.
+-- Called by: publishers, once for each task that stages, and again when a task is repeated: only the numbers given to publish_staged count.
+-- Result: a random number, valid for a day; NULL = the job is already published, there is nothing to stage.
 -- Errors: 42501 the job is another user's. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.begin_stage(p_job text)
+CREATE OR REPLACE FUNCTION messages.begin_staging(p_job text)
 RETURNS uuid
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -11,7 +12,7 @@ AS $$
 DECLARE
   v_attempt uuid;
 BEGIN
-  IF (SELECT j.job FROM messages.own_job(p_job) AS j) IS NOT NULL THEN
+  IF (SELECT j.job FROM messages.read_own_job(p_job) AS j) IS NOT NULL THEN
     RETURN NULL;
   END IF;
   INSERT INTO messages.publish_attempt AS a (job) VALUES (p_job) RETURNING a.attempt INTO v_attempt;

@@ -1,8 +1,8 @@
--- Throw away what the caller staged and will not publish, or has published.
--- Called by: publishers, when a job fails; publish_staged. What another user staged is left alone.
--- Locks: the rows it deletes; or the whole stage until the transaction ends, if nobody else uses it: to empty it takes no time then, whatever
--- its size. Result: how many attempts are gone.
-CREATE OR REPLACE FUNCTION messages.clear_stage(p_attempts uuid[])
+-- Delete what the caller staged and will not publish, or has published.
+-- Called by: publishers, when a job fails; publish_staged. Rows that another user staged are not touched.
+-- Locks: the rows it deletes; or the whole staging table until the transaction ends, if no other session uses it: a TRUNCATE takes no time,
+-- whatever the size. Result: how many attempts were deleted.
+CREATE OR REPLACE FUNCTION messages.delete_staged(p_attempts uuid[])
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -18,7 +18,7 @@ BEGIN
     RETURNING a.attempt
   )
   SELECT array_agg(g.attempt) INTO v_own FROM gone AS g;
-  IF v_own IS NOT NULL AND NOT messages.empty_stage() THEN
+  IF v_own IS NOT NULL AND NOT messages.truncate_stage() THEN
     DELETE FROM messages.publish_stage AS s WHERE s.attempt = ANY (v_own);
   END IF;
   RETURN coalesce(cardinality(v_own), 0);

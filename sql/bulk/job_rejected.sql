@@ -1,4 +1,4 @@
--- The rows of a job of the caller's that were not published, page by page.
+-- List the rows of one of the caller's jobs that were not published, page by page.
 -- Called by: publishers. Locks: nothing. p_after: the nth of the last row of the page before.
 -- Result: nth numbers them; why each was not published; given: its columns as they were given, JSON as text and bytes as base64.
 -- Errors: 42501 the job is another user's.
@@ -10,7 +10,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 AS $$
   SELECT r.nth, r.reason, r.given
-  FROM messages.own_job(p_job) AS j
+  FROM messages.read_own_job(p_job) AS j
   JOIN messages.publish_rejected AS r ON r.job = j.job
   WHERE r.nth > p_after
   ORDER BY r.nth

@@ -1,13 +1,14 @@
--- Publish what was staged for a job: all of it becomes visible at once, and once however often this is called.
--- Called by: publishers, when all tasks have staged. p_attempts: from each task the number under which it staged last; p_counts: how many rows
--- it staged under it, those included that it rejected itself. What was staged for the job under other numbers is thrown away.
+-- Publish what was staged for a job: everything becomes visible at once, and only once however often this is called.
+-- Called by: publishers, when all tasks have staged. p_attempts: from each task the number of its last staging; p_counts: how many rows it
+-- staged with that number, including those that it rejected itself. What was staged for the job with other numbers is deleted.
 -- p_max_rejected: if more rows are rejected than that, nothing is published; NULL = no limit.
--- Rejected, each with its reason: rows whose topic is not registered, that are larger than their topic permits, whose key stands or is held
--- (on_conflict error), that cannot be appended. If a topic is full or its publish_rate is used up the whole job fails.
+-- Rejected, each with its reason: rows whose topic is not registered, that are larger than their topic permits, whose key is waiting or
+-- held (on_conflict error), that cannot be appended. If a topic is full or its publish_rate is used up, the whole job fails.
 -- Result: how many were published (on_conflict replace and append included), ignored (an ignored or held key), dropped (full topics that
--- drop), rejected; is_repeat: the job was published before, by a call that these numbers are of.
--- Errors: PGR01, PGR02 as every INSERT; PGR06 rows are missing: the server crashed meanwhile (the stage is not in the WAL), or a day has passed;
--- PGR07 too many rows are rejected; 42501 the job, or what was staged, is another user's. Nothing is published then, and the stage stays.
+-- drop), rejected; is_repeat: the job was published by an earlier call, and these are its numbers.
+-- Errors: PGR01, PGR02 as every INSERT; PGR06 rows are missing: the server crashed meanwhile (the stage is not in the WAL), or a day has
+-- passed; PGR07 too many rows are rejected; 42501 the job, or what was staged, is another user's. Nothing is published then, and the stage
+-- stays.
 -- Locks: the job, so that a second call waits for the first; the attempts; what an INSERT of the messages locks; the stage, for a moment.
 CREATE OR REPLACE FUNCTION messages.publish_staged(
   p_job text, p_attempts uuid[], p_counts bigint[], p_max_rejected bigint DEFAULT NULL,
@@ -21,7 +22,7 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
-  v_job     messages.publish_job := messages.own_job(p_job);
+  v_job     messages.publish_job := messages.read_own_job(p_job);
   v_now     messages.moment;
   v_has     record;
   v_keyed   record;
@@ -33,15 +34,15 @@ BEGIN
   INSERT INTO messages.publish_job (job) VALUES (p_job) ON CONFLICT DO NOTHING;
   is_repeat := NOT FOUND;
   IF is_repeat THEN
-    v_job := messages.own_job(p_job);
+    v_job := messages.read_own_job(p_job);
     SELECT v_job.published, v_job.ignored, v_job.dropped, v_job.rejected, v_job.published_at
     INTO published, ignored, dropped, rejected, published_at;
-    PERFORM messages.clear_stage(p_attempts);
+    PERFORM messages.delete_staged(p_attempts);
     RETURN;
   END IF;
 
-  PERFORM messages.refuse_staged(p_attempts);
-  v_has := messages.check_stage(p_job, p_attempts, p_counts);
+  PERFORM messages.reject_staged(p_attempts);
+  v_has := messages.check_staged(p_job, p_attempts, p_counts);
 
   -- The clock is read after the transaction has its number: a message must not seem older than its transaction, or claims look for it too late.
   v_now := clock_timestamp();
@@ -59,14 +60,14 @@ BEGIN
   dropped := v_has.plain - published;
   ignored := 0;
   IF v_has.keyed > 0 THEN
-    v_keyed := messages.publish_keyed(p_attempts);
+    v_keyed := messages.publish_staged_with_key(p_attempts);
     published := published + v_keyed.published;
     ignored := v_keyed.ignored;
     dropped := dropped + v_keyed.dropped;
   END IF;
 
-  -- Keys that stand were found by publish_keyed just now.
-  rejected := CASE WHEN v_has.keyed + v_has.rejected > 0 THEN messages.keep_rejected(p_job, p_attempts) ELSE 0 END;
+  -- Keys that stand were found by publish_staged_with_key just now.
+  rejected := CASE WHEN v_has.keyed + v_has.rejected > 0 THEN messages.store_rejected(p_job, p_attempts) ELSE 0 END;
   IF rejected > p_max_rejected THEN
     RAISE EXCEPTION 'job "%" has % rows that cannot be published, and % would be let pass', p_job, rejected, p_max_rejected
       USING ERRCODE = 'PGR07', HINT = 'the first: ' || (
@@ -77,6 +78,6 @@ BEGIN
       rejected = publish_staged.rejected, published_at = clock_timestamp()
   WHERE j.job = p_job
   RETURNING j.published_at INTO published_at;
-  PERFORM messages.clear_stage(p_attempts || ARRAY(SELECT a.attempt FROM messages.publish_attempt AS a WHERE a.job = p_job));
+  PERFORM messages.delete_staged(p_attempts || ARRAY(SELECT a.attempt FROM messages.publish_attempt AS a WHERE a.job = p_job));
 END
 $$;

@@ -1,9 +1,10 @@
 -- Publish the staged rows that have a key, and mark those whose key is taken.
--- Called by: publish_staged. Of several rows with one key the first that was staged is published, and the others are as if they came later.
+-- Called by: publish_staged. Of several rows with one key the first that was staged is published, and the others are treated as later
+-- publishes.
 -- Those with on_conflict error and ignore go in one statement. Those with replace and append go one by one, as by messages.publish, and so
--- do all whose topic has a key_ttl or subscribers, or drops what does not fit: what becomes of these only publish can tell.
--- Result: how many were published, ignored and dropped. Locks: as the INSERTs; in the order of their keys.
-CREATE OR REPLACE FUNCTION messages.publish_keyed(p_attempts uuid[], OUT published bigint, OUT ignored bigint, OUT dropped bigint)
+-- do all whose topic has a key_ttl or subscribers, or drops what does not fit: only publish can decide about these.
+-- Result: how many were published, ignored and dropped. Locks: as the INSERTs, in the order of their keys.
+CREATE OR REPLACE FUNCTION messages.publish_staged_with_key(p_attempts uuid[], OUT published bigint, OUT ignored bigint, OUT dropped bigint)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -12,14 +13,14 @@ DECLARE
   v_row  record;
   v_what text;
 BEGIN
-  IF messages.is_policed() THEN
+  IF messages.has_policies() THEN
     SELECT array_agg(d.topic)
     INTO v_hard
     FROM (
       SELECT DISTINCT s.topic::text AS topic
       FROM messages.publish_stage AS s WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL AND s.key IS NOT NULL
     ) AS d
-    CROSS JOIN LATERAL messages.admission(d.topic) AS a
+    CROSS JOIN LATERAL messages.publish_policy(d.topic) AS a
     WHERE a.key_ttl IS NOT NULL OR (a.max_depth IS NOT NULL AND a.on_full = 'drop')
       OR EXISTS (SELECT FROM messages.subscription AS u WHERE u.topic = d.topic);
   END IF;

@@ -1,12 +1,12 @@
--- Mark the staged rows that the policies of their topics refuse: topics that are not registered, and what is larger than permitted.
+-- Mark the staged rows that the policies of their topics reject: unregistered topics, and rows that are too large.
 -- Called by: publish_staged, before it inserts; what full topics and rates refuse is refused to the whole job.
--- Locks: the rows that it marks. Nothing is read while no topic of the database uses a policy like that.
-CREATE OR REPLACE FUNCTION messages.refuse_staged(p_attempts uuid[])
+-- Locks: the rows that it marks. Nothing is read while no topic of the database uses such a policy.
+CREATE OR REPLACE FUNCTION messages.reject_staged(p_attempts uuid[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
-  IF NOT messages.is_policed() THEN
+  IF NOT messages.has_policies() THEN
     RETURN;
   END IF;
   UPDATE messages.publish_stage AS s
@@ -18,7 +18,7 @@ BEGIN
   FROM (
     SELECT d.topic, a.is_open, a.max_payload_bytes
     FROM (SELECT DISTINCT o.topic FROM messages.publish_stage AS o WHERE o.attempt = ANY (p_attempts) AND o.reason IS NULL) AS d
-    CROSS JOIN LATERAL messages.admission(d.topic) AS a
+    CROSS JOIN LATERAL messages.publish_policy(d.topic) AS a
     WHERE NOT a.is_open OR a.max_payload_bytes IS NOT NULL
   ) AS t
   WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL AND s.topic = t.topic

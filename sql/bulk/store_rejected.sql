@@ -1,6 +1,6 @@
--- Move what was rejected of a job to where its owner finds it: what was given, and why it was not published.
+-- Move the rejected rows of a job to where its owner finds them, with the reason for each.
 -- Called by: publish_staged. Locks: nothing. Result: how many rows.
-CREATE OR REPLACE FUNCTION messages.keep_rejected(p_job text, p_attempts uuid[])
+CREATE OR REPLACE FUNCTION messages.store_rejected(p_job text, p_attempts uuid[])
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$

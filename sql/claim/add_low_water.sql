@@ -1,8 +1,8 @@
--- Enter a place into the directory of those that low-water marks are kept for.
--- Called by: pick_topic, for each place it took from; pick_channels, with the priority -1. Locks: a row of messages.mutex until the transaction ends, tried only: an INSERT of the
--- same place would wait for the other claim to commit, and two claims in opposite order for each other. Who does not get it leaves the
--- entry to a later claim.
-CREATE OR REPLACE FUNCTION messages.note_place(p_topic text, p_priority smallint)
+-- Add a place to the directory of low-water marks.
+-- Called by: pick_without_channel, for each place it took from; pick_with_channel, with the priority -1. Locks: a row of messages.mutex
+-- until the transaction ends, only if free at once: an INSERT of the same place would wait for the other claim to commit, and two claims in
+-- opposite order would deadlock. A claim that does not get the lock leaves the entry to a later claim.
+CREATE OR REPLACE FUNCTION messages.add_low_water(p_topic text, p_priority smallint)
 RETURNS void
 LANGUAGE plpgsql
 AS $$

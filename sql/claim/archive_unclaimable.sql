@@ -1,7 +1,7 @@
--- End what a claim met in a topic and must not hand out: messages whose attempts are used up or that are too large, and messages whose
--- time to live is over.
+-- Archive what a claim found in a topic and must not hand out: messages without attempts left, messages that are too large, and expired
+-- messages.
 -- Called by: claim, which may hold limited topics that others wait for. Locks: the rows, which the claim holds already.
-CREATE OR REPLACE FUNCTION messages.end_picked(p_picked messages.picked, p_worker text)
+CREATE OR REPLACE FUNCTION messages.archive_unclaimable(p_picked messages.picked, p_worker text)
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -26,7 +26,7 @@ BEGIN
       NULL, p_worker, true);
   END IF;
   IF p_picked.expired IS NOT NULL THEN
-    PERFORM messages.end_expired(p_picked.expired);
+    PERFORM messages.archive_expired(p_picked.expired);
   END IF;
 END
 $$;

@@ -1,9 +1,9 @@
--- The policy in force for one topic, as far as a claim has to know it.
+-- The policy in force for one topic, as far as a claim needs it.
 -- Called by: claim, next_due, once for each topic of their walk. Locks: nothing.
--- stopped_until: the topic (or '*') is paused, or its breaker is open; 'infinity' = until somebody resumes it. probes: the breaker lets
--- so many messages run to see whether things are well again. is_limited: the topic as a whole has a limit; limits_channels: some of its
--- channels have.
-CREATE OR REPLACE FUNCTION messages.policy(p_topic text, p_now timestamptz)
+-- stopped_until: the topic (or '*') is paused, or its breaker is open; 'infinity' = until it is resumed. probes: how many messages the
+-- breaker lets run to test whether they succeed again. is_limited: the topic as a whole has a limit; limits_channels: some of its channels
+-- have.
+CREATE OR REPLACE FUNCTION messages.claim_policy(p_topic text, p_now timestamptz)
 RETURNS messages.policy
 LANGUAGE plpgsql
 STABLE
@@ -14,8 +14,8 @@ BEGIN
   SELECT
     p_topic,
     nullif(coalesce(t.max_attempts, d.max_attempts), 0),
-    coalesce(t.lock_for, d.lock_for),
-    coalesce(t.run_timeout, d.run_timeout),
+    coalesce(t.lock_duration, d.lock_duration),
+    coalesce(t.timeout, d.timeout),
     greatest(
       CASE WHEN t.paused_at IS NOT NULL THEN coalesce(t.resume_at, 'infinity') END,
       CASE WHEN d.paused_at IS NOT NULL THEN coalesce(d.resume_at, 'infinity') END,

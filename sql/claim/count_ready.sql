@@ -1,6 +1,6 @@
--- Count what a claim could look at now: neither locked, nor due later, nor expired. Limits and pauses may hold some of it back.
--- Called by: the stream reader of Spark, which works as many messages as there were when it began, and ends. Locks: nothing.
--- Every ready row of the topics is looked at, by the indexes that claims read.
+-- Count the messages that a claim could consider now: not locked, due, and not expired. Limits and pauses may still hold some back.
+-- Called by: Spark's stream reader, which processes as many messages as there were at its start, and ends. Locks: nothing.
+-- It reads every ready row of the topics, by the indexes that claims use.
 CREATE OR REPLACE FUNCTION messages.count_ready(p_topics text[])
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,10 +1,10 @@
--- The places of one topic's channels that have a message which is due: (channel, priority) in their order.
--- Called by: pick_channels. Locks: nothing. p_after: begin behind this channel; p_upto: end with it (NULL = with the last one).
--- p_low: nothing that is ready has an earlier time. p_looks: look at so many places, and at the rest of the last one's channel.
--- A loose scan: it reads one entry of each place, however many messages stand there, and stops as soon as p_limit were found.
--- Shape: no plan may read message_due_channel and sort: it would read all that is due of the topic for each place.
--- Result: the places that are due; and the last ones, due or not, if p_looks ended the walk. nth: how many were looked at.
-CREATE OR REPLACE FUNCTION messages.due_places(
+-- The (channel, priority) pairs of one topic that have a due message, in their order.
+-- Called by: pick_with_channel. Locks: nothing. p_after: begin behind this channel; p_upto: end with it (NULL = with the last one).
+-- p_low: nothing that is ready has an earlier time. p_looks: examine at most this many pairs, and the rest of the last one's channel. A
+-- loose scan: it reads one entry of each pair, however many messages it has, and stops as soon as p_limit were found.
+-- Plan shape: no plan may read message_due_channel and sort: it would read everything due of the topic for each pair.
+-- Result: the places that are due; and the last ones, due or not, if p_looks ended the walk. nth: how many were examined.
+CREATE OR REPLACE FUNCTION messages.due_channels(
   p_topic text, p_after text, p_upto text, p_now timestamptz, p_limit integer, p_low timestamptz, p_looks integer
 )
 RETURNS TABLE (channel text, priority smallint, is_due boolean, nth integer)

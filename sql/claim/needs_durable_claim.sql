@@ -1,9 +1,9 @@
--- Whether a claim must survive a crash of the server, whatever its caller asked for.
--- Called by: claim, with the rows that it has locked and is about to take, if its transaction would not wait for the disk.
--- A claim that is taken back by a crash runs twice at once, and its attempt is not counted. So it must last where that would break a
--- promise: the topic or its channels have a limit or an order, or it is the last attempt that a message may have.
+-- Whether a claim must survive a crash of the server, whatever synchronous_commit its caller chose.
+-- Called by: claim, with the rows that it has locked and is about to take, if its transaction would not wait for the disk. After a crash
+-- that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim must be durable where that would break a
+-- promise: the topic or its channels have a limit or an order, or it is the message's last attempt.
 -- Locks: nothing. Result: true = the transaction has to wait for the disk.
-CREATE OR REPLACE FUNCTION messages.must_last(p_policy messages.policy, p_rows tid[])
+CREATE OR REPLACE FUNCTION messages.needs_durable_claim(p_policy messages.policy, p_rows tid[])
 RETURNS boolean
 LANGUAGE plpgsql
 STABLE

@@ -1,5 +1,5 @@
--- The walk over one topic's messages without a channel: the next priority after p_after that may have ready ones.
--- Called by: pick_topic, next_due. Locks: nothing.
+-- Walk over one topic's messages without a channel: the next priority after p_after that may have ready messages.
+-- Called by: pick_without_channel, next_due. Locks: nothing.
 -- Result: the priority and the position to read from; priority NULL at the end.
 CREATE OR REPLACE FUNCTION messages.next_priority(p_topic text, p_after smallint, p_marks boolean, OUT priority smallint, OUT low timestamptz)
 LANGUAGE plpgsql

@@ -1,8 +1,8 @@
--- The places of one topic's channels whose messages have been due longest: those of the first p_most messages.
--- Called by: pick_channels. Locks: nothing. p_low: nothing that is ready has an earlier time.
--- Result: the places in their order; is_all: these are all places that have a message which is due. It reads the index by time: what is delayed
--- costs nothing, in however many channels it stands.
-CREATE OR REPLACE FUNCTION messages.due_first(
+-- The (channel, priority) pairs of one topic whose messages have been due longest: those of its first p_most messages.
+-- Called by: pick_with_channel. Locks: nothing. p_low: nothing that is ready has an earlier time.
+-- Result: the pairs in their order; is_all: these are all pairs with a due message. It reads the index by time: delayed messages cost
+-- nothing, however many channels they are in.
+CREATE OR REPLACE FUNCTION messages.oldest_due_channels(
   p_topic text, p_low timestamptz, p_now timestamptz, p_most integer, OUT channels text[], OUT priorities smallint[], OUT is_all boolean
 )
 LANGUAGE plpgsql

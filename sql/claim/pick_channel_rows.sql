@@ -1,10 +1,10 @@
--- Lock the next ready rows of some places of one topic's channels: one of each, then a second of each, and so on.
--- Called by: pick_channels. p_rooms: at most so many of each channel. Locks: the rows, skipping those that others hold; in an ordered
--- topic only ever the first row of a channel, so that no second one passes a first that is locked. Result: as pick.
--- p_low: nothing that is ready has an earlier time. Ordered channels are read from their first entry on all the same: that a mark may be wrong
--- for a moment would change their order.
-CREATE OR REPLACE FUNCTION messages.pick_places(
-  p_policy messages.policy, p_now timestamptz, p_channels text[], p_priorities smallint[], p_rooms integer[], p_limit integer, p_bytes bigint,
+-- Lock the next ready rows of the given (channel, priority) pairs of one topic: one of each, then a second of each, and so on.
+-- Called by: pick_with_channel. p_slots: at most so many of each channel. Locks: the rows, skipping those that others hold; in an ordered
+-- topic only the first row of a channel, so that no second row overtakes a locked first one. Result: as pick.
+-- p_low: nothing that is ready has an earlier time. Ordered channels are read from their first entry anyway: a mark that is wrong for a
+-- moment would change their order.
+CREATE OR REPLACE FUNCTION messages.pick_channel_rows(
+  p_policy messages.policy, p_now timestamptz, p_channels text[], p_priorities smallint[], p_slots integer[], p_limit integer, p_bytes bigint,
   p_low timestamptz
 )
 RETURNS messages.picked
@@ -22,10 +22,10 @@ BEGIN
     FROM (
       SELECT n.ctid, n.id, n.bytes, n.fate, c.place, c.room,
              row_number() OVER (PARTITION BY c.channel ORDER BY c.priority, n.available_at, n.id) AS nth
-      FROM unnest(p_channels, p_priorities, p_rooms) WITH ORDINALITY AS c (channel, priority, room, place)
+      FROM unnest(p_channels, p_priorities, p_slots) WITH ORDINALITY AS c (channel, priority, room, place)
       CROSS JOIN LATERAL (
         SELECT m.ctid, m.id, m.available_at,
-               CASE WHEN m.content_bytes > 33554432 THEN 0 ELSE coalesce(m.content_bytes, 0) + coalesce(messages.text_bytes(m.state), 0) END AS bytes,
+               CASE WHEN m.content_bytes > 33554432 THEN 0 ELSE coalesce(m.content_bytes, 0) + coalesce(messages.jsonb_text_bytes(m.state), 0) END AS bytes,
                CASE
                  WHEN m.expires_at <= p_now THEN 'expired'
                  WHEN m.content_bytes > 33554432 THEN 'over'

@@ -1,9 +1,9 @@
 -- Lock the next ready rows of one topic and priority that have no channel, in the order of their time.
--- Called by: pick_topic. p_low: nothing that is ready lies below it. Ends with the row that reaches p_bytes.
--- Locks: the rows, skipping those that others hold. Result: what to work, and what ends instead: its attempts are used up (the limit was
--- lowered since), it is too large to be handed out (it came before the domains refused that), or its time to live is over. Nothing is ever
--- hidden. The bytes are those that are handed out.
-CREATE OR REPLACE FUNCTION messages.pick(
+-- Called by: pick_without_channel. p_low: no ready row is earlier. It ends with the row that reaches p_bytes.
+-- Locks: the rows, skipping those that others hold. Result: the rows to claim, and those that end instead: attempts used up (the limit was
+-- lowered since), too large (inserted before the domains refused that), or expired. Nothing is ever hidden. The bytes are those that claim
+-- returns.
+CREATE OR REPLACE FUNCTION messages.pick_priority(
   p_policy messages.policy, p_now timestamptz, p_priority smallint, p_low timestamptz, p_limit integer, p_bytes bigint
 )
 RETURNS messages.picked
@@ -19,7 +19,7 @@ BEGIN
     SELECT n.ctid, n.id, n.fate, n.bytes, sum(n.bytes) OVER (ORDER BY n.available_at, n.id) - n.bytes AS bytes_before
     FROM (
       SELECT m.ctid, m.id, m.available_at,
-             CASE WHEN m.content_bytes > 33554432 THEN 0 ELSE coalesce(m.content_bytes, 0) + coalesce(messages.text_bytes(m.state), 0) END AS bytes,
+             CASE WHEN m.content_bytes > 33554432 THEN 0 ELSE coalesce(m.content_bytes, 0) + coalesce(messages.jsonb_text_bytes(m.state), 0) END AS bytes,
              CASE
                WHEN m.expires_at <= p_now THEN 'expired'
                WHEN m.content_bytes > 33554432 THEN 'over'

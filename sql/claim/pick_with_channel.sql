@@ -1,20 +1,21 @@
--- Lock the next ready rows of one topic that have a channel: once round the channels from p_after on, a fair share of each.
--- Called by: claim. p_after NULL: from where the last claim of this topic's channels ended that did not say it either (claim_cursor).
--- p_marks: as pick_topic. Locks and result: as pick_places; where channels have limits, those of channel_rooms as well.
--- A quiet channel waits for no more than one round, however much another one holds. What was passed over because of a limit is noted by
--- hold_back.
--- Where few messages are due their places are read by time (due_first), and nothing else is looked at. Where many are, it walks from place to
--- place (due_places). Where thousands of channels are at their limits or hold only what is delayed, one claim looks at some of them, and the next
--- one of the same session goes on where it ended: a claim shares its transaction with a settle, which must not wait for a walk over all of
--- them. How far the round has come is a setting of the session; without it (behind a pooler, after a reconnect) a round begins anew.
-CREATE OR REPLACE FUNCTION messages.pick_channels(
+-- Lock the next ready rows of one topic that have a channel: one round over the channels from p_after on, a fair share of each.
+-- Called by: claim. p_after NULL: from where the last such claim of this topic's channels ended (read_claim_cursor).
+-- p_marks: as pick_without_channel. Locks and result: as pick_channel_rows; where channels have limits, those of channel_slots as well.
+-- A quiet channel waits for at most one round, however many messages another one has. What was skipped because of a limit is recorded by
+-- record_held_back.
+-- Where few messages are due, their places, i.e. (channel, priority) pairs, are read by time (oldest_due_channels). Where many are, it
+-- walks from place to place (due_channels). Where thousands of channels are at their limits or have only delayed messages, one claim
+-- examines some of them, and the next one of the same session continues where it ended: a claim shares its transaction with a settle, which
+-- must not wait for a walk over all of them. The progress of the round is a setting of the session; without it (behind a pooler, after a
+-- reconnect) the round starts over.
+CREATE OR REPLACE FUNCTION messages.pick_with_channel(
   p_policy messages.policy, p_now timestamptz, p_after text, p_limit integer, p_bytes bigint, p_marks boolean
 )
 RETURNS messages.picked
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_rounds     jsonb   := coalesce(nullif(current_setting('messages.rounds', true), ''), '{}')::jsonb;
+  v_rounds     jsonb   := coalesce(nullif(current_setting('messages.channel_rounds', true), ''), '{}')::jsonb;
   v_round      jsonb   := v_rounds -> p_policy.topic;
   v_all        messages.picked := row('{}', 0, NULL, NULL);
   v_picked     messages.picked;
@@ -34,18 +35,18 @@ DECLARE
   v_share      integer;
   v_channels   text[];
   v_priorities smallint[];
-  v_rooms      integer[];
+  v_slots      integer[];
 BEGIN
   IF p_limit <= 0 OR p_bytes <= 0 THEN
     RETURN v_all;
   END IF;
-  v_low := CASE WHEN p_marks THEN messages.channel_low(p_policy.topic) ELSE '-infinity' END;
-  v_due := messages.due_first(p_policy.topic, v_low, p_now, CASE WHEN v_low > '-infinity' THEN 1000 ELSE 200 END);
+  v_low := CASE WHEN p_marks THEN messages.channel_low_water(p_policy.topic) ELSE '-infinity' END;
+  v_due := messages.oldest_due_channels(p_policy.topic, v_low, p_now, CASE WHEN v_low > '-infinity' THEN 1000 ELSE 200 END);
   IF v_due.channels IS NULL THEN
     RETURN v_all;
   END IF;
   IF p_after IS NULL THEN
-    v_cursor := messages.claim_cursor(v_walk);
+    v_cursor := messages.read_claim_cursor(v_walk);
   END IF;
   v_from := CASE WHEN v_round IS NULL THEN v_cursor ELSE v_round ->> 'from' END;
   v_after := coalesce(v_round ->> 'after', v_cursor, '');
@@ -74,7 +75,7 @@ BEGIN
       ELSE
         SELECT array_agg(d.channel) FILTER (WHERE d.is_due), array_agg(d.priority) FILTER (WHERE d.is_due), max(d.nth), max(d.channel COLLATE "C")
         INTO v_channels, v_priorities, v_looked, v_reached
-        FROM messages.due_places(
+        FROM messages.due_channels(
           p_policy.topic, v_after, CASE WHEN v_wrapped THEN v_from END, p_now, v_look_at, v_low, v_looks) AS d;
       END IF;
       IF v_reached IS NULL THEN
@@ -92,14 +93,14 @@ BEGIN
 
     -- Twice the even share: where some have less, others may fill up, and no claim locks many more rows than it takes.
     v_share := least(p_limit, ceil(2.0 * p_limit / cardinality(v_channels)));
-    v_rooms := array_fill(v_share, ARRAY[cardinality(v_channels)]);
+    v_slots := array_fill(v_share, ARRAY[cardinality(v_channels)]);
     IF p_policy.limits_channels THEN
-      SELECT r.rooms, v_held OR r.held, least(v_until, r.until)
-      INTO v_rooms, v_held, v_until
-      FROM messages.channel_rooms(p_policy, v_channels, p_now, v_share) AS r;
+      SELECT r.slots, v_held OR r.held, least(v_until, r.until)
+      INTO v_slots, v_held, v_until
+      FROM messages.channel_slots(p_policy, v_channels, p_now, v_share) AS r;
     END IF;
-    v_picked := messages.pick_places(
-      p_policy, p_now, v_channels, v_priorities, v_rooms, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes, v_low);
+    v_picked := messages.pick_channel_rows(
+      p_policy, p_now, v_channels, v_priorities, v_slots, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes, v_low);
     v_all := row(
       v_all.rows || v_picked.rows, v_all.bytes + coalesce(v_picked.bytes, 0),
       v_all.over || v_picked.over, v_all.expired || v_picked.expired);
@@ -113,22 +114,22 @@ BEGIN
       WHEN v_rounds ? p_policy.topic THEN least(v_until, p_now + interval '1 s')
       ELSE v_until
     END;
-    PERFORM messages.hold_back(p_policy.topic, 'channels', v_until);
+    PERFORM messages.record_held_back(p_policy.topic, 'channels', v_until);
   END IF;
   IF v_round IS NOT NULL OR v_rounds ? p_policy.topic THEN
     v_rounds := CASE WHEN v_round IS NULL THEN v_rounds - p_policy.topic ELSE v_rounds || jsonb_build_object(p_policy.topic, v_round) END;
-    PERFORM set_config('messages.rounds', v_rounds::text, false);
+    PERFORM set_config('messages.channel_rounds', v_rounds::text, false);
   END IF;
   IF v_all.rows = '{}' THEN
     RETURN v_all;
   END IF;
-  PERFORM messages.note_place(p_policy.topic, (-1)::smallint);
+  PERFORM messages.add_low_water(p_policy.topic, (-1)::smallint);
   IF p_after IS NULL THEN
     v_after := coalesce(v_round ->> 'after', (SELECT m.channel FROM messages.message AS m WHERE m.ctid = v_all.rows[cardinality(v_all.rows)]));
-    PERFORM messages.note_cursor(v_walk, v_after, v_cursor);
+    PERFORM messages.save_claim_cursor(v_walk, v_after, v_cursor);
   END IF;
   IF p_policy.limits_channels THEN
-    PERFORM messages.charge_channels(p_policy, v_all.rows);
+    PERFORM messages.charge_channel_rates(p_policy, v_all.rows);
   END IF;
   RETURN v_all;
 END

@@ -1,6 +1,6 @@
 -- Lock the next ready rows of one topic that have no channel: by priority, then the longest available.
 -- Called by: claim. p_marks: read from the low-water marks on, else from the left edge. Locks and result: as pick.
-CREATE OR REPLACE FUNCTION messages.pick_topic(
+CREATE OR REPLACE FUNCTION messages.pick_without_channel(
   p_policy messages.policy, p_now timestamptz, p_limit integer, p_bytes bigint, p_marks boolean
 )
 RETURNS messages.picked
@@ -13,9 +13,9 @@ DECLARE
 BEGIN
   v_next := messages.next_priority(p_policy.topic, (-1)::smallint, p_marks);
   WHILE v_next.priority IS NOT NULL AND cardinality(v_all.rows) < p_limit AND v_all.bytes < p_bytes LOOP
-    v_picked := messages.pick(p_policy, p_now, v_next.priority, v_next.low, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes);
+    v_picked := messages.pick_priority(p_policy, p_now, v_next.priority, v_next.low, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes);
     IF v_picked.rows IS NOT NULL THEN
-      PERFORM messages.note_place(p_policy.topic, v_next.priority);
+      PERFORM messages.add_low_water(p_policy.topic, v_next.priority);
     END IF;
     v_all := row(
       v_all.rows || v_picked.rows, v_all.bytes + coalesce(v_picked.bytes, 0),

@@ -1,6 +1,6 @@
--- Forget where earlier claims ended: all but the newest place of each walk, and that too once nobody has claimed for an hour.
+-- Delete old claim cursors: all but the newest of each walk, and that too if nothing was claimed for an hour.
 -- Called by: prune. Locks: the rows it deletes. Result: how many rows.
-CREATE OR REPLACE FUNCTION messages.prune_cursors(p_limit integer DEFAULT 10000)
+CREATE OR REPLACE FUNCTION messages.prune_claim_cursors(p_limit integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$

@@ -1,14 +1,15 @@
--- Move the marks from which claims read, so that a claim does not walk over the index entries of messages that are long gone.
--- Called by: tick, and by daemons about once a second. Locks: low_water_mark as its guard (returns if held), then rows of low_water in the order of its key.
+-- Move the marks from which claims read, so that a claim does not walk over index entries of messages that are gone.
+-- Called by: tick, and by daemons about once a second. Locks: low_water_mark as its guard (returns if held), then rows of low_water in the
+-- order of its key.
 -- Result: how many places have a mark now.
 --
--- The channels of a topic have one mark together, as the place with the priority -1 (see channel_low).
+-- The channels of a topic have one mark together, as the place with the priority -1 (see channel_low_water).
 -- A place gets a mark only while finding its first ready message takes long; a place without dead entries needs none.
--- A mark may only say what no transaction can belie any more. Times are handed out before their rows are visible, so a time S
--- counts only once every transaction that ran when S was taken has ended: pg_snapshot_xmin >= an xid of our own, taken then.
+-- A mark may only state what no running transaction can contradict. Times are assigned before their rows are visible, so a time S is safe
+-- only once every transaction that ran when S was taken has ended: pg_snapshot_xmin >= an xid of our own, taken then.
 -- (An ungated mark left messages that committed late behind it.) S lies 100 ms in the past, for the moment between the evaluation of
--- available_at and the xid of its row. What is published with an older available_at lies below its mark until the next run, which
--- lowers the mark and rings. The next run waits 20 times as long as this one took: at most 5 % of one core.
+-- available_at and the xid of its row. What is published with an older available_at lies below its mark until the next run, which lowers
+-- the mark and notifies. The next run waits 20 times as long as this one took: at most 5 % of one core.
 CREATE OR REPLACE FUNCTION messages.raise_low_water(p_slow interval DEFAULT '0.5 ms')
 RETURNS integer
 LANGUAGE plpgsql
@@ -56,7 +57,7 @@ BEGIN
       UPDATE messages.low_water AS w SET at = v_at WHERE w.topic = v_place.topic AND w.priority = v_place.priority;
     END IF;
     IF v_at < v_place.at THEN
-      PERFORM messages.ring(ARRAY[v_place.topic], v_at);
+      PERFORM messages.notify_topics(ARRAY[v_place.topic], v_at);
     END IF;
   END LOOP;
 

@@ -1,6 +1,6 @@
--- Note where a claim ended that did not say where it begins, so that the next one begins behind it.
--- Called by: claim, pick_channels. Locks: nothing that another claim waits for. p_last: what claim_cursor said.
-CREATE OR REPLACE FUNCTION messages.note_cursor(p_walk text, p_at text, p_last text)
+-- Save where a claim without a given start ended, so that the next one continues there.
+-- Called by: claim, pick_with_channel. Locks: nothing that another claim waits for. p_last: what read_claim_cursor said.
+CREATE OR REPLACE FUNCTION messages.save_claim_cursor(p_walk text, p_at text, p_last text)
 RETURNS void
 LANGUAGE plpgsql
 AS $$

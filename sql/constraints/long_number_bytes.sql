@@ -1,8 +1,8 @@
--- How many bytes the long numbers of a JSON value have as text. 1e131071 is stored in 8 bytes, and has 131,072 as text: 2,400 bytes stored
--- can be 1.2 GB of text. Without its long numbers the text of a value is never much longer than what is stored.
--- Called by: the domains of messages.message, text_bytes. Locks: nothing. Result: at most 1073741823, which stands for more than 16 MiB, also
--- of what is stored; then it looks no further, so that neither memory nor time depends on what the numbers say.
-CREATE OR REPLACE FUNCTION messages.long_numbers(p_json jsonb)
+-- How many bytes the long numbers of a JSON value have as text. 1e131071 is stored in 8 bytes and has 131,072 as text, so 2,400 stored
+-- bytes can be 1.2 GB of text. Without its long numbers, the text of a value is never much longer than its stored form.
+-- Called by: the domains of messages.message, jsonb_text_bytes. Locks: nothing. Result: at most 1073741823, which means more than 16 MiB,
+-- also of what is stored; then it stops, so that neither memory nor time depends on the numbers.
+CREATE OR REPLACE FUNCTION messages.long_number_bytes(p_json jsonb)
 RETURNS integer
 LANGUAGE plpgsql
 IMMUTABLE STRICT PARALLEL SAFE

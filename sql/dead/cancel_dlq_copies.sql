@@ -1,7 +1,7 @@
--- The copies in <topic>.dlq of dead messages that were put back: those that wait end as cancelled. One that is being worked is left to its
--- worker. A dead copy that was put back itself stands for its original from now on.
--- Called by: put_back. Locks: the copies, skipping those that somebody claims right now. Result: how many ended.
-CREATE OR REPLACE FUNCTION messages.take_copies_along(p_ids bigint[])
+-- Cancel the copies in <topic>.dlq of dead messages that were put back, if the copies wait. A running copy is left to its worker.
+-- A dead copy that was put back itself replaces its original from then on.
+-- Called by: redrive_rows. Locks: the copies, skipping those that a session is claiming. Result: how many ended.
+CREATE OR REPLACE FUNCTION messages.cancel_dlq_copies(p_ids bigint[])
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$

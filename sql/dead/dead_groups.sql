@@ -1,7 +1,7 @@
--- The dead messages of the last p_since by topic, result and fingerprint of their error: how many, since when, a sample, a trend.
+-- Group the dead messages of the last p_since by topic, result and error fingerprint: counts, first and last time, a sample, a trend.
 -- Called by: pgrouse dead group. Locks: nothing.
 -- Of each topic it looks at its p_bound latest dead messages: where a topic has more, at_least is true and its numbers mean "at least".
--- redriven: how many of them were put back since. trend: how many died in each of p_bars equal parts of the time, the oldest first.
+-- redriven: how many of them were put back. trend: how many died in each of p_bars equal parts of the time, the oldest first.
 -- sample_id and sample_error are the latest one's.
 CREATE OR REPLACE FUNCTION messages.dead_groups(
   p_since interval DEFAULT '7 days',

@@ -1,8 +1,10 @@
--- What happens when messages end badly: an alert in the outbox, a NOTIFY dead_message. (The WARNING in the server's log is raised by archive.)
--- One alert and one notification per topic, result and fingerprint of the statement; payload: the id when it is one, else topic and count.
--- How many died is counted by topic and result, for ever (messages.dead_count).
--- Topics with dead_letter: a live copy in <topic>.dlq besides, for a handler of that topic or for requeue. It has one attempt and no key, so
--- that it never collides; what dies in a .dlq topic gets no further copy, nor do topics whose name has no room for the suffix.
+-- React to messages that end badly: add an alert to the outbox and NOTIFY dead_message.
+-- (The WARNING in the server's log is raised by archive.) One alert and one notification per topic, result and fingerprint of the
+-- statement; payload: the id when it is one, else topic and count.
+-- All deaths are counted by topic and result (messages.dead_count).
+-- Topics with dead_letter also get a live copy in <topic>.dlq, for a handler of that topic or for requeue_dead_letters. The copy has one
+-- attempt and no key, so it never conflicts. What dies in a .dlq topic gets no further copy, and neither do topics whose name is too long
+-- for the suffix.
 -- Locks: nothing but the rows it inserts.
 CREATE OR REPLACE FUNCTION messages.dead_message()
 RETURNS trigger
@@ -47,7 +49,7 @@ BEGIN
       AND right(f.topic, 4) <> '.dlq' AND octet_length(f.topic) <= 196
       AND num_nonnulls(f.payload, f.body) = 1
       -- What is too large as text, since it came before that was refused, would be refused now.
-      AND messages.is_sendable(f.payload, f.headers)
+      AND messages.is_within_size_limit(f.payload, f.headers)
     ORDER BY f.id
     RETURNING message.id, message.origin_id
   )

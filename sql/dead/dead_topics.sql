@@ -1,4 +1,4 @@
--- The topics that have dead messages in the archive, read from the index topic by topic: never all of its rows.
+-- List the topics that have dead messages, by a loose scan of the index that never reads all rows.
 -- Called by: find_dead, dead_groups, pgrouse dead list. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.dead_topics()
 RETURNS SETOF text

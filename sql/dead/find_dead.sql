@@ -1,9 +1,9 @@
--- Dead messages that fit all filters (NULL = any), the oldest first, page by page.
+-- Find dead messages that match all filters (NULL = any), the oldest first, page by page.
 -- Called by: redrive_where, pgrouse redrive. Locks: nothing.
--- p_since, p_until: when they died. p_error: a text that their error has, whatever its case. p_after: the last id of the page before.
--- p_redriven: those too that were put back since.
--- It reads dead messages only, by their index, topic by topic, and of each topic no further than the page goes: in the order of the index, since
--- a bitmap, or a sort, would read all of them first.
+-- p_since, p_until: when they died. p_error: a text that their error contains, in any case. p_after: the last id of the previous page.
+-- p_redriven: include those that were put back.
+-- It reads dead messages only, by their index, topic by topic, and of each topic no further than the page goes: in the order of the index,
+-- since a bitmap, or a sort, would read all of them first.
 CREATE OR REPLACE FUNCTION messages.find_dead(
   p_topic       text        DEFAULT NULL,
   p_result      text        DEFAULT NULL,

@@ -1,6 +1,6 @@
--- New headers of a message, with the one of the old that says by which key it is encrypted: nobody takes that away by hand.
--- Called by: edit, put_back. Locks: nothing. Result: NULL for NULL.
-CREATE OR REPLACE FUNCTION messages.keep_mark(p_new jsonb, p_old jsonb)
+-- The new headers of a message, with the old header that names its encryption key: an operator cannot remove it.
+-- Called by: edit, redrive_rows. Locks: nothing. Result: NULL for NULL.
+CREATE OR REPLACE FUNCTION messages.keep_key_header(p_new jsonb, p_old jsonb)
 RETURNS jsonb
 LANGUAGE sql
 IMMUTABLE PARALLEL SAFE

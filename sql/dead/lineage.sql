@@ -1,7 +1,7 @@
--- A message, those that it comes from and those that came from it by redrives: the circle, as far as it went.
+-- A message with its ancestors and descendants by redrives.
 -- Called by: pgrouse dead show. Locks: nothing.
--- Result: the oldest ancestor first. kind: 'ancestor', 'this', 'descendant', or 'copy' (the one in <topic>.dlq). state: as in messages.state;
--- NULL = it has left the archive. Of each side at most 100.
+-- Result: the oldest ancestor first. kind: 'ancestor', 'this', 'descendant', or 'copy' (the one in <topic>.dlq). state: as in
+-- messages.state; NULL = it has left the archive. At most 100 of each side.
 CREATE OR REPLACE FUNCTION messages.lineage(p_id bigint)
 RETURNS TABLE (id bigint, kind text, topic text, state text, redrives integer, archived_at timestamptz)
 LANGUAGE plpgsql

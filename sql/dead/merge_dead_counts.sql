@@ -1,7 +1,7 @@
--- Make one row of the many that count the dead of a topic and result. The sum stays what it is.
+-- Merge the rows that count the dead messages of a topic and result into one. The sum stays the same.
 -- Called by: purge. Bounded: at most p_limit rows. Locks: the rows it folds; those of another that folds are passed over.
 -- Result: how many rows there are less.
-CREATE OR REPLACE FUNCTION messages.fold_dead_counts(p_limit integer DEFAULT 10000)
+CREATE OR REPLACE FUNCTION messages.merge_dead_counts(p_limit integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off

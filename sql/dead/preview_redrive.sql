@@ -1,11 +1,11 @@
--- What redrive would do with dead messages at this moment, without doing it.
--- Called by: put_back, pgrouse redrive --dry-run. p_topic: the topic to which they would go instead of their own. p_force: as redrive.
--- A key that stands ready again is no error: with key_retry = 'supersede' the old message gives way and stays dead, with 'keep' it comes back
--- without its key. Of several with one key the newest has it. If what stands waits for others, perhaps for this very message, the newest comes
--- back without its key in any case, and so does one whose key has characters that cannot be seen.
--- Locks: nothing. Result: one row per id, with redrive's outcomes. message_id: because of which it stays dead. archived_at NULL = the archive
--- row is gone, and the live copy in <topic>.dlq stands for it. place: how many go before it.
-CREATE OR REPLACE FUNCTION messages.may_redrive(p_ids bigint[], p_topic text DEFAULT NULL, p_force boolean DEFAULT false)
+-- What redrive would do with dead messages now, without doing it.
+-- Called by: redrive_rows, pgrouse redrive --dry-run. p_topic: the topic to which they would go instead of their own. p_force: as redrive.
+-- A newer message with the same key is no error: with key_on_retry = 'supersede' the old message gives way and stays dead, with 'keep' it
+-- comes back without its key. Of several with one key the newest gets it. If the pending message is blocked, perhaps by this very message,
+-- the newest comes back without its key in any case, and so does one whose key is not printable.
+-- Locks: nothing. Result: one row per id, with redrive's outcomes. message_id: the message because of which it stays dead. archived_at NULL
+-- = the archive row is gone, and the live copy in <topic>.dlq is used instead. place: its position among those that are put back.
+CREATE OR REPLACE FUNCTION messages.preview_redrive(p_ids bigint[], p_topic text DEFAULT NULL, p_force boolean DEFAULT false)
 RETURNS TABLE (archived_id bigint, archived_at timestamptz, message_id bigint, outcome text, place bigint)
 LANGUAGE sql
 STABLE
@@ -26,14 +26,14 @@ AS $$
                -- It came before keys like that were refused.
                WHEN NOT messages.is_printable(k.key) THEN 'keyless'
                WHEN k.key IS NULL OR (standing.id IS NULL AND k.newest = 1) THEN 'redriven'
-               WHEN k.key_retry = 'keep' OR (k.newest = 1 AND (SELECT true FROM messages.parked AS w WHERE w.id = standing.id)) THEN 'keyless'
+               WHEN k.key_on_retry = 'keep' OR (k.newest = 1 AND (SELECT true FROM messages.blocked_message AS w WHERE w.id = standing.id)) THEN 'keyless'
                ELSE 'superseded'
              END AS outcome
       FROM (
         SELECT s.*, rank() OVER (PARTITION BY s.topic, s.key, s.stop IS NULL ORDER BY s.id DESC) AS newest
         FROM (
           SELECT asked.id, d.archived_at, d.died_at, wanted.topic, d.key, l.message_id AS before,
-                 coalesce(t.key_retry, def.key_retry) AS key_retry,
+                 coalesce(t.key_on_retry, def.key_on_retry) AS key_on_retry,
                  CASE
                    WHEN NOT coalesce(d.is_dead, false) THEN 'not_dead'
                    WHEN l.message_id IS NOT NULL THEN 'redriven_before'

@@ -1,5 +1,5 @@
--- Forget which dead messages were put back, and which copies stood for them, once they have left the archive and their copies are gone.
--- The archive itself is asked: what an export holds back outlives every retention, and must not be put back a second time.
+-- Delete the log of redrives and of dead-letter copies, once the messages have left the archive and the copies are gone.
+-- It checks the archive itself: rows that an export holds back outlive every retention, and must not be put back a second time.
 -- Called by: purge. Bounded: p_limit rows of each table, the log's among twice as many. Locks: the rows it deletes. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_redrives(p_limit integer DEFAULT 1000)
 RETURNS bigint
@@ -17,7 +17,7 @@ BEGIN
     FROM (
       (SELECT e.archived_id, e.redriven_at FROM messages.redrive_log AS e WHERE e.redriven_at < v_before ORDER BY e.redriven_at LIMIT p_limit)
       UNION
-      -- And from anywhere among them: those that must stay for long shall not hide the others behind them.
+      -- And from anywhere among them: those that must stay for long should not hide the others behind them.
       (SELECT e.archived_id, e.redriven_at
        FROM messages.redrive_log AS e
        WHERE e.redriven_at < v_before

@@ -22,7 +22,7 @@ AS $$
 DECLARE
   v_back record;
 BEGIN
-  -- Not left to the domains: their errors name no knob.
+  -- Not left to the domains: their errors name no setting.
   IF p_topic !~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' OR octet_length(p_topic) > 200 THEN
     RAISE EXCEPTION 'topic of a redrive is "%"', p_topic
       USING ERRCODE = '22023', HINT = 'use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first';
@@ -47,7 +47,7 @@ BEGIN
   END IF;
   SELECT b.*
   INTO v_back
-  FROM messages.put_back(
+  FROM messages.redrive_rows(
     ARRAY[p_id],
     -- Not stripped deeper: a payload may be JSON null.
     CASE WHEN p_payload IS NULL THEN '{}' ELSE jsonb_build_object('payload', p_payload) END
@@ -58,7 +58,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN;
   END IF;
-  PERFORM messages.note_back(
+  PERFORM messages.audit_redrive(
     'redrive_edited', ARRAY[v_back.archived_id], ARRAY[v_back.message_id], ARRAY[v_back.outcome],
     jsonb_build_object('edited', array_remove(ARRAY[
       CASE WHEN p_topic IS NOT NULL THEN 'topic' END, CASE WHEN p_payload IS NOT NULL THEN 'payload' END,

@@ -1,13 +1,13 @@
--- Dead messages become new ones that know their ancestors; their archive rows stay as they are.
--- Called by: redrive, redrive_where, redrive_edited, requeue. By nobody outside.
--- Each is put back once, whoever asks and in whatever way: the primary key of redrive_log is the guard. Where the archive row is gone already,
--- the live copy in <topic>.dlq stands for it. Whatever way it takes, its copy, if it waits, ends as cancelled: nobody shall work both.
--- p_edit: {"topic", "payload", "headers", "merge"}, each of them may be missing. p_rate: so many a second become available, the first after
--- p_delay. p_force: also those that were redriven max_redrives times. p_again: whether those whose key was taken meanwhile are judged again.
--- Which of them come back, and how, is judged by may_redrive; a key that is taken between that and the INSERT is no error either.
+-- Turn dead messages into new ones that know their ancestors; their archive rows stay as they are.
+-- Called by: redrive, redrive_where, redrive_edited, requeue_dead_letters. Not granted to any role.
+-- Each is put back once, by whatever function: the primary key of redrive_log guards that. If the archive row is gone, the live copy in
+-- <topic>.dlq is used instead. In every case a waiting copy ends as cancelled, so that only one of the two is processed.
+-- p_edit: {"topic", "payload", "headers", "merge"}, all optional. p_rate: how many become available per second, the first after p_delay.
+-- p_force: also those that were redriven max_redrives times. p_again: whether those whose key was taken meanwhile are tried again.
+-- preview_redrive decides which of them come back, and how; a key that is taken between that and the INSERT is no error either.
 -- Locks: the rows that it inserts, in an order that all calls share; a concurrent call for the same message waits.
--- Result: one row per id. message_id: the new message, or the one because of which there is none.
-CREATE OR REPLACE FUNCTION messages.put_back(
+-- Result: one row per id. message_id: the new message, or the one that prevented it.
+CREATE OR REPLACE FUNCTION messages.redrive_rows(
   p_ids bigint[], p_edit jsonb, p_rate double precision, p_delay interval, p_force boolean, p_again boolean DEFAULT true
 )
 RETURNS TABLE (archived_id bigint, message_id bigint, outcome text)
@@ -29,11 +29,11 @@ BEGIN
 
   SELECT array_agg((m.archived_id, m.archived_at, m.message_id, CASE WHEN l.is_large THEN 'too_large' ELSE m.outcome END, m.place)::messages.redriving)
   INTO v_judged
-  FROM messages.may_redrive(p_ids, p_edit ->> 'topic', p_force) AS m
+  FROM messages.preview_redrive(p_ids, p_edit ->> 'topic', p_force) AS m
   -- It came before that was refused. With another payload it may come back.
   CROSS JOIN LATERAL (
     SELECT m.outcome IN ('redriven', 'keyless') AND NOT coalesce(p_edit ? 'payload', false) AND coalesce((
-             SELECT NOT messages.is_sendable(a.payload, a.headers)
+             SELECT NOT messages.is_within_size_limit(a.payload, a.headers)
              FROM messages.message_archive AS a
              WHERE a.id = m.archived_id AND a.archived_at = m.archived_at), false) AS is_large
   ) AS l;
@@ -60,10 +60,10 @@ BEGIN
       origin_id, original_topic, dlq_moved_at, redriven_from, redrives)
     OVERRIDING SYSTEM VALUE
     SELECT
-      b.message_id, b.topic, messages.printable(b.channel), b.key, b.priority,
+      b.message_id, b.topic, messages.replace_unprintable(b.channel), b.key, b.priority,
       CASE WHEN p_edit ? 'payload' THEN edited.payload ELSE b.payload END,
       CASE WHEN NOT coalesce(p_edit ? 'payload', false) THEN b.body END,
-      CASE WHEN p_edit ? 'headers' THEN messages.keep_mark(edited.headers, b.headers) ELSE b.headers END,
+      CASE WHEN p_edit ? 'headers' THEN messages.keep_key_header(edited.headers, b.headers) ELSE b.headers END,
       b.state,
       v_now + coalesce(p_delay, '0') + make_interval(secs => coalesce(b.place / p_rate, 0)),
       b.max_attempts, b.origin_id, b.original_topic, b.dlq_moved_at, b.archived_id, b.redrives + 1
@@ -97,15 +97,15 @@ BEGIN
   )
   SELECT array_agg(b.id) INTO v_back FROM back AS b;
   v_back := coalesce(v_back, '{}');
-  IF pg_sequence_last_value('messages.awaited') > 1 THEN
-    PERFORM messages.hand_on(array_agg(l.archived_id), array_agg(l.message_id)) FROM unnest(v_logged) AS l WHERE l.message_id = ANY (v_back);
+  IF pg_sequence_last_value('messages.awaited_flag') > 1 THEN
+    PERFORM messages.transfer_to_redriven(array_agg(l.archived_id), array_agg(l.message_id)) FROM unnest(v_logged) AS l WHERE l.message_id = ANY (v_back);
   END IF;
 
   -- What did not come in: its key was taken at this very moment. Judged again, its key is found standing.
   SELECT array_agg(l.archived_id) INTO v_not FROM unnest(v_logged) AS l WHERE l.message_id <> ALL (v_back);
   DELETE FROM messages.redrive_log AS r WHERE r.archived_id = ANY (v_not) AND r.message_id <> ALL (v_back);
   -- Also those of messages that were put back before: their copies were being worked then, and may wait now.
-  PERFORM messages.take_copies_along(ARRAY(
+  PERFORM messages.cancel_dlq_copies(ARRAY(
     SELECT j.archived_id FROM unnest(v_judged) AS j
     WHERE j.outcome IN ('redriven', 'keyless', 'redriven_before') AND j.archived_id <> ALL (coalesce(v_not, '{}'))));
 
@@ -118,7 +118,7 @@ BEGIN
   WHERE j.archived_id <> ALL (coalesce(v_not, '{}'))
   ORDER BY 1;
   IF v_not IS NOT NULL AND p_again THEN
-    RETURN QUERY SELECT n.* FROM messages.put_back(v_not, p_edit, p_rate, p_delay, p_force, false) AS n;
+    RETURN QUERY SELECT n.* FROM messages.redrive_rows(v_not, p_edit, p_rate, p_delay, p_force, false) AS n;
   ELSIF v_not IS NOT NULL THEN
     RETURN QUERY SELECT n.id, NULL::bigint, 'superseded' FROM unnest(v_not) AS n (id);
   END IF;

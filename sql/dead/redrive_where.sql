@@ -1,6 +1,6 @@
--- Put back the dead messages that fit all filters, the oldest first, at most p_limit: find_dead and redrive in one.
+-- Put back the dead messages that match all filters, the oldest first, at most p_limit: find_dead and redrive in one call.
 -- Called by: operators. Locks: as redrive. Filters, p_after: find_dead; all else, the result too: redrive.
--- Without p_after it begins with the oldest dead message each time, and passes over all that were put back before.
+-- Without p_after it begins with the oldest dead message each time, and skips all that were put back before.
 CREATE OR REPLACE FUNCTION messages.redrive_where(
   p_topic       text             DEFAULT NULL,
   p_result      text             DEFAULT NULL,
@@ -30,10 +30,10 @@ DECLARE
 BEGIN
   SELECT array_agg(b.archived_id), array_agg(b.message_id), array_agg(b.outcome)
   INTO v_ids, v_new, v_outcomes
-  FROM messages.put_back(
+  FROM messages.redrive_rows(
     ARRAY(SELECT f.id FROM messages.find_dead(p_topic, p_result, p_fingerprint, p_since, p_until, p_error, p_limit, p_after) AS f),
     NULL, p_rate, p_delay, p_force) AS b;
-  PERFORM messages.note_back('redrive_where', v_ids, v_new, v_outcomes, jsonb_build_object(
+  PERFORM messages.audit_redrive('redrive_where', v_ids, v_new, v_outcomes, jsonb_build_object(
     'filter', jsonb_strip_nulls(jsonb_build_object(
       'topic', p_topic, 'result', p_result, 'fingerprint', p_fingerprint, 'since', p_since, 'until', p_until, 'error', left(p_error, 200))),
     'rate', p_rate, 'delay', nullif(p_delay, '0'), 'force', nullif(p_force, false)));

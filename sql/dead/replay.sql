@@ -1,10 +1,11 @@
--- Publish again what succeeded in a time, the oldest publish first, page by page. The archive rows stay as they are.
--- Called by: operators. Each is a new message that knows its ancestor (redriven_from) and has its own attempts; it counts as no redrive and is
--- in no log, since a success may be replayed as often as one likes. It has no key: all of a window shall come.
+-- Publish archived successes of a time range again, the oldest first, page by page. The archive rows stay as they are.
+-- Called by: operators. Each is a new message that knows its ancestor (redriven_from) and has its own attempts; it does not count as a
+-- redrive and is in no log, since a success may be replayed as often as you like. It has no key, so that every message of the range is
+-- published.
 -- p_from, p_to: when they succeeded. p_after: the last archived_id of the page before. p_rate, p_delay: as redrive.
--- What was only fanned out to subscribers is left out: replay their topics.
--- Locks: the rows it inserts. Result: one row per message. outcome 'replayed', 'no_payload' (the topic's keep_success dropped it),
--- or 'too_large' (as text, since it came before that was refused).
+-- Messages that were only fanned out to subscribers are skipped: replay the subscribers' topics.
+-- Locks: the rows it inserts. Result: one row per message. outcome 'replayed', 'no_payload' (the topic's archive_success dropped it), or
+-- 'too_large' (as text, since it came before that was refused).
 CREATE OR REPLACE FUNCTION messages.replay(
   p_topic text,
   p_from  timestamptz,
@@ -48,7 +49,7 @@ BEGIN
   WITH picked AS MATERIALIZED (
     SELECT a.*, num_nonnulls(a.payload, a.body) = 1 AS is_whole,
            -- It came before that was refused.
-           num_nonnulls(a.payload, a.body) = 1 AND NOT messages.is_sendable(a.payload, a.headers) AS is_large
+           num_nonnulls(a.payload, a.body) = 1 AND NOT messages.is_within_size_limit(a.payload, a.headers) AS is_large
     FROM messages.message_archive AS a
     WHERE a.archived_at >= p_from AND a.archived_at < p_to AND a.topic = p_topic COLLATE "C" AND a.result = 'success'
       AND a.attempts > 0 AND a.id > p_after
@@ -56,7 +57,7 @@ BEGIN
     LIMIT p_limit
   ), back AS (
     INSERT INTO messages.message (topic, channel, priority, payload, body, headers, available_at, max_attempts, redriven_from)
-    SELECT p.topic, messages.printable(p.channel), p.priority, p.payload, p.body, p.headers,
+    SELECT p.topic, messages.replace_unprintable(p.channel), p.priority, p.payload, p.body, p.headers,
            v_now + p_delay + make_interval(secs => coalesce((p.place - 1) / p_rate, 0)), p.max_attempts, p.id
     FROM (SELECT w.*, row_number() OVER (ORDER BY w.id) AS place FROM picked AS w WHERE w.is_whole AND NOT w.is_large) AS p
     ORDER BY p.id
@@ -68,7 +69,7 @@ BEGIN
   ORDER BY 1;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF v_count > 0 THEN
-    PERFORM messages.note_action(
+    PERFORM messages.audit_action(
       'replay', p_topic, NULL,
       jsonb_build_object('count', v_count, 'from', p_from, 'to', p_to, 'rate', p_rate, 'after', nullif(p_after, 0)));
   END IF;

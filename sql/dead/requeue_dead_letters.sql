@@ -1,9 +1,9 @@
 -- Move copies that wait in a .dlq topic back to where they died: each original becomes a new message of its topic, with its key and
--- max_attempts again, and the copy ends as cancelled. As for a redrive of the original, which the same log guards: never both.
--- Called by: operators. Locks: the copies, waiting for whoever claims them right now; then as redrive.
--- Result: one row per id. outcome: as redrive's, of the original (archived_id); 'not_waiting' (archived_id NULL): no copy, or it is being
--- worked, or it ended. A copy whose original was put back before ends too; others of which nothing was put back wait on.
-CREATE OR REPLACE FUNCTION messages.requeue(
+-- max_attempts again, and the copy ends as cancelled. The same log as for redrive ensures that only one of the two happens.
+-- Called by: operators. Locks: the copies, waiting for concurrent claims; then as redrive.
+-- Result: one row per id. outcome: as redrive's, of the original (archived_id); 'not_waiting' (archived_id NULL): not a copy, or it runs,
+-- or it ended. A copy whose original was put back before ends too; copies whose original is not put back keep waiting.
+CREATE OR REPLACE FUNCTION messages.requeue_dead_letters(
   p_ids bigint[], p_rate double precision DEFAULT NULL, p_delay interval DEFAULT '0', p_force boolean DEFAULT false
 )
 RETURNS TABLE (copy_id bigint, archived_id bigint, message_id bigint, outcome text)
@@ -34,8 +34,8 @@ BEGIN
 
   SELECT array_agg(b.archived_id), array_agg(b.message_id), array_agg(b.outcome)
   INTO v_ids, v_new, v_outcomes
-  FROM messages.put_back(v_origins, NULL, p_rate, p_delay, p_force) AS b;
-  PERFORM messages.note_back('requeue', v_ids, v_new, v_outcomes, jsonb_build_object('rate', p_rate, 'delay', nullif(p_delay, '0')));
+  FROM messages.redrive_rows(v_origins, NULL, p_rate, p_delay, p_force) AS b;
+  PERFORM messages.audit_redrive('requeue_dead_letters', v_ids, v_new, v_outcomes, jsonb_build_object('rate', p_rate, 'delay', nullif(p_delay, '0')));
 
   RETURN QUERY
   SELECT c.id, b.archived_id, b.message_id, b.outcome

@@ -1,8 +1,8 @@
--- Let what belongs to dead messages go to those that they became by a redrive: the steps that they kept, and what comes after them.
--- Called by: put_back, only while the mark messages.awaited is up. p_topics: of the new ones; where a topic is another the steps stay behind,
--- another handler does other ones.
--- Locks: the rows of the steps. The successors hear of it when the transaction commits (the trigger ended).
-CREATE OR REPLACE FUNCTION messages.hand_on(p_old bigint[], p_new bigint[])
+-- Transfer what belongs to dead messages to the messages that a redrive made of them: saved steps and successors.
+-- Called by: redrive_rows, only while the flag messages.awaited_flag is raised. p_topics: of the new messages; if the topic changes, the
+-- steps stay behind, since another handler has other steps.
+-- Locks: the rows of the steps. The successors are updated when the transaction commits (the trigger propagate_ends_at_commit).
+CREATE OR REPLACE FUNCTION messages.transfer_to_redriven(p_old bigint[], p_new bigint[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -17,9 +17,9 @@ BEGIN
     AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = h.old AND a.topic <> m.topic);
   v_told := ARRAY(
     SELECT h.old FROM unnest(p_old) AS h (old)
-    WHERE (SELECT true FROM messages.edge AS g WHERE g.predecessor_id = h.old LIMIT 1));
+    WHERE (SELECT true FROM messages.dependency AS g WHERE g.predecessor_id = h.old LIMIT 1));
   IF v_told <> '{}' THEN
-    PERFORM messages.note_endings(v_told, 'redriven');
+    PERFORM messages.add_end_events(v_told, 'redriven');
   END IF;
 END
 $$;

@@ -1,10 +1,10 @@
--- Everything that can go wrong without a word, as far as SQL can see it: what is wrong, and the statement or setting that mends it.
+-- Find silent problems, as far as SQL can see them, each with the statement or setting that fixes it.
 -- Called by: people, programs of any language. `pgrouse doctor` calls the parts one by one, and adds what only a client can see.
 -- Locks: nothing. With the caller's own rights where the server shows more to some (sessions of others), else with the owner's.
 -- Result: at least one row for each code; level is ok, warn (it costs, or will fail) or fail (work is not done, or a promise does not
--- hold). A part that cannot be examined is one row with the code unexamined, and why.
+-- hold). A part that cannot be examined is one row with the code unexamined and the reason.
 CREATE OR REPLACE FUNCTION messages.doctor()
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
@@ -34,7 +34,7 @@ BEGIN
       code := 'unexamined';
       level := 'warn';
       what := format('%s: %s', v_part, SQLERRM);
-      mend := CASE SQLSTATE WHEN '42501' THEN format('GRANT messages_operator TO %I;', current_user)
+      fix := CASE SQLSTATE WHEN '42501' THEN format('GRANT messages_operator TO %I;', current_user)
         WHEN '55P03' THEN 'somebody holds a lock on it: see table_lock, and try again' END;
       RETURN NEXT;
     END;

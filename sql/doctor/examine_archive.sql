@@ -1,9 +1,10 @@
--- Whether the archive has its days, what it may not let go, and whether it knows transactions that are still to come.
--- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the catalog, one row of the default partition, for each export one look into the index of each day, and one more.
--- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: partitions, default_partition,
--- future_xids, exports.
+-- Check that the archive has its daily partitions, what the retention must keep, and that no row has a transaction id from the future.
+-- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the catalog, one row of the default partition, for each export one look into the
+-- index of each day, and one more.
+-- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: partitions, default_partition, future_xids,
+-- exports.
 CREATE OR REPLACE FUNCTION messages.examine_archive()
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
@@ -30,7 +31,7 @@ BEGIN
     WHEN 'ok' THEN 'the next three days are there'
     WHEN 'warn' THEN format('the archive has no partition for %s: nobody ticks, or the tick cannot make it', v_missing)
     ELSE format('the archive has no partition for %s: what ends today goes into the default partition', v_missing) END;
-  mend := CASE WHEN level <> 'ok' THEN 'SELECT messages.maintain_partitions();' END;
+  fix := CASE WHEN level <> 'ok' THEN 'SELECT messages.maintain_partitions();' END;
   RETURN NEXT;
 
   SELECT d.pages INTO v_pages FROM messages.archive_days() AS d WHERE d.day IS NULL;
@@ -38,22 +39,22 @@ BEGIN
   IF v_pages IS NULL THEN
     level := 'fail';
     what := 'the archive has no default partition: a message whose day is missing cannot end';
-    mend := format('CREATE TABLE messages.message_archive_default PARTITION OF messages.message_archive DEFAULT; ALTER TABLE messages.message_archive_default OWNER TO %s;',
+    fix := format('CREATE TABLE messages.message_archive_default PARTITION OF messages.message_archive DEFAULT; ALTER TABLE messages.message_archive_default OWNER TO %s;',
       (SELECT c.relowner::regrole FROM pg_class AS c WHERE c.oid = 'messages.message_archive'::regclass));
   ELSIF EXISTS (SELECT FROM messages.message_archive_default) THEN
     level := 'warn';
     what := format('there are rows in the default partition (%s pages), where they are found and deleted slower', v_pages);
-    mend := 'SELECT messages.maintain_partitions(); moves those of today, purge deletes the others in their time';
+    fix := 'SELECT messages.maintain_partitions(); moves those of today, purge deletes the others in their time';
   ELSE
     level := 'ok';
     what := 'is empty';
-    mend := NULL;
+    fix := NULL;
   END IF;
   RETURN NEXT;
 
   code := 'future_xids';
   v_future := ARRAY(
-    SELECT f.mend
+    SELECT f.fix
     FROM (VALUES
       (EXISTS (SELECT FROM messages.message_archive AS a WHERE a.archive_xid > v_last),
        'UPDATE messages.message_archive SET archive_xid = pg_current_xact_id() WHERE archive_xid > pg_current_xact_id();'),
@@ -61,30 +62,30 @@ BEGIN
        'UPDATE messages.alert SET xid = pg_current_xact_id() WHERE xid > pg_current_xact_id();'),
       (EXISTS (SELECT FROM messages.low_water_mark AS m WHERE m.xid > v_last),
        'UPDATE messages.low_water_mark SET safe_at = ''epoch'', at = ''epoch'', xid = ''0'', next_run_at = ''epoch'';')
-    ) AS f (is_so, mend)
+    ) AS f (is_so, fix)
     WHERE f.is_so);
   level := CASE WHEN v_future = '{}' THEN 'ok' ELSE 'fail' END;
   what := CASE level
     WHEN 'ok' THEN 'all transactions are of this cluster'
     ELSE 'rows name transactions that this cluster has not begun: it was restored from a dump of one that had counted further. Streams, exports and '
       || 'alerts do not come to them, or count them as new again and again' END;
-  mend := CASE WHEN level <> 'ok' THEN array_to_string(v_future, ' ') END;
+  fix := CASE WHEN level <> 'ok' THEN array_to_string(v_future, ' ') END;
   RETURN NEXT;
 
   code := 'exports';
   level := 'ok';
   what := 'the retention waits for none';
-  mend := NULL;
+  fix := NULL;
   FOR v_row IN
     SELECT h.name, h.lake, h.held_since, h.advanced_at
-    FROM messages.held_by_export() AS h
+    FROM messages.list_exports() AS h
     WHERE h.held_since < messages.now() - interval '1 day'
     ORDER BY h.held_since
   LOOP
     level := 'warn';
     what := format('the export %s has not read what the retention would delete since %s; it last came on at %s',
       v_row.name, v_row.held_since::timestamptz(0), v_row.advanced_at::timestamptz(0));
-    mend := format('run it, or give it up: SELECT messages.forget_export(%L);', v_row.name);
+    fix := format('run it, or give it up: SELECT messages.delete_export(%L);', v_row.name);
     RETURN NEXT;
   END LOOP;
   IF level = 'ok' THEN

@@ -1,11 +1,11 @@
--- What conditions() says of the work itself: backlogs, dying messages, breakers, alerts that reach nobody. The bounds are those of alert_bound.
+-- Report the conditions about the work itself: backlogs, dying messages, open breakers, undelivered alerts. The thresholds are those of
+-- alert_bound.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: that of conditions, and the alerts that were given up.
--- (Of listeners, pg_cron, workers and snapshots the doctor has more to say than conditions: examine_workers, examine_snapshots.)
--- Result: for each code what is wrong with it, by topic, or one row with level ok. An open breaker is a warning: it
--- does its work, and its topic stands still.
+-- (Listeners, pg_cron, workers and snapshots are covered in more detail by examine_workers and examine_snapshots.) Result: for each code
+-- what is wrong with it, by topic, or one row with level ok. An open breaker is a warning: it works as intended, but its topic is stopped.
 -- Codes: backlog, dead_rate, breakers, alerts.
 CREATE OR REPLACE FUNCTION messages.examine_conditions()
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
@@ -15,8 +15,8 @@ SET jit = off
 AS $$
 BEGIN
   RETURN QUERY
-  WITH found (code, level, what, mend) AS MATERIALIZED (
-    SELECT k.code, k.level, c.what, c.mend
+  WITH found (code, level, what, fix) AS MATERIALIZED (
+    SELECT k.code, k.level, c.what, c.fix
     FROM messages.conditions() AS c
     JOIN (VALUES
       ('backlog', 'backlog', 'warn'),
@@ -26,7 +26,7 @@ BEGIN
     UNION ALL
     SELECT 'alerts', 'warn', format('%s messages to the sink %s were given up in the last week', count(*), d.sink), '`pgrouse alert replay` sends them once more'
     FROM messages.alert_delivery AS d
-    WHERE d.put_aside_at > messages.now() - interval '7 days'
+    WHERE d.abandoned_at > messages.now() - interval '7 days'
     GROUP BY d.sink
   )
   (SELECT f.* FROM found AS f LIMIT 200)

@@ -1,9 +1,9 @@
--- How many connections are left, of the server, of the database, of a role: of whichever has the fewest.
+-- Check how many connections are left: of the server, the database or the role, whichever has the fewest.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights: who may not see what the sessions of others are takes
 -- each that has a database for a client.
 -- Result: one row. Code: connections.
 CREATE OR REPLACE FUNCTION messages.examine_connections()
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
@@ -37,10 +37,10 @@ BEGIN
   code := 'connections';
   level := CASE WHEN v_used >= v_limit THEN 'fail' WHEN v_used >= 0.8 * v_limit THEN 'warn' ELSE 'ok' END;
   what := format('%s of the %s connections that %s allows are used', v_used, v_limit, v_of);
-  mend := CASE
+  fix := CASE
     WHEN level = 'ok' THEN NULL
     WHEN v_whose IS NOT NULL THEN format('ALTER %s CONNECTION LIMIT -1;', v_whose)
-    ELSE 'end idle sessions, lower worker.lanes or database.pool_size, or raise max_connections and restart the server' END;
+    ELSE 'end idle sessions, lower worker.claim_connections or database.pool_size, or raise max_connections and restart the server' END;
   RETURN NEXT;
 END
 $$;

@@ -1,10 +1,10 @@
--- What fills up or stands still because somebody holds it: the queue of notifications, the WAL, the tables of the queue.
+-- Find what fills up or blocks because a session holds it: the notification queue, the WAL, the tables of the queue.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights.
--- p_queue_used: the part of the queue of notifications above which it is said to fill; it takes 8 GB where nobody has set another size.
--- Result: for each code what is wrong with it, by holder, or one row with level ok. Codes: notify_queue, replication_slot,
--- table_lock, row_lock.
+-- p_queue_used: the used part of the notification queue above which it is reported; the queue takes 8 GB unless configured otherwise.
+-- Result: for each code what is wrong with it, by holder, or one row with level ok. Codes: notify_queue, replication_slot, table_lock,
+-- row_lock.
 CREATE OR REPLACE FUNCTION messages.examine_holders(p_queue_used double precision DEFAULT 0.1)
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
@@ -25,7 +25,7 @@ BEGIN
     ELSE format('the queue of notifications is %s %% full; daemons poll once it is nearly full', round(v_used::numeric * 100, 2))
       || CASE WHEN v_row.pid IS NULL THEN '' ELSE format('. The oldest transaction is that of process %s (%s, %s), since %s s',
            v_row.pid, v_row.usename, v_row.application_name, round(extract(epoch FROM v_now - v_row.xact_start))) END END;
-  mend := CASE WHEN level <> 'ok' THEN
+  fix := CASE WHEN level <> 'ok' THEN
     CASE WHEN v_row.pid IS NULL THEN '' ELSE format('SELECT pg_terminate_backend(%s); and ', v_row.pid) END
       || 'see the server''s log: it names the process that does not read. A listener must have no transaction open' END;
   RETURN NEXT;
@@ -43,7 +43,7 @@ BEGIN
 
   code := 'table_lock';
   RETURN QUERY
-    SELECT code, 'fail', format('process %s has waited for %s s to lock messages.%s, behind %s; whoever needs that table waits too', l.pid,
+    SELECT code, 'fail', format('process %s has waited for %s s to lock messages.%s, behind %s; anyone who needs that table waits too', l.pid,
              round(extract(epoch FROM v_now - l.waitstart)), c.relname,
              coalesce((SELECT string_agg(format('process %s', b), ', ') FROM unnest(pg_blocking_pids(l.pid)) AS b), 'somebody')),
            format('end who holds it: SELECT pg_terminate_backend(b) FROM unnest(pg_blocking_pids(%s)) AS b;', l.pid)
@@ -59,7 +59,7 @@ BEGIN
   code := 'row_lock';
   RETURN QUERY
     SELECT code, CASE WHEN h.since < v_now - interval '1 minute' THEN 'fail' ELSE 'warn' END,
-           format('%s has locked %s, for %s s', h.who, h.what, round(extract(epoch FROM v_now - h.since))), h.mend
+           format('%s has locked %s, for %s s', h.who, h.what, round(extract(epoch FROM v_now - h.since))), h.fix
     FROM messages.lock_holders() AS h
     WHERE h.since < v_now - interval '10 seconds'
     ORDER BY h.since, h.what LIMIT 5;

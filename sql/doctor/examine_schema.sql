@@ -1,8 +1,8 @@
--- Whether what guards and serves the messages works: triggers that fire, indexes that are whole, rights that nobody has by accident.
+-- Check the parts of the schema that guard the messages: enabled triggers, valid indexes, no accidental rights of PUBLIC.
 -- Called by: doctor, pgrouse doctor (which also compares with the files of its version). Locks: nothing. Cost: the catalog.
 -- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: triggers, indexes, public_rights.
 CREATE OR REPLACE FUNCTION messages.examine_schema()
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
@@ -10,7 +10,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   RETURN QUERY
-  WITH found (code, level, what, mend) AS (
+  WITH found (code, level, what, fix) AS (
     -- 'O' fires, 'A' fires in sessions with session_replication_role = replica too; 'R' fires only there.
     SELECT 'triggers', 'fail', format('the trigger %s of messages.%s %s', t.tgname, c.relname,
              CASE t.tgenabled WHEN 'D' THEN 'is switched off' ELSE 'fires in replicas only' END),

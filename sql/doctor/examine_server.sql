@@ -1,9 +1,9 @@
--- Whether the server is one to keep messages in: its version, what a crash leaves, who removes dead rows, how long transaction ids last.
+-- Check that the server is fit to keep messages: its version, durability, autovacuum, and transaction id wraparound.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights; the catalog shows this to everybody.
 -- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: server_version, durability, autovacuum,
 -- wraparound.
 CREATE OR REPLACE FUNCTION messages.examine_server()
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
@@ -20,7 +20,7 @@ BEGIN
   what := format('PostgreSQL %s', current_setting('server_version')) || CASE level
     WHEN 'fail' THEN ', which pgrouse was not made for: it needs 15'
     WHEN 'warn' THEN format(' gets no corrections any more, since %s', v_end) ELSE '' END;
-  mend := CASE WHEN level <> 'ok' THEN 'upgrade the server: https://www.postgresql.org/support/versioning/' END;
+  fix := CASE WHEN level <> 'ok' THEN 'upgrade the server: https://www.postgresql.org/support/versioning/' END;
   RETURN NEXT;
 
   code := 'durability';
@@ -51,7 +51,7 @@ BEGIN
   level := CASE WHEN v_left < 100000000 THEN 'fail' WHEN v_left < 1000000000 THEN 'warn' ELSE 'ok' END;
   what := format('%s million transactions are left', v_left / 1000000);
   what := what || CASE WHEN level <> 'ok' THEN '; then the server refuses to write' ELSE '' END;
-  mend := CASE WHEN level <> 'ok' THEN 'end what holds the oldest snapshot (see snapshot_held), then: VACUUM (FREEZE);' END;
+  fix := CASE WHEN level <> 'ok' THEN 'end what holds the oldest snapshot (see snapshot_held), then: VACUUM (FREEZE);' END;
   RETURN NEXT;
 END
 $$;

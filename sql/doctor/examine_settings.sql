@@ -1,8 +1,8 @@
--- Settings that new sessions get from the server, the database or their role without a word, and that harm the queue.
+-- Find settings of the server, the database or the role that harm the queue.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights; the catalog shows this to everybody.
 -- Result: for each code what is wrong with it, by setting, or one row with level ok. Codes: settings, planner.
 CREATE OR REPLACE FUNCTION messages.examine_settings()
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
@@ -19,7 +19,7 @@ BEGIN
     ('planner', 'enable_indexonlyscan', 'on', 'warn', 'claims read more pages than they need'),
     ('planner', 'enable_bitmapscan', 'on', 'warn', 'reports read whole tables'),
     ('planner', 'enable_tidscan', 'on', 'warn', 'claims read whole tables'),
-    ('planner', 'plan_cache_mode', 'auto', 'warn', 'each call is planned anew, or with a plan for other values'),
+    ('planner', 'plan_cache_mode', 'auto', 'warn', 'each call is planned again, or with a plan for other values'),
     ('planner', 'jit_above_cost', '>=10000', 'warn', 'short statements are compiled, which takes longer than to run them')
   ), given AS (
     SELECT h.*, current_setting(h.name) AS value, NULL::text AS whose

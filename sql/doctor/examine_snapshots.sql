@@ -1,10 +1,10 @@
--- Who holds an old snapshot: sessions, prepared transactions, standbys, replication slots. Dead rows that are younger stay, so tables grow.
+-- Find old snapshots: sessions, prepared transactions, standbys, replication slots. Younger dead rows cannot be removed, so tables grow.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights: since when others' sessions hold theirs, only members of
--- pg_read_all_stats see; whoever is none is told so.
--- p_held_for, p_held_xids: what is younger is not spoken of; the second counts for holders of which no time is known.
+-- pg_read_all_stats see; other callers are told so.
+-- p_held_for, p_held_xids: younger holders are not reported; the second is used for holders without a known time.
 -- Result: the five oldest holders, or one row with level ok. Code: snapshot_held.
 CREATE OR REPLACE FUNCTION messages.examine_snapshots(p_held_for interval DEFAULT '5 minutes', p_held_xids bigint DEFAULT 1000000)
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
@@ -14,7 +14,7 @@ DECLARE
   v_found boolean := false;
 BEGIN
   code := 'snapshot_held';
-  FOR level, what, mend IN
+  FOR level, what, fix IN
     SELECT CASE WHEN h.since < v_now - greatest(interval '1 hour', p_held_for) THEN 'fail' ELSE 'warn' END,
            format('%s has held a snapshot %s; no dead row that is younger can be removed', h.who,
              CASE WHEN h.since IS NULL THEN format('of %s transactions ago', h.xids) ELSE format('for %s s', round(extract(epoch FROM v_now - h.since))) END),
@@ -47,7 +47,7 @@ BEGIN
   IF NOT pg_has_role('pg_read_all_stats', 'USAGE') THEN
     level := 'warn';
     what := format('%s may not see since when the sessions of others hold snapshots', current_user);
-    mend := format('GRANT pg_read_all_stats TO %I;', current_user);
+    fix := format('GRANT pg_read_all_stats TO %I;', current_user);
     RETURN NEXT;
   ELSIF NOT v_found THEN
     RETURN QUERY SELECT code, 'ok', format('none is older than %s s', extract(epoch FROM p_held_for)::integer), NULL::text;

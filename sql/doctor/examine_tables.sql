@@ -1,10 +1,10 @@
--- What claims pay for: dead rows, indexes that outgrew their rows, settings of autovacuum that were taken away, numbers that run out.
+-- Check what makes claims slow: dead rows, bloated indexes, lost autovacuum settings, sequences that run out.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the catalog and the statistics, no table.
 -- p_dead_rows, p_bytes: below them a table has not too many dead rows, an index is not too large.
 -- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: dead_rows, index_bloat, table_settings,
 -- identities.
 CREATE OR REPLACE FUNCTION messages.examine_tables(p_dead_rows bigint DEFAULT 100000, p_bytes bigint DEFAULT 134217728)
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
@@ -12,7 +12,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   RETURN QUERY
-  WITH found (code, level, what, mend) AS (
+  WITH found (code, level, what, fix) AS (
     SELECT 'dead_rows', CASE WHEN s.n_dead_tup > 10 * p_dead_rows THEN 'fail' ELSE 'warn' END,
            format('messages.%s has %s dead rows for %s live ones; vacuumed last: %s', s.relname, s.n_dead_tup, s.n_live_tup,
              coalesce(to_char(greatest(s.last_vacuum, s.last_autovacuum), 'YYYY-MM-DD HH24:MI TZ'), 'never')),

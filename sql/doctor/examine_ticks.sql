@@ -1,8 +1,8 @@
--- Whether somebody does the maintenance: ticks that come, tasks that succeed, locks that are swept, schedules that fire.
+-- Check that the maintenance runs: recent ticks, successful tasks, expired locks that are ended, schedules that fire.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the marks, the locked rows, the schedules.
 -- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: ticks, tick_tasks, expired_locks, schedules.
 CREATE OR REPLACE FUNCTION messages.examine_ticks()
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
@@ -21,7 +21,7 @@ BEGIN
     WHEN level = 'ok' THEN format('the last one was %s s ago', greatest(0, round(extract(epoch FROM v_now - v_last))))
     WHEN v_last IS NULL THEN 'nobody has ever done the maintenance: locks do not expire, schedules do not fire'
     ELSE format('nobody has done the maintenance for %s s: locks do not expire, schedules do not fire', round(extract(epoch FROM v_now - v_last))) END;
-  mend := CASE WHEN level <> 'ok' THEN 'start a daemon with `pgrouse run`, or `pgrouse cron install`; by hand: SELECT * FROM messages.tick();' END;
+  fix := CASE WHEN level <> 'ok' THEN 'start a daemon with `pgrouse run`, or `pgrouse cron install`; by hand: SELECT * FROM messages.tick();' END;
   RETURN NEXT;
 
   RETURN QUERY
@@ -49,7 +49,7 @@ BEGIN
   level := CASE WHEN v_count > 0 THEN 'fail' ELSE 'ok' END;
   what := CASE WHEN v_count > 0 THEN format('%s%s messages wait behind locks that expired more than a minute ago', v_count, CASE WHEN v_count = 1000 THEN '+' END)
     ELSE 'none waits to be swept' END;
-  mend := CASE WHEN v_count > 0 THEN 'see ticks; by hand: SELECT messages.reap(''expire_locks'');' END;
+  fix := CASE WHEN v_count > 0 THEN 'see ticks; by hand: SELECT messages.run_maintenance(''expire_locks'');' END;
   RETURN NEXT;
 
   RETURN QUERY

@@ -1,9 +1,9 @@
--- What stands still on purpose, and locks that are shorter than the work they guard.
+-- Report what is paused on purpose, and locks that are shorter than the work that they guard.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the policies, the measures of an hour.
--- Result: for each code what is to be said of it, by topic, or one row that says nothing is. Pauses are facts, with level ok:
--- somebody decided so. Codes: paused, short_locks.
+-- Result: for each code what is to be said of it, by topic, or one row that says nothing is. Pauses are reported with level ok, since they
+-- are intended. Codes: paused, short_locks.
 CREATE OR REPLACE FUNCTION messages.examine_topics()
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
@@ -12,10 +12,10 @@ SET jit = off
 AS $$
 BEGIN
   RETURN QUERY
-  WITH found (code, level, what, mend) AS (
+  WITH found (code, level, what, fix) AS (
     SELECT 'paused', 'ok',
            format('%s is paused since %s by %s%s', CASE t.topic WHEN '*' THEN 'every topic' ELSE t.topic END, t.paused_at::timestamptz(0),
-             coalesce(t.paused_by, 'somebody'), coalesce(': ' || t.paused_why, '')),
+             coalesce(t.paused_by, 'somebody'), coalesce(': ' || t.paused_reason, '')),
            format('SELECT messages.resume(%L);', t.topic)
     FROM messages.topic AS t
     WHERE messages.is_paused(t.paused_at, t.resume_at, messages.now())
@@ -31,14 +31,14 @@ BEGIN
     WHERE s.paused_at IS NOT NULL
     UNION ALL
     SELECT 'short_locks', 'warn',
-           format('of %s one run in a hundred takes %s s or more, and its lock lasts %s s: whoever is frozen for so long loses it', l.topic,
-             round(l.run_p99_s::numeric, 1), extract(epoch FROM p.lock_for)::float8),
-           format('pgrouse topic set %s lock_for=%ss', l.topic, ceil(2 * l.run_p99_s))
+           format('of %s one run in a hundred takes %s s or more, and its lock lasts %s s: anyone who is frozen for so long loses it', l.topic,
+             round(l.run_p99_s::numeric, 1), extract(epoch FROM p.lock_duration)::float8),
+           format('pgrouse topic set %s lock_duration=%ss', l.topic, ceil(2 * l.run_p99_s))
     FROM messages.latency('1 hour') AS l
     LEFT JOIN messages.topic AS own ON own.topic = l.topic
     JOIN messages.topic AS d ON d.topic = '*'
-    CROSS JOIN LATERAL (SELECT coalesce(own.lock_for, d.lock_for) AS lock_for) AS p
-    WHERE l.runs >= 20 AND make_interval(secs => l.run_p99_s) > p.lock_for
+    CROSS JOIN LATERAL (SELECT coalesce(own.lock_duration, d.lock_duration) AS lock_duration) AS p
+    WHERE l.runs >= 20 AND make_interval(secs => l.run_p99_s) > p.lock_duration
   )
   (SELECT f.* FROM found AS f LIMIT 100)
   UNION ALL

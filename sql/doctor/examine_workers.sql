@@ -1,9 +1,9 @@
--- Whether there are workers, for every topic that needs one, that hear, and of one version.
+-- Check that every topic that needs a worker has one, that workers listen, and that they have one version.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the registry, one entry of the index for each topic that waits.
 -- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: workers, workers_gone, worker_versions,
 -- listeners, unhandled_topics, idle_topics.
 CREATE OR REPLACE FUNCTION messages.examine_workers()
-RETURNS TABLE (code text, level text, what text, mend text)
+RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
@@ -20,14 +20,14 @@ BEGIN
     -- Dead letters wait for somebody to look at them.
     WHERE right(u.topic, 4) <> '.dlq'
     LIMIT 100
-  ), found (code, level, what, mend) AS (
+  ), found (code, level, what, fix) AS (
     SELECT 'workers', 'fail', 'no worker is alive', 'start one with `pgrouse run`'
     WHERE NOT EXISTS (SELECT FROM worker AS w WHERE w.alive AND NOT w.stopping)
     UNION ALL
     SELECT 'workers_gone', 'warn',
            format('%s (process %s on %s) was seen last %s s ago, and did not say goodbye', w.name, w.pid, w.host,
              round(extract(epoch FROM messages.now() - w.seen_at))),
-           format('see its log; if it is gone for good: SELECT messages.worker_stopped(%L);', w.name)
+           format('see its log; if it is gone for good: SELECT messages.unregister_worker(%L);', w.name)
     FROM worker AS w
     -- Who works over HTTP need not say goodbye.
     WHERE NOT w.alive AND w.kind = 'daemon'
@@ -39,7 +39,7 @@ BEGIN
     HAVING count(*) > 1
     UNION ALL
     SELECT 'listeners', 'warn',
-           format('%s hears no notifications (%s): it looks each second instead', w.name, w.status ->> 'listener'),
+           format('%s receives no notifications (%s): it looks each second instead', w.name, w.status ->> 'listener'),
            'see its log; behind a pooler set database.listen_dsn to a direct connection'
     FROM worker AS w
     WHERE w.alive AND NOT w.stopping AND w.status ->> 'listener' <> 'listening' AND w.started_at < messages.now() - interval '30 seconds'

@@ -1,12 +1,13 @@
--- Who has locked, in a transaction that is still open, a row that others of the queue need: what it is that they need it for, and the statement
--- that ends the holder.
--- Called by: examine_holders, the functions of explain, operators and analysts. Locks: nothing. p_topic, p_channel, p_message_id: also the rows of that
--- channel and that message.
--- A row shows the transaction that locked or changed it last; if that still runs, it has the row. Of a row that several have, none is shown, and none of
--- one that is only being made. Where it was a savepoint the server does not tell whose: then it is the oldest transaction that can have it.
+-- Find sessions whose open transaction has locked a row that others need: what the row is needed for, and the statement that ends the
+-- session.
+-- Called by: examine_holders, the functions of explain, operators and analysts. Locks: nothing. p_topic, p_channel, p_message_id: also the
+-- rows of that channel and that message.
+-- A row shows the transaction that locked or changed it last; if that still runs, it holds the row. Rows held by several transactions, and
+-- rows that are only being inserted, are not shown. If a savepoint holds the row, the server does not say whose it is: then the oldest
+-- possible transaction is named.
 -- Result: one row for each. what: as a part of a sentence; since: NULL where the owner of the schema may not see it.
 CREATE OR REPLACE FUNCTION messages.lock_holders(p_topic text DEFAULT NULL, p_channel text DEFAULT NULL, p_message_id bigint DEFAULT NULL)
-RETURNS TABLE (kind text, topic text, what text, who text, pid integer, since timestamptz, mend text)
+RETURNS TABLE (kind text, topic text, what text, who text, pid integer, since timestamptz, fix text)
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
@@ -25,9 +26,9 @@ AS $$
     SELECT x.kind, CASE WHEN x.name <> '' THEN x.name END,
            CASE x.kind
              WHEN 'tick'          THEN 'the maintenance: no other tick runs'
-             WHEN 'watch'         THEN 'the watch over conditions: no alert of them is raised'
-             WHEN 'policies'      THEN 'the policies: whoever else changes one waits'
-             WHEN 'subscriptions' THEN 'the subscriptions: whoever else changes one waits'
+             WHEN 'update_conditions'         THEN 'the watch over conditions: no alert of them is raised'
+             WHEN 'policies'      THEN 'the policies: anyone who else changes one waits'
+             WHEN 'subscriptions' THEN 'the subscriptions: anyone who else changes one waits'
              WHEN 'topic'         THEN format('topic %s: no other claim takes from it', x.name)
              WHEN 'channels'      THEN format('the new channels of topic %s: no other claim takes from them', x.name)
              ELSE x.kind
@@ -36,9 +37,9 @@ AS $$
     FROM messages.mutex AS x
     WHERE x.kind <> 'low_water'
     UNION ALL
-    SELECT 'depth', d.topic, format('the counter of topic %s: whoever else publishes to it waits', d.topic), d.xmax FROM messages.depth AS d
+    SELECT 'depth', d.topic, format('the counter of topic %s: anyone who else publishes to it waits', d.topic), d.xmax FROM messages.depth AS d
     UNION ALL
-    SELECT 'publish_rate', u.topic, format('the publish_rate of topic %s: whoever else publishes to it waits', u.topic), u.xmax
+    SELECT 'publish_rate', u.topic, format('the publish_rate of topic %s: anyone who else publishes to it waits', u.topic), u.xmax
     FROM messages.rate AS u WHERE u.kind = 'publish'
     UNION ALL
     SELECT 'channel', c.topic, format('channel %s of topic %s: no other claim takes from it', c.channel, c.topic), c.xmax

@@ -1,6 +1,6 @@
--- For how long the oldest transaction of this database has kept vacuum from removing rows, in seconds.
--- Called by: the metrics of the web server. Locks: nothing. Result: 0 if there is none; NULL if the owner of the schema may not see the sessions of
--- others (migrate gives it pg_read_all_stats if it may).
+-- How long the oldest transaction of this database has kept vacuum from removing rows, in seconds.
+-- Called by: the metrics of the web server. Locks: nothing. Result: 0 if there is none; NULL if the owner of the schema may not see the
+-- sessions of others (migrate gives it pg_read_all_stats if it may).
 CREATE OR REPLACE FUNCTION messages.snapshot_age()
 RETURNS double precision
 LANGUAGE sql

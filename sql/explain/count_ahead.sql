@@ -1,5 +1,5 @@
--- How many ready messages of the same topic and channel are claimed before this one; counted to p_bound.
--- Called by: explain_turn. Locks: nothing.
+-- Count the ready messages of the same topic and channel that are claimed before this one, up to p_bound.
+-- Called by: explain_queue_position. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.count_ahead(p_message messages.message, p_now timestamptz, p_bound integer)
 RETURNS bigint
 LANGUAGE plpgsql

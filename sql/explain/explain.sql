@@ -1,5 +1,5 @@
--- Why a message is not running, or how it ended: one row per reason, the most decisive first.
--- Called by: operators and analysts. It shows no payload, and counts no further than a bound.
+-- Explain why a message is not running, or how it ended: one row per reason, the most decisive first.
+-- Called by: operators and analysts. It shows no payload, and counts are bounded.
 -- Locks: nothing; it only reads. Result: at least one row. code: for programs; reason: for people; detail: what the reason is made of.
 CREATE OR REPLACE FUNCTION messages.explain(p_id bigint)
 RETURNS TABLE (code text, reason text, detail jsonb)
@@ -33,6 +33,6 @@ BEGIN
     RETURN QUERY SELECT * FROM messages.explain_ended(v_archived);
     RETURN;
   END IF;
-  RETURN QUERY SELECT * FROM messages.explain_absent(p_id);
+  RETURN QUERY SELECT * FROM messages.explain_missing(p_id);
 END
 $$;

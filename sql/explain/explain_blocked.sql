@@ -1,30 +1,30 @@
--- For what a message waits that comes after others: first those that ended badly, each with its mend, then those that have not ended.
+-- Which predecessors a blocked message waits for: first those that ended badly, each with a fix, then those that have not ended.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain; no row for one that waits for none. Of each it names ten.
-CREATE OR REPLACE FUNCTION messages.explain_parked(p_message messages.message)
+CREATE OR REPLACE FUNCTION messages.explain_blocked(p_message messages.message)
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
   v_alive bigint[] := ARRAY(
-    SELECT g.predecessor_id FROM messages.edge AS g
-    WHERE g.successor_id = p_message.id AND g.died IS NULL ORDER BY g.predecessor_id LIMIT 1001);
+    SELECT g.predecessor_id FROM messages.dependency AS g
+    WHERE g.successor_id = p_message.id AND g.failed_result IS NULL ORDER BY g.predecessor_id LIMIT 1001);
   v_count bigint := cardinality(v_alive);
 BEGIN
   RETURN QUERY
   SELECT 'after_dead',
          format('it comes after message %s, which %s; %slet it run all the same (`pgrouse message unpark %s`), or cancel it (`pgrouse message cancel %s`)',
                 g.predecessor_id,
-                CASE WHEN g.died = 'cancelled' THEN 'was cancelled' ELSE 'is dead (' || g.died || ')' END,
-                CASE WHEN g.died <> 'cancelled' AND a.id IS NOT NULL THEN format('put that back (`pgrouse redrive %s`), ', g.predecessor_id) END,
+                CASE WHEN g.failed_result = 'cancelled' THEN 'was cancelled' ELSE 'is dead (' || g.failed_result || ')' END,
+                CASE WHEN g.failed_result <> 'cancelled' AND a.id IS NOT NULL THEN format('put that back (`pgrouse redrive %s`), ', g.predecessor_id) END,
                 p_message.id, p_message.id),
-         jsonb_build_object('message_id', g.predecessor_id, 'result', g.died, 'is_kept', a.id IS NOT NULL)
-  FROM messages.edge AS g
+         jsonb_build_object('message_id', g.predecessor_id, 'result', g.failed_result, 'is_kept', a.id IS NOT NULL)
+  FROM messages.dependency AS g
   LEFT JOIN LATERAL (SELECT o.id FROM messages.message_archive AS o WHERE o.id = g.predecessor_id LIMIT 1) AS a ON true
-  WHERE g.successor_id = p_message.id AND g.died IS NOT NULL
+  WHERE g.successor_id = p_message.id AND g.failed_result IS NOT NULL
   ORDER BY g.predecessor_id
   LIMIT 10;
-  IF EXISTS (SELECT FROM messages.parked AS k WHERE k.id = p_message.id) AND (v_count > 0 OR NOT FOUND) THEN
+  IF EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = p_message.id) AND (v_count > 0 OR NOT FOUND) THEN
     code := 'after';
     reason := CASE
       WHEN v_count = 0 THEN 'those that it comes after have ended: the next tick releases it'

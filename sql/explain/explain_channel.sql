@@ -1,5 +1,5 @@
--- Which limit of its channel a ready message waits for: one before it in an ordered topic, the concurrency, the least interval.
--- Called by: explain_waiting. Locks: nothing. Result: as explain. Who holds a place: the first 20, as worker and message.
+-- Which limit of its channel a ready message waits for: an earlier message in an ordered topic, the concurrency, or the minimum interval.
+-- Called by: explain_waiting. Locks: nothing. Result: as explain. Slot holders: the first 20, as worker and message.
 CREATE OR REPLACE FUNCTION messages.explain_channel(p_message messages.message, p_policy messages.policy, p_now timestamptz)
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql
@@ -25,12 +25,12 @@ BEGIN
   END IF;
 
   IF v_limit IS NOT NULL THEN
-    v_held := messages.held_places(p_message.topic, p_message.channel, v_limit);
+    v_held := messages.slot_holders(p_message.topic, p_message.channel, v_limit);
   END IF;
   IF v_held IS NOT NULL THEN
     code := CASE WHEN p_policy.ordered THEN 'ordered' ELSE 'channel_full' END;
-    reason := CASE WHEN p_policy.ordered THEN format('%s is worked in order, one by one; now by %s', v_name, messages.show_places(v_held))
-                   ELSE format('%s is at its limit of %s, held by %s', v_name, v_limit, messages.show_places(v_held)) END;
+    reason := CASE WHEN p_policy.ordered THEN format('%s is worked in order, one by one; now by %s', v_name, messages.format_slot_holders(v_held))
+                   ELSE format('%s is at its limit of %s, held by %s', v_name, v_limit, messages.format_slot_holders(v_held)) END;
     detail := jsonb_build_object('channel', p_message.channel, 'limit', v_limit, 'held', v_held);
     RETURN NEXT;
   END IF;
@@ -42,16 +42,16 @@ BEGIN
     reason := CASE code
       WHEN 'retrying' THEN format('its attempt %s ended as %s%s; the next is due in %s, and %s waits for it',
         p_message.history -> -1 ->> 'attempt', p_message.history -> -1 ->> 'outcome',
-        ': ' || messages.last_line(p_message.history -> -1 ->> 'error'), messages.in_words(v_rate.blocked_until - p_now), v_name)
+        ': ' || messages.short_error_line(p_message.history -> -1 ->> 'error'), messages.format_interval(v_rate.blocked_until - p_now), v_name)
       ELSE format('%s is worked in order: message %s goes first, and waits %s for its next attempt; messages.skip takes it out of the way',
-        v_name, v_rate.blocked_by, messages.in_words(v_rate.blocked_until - p_now))
+        v_name, v_rate.blocked_by, messages.format_interval(v_rate.blocked_until - p_now))
     END;
     detail := jsonb_build_object('channel', p_message.channel, 'blocked_by', v_rate.blocked_by, 'blocked_until', v_rate.blocked_until);
     RETURN NEXT;
   END IF;
   IF v_interval IS NOT NULL AND v_rate.free_at > p_now THEN
     code := 'channel_interval';
-    reason := format('%s begins one message in %s: the next in %s', v_name, messages.in_words(v_interval), messages.in_words(v_rate.free_at - p_now));
+    reason := format('%s begins one message in %s: the next in %s', v_name, messages.format_interval(v_interval), messages.format_interval(v_rate.free_at - p_now));
     detail := jsonb_build_object('channel', p_message.channel, 'min_interval', v_interval, 'free_at', v_rate.free_at);
     RETURN NEXT;
   END IF;

@@ -1,17 +1,17 @@
--- How a message ended, and what became of it since.
--- Called by: explain. Locks: nothing. Result: as explain; the result stands last, after what took the message's place.
+-- How a message ended, and what happened to it since.
+-- Called by: explain. Locks: nothing. Result: as explain; the result is last, after what replaced the message.
 CREATE OR REPLACE FUNCTION messages.explain_ended(p_archived messages.message_archive)
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_ago   text := messages.in_words(messages.now() - p_archived.archived_at) || ' ago';
+  v_ago   text := messages.format_interval(messages.now() - p_archived.archived_at) || ' ago';
   v_after text := p_archived.attempts || CASE WHEN p_archived.attempts = 1 THEN ' attempt' ELSE ' attempts' END;
-  v_error text := coalesce(': ' || messages.last_line(p_archived.error), '');
+  v_error text := coalesce(': ' || messages.short_error_line(p_archived.error), '');
 BEGIN
   RETURN QUERY
   SELECT 'redriven',
-         format('it was put back %s ago by %s as message %s', messages.in_words(messages.now() - r.redriven_at), r.redriven_by, r.message_id),
+         format('it was put back %s ago by %s as message %s', messages.format_interval(messages.now() - r.redriven_at), r.redriven_by, r.message_id),
          jsonb_build_object('message_id', r.message_id, 'redriven_at', r.redriven_at, 'redriven_by', r.redriven_by)
   FROM messages.redrive_log AS r WHERE r.archived_id = p_archived.id;
 

@@ -1,5 +1,5 @@
--- Which limit of its topic a ready message waits for: the concurrency, the probes of a breaker, the rate.
--- Called by: explain_waiting. Locks: nothing. Result: as explain. Who holds a place: the first 20, as worker and message.
+-- Which limit of its topic a ready message waits for: the concurrency, the probes of a breaker, or the rate.
+-- Called by: explain_waiting. Locks: nothing. Result: as explain. Slot holders: the first 20, as worker and message.
 CREATE OR REPLACE FUNCTION messages.explain_limit(p_topic text, p_policy messages.policy, p_now timestamptz)
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql
@@ -11,14 +11,14 @@ DECLARE
   v_free  timestamptz;
 BEGIN
   IF v_limit IS NOT NULL THEN
-    v_held := messages.held_places(p_topic, NULL, v_limit);
+    v_held := messages.slot_holders(p_topic, NULL, v_limit);
   END IF;
   IF v_held IS NOT NULL THEN
     code := CASE WHEN v_limit = p_policy.probes THEN 'probing' ELSE 'topic_full' END;
     reason := format(
       CASE code WHEN 'probing' THEN 'the breaker of topic %s lets %s run to see whether things are well again: %s'
                 ELSE 'topic %s is at its limit of %s, held by %s' END,
-      p_topic, v_limit, messages.show_places(v_held));
+      p_topic, v_limit, messages.format_slot_holders(v_held));
     detail := jsonb_build_object('limit', v_limit, 'held', v_held);
     RETURN NEXT;
   END IF;
@@ -28,7 +28,7 @@ BEGIN
     FROM messages.rate AS r WHERE r.kind = 'dequeue' AND r.topic = p_topic AND r.channel = '';
     IF v_free > p_now THEN
       code := 'rate';
-      reason := format('topic %s begins %s messages per second: the next in %s', p_topic, p_policy.dequeue_rate, messages.in_words(v_free - p_now));
+      reason := format('topic %s begins %s messages per second: the next in %s', p_topic, p_policy.dequeue_rate, messages.format_interval(v_free - p_now));
       detail := jsonb_build_object('dequeue_rate', p_policy.dequeue_rate, 'burst', p_policy.burst, 'free_at', v_free);
       RETURN NEXT;
     END IF;

@@ -1,13 +1,13 @@
--- What of the message itself keeps it from being claimed: it has outlived its time, its attempts are used up, or it is due later.
+-- What in the message itself keeps it from being claimed: its TTL is over, its attempts are used up, or it is due later.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain.
-CREATE OR REPLACE FUNCTION messages.explain_own(p_message messages.message, p_now timestamptz)
+CREATE OR REPLACE FUNCTION messages.explain_message(p_message messages.message, p_now timestamptz)
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
   v_last   jsonb := p_message.history -> -1;
-  v_due    text  := format('due in %s', messages.in_words(p_message.available_at - p_now));
+  v_due    text  := format('due in %s', messages.format_interval(p_message.available_at - p_now));
   v_limit  integer;
 BEGIN
   SELECT nullif(coalesce(p_message.max_attempts, t.max_attempts, d.max_attempts), 0) INTO v_limit
@@ -16,7 +16,7 @@ BEGIN
   IF p_message.expires_at <= p_now THEN
     code := 'outlived';
     reason := format('its time to live ended %s ago: nobody works it any more, the next claim or tick archives it as expired',
-                     messages.in_words(p_now - p_message.expires_at));
+                     messages.format_interval(p_now - p_message.expires_at));
     detail := jsonb_build_object('expires_at', p_message.expires_at);
     RETURN NEXT;
   END IF;
@@ -30,7 +30,7 @@ BEGIN
     code := CASE v_last ->> 'outcome' WHEN 'failed' THEN 'retrying' WHEN 'lock_expired' THEN 'retrying' WHEN 'deferred' THEN 'deferred' ELSE 'delayed' END;
     reason := CASE code
       WHEN 'retrying' THEN format('attempt %s%s ended as %s: %s; the next is %s',
-        v_last ->> 'attempt', ' of ' || v_limit, v_last ->> 'outcome', messages.last_line(v_last ->> 'error'), v_due)
+        v_last ->> 'attempt', ' of ' || v_limit, v_last ->> 'outcome', messages.short_error_line(v_last ->> 'error'), v_due)
       WHEN 'deferred' THEN format('its handler deferred it; it is %s', v_due)
       ELSE format('it is delayed, %s', v_due)
     END;

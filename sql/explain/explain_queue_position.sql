@@ -1,6 +1,6 @@
--- Whose turn comes before that of a ready message: others that go first, and workers that have no place free.
+-- What comes before a ready message: messages that are claimed first, and workers without free capacity.
 -- Called by: explain_waiting. Locks: nothing. Result: as explain. It counts to 1000 and no further.
-CREATE OR REPLACE FUNCTION messages.explain_turn(p_message messages.message, p_now timestamptz)
+CREATE OR REPLACE FUNCTION messages.explain_queue_position(p_message messages.message, p_now timestamptz)
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql
 AS $$
@@ -8,11 +8,11 @@ DECLARE
   v_ahead   bigint := messages.count_ahead(p_message, p_now, 1000);
   v_workers jsonb;
 BEGIN
-  SELECT jsonb_agg(jsonb_build_object('worker', w.name, 'in_hand', w.status -> 'in_hand', 'concurrency', w.concurrency) ORDER BY w.name)
+  SELECT jsonb_agg(jsonb_build_object('worker', w.name, 'in_flight', w.status -> 'in_flight', 'concurrency', w.concurrency) ORDER BY w.name)
   INTO v_workers
   FROM messages.worker AS w
   WHERE p_message.topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute'
-  HAVING bool_and(CASE WHEN jsonb_typeof(w.status -> 'in_hand') = 'number' THEN (w.status ->> 'in_hand')::numeric >= w.concurrency ELSE false END);
+  HAVING bool_and(CASE WHEN jsonb_typeof(w.status -> 'in_flight') = 'number' THEN (w.status ->> 'in_flight')::numeric >= w.concurrency ELSE false END);
   IF v_workers IS NOT NULL THEN
     code := 'workers_busy';
     reason := format('all %s live workers of topic %s had their hands full when they were last heard of', jsonb_array_length(v_workers), p_message.topic);

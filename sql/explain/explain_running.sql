@@ -1,4 +1,4 @@
--- What is known of a message that is locked: by whom, since when, until when, how far it is.
+-- What is known of a locked message: by whom, since when and until when it is locked, and its progress.
 -- Called by: explain. Locks: nothing. Result: as explain.
 CREATE OR REPLACE FUNCTION messages.explain_running(p_message messages.message)
 RETURNS TABLE (code text, reason text, detail jsonb)
@@ -26,20 +26,20 @@ BEGIN
     code := 'lock_ran_out';
     reason := format(
       'the lock of %s ran out %s ago (attempt %s%s): the next tick ends that attempt; the last one was %s',
-      p_message.locked_by, messages.in_words(-v_left), p_message.attempts, ' of ' || v_limit,
-      coalesce(messages.in_words(v_now - v_ticked) || ' ago', 'never: start a daemon, or install the jobs of pg_cron'));
+      p_message.locked_by, messages.format_interval(-v_left), p_message.attempts, ' of ' || v_limit,
+      coalesce(messages.format_interval(v_now - v_ticked) || ' ago', 'never: start a daemon, or install the jobs of pg_cron'));
     detail := detail || jsonb_build_object('ticked_at', v_ticked);
     RETURN NEXT;
   ELSIF p_message.prefetched THEN
     code := 'prefetched';
-    reason := format('%s has claimed it ahead, %s ago: it waits there for a free place', p_message.locked_by, messages.in_words(v_now - p_message.locked_at));
+    reason := format('%s has claimed it ahead, %s ago: it waits there for a free place', p_message.locked_by, messages.format_interval(v_now - p_message.locked_at));
     RETURN NEXT;
   ELSE
     code := 'running';
     reason := format(
       'locked by %s for %s, attempt %s%s; the lock expires in %s unless a heartbeat extends it%s',
-      p_message.locked_by, messages.in_words(v_now - p_message.locked_at), p_message.attempts, ' of ' || v_limit,
-      messages.in_words(v_left),
+      p_message.locked_by, messages.format_interval(v_now - p_message.locked_at), p_message.attempts, ' of ' || v_limit,
+      messages.format_interval(v_left),
       '; progress ' || (detail -> 'progress' ->> 'done') || coalesce(' of ' || (detail -> 'progress' ->> 'total'), '')
         || coalesce(' ' || (detail -> 'progress' ->> 'unit'), ''));
     RETURN NEXT;
@@ -47,10 +47,10 @@ BEGIN
   RETURN QUERY
   SELECT 'worker_silent',
          format('its worker %s was last seen %s ago: dead, frozen or cut off; the message comes back when the lock has run out',
-                w.name, messages.in_words(v_now - w.seen_at)),
+                w.name, messages.format_interval(v_now - w.seen_at)),
          jsonb_build_object('worker', w.name, 'seen_at', w.seen_at, 'host', w.host, 'pid', w.pid)
   FROM messages.worker AS w
-  -- Lanes lock as name/number.
+  -- Claim loops lock as name/number.
   WHERE w.name = regexp_replace(p_message.locked_by, '/[0-9]+$', '') AND w.kind = 'daemon' AND w.seen_at < clock_timestamp() - interval '30 s';
 END
 $$;

@@ -6,13 +6,13 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
   v_now    timestamptz     := messages.now();
-  v_policy messages.policy := messages.policy(p_message.topic, v_now);
+  v_policy messages.policy := messages.claim_policy(p_message.topic, v_now);
   v_found  boolean;
 BEGIN
-  RETURN QUERY SELECT * FROM messages.explain_parked(p_message);
+  RETURN QUERY SELECT * FROM messages.explain_blocked(p_message);
   v_found := FOUND;
   IF NOT v_found THEN
-    RETURN QUERY SELECT * FROM messages.explain_own(p_message, v_now);
+    RETURN QUERY SELECT * FROM messages.explain_message(p_message, v_now);
     v_found := FOUND;
   END IF;
   RETURN QUERY SELECT * FROM messages.explain_stopped(p_message.topic, p_message.channel, v_now);
@@ -26,12 +26,12 @@ BEGIN
     END IF;
     RETURN QUERY SELECT * FROM messages.explain_limit(p_message.topic, v_policy, v_now);
     v_found := v_found OR FOUND;
-    RETURN QUERY SELECT * FROM messages.explain_turn(p_message, v_now);
+    RETURN QUERY SELECT * FROM messages.explain_queue_position(p_message, v_now);
     v_found := v_found OR FOUND;
   END IF;
   IF NOT v_found THEN
     code := 'ready';
-    reason := format('it is ready for %s and nothing keeps it: the next claim takes it', messages.in_words(v_now - p_message.available_at));
+    reason := format('it is ready for %s and nothing keeps it: the next claim takes it', messages.format_interval(v_now - p_message.available_at));
     detail := jsonb_build_object('available_at', p_message.available_at);
     RETURN NEXT;
   END IF;

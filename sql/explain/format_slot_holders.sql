@@ -1,6 +1,6 @@
--- The places of held_places for people: the first three as worker (message n).
+-- Format the result of slot_holders for people: the first three as worker (message n).
 -- Called by: explain_limit, explain_channel. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.show_places(p_held jsonb)
+CREATE OR REPLACE FUNCTION messages.format_slot_holders(p_held jsonb)
 RETURNS text
 LANGUAGE sql
 IMMUTABLE

@@ -1,6 +1,6 @@
--- Who holds the places of a topic, or of one channel of it, if all p_limit of them are taken.
--- Called by: explain_limit, explain_channel. Locks: nothing. Result: [{"worker", "id"}], the first 20; NULL = a place is free.
-CREATE OR REPLACE FUNCTION messages.held_places(p_topic text, p_channel text, p_limit integer)
+-- The holders of the slots of a topic or channel, if all p_limit slots are taken.
+-- Called by: explain_limit, explain_channel. Locks: nothing. Result: [{"worker", "id"}], the first 20; NULL = a slot is free.
+CREATE OR REPLACE FUNCTION messages.slot_holders(p_topic text, p_channel text, p_limit integer)
 RETURNS jsonb
 LANGUAGE plpgsql
 STABLE

@@ -1,7 +1,8 @@
--- Note that an export has written everything up to a position. Whoever says where it stood before and is wrong changes nothing: of two
--- exporters with one name the second learns of the first.
+-- Move the cursor of an export forward after everything up to a position was written. A caller that is wrong about the current position
+-- changes nothing, so the second of two exporters with one name notices the first.
 -- Called by: pgrouse pipeline export, once the rows are in the lake for good. Locks: the cursor's row.
--- Result: whether it stood there, in this cluster. A position that transactions still at work could fall below is refused.
+-- Result: whether the cursor was at the expected position, in this cluster. A position that running transactions could still write below is
+-- refused.
 CREATE OR REPLACE FUNCTION messages.advance_export(p_name text, p_from_xid xid8, p_from_id bigint, p_xid xid8, p_id bigint)
 RETURNS boolean
 LANGUAGE plpgsql

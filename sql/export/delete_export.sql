@@ -1,6 +1,6 @@
--- Give up an export: the retention waits for it no longer.
+-- Delete an export: the retention no longer waits for it.
 -- Called by: pgrouse pipeline export --forget. Locks: the cursor's row. Result: whether there was one of this name.
-CREATE OR REPLACE FUNCTION messages.forget_export(p_name text)
+CREATE OR REPLACE FUNCTION messages.delete_export(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -11,7 +11,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  PERFORM messages.note_action('forget_export', NULL, p_name);
+  PERFORM messages.audit_action('delete_export', NULL, p_name);
   RETURN true;
 END
 $$;

@@ -1,7 +1,7 @@
--- The position that every export has passed: what lies above it, by (archive_xid, id), must stay in the archive.
--- Called by: is_exported, purge_pages. Locks: nothing. Result: NULL, NULL = nobody exports; (0, 0) = a cursor comes from another cluster, whose
--- transactions are not counted here, so that nothing is known to be exported.
-CREATE OR REPLACE FUNCTION messages.export_bound(OUT xid xid8, OUT id bigint)
+-- The position that every export has passed: rows above it, by (archive_xid, id), must stay in the archive.
+-- Called by: is_exported, purge_archive_pages. Locks: nothing. Result: NULL, NULL = there is no export; (0, 0) = a cursor comes from
+-- another cluster, whose transaction ids mean nothing here, so nothing is known to be exported.
+CREATE OR REPLACE FUNCTION messages.exported_position(OUT xid xid8, OUT id bigint)
 LANGUAGE sql
 STABLE
 AS $$

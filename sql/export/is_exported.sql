@@ -1,4 +1,4 @@
--- Whether every row of a partition of the archive has been read by every export; true if nobody exports.
+-- Whether every export has read all rows of a partition of the archive; true if there is no export.
 -- Called by: maintain_partitions, purge. Locks: nothing. Volatile, so that it sees what was committed after the caller's statement began.
 CREATE OR REPLACE FUNCTION messages.is_exported(p_partition text)
 RETURNS boolean
@@ -8,7 +8,7 @@ DECLARE
   v_bound  record;
   v_beyond boolean;
 BEGIN
-  SELECT b.xid, b.id INTO v_bound FROM messages.export_bound() AS b;
+  SELECT b.xid, b.id INTO v_bound FROM messages.exported_position() AS b;
   IF v_bound.xid IS NULL THEN
     RETURN true;
   END IF;

@@ -1,8 +1,8 @@
--- The exports, and for which of them the retention waits.
+-- List the exports, and for which of them the retention waits.
 -- Called by: pgrouse stats, pgrouse health. Locks: nothing. Cost: one look into the index of each day for each export.
 -- Result: one row per export. oldest_at: when the first row that it has not read was archived; NULL = it has read everything.
--- held_since: when that row's day was due to be looked at by the retention (the shortest of any topic); NULL = nothing waits for this export.
-CREATE OR REPLACE FUNCTION messages.held_by_export()
+-- held_since: when that row's day was due for the retention (the shortest of any topic); NULL = nothing waits for this export.
+CREATE OR REPLACE FUNCTION messages.list_exports()
 RETURNS TABLE (name text, lake text, advanced_at timestamptz, oldest_at timestamptz, held_since timestamptz)
 LANGUAGE sql
 STABLE

@@ -1,5 +1,6 @@
--- Be the only session that works on an export, until the session ends or gives it back.
--- Called by: pgrouse pipeline export, before it reads the cursor. Locks: as take_lease. Result: whether it was got; false = another session works on it.
+-- Reserve an export for this session, until the session ends or releases it.
+-- Called by: pgrouse pipeline export, before it reads the cursor. Locks: as take_lease. Result: whether it was taken; false = another
+-- session has it.
 CREATE OR REPLACE FUNCTION messages.lock_export(p_name text)
 RETURNS boolean
 LANGUAGE sql

@@ -1,4 +1,4 @@
--- Begin to hold the archive for an export, from a position on; a cursor of this name that is there stays as it is.
+-- Create the cursor of an export, which holds the archive from a position on; an existing cursor of this name stays as it is.
 -- Called by: pgrouse pipeline export. Locks: the cursor's row, if it is new. Result: the cursor as it stands.
 CREATE OR REPLACE FUNCTION messages.open_export(
   p_name text, p_lake text, p_lake_id text, p_xid xid8 DEFAULT '0', p_id bigint DEFAULT 0,

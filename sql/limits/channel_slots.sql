@@ -1,11 +1,11 @@
--- How many messages a claim may take of each of these places of one topic's channels now.
--- Called by: pick_channels, where channels have limits; elsewhere never. p_channels: in their order, one entry for each priority; p_most: at
--- most so many of each.
--- Locks: as lock_channels. What runs, and what blocks, is read after the lock is held, in a statement of its own, which sees all that
--- earlier holders of the lock have claimed. What is free at p_now is free now, whatever was waited for since.
--- Result: rooms, one for each of p_channels (0 = none); held: due messages are held back; until: when to look again, NULL = not known.
-CREATE OR REPLACE FUNCTION messages.channel_rooms(
-  p_policy messages.policy, p_channels text[], p_now timestamptz, p_most integer, OUT rooms integer[], OUT held boolean, OUT until timestamptz
+-- How many messages a claim may take from each of the given channels now.
+-- Called by: pick_with_channel, only where channels have limits. p_channels: in their order, one entry for each priority; p_most: at most
+-- so many of each.
+-- Locks: as lock_channels. Running messages and holds are read after the lock is taken, in a separate statement, which sees all that
+-- earlier holders of the lock claimed. What is free at p_now is free now, however long the lock was waited for.
+-- Result: slots, one for each of p_channels (0 = none); held: due messages are held back; until: when to look again, NULL = not known.
+CREATE OR REPLACE FUNCTION messages.channel_slots(
+  p_policy messages.policy, p_channels text[], p_now timestamptz, p_most integer, OUT slots integer[], OUT held boolean, OUT until timestamptz
 )
 LANGUAGE plpgsql
 AS $$
@@ -14,11 +14,11 @@ DECLARE
   v_locked  messages.rate[];
 BEGIN
   PERFORM messages.check_isolation(p_policy.topic);
-  v_locked := messages.ease_channels(p_policy, messages.lock_channels(p_policy.topic, p_channels));
+  v_locked := messages.clamp_channel_rates(p_policy, messages.lock_channels(p_policy.topic, p_channels));
 
   SELECT array_agg(greatest(0, look.room) ORDER BY c.place), bool_or(look.room <= 0),
          nullif(min(CASE WHEN look.room > 0 THEN 'infinity' WHEN c.locked IS NOT NULL THEN coalesce(look.until, 'infinity') ELSE p_now END), 'infinity')
-  INTO rooms, held, until
+  INTO slots, held, until
   FROM (
     SELECT u.*, coalesce(lag(u.channel) OVER (ORDER BY u.place) = u.channel, false) AS is_second
     FROM unnest(p_channels, v_locked) WITH ORDINALITY AS u (channel, kind, topic, locked, free_at, blocked_until, blocked_by, place)

@@ -1,7 +1,7 @@
--- Note when the channels that a claim took from may be taken from again, where they have a least interval.
--- Called by: pick_channels, which holds the locks of lock_channels. Locks: nothing more.
--- By address, so that no plan can read all rows of the topic for each channel.
-CREATE OR REPLACE FUNCTION messages.charge_channels(p_policy messages.policy, p_rows tid[])
+-- Record when the channels that a claim took from may be read again, where they have a minimum interval.
+-- Called by: pick_with_channel, which holds the locks of lock_channels. Locks: nothing more.
+-- Rows are given by address, so that no plan can read all rows of the topic for each channel.
+CREATE OR REPLACE FUNCTION messages.charge_channel_rates(p_policy messages.policy, p_rows tid[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$

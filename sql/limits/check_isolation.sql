@@ -1,5 +1,5 @@
--- Refuse to count what runs in a transaction that cannot see what other claims have taken since it began.
--- Called by: topic_room, channel_rooms. Locks: nothing. Errors: 25001.
+-- Refuse to count running messages in a transaction that cannot see what other claims took since it began.
+-- Called by: topic_slots, channel_slots. Locks: nothing. Errors: 25001.
 CREATE OR REPLACE FUNCTION messages.check_isolation(p_topic text)
 RETURNS void
 LANGUAGE plpgsql

@@ -1,8 +1,8 @@
--- When locked channels may be taken from again by the least interval of now: one that was shortened or lifted since holds none back.
--- Called by: channel_rooms, which holds their locks. Locks: nothing more. p_locked: as from lock_channels. What a shorter interval brings
--- forward is written down, so that it counts from the first look and not from each.
+-- Apply the current minimum interval to locked channels: an interval that was shortened or lifted since holds no channel back.
+-- Called by: channel_slots, which holds their locks. Locks: nothing more. p_locked: as from lock_channels. A time that a shorter interval
+-- brings forward is stored, so that it is computed once and not by each claim.
 -- Result: p_locked with these times; the rest as it was.
-CREATE OR REPLACE FUNCTION messages.ease_channels(p_policy messages.policy, p_locked messages.rate[])
+CREATE OR REPLACE FUNCTION messages.clamp_channel_rates(p_policy messages.policy, p_locked messages.rate[])
 RETURNS messages.rate[]
 LANGUAGE plpgsql
 AS $$

@@ -1,8 +1,8 @@
--- Let nothing that was charged under a stricter rate hold a topic back for longer than its rate of now would: free_at lies at most
--- burst / rate ahead of the clock, which is an empty bucket.
--- Called by: the trigger topic_changed; and prune, since who had read the policy before it was changed charges by it afterwards.
--- Locks: the rows that it changes, skipping those that somebody charges right now. Result: how many.
-CREATE OR REPLACE FUNCTION messages.ease_rates()
+-- Apply the current rates to what was charged under stricter ones: free_at lies at most burst / rate ahead of the clock, which is an empty
+-- bucket.
+-- Called by: the trigger topic_changed; and prune, since a session that read the old policy may still charge by it afterwards.
+-- Locks: the rows that it changes, skipping those that another session is charging. Result: how many.
+CREATE OR REPLACE FUNCTION messages.clamp_rates()
 RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -19,9 +19,9 @@ BEGIN
     SELECT r.kind, r.topic, make_interval(secs => e.burst / e.rate) AS span
     FROM messages.rate AS r
     CROSS JOIN LATERAL (
-      SELECT p.dequeue_rate, p.burst FROM messages.policy(r.topic, v_now) AS p WHERE r.kind = 'dequeue'
+      SELECT p.dequeue_rate, p.burst FROM messages.claim_policy(r.topic, v_now) AS p WHERE r.kind = 'dequeue'
       UNION ALL
-      SELECT a.publish_rate, a.burst FROM messages.admission(r.topic) AS a WHERE r.kind = 'publish'
+      SELECT a.publish_rate, a.burst FROM messages.publish_policy(r.topic) AS a WHERE r.kind = 'publish'
     ) AS e (rate, burst)
     WHERE r.kind IN ('dequeue', 'publish') AND r.free_at > v_now AND r.free_at > v_now + make_interval(secs => e.burst / e.rate)
     FOR NO KEY UPDATE OF r SKIP LOCKED

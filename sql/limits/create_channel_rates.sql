@@ -1,8 +1,9 @@
--- Make the rows of messages.rate that claims lock while they count what a channel has running.
--- Called by: lock_channels, for channels whose row it did not get. Locks: the topic's row of messages.mutex until the transaction ends, tried only: two
--- claims that insert the same rows would wait for each other. Who does not get it leaves the channels without a row to a later claim.
+-- Create the rows of messages.rate that claims lock while they count the running messages of a channel.
+-- Called by: lock_channels, for channels whose row it did not get. Locks: the topic's row of messages.mutex until the transaction ends,
+-- only if free at once: two claims that insert the same rows would wait for each other. A claim that does not get the lock leaves the
+-- channels without a row to a later claim.
 -- Result: whether it made any.
-CREATE OR REPLACE FUNCTION messages.note_channels(p_topic text, p_channels text[])
+CREATE OR REPLACE FUNCTION messages.create_channel_rates(p_topic text, p_channels text[])
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$

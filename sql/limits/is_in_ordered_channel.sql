@@ -1,6 +1,6 @@
--- Whether a message stands in an ordered channel, which waits for it.
--- Called by: hand_back. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.is_ordered(p_id bigint)
+-- Whether a message is in an ordered channel, whose later messages wait for it.
+-- Called by: return_attempts. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.is_in_ordered_channel(p_id bigint)
 RETURNS boolean
 LANGUAGE sql
 STABLE

@@ -1,7 +1,7 @@
--- Lock the channels that a claim is going to count.
--- Called by: channel_rooms. Locks: the row of each channel in messages.rate until the transaction ends, skipping those that another claim
--- has locked; nobody is waited for. (Advisory locks would do, and run out with a few thousand channels.)
--- Result: the rows, one for each of p_channels; NULL = another claim has it, or it could not be made now.
+-- Lock the channels that a claim is about to count.
+-- Called by: channel_slots. Locks: the row of each channel in messages.rate until the transaction ends, skipping those that another claim
+-- has locked; it waits for no lock. (Advisory locks would work, but run out with a few thousand channels.) Result: the rows, one for each
+-- of p_channels; NULL = another claim has it, or it could not be made now.
 CREATE OR REPLACE FUNCTION messages.lock_channels(p_topic text, p_channels text[])
 RETURNS messages.rate[]
 LANGUAGE plpgsql
@@ -19,7 +19,7 @@ BEGIN
       WHERE r.kind = 'channel' AND r.topic = p_topic AND r.channel = c.channel
       FOR UPDATE SKIP LOCKED
     ) AS l ON true;
-    EXIT WHEN v_missing IS NULL OR NOT messages.note_channels(p_topic, v_missing);
+    EXIT WHEN v_missing IS NULL OR NOT messages.create_channel_rates(p_topic, v_missing);
   END LOOP;
   RETURN v_locked;
 END

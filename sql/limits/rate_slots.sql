@@ -1,8 +1,8 @@
--- How many messages a rate lets pass now, and when it is worth to ask again if none.
--- Called by: topic_room (which holds the topic's lock). Locks: nothing.
+-- How many messages a rate permits now, and when to ask again if none.
+-- Called by: topic_slots (which holds the topic's lock). Locks: nothing.
 -- GCRA, the generic cell rate algorithm (ITU-T I.371): free_at is when the bucket would be full again; each message moves it by 1 / rate,
 -- and it may lie burst / rate ahead of the clock.
--- next_at waits for a quarter of the burst, so that a high rate is not paid for with a claim per message.
+-- next_at waits for a quarter of the burst, so that a high rate does not cost a claim per message.
 CREATE OR REPLACE FUNCTION messages.rate_slots(
   p_kind text, p_topic text, p_rate double precision, p_burst integer, p_now timestamptz, OUT slots integer, OUT next_at timestamptz
 )

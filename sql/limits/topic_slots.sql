@@ -1,9 +1,8 @@
 -- How many messages of a limited topic a claim may take now.
--- Called by: claim, for topics with max_concurrency, dequeue_rate or a breaker that is not closed. Others never come here.
--- Locks: as lock_topic; who does not get the topic leaves it to a later claim.
--- What runs is counted, not kept: no counter can drift, and a worker that dies frees its places when its locks end.
--- Result: at most p_wanted; 0 = none, and when to look again is noted by hold_back.
-CREATE OR REPLACE FUNCTION messages.topic_room(p_policy messages.policy, p_wanted integer)
+-- Called by: claim, only for topics with max_concurrency, dequeue_rate or a breaker that is not closed. Locks: as lock_topic; a claim that
+-- does not get the topic leaves it to a later claim. Running messages are counted each time: no counter can drift, and a dead worker frees
+-- its slots when its locks expire. Result: at most p_wanted; 0 = none, and record_held_back records when to look again.
+CREATE OR REPLACE FUNCTION messages.topic_slots(p_policy messages.policy, p_wanted integer)
 RETURNS integer
 LANGUAGE plpgsql
 AS $$
@@ -14,7 +13,7 @@ DECLARE
 BEGIN
   PERFORM messages.check_isolation(p_policy.topic);
   IF NOT messages.lock_topic(p_policy.topic) THEN
-    PERFORM messages.hold_back(p_policy.topic, 'topic', messages.now());
+    PERFORM messages.record_held_back(p_policy.topic, 'topic', messages.now());
     RETURN 0;
   END IF;
 
@@ -29,7 +28,7 @@ BEGIN
     FROM messages.rate_slots('dequeue', p_policy.topic, p_policy.dequeue_rate, p_policy.burst, messages.now()) AS s;
   END IF;
   IF v_room <= 0 THEN
-    PERFORM messages.hold_back(p_policy.topic, 'topic', v_until);
+    PERFORM messages.record_held_back(p_policy.topic, 'topic', v_until);
   END IF;
   RETURN greatest(v_room, 0);
 END

@@ -1,4 +1,4 @@
--- The partitions of the archive: their names, their days (UTC; NULL for the default partition) and how many pages they have.
+-- List the partitions of the archive: names, days (UTC; NULL for the default partition) and sizes in pages.
 -- Called by: maintain_partitions, purge, purge_archive. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.archive_days()
 RETURNS TABLE (name text, day date, pages bigint)

@@ -1,11 +1,11 @@
--- Days of the archive: make the partitions of the days to come, drop those older than every topic's retention,
--- unless an export has not read all of them (held_by_export says so).
+-- Create the daily partitions of the archive for the coming days, and drop those older than every topic's retention, unless an export has
+-- not read all of them (list_exports shows it).
 -- Called by: tick. Result: how many partitions were made or dropped.
 -- Locks: ACCESS EXCLUSIVE on the default partition while a day is made, on the whole archive while one is dropped. Both wait for at most
--- 100 ms, since every settle waits behind them: while somebody reads the archive for long, this fails and the next tick tries again.
--- (100 ms is below deadlock_timeout: a settle that waits for a row of this tick's is never the one that is killed.)
--- Rows of today and later that landed in the default partition (nobody ticked for a week) move into the day's partition unchanged. Those of
--- days that are over stay there, where purge deletes them in their time: to move them would hold up whoever reads, for as long as it takes.
+-- 100 ms, since every settle waits behind them: while a session reads the archive for long, this fails and the next tick tries again.
+-- (100 ms is below deadlock_timeout: a settle that waits for a row of this tick is never the one that is cancelled.) Rows of today and
+-- later that are in the default partition (there was no tick for a week) move into the day's partition unchanged. Those of past days stay
+-- there until purge deletes them: moving them would block readers for as long as it takes.
 CREATE OR REPLACE FUNCTION messages.maintain_partitions(p_days_ahead integer DEFAULT 7)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -40,7 +40,7 @@ BEGIN
     SELECT d.name FROM messages.archive_days() AS d WHERE d.day + 1 <= ((messages.now() - v_keep) AT TIME ZONE 'UTC')::date
   LOOP
     CONTINUE WHEN NOT messages.is_exported(v_name);
-    -- Whoever still writes into that day is waited for, and what came from there is looked at, before it is gone for good.
+    -- Anyone who still writes into that day is waited for, and what came from there is looked at, before it is gone for good.
     LOCK TABLE ONLY messages.message_archive IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('LOCK TABLE messages.%I IN ACCESS EXCLUSIVE MODE', v_name);
     CONTINUE WHEN NOT messages.is_exported(v_name);

@@ -1,6 +1,6 @@
--- Forget what is over: workers that have not been seen for an hour (over HTTP: for five minutes), sleepers whose flag ran out a minute ago or that have not armed for
--- an hour, places that have no message, waiters whose time is over, steps of which no message is left, keys that are free again, pauses of channels that are over, jobs
--- of bulk publishing and what they left behind, where earlier claims ended, sessions that are over and answers that nobody asks for again.
+-- Delete what is over: workers that were not seen for an hour (over HTTP: for five minutes), sleepers whose flag expired a minute ago or
+-- that have not armed for an hour, low-water marks without messages, expired waiters, steps whose message is gone, free keys, pauses of
+-- channels that are over, jobs of bulk publishing and their leftovers, cursors of earlier claims, expired sessions and saved answers.
 -- Called by: tick. Locks: the rows it deletes. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune()
 RETURNS bigint
@@ -17,30 +17,30 @@ DECLARE
   v_all bigint := 0;
 BEGIN
   -- Logical replication leaves sequences behind; who is armed must be heard of all the same, and what policies say.
-  PERFORM messages.raise_armed(max(s.armed_until))
+  PERFORM messages.raise_armed_until(max(s.armed_until))
   FROM messages.sleeper AS s
-  HAVING extract(epoch FROM max(s.armed_until)) > pg_sequence_last_value('messages.armed');
-  IF NOT messages.is_policed() AND (
-       EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_mark(t)) OR EXISTS (SELECT FROM messages.subscription)) THEN
-    PERFORM messages.mark_policed();
+  HAVING extract(epoch FROM max(s.armed_until)) > pg_sequence_last_value('messages.armed_until');
+  IF NOT messages.has_policies() AND (
+       EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_policy_flag(t)) OR EXISTS (SELECT FROM messages.subscription)) THEN
+    PERFORM messages.raise_policy_flag();
   END IF;
-  -- All of them: this is told by who does not wait for those that change a topic. unmark_policed takes back what is too much.
-  IF messages.policed_topics() & ~coalesce(pg_sequence_last_value('messages.policed_topics'), 0) <> 0 THEN
-    PERFORM setval('messages.policed_topics', 9223372036854775807);
+  -- All of them: this is told by who does not wait for those that change a topic. lower_policy_flag takes back what is too much.
+  IF messages.policy_topic_bits() & ~coalesce(pg_sequence_last_value('messages.policy_topic_bits'), 0) <> 0 THEN
+    PERFORM setval('messages.policy_topic_bits', 9223372036854775807);
   END IF;
-  IF pg_sequence_last_value('messages.awaited') = 1 AND (EXISTS (SELECT FROM messages.parked) OR EXISTS (SELECT FROM messages.step)) THEN
-    PERFORM messages.mark_awaited();
+  IF pg_sequence_last_value('messages.awaited_flag') = 1 AND (EXISTS (SELECT FROM messages.blocked_message) OR EXISTS (SELECT FROM messages.step)) THEN
+    PERFORM messages.raise_awaited_flag();
   END IF;
   v_all := v_all + messages.prune_steps();
-  v_all := v_all + messages.forget_waiters();
-  v_all := v_all + messages.sweep_keys();
-  PERFORM messages.unmark_policed();
-  v_all := v_all + messages.prune_channels();
+  v_all := v_all + messages.prune_waiters();
+  v_all := v_all + messages.prune_keys();
+  PERFORM messages.lower_policy_flag();
+  v_all := v_all + messages.prune_pauses();
   v_all := v_all + messages.prune_rates();
   v_all := v_all + messages.prune_mutexes();
-  v_all := v_all + messages.ease_rates();
+  v_all := v_all + messages.clamp_rates();
   v_all := v_all + messages.prune_jobs();
-  v_all := v_all + messages.prune_cursors();
+  v_all := v_all + messages.prune_claim_cursors();
   v_all := v_all + messages.prune_web();
   -- A row that somebody holds is left: its worker cannot sign, and may live; and the tick waits for nobody.
   DELETE FROM messages.worker AS w
@@ -67,7 +67,7 @@ BEGIN
       SELECT FROM messages.message AS m
       WHERE w.priority = -1 AND m.topic = w.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL);
   GET DIAGNOSTICS v_did = ROW_COUNT;
-  PERFORM messages.lower_armed();
+  PERFORM messages.lower_armed_until();
   RETURN v_all + v_did;
 END
 $$;

@@ -1,6 +1,6 @@
--- Forget jobs that nobody will repeat any more, with what was rejected of them: those that are older than the archive keeps messages by
--- default, and than 30 days. Throw away what was staged more than a day ago: its job failed, or lost its tasks.
--- Called by: prune. Bounded: p_limit rows of each table. Locks: the rows that it deletes, passing over what is being published.
+-- Delete old jobs and their rejected rows: those older than the archive's default retention and than 30 days. Delete what was staged more
+-- than a day ago: its job failed, or lost its tasks.
+-- Called by: prune. Bounded: p_limit rows of each table. Locks: the rows that it deletes, skipping what is being published.
 -- Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune_jobs(p_limit integer DEFAULT 10000)
 RETURNS bigint
@@ -22,7 +22,7 @@ BEGIN
     GET DIAGNOSTICS v_all = ROW_COUNT;
     DELETE FROM messages.publish_attempt AS a WHERE a.attempt = v_attempt AND v_all < p_limit;
   END IF;
-  PERFORM messages.empty_stage();
+  PERFORM messages.truncate_stage();
 
   SELECT j.job INTO v_job FROM messages.publish_job AS j WHERE j.published_at < v_before AND j.rejected > 0 ORDER BY j.published_at LIMIT 1;
   IF FOUND THEN

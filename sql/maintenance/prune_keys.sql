@@ -1,7 +1,7 @@
--- Forget keys that are not held any more: their time is over, or their message was deleted by hand.
--- Called by: prune. p_share: of the keys whose message has not ended, from pages drawn by lot, so that in the end all are looked at.
--- Locks: the rows it looks at, skipping those that somebody takes over right now. Result: how many were forgotten.
-CREATE OR REPLACE FUNCTION messages.sweep_keys(p_share double precision DEFAULT 0.05, p_limit integer DEFAULT 1000)
+-- Delete keys that are no longer held: their time is over, or their message was deleted by hand.
+-- Called by: prune. p_share: of the keys whose message has not ended, from random pages, so that in time all are checked.
+-- Locks: the rows it checks, skipping those that another session is taking over. Result: how many were deleted.
+CREATE OR REPLACE FUNCTION messages.prune_keys(p_share double precision DEFAULT 0.05, p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off

@@ -1,7 +1,7 @@
--- Forget what is older than its retention, as far as no whole day of the archive can be dropped for it: rows of topics that keep theirs for
--- shorter than the longest, rows that stand in the default partition, alerts, the marks of redrives, what was measured, and what was noted of operators.
--- Called by: tick. Bounded: it looks at p_pages pages of 8 kB of the archive, and goes on there the next time (messages.purge_mark).
--- A day is looked at once all of it is too old for a topic, and read by every export; the mark '*' stands for the topics that have no retention of their own.
+-- Apply the retention to what dropping whole days of the archive cannot reach: rows of topics with a shorter retention than the longest,
+-- rows in the default partition, alerts, redrive logs, measures and the audit.
+-- Called by: tick. Bounded: it checks p_pages pages of 8 kB of the archive, and continues there the next time (messages.purge_mark). A day
+-- is checked once all of it is too old for a topic, and read by every export; the mark '*' is for topics without a retention of their own.
 -- Locks: the rows it deletes. Result: how many.
 CREATE OR REPLACE FUNCTION messages.purge(p_pages integer DEFAULT 1000)
 RETURNS bigint
@@ -24,7 +24,7 @@ BEGIN
   IF p_pages IS NULL OR p_pages NOT BETWEEN 1 AND 1000000 THEN
     RAISE EXCEPTION 'pages of a purge are %', coalesce(p_pages::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
   END IF;
-  PERFORM messages.fold_dead_counts();
+  PERFORM messages.merge_dead_counts();
   FOR v_due IN
     SELECT d.name, d.day IS NULL AS is_default, t.topic, v_now - t.retention AS before, d.pages,
            coalesce((k.at::text::point)[0]::bigint, 0) AS place
@@ -39,7 +39,7 @@ BEGIN
     -- A day is gone through once: it is not begun while rows of it must stay. In the default partition those are passed over.
     CONTINUE WHEN NOT v_due.is_default AND NOT messages.is_exported(v_due.name);
     v_to := v_due.place + v_left;
-    v_did := v_did + messages.purge_pages(v_due.name, v_due.place, v_to, v_due.topic, v_due.before);
+    v_did := v_did + messages.purge_archive_pages(v_due.name, v_due.place, v_to, v_due.topic, v_due.before);
     v_left := v_left - greatest(least(v_to, v_due.pages) - v_due.place, 1);
     INSERT INTO messages.purge_mark AS k (partition, topic, at, done)
     VALUES (

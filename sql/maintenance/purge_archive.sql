@@ -1,6 +1,8 @@
--- Delete what ended before a time, of one topic or of all, some pages a call, so that a caller can go through the archive in short transactions.
--- What an export has not read yet stays. Called by: operators. p_place: what the call before returned as place; NULL = from the beginning.
--- Locks: the rows it deletes. Result: how many, and where the next call goes on; place NULL = that was all.
+-- Delete archived messages that ended before a time, of one topic or of all, some pages per call, so that a caller can go through the
+-- archive in short transactions.
+-- Rows that an export has not read yet stay. Called by: operators. p_place: the place that the previous call returned; NULL = from the
+-- beginning.
+-- Locks: the rows it deletes. Result: how many, and where the next call continues; place NULL = done.
 CREATE OR REPLACE FUNCTION messages.purge_archive(
   p_before timestamptz, p_topic text DEFAULT NULL, p_place text DEFAULT NULL, p_pages integer DEFAULT 1000,
   OUT deleted bigint, OUT place text
@@ -44,9 +46,9 @@ BEGIN
   IF v_day.name <> v_name THEN
     v_from := 0;
   END IF;
-  deleted := messages.purge_pages(v_day.name, v_from, v_from + p_pages, p_topic, p_before);
+  deleted := messages.purge_archive_pages(v_day.name, v_from, v_from + p_pages, p_topic, p_before);
   IF deleted > 0 THEN
-    PERFORM messages.note_action('purge_archive', p_topic, v_day.name, jsonb_build_object('count', deleted, 'before', p_before));
+    PERFORM messages.audit_action('purge_archive', p_topic, v_day.name, jsonb_build_object('count', deleted, 'before', p_before));
   END IF;
   IF v_from + p_pages < v_day.pages THEN
     place := format('%s:%s', v_day.name, v_from + p_pages);

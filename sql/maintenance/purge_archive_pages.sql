@@ -1,8 +1,8 @@
 -- Delete rows of some pages of one partition of the archive.
 -- Called by: purge, purge_archive. Locks: the rows it deletes. Result: how many.
 -- Rows that an export has not read yet stay, whatever is asked for.
--- p_topic: of this topic; '*' = of those that have no retention of their own; NULL = of all. p_before: that ended earlier.
-CREATE OR REPLACE FUNCTION messages.purge_pages(p_partition text, p_from bigint, p_to bigint, p_topic text, p_before timestamptz)
+-- p_topic: of this topic; '*' = of topics without a retention of their own; NULL = of all. p_before: only rows that ended earlier.
+CREATE OR REPLACE FUNCTION messages.purge_archive_pages(p_partition text, p_from bigint, p_to bigint, p_topic text, p_before timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$
@@ -10,7 +10,7 @@ DECLARE
   v_bound record;
   v_did   bigint;
 BEGIN
-  SELECT b.xid, b.id INTO v_bound FROM messages.export_bound() AS b;
+  SELECT b.xid, b.id INTO v_bound FROM messages.exported_position() AS b;
   EXECUTE format(
     $delete$
       DELETE FROM messages.%I AS a

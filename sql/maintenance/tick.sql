@@ -1,9 +1,9 @@
--- One bounded run of all maintenance: safe to call at any time, by anyone who may, from anywhere, as often as one likes.
+-- One bounded run of all maintenance: safe to call at any time, as often as you like.
 -- Called by: pg_cron each minute ('cron'), each daemon every few seconds ('daemon'), pgrouse maintenance run ('hand').
 -- Locks: a row of messages.mutex for its transaction, so that two never run at once; the second returns at once.
--- p_unless_within: do nothing if this caller's last tick is younger; so a fleet of daemons ticks no more often than one.
--- Result: what each task did; no rows when another tick is running, or was just now. A task that fails (a lock it could not get in time, say) leaves
--- the others done, is reported as -1, raises a WARNING, and is tried again by the next tick.
+-- p_unless_within: do nothing if this caller's last tick is younger, so that many daemons tick no more often than one.
+-- Result: what each task did; no rows when another tick is running, or was just now. A task that fails (a lock it could not get in time,
+-- say) leaves the others done, is reported as -1, raises a WARNING, and is tried again by the next tick.
 -- By hand, and only then, it is noted in messages.audit with what each task did, if it ran.
 -- tick_mark shows when each task last succeeded and for whom: a pg_cron that stopped silently is seen by the age of its marks.
 CREATE OR REPLACE FUNCTION messages.tick(p_caller text DEFAULT 'hand', p_limit integer DEFAULT 1000, p_unless_within interval DEFAULT '0')
@@ -20,7 +20,7 @@ BEGIN
   IF p_caller IS NULL OR p_caller NOT IN ('cron', 'daemon', 'hand') THEN
     RAISE EXCEPTION 'caller of tick is %', coalesce('"' || p_caller || '"', 'NULL') USING ERRCODE = '22023', HINT = 'use cron, daemon or hand';
   END IF;
-  v_new := messages.new_parked(p_limit);
+  v_new := messages.new_blocked(p_limit);
   IF NOT messages.lock_mutex('tick') THEN
     RETURN;
   END IF;
@@ -29,20 +29,20 @@ BEGIN
     WHERE k.task = 'prune' AND k.caller = p_caller AND k.ran_at > clock_timestamp() - p_unless_within) THEN
     RETURN;
   END IF;
-  FOREACH task IN ARRAY ARRAY['follow_ends', 'expire_locks', 'expire_ttl', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'purge', 'recount_depth', 'judge_all', 'fire_schedules', 'watch', 'prune'] LOOP
+  FOREACH task IN ARRAY ARRAY['propagate_missed_ends', 'expire_locks', 'expire_messages', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'purge', 'recount_depth', 'update_breakers', 'fire_schedules', 'update_conditions', 'prune'] LOOP
     BEGIN
       did := CASE task
         WHEN 'expire_locks'        THEN messages.expire_locks(p_limit)
-        WHEN 'expire_ttl'          THEN messages.expire_ttl(p_limit)
-        WHEN 'follow_ends'         THEN messages.follow_ends(p_limit, v_new)
+        WHEN 'expire_messages'          THEN messages.expire_messages(p_limit)
+        WHEN 'propagate_missed_ends'         THEN messages.propagate_missed_ends(p_limit, v_new)
         WHEN 'fire_schedules'      THEN messages.fire_schedules()
         WHEN 'renotify_stale'      THEN messages.renotify_stale()
         WHEN 'raise_low_water'     THEN messages.raise_low_water()
         WHEN 'maintain_partitions' THEN messages.maintain_partitions()
         WHEN 'purge'               THEN messages.purge()
         WHEN 'recount_depth'       THEN messages.recount_depth()
-        WHEN 'judge_all'           THEN messages.judge_all()
-        WHEN 'watch'               THEN messages.watch()
+        WHEN 'update_breakers'           THEN messages.update_breakers()
+        WHEN 'update_conditions'               THEN messages.update_conditions()
         WHEN 'prune'               THEN messages.prune()
       END;
       INSERT INTO messages.tick_mark AS k (task, caller, ran_at, did)
@@ -56,7 +56,7 @@ BEGIN
     RETURN NEXT;
   END LOOP;
   IF p_caller = 'hand' THEN
-    PERFORM messages.note_action('tick', NULL, NULL, jsonb_build_object('did', v_all));
+    PERFORM messages.audit_action('tick', NULL, NULL, jsonb_build_object('did', v_all));
   END IF;
 END
 $$;

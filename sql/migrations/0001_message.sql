@@ -25,7 +25,7 @@ CREATE DOMAIN messages.json_up_to_16_mib AS jsonb
   CONSTRAINT message_payload_fits_16_mib CHECK (
     CASE
       WHEN pg_column_size(VALUE) <= 16384 AND pg_column_compression(VALUE) IS NULL THEN true
-      ELSE messages.long_numbers(VALUE) <= 16777216
+      ELSE messages.long_number_bytes(VALUE) <= 16777216
     END);
 CREATE DOMAIN messages.bytes_up_to_16_mib AS bytea
   CONSTRAINT message_body_fits_16_mib
@@ -36,7 +36,7 @@ CREATE DOMAIN messages.json_object AS jsonb
       WHEN VALUE IS NULL THEN true
       WHEN jsonb_typeof(VALUE) <> 'object' THEN false
       WHEN pg_column_size(VALUE) <= 16384 AND pg_column_compression(VALUE) IS NULL THEN octet_length(VALUE::text) <= 65536
-      WHEN messages.long_numbers(VALUE) <= 65536 THEN octet_length(VALUE::text) <= 65536
+      WHEN messages.long_number_bytes(VALUE) <= 65536 THEN octet_length(VALUE::text) <= 65536
       ELSE false
     END);
 -- What workers give: state, progress, output. The text of what is small is never too large.
@@ -44,7 +44,7 @@ CREATE DOMAIN messages.given_json AS jsonb
   CONSTRAINT message_json_fits_16_mib CHECK (
     CASE
       WHEN pg_column_size(VALUE) <= 1024 AND pg_column_compression(VALUE) IS NULL THEN true
-      ELSE messages.text_bytes(VALUE) <= 16777216
+      ELSE messages.jsonb_text_bytes(VALUE) <= 16777216
     END);
 -- 16 MiB, and 64 KiB for the headers.
 CREATE DOMAIN messages.content_size AS integer
@@ -147,8 +147,8 @@ CREATE TYPE messages.claimed AS (
   body          bytea,
   headers       text,
   state         text,
-  lock_for_s    double precision,
-  run_timeout_s double precision,
+  lock_duration_s    double precision,
+  timeout_s double precision,
   waited_s      double precision,
   elapsed_s     double precision,
   runs          integer

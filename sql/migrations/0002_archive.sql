@@ -45,7 +45,7 @@ CREATE INDEX message_archive_dead ON messages.message_archive (topic, archived_a
   WHERE result NOT IN ('success', 'cancelled');
 
 -- What the policies must know of a message that ended.
-CREATE TYPE messages.departed AS (
+CREATE TYPE messages.ended_message AS (
   id    bigint,
   topic text,
   key   text

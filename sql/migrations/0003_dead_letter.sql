@@ -28,7 +28,7 @@ CREATE INDEX redrive_log_message ON messages.redrive_log (message_id);
 CREATE INDEX redrive_log_time ON messages.redrive_log (redriven_at);
 
 -- How many messages ever died, by topic and result: a counter that only rises, whatever becomes of the messages and of their alerts.
--- Transactions that archive dead messages only add rows, so that none waits for another; the tick folds the rows (messages.fold_dead_counts).
+-- Transactions that archive dead messages only add rows, so that none waits for another; the tick folds the rows (messages.merge_dead_counts).
 -- The count is the sum of the rows.
 CREATE TABLE messages.dead_count (
   topic  text   COLLATE "C" NOT NULL,

@@ -6,13 +6,13 @@ CREATE TABLE messages.topic (
   topic                 text     COLLATE "C" PRIMARY KEY
     CHECK (topic = '*' OR (topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(topic) <= 200)),
   max_attempts          integer  CHECK (max_attempts >= 0),
-  lock_for              interval CHECK (lock_for BETWEEN '100 ms' AND '7 days'),
-  run_timeout           interval CHECK (run_timeout BETWEEN '1 ms' AND '30 days'),
+  lock_duration              interval CHECK (lock_duration BETWEEN '100 ms' AND '7 days'),
+  timeout           interval CHECK (timeout BETWEEN '1 ms' AND '30 days'),
   backoff               jsonb,
-  on_lock_expired_delay interval CHECK (on_lock_expired_delay BETWEEN '0' AND '30 days'),
+  lock_expired_delay interval CHECK (lock_expired_delay BETWEEN '0' AND '30 days'),
   strict_lock           boolean,
   key_ttl               interval CHECK (key_ttl BETWEEN '0' AND '365 days'),
-  key_retry             text     CHECK (key_retry IN ('supersede', 'keep')),
+  key_on_retry             text     CHECK (key_on_retry IN ('supersede', 'keep')),
   ttl                   interval CHECK (ttl BETWEEN '0' AND '3650 days'),
   max_depth             bigint   CHECK (max_depth >= 0),
   on_full               text     CHECK (on_full IN ('error', 'drop')),
@@ -24,7 +24,7 @@ CREATE TABLE messages.topic (
   channel_concurrency   integer  CHECK (channel_concurrency >= 0),
   channel_min_interval  interval CHECK (channel_min_interval BETWEEN '0' AND '30 days'),
   ordered               boolean,
-  keep_success          text     CHECK (keep_success IN ('full', 'no_payload', 'none')),
+  archive_success          text     CHECK (archive_success IN ('full', 'no_payload', 'none')),
   retention             interval CHECK (retention >= '1 hour'),
   dead_letter           boolean,
   max_redrives          integer  CHECK (max_redrives >= 0),
@@ -32,7 +32,7 @@ CREATE TABLE messages.topic (
   paused_at             timestamptz,
   resume_at             timestamptz,
   paused_by             text,
-  paused_why            text,
+  paused_reason            text,
   breaker               jsonb,
   payload_schema        jsonb,
   registered            boolean,
@@ -41,12 +41,12 @@ CREATE TABLE messages.topic (
   CONSTRAINT topic_defaults_are_whole CHECK (
     topic <> '*'
     OR num_nulls(
-      lock_for, backoff, strict_lock, key_retry, on_full, ordered, keep_success, retention, dead_letter, max_redrives, notify, registered) = 0
+      lock_duration, backoff, strict_lock, key_on_retry, on_full, ordered, archive_success, retention, dead_letter, max_redrives, notify, registered) = 0
   )
 );
 
 INSERT INTO messages.topic
-  (topic, max_attempts, lock_for, backoff, strict_lock, key_retry, on_full, ordered, keep_success, retention, dead_letter, max_redrives,
+  (topic, max_attempts, lock_duration, backoff, strict_lock, key_on_retry, on_full, ordered, archive_success, retention, dead_letter, max_redrives,
    notify, registered)
 VALUES
   ('*', 1, '30 s', '{"kind": "exponential", "base": "1s", "factor": 2, "cap": "10m", "jitter": "full"}',
@@ -56,8 +56,8 @@ VALUES
 CREATE TYPE messages.policy AS (
   topic                text,
   max_attempts         integer,
-  lock_for             interval,
-  run_timeout          interval,
+  lock_duration             interval,
+  timeout          interval,
   stopped_until        timestamptz,
   max_concurrency      integer,
   dequeue_rate         double precision,
@@ -73,14 +73,14 @@ CREATE TYPE messages.policy AS (
 -- Whether any topic uses a policy that publishing or settling has to look at: 2 = some may, else none does. A sequence, since reading one
 -- costs next to nothing and needs no snapshot: a queue without policies pays nothing for them. It is raised before the policy is committed,
 -- and lowered by the tick once no such policy is left.
-CREATE SEQUENCE messages.policed AS smallint;
-SELECT setval('messages.policed', 1);
+CREATE SEQUENCE messages.policy_flag AS smallint;
+SELECT setval('messages.policy_flag', 1);
 
 -- Which topics use a policy that publishing has to look at, as a set of bits: bits 1 to 62 stand for the topics with this hash, bit 0 is
--- always set. The trigger admit looks up the policy of a row only where the bit of its topic is set, so that the policies of one topic cost
--- the rows of others nothing. It is kept as messages.policed is; no publisher can write it.
-CREATE SEQUENCE messages.policed_topics AS bigint;
-SELECT setval('messages.policed_topics', 1);
+-- always set. The trigger admit_message looks up the policy of a row only where the bit of its topic is set, so that the policies of one topic cost
+-- the rows of others nothing. It is kept as messages.policy_flag is; no publisher can write it.
+CREATE SEQUENCE messages.policy_topic_bits AS bigint;
+SELECT setval('messages.policy_topic_bits', 1);
 
 -- Fan-out: what is published to a topic becomes one ordinary message in the topic of each of its subscribers.
 -- A topic may subscribe to itself; then its own handlers work the message as well.

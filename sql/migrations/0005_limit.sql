@@ -9,7 +9,7 @@ CREATE TABLE messages.channel (
   paused_at    timestamptz,
   resume_at    timestamptz,
   paused_by    text,
-  paused_why   text,
+  paused_reason   text,
   PRIMARY KEY (topic, channel)
 );
 
@@ -40,7 +40,7 @@ CREATE TABLE messages.depth (
 ) WITH (fillfactor = 50);
 
 -- What messages that ended, or that the queue itself put back, change about these counters. Such transactions only add rows, so that none
--- waits for another, or for a publisher; the transaction that holds the counter's row adds them up (fold_depth).
+-- waits for another, or for a publisher; the transaction that holds the counter's row adds them up (apply_depth_changes).
 -- What a topic holds is its counter and all of its changes together, in every snapshot.
 CREATE TABLE messages.depth_change (
   topic  text   COLLATE "C" NOT NULL,

@@ -10,7 +10,7 @@ CREATE TABLE messages.breaker (
   failed          bigint      NOT NULL DEFAULT 0,
   changed_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
   probe_at        timestamptz,
-  why             text,
+  reason             text,
   CHECK ((position = 'open') = (probe_at IS NOT NULL))
 ) WITH (fillfactor = 50);
 

@@ -18,8 +18,8 @@ CREATE TABLE messages.sleeper (
 -- Until when any worker may be armed, in seconds since 1970: the latest armed_until that was ever written. A publish reads this first.
 -- A sequence, since reading one costs next to nothing and needs no snapshot. It is raised together with the row, before the xid that proves
 -- the sleep is taken, and never lowered.
-CREATE SEQUENCE messages.armed AS bigint;
-SELECT setval('messages.armed', 1);
+CREATE SEQUENCE messages.armed_until AS bigint;
+SELECT setval('messages.armed_until', 1);
 
 -- Who waits for the end of a message: only for the messages that stand here does the end notify settled.
 CREATE TABLE messages.waiter (
@@ -28,7 +28,7 @@ CREATE TABLE messages.waiter (
 );
 CREATE INDEX waiter_until ON messages.waiter (until);
 
--- Whether there may be waiters: 2 = yes. A sequence, for the reasons of messages.policed, and one of its own, so that waiters cost publishers
+-- Whether there may be waiters: 2 = yes. A sequence, for the reasons of messages.policy_flag, and one of its own, so that waiters cost publishers
 -- nothing. It is raised before the waiter is committed, and lowered by the tick once none is left.
-CREATE SEQUENCE messages.awaited AS smallint;
-SELECT setval('messages.awaited', 1);
+CREATE SEQUENCE messages.awaited_flag AS smallint;
+SELECT setval('messages.awaited_flag', 1);

@@ -21,7 +21,7 @@ CREATE TABLE messages.worker (
 ) WITH (fillfactor = 50);
 
 -- What the daemons measured, by minute and topic: how attempts ended, and how long messages waited and handlers ran.
--- Each histogram is one number: 48 buckets of 12 decimal digits, the first bucket first (messages.pack, messages.unpack). sum() adds such
+-- Each histogram is one number: 48 buckets of 12 decimal digits, the first bucket first (messages.pack_histogram, messages.unpack_histogram). sum() adds such
 -- numbers bucket by bucket, which it cannot do with arrays: an hour of a hundred topics in 2 ms instead of 50.
 -- waits: from available to claimed. runs: one entry for each call of a handler. wakes: the waits of messages that came while a daemon slept
 -- and a notification woke it.

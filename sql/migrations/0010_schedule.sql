@@ -17,7 +17,7 @@ CREATE TABLE messages.schedule (
   missed_limit    integer     NOT NULL DEFAULT 100 CHECK (missed_limit BETWEEN 1 AND 1000),
   paused_at       timestamptz,
   paused_by       text,
-  paused_why      text,
+  paused_reason      text,
   next_tick       timestamptz,
   last_tick       timestamptz,
   last_message_id bigint,

@@ -2,7 +2,7 @@
 
 -- What is known of a message that waits for others, beside its row of messages.message, whose available_at is the end of the domain until then:
 -- no claim ever reads over it. The times that its publisher asked for count from its release.
-CREATE TABLE messages.parked (
+CREATE TABLE messages.blocked_message (
   id           bigint      PRIMARY KEY,
   after_failed text        NOT NULL CHECK (after_failed IN ('hold', 'cancel', 'run')),
   available_at messages.moment,
@@ -11,22 +11,22 @@ CREATE TABLE messages.parked (
   -- How many it waited for in the beginning.
   width        integer     NOT NULL,
   -- When the tick looks whether an end was missed, and below which transaction one of them may have ended without this row being seen.
-  look_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
-  seen_below   xid8
+  check_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+  checked_below   xid8
 );
-CREATE INDEX parked_look_at ON messages.parked (look_at);
+CREATE INDEX blocked_message_check_at ON messages.blocked_message (check_at);
 
--- What comes after what. died: how the predecessor ended, if that was not well and the successor goes on waiting.
-CREATE TABLE messages.edge (
+-- What comes after what. failed_result: how the predecessor ended, if that was not well and the successor goes on waiting.
+CREATE TABLE messages.dependency (
   successor_id   bigint NOT NULL,
   predecessor_id bigint NOT NULL,
-  died           text   CHECK (died IN ('rejected', 'failed', 'lock_expired', 'expired', 'cancelled')),
+  failed_result          text CHECK (failed_result IN ('rejected', 'failed', 'lock_expired', 'expired', 'cancelled')),
   PRIMARY KEY (successor_id, predecessor_id)
 );
-CREATE INDEX edge_predecessor ON messages.edge (predecessor_id, successor_id);
+CREATE INDEX dependency_predecessor ON messages.dependency (predecessor_id, successor_id);
 
 -- Ends that were not passed on to the successors yet. result: as in the archive, or redriven: its edges go to the message that it became.
-CREATE TABLE messages.ending (
+CREATE TABLE messages.end_event (
   id     bigint PRIMARY KEY,
   result text   NOT NULL
     CHECK (result IN ('success', 'rejected', 'failed', 'lock_expired', 'expired', 'cancelled', 'redriven'))
@@ -44,4 +44,4 @@ CREATE TABLE messages.step (
   PRIMARY KEY (message_id, name)
 );
 -- How far messages.prune_steps has come: it goes round.
-CREATE SEQUENCE messages.step_place MINVALUE 0;
+CREATE SEQUENCE messages.step_cursor MINVALUE 0;

@@ -15,8 +15,8 @@ CREATE TABLE messages.alert (
   delivered_at      timestamptz,
   -- Which transaction wrote it. Ids are drawn before the commit: a reader of "all above the last id" would skip what commits late.
   xid               xid8        DEFAULT pg_current_xact_id(),
-  -- How to mend it, where that is known: conditions say so.
-  mend              text
+  -- How to fix it, where that is known: conditions say so.
+  fix              text
 );
 CREATE INDEX alert_undelivered ON messages.alert (id) WHERE delivered_at IS NULL;
 CREATE INDEX alert_xid ON messages.alert (xid);
@@ -68,7 +68,7 @@ CREATE TABLE messages.alert_incident (
   first_message_id  bigint,
   last_message_id   bigint,
   sample_error      text,
-  mend              text,
+  fix              text,
   PRIMARY KEY (sink, grouped)
 ) WITH (fillfactor = 70);
 CREATE INDEX alert_incident_due ON messages.alert_incident (sink, due_at) WHERE due_at IS NOT NULL;
@@ -90,10 +90,10 @@ CREATE TABLE messages.alert_delivery (
   last_error     text,
   delivered_at   timestamptz,
   -- Given up: the sink refused it again and again, or it grew too old. A replay sends it once more.
-  put_aside_at   timestamptz,
+  abandoned_at   timestamptz,
   replay_of      uuid
 ) WITH (fillfactor = 70);
-CREATE INDEX alert_delivery_open ON messages.alert_delivery (sink, seq) WHERE delivered_at IS NULL AND put_aside_at IS NULL;
+CREATE INDEX alert_delivery_open ON messages.alert_delivery (sink, seq) WHERE delivered_at IS NULL AND abandoned_at IS NULL;
 CREATE INDEX alert_delivery_time ON messages.alert_delivery (created_at);
 
 -- Which alerts are not to be sent for a while; NULL and * match everything, * stands for any characters of a topic.
@@ -103,7 +103,7 @@ CREATE TABLE messages.silence (
   topic             text        COLLATE "C",
   error_fingerprint text,
   until             timestamptz NOT NULL,
-  why               text,
+  reason               text,
   created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   created_by        text        NOT NULL DEFAULT session_user,
   ended_at          timestamptz,
@@ -117,7 +117,7 @@ CREATE TABLE messages.condition (
   topic   text        COLLATE "C" NOT NULL DEFAULT '',
   since   timestamptz NOT NULL,
   what    text        NOT NULL,
-  mend    text        NOT NULL,
+  fix    text        NOT NULL,
   told_at timestamptz,
   PRIMARY KEY (kind, topic)
 ) WITH (fillfactor = 50);

@@ -1,9 +1,9 @@
--- Whether the session that took a lease still lives.
--- Called by: take_lease, free_lease, prune_mutexes. Locks: nothing. The session holds an advisory lock whose key was drawn by lot: it goes with the
--- session, also when the server crashes, and nobody can have held it before. Whoever takes it afterwards is another process, or one that got the
--- same number: the key of a lock that is held is public. So only a process counts whose user may take leases.
+-- Whether the session that took a lease is still connected.
+-- Called by: take_lease, release_lease, prune_mutexes. Locks: nothing. The session holds an advisory lock with a random key: it ends with
+-- the session, also when the server crashes, and no session can have held it before. The key of a held lock is public, so another process
+-- may take it afterwards; therefore only processes whose user may take leases count.
 -- Result: true or false.
-CREATE OR REPLACE FUNCTION messages.is_leased(p_lease messages.lease)
+CREATE OR REPLACE FUNCTION messages.is_lease_alive(p_lease messages.lease)
 RETURNS boolean
 LANGUAGE sql
 STABLE

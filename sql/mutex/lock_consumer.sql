@@ -1,5 +1,6 @@
--- Be the only session that works under the name of a consumer, until the session ends.
--- Called by: claim streams of Spark, before they sign on. Locks: as take_lease. Result: whether it was got; false = another session has it.
+-- Reserve the name of a consumer for this session, until the session ends.
+-- Called by: claim streams of Spark, before they sign on. Locks: as take_lease. Result: whether it was taken; false = another session has
+-- it.
 CREATE OR REPLACE FUNCTION messages.lock_consumer(p_name text)
 RETURNS boolean
 LANGUAGE sql

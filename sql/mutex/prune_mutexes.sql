@@ -1,6 +1,6 @@
--- Forget the mutexes of topics that have no message, and the leases of sessions that are gone: names may be as many as there are users.
--- Called by: prune. Locks: the rows it deletes, skipping those that somebody has. Whoever needs one that is gone makes it again.
--- p_percent: so much of the tables is looked at. Result: how many rows.
+-- Delete the mutexes of topics without messages, and the leases of sessions that are gone: there may be as many names as users.
+-- Called by: prune. Locks: the rows it deletes, skipping those that are locked. A session that needs a deleted row creates it again.
+-- p_percent: how much of the tables to check. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune_mutexes(p_percent real DEFAULT 1)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -24,7 +24,7 @@ BEGIN
   GET DIAGNOSTICS v_mutexes = ROW_COUNT;
   DELETE FROM messages.lease AS l
   WHERE l.ctid = ANY (ARRAY(
-    SELECT o.ctid FROM messages.lease AS o TABLESAMPLE SYSTEM (p_percent) WHERE NOT messages.is_leased(o) LIMIT 1000 FOR UPDATE SKIP LOCKED));
+    SELECT o.ctid FROM messages.lease AS o TABLESAMPLE SYSTEM (p_percent) WHERE NOT messages.is_lease_alive(o) LIMIT 1000 FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_leases = ROW_COUNT;
   RETURN v_mutexes + v_leases;
 END

@@ -1,7 +1,8 @@
--- Take a name that one session holds at a time, until the session ends or gives it back. It needs a connection of its own, not a pooler's.
+-- Take a name that only one session holds at a time, until the session ends or releases it. It needs a connection of its own, not a
+-- pooler's.
 -- Called by: lock_export, lock_consumer. Locks: the row of messages.lease, until the transaction ends; waited for one second at the most.
--- That the session lives is shown by an advisory lock: see is_leased. A key that others know could be held by any role that may connect.
--- Result: whether it was got. A session that has it already has got it.
+-- An advisory lock shows that the session is alive: see is_lease_alive. (A known key could be held by any role that may connect.) Result:
+-- whether it was taken; true if the session already has it.
 CREATE OR REPLACE FUNCTION messages.take_lease(p_kind text, p_name text)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -17,10 +18,10 @@ BEGIN
   LOOP
     SELECT l.* INTO v_lease FROM messages.lease AS l WHERE l.kind = p_kind AND l.name = p_name FOR UPDATE;
     EXIT WHEN FOUND;
-    -- Of a session that there is not: whoever locks the row next has it.
+    -- Of a session that there is not: anyone who locks the row next has it.
     INSERT INTO messages.lease (kind, name, lock_key, pid) VALUES (p_kind, p_name, 0, 0) ON CONFLICT DO NOTHING;
   END LOOP;
-  IF messages.is_leased(v_lease) THEN
+  IF messages.is_lease_alive(v_lease) THEN
     RETURN v_lease.pid = pg_backend_pid();
   END IF;
   LOOP

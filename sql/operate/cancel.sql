@@ -1,7 +1,7 @@
--- End messages by hand: they are archived as cancelled, whether they wait or run.
--- Called by: operators. A running handler loses its lock: its worker hears of it at once (NOTIFY cancelled) and cancels the handler;
--- whatever it still tries to settle changes nothing.
--- Locks: the rows, waiting for whoever settles them right now. Result: the ids that were cancelled.
+-- End messages by hand: they are archived as cancelled, whether they are waiting or running.
+-- Called by: operators. A running handler loses its lock: its worker is notified at once (NOTIFY cancelled) and cancels the handler; a
+-- later settle changes nothing.
+-- Locks: the rows, waiting for sessions that settle them. Result: the ids that were cancelled.
 CREATE OR REPLACE FUNCTION messages.cancel(p_ids bigint[], p_reason text DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -30,7 +30,7 @@ BEGIN
   v_ids := messages.archive(
     v_ids, v_claims, 'cancelled',
     array_fill(coalesce('cancelled: ' || p_reason, 'cancelled'), ARRAY[cardinality(v_ids)]), NULL, messages.actor(), true);
-  PERFORM messages.note_messages('cancel', v_topics, v_ids, jsonb_build_object('reason', p_reason));
+  PERFORM messages.audit_messages('cancel', v_topics, v_ids, jsonb_build_object('reason', p_reason));
   RETURN v_ids;
 END
 $$;

@@ -1,5 +1,5 @@
--- Delete messages that wait: nothing of them is kept, not in the archive either. To keep a trace, cancel them.
--- Called by: operators. Whatever is locked, by a worker or by another transaction, is left alone.
+-- Delete waiting messages without a trace, not even in the archive. To keep a trace, use cancel.
+-- Called by: operators. Rows locked by a worker or by another transaction are not touched.
 -- Locks: the rows. Result: the ids that were deleted.
 CREATE OR REPLACE FUNCTION messages.delete(p_ids bigint[])
 RETURNS bigint[]
@@ -26,7 +26,7 @@ BEGIN
     RETURN '{}'::bigint[];
   END IF;
   v_ids := messages.erase(v_ids);
-  PERFORM messages.note_messages('delete', v_topics, v_ids);
+  PERFORM messages.audit_messages('delete', v_topics, v_ids);
   RETURN v_ids;
 END
 $$;

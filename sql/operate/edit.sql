@@ -1,10 +1,11 @@
--- Give a message that waits another payload or other headers; its id, place, key and attempts stay.
--- Called by: operators. NULL leaves the old. A payload takes the place of a body. p_seen: the md5 of the payload, as text, that the editor saw
--- (of a body: of its bytes); one that is another now is left alone. NULL = whatever it is.
--- An encrypted message, by its header or by how its body begins, takes no payload, which would not be encrypted; of other headers it keeps that
--- which names its key.
--- Locks: the row, waiting for whoever claims it right now: no handler ever sees half an edit.
--- Result: 'edited'; 'changed' (not what p_seen says); 'running' (claimed: its handler has the old one already); 'ended' (or never published).
+-- Replace the payload or the headers of a waiting message; its id, position, key and attempts stay.
+-- Called by: operators. NULL leaves the old. A payload takes the place of a body. p_seen: the md5 of the payload, as text, that the editor
+-- saw (of a body: of its bytes); if it has changed since, nothing is replaced. NULL = do not check.
+-- An encrypted message, by its header or by how its body begins, takes no payload, which would not be encrypted; new headers keep the one
+-- that names its key.
+-- Locks: the row, waiting for a concurrent claim: no handler ever sees half an edit.
+-- Result: 'edited'; 'changed' (not what p_seen says); 'running' (claimed: its handler has the old one already); 'ended' (or never
+-- published).
 CREATE OR REPLACE FUNCTION messages.edit(
   p_id bigint, p_payload jsonb DEFAULT NULL, p_headers jsonb DEFAULT NULL, p_seen text DEFAULT NULL
 )
@@ -22,7 +23,7 @@ BEGIN
   IF jsonb_typeof(p_headers) <> 'object' THEN
     RAISE EXCEPTION 'headers of an edit are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object';
   END IF;
-  SELECT m.topic::text AS topic, m.claim_id, coalesce(md5(messages.shown(m.payload)), md5(m.body)) AS seen,
+  SELECT m.topic::text AS topic, m.claim_id, coalesce(md5(messages.display_json(m.payload)), md5(m.body)) AS seen,
          m.headers ? 'pgrouse-encrypted-by' OR substring(m.body FOR 4) = '\x93504752' AS is_encrypted
   INTO v_message
   FROM messages.message AS m WHERE m.id = p_id FOR NO KEY UPDATE;
@@ -40,14 +41,14 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'cancel it, and publish another with the key';
   END IF;
 
-  PERFORM messages.check_size(
-    v_message.topic, messages.text_bytes(p_payload), (SELECT a.max_payload_bytes FROM messages.admission(v_message.topic) AS a));
+  PERFORM messages.check_payload_size(
+    v_message.topic, messages.jsonb_text_bytes(p_payload), (SELECT a.max_payload_bytes FROM messages.publish_policy(v_message.topic) AS a));
   UPDATE messages.message AS m
   SET payload = coalesce(p_payload, m.payload),
       body = CASE WHEN p_payload IS NULL THEN m.body END,
-      headers = coalesce(messages.keep_mark(p_headers, m.headers), m.headers)
+      headers = coalesce(messages.keep_key_header(p_headers, m.headers), m.headers)
   WHERE m.id = p_id;
-  PERFORM messages.note_action(
+  PERFORM messages.audit_action(
     'edit', v_message.topic, p_id::text,
     jsonb_build_object('edited', array_remove(ARRAY[
       CASE WHEN p_payload IS NOT NULL THEN 'payload' END, CASE WHEN p_headers IS NOT NULL THEN 'headers' END], NULL)));

@@ -1,6 +1,6 @@
--- Take messages that wait away without a trace: as messages.archive ends them, and then their rows of the archive too.
+-- Delete waiting messages without a trace: end them with messages.archive, then delete their archive rows.
 -- Called by: delete, purge_topic. p_ids: rows that the caller has locked and that nobody has claimed.
--- Who waits for one of them, or comes after it, hears that it was cancelled. Locks: none beyond the caller's. Result: the ids that are gone.
+-- Waiters and successors see the message as cancelled. Locks: none beyond the caller's. Result: the ids that were deleted.
 CREATE OR REPLACE FUNCTION messages.erase(p_ids bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql

@@ -1,4 +1,4 @@
--- Whether a pause holds: it began, and its end, if it has one, has not come.
+-- Whether a pause is in force: it began, and its end, if it has one, is in the future.
 -- Called by: pause, resume, explain. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.is_paused(p_paused_at timestamptz, p_resume_at timestamptz, p_now timestamptz)
 RETURNS boolean

@@ -1,11 +1,11 @@
--- Stop a topic, one channel of it, or all topics ('*'): nothing of it is claimed until it is resumed, or until the given time.
+-- Pause a topic, one channel of it, or all topics ('*'): none of its messages is claimed until it is resumed, or until the given time.
 -- Called by: operators. p_resume_in or p_until, not both; neither = until somebody resumes. p_channel NULL = the whole topic.
--- What runs already is not touched. Pausing what is paused replaces who, why and until when; since when stays.
+-- Running messages are not touched. Pausing what is already paused replaces who, why and until when; its beginning stays.
 -- Locks: the row of the topic or channel (made if missing); of a topic also the advisory lock of changed policies.
 -- Result: until when; NULL = until it is resumed.
 CREATE OR REPLACE FUNCTION messages.pause(
   p_topic     text,
-  p_why       text        DEFAULT NULL,
+  p_reason       text        DEFAULT NULL,
   p_resume_in interval    DEFAULT NULL,
   p_until     timestamptz DEFAULT NULL,
   p_channel   text        DEFAULT NULL
@@ -42,16 +42,16 @@ BEGIN
       ON CONFLICT DO NOTHING;
       UPDATE messages.topic AS t
       SET paused_at = CASE WHEN messages.is_paused(t.paused_at, t.resume_at, v_now) THEN t.paused_at ELSE v_now END,
-          resume_at = v_until, paused_by = messages.actor(), paused_why = p_why
+          resume_at = v_until, paused_by = messages.actor(), paused_reason = p_reason
       WHERE t.topic = p_topic;
       EXIT WHEN FOUND;
     END LOOP;
   ELSE
-    INSERT INTO messages.channel AS c (topic, channel, paused_at, resume_at, paused_by, paused_why)
-    VALUES (p_topic, p_channel, v_now, v_until, messages.actor(), p_why)
+    INSERT INTO messages.channel AS c (topic, channel, paused_at, resume_at, paused_by, paused_reason)
+    VALUES (p_topic, p_channel, v_now, v_until, messages.actor(), p_reason)
     ON CONFLICT (topic, channel) DO UPDATE
     SET paused_at = CASE WHEN messages.is_paused(c.paused_at, c.resume_at, v_now) THEN c.paused_at ELSE v_now END,
-        resume_at = excluded.resume_at, paused_by = excluded.paused_by, paused_why = excluded.paused_why;
+        resume_at = excluded.resume_at, paused_by = excluded.paused_by, paused_reason = excluded.paused_reason;
   END IF;
   RETURN v_until;
 END

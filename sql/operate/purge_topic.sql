@@ -1,5 +1,5 @@
--- Empty a topic of what waits in it, a batch a call, so that a caller can do so in short transactions: until nothing is deleted any more.
--- Called by: operators. Nothing is kept, as of delete. What runs, or is locked by another transaction, is left alone.
+-- Delete the waiting messages of a topic, a batch per call, so that a caller can do so in short transactions: until a call deletes nothing.
+-- Called by: operators. Nothing is kept, as with delete. Running messages, and rows locked by another transaction, are not touched.
 -- p_upto: nothing with a higher id, which was published later; NULL = all. Dead messages are of the archive: see purge_archive.
 -- Locks: the rows. Result: how many were deleted.
 CREATE OR REPLACE FUNCTION messages.purge_topic(p_topic text, p_limit integer DEFAULT 1000, p_upto bigint DEFAULT NULL)
@@ -33,7 +33,7 @@ BEGIN
     RETURN 0;
   END IF;
   v_count := cardinality(messages.erase(v_ids));
-  PERFORM messages.note_action('purge_topic', p_topic, NULL, jsonb_build_object('count', v_count));
+  PERFORM messages.audit_action('purge_topic', p_topic, NULL, jsonb_build_object('count', v_count));
   RETURN v_count;
 END
 $$;

@@ -1,9 +1,9 @@
--- Give encrypted messages that wait the same contents under another key: bytes, checkpoint, and the header that names the key.
--- Called by: operators, by pgrouse crypto rotate. p_seen: the md5 of body and checkpoint that were encrypted anew, as the caller read them;
--- a message that has others now is left alone. NULL in p_bodies or p_states leaves the old. p_key: the name of the new key.
--- Locks: the rows, in the order of their ids, without waiting: one that is claimed or locked by anybody is left alone.
--- Result: the ids of those that were changed. Rings for their topics: a claim at this very moment has passed them over.
-CREATE OR REPLACE FUNCTION messages.reseal(p_ids bigint[], p_seen text[], p_bodies bytea[], p_states jsonb[], p_key text)
+-- Replace the ciphertext of waiting messages by the same contents under another key: bytes, checkpoint, and the header that names the key.
+-- Called by: operators, by pgrouse crypto rotate. p_seen: the md5 of the body and checkpoint as the caller read them; a message that has
+-- changed since is not touched. NULL in p_bodies or p_states leaves the old. p_key: the name of the new key.
+-- Locks: the rows, in the order of their ids, without waiting: claimed or locked rows are not touched.
+-- Result: the ids of those that were changed. Notifies their topics: a concurrent claim has skipped them.
+CREATE OR REPLACE FUNCTION messages.reencrypt(p_ids bigint[], p_seen text[], p_bodies bytea[], p_states jsonb[], p_key text)
 RETURNS bigint[]
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -41,8 +41,8 @@ BEGIN
     RETURNING m.id, m.topic::text AS topic
   )
   SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}'), array_agg(DISTINCT c.topic) INTO v_ids, v_topics FROM changed AS c;
-  PERFORM messages.ring(v_topics, messages.now());
-  PERFORM messages.note_messages('reseal', v_topics, v_ids);
+  PERFORM messages.notify_topics(v_topics, messages.now());
+  PERFORM messages.audit_messages('reencrypt', v_topics, v_ids);
   RETURN v_ids;
 END
 $$;

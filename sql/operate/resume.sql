@@ -1,6 +1,6 @@
--- End a pause of messages.pause: its messages may be claimed again, at once.
--- Called by: operators. p_topic '*' ends the pause of all topics; one that a topic or channel has of its own goes on.
--- Locks: the row of the topic or channel; of a topic also the advisory lock of changed policies. Rings for the topics it lets go.
+-- End a pause made by messages.pause: its messages may be claimed again at once.
+-- Called by: operators. p_topic '*' ends the pause of all topics; a separate pause of a topic or channel continues.
+-- Locks: the row of the topic or channel; of a topic also the advisory lock of changed policies. Notifies the topics that it resumes.
 -- Result: whether it was paused.
 CREATE OR REPLACE FUNCTION messages.resume(p_topic text, p_channel text DEFAULT NULL)
 RETURNS boolean
@@ -20,12 +20,12 @@ BEGIN
   END IF;
   IF p_channel IS NULL THEN
     SELECT t.paused_at, t.resume_at INTO v_before FROM messages.topic AS t WHERE t.topic = p_topic FOR UPDATE;
-    UPDATE messages.topic AS t SET paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_why = NULL
+    UPDATE messages.topic AS t SET paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_reason = NULL
     WHERE t.topic = p_topic AND t.paused_at IS NOT NULL;
   ELSE
     SELECT c.paused_at, c.resume_at INTO v_before
     FROM messages.channel AS c WHERE c.topic = p_topic AND c.channel = p_channel FOR UPDATE;
-    UPDATE messages.channel AS c SET paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_why = NULL
+    UPDATE messages.channel AS c SET paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_reason = NULL
     WHERE c.topic = p_topic AND c.channel = p_channel AND c.paused_at IS NOT NULL;
     -- Claims of a topic look at its channels one by one as long as any has a row.
     DELETE FROM messages.channel AS c
@@ -37,12 +37,12 @@ BEGIN
 
   -- Sleepers may have looked while the pause held: they know of nothing that is due.
   IF p_topic <> '*' THEN
-    PERFORM messages.ring(ARRAY[p_topic], v_now);
+    PERFORM messages.notify_topics(ARRAY[p_topic], v_now);
     RETURN true;
   END IF;
   v_topic := messages.next_topic(NULL, '');
   WHILE v_topic IS NOT NULL LOOP
-    PERFORM messages.ring(ARRAY[v_topic], v_now);
+    PERFORM messages.notify_topics(ARRAY[v_topic], v_now);
     v_topic := messages.next_topic(NULL, v_topic);
   END LOOP;
   RETURN true;

@@ -1,8 +1,8 @@
--- Let messages that wait for a time be tried at once: delayed ones, and those that failed and wait for their next attempt.
+-- Make waiting messages due at once: delayed ones, and failed ones that wait for their next attempt.
 -- Called by: operators. What is ready already, runs or has ended is left alone; so is what a policy holds back otherwise (see explain), and
 -- what comes after other messages: unpark releases that.
--- Locks: the rows, in the order of their ids, waiting for whoever claims them right now; then the channels' rows of messages.rate.
--- Result: the ids that wait no longer. Rings for their topics.
+-- Locks: the rows, in the order of their ids, waiting for concurrent claims; then the channels' rows of messages.rate. Result: the ids that
+-- are now due. Notifies their topics.
 CREATE OR REPLACE FUNCTION messages.retry_now(p_ids bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -26,7 +26,7 @@ BEGIN
   INTO v_ids, v_topics
   FROM (
     SELECT m.id, m.topic::text FROM messages.message AS m
-    WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL AND NOT EXISTS (SELECT FROM messages.parked AS k WHERE k.id = m.id)
+    WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL AND NOT EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = m.id)
     ORDER BY m.id FOR NO KEY UPDATE
   ) AS m;
   IF v_ids IS NULL THEN
@@ -56,8 +56,8 @@ BEGIN
     RETURNING m.id, m.topic::text AS topic
   )
   SELECT coalesce(array_agg(m.id ORDER BY m.id), '{}'), array_agg(DISTINCT m.topic) INTO v_ids, v_topics FROM moved AS m;
-  PERFORM messages.ring(v_topics, v_now);
-  PERFORM messages.note_messages('retry_now', v_topics, v_ids);
+  PERFORM messages.notify_topics(v_topics, v_now);
+  PERFORM messages.audit_messages('retry_now', v_topics, v_ids);
   RETURN v_ids;
 END
 $$;

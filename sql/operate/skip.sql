@@ -1,7 +1,7 @@
--- Take messages that wait out of the way of those behind them: they are archived as failed, and can be redriven later.
--- Called by: operators, above all for the first message of an ordered channel that holds up all others. Never one that is locked: it may
--- still end well; cancel it, or let it end.
--- Locks: the rows, waiting for whoever claims them right now. Result: the ids that were skipped.
+-- Remove waiting messages that hold up others: they are archived as failed, and can be redriven later.
+-- Called by: operators, mostly for the first message of an ordered channel that holds up all others. Locked messages are never skipped:
+-- they may still succeed; cancel them, or wait.
+-- Locks: the rows, waiting for concurrent claims. Result: the ids that were skipped.
 CREATE OR REPLACE FUNCTION messages.skip(p_ids bigint[], p_reason text DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -24,11 +24,11 @@ BEGIN
   IF v_ids IS NULL THEN
     RETURN '{}'::bigint[];
   END IF;
-  PERFORM messages.ring(v_topics, messages.now());
+  PERFORM messages.notify_topics(v_topics, messages.now());
   v_ids := messages.archive(
     v_ids, array_fill(NULL::bigint, ARRAY[cardinality(v_ids)]), 'failed',
     array_fill(coalesce('skipped: ' || p_reason, 'skipped'), ARRAY[cardinality(v_ids)]), NULL, messages.actor(), true);
-  PERFORM messages.note_messages('skip', v_topics, v_ids, jsonb_build_object('reason', p_reason));
+  PERFORM messages.audit_messages('skip', v_topics, v_ids, jsonb_build_object('reason', p_reason));
   RETURN v_ids;
 END
 $$;

@@ -1,5 +1,4 @@
--- What differs from a topic's policy for one channel is checked when it is written, holds at once (it is read by each call), and
--- NOTIFY topic_changed tells who listens.
+-- Check a row of messages.channel when it is written, and NOTIFY topic_changed. The row takes effect at once, since every call reads it.
 -- Locks: nothing; PostgreSQL takes its notify lock at commit.
 CREATE OR REPLACE FUNCTION messages.check_channel()
 RETURNS trigger

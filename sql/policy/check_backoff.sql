@@ -1,13 +1,13 @@
--- What is wrong with a backoff policy, and how to mend it.
--- Called by: the trigger of messages.topic. Locks: nothing. Result: problem NULL = it can be used, for every attempt there may ever be.
--- Times are bounded, so that no retry can fail because a sum of times cannot be represented.
+-- Find the first problem of a backoff policy, and how to fix it.
+-- Called by: the trigger of messages.topic. Locks: nothing. Result: problem NULL = it is valid for every possible attempt. Times are
+-- bounded, so that no retry can fail because a sum of times cannot be represented.
 CREATE OR REPLACE FUNCTION messages.check_backoff(p_policy jsonb, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  v_knob text;
+  v_setting text;
   v_good boolean;
 BEGIN
   IF p_policy IS NULL THEN
@@ -24,23 +24,23 @@ BEGIN
     RETURN;
   END IF;
 
-  FOR v_knob IN SELECT k FROM jsonb_object_keys(p_policy) AS k LOOP
+  FOR v_setting IN SELECT k FROM jsonb_object_keys(p_policy) AS k LOOP
     BEGIN
       CASE
-        WHEN v_knob = 'kind' THEN
+        WHEN v_setting = 'kind' THEN
           hint := 'use none, constant, linear or exponential';
-          v_good := p_policy ->> v_knob IN ('none', 'constant', 'linear', 'exponential');
-        WHEN v_knob IN ('base', 'step', 'cap', 'max_total') THEN
+          v_good := p_policy ->> v_setting IN ('none', 'constant', 'linear', 'exponential');
+        WHEN v_setting IN ('base', 'step', 'cap', 'max_total') THEN
           hint := 'use an interval from 0 to 10 years, like "1s" or "10 minutes"';
-          v_good := (p_policy ->> v_knob)::interval BETWEEN '0' AND '10 years';
-        WHEN v_knob = 'factor' THEN
+          v_good := (p_policy ->> v_setting)::interval BETWEEN '0' AND '10 years';
+        WHEN v_setting = 'factor' THEN
           hint := 'use a number from 1 to 1000';
-          v_good := (p_policy ->> v_knob)::double precision BETWEEN 1 AND 1000;
-        WHEN v_knob = 'jitter' THEN
+          v_good := (p_policy ->> v_setting)::double precision BETWEEN 1 AND 1000;
+        WHEN v_setting = 'jitter' THEN
           hint := 'use "full" or a number from 0 to 1';
-          v_good := p_policy ->> v_knob = 'full' OR (p_policy ->> v_knob)::double precision BETWEEN 0 AND 1;
+          v_good := p_policy ->> v_setting = 'full' OR (p_policy ->> v_setting)::double precision BETWEEN 0 AND 1;
         ELSE
-          problem := format('unknown key "%s"', v_knob);
+          problem := format('unknown key "%s"', v_setting);
           hint := 'known keys: kind, base, step, factor, cap, jitter, max_total';
           RETURN;
       END CASE;
@@ -48,7 +48,7 @@ BEGIN
       v_good := false;
     END;
     IF NOT v_good THEN
-      problem := format('%s is "%s"', v_knob, p_policy ->> v_knob);
+      problem := format('%s is "%s"', v_setting, p_policy ->> v_setting);
       RETURN;
     END IF;
   END LOOP;

@@ -1,6 +1,6 @@
--- What is wrong with a row of messages.topic, and how to mend it.
--- Called by: the trigger check_topic. Locks: nothing. Result: problem NULL = it can be used.
--- The CHECKs of the table say the same, but name a constraint and show the row; this names the knob, its value and the mend.
+-- Find the first problem of a row of messages.topic, and how to fix it.
+-- Called by: the trigger check_topic. Locks: nothing. Result: problem NULL = it is valid.
+-- The CHECKs of the table hold the same rules, but name a constraint and show the row; this names the setting, its value and the fix.
 CREATE OR REPLACE FUNCTION messages.check_policy(p_policy messages.topic, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
 STABLE
@@ -13,15 +13,15 @@ BEGIN
     RETURN;
   END IF;
 
-  SELECT format('%s of topic %s is %s', k.knob, p_policy.topic, k.value), k.hint
+  SELECT format('%s of topic %s is %s', k.setting, p_policy.topic, k.value), k.hint
   INTO problem, hint
   FROM (VALUES
     ('max_attempts', p_policy.max_attempts::text, p_policy.max_attempts >= 0, 'use 1 or more, or 0 for no limit'),
-    ('lock_for', p_policy.lock_for::text, p_policy.lock_for BETWEEN '100 ms' AND '7 days', 'use an interval from 100 ms to 7 days'),
-    ('run_timeout', p_policy.run_timeout::text, p_policy.run_timeout BETWEEN '1 ms' AND '30 days', 'use an interval from 1 ms to 30 days'),
-    ('on_lock_expired_delay', p_policy.on_lock_expired_delay::text, p_policy.on_lock_expired_delay BETWEEN '0' AND '30 days', 'use an interval from 0 to 30 days'),
+    ('lock_duration', p_policy.lock_duration::text, p_policy.lock_duration BETWEEN '100 ms' AND '7 days', 'use an interval from 100 ms to 7 days'),
+    ('timeout', p_policy.timeout::text, p_policy.timeout BETWEEN '1 ms' AND '30 days', 'use an interval from 1 ms to 30 days'),
+    ('lock_expired_delay', p_policy.lock_expired_delay::text, p_policy.lock_expired_delay BETWEEN '0' AND '30 days', 'use an interval from 0 to 30 days'),
     ('key_ttl', p_policy.key_ttl::text, p_policy.key_ttl BETWEEN '0' AND '365 days', 'use an interval up to 365 days, or 0 for none'),
-    ('key_retry', p_policy.key_retry, p_policy.key_retry IN ('supersede', 'keep'), 'use supersede or keep'),
+    ('key_on_retry', p_policy.key_on_retry, p_policy.key_on_retry IN ('supersede', 'keep'), 'use supersede or keep'),
     ('ttl', p_policy.ttl::text, p_policy.ttl BETWEEN '0' AND '3650 days', 'use an interval up to 3650 days, or 0 for none'),
     ('max_depth', p_policy.max_depth::text, p_policy.max_depth >= 0, 'use 1 or more, or 0 for no limit'),
     ('on_full', p_policy.on_full, p_policy.on_full IN ('error', 'drop'), 'use error or drop'),
@@ -32,29 +32,29 @@ BEGIN
     ('publish_rate', p_policy.publish_rate::text, p_policy.publish_rate = 0 OR p_policy.publish_rate BETWEEN 0.000001 AND 1000000, 'use messages per second from 0.000001 to 1000000, or 0 for no limit'),
     ('channel_concurrency', p_policy.channel_concurrency::text, p_policy.channel_concurrency >= 0, 'use 1 or more, or 0 for no limit'),
     ('channel_min_interval', p_policy.channel_min_interval::text, p_policy.channel_min_interval BETWEEN '0' AND '30 days', 'use an interval up to 30 days, or 0 for none'),
-    ('keep_success', p_policy.keep_success, p_policy.keep_success IN ('full', 'no_payload', 'none'), 'use full, no_payload or none'),
+    ('archive_success', p_policy.archive_success, p_policy.archive_success IN ('full', 'no_payload', 'none'), 'use full, no_payload or none'),
     ('retention', p_policy.retention::text, p_policy.retention BETWEEN '1 hour' AND '1000 years', 'use an interval from 1 hour to 1000 years'),
     ('dead_letter', p_policy.dead_letter::text, NOT (p_policy.dead_letter AND right(p_policy.topic, 4) = '.dlq'), 'leave it out: what dies in a .dlq topic gets no further copy'),
     ('dead_letter', p_policy.dead_letter::text, NOT (p_policy.dead_letter AND octet_length(p_policy.topic) > 196), 'leave it out: with .dlq behind it the name would be longer than 200 bytes'),
     ('max_redrives', p_policy.max_redrives::text, p_policy.max_redrives >= 0, 'use 1 or more, or 0 for no limit'),
     ('notify', p_policy.notify, p_policy.notify IN ('auto', 'always', 'off'), 'use auto, always or off'),
     ('payload_schema', p_policy.payload_schema::text, jsonb_typeof(p_policy.payload_schema) IN ('object', 'boolean'), 'use a JSON Schema: an object, or true for whatever JSON')
-  ) AS k (knob, value, good, hint)
+  ) AS k (setting, value, good, hint)
   WHERE NOT k.good
   LIMIT 1;
   IF problem IS NOT NULL OR p_policy.topic <> '*' THEN
     RETURN;
   END IF;
 
-  SELECT format('%s of the defaults is not set', k.knob), 'topics inherit it from here: set a value'
+  SELECT format('%s of the defaults is not set', k.setting), 'topics inherit it from here: set a value'
   INTO problem, hint
   FROM (VALUES
-    ('lock_for', p_policy.lock_for IS NULL), ('backoff', p_policy.backoff IS NULL), ('strict_lock', p_policy.strict_lock IS NULL),
-    ('key_retry', p_policy.key_retry IS NULL), ('on_full', p_policy.on_full IS NULL), ('ordered', p_policy.ordered IS NULL),
-    ('keep_success', p_policy.keep_success IS NULL), ('retention', p_policy.retention IS NULL),
+    ('lock_duration', p_policy.lock_duration IS NULL), ('backoff', p_policy.backoff IS NULL), ('strict_lock', p_policy.strict_lock IS NULL),
+    ('key_on_retry', p_policy.key_on_retry IS NULL), ('on_full', p_policy.on_full IS NULL), ('ordered', p_policy.ordered IS NULL),
+    ('archive_success', p_policy.archive_success IS NULL), ('retention', p_policy.retention IS NULL),
     ('dead_letter', p_policy.dead_letter IS NULL), ('max_redrives', p_policy.max_redrives IS NULL), ('notify', p_policy.notify IS NULL),
     ('registered', p_policy.registered IS NULL)
-  ) AS k (knob, missing)
+  ) AS k (setting, missing)
   WHERE k.missing
   LIMIT 1;
 END

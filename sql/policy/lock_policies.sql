@@ -1,4 +1,4 @@
--- Keep others from changing a policy until the transaction ends: for whoever reads the policies and then writes what differs.
+-- Prevent other policy changes until the transaction ends: for a caller that reads the policies and then writes the differences.
 -- Called by: operators (pgrouse config apply, pgrouse topic set), before they read. Locks: as the trigger topic_changed. Errors: 55P03.
 CREATE OR REPLACE FUNCTION messages.lock_policies()
 RETURNS void

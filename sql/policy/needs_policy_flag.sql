@@ -1,6 +1,6 @@
--- Whether a topic's row holds a policy that publishing or settling has to look at.
--- Called by: the triggers topic_changed and admit, prune, unmark_policed. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.needs_mark(p_topic messages.topic)
+-- Whether a topic's row holds a policy that publishing or settling must check.
+-- Called by: the triggers topic_changed and admit_message, prune, lower_policy_flag. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.needs_policy_flag(p_topic messages.topic)
 RETURNS boolean
 LANGUAGE sql
 IMMUTABLE

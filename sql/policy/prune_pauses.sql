@@ -1,6 +1,7 @@
--- Forget channels that have a row only because of a pause that is over: claims look at the channels of a topic one by one while any has one.
+-- Delete channels that have a row only because of a pause that is over: while any channel of a topic has a row, claims read the channels
+-- one by one.
 -- Called by: prune. Locks: the rows it deletes. Result: how many rows.
-CREATE OR REPLACE FUNCTION messages.prune_channels()
+CREATE OR REPLACE FUNCTION messages.prune_pauses()
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$

@@ -1,8 +1,9 @@
--- A topic's policy is checked when it is written, holds at once (it is read by each call), and NOTIFY topic_changed tells who listens. The row '*' of the defaults always stays:
--- without it no policy could be read, and nothing settled.
--- Also keeps the sleeper '*', which stands for the listeners outside: topics with notify = 'always' ring whether a daemon sleeps or not. A rate
--- that was raised is rid of what the old one charged.
--- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: the sleeper '*' is made from all rows, so that two changes must see each other; as ease_rates.
+-- Check a row of messages.topic when it is written, and NOTIFY topic_changed. The policy takes effect at once, since every call reads it.
+-- The row '*' of the defaults cannot be deleted: without it no policy could be read, and no message settled.
+-- It also maintains the sleeper '*', which represents outside listeners: topics with notify = 'always' are notified whether a daemon sleeps
+-- or not. If a rate was raised, what the old rate charged is reduced.
+-- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: the sleeper '*' is made from all rows, so that
+-- two changes must see each other; as clamp_rates.
 CREATE OR REPLACE FUNCTION messages.check_topic()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -45,8 +46,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   PERFORM messages.wait_mutex('policies');
-  IF EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_mark(t)) THEN
-    PERFORM messages.mark_policed();
+  IF EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_policy_flag(t)) THEN
+    PERFORM messages.raise_policy_flag();
   END IF;
   IF EXISTS (SELECT FROM messages.topic AS t WHERE t.notify = 'always') THEN
     INSERT INTO messages.sleeper AS s (worker, topics, armed_until, next_look_at)
@@ -54,11 +55,11 @@ BEGIN
     FROM messages.topic AS t
     WHERE t.notify = 'always'
     ON CONFLICT (worker) DO UPDATE SET topics = excluded.topics;
-    PERFORM messages.raise_armed('9000-01-01 00:00+00');
+    PERFORM messages.raise_armed_until('9000-01-01 00:00+00');
   ELSE
     DELETE FROM messages.sleeper AS s WHERE s.worker = '*';
   END IF;
-  PERFORM messages.ease_rates();
+  PERFORM messages.clamp_rates();
   PERFORM messages.notify('topic_changed', ARRAY['']);
   RETURN NULL;
 END

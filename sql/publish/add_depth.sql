@@ -1,8 +1,9 @@
--- Count what a statement has inserted into topics with max_depth, and refuse it if that is more than fits.
--- Called by: the trigger admitted, once per statement. p_topics in ascending order; p_counts: what was inserted; p_refusable: what of that
--- may be refused. What the queue itself puts back (redrives, dead letters) is only counted, and waits for nobody: it adds rows, as lower_depth.
+-- Add what a statement inserted into topics with max_depth, and refuse the statement if it does not fit.
+-- Called by: the trigger apply_publish_policies, once per statement. p_topics in ascending order; p_counts: what was inserted; p_refusable:
+-- how many of those may be refused. What the queue itself inserts (redrives, dead letters) is only counted, and waits for no lock: it adds
+-- rows, as subtract_depth does.
 -- Locks: the other topics' rows of depth in their order, until the transaction ends.
-CREATE OR REPLACE FUNCTION messages.raise_depth(p_topics text[], p_counts bigint[], p_refusable bigint[])
+CREATE OR REPLACE FUNCTION messages.add_depth(p_topics text[], p_counts bigint[], p_refusable bigint[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -13,7 +14,7 @@ BEGIN
   FOR v_each IN
     SELECT e.topic, e.inserted, e.refusable, a.max_depth
     FROM unnest(p_topics, p_counts, p_refusable) AS e (topic, inserted, refusable)
-    CROSS JOIN LATERAL messages.admission(e.topic) AS a
+    CROSS JOIN LATERAL messages.publish_policy(e.topic) AS a
     WHERE a.max_depth IS NOT NULL
   LOOP
     IF v_each.refusable = 0 THEN

@@ -1,11 +1,11 @@
--- What the policy of its topic says about a message that is published: refuse it, drop it, or give it the topic's TTL.
--- It is not called at all for a topic that uses no policy like that, but for one whose hash has the same bit in the sequence as that of a topic
--- which does (see policed_topics). Reading the sequence costs next to nothing, and no publisher can write it.
--- What the queue itself puts back (redrives, dead letters) is never refused, and copies for subscribers need no registered topic.
--- Limits that are counted are charged by the trigger admitted, once per statement; only what is dropped must be decided here.
+-- Apply the topic's policy to each message that is published: reject it, drop it, or set the topic's TTL.
+-- It is not called for a topic without such a policy, unless its hash has the same bit in the sequence as a topic that has one (see
+-- policy_topic_bits). Reading the sequence costs next to nothing, and publishers cannot write it.
+-- What the queue itself inserts (redrives, dead letters) is never rejected, and copies for subscribers need no registered topic.
+-- Counted limits are charged by the trigger apply_publish_policies, once per statement; only dropping is decided here.
 -- Errors: PGR03 the topic is not registered, PGR04 too large, PGR05 the name is reserved.
 -- Locks: nothing; for topics that drop what does not fit, their row of depth.
-CREATE OR REPLACE FUNCTION messages.admit()
+CREATE OR REPLACE FUNCTION messages.admit_message()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -22,11 +22,11 @@ BEGIN
   -- Rows of a topic without such a policy may come in thousands, if a topic with one has its bit: so first this look, a quarter of what
   -- admission costs.
   -- What it found is not remembered from row to row: whatever the trigger can remember, a publisher can write.
-  PERFORM FROM messages.topic AS t WHERE t.topic = ANY (ARRAY['*', NEW.topic]) AND messages.needs_mark(t);
+  PERFORM FROM messages.topic AS t WHERE t.topic = ANY (ARRAY['*', NEW.topic]) AND messages.needs_policy_flag(t);
   IF NOT FOUND THEN
     RETURN NEW;
   END IF;
-  v_policy := messages.admission(NEW.topic);
+  v_policy := messages.publish_policy(NEW.topic);
 
   -- A dead letter waits for a person, who has no TTL.
   IF NEW.expires_at IS NULL AND NEW.dlq_moved_at IS NULL AND v_policy.ttl IS NOT NULL THEN
@@ -41,12 +41,12 @@ BEGIN
       USING ERRCODE = 'PGR03', HINT = 'set registered for it in messages.topic, or check the name';
   END IF;
   IF v_policy.max_payload_bytes IS NOT NULL THEN
-    PERFORM messages.check_size(NEW.topic, coalesce(octet_length(NEW.payload::text), octet_length(NEW.body)), v_policy.max_payload_bytes);
+    PERFORM messages.check_payload_size(NEW.topic, coalesce(octet_length(NEW.payload::text), octet_length(NEW.body)), v_policy.max_payload_bytes);
   END IF;
-  -- Where the key stands already nothing is added; should it be gone by the time of the INSERT, the trigger admitted finds out.
+  -- Where the key stands already nothing is added; should it be gone by the time of the INSERT, the trigger apply_publish_policies finds out.
   IF v_policy.max_depth IS NOT NULL AND v_policy.on_full = 'drop'
-    AND (NEW.key IS NULL OR messages.standing(NEW.topic, NEW.key) IS NULL)
-    AND messages.room(NEW.topic, v_policy.max_depth) <= 0 THEN
+    AND (NEW.key IS NULL OR messages.pending_with_key(NEW.topic, NEW.key) IS NULL)
+    AND messages.depth_left(NEW.topic, v_policy.max_depth) <= 0 THEN
     PERFORM set_config('messages.dropped', NEW.id::text, true);
     RETURN NULL;
   END IF;
@@ -54,11 +54,11 @@ BEGIN
 END
 $$;
 
--- DISTINCT FROM: who may not read the sequence is not let by. The bit is the one of the function policed_topics.
-CREATE OR REPLACE TRIGGER admit
+-- DISTINCT FROM: who may not read the sequence is not let by. The bit is the one of the function policy_topic_bits.
+CREATE OR REPLACE TRIGGER admit_message
 BEFORE INSERT ON messages.message
 FOR EACH ROW
 WHEN (
-  (pg_sequence_last_value('messages.policed_topics'::regclass) >> 1 + (hashtext(NEW.topic::text) & 2147483647) % 62) & 1 IS DISTINCT FROM 0
+  (pg_sequence_last_value('messages.policy_topic_bits'::regclass) >> 1 + (hashtext(NEW.topic::text) & 2147483647) % 62) & 1 IS DISTINCT FROM 0
   OR NEW.topic LIKE '%.dlq')
-EXECUTE FUNCTION messages.admit();
+EXECUTE FUNCTION messages.admit_message();

@@ -1,9 +1,9 @@
--- Add up what has changed about the counter of a topic with max_depth since somebody last did.
--- Called by: lock_depth, recount_depth, which hold the counter's row since an earlier statement. So no two are at it at once, each sees what
--- the one before left, and what it deletes nobody else has in hand. Locks: nothing that anybody waits for.
+-- Add the pending changes of a max_depth counter to the counter.
+-- Called by: lock_depth, recount_depth, which hold the counter's row since an earlier statement. So only one session does this at a time,
+-- each sees what the previous one left, and no other session uses what it deletes. Locks: nothing that others wait for.
 -- Never below 0: a limit that was set while older transactions ran counts from what it saw, until recount_depth has put it right.
--- Result: how many messages the topic holds; NULL = as its counter says, nothing has changed.
-CREATE OR REPLACE FUNCTION messages.fold_depth(p_topic text)
+-- Result: how many messages the topic has; NULL = the counter is right, nothing has changed.
+CREATE OR REPLACE FUNCTION messages.apply_depth_changes(p_topic text)
 RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off

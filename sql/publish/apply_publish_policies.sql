@@ -1,10 +1,11 @@
--- What the policies of their topics want to know of messages that were published: count them, charge them, hold their keys, and make
--- the copies for subscribers. Once per statement, so that a COPY of a hundred thousand is one change of each counter.
--- It is not called at all while no topic of the database uses a policy like that.
+-- Apply the policies of topics to published messages: count them, charge rates, hold keys, and make the copies for subscribers.
+-- It runs once per statement, so that a COPY of a hundred thousand messages changes each counter once.
+-- It is not called while no topic of the database uses such a policy.
 -- Errors: PGR01 the topic is full, PGR02 its rate is exceeded, 23505 the key is held.
--- Locks: rows of depth, then of rate, then of held_key, each in the order of its key, until the transaction ends; where there are subscribers those of
--- their topics with them (lock_limits). (Topics that drop what does not fit were locked by the trigger admit, in the order of the rows.)
-CREATE OR REPLACE FUNCTION messages.admitted()
+-- Locks: rows of depth, then of rate, then of held_key, each in the order of its key, until the transaction ends; where there are
+-- subscribers those of their topics with them (lock_publish_limits). (Topics that drop what does not fit were locked by the trigger
+-- admit_message, in the order of the rows.)
+CREATE OR REPLACE FUNCTION messages.apply_publish_policies()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -22,8 +23,8 @@ DECLARE
   v_all      text[];
   v_copied   boolean;
 BEGIN
-  IF coalesce(current_setting('messages.room', true), '') <> '' THEN
-    PERFORM set_config('messages.room', '', true);
+  IF coalesce(current_setting('messages.depth_left', true), '') <> '' THEN
+    PERFORM set_config('messages.depth_left', '', true);
   END IF;
   SELECT array_agg(c.topic ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
          array_agg(c.all ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
@@ -39,16 +40,16 @@ BEGIN
     FROM fresh AS f
     GROUP BY f.topic
   ) AS c
-  CROSS JOIN LATERAL messages.admission(c.topic) AS a;
+  CROSS JOIN LATERAL messages.publish_policy(c.topic) AS a;
 
   IF v_copied THEN
-    PERFORM messages.lock_limits(v_all);
+    PERFORM messages.lock_publish_limits(v_all);
   END IF;
   IF v_limited IS NOT NULL THEN
-    PERFORM messages.raise_depth(v_limited, v_counts, v_new);
+    PERFORM messages.add_depth(v_limited, v_counts, v_new);
   END IF;
   IF v_rated IS NOT NULL THEN
-    PERFORM messages.charge_publish(v_rated, v_charged);
+    PERFORM messages.charge_publish_rate(v_rated, v_charged);
   END IF;
   IF v_is_keyed THEN
     PERFORM messages.hold_keys(
@@ -70,9 +71,9 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE TRIGGER admitted
+CREATE OR REPLACE TRIGGER apply_publish_policies
 AFTER INSERT ON messages.message
 REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT
-WHEN (pg_sequence_last_value('messages.policed'::regclass) IS DISTINCT FROM 1)
-EXECUTE FUNCTION messages.admitted();
+WHEN (pg_sequence_last_value('messages.policy_flag'::regclass) IS DISTINCT FROM 1)
+EXECUTE FUNCTION messages.apply_publish_policies();

@@ -1,9 +1,9 @@
--- Charge the publish_rate of topics for what a statement has inserted, and refuse it if that was too soon.
--- Called by: the trigger admitted, once per statement. p_topics in ascending order, p_counts: how many messages.
--- GCRA: a topic that was quiet has its burst saved up, and never more. What is rolled back was not charged.
--- Locks: the topics' rows of rate in their order, until the transaction ends: publishers of such a topic take turns. They are waited for as
--- lock_wait says; 55P03 after that.
-CREATE OR REPLACE FUNCTION messages.charge_publish(p_topics text[], p_counts bigint[])
+-- Charge the publish_rate of topics for what a statement inserted, and refuse the statement if it exceeds the rate.
+-- Called by: the trigger apply_publish_policies, once per statement. p_topics in ascending order, p_counts: how many messages.
+-- GCRA: a quiet topic saves up to its burst, never more. A rollback undoes the charge.
+-- Locks: the topics' rows of rate in their order, until the transaction ends: publishers to such a topic take turns. They are waited for as
+-- lock_wait_limit says; 55P03 after that.
+CREATE OR REPLACE FUNCTION messages.charge_publish_rate(p_topics text[], p_counts bigint[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -17,7 +17,7 @@ BEGIN
   FOR v_each IN
     SELECT e.topic, e.count, a.publish_rate AS rate, a.burst
     FROM unnest(p_topics, p_counts) AS e (topic, count)
-    CROSS JOIN LATERAL messages.admission(e.topic) AS a
+    CROSS JOIN LATERAL messages.publish_policy(e.topic) AS a
     WHERE a.publish_rate IS NOT NULL AND e.count > 0
   LOOP
     IF v_each.count > v_each.burst THEN
@@ -25,7 +25,7 @@ BEGIN
         v_each.topic, v_each.rate, v_each.burst, v_each.count
         USING ERRCODE = 'PGR02', HINT = 'publish fewer in one statement, or raise burst';
     END IF;
-    PERFORM set_config('lock_timeout', messages.lock_wait(), true);
+    PERFORM set_config('lock_timeout', messages.lock_wait_limit(), true);
     LOOP
       SELECT r.free_at INTO v_free
       FROM messages.rate AS r WHERE r.kind = 'publish' AND r.topic = v_each.topic AND r.channel = ''

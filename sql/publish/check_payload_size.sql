@@ -1,6 +1,6 @@
--- Refuse a payload or body that is larger than the max_payload_bytes of its topic. The bytes are those of the JSON as text.
--- Called by: the trigger admit, upsert. p_max NULL = no limit. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.check_size(p_topic text, p_bytes bigint, p_max integer)
+-- Refuse a payload or body that is larger than the max_payload_bytes of its topic. JSON is measured as text.
+-- Called by: the trigger admit_message, insert_or_merge. p_max NULL = no limit. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.check_payload_size(p_topic text, p_bytes bigint, p_max integer)
 RETURNS void
 LANGUAGE plpgsql
 IMMUTABLE

@@ -1,6 +1,6 @@
--- How many messages of a topic there are: ready, delayed or running.
+-- Count the live messages of a topic: ready, delayed or running.
 -- Called by: lock_depth, recount_depth. Locks: nothing. Each part reads one index; an OR of them would read the table.
-CREATE OR REPLACE FUNCTION messages.count_rows(p_topic text)
+CREATE OR REPLACE FUNCTION messages.count_live(p_topic text)
 RETURNS bigint
 LANGUAGE plpgsql
 STABLE

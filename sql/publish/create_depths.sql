@@ -1,8 +1,8 @@
--- Deal with changes of depth that have no counter: dead letters and redrives of a topic with max_depth to which nobody publishes, for which
--- one is made; and what came in while a counter was forgotten that nothing asked for, which goes.
--- Called by: recount_depth. Locks: as lock_depth, waited for 50 ms at the most: a tick has locked messages that others may hold up a counter
--- for. Then it is left for the next one.
-CREATE OR REPLACE FUNCTION messages.make_depths()
+-- Handle depth changes of topics that have no counter: dead letters and redrives of a topic with max_depth to which nothing is published
+-- get one; changes that arrived after an unused counter was deleted are deleted too.
+-- Called by: recount_depth. Locks: as lock_depth, waited for 50 ms at the most: a tick has locked messages, and sessions that hold a
+-- counter may wait for those. Then it is left for the next tick.
+CREATE OR REPLACE FUNCTION messages.create_depths()
 RETURNS void
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -14,7 +14,7 @@ BEGIN
   FOR v_each IN
     SELECT c.topic, a.max_depth
     FROM (SELECT DISTINCT c.topic FROM messages.depth_change AS c) AS c
-    CROSS JOIN LATERAL messages.admission(c.topic) AS a
+    CROSS JOIN LATERAL messages.publish_policy(c.topic) AS a
     WHERE NOT EXISTS (SELECT FROM messages.depth AS d WHERE d.topic = c.topic)
     ORDER BY c.topic
   LOOP

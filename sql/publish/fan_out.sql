@@ -1,9 +1,11 @@
--- Put what was published to topics with subscribers into the subscribers' topics, as ordinary messages that name it in origin_id.
--- Called by: the trigger admitted, in the publisher's transaction: all of it is published or nothing. p_ids, p_topics: what was published.
--- A copy has everything that describes the message, its delay and its key too; what happens if the key stands there already is what the
--- publisher said (error, unless by messages.publish). The policies of the subscriber's topic hold for it.
--- The message itself is archived as a success with output {"fanned_out": {"topic": id}} (null: no message was made of it there), unless
--- its topic subscribes to itself: then its own handlers work it too.
+-- Copy what was published to topics with subscribers into the subscribers' topics, as ordinary messages that name the original in
+-- origin_id.
+-- Called by: the trigger apply_publish_policies, in the publisher's transaction: all of it is published or nothing. p_ids, p_topics: what
+-- was published.
+-- A copy has everything that describes the message, including its delay and its key; what happens if the key is already waiting is the
+-- publisher's on_conflict (error, unless published by messages.publish). The policies of the subscriber's topic hold for it.
+-- The message itself is archived as a success with output {"fanned_out": {"topic": id}} (null: no copy was made there), unless its topic
+-- subscribes to itself: then its own handlers process it too.
 -- Locks: what the INSERT of the copies locks.
 CREATE OR REPLACE FUNCTION messages.fan_out(p_ids bigint[], p_topics text[])
 RETURNS void
@@ -49,7 +51,7 @@ BEGIN
     v_copy.topic := v_each.subscriber;
     v_origins := v_origins || v_copy.origin_id;
     v_topics := v_topics || v_each.subscriber::text;
-    v_copies := v_copies || (SELECT p.id FROM messages.put(v_copy, v_on_conflict) AS p);
+    v_copies := v_copies || (SELECT p.id FROM messages.publish_with_key(v_copy, v_on_conflict) AS p);
   END LOOP;
 
   -- Every subscriber stands in the output, also one whose topic took no copy (NULL). A join with the copies would be one by nested loops.

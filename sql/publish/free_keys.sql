@@ -1,6 +1,6 @@
--- Free the keys that messages held which have ended: after key_ttl if it was a success, else at once.
--- Called by: depart. p_departed: messages with a key. Locks: their rows of held_key, in their order.
-CREATE OR REPLACE FUNCTION messages.free_keys(p_departed messages.departed[], p_result text)
+-- Free the keys of messages that ended: after key_ttl following a success, else at once.
+-- Called by: apply_end_policies. p_ended: messages with a key. Locks: their rows of held_key, in their order.
+CREATE OR REPLACE FUNCTION messages.free_keys(p_ended messages.ended_message[], p_result text)
 RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -9,8 +9,8 @@ DECLARE
 BEGIN
   FOR v_each IN
     SELECT p.id, p.topic, p.key, CASE WHEN p_result = 'success' THEN a.key_ttl END AS holds_on
-    FROM unnest(p_departed) AS p
-    CROSS JOIN LATERAL messages.admission(p.topic) AS a
+    FROM unnest(p_ended) AS p
+    CROSS JOIN LATERAL messages.publish_policy(p.topic) AS a
     WHERE EXISTS (SELECT FROM messages.held_key AS h WHERE h.topic = p.topic AND h.key = p.key AND h.message_id = p.id)
     ORDER BY p.topic COLLATE "C", p.key COLLATE "C"
   LOOP

@@ -1,5 +1,6 @@
--- Hold the keys of messages whose topics have key_ttl: until they have ended, and for key_ttl after a success.
--- Called by: the trigger admitted, once per statement. p_forced: these (put back by the queue itself) get the key only if it is free.
+-- Hold the keys of messages whose topics have key_ttl: until they end, and for key_ttl after a success.
+-- Called by: the trigger apply_publish_policies, once per statement. p_forced: these (inserted by the queue itself) get the key only if it
+-- is free.
 -- Locks: the rows of held_key in their order. Raises 23505 if another message holds a key, running, waiting to be retried or completed.
 CREATE OR REPLACE FUNCTION messages.hold_keys(p_ids bigint[], p_topics text[], p_keys text[], p_forced boolean[])
 RETURNS void
@@ -12,17 +13,17 @@ BEGIN
   FOR v_each IN
     SELECT e.*
     FROM unnest(p_ids, p_topics, p_keys, p_forced) AS e (id, topic, key, is_forced)
-    CROSS JOIN LATERAL messages.admission(e.topic) AS a
+    CROSS JOIN LATERAL messages.publish_policy(e.topic) AS a
     WHERE a.key_ttl IS NOT NULL
     ORDER BY e.topic COLLATE "C", e.key COLLATE "C"
   LOOP
     -- Read first: a row that is held must not be locked, its message could not end before this transaction does.
-    v_holder := messages.holder(v_each.topic, v_each.key);
+    v_holder := messages.key_holder(v_each.topic, v_each.key);
     IF v_holder.message_id IS NULL THEN
       INSERT INTO messages.held_key AS h (topic, key, message_id) VALUES (v_each.topic, v_each.key, v_each.id)
       ON CONFLICT (topic, key) DO UPDATE SET message_id = excluded.message_id, free_at = NULL WHERE h.free_at <= messages.now();
       CONTINUE WHEN FOUND;
-      v_holder := messages.holder(v_each.topic, v_each.key);
+      v_holder := messages.key_holder(v_each.topic, v_each.key);
     END IF;
     CONTINUE WHEN v_each.is_forced;
     RAISE EXCEPTION 'key "%" of topic % is held by message % until %', v_each.key, v_each.topic, v_holder.message_id,

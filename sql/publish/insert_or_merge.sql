@@ -1,8 +1,8 @@
--- Insert a message, or do with the one that stands under its key what p_on_conflict says.
--- Called by: publish, put. The id is drawn here, whatever p_new says. Result: as messages.put, but for held.
--- Locks: the row that is changed. A message that somebody claims right now is waited for and then left alone, without a lock on it (that
--- is what ON CONFLICT DO UPDATE does, and an UPDATE would not: it would hold up the heartbeat); then this one is new.
-CREATE OR REPLACE FUNCTION messages.upsert(p_new messages.message, p_on_conflict text, OUT id bigint, OUT what text)
+-- Insert a message, or apply p_on_conflict to the message that waits with its key.
+-- Called by: publish, publish_with_key. The id is drawn here, whatever p_new has. Result: as messages.publish_with_key, except for held.
+-- Locks: the row that is changed. If another session is claiming the message, this waits for it and then does not touch or lock it (ON
+-- CONFLICT DO UPDATE does that; an UPDATE would block the heartbeat); then a new message is inserted.
+CREATE OR REPLACE FUNCTION messages.insert_or_merge(p_new messages.message, p_on_conflict text, OUT id bigint, OUT what text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -10,9 +10,9 @@ DECLARE
   v_bytes bigint;
 BEGIN
   IF p_on_conflict = 'ignore' THEN
-    upsert.id := messages.standing(p_new.topic, p_new.key);
+    insert_or_merge.id := messages.pending_with_key(p_new.topic, p_new.key);
     what := 'ignored';
-    IF upsert.id IS NOT NULL THEN
+    IF insert_or_merge.id IS NOT NULL THEN
       RETURN;
     END IF;
   END IF;
@@ -25,41 +25,41 @@ BEGIN
      p_new.available_at, p_new.expires_at, p_new.max_attempts, p_new.origin_id)
   ON CONFLICT (topic, key) WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL
   DO UPDATE SET
-    payload = CASE p_on_conflict WHEN 'append' THEN messages.as_array(m.payload) || excluded.payload ELSE excluded.payload END,
+    payload = CASE p_on_conflict WHEN 'append' THEN messages.jsonb_to_array(m.payload) || excluded.payload ELSE excluded.payload END,
     body = excluded.body,
     headers = CASE p_on_conflict
       WHEN 'append' THEN coalesce(m.headers || excluded.headers, m.headers, excluded.headers) ELSE excluded.headers END,
     expires_at = excluded.expires_at
   -- There is nothing to append to bytes.
   WHERE p_on_conflict = 'replace' OR (p_on_conflict = 'append' AND m.payload IS NOT NULL)
-  RETURNING m.id, CASE WHEN p_on_conflict = 'append' THEN octet_length(m.payload::text) END INTO upsert.id, v_bytes;
+  RETURNING m.id, CASE WHEN p_on_conflict = 'append' THEN octet_length(m.payload::text) END INTO insert_or_merge.id, v_bytes;
 
   what := CASE
-    WHEN upsert.id = v_own THEN 'inserted'
-    WHEN upsert.id IS NOT NULL THEN CASE p_on_conflict WHEN 'append' THEN 'appended' ELSE 'replaced' END
+    WHEN insert_or_merge.id = v_own THEN 'inserted'
+    WHEN insert_or_merge.id IS NOT NULL THEN CASE p_on_conflict WHEN 'append' THEN 'appended' ELSE 'replaced' END
     WHEN current_setting('messages.dropped', true) = v_own::text THEN 'dropped'
     ELSE p_on_conflict
   END;
   -- One that waits for others is released with the newest TTL.
-  IF what IN ('replaced', 'appended') AND pg_sequence_last_value('messages.awaited') > 1 THEN
-    UPDATE messages.parked AS k SET ttl = p_new.expires_at - greatest(p_new.available_at, clock_timestamp()) WHERE k.id = upsert.id;
+  IF what IN ('replaced', 'appended') AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
+    UPDATE messages.blocked_message AS k SET ttl = p_new.expires_at - greatest(p_new.available_at, clock_timestamp()) WHERE k.id = insert_or_merge.id;
     IF FOUND THEN
-      UPDATE messages.message AS m SET expires_at = NULL WHERE m.id = upsert.id;
+      UPDATE messages.message AS m SET expires_at = NULL WHERE m.id = insert_or_merge.id;
     END IF;
   END IF;
   CASE what
     WHEN 'appended' THEN
-      PERFORM messages.check_size(p_new.topic, v_bytes, (SELECT a.max_payload_bytes FROM messages.admission(p_new.topic) AS a));
+      PERFORM messages.check_payload_size(p_new.topic, v_bytes, (SELECT a.max_payload_bytes FROM messages.publish_policy(p_new.topic) AS a));
     WHEN 'ignore' THEN
       -- It came between the look and the INSERT, which has locked it: it is there.
-      upsert.id := messages.standing(p_new.topic, p_new.key);
+      insert_or_merge.id := messages.pending_with_key(p_new.topic, p_new.key);
       what := 'ignored';
     WHEN 'append' THEN
       RAISE EXCEPTION 'message % of key "%" in topic % has a body: nothing can be appended to it',
-        messages.standing(p_new.topic, p_new.key), p_new.key, p_new.topic
+        messages.pending_with_key(p_new.topic, p_new.key), p_new.key, p_new.topic
         USING ERRCODE = '22023', HINT = 'use on_conflict replace';
     WHEN 'error' THEN
-      RAISE EXCEPTION 'key "%" of topic % stands already: message % waits', p_new.key, p_new.topic, messages.standing(p_new.topic, p_new.key)
+      RAISE EXCEPTION 'key "%" of topic % stands already: message % waits', p_new.key, p_new.topic, messages.pending_with_key(p_new.topic, p_new.key)
         USING ERRCODE = '23505', SCHEMA = 'messages', TABLE = 'message', CONSTRAINT = 'message_key',
               HINT = 'use on_conflict replace, ignore or append';
     ELSE NULL;

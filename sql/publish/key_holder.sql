@@ -1,6 +1,6 @@
--- Which message holds a key of a topic with key_ttl.
--- Called by: hold_keys, put. Locks: nothing. Result: a row of NULLs = none does.
-CREATE OR REPLACE FUNCTION messages.holder(p_topic text, p_key text)
+-- The message that holds a key of a topic with key_ttl.
+-- Called by: hold_keys, publish_with_key. Locks: nothing. Result: a row of NULLs = none does.
+CREATE OR REPLACE FUNCTION messages.key_holder(p_topic text, p_key text)
 RETURNS messages.held_key
 LANGUAGE sql
 VOLATILE

@@ -1,7 +1,7 @@
--- Which JSON Schema a topic's payloads must fit, as a digest of it.
--- Called by: publish clients, in the statement that publishes: what they checked the payload against counts only while this is its digest.
+-- A digest of the JSON Schema that a topic's payloads must fit.
+-- Called by: publish clients, in the statement that publishes: their check of the payload is valid only while this is the schema's digest.
 -- Locks: nothing. Result: NULL = there is none.
-CREATE OR REPLACE FUNCTION messages.schema_digest(p_topic text)
+CREATE OR REPLACE FUNCTION messages.payload_schema_digest(p_topic text)
 RETURNS text
 LANGUAGE plpgsql
 STABLE

@@ -1,6 +1,6 @@
--- The one message that stands under a key: ready or delayed, and never attempted.
--- Called by: admit, put, upsert. Locks: nothing. Result: its id; NULL = there is none.
-CREATE OR REPLACE FUNCTION messages.standing(p_topic text, p_key text)
+-- The pending message with a key: ready or delayed, and never attempted.
+-- Called by: admit_message, publish_with_key, insert_or_merge. Locks: nothing. Result: its id; NULL = there is none.
+CREATE OR REPLACE FUNCTION messages.pending_with_key(p_topic text, p_key text)
 RETURNS bigint
 LANGUAGE plpgsql
 VOLATILE

@@ -1,10 +1,11 @@
--- Publish one message, and say what to do if its key stands already. An INSERT into messages.message is a publish too, and does for all
--- that has no key.
+-- Publish one message, and choose what happens if its key is already waiting. An INSERT into messages.message is a publish too, and is
+-- enough for messages without a key.
 -- Called by: publishers. p_on_conflict, for a key that a ready or delayed, never attempted message of the topic has: error; replace (its
--- payload, body, headers and TTL; it keeps its id and its place); ignore; append (the payloads become one JSON array). A message that runs
--- or was attempted is never touched: then this one is new. p_ttl counts from when it becomes available.
--- p_after: ids of messages; it is not claimed before all of them ended with success, and its times count from then. p_after_failed: what happens
--- if one of them ends otherwise: hold = it goes on waiting, for a redrive of that; cancel = it ends as cancelled; run = that counts as done.
+-- payload, body, headers and TTL; it keeps its id and its position); ignore; append (the payloads become one JSON array). A message that
+-- runs or was attempted is never changed: then a new message is inserted. p_ttl counts from when it becomes available.
+-- p_after: ids of predecessors; the message is not claimed before all of them succeeded, and its times count from then. p_after_failed:
+-- what happens if one of them ends otherwise: hold = the message stays blocked until that one is redriven; cancel = it is cancelled; run =
+-- that one counts as done.
 -- Result: id and what: inserted, replaced, ignored, appended, held (by the key_ttl of the topic: id is the message that holds the key), or
 -- dropped (the topic is full and drops: no id). Errors: 23505 the key stands or is held; PGR01 to PGR05 as every INSERT; PGR08 there is no
 -- message of an id in p_after.
@@ -34,7 +35,7 @@ AS $$
 DECLARE
   v_new     messages.message;
   v_before  bigint[];
-  v_died    text[];
+  v_failed_results    text[];
   v_problem text := CASE
     WHEN p_topic IS NULL THEN 'topic is missing'
     WHEN num_nonnulls(p_payload, p_body) <> 1 THEN 'a message has a payload or a body: give one of them'
@@ -62,15 +63,15 @@ BEGIN
   v_new.channel := p_channel;
   v_new.key := p_key;
   v_new.priority := coalesce(p_priority, 5);
-  v_new.payload := CASE WHEN p_on_conflict = 'append' THEN messages.as_array(p_payload) ELSE p_payload END;
+  v_new.payload := CASE WHEN p_on_conflict = 'append' THEN messages.jsonb_to_array(p_payload) ELSE p_payload END;
   v_new.body := p_body;
   v_new.headers := p_headers;
   v_new.available_at := coalesce(p_available_at, clock_timestamp() + coalesce(p_delay, '0'));
   v_new.expires_at := greatest(v_new.available_at, clock_timestamp()) + p_ttl;
   v_new.max_attempts := p_max_attempts;
   IF cardinality(p_after) > 0 THEN
-    SELECT array_agg(b.id), array_agg(b.died) INTO v_before, v_died
-    FROM messages.look_before(p_after) AS b WHERE b.died IS NULL OR p_after_failed <> 'run';
+    SELECT array_agg(b.id), array_agg(b.failed_result) INTO v_before, v_failed_results
+    FROM messages.open_predecessors(p_after) AS b WHERE b.failed_result IS NULL OR p_after_failed <> 'run';
     IF v_before IS NOT NULL THEN
       -- The end of the domain: no claim reads over it.
       v_new.available_at := '9000-01-01 00:00+00';
@@ -78,16 +79,16 @@ BEGIN
     END IF;
   END IF;
 
-  IF NOT messages.is_policed() THEN
-    SELECT u.id, u.what INTO publish.id, publish.what FROM messages.upsert(v_new, p_on_conflict) AS u;
+  IF NOT messages.has_policies() THEN
+    SELECT u.id, u.what INTO publish.id, publish.what FROM messages.insert_or_merge(v_new, p_on_conflict) AS u;
   ELSE
     -- The copies for subscribers do the same with their keys; they are made by a trigger.
     PERFORM set_config('messages.on_conflict', p_on_conflict, true);
-    SELECT p.id, p.what INTO publish.id, publish.what FROM messages.put(v_new, p_on_conflict) AS p;
+    SELECT p.id, p.what INTO publish.id, publish.what FROM messages.publish_with_key(v_new, p_on_conflict) AS p;
     PERFORM set_config('messages.on_conflict', '', true);
   END IF;
   IF v_before IS NOT NULL AND publish.what = 'inserted' THEN
-    PERFORM messages.park(publish.id, v_before, v_died, p_after_failed, p_available_at, p_delay, p_ttl);
+    PERFORM messages.add_dependencies(publish.id, v_before, v_failed_results, p_after_failed, p_available_at, p_delay, p_ttl);
   END IF;
 END
 $$;

@@ -1,7 +1,7 @@
--- The policy in force for publishing to one topic. NULL in an answer = no such limit.
--- Called by: admit, put, raise_depth, charge_publish, hold_keys, free_keys, recount_depth. Locks: nothing.
--- is_open: false only if none but registered topics are accepted and this one is not registered.
-CREATE OR REPLACE FUNCTION messages.admission(
+-- The policy in force for publishing to one topic. NULL in a column means no such limit.
+-- Called by: admit_message, publish_with_key, add_depth, charge_publish_rate, hold_keys, free_keys, recount_depth. Locks: nothing.
+-- is_open: false only if registration is required and this topic is not registered.
+CREATE OR REPLACE FUNCTION messages.publish_policy(
   p_topic text,
   OUT ttl interval, OUT key_ttl interval, OUT max_depth bigint, OUT on_full text, OUT max_payload_bytes integer,
   OUT publish_rate double precision, OUT burst integer, OUT is_open boolean

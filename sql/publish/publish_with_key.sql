@@ -1,8 +1,9 @@
--- Publish one message by its key, where that may be held.
--- Called by: publish while some topic has a policy that publishing has to look at, fan_out. p_on_conflict: error, replace, ignore or append. Locks: as upsert and the triggers of messages.message.
--- Result: the id of the message that now stands for it, and what happened: inserted, replaced, ignored, appended, dropped (no id), or
--- held: the topic has a key_ttl, and the message that holds the key runs, waits to be retried, or was completed lately.
-CREATE OR REPLACE FUNCTION messages.put(p_new messages.message, p_on_conflict text, OUT id bigint, OUT what text)
+-- Publish one message whose key may be held.
+-- Called by: publish while some topic has a policy that publishing has to look at, fan_out. p_on_conflict: error, replace, ignore or
+-- append. Locks: as upsert and the triggers of messages.message.
+-- Result: the id of the message that now has the key, and what happened: inserted, replaced, ignored, appended, dropped (no id), or held:
+-- the topic has a key_ttl, and the message that holds the key runs, waits for a retry, or was completed recently.
+CREATE OR REPLACE FUNCTION messages.publish_with_key(p_new messages.message, p_on_conflict text, OUT id bigint, OUT what text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -10,19 +11,19 @@ DECLARE
   v_constraint text;
 BEGIN
   IF p_new.key IS NULL OR p_on_conflict = 'error'
-    OR (SELECT a.key_ttl IS NULL FROM messages.admission(p_new.topic) AS a) THEN
-    SELECT u.id, u.what INTO put.id, put.what FROM messages.upsert(p_new, p_on_conflict) AS u;
+    OR (SELECT a.key_ttl IS NULL FROM messages.publish_policy(p_new.topic) AS a) THEN
+    SELECT u.id, u.what INTO publish_with_key.id, publish_with_key.what FROM messages.insert_or_merge(p_new, p_on_conflict) AS u;
     RETURN;
   END IF;
 
   -- Who holds the key may change between the look and the INSERT. Each further try needs somebody else to have been faster.
   FOR v_try IN 1..10 LOOP
-    v_holder := messages.holder(p_new.topic, p_new.key);
-    put.id := v_holder.message_id;
+    v_holder := messages.key_holder(p_new.topic, p_new.key);
+    publish_with_key.id := v_holder.message_id;
     what := 'held';
-    EXIT WHEN put.id IS NOT NULL AND messages.standing(p_new.topic, p_new.key) IS NULL;
+    EXIT WHEN publish_with_key.id IS NOT NULL AND messages.pending_with_key(p_new.topic, p_new.key) IS NULL;
     BEGIN
-      SELECT u.id, u.what INTO put.id, put.what FROM messages.upsert(p_new, p_on_conflict) AS u;
+      SELECT u.id, u.what INTO publish_with_key.id, publish_with_key.what FROM messages.insert_or_merge(p_new, p_on_conflict) AS u;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
       GET STACKED DIAGNOSTICS v_constraint = CONSTRAINT_NAME;

@@ -1,9 +1,11 @@
--- Put the counters of topics with max_depth right: rows may have been deleted by hand, and a limit that was set while older transactions
--- ran did not see what those inserted. A counter that nothing asks for any more is forgotten, with its changes.
--- Publishers add changes up; here it is done where ten of them wait for one.
--- Called by: tick. p_share: of all counters, drawn by lot; p_limit: topics with more messages are not counted, that would take too long.
--- A counter or its changes follow in the transactions that insert and end messages. So in one snapshot they agree with the rows, whatever is
--- under way, and a difference is added while others go on. Locks: the rows that it changes. Result: how many were put right or forgotten.
+-- Correct the counters of topics with max_depth: rows may have been deleted by hand, and a limit that was set while older transactions ran
+-- did not see what those inserted. Unused counters are deleted with their changes.
+-- Publishers apply pending changes; here it is done where ten or more changes are pending.
+-- Called by: tick. p_share: a random part of all counters; p_limit: topics with more messages are not counted, since that would take too
+-- long.
+-- A counter or its changes follow in the transactions that insert and end messages. So in one snapshot they agree with the rows, whatever
+-- is running, and a difference is added without blocking others. Locks: the rows that it changes. Result: how many were corrected or
+-- deleted.
 CREATE OR REPLACE FUNCTION messages.recount_depth(p_share double precision DEFAULT 0.1, p_limit bigint DEFAULT 200000)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -16,17 +18,17 @@ DECLARE
   v_each record;
   v_did  bigint := 0;
 BEGIN
-  PERFORM messages.make_depths();
+  PERFORM messages.create_depths();
   FOR v_each IN
-    -- count_rows is STABLE: it counts in the snapshot that has read the counter.
-    SELECT k.*, CASE WHEN k.is_drawn AND k.rows <= p_limit AND NOT k.is_over THEN messages.count_rows(k.topic) - k.rows ELSE 0 END AS missing
+    -- count_live is STABLE: it counts in the snapshot that has read the counter.
+    SELECT k.*, CASE WHEN k.is_drawn AND k.rows <= p_limit AND NOT k.is_over THEN messages.count_live(k.topic) - k.rows ELSE 0 END AS missing
     FROM (
       SELECT d.topic, d.is_drawn, d.rows + coalesce(c.change, 0) AS rows, coalesce(c.pending, 0) AS pending, a.max_depth IS NULL AS is_over
       FROM (SELECT d.topic, d.rows, random() < p_share AS is_drawn FROM messages.depth AS d) AS d
       LEFT JOIN (
         SELECT c.topic, sum(c.change)::bigint AS change, count(*) AS pending FROM messages.depth_change AS c GROUP BY c.topic
       ) AS c ON c.topic = d.topic
-      CROSS JOIN LATERAL messages.admission(d.topic) AS a
+      CROSS JOIN LATERAL messages.publish_policy(d.topic) AS a
       WHERE d.is_drawn OR c.pending >= 10
     ) AS k
     ORDER BY k.topic
@@ -35,7 +37,7 @@ BEGIN
     -- Not waited for: a tick has locked messages that others may hold up a counter for.
     PERFORM FROM messages.depth AS d WHERE d.topic = v_each.topic FOR NO KEY UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
-    PERFORM messages.fold_depth(v_each.topic);
+    PERFORM messages.apply_depth_changes(v_each.topic);
     IF v_each.is_over THEN
       DELETE FROM messages.depth AS d WHERE d.topic = v_each.topic;
     ELSIF v_each.missing <> 0 THEN

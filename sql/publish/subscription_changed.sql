@@ -1,6 +1,7 @@
--- Subscriptions form no circle, but for a topic that subscribes to itself: what is published to it would go round for ever.
--- Also says that publishing has to look at them.
--- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: two changes that close a circle together must see each other.
+-- Refuse subscriptions that form a cycle, except for a topic that subscribes to itself: a message would be copied forever.
+-- It also raises the policy flag, so that publishing checks subscriptions.
+-- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: two changes that form a cycle together must see
+-- each other.
 CREATE OR REPLACE FUNCTION messages.subscription_changed()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -33,7 +34,7 @@ BEGIN
   END IF;
 
   IF EXISTS (SELECT FROM messages.subscription) THEN
-    PERFORM messages.mark_policed();
+    PERFORM messages.raise_policy_flag();
   END IF;
   RETURN NULL;
 END

@@ -1,8 +1,8 @@
--- Make room: messages of topics with max_depth have ended.
--- Called by: depart. p_topics: one entry for each message. Locks: nothing: it adds rows, and whoever needs the depth adds them up, once they
--- are committed (fold_depth). Until then what has ended counts as still there. So settles of such topics wait for nobody, in whatever order.
--- Topics without a counter are left out: who makes one counts what is there.
-CREATE OR REPLACE FUNCTION messages.lower_depth(p_topics text[])
+-- Subtract messages that ended from the max_depth counters of their topics.
+-- Called by: apply_end_policies. p_topics: one entry for each message. Locks: nothing: it adds rows, and the session that needs the depth
+-- sums them up once they are committed (apply_depth_changes). Until then ended messages still count. So settles of such topics wait for no
+-- lock, in whatever order. Topics without a counter are left out: a new counter starts from a count.
+CREATE OR REPLACE FUNCTION messages.subtract_depth(p_topics text[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -1,7 +1,7 @@
--- Which of the messages whose lock was lost were cancelled by somebody.
+-- Which messages with a lost lock were cancelled by an operator.
 -- Called by: workers, after a heartbeat told them of the loss: handlers may want to know why.
 -- Locks: nothing. Result: the ids that the archive holds as cancelled under the very same claim.
-CREATE OR REPLACE FUNCTION messages.was_cancelled(p_ids bigint[], p_claim_ids bigint[])
+CREATE OR REPLACE FUNCTION messages.cancelled_ids(p_ids bigint[], p_claim_ids bigint[])
 RETURNS bigint[]
 LANGUAGE sql
 STABLE

@@ -1,8 +1,8 @@
--- Say which messages are still under these claims: for a worker that knows its claims and not what was in them, after a restart, or that
--- wants to settle what others have not settled for it.
+-- List the messages that are still locked under these claims: for a worker that knows its claims but not their messages, after a restart or
+-- to settle the rest.
 -- Called by: the stream reader of Spark. Locks: nothing. Result: pairs of id and claim_id, by id.
--- All locked rows are read, by their index: they are few.
-CREATE OR REPLACE FUNCTION messages.held_ids(p_claim_ids bigint[])
+-- It reads all locked rows, by their index: they are few.
+CREATE OR REPLACE FUNCTION messages.claimed_ids(p_claim_ids bigint[])
 RETURNS TABLE (id bigint, claim_id bigint)
 LANGUAGE plpgsql
 STABLE

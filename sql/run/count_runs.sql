@@ -1,8 +1,8 @@
--- Count the runs of messages that had waited in their worker behind others and that it starts now.
--- Called by: workers with a prefetch, in the round trip that follows the start: a crash within it leaves the run of what it ended uncounted,
--- and never counts one for a message that only waited. For messages that begin at once the claim counts it.
--- Locks: the rows, in the order of their ids, until the transaction ends. Result: nothing; a message whose lock was lost is passed over.
-CREATE OR REPLACE FUNCTION messages.started(p_ids bigint[], p_claim_ids bigint[])
+-- Count the runs of messages that waited in their worker behind others and start now.
+-- Called by: workers with a prefetch, in the round trip that follows the start: a crash within it leaves a run uncounted, but never counts
+-- one for a message that only waited. For messages that start at once the claim counts the run.
+-- Locks: the rows, in the order of their ids, until the transaction ends. Result: nothing; messages with a lost lock are skipped.
+CREATE OR REPLACE FUNCTION messages.count_runs(p_ids bigint[], p_claim_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER

@@ -1,12 +1,12 @@
--- Forget the steps of messages of which nothing is left: those that died, and whose row has left the archive.
--- Called by: prune. Bounded: it looks at p_limit steps and goes on there the next time, round and round (the sequence messages.step_place).
+-- Delete the saved steps of messages that are gone: they died, and their row has left the archive.
+-- Called by: prune. Bounded: it checks p_limit steps and continues there the next time, in a cycle (the sequence messages.step_cursor).
 -- Locks: the rows it deletes, skipping those that others hold. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_steps(p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_place bigint := coalesce(pg_sequence_last_value('messages.step_place'), 0);
+  v_place bigint := coalesce(pg_sequence_last_value('messages.step_cursor'), 0);
   v_ids   bigint[];
   v_did   bigint;
 BEGIN
@@ -16,7 +16,7 @@ BEGIN
   IF v_ids IS NULL AND v_place = 0 THEN
     RETURN 0;
   END IF;
-  PERFORM setval('messages.step_place', coalesce((SELECT max(i.id) FROM unnest(v_ids) AS i (id)), 0));
+  PERFORM setval('messages.step_cursor', coalesce((SELECT max(i.id) FROM unnest(v_ids) AS i (id)), 0));
   DELETE FROM messages.step AS s
   WHERE (s.message_id, s.name) IN (
     SELECT o.message_id, o.name

@@ -1,10 +1,10 @@
--- Show messages that a worker holds once more, as claim handed them out: for one that lets others read what it claimed.
+-- Return claimed messages again, as claim returned them: for a worker whose other processes read what it claimed.
 -- Called by: the stream reader of Spark, and the executors that read for it. p_ids, p_claim_ids: pairs, as every settle has them.
--- Locks: nothing, and no run is counted. Result: a row for each that is still under its claim; those that were lost are missing. The times
--- are of now, lock_for_s is the topic's.
--- Shape: a row is looked up by its id, and only then its claim compared, by an operator that permits NULL: one that does not would let the
--- planner take message_locked, which looks small to it, and read all of that for every id.
-CREATE OR REPLACE FUNCTION messages.held(p_ids bigint[], p_claim_ids bigint[])
+-- Locks: nothing, and no run is counted. Result: a row for each that is still under its claim; lost ones are missing. The times are
+-- current, lock_duration_s is the topic's.
+-- Plan shape: a row is looked up by its id, and only then its claim is compared, by an operator that permits NULL: a strict operator would
+-- let the planner choose message_locked, which it takes for small, and read all of it for every id.
+CREATE OR REPLACE FUNCTION messages.read_claimed(p_ids bigint[], p_claim_ids bigint[])
 RETURNS SETOF messages.claimed
 LANGUAGE plpgsql
 STABLE
@@ -24,8 +24,8 @@ BEGIN
     m.id, m.claim_id, m.topic::text, m.channel::text, m.key::text, m.priority::smallint, m.attempts::integer,
     nullif(coalesce(m.max_attempts, t.max_attempts, d.max_attempts), 0)::integer,
     m.payload::text, m.body::bytea, m.headers::text, m.state::text,
-    extract(epoch FROM coalesce(t.lock_for, d.lock_for))::double precision,
-    extract(epoch FROM coalesce(t.run_timeout, d.run_timeout))::double precision,
+    extract(epoch FROM coalesce(t.lock_duration, d.lock_duration))::double precision,
+    extract(epoch FROM coalesce(t.timeout, d.timeout))::double precision,
     extract(epoch FROM v_now - m.available_at)::double precision,
     extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, m.locked_at))::double precision,
     (m.runs + coalesce(m.prefetched, false)::integer)::integer

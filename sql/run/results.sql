@@ -1,7 +1,7 @@
--- How messages ended under these very claims, whatever the caller had asked for: a retry ends a message that has no attempt left, and one whose key a
--- newer message has ends as cancelled.
+-- How messages ended under these claims, whatever the caller asked for: retry ends a message without attempts left, and a message whose key
+-- a newer message has ends as cancelled.
 -- Called by: workers that settle many at once, after retry, defer and release. p_ids, p_claim_ids: pairs, as every settle has them.
--- Locks: nothing. Result: a row for each that the archive has under its claim. The others wait again, or were lost.
+-- Locks: nothing. Result: a row for each that the archive has under its claim. The others wait again, or their locks were lost.
 CREATE OR REPLACE FUNCTION messages.results(p_ids bigint[], p_claim_ids bigint[])
 RETURNS TABLE (id bigint, result text)
 LANGUAGE plpgsql

@@ -1,12 +1,12 @@
--- Keep what a step of a handler returned, so that later attempts of its message get it instead of doing the step again.
--- Called by: workers, while they hold the message; in a transaction of its own, or in that in which the step wrote.
--- A step that is kept already stays as it is. p_result: at most 2 MiB as text; at most 1000 steps of a message.
--- Errors: 22023 for a name or a result that cannot be kept, or too many steps; 23505 the step was kept under another claim meanwhile: whoever
--- was released while a transaction of his was open may still commit it, and what is done in the caller's must not be there twice.
--- Locks: the message, FOR KEY SHARE, until the transaction ends: heartbeats go on, its end waits; release and defer do not, so that a drain
--- waits for no thread. With strict_lock a lock that ran out is lost.
--- Result: whether the message is still under this claim; false = nothing was kept.
-CREATE OR REPLACE FUNCTION messages.keep_step(p_id bigint, p_claim_id bigint, p_name text, p_result jsonb)
+-- Save the result of a handler's step, so that later attempts of the message reuse it instead of running the step again.
+-- Called by: workers, while they hold the message; in a separate transaction, or in the one in which the step wrote. A step that is already
+-- saved does not change. p_result: at most 2 MiB as text; at most 1000 steps of a message.
+-- Errors: 22023 for an invalid name or result, or too many steps; 23505 if the step was saved under another claim meanwhile: a worker whose
+-- message was released while its transaction was open may still commit it, and the step's work must not be there twice.
+-- Locks: the message, FOR KEY SHARE, until the transaction ends: heartbeats continue, the message's end waits; release and defer do not
+-- wait, so that a drain waits for no thread. With strict_lock an expired lock is lost.
+-- Result: whether the message is still under this claim; false = nothing was saved.
+CREATE OR REPLACE FUNCTION messages.save_step(p_id bigint, p_claim_id bigint, p_name text, p_result jsonb)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -16,7 +16,7 @@ SET jit = off
 AS $$
 DECLARE
   v_attempt integer;
-  v_bytes   bigint := messages.text_bytes(p_result);
+  v_bytes   bigint := messages.jsonb_text_bytes(p_result);
 BEGIN
   IF p_name IS NULL OR NOT messages.is_printable(p_name) OR length(p_name) NOT BETWEEN 1 AND 200 THEN
     RAISE EXCEPTION 'name of a step is %', coalesce('"' || left(p_name, 250) || '"', 'NULL')
@@ -28,7 +28,7 @@ BEGIN
   END IF;
   SELECT m.attempts INTO v_attempt
   FROM messages.message AS m
-  WHERE m.id = p_id AND m.claim_id = p_claim_id AND (m.lock_expires_at > messages.now() OR NOT messages.is_strict(m.topic))
+  WHERE m.id = p_id AND m.claim_id = p_claim_id AND (m.lock_expires_at > messages.now() OR NOT messages.has_strict_lock(m.topic))
   FOR KEY SHARE;
   IF NOT FOUND THEN
     RETURN false;
@@ -45,7 +45,7 @@ BEGIN
     RAISE EXCEPTION 'step "%" of message % was kept by another attempt meanwhile', p_name, p_id
       USING ERRCODE = '23505', HINT = 'roll back: the next attempt gets what was kept';
   END IF;
-  PERFORM messages.mark_awaited();
+  PERFORM messages.raise_awaited_flag();
   RETURN true;
 END
 $$;

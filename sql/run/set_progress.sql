@@ -1,10 +1,10 @@
--- Keep how far running messages are, for others to see.
--- Called by: workers, for the handlers that say so: at most about once a second per message, and before its settle.
--- p_progress: {"done": 30, "total": 100, "unit": "rows"}, or what the caller likes; what a message had before is replaced.
--- p_wait false: rows that others hold at this moment are passed over, for a caller that must not be kept (the heartbeat).
--- Locks: the rows, in the order of their ids, until the transaction ends. No flush is waited for by itself.
+-- Save the progress of running messages, for others to see.
+-- Called by: workers, for handlers that report progress: at most about once a second per message, and before its settle.
+-- p_progress: {"done": 30, "total": 100, "unit": "rows"}, or any JSON; it replaces the previous progress.
+-- p_wait false: rows that others hold are skipped, for a caller that must not wait (the heartbeat).
+-- Locks: the rows, in the order of their ids, until the transaction ends. It does not wait for a flush of its own.
 -- Result: the ids whose lock was lost; nothing was changed for them.
-CREATE OR REPLACE FUNCTION messages.progress(
+CREATE OR REPLACE FUNCTION messages.set_progress(
   p_ids bigint[], p_claim_ids bigint[], p_progress jsonb[], p_wait boolean DEFAULT true
 )
 RETURNS bigint[]

@@ -1,11 +1,11 @@
--- What is wrong with a cron expression, and how to mend it.
--- Called by: the trigger of messages.schedule. Locks: nothing. Result: problem NULL = it can be used, and will tick some day.
+-- Find the problem of a cron expression, and how to fix it.
+-- Called by: the trigger of messages.schedule. Locks: nothing. Result: problem NULL = it is valid, and has a tick in the future.
 CREATE OR REPLACE FUNCTION messages.check_cron(p_cron text, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-  v_cron record := messages.read_cron(p_cron);
+  v_cron record := messages.parse_cron(p_cron);
 BEGIN
   problem := v_cron.problem;
   hint := v_cron.hint;

@@ -1,6 +1,6 @@
--- The moment, after p_after and not after p_until, at which the clocks of a time zone are set forward or back; one change at most lies between.
--- Called by: next_tick. Locks: nothing. Result: to the second; NULL = they are not set.
-CREATE OR REPLACE FUNCTION messages.clock_change(p_zone text, p_after timestamptz, p_until timestamptz)
+-- The moment after p_after and up to p_until at which a time zone changes its offset; at most one change lies in that range.
+-- Called by: next_tick. Locks: nothing. Result: to the second; NULL = there is no change.
+CREATE OR REPLACE FUNCTION messages.dst_change(p_zone text, p_after timestamptz, p_until timestamptz)
 RETURNS timestamptz
 LANGUAGE plpgsql
 STABLE

@@ -1,7 +1,8 @@
--- Publish what one schedule owes: the tick that is due, or of several what its policy for missed ticks says.
+-- Publish what one schedule owes: the tick that is due, or, of several, those that its policy for missed ticks asks for.
 -- Called by: fire_schedules, which holds the schedule's row locked. Locks: the rows it inserts. Result: how many messages.
--- All of it is one transaction: the message, its row in schedule_run and the next tick. A tick that has its row there already publishes nothing.
--- Errors: whatever refuses the first message; then nothing is changed, and the tick is still owed. If a later one is refused, it is the next tick.
+-- The message, its row in schedule_run and the next tick are one transaction. A tick that already has a row publishes nothing.
+-- Errors: those of publishing the first message; then nothing changes, and the tick is still owed. If a later message fails, its tick
+-- becomes the next tick.
 CREATE OR REPLACE FUNCTION messages.fire_schedule(p_schedule messages.schedule, p_now timestamptz)
 RETURNS integer
 LANGUAGE plpgsql
@@ -17,7 +18,7 @@ DECLARE
   v_did     integer := 0;
 BEGIN
   IF v_next <= p_now THEN
-    v_ticks := messages.newest_ticks(
+    v_ticks := messages.latest_ticks(
       p_schedule.cron, p_schedule.time_zone, p_schedule.next_tick, p_now, CASE p_schedule.missed WHEN 'all' THEN p_schedule.missed_limit ELSE 1 END);
     v_next := messages.next_tick(p_schedule.cron, p_schedule.time_zone, v_ticks[cardinality(v_ticks)]);
   END IF;

@@ -1,9 +1,9 @@
--- Publish what the schedules owe by now.
--- Called by: tick, and by daemons at the time that next_schedule_due tells. Any number may call it at once: a schedule that somebody else
--- is firing is passed over. Locks: the schedules that are due, for the transaction; the rows it inserts. Result: how many messages.
+-- Publish what all schedules owe by now.
+-- Called by: tick, and daemons at the time that next_schedule_due returns. Any number may call it at once: a schedule that another session
+-- is firing is skipped. Locks: the schedules that are due, for the transaction; the rows it inserts. Result: how many messages.
 -- It waits for no lock longer than 2 s, and ends after about 5 s or a thousand messages: the next call goes on.
--- A schedule that fails (its topic is full or refuses the payload, its time zone is gone) harms no other: its tick stays owed, its row
--- says what is wrong, a WARNING too, and it is tried again, first after 2 s and then ever later, up to 5 minutes.
+-- A schedule that fails (its topic is full or rejects the payload, its time zone no longer exists) does not affect others: its tick stays
+-- owed, its row and a WARNING say what is wrong, and it is retried, first after 2 s, then with growing delays up to 5 minutes.
 CREATE OR REPLACE FUNCTION messages.fire_schedules(p_limit integer DEFAULT 100)
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,8 +1,8 @@
--- The first moment, from a given one on, at which the clocks of a time zone show a given time.
--- Called by: next_tick. Locks: nothing. Result: NULL = they never show it, being set forward over it, or did so before.
--- A time that comes twice has two moments; AT TIME ZONE alone would always give the second one. Assumes that clocks are set no more than once within
--- two days, which holds for all zones since 1970.
-CREATE OR REPLACE FUNCTION messages.local_moment(p_zone text, p_local timestamp, p_from timestamptz)
+-- The first moment, at or after a given one, at which a time zone's clock shows a given local time.
+-- Called by: next_tick. Locks: nothing. Result: NULL = the clock never shows it, because it skips that time or showed it before.
+-- A time that comes twice has two moments; AT TIME ZONE alone would always give the second one. Assumes that clocks are set no more than
+-- once within two days, which holds for all zones since 1970.
+CREATE OR REPLACE FUNCTION messages.local_to_utc(p_zone text, p_local timestamp, p_from timestamptz)
 RETURNS timestamptz
 LANGUAGE sql
 STABLE

@@ -1,16 +1,17 @@
--- When a schedule is due next: the first tick of a cron expression in a time zone that is later than a moment.
--- Called by: the trigger of messages.schedule, fire_schedule, newest_ticks, next_ticks. Locks: nothing.
+-- When a schedule is due next: the first tick of a cron expression in a time zone after a moment.
+-- Called by: the trigger of messages.schedule, fire_schedule, latest_ticks, next_ticks. Locks: nothing.
 -- Result: NULL = no tick within 50 years. Errors: 22023 for an expression or a time zone that cannot be used.
--- Where clocks are set, as in Vixie cron: a fixed time that is left out comes at the first moment after the gap, one that comes twice
--- ticks the first time only; what begins with a star in minute or hour ticks whenever the clocks show it, so that "every hour" is every hour.
--- Intervals tick at whole multiples since 1970 UTC, so that everybody agrees when.
+-- At changes of the offset it does what Vixie cron does: a fixed time that is skipped ticks at the first moment after the gap, one that
+-- occurs twice ticks the first time only; expressions that begin with a star in minute or hour tick whenever the clock shows it, so that
+-- "every hour" is every hour.
+-- Intervals tick at whole multiples since 1970 UTC, so that all daemons agree.
 CREATE OR REPLACE FUNCTION messages.next_tick(p_cron text, p_time_zone text, p_after timestamptz)
 RETURNS timestamptz
 LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-  v_cron   record := messages.read_cron(p_cron);
+  v_cron   record := messages.parse_cron(p_cron);
   v_local  timestamp;
   v_tick   timestamptz;
   v_change timestamptz;
@@ -24,17 +25,17 @@ BEGIN
 
   v_local := date_trunc('minute', p_after AT TIME ZONE p_time_zone);
   LOOP
-    v_local := messages.next_local(v_cron.fields, v_cron.both_days, v_local + interval '1 minute');
+    v_local := messages.next_cron_match(v_cron.fields, v_cron.both_days, v_local + interval '1 minute');
     IF v_local IS NULL THEN
       RETURN NULL;
     ELSIF p_time_zone = 'UTC' THEN
       v_tick := v_local AT TIME ZONE 'UTC';
     ELSIF v_cron.wild THEN
-      v_tick := messages.local_moment(p_time_zone, v_local, p_after + interval '1 microsecond');
+      v_tick := messages.local_to_utc(p_time_zone, v_local, p_after + interval '1 microsecond');
     ELSE
       v_tick := coalesce(
-        messages.local_moment(p_time_zone, v_local, '-infinity'),
-        messages.clock_change(p_time_zone, (v_local AT TIME ZONE 'UTC') - interval '1 day', (v_local AT TIME ZONE 'UTC') + interval '1 day'));
+        messages.local_to_utc(p_time_zone, v_local, '-infinity'),
+        messages.dst_change(p_time_zone, (v_local AT TIME ZONE 'UTC') - interval '1 day', (v_local AT TIME ZONE 'UTC') + interval '1 day'));
     END IF;
     EXIT WHEN v_tick > p_after;
   END LOOP;
@@ -43,10 +44,10 @@ BEGIN
   END IF;
 
   -- Clocks that are set back soon show times again that are already over.
-  v_change := messages.clock_change(p_time_zone, p_after, p_after + interval '1 day');
+  v_change := messages.dst_change(p_time_zone, p_after, p_after + interval '1 day');
   IF v_change < v_tick AND v_change AT TIME ZONE p_time_zone < p_after AT TIME ZONE p_time_zone + (v_change - p_after) THEN
-    v_local := messages.next_local(v_cron.fields, v_cron.both_days, date_trunc('minute', v_change AT TIME ZONE p_time_zone + interval '59.999999 s'));
-    v_tick := least(v_tick, messages.local_moment(p_time_zone, v_local, v_change));
+    v_local := messages.next_cron_match(v_cron.fields, v_cron.both_days, date_trunc('minute', v_change AT TIME ZONE p_time_zone + interval '59.999999 s'));
+    v_tick := least(v_tick, messages.local_to_utc(p_time_zone, v_local, v_change));
   END IF;
   RETURN v_tick;
 END

@@ -1,5 +1,5 @@
--- The next ticks of a cron expression in a time zone: to look before one relies on it.
--- Called by: operators, pgrouse schedule. Locks: nothing. Result: at most p_count (1 to 1000), by time. Errors: 22023, with the mend.
+-- The next ticks of a cron expression in a time zone, for people who want to check it.
+-- Called by: operators, pgrouse schedule. Locks: nothing. Result: at most p_count (1 to 1000), by time. Errors: 22023, with the fix.
 CREATE OR REPLACE FUNCTION messages.next_ticks(
   p_cron text, p_time_zone text DEFAULT 'UTC', p_count integer DEFAULT 5, p_after timestamptz DEFAULT NULL
 )

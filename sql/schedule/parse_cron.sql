@@ -1,15 +1,16 @@
--- What a cron expression means: five fields (minute, hour, day of month, month, day of week), a name like @daily, or "30 seconds".
+-- Parse a cron expression: five fields (minute, hour, day of month, month, day of week), a name like @daily, or "30 seconds".
 -- Called by: next_tick, check_cron. Locks: nothing. Result: problem NULL = it can be read. Of an interval only seconds is set, else:
--- fields: the bits of each field; both_days: a day must match day of month and day of week, else one of them is enough (as in Vixie cron: both
--- if one of the two begins with a star); wild: minute or hour begins with a star, so that it follows the hours that pass, not the wall clock.
-CREATE OR REPLACE FUNCTION messages.read_cron(
+-- fields: the bits of each field; both_days: a day must match day of month and day of week, else one of them is enough (as in Vixie cron:
+-- both if one of the two begins with a star); wild: minute or hour begins with a star, so that it follows the hours that pass, not the wall
+-- clock.
+CREATE OR REPLACE FUNCTION messages.parse_cron(
   p_cron text, OUT seconds integer, OUT fields bigint[], OUT both_days boolean, OUT wild boolean, OUT problem text, OUT hint text
 )
 LANGUAGE plpgsql
 IMMUTABLE
 AS $$
 DECLARE
-  v_knobs constant text[] := '{minute,hour,day of month,month,day of week}'::text[];
+  v_settings constant text[] := '{minute,hour,day of month,month,day of week}'::text[];
   v_text  text := lower(btrim(regexp_replace(coalesce(p_cron, ''), '\s+', ' ', 'g')));
   v_parts text[];
   v_field record;
@@ -40,7 +41,7 @@ BEGIN
   END IF;
 
   FOR v_place IN 1..5 LOOP
-    v_field := messages.read_cron_field(v_knobs[v_place], v_parts[v_place]);
+    v_field := messages.parse_cron_field(v_settings[v_place], v_parts[v_place]);
     IF v_field.problem IS NOT NULL THEN
       problem := v_field.problem;
       hint := v_field.hint;

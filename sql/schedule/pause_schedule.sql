@@ -1,7 +1,7 @@
--- Stop a schedule until it is resumed. The ticks meanwhile are not missed: they never come.
--- Called by: operators. Pausing what is paused replaces who and why; since when stays. Locks: the row of the schedule.
--- Result: whether it was running. Errors: 22023 for a schedule that there is not.
-CREATE OR REPLACE FUNCTION messages.pause_schedule(p_name text, p_why text DEFAULT NULL)
+-- Pause a schedule until it is resumed. Ticks during the pause do not count as missed.
+-- Called by: operators. Pausing what is already paused replaces who and why; its beginning stays. Locks: the row of the schedule.
+-- Result: whether it was running. Errors: 22023 for an unknown schedule.
+CREATE OR REPLACE FUNCTION messages.pause_schedule(p_name text, p_reason text DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -15,7 +15,7 @@ BEGIN
     RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL') USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
   END IF;
   UPDATE messages.schedule AS s
-  SET paused_at = coalesce(v_since, messages.now()), paused_by = messages.actor(), paused_why = p_why
+  SET paused_at = coalesce(v_since, messages.now()), paused_by = messages.actor(), paused_reason = p_reason
   WHERE s.name = p_name;
   RETURN v_since IS NULL;
 END

@@ -1,5 +1,5 @@
--- End a pause of pause_schedule: the schedule goes on with the first tick from now on.
--- Called by: operators. Locks: the row of the schedule. Result: whether it was paused. Errors: 22023 for a schedule that there is not.
+-- End a pause made by pause_schedule: the schedule continues with the first tick from now on.
+-- Called by: operators. Locks: the row of the schedule. Result: whether it was paused. Errors: 22023 for an unknown schedule.
 CREATE OR REPLACE FUNCTION messages.resume_schedule(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -13,7 +13,7 @@ BEGIN
   IF NOT FOUND THEN
     RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL') USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
   END IF;
-  UPDATE messages.schedule AS s SET paused_at = NULL, paused_by = NULL, paused_why = NULL
+  UPDATE messages.schedule AS s SET paused_at = NULL, paused_by = NULL, paused_reason = NULL
   WHERE s.name = p_name AND s.paused_at IS NOT NULL;
   RETURN v_since IS NOT NULL;
 END

@@ -1,7 +1,7 @@
--- Publish the message of a schedule now, whatever its cron expression says and whether it is paused or not; its ticks stay as they are.
+-- Publish the message of a schedule now, whatever its cron expression says and even if it is paused; its ticks do not change.
 -- Called by: operators. Locks: the row of the schedule. Result: id and what, as publish; what = published if a message was made.
--- Errors: 22023 for a schedule that there is not; whatever refuses the message.
-CREATE OR REPLACE FUNCTION messages.run_now(p_name text)
+-- Errors: 22023 for an unknown schedule; those of publish.
+CREATE OR REPLACE FUNCTION messages.run_schedule(p_name text)
 RETURNS TABLE (id bigint, what text)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -33,7 +33,7 @@ BEGIN
   INSERT INTO messages.schedule_run (schedule, tick, outcome, message_id, fired_at, run_by)
   VALUES (p_name, v_tick, v_run.what, v_run.id, v_now, messages.actor());
   UPDATE messages.schedule AS s SET last_message_id = v_run.id, last_fired_at = v_now WHERE s.name = p_name;
-  PERFORM messages.note_action('run_now', v_schedule.topic, p_name, jsonb_build_object('message_id', v_run.id, 'what', v_run.what));
+  PERFORM messages.audit_action('run_schedule', v_schedule.topic, p_name, jsonb_build_object('message_id', v_run.id, 'what', v_run.what));
   RETURN QUERY SELECT v_run.id, v_run.what;
 END
 $$;

@@ -1,7 +1,7 @@
--- A schedule is checked when it is written, and learns when it is due next. NOTIFY schedule_changed tells the daemons of a tick that comes earlier than
--- they know; who does not hear it finds it with the next tick of the maintenance.
--- next_tick is computed for a new schedule, a changed expression or time zone, and after a pause; it may also be set by hand: to a past tick, to make
--- up for what came since. Locks: nothing; PostgreSQL takes its notify lock at commit.
+-- Check a schedule when it is written and compute its next tick. NOTIFY schedule_changed tells the daemons if a tick comes earlier than
+-- they know; a daemon that misses it finds the schedule with its next maintenance.
+-- next_tick is computed for a new schedule, for a changed expression or time zone, and after a pause. It may also be set by hand: to a past
+-- tick, to make up for the ticks since then. Locks: nothing; PostgreSQL takes its notify lock at commit.
 CREATE OR REPLACE FUNCTION messages.check_schedule()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -24,9 +24,9 @@ BEGIN
     ('key of schedule ' || NEW.name || ' is "%s"', NEW.key,
      coalesce(messages.is_printable(NEW.key) AND length(NEW.key) BETWEEN 1 AND 200, true), 'use 1 to 200 printable characters, or NULL for none'),
     ('priority of schedule ' || NEW.name || ' is %s', NEW.priority::text, NEW.priority BETWEEN 0 AND 9, 'use 0 (first) to 9'),
-    ('payload of schedule ' || NEW.name || ' is %s', 'larger than 16 MiB', messages.text_bytes(NEW.payload) <= 16777216, 'store it elsewhere and publish where it is'),
-    ('headers of schedule ' || NEW.name || ' are %s', left(messages.shown(NEW.headers), 100),
-     coalesce(jsonb_typeof(NEW.headers) = 'object' AND messages.text_bytes(NEW.headers) <= 65000, true), 'use an object of up to 64 kB'),
+    ('payload of schedule ' || NEW.name || ' is %s', 'larger than 16 MiB', messages.jsonb_text_bytes(NEW.payload) <= 16777216, 'store it elsewhere and publish where it is'),
+    ('headers of schedule ' || NEW.name || ' are %s', left(messages.display_json(NEW.headers), 100),
+     coalesce(jsonb_typeof(NEW.headers) = 'object' AND messages.jsonb_text_bytes(NEW.headers) <= 65000, true), 'use an object of up to 64 kB'),
     ('jitter of schedule ' || NEW.name || ' is %s', NEW.jitter::text, NEW.jitter BETWEEN '0' AND '1 day', 'use an interval from 0 to 1 day'),
     ('missed of schedule ' || NEW.name || ' is "%s"', NEW.missed, NEW.missed IN ('skip', 'once', 'all'), 'use skip, once or all'),
     ('missed_limit of schedule ' || NEW.name || ' is %s', NEW.missed_limit::text, NEW.missed_limit BETWEEN 1 AND 1000, 'use 1 to 1000')
@@ -55,7 +55,7 @@ BEGIN
      OR (NEW.paused_at IS NULL AND OLD.paused_at IS NOT NULL) THEN
     NEW.next_tick := messages.next_tick(NEW.cron, NEW.time_zone, messages.now());
   END IF;
-  -- What was changed may well have mended it.
+  -- What was changed may well have fixed it.
   NEW.retry_at := NULL;
   NEW.failures := 0;
   RETURN NEW;

@@ -1,14 +1,15 @@
--- Messages that fit all filters (NULL = any), page by page: those that run, by id; those that wait, topic by topic in the order in which they
--- are claimed; those that ended, the latest published first. Of dead messages alone the latest dead first.
+-- Find messages that match all filters (NULL = any), page by page: running ones by id; waiting ones topic by topic in the order of claims;
+-- ended ones with the latest published first. If only dead messages are wanted, the latest dead come first.
 -- Called by: the dashboard, GET /v1/messages. Locks: nothing; it only reads.
--- p_states: ready, delayed, retrying, running, and results. p_error: a text that the (last) error has, whatever its case. p_path: a jsonpath that
--- the payload has a match for; with p_value: one that equals it (a string, number, true, false or null).
--- p_since, p_until: when those that ended did, when the others were published. p_topics: patterns of LIKE, one of which the topic has to fit.
--- p_preview: so many characters of each payload. p_after: place of the page before.
--- Bounded, whatever is asked: p_limit messages, p_look that are looked at, half a second; it never counts. Where no index serves the filters
--- a page may thus be short or empty, and the next one still has some.
--- Result: one row per message; then always one with the id NULL: looked = how many were looked at, created_at = the time that the last of
--- those is from, place = p_after of the next page; NULL = that was all.
+-- p_states: ready, delayed, retrying, running, and results. p_error: a text that the (last) error has, whatever its case. p_path: a
+-- jsonpath that must match in the payload; with p_value: the match must equal it (a string, number, true, false or null).
+-- p_since, p_until: when those that ended did, when the others were published. p_topics: patterns of LIKE, one of which the topic has to
+-- fit.
+-- p_preview: how many characters of each payload to show. p_after: place of the previous page.
+-- Bounded in any case: p_limit messages, p_look examined messages, half a second; it never counts. Where no index serves the filters, a
+-- page may therefore be short or empty while the next one is not.
+-- Result: one row per message; then always one with the id NULL: looked = how many were examined, created_at = the time of the last of
+-- those, place = p_after of the next page; NULL = there is no next page.
 CREATE OR REPLACE FUNCTION messages.find_messages(
   p_topic       text        DEFAULT NULL,
   p_states      text[]      DEFAULT NULL,
@@ -94,10 +95,10 @@ BEGIN
       EXIT;
     END IF;
     v_walked := CASE v_step
-      WHEN 'running' THEN messages.walk_running(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
-      WHEN 'waiting' THEN messages.walk_waiting(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
-      WHEN 'dead'    THEN messages.walk_dead(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
-      ELSE messages.walk_ended(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
+      WHEN 'running' THEN messages.search_running(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
+      WHEN 'waiting' THEN messages.search_waiting(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
+      WHEN 'dead'    THEN messages.search_dead(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
+      ELSE messages.search_ended(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
     END;
     v_ids := v_ids || v_walked.ids;
     v_ended := v_ended || v_walked.ended;
@@ -109,7 +110,7 @@ BEGIN
     END IF;
     v_place := NULL;
   END LOOP;
-  RETURN QUERY SELECT f.* FROM messages.found(v_ids, v_ended, p_preview) AS f;
+  RETURN QUERY SELECT f.* FROM messages.list_found(v_ids, v_ended, p_preview) AS f;
   RETURN NEXT v_end;
 END
 $$;

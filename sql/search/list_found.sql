@@ -1,6 +1,7 @@
--- What a list shows of messages, in the order of the ids that are given.
--- Called by: find_messages. p_ended: when each of them ended, NULL = it has not. p_preview: so many characters of the payload. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.found(p_ids bigint[], p_ended timestamptz[], p_preview integer)
+-- The columns that a list of messages shows, in the order of the given ids.
+-- Called by: find_messages. p_ended: when each of them ended, NULL = it has not. p_preview: so many characters of the payload. Locks:
+-- nothing.
+CREATE OR REPLACE FUNCTION messages.list_found(p_ids bigint[], p_ended timestamptz[], p_preview integer)
 RETURNS SETOF messages.found
 LANGUAGE sql
 STABLE
@@ -17,12 +18,12 @@ AS $$
            END,
            m.attempts::integer, m.redrives, m.created_at::timestamptz, m.available_at::timestamptz, m.locked_by, m.locked_at,
            m.lock_expires_at::timestamptz, NULL::timestamptz, messages.cut_error(m.history -> -1 ->> 'error', 2000), NULL,
-           messages.preview(m.payload, m.body, p_preview), NULL::bigint, NULL::jsonb
+           messages.payload_preview(m.payload, m.body, p_preview), NULL::bigint, NULL::jsonb
     FROM messages.message AS m
     WHERE m.id = w.id AND w.ended IS NULL
     UNION ALL
     SELECT a.id, a.topic, a.channel, a.key, a.priority, a.result, a.attempts, a.redrives, a.created_at, a.available_at, a.handled_by, a.locked_at,
-           NULL, a.archived_at, messages.cut_error(a.error, 2000), a.error_fingerprint, messages.preview(a.payload, a.body, p_preview), NULL, NULL
+           NULL, a.archived_at, messages.cut_error(a.error, 2000), a.error_fingerprint, messages.payload_preview(a.payload, a.body, p_preview), NULL, NULL
     FROM messages.message_archive AS a
     WHERE a.id = w.id AND a.archived_at = w.ended
   ) AS f

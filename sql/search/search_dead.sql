@@ -1,8 +1,8 @@
--- Of a search for dead messages only: those, the latest first.
--- Called by: find_messages. p_place: [archived_at, id], where the page before ended; NULL = from the beginning. Locks: nothing.
--- It reads the index of the dead, topic by topic, and merges: first as many as the page wants, and more at a time while few of them fit.
--- Bounded: as walk_running.
-CREATE OR REPLACE FUNCTION messages.walk_dead(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
+-- Find the dead messages of a search, the latest first.
+-- Called by: find_messages. p_place: [archived_at, id], where the previous page ended; NULL = from the beginning. Locks: nothing.
+-- It reads the index of the dead, topic by topic, and merges: first as many as the page wants, and more at a time while few of them match.
+-- Bounded: as search_running.
+CREATE OR REPLACE FUNCTION messages.search_dead(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
 RETURNS messages.walked
 LANGUAGE plpgsql
 STABLE
@@ -25,7 +25,7 @@ BEGIN
     v_read := 0;
     FOR v_row IN
       SELECT d.id, d.archived_at,
-             messages.fits(p_search, d.topic, d.result, d.channel, d.key, d.error, d.error_fingerprint, d.payload) AS is_wanted
+             messages.matches_search(p_search, d.topic, d.result, d.channel, d.key, d.error, d.error_fingerprint, d.payload) AS is_wanted
       FROM unnest(v_topics) AS t (topic)
       CROSS JOIN LATERAL (
         SELECT a.id, a.archived_at, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload

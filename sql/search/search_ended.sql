@@ -1,7 +1,7 @@
--- Of a search: the messages that ended, the latest published first.
--- Called by: find_messages. p_place: [id], where the page before ended; NULL = from the beginning. Locks: nothing.
--- It goes down the ids of the archive, of the days that the search names only; no index knows of anything else. Bounded: as walk_running.
-CREATE OR REPLACE FUNCTION messages.walk_ended(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
+-- Find the ended messages of a search, the latest published first.
+-- Called by: find_messages. p_place: [id], where the previous page ended; NULL = from the beginning. Locks: nothing.
+-- It goes down the ids of the archive, only in the days that the search names; no other index can be used. Bounded: as search_running.
+CREATE OR REPLACE FUNCTION messages.search_ended(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
 RETURNS messages.walked
 LANGUAGE plpgsql
 STABLE
@@ -13,7 +13,7 @@ BEGIN
   v_walked := ('{}', '{}', 0, NULL, NULL);
   FOR v_row IN
     SELECT a.id, a.archived_at, a.created_at,
-           messages.fits(p_search, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload) AS is_wanted
+           messages.matches_search(p_search, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload) AS is_wanted
     FROM messages.message_archive AS a
     WHERE a.id < coalesce((p_place ->> 0)::bigint, 9223372036854775807)
       AND a.archived_at >= coalesce((p_search).since, '-infinity') AND a.archived_at < coalesce((p_search).until, 'infinity')

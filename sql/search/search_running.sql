@@ -1,7 +1,7 @@
--- Of a search: the messages that are locked, by their ids.
--- Called by: find_messages. p_place: [id], where the page before ended; NULL = from the beginning. Locks: nothing.
--- It reads the index of the locked rows, which are few. Bounded: p_limit messages that fit, p_look that are looked at, half a second.
-CREATE OR REPLACE FUNCTION messages.walk_running(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
+-- Find the running messages of a search, by id.
+-- Called by: find_messages. p_place: [id], where the previous page ended; NULL = from the beginning. Locks: nothing.
+-- It reads the index of the locked rows, which are few. Bounded: p_limit matches, p_look examined rows, half a second.
+CREATE OR REPLACE FUNCTION messages.search_running(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
 RETURNS messages.walked
 LANGUAGE plpgsql
 STABLE
@@ -13,9 +13,9 @@ BEGIN
   v_walked := ('{}', '{}', 0, NULL, NULL);
   FOR v_row IN
     SELECT m.id, m.created_at,
-           messages.fits(
+           messages.matches_search(
              p_search, m.topic, 'running', m.channel, m.key, m.history -> -1 ->> 'error',
-             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.fingerprint(m.history -> -1 ->> 'error') END, m.payload) AS is_wanted
+             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload) AS is_wanted
     FROM messages.message AS m
     WHERE m.claim_id IS NOT NULL
       AND m.topic >= coalesce((p_search).topic, '') COLLATE "C" AND m.topic <= coalesce((p_search).topic, '~') COLLATE "C"

@@ -1,8 +1,8 @@
--- Of a search: the messages of one topic that wait, in the order in which they are claimed: those without a channel, then channel by channel.
--- Called by: walk_waiting. p_place: [channel, priority, available_at, id], where the page before ended; NULL = from the beginning.
--- Each part is one range of a ready index; of those without a channel the ready and the later ones are ranges of their own, so that a million
--- ready ones do not stand before the delayed. Locks: nothing. Bounded: as walk_running.
-CREATE OR REPLACE FUNCTION messages.walk_topic(
+-- Find the waiting messages of a search in one topic, in the order of claims: those without a channel, then channel by channel.
+-- Called by: search_waiting. p_place: [channel, priority, available_at, id], where the previous page ended; NULL = from the beginning.
+-- Each part is one range of a ready index; of those without a channel the ready and the later ones are separate ranges, so that a million
+-- ready ones do not come before the delayed. Locks: nothing. Bounded: as search_running.
+CREATE OR REPLACE FUNCTION messages.search_topic(
   p_search messages.search, p_topic text, p_place jsonb, p_limit integer, p_look bigint
 )
 RETURNS messages.walked
@@ -23,7 +23,7 @@ BEGIN
   v_walked := ('{}', '{}', 0, NULL, NULL);
   IF p_place IS NULL AND (p_search).key IS NOT NULL THEN
     -- The one that was never tried is found by its key; the walk passes over it.
-    SELECT m.id, messages.fits(
+    SELECT m.id, messages.matches_search(
              p_search, m.topic, CASE WHEN m.available_at <= v_now THEN 'ready' ELSE 'delayed' END, m.channel, m.key, NULL, NULL, m.payload) AS is_wanted
     INTO v_row
     FROM messages.message AS m
@@ -46,11 +46,11 @@ BEGIN
   WHILE v_channel IS NULL AND (p_search).channel IS NULL AND v_priority IS NOT NULL LOOP
     FOR v_row IN
       SELECT m.id, m.available_at, m.created_at,
-             messages.fits(
+             messages.matches_search(
                p_search, m.topic,
                CASE WHEN m.available_at <= v_now THEN 'ready' WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
                m.channel, m.key, m.history -> -1 ->> 'error',
-               CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.fingerprint(m.history -> -1 ->> 'error') END, m.payload)
+               CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload)
              AND ((p_search).key IS NULL OR m.attempts > 0)
              AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
       FROM messages.message AS m
@@ -77,11 +77,11 @@ BEGIN
 
   FOR v_row IN
     SELECT m.id, m.channel::text AS channel, m.priority::smallint AS priority, m.available_at, m.created_at,
-           messages.fits(
+           messages.matches_search(
              p_search, m.topic,
              CASE WHEN m.available_at <= v_now THEN 'ready' WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
              m.channel, m.key, m.history -> -1 ->> 'error',
-             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.fingerprint(m.history -> -1 ->> 'error') END, m.payload)
+             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload)
            AND ((p_search).key IS NULL OR m.attempts > 0)
            AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
     FROM messages.message AS m

@@ -1,6 +1,6 @@
--- Of a search: the messages that wait, topic by topic.
--- Called by: find_messages. p_place: [topic, the place in it]; NULL = from the beginning. Locks: nothing. Bounded: as walk_running.
-CREATE OR REPLACE FUNCTION messages.walk_waiting(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
+-- Find the waiting messages of a search, topic by topic.
+-- Called by: find_messages. p_place: [topic, the place within it]; NULL = from the beginning. Locks: nothing. Bounded: as search_running.
+CREATE OR REPLACE FUNCTION messages.search_waiting(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
 RETURNS messages.walked
 LANGUAGE plpgsql
 STABLE
@@ -14,7 +14,7 @@ BEGIN
   v_walked := ('{}', '{}', 0, NULL, NULL);
   WHILE v_topic IS NOT NULL LOOP
     IF (p_search).may IS NULL OR v_topic LIKE ANY ((p_search).may) THEN
-      v_part := messages.walk_topic(p_search, v_topic, v_place, p_limit - cardinality(v_walked.ids), p_look - v_walked.looked);
+      v_part := messages.search_topic(p_search, v_topic, v_place, p_limit - cardinality(v_walked.ids), p_look - v_walked.looked);
       v_walked.ids := v_walked.ids || v_part.ids;
       v_walked.ended := v_walked.ended || v_part.ended;
       v_walked.looked := v_walked.looked + v_part.looked;

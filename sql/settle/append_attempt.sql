@@ -1,8 +1,9 @@
--- A message's history with one more ended attempt; at most 20 entries: the first stays (it dates the message), the oldest others go.
--- p_run: the number of its run; NULL = it was claimed and never began, or nobody knows.
+-- Append an ended attempt to a message's history; at most 20 entries: the first stays (it dates the message), the oldest others are
+-- dropped.
+-- p_run: the number of its run; NULL = it was claimed and never began, or it is unknown.
 -- Called by: messages.retry, messages.defer. Locks: nothing.
 -- The attempt that ends a message is not in its history: the archive row itself says who, when and how.
-CREATE OR REPLACE FUNCTION messages.with_attempt(
+CREATE OR REPLACE FUNCTION messages.append_attempt(
   p_history jsonb, p_attempt integer, p_worker text, p_started timestamptz, p_ended timestamptz, p_outcome text, p_error text,
   p_run integer DEFAULT NULL
 )

@@ -1,8 +1,8 @@
--- The terminal move: messages that end leave messages.message and enter messages.message_archive, in one statement.
--- Called by: complete, reject, fail, retry (attempts used up), cancel, expire_locks through retry. By nobody outside.
--- A row moves only while its claim_id is still the given one: that is the fence. NULL is nobody's claim and moves nothing, unless
--- p_unlocked says that NULL stands for "while it is not locked" (cancel, skip and end_picked, which hold the row).
--- With strict_lock a lock that has run out fences too, except for lock_expired itself.
+-- End messages: move them from messages.message to messages.message_archive in one statement. Every message ends here.
+-- Called by: complete, reject, fail, retry (attempts used up), cancel, expire_locks through retry. Not granted to any role. A row moves
+-- only while its claim_id is still the given one: that is the fence. NULL moves nothing, unless p_unlocked is true: then NULL means "while
+-- it is not locked" (cancel, skip and archive_unclaimable, which hold the row).
+-- With strict_lock an expired lock fences too, except for the result lock_expired.
 -- Each message that ends badly is a WARNING in the server's log, which names id, topic and result, never the payload.
 -- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids that moved.
 CREATE OR REPLACE FUNCTION messages.archive(
@@ -15,11 +15,11 @@ AS $$
 DECLARE
   v_now    timestamptz := messages.now();
   v_moved  bigint[];
-  v_keyed  messages.departed[];
+  v_keyed  messages.ended_message[];
   v_worked text[];
   v_idle   text[];
-  v_dead   messages.departed[];
-  v_each   messages.departed;
+  v_dead   messages.ended_message[];
+  v_each   messages.ended_message;
 BEGIN
   WITH gone AS (
     DELETE FROM messages.message AS m
@@ -29,7 +29,7 @@ BEGIN
     WHERE m.id = e.id
       AND CASE
             WHEN m.claim_id = e.claim_id THEN
-              p_unlocked OR m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.is_strict(m.topic)
+              p_unlocked OR m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.has_strict_lock(m.topic)
             ELSE p_unlocked AND m.claim_id IS NULL AND e.claim_id IS NULL
           END
     RETURNING m.*, e.error, e.output
@@ -47,22 +47,22 @@ BEGIN
       g.origin_id, g.original_topic, g.dlq_moved_at, g.redriven_from, g.redrives, p_result,
       -- At most 8192 bytes: a character has at most four.
       CASE WHEN octet_length(g.error) <= 8192 THEN g.error ELSE messages.cut_error(g.error, 2048) END,
-      CASE WHEN p_result NOT IN ('success', 'cancelled') THEN messages.fingerprint(g.error) END,
+      CASE WHEN p_result NOT IN ('success', 'cancelled') THEN messages.error_fingerprint(g.error) END,
       g.output::messages.given_json, coalesce(p_by, g.locked_by)
     FROM gone AS g
     CROSS JOIN messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic = g.topic
     CROSS JOIN LATERAL (
-      SELECT CASE WHEN p_result = 'success' THEN coalesce(t.keep_success, d.keep_success) ELSE 'full' END AS what
+      SELECT CASE WHEN p_result = 'success' THEN coalesce(t.archive_success, d.archive_success) ELSE 'full' END AS what
     ) AS keep
     WHERE d.topic = '*' AND keep.what <> 'none'
   )
   -- Asked once the row is gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges, below.
   SELECT array_agg(g.id),
-         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NOT NULL AND messages.is_policed()),
-         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NULL AND messages.is_policed()),
-         array_agg((g.id, g.topic, g.key)::messages.departed) FILTER (WHERE g.key IS NOT NULL AND messages.is_policed()),
-         array_agg((g.id, g.topic, NULL)::messages.departed) FILTER (WHERE p_result NOT IN ('success', 'cancelled'))
+         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NOT NULL AND messages.has_policies()),
+         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NULL AND messages.has_policies()),
+         array_agg((g.id, g.topic, g.key)::messages.ended_message) FILTER (WHERE g.key IS NOT NULL AND messages.has_policies()),
+         array_agg((g.id, g.topic, NULL)::messages.ended_message) FILTER (WHERE p_result NOT IN ('success', 'cancelled'))
   INTO v_moved, v_worked, v_idle, v_keyed, v_dead
   FROM gone AS g;
   -- Here, not in the trigger dead_message: each line of a log has the text of the statement that it comes from, and this one is short.
@@ -70,14 +70,14 @@ BEGIN
     RAISE WARNING 'dead message % of topic %: %', v_each.id, v_each.topic, p_result;
   END LOOP;
   IF num_nonnulls(v_worked, v_idle) > 0 THEN
-    PERFORM messages.depart(v_worked || v_idle, v_keyed, p_result);
+    PERFORM messages.apply_end_policies(v_worked || v_idle, v_keyed, p_result);
   END IF;
   -- What nobody worked (skipped, fanned out) was no attempt: it says nothing about the handlers.
   IF v_worked IS NOT NULL AND p_result IN ('success', 'failed', 'lock_expired') THEN
-    PERFORM messages.count_attempts(v_worked, p_result = 'success');
+    PERFORM messages.count_breaker_attempts(v_worked, p_result = 'success');
   END IF;
-  IF v_moved IS NOT NULL AND pg_sequence_last_value('messages.awaited') > 1 THEN
-    PERFORM messages.tell_ended(v_moved, p_result);
+  IF v_moved IS NOT NULL AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
+    PERFORM messages.announce_ends(v_moved, p_result);
   END IF;
   RETURN coalesce(v_moved, '{}');
 END

@@ -1,6 +1,6 @@
--- Archive messages whose time to live is over.
--- Called by: end_picked, expire_ttl, which hold the rows. Locks: nothing more. Result: how many.
-CREATE OR REPLACE FUNCTION messages.end_expired(p_ids bigint[])
+-- Archive messages whose TTL is over.
+-- Called by: archive_unclaimable, expire_messages, which hold the rows. Locks: nothing more. Result: how many.
+CREATE OR REPLACE FUNCTION messages.archive_expired(p_ids bigint[])
 RETURNS bigint
 LANGUAGE sql
 AS $$

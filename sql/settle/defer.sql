@@ -1,5 +1,5 @@
--- Settle: come back later. The lock is freed and the attempt handed back: a deferral is no failure and uses nothing up.
--- Called by: workers. p_delays: from now; p_untils: at that time (wins); neither: at once.
+-- Settle: try again later. The lock is freed and the attempt is given back: a deferral is no failure and uses nothing up.
+-- Called by: workers. p_delays: from now; p_untils: at that time (takes precedence); neither: at once.
 -- p_states: a new checkpoint; NULL keeps the old one, JSON null clears it.
 -- Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
 CREATE OR REPLACE FUNCTION messages.defer(
@@ -19,5 +19,5 @@ SET enable_mergejoin = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
-  SELECT messages.lost(p_ids, p_claim_ids, messages.hand_back(p_ids, p_claim_ids, p_delays, p_untils, p_states, 'deferred'), NULL)
+  SELECT messages.lost_ids(p_ids, p_claim_ids, messages.return_attempts(p_ids, p_claim_ids, p_delays, p_untils, p_states, 'deferred'), NULL)
 $$;

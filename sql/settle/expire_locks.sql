@@ -1,7 +1,7 @@
--- End the attempts whose lock ran out: the worker died, or lost the database for too long. Then as for every ended attempt: ready again
--- while attempts are left, else archived as lock_expired.
--- Called by: tick. Locks: the rows, skipping those that somebody is settling right now, and those of which an open transaction keeps a step: the next
--- attempt must not begin before that step is there to be seen. Result: how many locks had expired.
+-- End the attempts whose lock expired: the worker died, or lost the database for too long. The message is ready again while attempts are
+-- left, else it is archived as lock_expired.
+-- Called by: tick. Locks: the rows, skipping those that somebody is settling right now, and those whose step an open transaction is saving:
+-- the next attempt must not start before that step is visible. Result: how many locks had expired.
 -- The locked rows are few; this reads all of them by their index. lock_expires_at itself is in no index, so that heartbeats stay HOT.
 CREATE OR REPLACE FUNCTION messages.expire_locks(p_limit integer DEFAULT 1000)
 RETURNS bigint

@@ -1,7 +1,7 @@
--- End the messages whose time to live is over: they are archived as expired. Never one that is locked: it may still end well.
--- Called by: tick, and claim does the same with those that it meets. Locks: the rows, skipping those that others hold.
+-- Archive messages whose TTL is over as expired. Locked messages are never expired: they may still succeed.
+-- Called by: tick; claim does the same with expired messages that it finds. Locks: the rows, skipping those that others hold.
 -- Result: how many.
-CREATE OR REPLACE FUNCTION messages.expire_ttl(p_limit integer DEFAULT 1000)
+CREATE OR REPLACE FUNCTION messages.expire_messages(p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -20,6 +20,6 @@ DECLARE
     LIMIT p_limit
     FOR UPDATE SKIP LOCKED);
 BEGIN
-  RETURN CASE WHEN v_ids = '{}' THEN 0 ELSE messages.end_expired(v_ids) END;
+  RETURN CASE WHEN v_ids = '{}' THEN 0 ELSE messages.archive_expired(v_ids) END;
 END
 $$;

@@ -1,4 +1,4 @@
--- Settle: the messages failed for good, whatever attempts are left.
+-- Settle: the messages failed for good, however many attempts are left.
 -- Called by: workers. Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
 CREATE OR REPLACE FUNCTION messages.fail(p_ids bigint[], p_claim_ids bigint[], p_errors text[])
 RETURNS bigint[]
@@ -11,5 +11,5 @@ SET enable_mergejoin = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
-  SELECT messages.lost(p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'failed', p_errors, NULL, NULL), 'failed')
+  SELECT messages.lost_ids(p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'failed', p_errors, NULL, NULL), 'failed')
 $$;

@@ -1,6 +1,6 @@
--- Whether a lock of this topic that has run out may not be settled any more.
--- Called by: archive, retry and hand_back, for locks that have run out. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.is_strict(p_topic text)
+-- Whether an expired lock of this topic may no longer be settled.
+-- Called by: archive, retry and return_attempts, for locks that have run out. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.has_strict_lock(p_topic text)
 RETURNS boolean
 LANGUAGE sql
 STABLE

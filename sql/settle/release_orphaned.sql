@@ -1,8 +1,9 @@
--- Release what a worker holds without knowing it: a claim that was committed while its answer was lost on the way.
--- Called by: a daemon's lane after a claim failed, under the name that only this lane claims with. p_known: what it does hold.
--- Without this such a message would wait for its lock to expire, and count an attempt in which nothing ran.
+-- Release messages that a worker holds without knowing it: the claim was committed, but its answer was lost.
+-- Called by: a connection of a daemon after a claim failed, under the name that only this connection claims with. p_known: what it knows to
+-- hold.
+-- Without this such a message would wait for its lock to expire, and would lose an attempt in which nothing ran.
 -- Locks: the rows. Result: the ids that were released.
-CREATE OR REPLACE FUNCTION messages.release_forgotten(p_worker text, p_known bigint[])
+CREATE OR REPLACE FUNCTION messages.release_orphaned(p_worker text, p_known bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -20,6 +21,6 @@ BEGIN
   INTO v_ids, v_claims
   FROM messages.message AS m
   WHERE m.claim_id IS NOT NULL AND m.locked_by = p_worker AND m.id <> ALL (p_known);
-  RETURN CASE WHEN v_ids IS NULL THEN '{}' ELSE messages.hand_back(v_ids, v_claims, NULL, NULL, NULL, NULL) END;
+  RETURN CASE WHEN v_ids IS NULL THEN '{}' ELSE messages.return_attempts(v_ids, v_claims, NULL, NULL, NULL, NULL) END;
 END
 $$;

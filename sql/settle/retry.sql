@@ -1,13 +1,13 @@
 -- Settle: the attempts failed. While attempts are left the messages become ready again after a delay, else they are archived.
 -- Called by: workers (p_result 'failed', or 'lock_expired' when an attempt overran its time) and messages.expire_locks.
--- p_delays: the handler's own wish; NULL = the topic's on_lock_expired_delay for 'lock_expired', else its backoff. Cut to 1000 years: one
--- time that cannot be stored must not fail the batch.
+-- p_delays: the delay that the handler asked for; NULL = the topic's lock_expired_delay for 'lock_expired', else its backoff. Clamped to
+-- 1000 years: one time that cannot be stored must not fail the batch.
 -- p_states: a new checkpoint; NULL keeps the old one, JSON null clears it.
--- One with a key that would be tried again while a newer message of its key is ready is archived as cancelled, if key_retry is supersede. (One that waits
--- for others, perhaps for this very message, is not ready.)
--- With strict_lock a lock that has run out is lost, but for lock_expired.
--- Locks: the rows in the order of their ids, as archive and cancel do, then low_water of ordered topics in the order of its key; an open transaction that keeps a step is waited for, since the next attempt
--- must see it. Result: the ids whose lock was lost; nothing was changed for them.
+-- A message with a key is archived as cancelled if a newer message of its key is ready and key_on_retry is supersede. (A newer message that
+-- is blocked, perhaps by this very message, is not ready.) With strict_lock an expired lock is lost, except for lock_expired.
+-- Locks: the rows in the order of their ids, as archive and cancel do, then low_water of ordered topics in the order of its key; an open
+-- transaction that saves a step is waited for, since the next attempt must see it. Result: the ids whose lock was lost; nothing was changed
+-- for them.
 CREATE OR REPLACE FUNCTION messages.retry(
   p_ids       bigint[],
   p_claim_ids bigint[],
@@ -44,8 +44,8 @@ BEGIN
            m.key IS NOT NULL AND EXISTS (
              SELECT FROM messages.message AS ready
              WHERE ready.topic = m.topic AND ready.key = m.key AND ready.attempts = 0 AND ready.claim_id IS NULL AND ready.id > m.id
-               AND NOT EXISTS (SELECT FROM messages.parked AS k WHERE k.id = ready.id)
-           ) AND messages.key_retry(m.topic) = 'supersede' AS is_superseded
+               AND NOT EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = ready.id)
+           ) AND messages.key_on_retry(m.topic) = 'supersede' AS is_superseded
     FROM (
       SELECT e.* FROM unnest(p_ids, p_claim_ids, p_errors, p_delays, p_states) AS e (id, claim_id, error, delay, state) ORDER BY e.id
     ) AS e
@@ -56,13 +56,13 @@ BEGIN
       SELECT coalesce(t.backoff, d.backoff) AS backoff,
              nullif(coalesce(m.max_attempts, t.max_attempts, d.max_attempts), 0) AS max_attempts,
              m.channel IS NOT NULL AND coalesce(t.ordered, d.ordered) AS ordered,
-             CASE WHEN p_result = 'lock_expired' THEN coalesce(t.on_lock_expired_delay, d.on_lock_expired_delay) END AS expired_delay
+             CASE WHEN p_result = 'lock_expired' THEN coalesce(t.lock_expired_delay, d.lock_expired_delay) END AS expired_delay
     ) AS policy
     CROSS JOIN LATERAL (
-      SELECT coalesce(e.delay, policy.expired_delay, messages.backoff(policy.backoff, m.attempts, random())) AS wished
+      SELECT coalesce(e.delay, policy.expired_delay, messages.backoff_delay(policy.backoff, m.attempts, random())) AS wished
     ) AS delay
     CROSS JOIN LATERAL (SELECT v_now + greatest('0', least(delay.wished, '1000 years')) AS at) AS next
-    WHERE d.topic = '*' AND (m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.is_strict(m.topic))
+    WHERE d.topic = '*' AND (m.lock_expires_at > v_now OR p_result = 'lock_expired' OR NOT messages.has_strict_lock(m.topic))
       AND (policy.max_attempts IS NULL OR m.attempts < policy.max_attempts)
     FOR UPDATE OF m
   ), again AS (
@@ -71,7 +71,7 @@ BEGIN
         -- In an ordered channel it keeps its place, and the channel waits for it.
         available_at = CASE WHEN e.ordered THEN m.available_at ELSE e.available_at END,
         state = CASE WHEN e.state IS NULL THEN m.state ELSE nullif(e.state::messages.given_json, 'null') END,
-        history = messages.with_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_result, e.error,
+        history = messages.append_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_result, e.error,
                                         CASE WHEN m.prefetched IS NOT TRUE THEN m.runs END)
     FROM ended AS e
     WHERE m.id = e.id AND NOT e.is_superseded
@@ -93,13 +93,13 @@ BEGIN
   v_again := v_back.ids;
 
   IF v_back.blocks IS NOT NULL THEN
-    PERFORM messages.block_channels(v_back.blocks);
+    PERFORM messages.hold_ordered_channels(v_back.blocks);
   END IF;
   IF v_back.topics IS NOT NULL THEN
-    PERFORM messages.ring(ARRAY(SELECT DISTINCT t.topic FROM unnest(v_back.topics) AS t (topic)), v_back.due);
+    PERFORM messages.notify_topics(ARRAY(SELECT DISTINCT t.topic FROM unnest(v_back.topics) AS t (topic)), v_back.due);
   END IF;
-  IF v_back.topics IS NOT NULL AND messages.is_policed() THEN
-    PERFORM messages.count_attempts(v_back.topics, false);
+  IF v_back.topics IS NOT NULL AND messages.has_policies() THEN
+    PERFORM messages.count_breaker_attempts(v_back.topics, false);
   END IF;
   IF v_back.superseded IS NOT NULL THEN
     SELECT v_again || messages.archive(
@@ -117,6 +117,6 @@ BEGIN
   INTO v_over, v_claims, v_errors
   FROM unnest(p_ids, p_claim_ids, p_errors) AS e (id, claim_id, error)
   WHERE e.id <> ALL (v_again);
-  RETURN messages.lost(v_over, v_claims, messages.archive(v_over, v_claims, p_result, v_errors, NULL, NULL), p_result);
+  RETURN messages.lost_ids(v_over, v_claims, messages.archive(v_over, v_claims, p_result, v_errors, NULL, NULL), p_result);
 END
 $$;

@@ -1,12 +1,14 @@
--- One try to unlock messages and hand their attempt back.
--- Called by: hand_back; the arguments are described there.
--- A message with a key that would again be the one untried message of its key, while another one is ready or a newer one comes back
--- with it, gives way: it is archived as cancelled (key_retry supersede), or comes back without its key, so that both can stay (keep).
--- If the other one waits for others, perhaps for this very message, it is not ready: then too the newest that comes back does so without its key.
--- (With its attempt still counted both could stay, too, and at the limit of its attempts it would end without ever having run.) One
--- that commits in between is a unique violation, which hand_back answers.
--- Locks: the rows in the order of their ids, as archive and cancel do, then low_water of their topics in the order of its key. Result: the ids that were unlocked or gave way.
-CREATE OR REPLACE FUNCTION messages.give_back(
+-- One try to unlock messages and return their attempt.
+-- Called by: return_attempts; the arguments are described there.
+-- A message with a key would again be the one unattempted message of its key. If another one is ready, or a newer one is returned in the
+-- same call, it gives way: it is archived as cancelled (key_on_retry supersede), or returns without its key, so that both can stay (keep).
+-- If the other one is blocked by predecessors, perhaps by this very message, it is not ready: then too the newest that is returned loses
+-- its key.
+-- (With its attempt still counted both could stay, too, and at the limit of its attempts it would end without ever having run.) A message
+-- that commits in between causes a unique violation, which return_attempts handles.
+-- Locks: the rows in the order of their ids, as archive and cancel do, then low_water of their topics in the order of its key. Result: the
+-- ids that were unlocked or gave way.
+CREATE OR REPLACE FUNCTION messages.try_return_attempts(
   p_ids bigint[], p_claim_ids bigint[], p_delays interval[], p_untils timestamptz[], p_states jsonb[], p_outcome text,
   p_ran boolean[] DEFAULT NULL
 )
@@ -27,8 +29,8 @@ BEGIN
   INTO v_ids, v_claims, v_kept
   FROM (
     SELECT r.id, r.claim_id,
-           messages.key_retry(r.topic) = 'keep'
-             OR (r.newest = 1 AND EXISTS (SELECT FROM messages.parked AS k WHERE k.id = standing.id)) AS stays
+           messages.key_on_retry(r.topic) = 'keep'
+             OR (r.newest = 1 AND EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = standing.id)) AS stays
     FROM (
       SELECT m.id, m.claim_id, m.topic, m.key, rank() OVER (PARTITION BY m.topic, m.key ORDER BY m.id DESC) AS newest
       FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
@@ -55,7 +57,7 @@ BEGIN
         available_at = CASE WHEN p_outcome IS NULL OR is_first.ordered THEN m.available_at ELSE is_first.due END,
         state = CASE WHEN e.state IS NULL THEN m.state ELSE nullif(e.state::messages.given_json, 'null') END,
         history = CASE WHEN p_outcome IS NULL THEN m.history ELSE
-                    messages.with_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_outcome, NULL, m.runs) END
+                    messages.append_attempt(m.history, m.attempts, m.locked_by, m.locked_at, v_now, p_outcome, NULL, m.runs) END
     FROM (
       SELECT e.*
       FROM unnest(p_ids, p_claim_ids, p_delays, p_untils, p_states, p_ran) AS e (id, claim_id, delay, until, state, ran)
@@ -66,9 +68,9 @@ BEGIN
                WHEN e.until IS NOT NULL THEN greatest('1970-01-01 00:00+00', least(e.until, '9000-01-01 00:00+00'))
                ELSE v_now + greatest('0', least(coalesce(e.delay, '0'), '1000 years'))
              END AS due,
-             p_outcome IS NOT NULL AND messages.is_ordered(e.id) AS ordered
+             p_outcome IS NOT NULL AND messages.is_in_ordered_channel(e.id) AS ordered
     ) AS is_first
-    WHERE m.id = e.id AND m.claim_id = e.claim_id AND (m.lock_expires_at > v_now OR NOT messages.is_strict(m.topic))
+    WHERE m.id = e.id AND m.claim_id = e.claim_id AND (m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic))
     RETURNING m.id, m.topic, m.channel, m.priority, m.available_at, is_first.due, is_first.ordered
   ), lowered AS (
     UPDATE messages.low_water AS w
@@ -87,10 +89,10 @@ BEGIN
   FROM unlocked AS u;
 
   IF v_blocks IS NOT NULL THEN
-    PERFORM messages.block_channels(v_blocks);
+    PERFORM messages.hold_ordered_channels(v_blocks);
   END IF;
   IF v_topics IS NOT NULL THEN
-    PERFORM messages.ring(v_topics, v_due);
+    PERFORM messages.notify_topics(v_topics, v_due);
   END IF;
   RETURN v_ids || v_superseded;
 END

@@ -1,11 +1,10 @@
--- Whether somebody works a topic: the one rule of what counts as handled.
+-- Whether a worker handles a topic: the one definition of handled.
 -- Called by: conditions, stats, unhandled_topics, examine_workers, explain_stopped. Locks: nothing.
--- A worker of the registry that is alive and not stopping and names the topic; or one outside it (in plain SQL) that sleeps armed for
--- the topic, or holds a message of it whose lock has not expired. A daemon of the registry is judged by its row alone: what it still holds while
--- it stops, or after it died, says nothing of new ones. A worker over HTTP gives signs only when it asks for something: while it holds a message,
--- and was not told to drain, it works. The sleeper '*' is a policy, not somebody.
--- The limit: of those outside, one that neither sleeps armed nor holds a message at this moment is not seen; and of a topic's locked messages
--- it looks at 1000.
+-- A worker of the registry that is alive and not stopping and names the topic; or one outside it (in plain SQL) that sleeps armed for the
+-- topic, or holds a message of it whose lock has not expired. A daemon of the registry counts by its row alone: messages that it still
+-- holds while it stops, or after it died, say nothing about new ones. A worker over HTTP shows signs of life only with its requests: while
+-- it holds a message, and was not asked to drain, it counts. The sleeper '*' is a policy, not a worker.
+-- Limits: an outside worker that neither sleeps armed nor holds a message is not seen; of a topic's locked messages 1000 are checked.
 CREATE OR REPLACE FUNCTION messages.is_handled(p_topic text)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,7 +1,8 @@
--- How long messages waited and handlers ran, by topic, in seconds: the 50th, 95th and 99th percentile of what the daemons measured.
+-- How long messages waited and handlers ran, by topic, in seconds: the 50th, 95th and 99th percentiles of what the daemons measured.
 -- Called by: operators, analysts, pgrouse top, pgrouse doctor, the web. Locks: nothing.
--- p_since: of so long until now, in whole minutes (the one that began before it too); p_topic: of this topic only.
--- wait: from available to claimed. run: one call of a handler. wake: the wait of messages that came while a daemon slept and a notification woke it.
+-- p_since: the time until now, in whole minutes, including the one in which it begins; p_topic: only this topic.
+-- wait: from available to claimed. run: one call of a handler. wake: the wait of messages that came while a daemon slept and a notification
+-- woke it.
 -- Result: one row per topic that was measured; NULL where nothing was. waits, runs and wakes: of how many entries.
 CREATE OR REPLACE FUNCTION messages.latency(p_since interval DEFAULT '1 hour', p_topic text DEFAULT NULL)
 RETURNS TABLE (
@@ -23,7 +24,7 @@ AS $$
     coalesce((SELECT sum(c) FROM unnest(s.runs)  AS c), 0)::bigint, run.q[1],  run.q[2],  run.q[3],
     coalesce((SELECT sum(c) FROM unnest(s.wakes) AS c), 0)::bigint, wake.q[1], wake.q[2], wake.q[3]
   FROM (
-    SELECT a.topic, messages.unpack(nullif(a.waits, 0)) AS waits, messages.unpack(nullif(a.runs, 0)) AS runs, messages.unpack(nullif(a.wakes, 0)) AS wakes
+    SELECT a.topic, messages.unpack_histogram(nullif(a.waits, 0)) AS waits, messages.unpack_histogram(nullif(a.runs, 0)) AS runs, messages.unpack_histogram(nullif(a.wakes, 0)) AS wakes
     FROM (
       SELECT m.topic, sum(m.waits) AS waits, sum(m.runs) AS runs, sum(m.wakes) AS wakes
       FROM messages.measure AS m

@@ -1,6 +1,6 @@
 -- Since when the oldest ready message of a topic waits, read from the edges of the ready indexes.
 -- Called by: conditions, topic by topic. Locks: nothing. Result: NULL = none is ready.
--- Of the messages with a channel it looks at p_bound: one that waits for longer may stand behind those.
+-- Of the messages with a channel it checks p_bound: an older one may come after those.
 CREATE OR REPLACE FUNCTION messages.oldest_ready(p_topic text, p_bound integer DEFAULT 1000)
 RETURNS timestamptz
 LANGUAGE plpgsql

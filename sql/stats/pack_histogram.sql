@@ -1,7 +1,7 @@
--- A histogram as one number, as messages.measure keeps it, from its counts by bucket: {"7": 12, "8": 3}.
--- Called by: worker_measured. Locks: nothing. Result: 0 for NULL and for no counts.
--- Errors: 22023 for a bucket that there is not, or a count that has no room in one.
-CREATE OR REPLACE FUNCTION messages.pack(p_counts jsonb)
+-- Pack a histogram into one number, as messages.measure keeps it, from its counts by bucket: {"7": 12, "8": 3}.
+-- Called by: record_measures. Locks: nothing. Result: 0 for NULL and for no counts.
+-- Errors: 22023 for an unknown bucket, or a count that is too large for one.
+CREATE OR REPLACE FUNCTION messages.pack_histogram(p_counts jsonb)
 RETURNS numeric
 LANGUAGE plpgsql
 IMMUTABLE

@@ -1,4 +1,4 @@
--- Forget what was measured more than 7 days ago.
+-- Delete measures that are older than 7 days.
 -- Called by: purge. Bounded: the p_limit oldest rows. Locks: the rows it deletes. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_measures(p_limit integer DEFAULT 10000)
 RETURNS bigint

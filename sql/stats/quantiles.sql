@@ -1,4 +1,4 @@
--- Some quantiles of one histogram, in seconds: see quantile.
+-- Several quantiles of one histogram, in seconds: see quantile.
 -- Called by: quantile, latency, throughput. Locks: nothing. p_counts: none is NULL. p_qs: in ascending order.
 -- Result: one for each of p_qs; NULL for an empty histogram.
 CREATE OR REPLACE FUNCTION messages.quantiles(p_counts bigint[], p_qs double precision[])

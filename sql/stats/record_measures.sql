@@ -1,13 +1,13 @@
--- Take in what a worker has measured since its last report: one element per topic, with counts and histograms by bucket, all of them optional:
+-- Add what a worker measured since its last report: one element per topic, with optional counts and histograms by bucket: [{"topic":
+-- "orders.created", "success": 12, "waits": {"7": 12}, "runs": {"1": 11, "9": 1}, "wakes": {}}].
 -- [{"topic": "orders.created", "success": 12, "waits": {"7": 12}, "runs": {"1": 11, "9": 1}, "wakes": {}}].
--- Called by: the heartbeat of daemons, every few seconds. p_report: the number of the report, growing; one that was taken in already adds nothing.
--- Locks: the worker's own row, without waiting, then the rows of this minute, topic by topic; another worker's report may be waited for, for a
--- second at most.
--- Result: true if it is taken in, by this call or an earlier one; NULL if it is not, since somebody else holds the worker's row (an open
--- transaction around drain_worker): report it again later, as it is; false if the registry does not know the worker.
--- Errors: 22023 for what is no measure.
--- What is counted here is counted for now: a report that comes late falls into a later minute.
-CREATE OR REPLACE FUNCTION messages.worker_measured(p_name text, p_report bigint, p_measures jsonb)
+-- Called by: the heartbeat of daemons, every few seconds. p_report: the increasing number of the report; a repeated report adds nothing.
+-- Locks: the worker's own row, without waiting, then the rows of this minute, topic by topic; it waits at most a second for another
+-- worker's report.
+-- Result: true if it was added, by this call or an earlier one; NULL if not, because another session holds the worker's row (an open
+-- transaction around drain_worker): send the same report again later; false if the registry does not know the worker.
+-- Errors: 22023 for an invalid report. Reports count for the current minute: a late report falls into a later minute.
+CREATE OR REPLACE FUNCTION messages.record_measures(p_name text, p_report bigint, p_measures jsonb)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -34,7 +34,7 @@ BEGIN
     date_trunc('minute', messages.now()), e.topic,
     coalesce(e.success, 0), coalesce(e.rejected, 0), coalesce(e.failed, 0), coalesce(e.lock_expired, 0),
     coalesce(e.retried, 0), coalesce(e.deferred, 0), coalesce(e.released, 0), coalesce(e.lost, 0),
-    messages.pack(e.waits), messages.pack(e.runs), messages.pack(e.wakes)
+    messages.pack_histogram(e.waits), messages.pack_histogram(e.runs), messages.pack_histogram(e.wakes)
   FROM jsonb_to_recordset(p_measures) AS e (
     topic text, success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint, released bigint, lost bigint,
     waits jsonb, runs jsonb, wakes jsonb)

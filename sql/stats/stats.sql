@@ -1,5 +1,6 @@
--- What stands in the queue, by topic, without ever counting a big table: the counts of a topic stop at p_bound (shown as p_bound: "at least").
--- Of the messages with a channel it looks at p_bound of each topic. handled: by the rule of is_handled. Called by: pgrouse stats. Locks: nothing. Result: one row per topic that has live messages, dead ones of the last day, or a policy.
+-- Queue counts by topic, without ever counting a big table: the counts of a topic stop at p_bound (p_bound then means "at least").
+-- Of the messages with a channel it checks p_bound of each topic. handled: as is_handled says. Called by: pgrouse stats. Locks: nothing.
+-- Result: one row per topic that has live messages, dead ones of the last day, or a policy.
 CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 10000)
 RETURNS TABLE (
   topic text, ready bigint, delayed bigint, running bigint, dead_last_day bigint, oldest_ready_s double precision, handled boolean

@@ -1,9 +1,11 @@
--- How many attempts ended, and how, over time: for charts. Of what the daemons measured.
+-- How many attempts ended, by result and time, for charts: from what the daemons measured.
+-- Of what the daemons measured.
 -- Called by: operators, analysts, pgrouse top, the web. Locks: nothing.
--- p_since: of so long until now; p_topic: of this topic only; p_bars: at most so many rows (1 to 1000). A bar is of whole minutes, as many as it takes.
--- Result: one row per bar, the oldest first, those without any attempt too. at: when it begins, s: how many seconds of it have passed (the last one is not
--- over yet). The counts are of attempts: retried ones failed and are tried again, failed ones were the last. *_p95_s: as those of messages.latency.
--- Errors: 22023 for a time that is not between a minute and 8 days, or a number of bars that is not possible.
+-- p_since: of so long until now; p_topic: of this topic only; p_bars: at most so many rows (1 to 1000). A bar spans whole minutes.
+-- Result: one row per bar, the oldest first, those without any attempt too. at: when it begins; s: how many seconds of it have passed (the
+-- last one is not over yet). The counts are of attempts: retried ones failed and are tried again, failed ones were the last. *_p95_s: as
+-- those of messages.latency.
+-- Errors: 22023 for a time outside of a minute to 8 days, or an invalid number of bars.
 CREATE OR REPLACE FUNCTION messages.throughput(p_since interval DEFAULT '1 hour', p_topic text DEFAULT NULL, p_bars integer DEFAULT 60)
 RETURNS TABLE (
   at timestamptz, s double precision,
@@ -36,9 +38,9 @@ BEGIN
     b.at, extract(epoch FROM least(b.at + v_width, v_now) - b.at)::double precision,
     coalesce(a.success, 0), coalesce(a.rejected, 0), coalesce(a.failed, 0), coalesce(a.lock_expired, 0),
     coalesce(a.retried, 0), coalesce(a.deferred, 0), coalesce(a.released, 0), coalesce(a.lost, 0),
-    (messages.quantiles(messages.unpack(nullif(a.waits, 0)), '{0.95}'))[1],
-    (messages.quantiles(messages.unpack(nullif(a.runs, 0)),  '{0.95}'))[1],
-    (messages.quantiles(messages.unpack(nullif(a.wakes, 0)), '{0.95}'))[1]
+    (messages.quantiles(messages.unpack_histogram(nullif(a.waits, 0)), '{0.95}'))[1],
+    (messages.quantiles(messages.unpack_histogram(nullif(a.runs, 0)),  '{0.95}'))[1],
+    (messages.quantiles(messages.unpack_histogram(nullif(a.wakes, 0)), '{0.95}'))[1]
   FROM generate_series(v_first, v_now, v_width) AS b (at)
   LEFT JOIN (
     SELECT

@@ -1,4 +1,5 @@
--- Topics with messages that wait while nobody handles them, by the rule of is_handled. Such messages stay ready; they are never lost and never hidden.
+-- Topics with waiting messages and no worker that handles them (is_handled). Such messages stay ready; they are never lost and never
+-- hidden.
 -- Called by: pgrouse stats. Locks: nothing. Result: one row per topic.
 CREATE OR REPLACE FUNCTION messages.unhandled_topics()
 RETURNS SETOF text

@@ -1,6 +1,6 @@
--- A histogram of messages.measure, or a sum of such, as its 48 counts: element i is what fell into bucket i.
+-- Unpack a histogram of messages.measure, or a sum of histograms, into its 48 counts: element i counts bucket i.
 -- Called by: latency, throughput, operators and analysts. Locks: nothing. Result: NULL for NULL.
-CREATE OR REPLACE FUNCTION messages.unpack(p_packed numeric)
+CREATE OR REPLACE FUNCTION messages.unpack_histogram(p_packed numeric)
 RETURNS bigint[]
 LANGUAGE sql
 IMMUTABLE STRICT PARALLEL SAFE

@@ -1,7 +1,7 @@
--- The same number for errors that differ only in numbers, ids and quoted strings, so that dead messages can be grouped.
+-- The same hash for errors that differ only in numbers, ids and quoted strings, to group dead messages.
 -- Called by: messages.archive for results that are dead. Locks: nothing. Result: 16 hex digits, NULL for no error.
--- What counts is the line that names the error: see error_line.
-CREATE OR REPLACE FUNCTION messages.fingerprint(p_error text)
+-- It hashes the line that names the error: see error_line.
+CREATE OR REPLACE FUNCTION messages.error_fingerprint(p_error text)
 RETURNS text
 LANGUAGE plpgsql
 IMMUTABLE PARALLEL SAFE

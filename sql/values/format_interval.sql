@@ -1,6 +1,6 @@
--- A span of time for people, in one unit: 40 ms, 4.2 s, 17 min, 3 h, 12 d. Below zero it reads as zero.
+-- Format a duration for people, in one unit: 40 ms, 4.2 s, 17 min, 3 h, 12 d. Negative durations show as zero.
 -- Called by: the functions of explain. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.in_words(p_span interval)
+CREATE OR REPLACE FUNCTION messages.format_interval(p_span interval)
 RETURNS text
 LANGUAGE sql
 IMMUTABLE STRICT

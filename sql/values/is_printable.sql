@@ -1,7 +1,9 @@
--- Whether a name has nothing in it that cannot be seen: no control character, none that turns the direction of text, joins or has no width. With
--- those two names look alike, or other than they are. That is Unicode's categories Cc, Cf, Zl and Zp, and what it calls default ignorable.
--- Called by: whatever takes names of channels, keys, steps, jobs and workers; the domains channel_name and key_name have the same pattern. Locks: nothing.
--- It sets no path, so that it becomes a part of the statement that calls it. NULL for NULL.
+-- Whether a name has only visible characters: no control characters, and none that change the direction of text, join characters or have no
+-- width. Such characters make two different names look alike. They are Unicode's categories Cc, Cf, Zl and Zp, and its default ignorable
+-- characters.
+-- Called by: whatever takes names of channels, keys, steps, jobs and workers; the domains channel_name and key_name have the same pattern.
+-- Locks: nothing.
+-- It sets no search_path, so that it can be inlined. NULL for NULL.
 CREATE OR REPLACE FUNCTION messages.is_printable(p_name text)
 RETURNS boolean
 LANGUAGE sql

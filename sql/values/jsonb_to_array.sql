@@ -1,6 +1,6 @@
--- A JSON value as an array: as it is if it is one, else as its only element.
--- Called by: publish, upsert. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.as_array(p_value jsonb)
+-- Wrap a JSON value in an array, unless it is one already.
+-- Called by: publish, insert_or_merge. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.jsonb_to_array(p_value jsonb)
 RETURNS jsonb
 LANGUAGE sql
 IMMUTABLE

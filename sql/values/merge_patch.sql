@@ -1,5 +1,5 @@
--- A JSON document with a patch merged into it, by RFC 7396: objects are merged key by key, null takes a key away, all else replaces.
--- Called by: put_back, and itself. Locks: nothing.
+-- Apply a JSON merge patch (RFC 7396): objects are merged key by key, null removes a key, anything else replaces.
+-- Called by: redrive_rows, and itself. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.merge_patch(p_target jsonb, p_patch jsonb)
 RETURNS jsonb
 LANGUAGE plpgsql

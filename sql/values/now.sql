@@ -1,6 +1,6 @@
--- The time by which the queue lives: the server's clock, or messages.fake_now in a session of the schema's owner (tests).
+-- The queue's clock: the server's clock, or messages.fake_now in a session of the schema's owner (tests).
 -- Called by: every function here that needs a time. Locks: nothing.
--- Without the privilege the setting is ignored: a worker must not be able to expire the locks of others.
+-- Without the privilege the setting is ignored: a worker must not be able to expire other workers' locks.
 -- Qualified throughout and without a search_path of its own: with one it could not be inlined, and every statement would pay for a call.
 CREATE OR REPLACE FUNCTION messages.now()
 RETURNS timestamptz

@@ -1,7 +1,8 @@
--- A name with a question mark for each character that cannot be seen (messages.is_printable, which has the same pattern).
--- Called by: put_back, replay: the table of the archive has no domain that refuses such characters in a channel, that of live messages has.
+-- Replace each character of a name that is not printable by a question mark (messages.is_printable has the same pattern).
+-- Called by: redrive_rows, replay: the table of the archive has no domain that refuses such characters in a channel, that of live messages
+-- has.
 -- Locks: nothing. NULL for NULL.
-CREATE OR REPLACE FUNCTION messages.printable(p_name text)
+CREATE OR REPLACE FUNCTION messages.replace_unprintable(p_name text)
 RETURNS text
 LANGUAGE sql
 IMMUTABLE

@@ -1,6 +1,6 @@
 -- The line of an error that names it, at most 200 characters.
 -- Called by: the functions of explain. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.last_line(p_error text)
+CREATE OR REPLACE FUNCTION messages.short_error_line(p_error text)
 RETURNS text
 LANGUAGE sql
 IMMUTABLE

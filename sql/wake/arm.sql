@@ -1,8 +1,9 @@
--- Say that a worker is about to sleep and when it will look by itself; from the commit on, publishes that are due earlier ring for it.
+-- Record that a worker is about to sleep, and when it will look for messages again. From the commit on, a publish that is due earlier
+-- notifies it.
 -- p_look_in: at most 2 hours; a worker that sleeps for longer arms again.
 -- Called by: workers whose claim found nothing, in a transaction of its own: only what is committed counts.
--- Locks: the worker's own row, which nobody else writes, and what raise_armed locks. The caller need not wait for
--- the flush (synchronous_commit = off): after a crash workers arm again anyway.
+-- Locks: the worker's own row, which only it writes, and what raise_armed_until locks. The caller need not wait for the flush
+-- (synchronous_commit = off): after a crash, workers arm again anyway.
 CREATE OR REPLACE FUNCTION messages.arm(p_worker text, p_topics text[], p_look_in interval)
 RETURNS void
 LANGUAGE plpgsql
@@ -12,7 +13,7 @@ AS $$
 DECLARE
   v_until timestamptz := clock_timestamp() + 2 * p_look_in;
 BEGIN
-  PERFORM messages.check_worker(p_worker);
+  PERFORM messages.check_worker_name(p_worker);
   -- Without a bound a flag would stand for ever: each publish would look at it, and ring for it.
   IF p_look_in IS NULL OR p_look_in NOT BETWEEN '0' AND '2 hours' THEN
     RAISE EXCEPTION 'look_in of worker % is %', p_worker, coalesce(p_look_in::text, 'NULL')
@@ -22,6 +23,6 @@ BEGIN
   VALUES (p_worker, p_topics, v_until, clock_timestamp() + p_look_in)
   ON CONFLICT (worker) DO UPDATE
   SET topics = excluded.topics, armed_until = excluded.armed_until, next_look_at = excluded.next_look_at;
-  PERFORM messages.raise_armed(v_until);
+  PERFORM messages.raise_armed_until(v_until);
 END
 $$;

@@ -1,6 +1,6 @@
--- Say that a worker is awake: publishes need not ring for it any more.
--- Called by: workers that have had work for a while. The sleeper '*' is nobody's.
--- Locks: the worker's own row, which nobody else writes.
+-- Record that a worker is awake: publishes need not notify it.
+-- Called by: workers that have been busy for a while. The sleeper '*' belongs to no worker.
+-- Locks: the worker's own row, which only it writes.
 CREATE OR REPLACE FUNCTION messages.disarm(p_worker text)
 RETURNS void
 LANGUAGE sql

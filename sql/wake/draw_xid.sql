@@ -1,7 +1,7 @@
--- A transaction id of this very transaction, greater than that of every INSERT that could not yet see a flag committed before.
--- Called by: workers after arm, in a transaction of its own. Locks: nothing, and no flush: nothing else is written.
+-- A new transaction id, greater than that of every INSERT that could not see a flag committed before.
+-- Called by: workers after arm, in a separate transaction. Locks: nothing, and no flush: nothing else is written.
 -- Not pg_snapshot_xmax: that is the last *completed* id + 1, and a running INSERT may be beyond it.
-CREATE OR REPLACE FUNCTION messages.own_xid()
+CREATE OR REPLACE FUNCTION messages.draw_xid()
 RETURNS bigint
 LANGUAGE sql
 AS $$

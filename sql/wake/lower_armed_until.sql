@@ -1,10 +1,10 @@
--- Take back what raise_armed has said, down to the last flag that there is: else publishes would look for flags, and ring above READ COMMITTED,
--- until the time comes that was once said; for notify = 'always' that is the year 9000.
--- Called by: prune. Locks: messages.sleeper in SHARE mode, tried only: whoever has written a flag holds the lock that conflicts until it is
--- committed, and this cannot see it yet. Whoever writes one later reads the sequence after that, and raises it again. The lock is given back at
--- once, by undoing the savepoint in which it was taken, which a setval survives.
+-- Lower messages.armed_until to the latest armed_until of any sleeper: otherwise publishes would read the sleepers, and notify above READ
+-- COMMITTED, until the time that was once set; with notify = 'always' that is the year 9000.
+-- Called by: prune. Locks: messages.sleeper in SHARE mode, only if free at once: a session that wrote a flag holds a conflicting lock until
+-- it commits, and its flag is not visible yet. A session that writes one later reads the sequence after that, and raises it again. The lock
+-- is released at once by rolling back the savepoint in which it was taken, which a setval survives.
 -- A flag that is taken down counts until that is committed. Result: whether it was lowered.
-CREATE OR REPLACE FUNCTION messages.lower_armed()
+CREATE OR REPLACE FUNCTION messages.lower_armed_until()
 RETURNS boolean
 LANGUAGE plpgsql
 AS $$
@@ -12,7 +12,7 @@ DECLARE
   v_until bigint;
   v_did   boolean;
 BEGIN
-  IF pg_sequence_last_value('messages.armed') < extract(epoch FROM clock_timestamp())
+  IF pg_sequence_last_value('messages.armed_until') < extract(epoch FROM clock_timestamp())
     -- Above it the snapshot may be older than a flag.
     OR current_setting('transaction_isolation') <> 'read committed' THEN
     RETURN false;
@@ -21,9 +21,9 @@ BEGIN
     LOCK TABLE messages.sleeper IN SHARE MODE NOWAIT;
     -- A statement of its own: the look must be younger than the lock.
     v_until := (SELECT greatest(1, ceil(extract(epoch FROM max(s.armed_until)))) FROM messages.sleeper AS s);
-    v_did := pg_sequence_last_value('messages.armed') > v_until;
+    v_did := pg_sequence_last_value('messages.armed_until') > v_until;
     IF v_did THEN
-      PERFORM setval('messages.armed', v_until);
+      PERFORM setval('messages.armed_until', v_until);
     END IF;
     RAISE EXCEPTION 'done' USING ERRCODE = 'PGR00';
   EXCEPTION

@@ -1,14 +1,14 @@
--- When the next message of one topic's channels is due.
--- Called by: next_due, renotify_stale. Locks: nothing. p_held: a claim in this transaction saw what is due already and held it back; look beyond it.
--- By time it is the first entry of an index. Looking beyond what is held back is a loose scan over at most 1000 places; where there are more,
--- look again within a second. Result: NULL = nothing waits.
-CREATE OR REPLACE FUNCTION messages.channel_due(p_topic text, p_now timestamptz, p_held boolean)
+-- When the next message in the channels of one topic is due.
+-- Called by: next_due, renotify_stale. Locks: nothing. p_held: a claim in this transaction held back what is already due; look beyond it.
+-- The next one by time is the first entry of an index. Looking beyond what is held back is a loose scan over at most 1000 places; where
+-- there are more, the result is at most a second away. Result: NULL = nothing waits.
+CREATE OR REPLACE FUNCTION messages.next_channel_due(p_topic text, p_now timestamptz, p_held boolean)
 RETURNS timestamptz
 LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-  v_low    timestamptz := messages.channel_low(p_topic);
+  v_low    timestamptz := messages.channel_low_water(p_topic);
   v_due    timestamptz;
   v_places integer;
 BEGIN

@@ -1,6 +1,6 @@
 -- How long until the next delayed message of these topics is due.
 -- Called by: workers that found nothing, to set their timer. Locks: nothing.
--- In the transaction of a claim it knows what that claim held back because of a limit (hold_back) and looks beyond it.
+-- In the transaction of a claim it knows what that claim held back because of a limit (record_held_back), and looks beyond it.
 -- Result: an interval (0 or less = due now), NULL = nothing waits for a time.
 CREATE OR REPLACE FUNCTION messages.next_due(p_topics text[])
 RETURNS interval
@@ -35,7 +35,7 @@ BEGIN
     END LOOP;
     v_due := least(
       v_due,
-      messages.channel_due(v_topic, v_now, coalesce(v_held ? ('channels ' || v_topic), false)),
+      messages.next_channel_due(v_topic, v_now, coalesce(v_held ? ('channels ' || v_topic), false)),
       (v_held ->> ('channels ' || v_topic))::timestamptz);
     v_topic := messages.next_topic(p_topics, v_topic);
   END LOOP;

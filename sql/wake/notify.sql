@@ -1,7 +1,7 @@
--- Tell who listens on a channel, if the server has room for it: a hint may never fail what it hints at.
--- Called by: everything that notifies, and workers that prove that they hear. It reads and writes no table.
--- While its queue is full PostgreSQL refuses to commit a transaction that notifies. So from nine tenths on nothing is sent, and what was
--- hinted at is found by polling. To look costs less than what it spares, and lets the server take in what all have heard.
+-- Send notifications on a NOTIFY channel, if the server has room for them: a hint must never make the work fail.
+-- Called by: everything that notifies, and workers that check their listener. It reads and writes no table.
+-- While its queue is full PostgreSQL refuses to commit a transaction that notifies. So above nine tenths nothing is sent, and the messages
+-- are found by polling. The check costs less than it saves, and lets the server drop notifications that all listeners have read.
 -- Locks: nothing; PostgreSQL takes its notify lock at commit, only if something was sent. Result: whether it was sent.
 CREATE OR REPLACE FUNCTION messages.notify(p_channel text, p_payloads text[])
 RETURNS boolean

@@ -1,10 +1,11 @@
--- Wake armed sleepers for what a statement has inserted: one NOTIFY new_message for each topic, with the id as its payload if it was one message.
--- Called by: the trigger new_message, only while somebody may be armed. With the rights of whoever publishes: it only reads messages.sleeper and
--- messages.topic. A function of its own because the trigger has no search_path: see there.
+-- Wake armed sleepers for what a statement inserted: one NOTIFY new_message for each topic, with the id as its payload if it was one
+-- message.
+-- Called by: the trigger new_message, only while a worker may be armed. It runs with the publisher's rights and only reads messages.sleeper
+-- and messages.topic. It is a separate function because the trigger sets no search_path: see there.
 -- p_topics, p_due: each topic, and when the first message of it is due; p_id: NULL = it was more than one message.
--- Above READ COMMITTED the snapshot may be older than a sleeper's flag: there it rings whatever the flags say.
+-- Above READ COMMITTED the snapshot may be older than a sleeper's flag: there it notifies whatever the flags say.
 -- Locks: nothing; PostgreSQL takes its notify lock at commit, only if something was sent.
-CREATE OR REPLACE FUNCTION messages.ring_published(p_topics text[], p_due timestamptz[], p_id bigint)
+CREATE OR REPLACE FUNCTION messages.notify_inserted(p_topics text[], p_due timestamptz[], p_id bigint)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

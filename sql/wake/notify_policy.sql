@@ -1,5 +1,5 @@
--- Whether publishes of a topic ring: auto (only for armed sleepers), always, off.
--- Called by: ring, ring_published. Locks: nothing.
+-- The notify policy of a topic: auto (only for armed sleepers), always, off.
+-- Called by: notify_topics, notify_inserted. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.notify_policy(p_topic text)
 RETURNS text
 LANGUAGE sql

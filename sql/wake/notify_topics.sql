@@ -1,8 +1,8 @@
--- Wake armed sleepers: one NOTIFY new_message per topic whose sleeper would otherwise look later than p_due.
--- Called by: whatever makes existing messages ready (retry, hand_back, raise_low_water). An INSERT rings by trigger.
--- Above READ COMMITTED it always rings: the snapshot may be older than a sleeper's flag.
+-- Wake armed sleepers: one NOTIFY new_message for each topic with a sleeper that would otherwise look later than p_due.
+-- Called by: functions that make existing messages ready (retry, return_attempts, raise_low_water). An INSERT notifies by a trigger.
+-- Above READ COMMITTED it always notifies: the snapshot may be older than a sleeper's flag.
 -- Locks: none here; PostgreSQL takes its notify lock at commit, only if something was sent.
-CREATE OR REPLACE FUNCTION messages.ring(p_topics text[], p_due timestamptz)
+CREATE OR REPLACE FUNCTION messages.notify_topics(p_topics text[], p_due timestamptz)
 RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -1,8 +1,8 @@
--- Ring settled, with the id of each, for those messages of a statement whose end somebody waits for.
--- Called by: tell_ended, after their rows are gone and only while somebody waits for anything: see wait_for for why no waiter is missed.
--- Above READ COMMITTED the snapshot may be older than a waiter: then all are rung for, and the waiters are left to forget_waiters.
--- Locks: the waiters of these messages, which are deleted. Result: how many were rung for.
-CREATE OR REPLACE FUNCTION messages.tell_waiters(p_ids bigint[])
+-- NOTIFY settled, with the id of each, for the messages of a statement whose end a client waits for.
+-- Called by: announce_ends, after their rows are gone and only while there may be waiters: see wait_for for why no waiter is missed. Above
+-- READ COMMITTED the snapshot may be older than a waiter: then all are notified, and the waiters are left to prune_waiters.
+-- Locks: the waiters of these messages, which are deleted. Result: how many were notified.
+CREATE OR REPLACE FUNCTION messages.notify_waiters(p_ids bigint[])
 RETURNS bigint
 LANGUAGE plpgsql
 AS $$

@@ -1,6 +1,7 @@
--- Every transaction with a lower id than this has ended, and what it committed is visible to the statements that follow.
+-- The oldest transaction id that may still run: every transaction with a lower id has ended, and the following statements see what it
+-- committed.
 -- Called by: workers before the claim that decides whether to sleep. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.oldest_xid()
+CREATE OR REPLACE FUNCTION messages.oldest_running_xid()
 RETURNS bigint
 LANGUAGE sql
 STABLE

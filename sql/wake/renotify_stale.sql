@@ -1,7 +1,7 @@
--- Ring again for topics whose ready messages were not claimed: a notification was lost, or no worker was there.
--- Called by: tick. Locks: nothing. Result: how many topics were rung for.
--- One NOTIFY per topic, not per message, retries and delayed messages included. It rings whether somebody is armed or not, since listeners
--- outside count on it; topics with notify = 'off', and those that are paused, stay silent.
+-- Notify again for topics whose ready messages were not claimed: a notification was lost, or there was no worker.
+-- Called by: tick. Locks: nothing. Result: how many topics were notified.
+-- One NOTIFY per topic, not per message, retries and delayed messages included. It notifies whether a worker is armed or not, since outside
+-- listeners rely on it; topics with notify = 'off', and paused topics, are not notified.
 CREATE OR REPLACE FUNCTION messages.renotify_stale(p_older_than interval DEFAULT '10 s')
 RETURNS bigint
 LANGUAGE plpgsql
@@ -12,13 +12,13 @@ SET jit = off
 AS $$
 DECLARE
   v_before timestamptz := messages.now() - p_older_than;
-  v_rung   bigint := 0;
+  v_notified   bigint := 0;
   v_topic  text := messages.next_topic(NULL, '');
   v_next   record;
   v_stale  boolean;
 BEGIN
   WHILE v_topic IS NOT NULL LOOP
-    v_stale := coalesce(messages.channel_due(v_topic, v_before, false) < v_before, false);
+    v_stale := coalesce(messages.next_channel_due(v_topic, v_before, false) < v_before, false);
     v_next := messages.next_priority(v_topic, (-1)::smallint, true);
     WHILE v_next.priority IS NOT NULL AND NOT v_stale LOOP
       v_stale := EXISTS (
@@ -27,12 +27,12 @@ BEGIN
           AND m.available_at >= v_next.low AND m.available_at < v_before);
       v_next := messages.next_priority(v_topic, v_next.priority, true);
     END LOOP;
-    IF v_stale AND messages.notify_policy(v_topic) <> 'off' AND (messages.policy(v_topic, messages.now())).stopped_until IS NULL THEN
+    IF v_stale AND messages.notify_policy(v_topic) <> 'off' AND (messages.claim_policy(v_topic, messages.now())).stopped_until IS NULL THEN
       PERFORM messages.notify('new_message', ARRAY[v_topic]);
-      v_rung := v_rung + 1;
+      v_notified := v_notified + 1;
     END IF;
     v_topic := messages.next_topic(NULL, v_topic);
   END LOOP;
-  RETURN v_rung;
+  RETURN v_notified;
 END
 $$;

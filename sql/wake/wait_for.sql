@@ -1,11 +1,12 @@
--- How a message ended; or, while it has not, take note that somebody waits for that: its end then rings settled with its id.
--- Called by: whoever waits, on a connection that listens to settled already, and again before p_for has passed if he still waits.
--- Result: one row once the message has ended; one row with result NULL while it has not, and the end will ring; no row if there is no
--- such message: it was never published, or ended and nothing of it is kept (a success with keep_success = none, or its retention is over).
--- Locks: the message FOR KEY SHARE, until the transaction ends, which must be soon: claims and heartbeats go on, its end waits.
--- That lock is why no end is missed. The end deletes the row. Either it did so first: then this call waits for its commit, finds the row
--- gone and, with the snapshot of the next statement, the archive's row. Or it deletes after this transaction has committed; then archive, which reads
--- the mark messages.awaited after the row is gone, finds it raised, and tell_waiters, with a snapshot that is younger still, the waiter.
+-- Return how a message ended; if it has not ended, register the caller as a waiter, and its end sends NOTIFY settled with its id.
+-- Called by: clients that wait, on a connection that already listens to settled, and again before p_for has passed if they still wait.
+-- Result: one row once the message has ended; one row with result NULL while it has not, and its end will notify; no row if there is no
+-- such message: it was never published, or it ended and was not kept (a success with archive_success = none, or its retention is over).
+-- Locks: the message FOR KEY SHARE, until the transaction ends, which must be soon: claims and heartbeats continue, the message's end
+-- waits. Because of that lock no end is missed. The end deletes the row. If it did so first, this call waits for its commit, finds the row
+-- gone and, with the snapshot of the next statement, the archive's row. If it deletes the row after this transaction has committed, then
+-- archive reads the flag messages.awaited_flag after the row is gone and finds it raised, and notify_waiters finds the waiter with a later
+-- snapshot.
 CREATE OR REPLACE FUNCTION messages.wait_for(p_id bigint, p_for interval DEFAULT '2 minutes')
 RETURNS TABLE (result text, output jsonb, error text, attempts integer, archived_at timestamptz)
 LANGUAGE plpgsql
@@ -30,7 +31,7 @@ BEGIN
   INSERT INTO messages.waiter AS w (message_id, until)
   VALUES (p_id, messages.now() + p_for)
   ON CONFLICT (message_id) DO UPDATE SET until = greatest(w.until, excluded.until);
-  PERFORM messages.mark_awaited();
+  PERFORM messages.raise_awaited_flag();
   RETURN QUERY SELECT NULL::text, NULL::jsonb, NULL::text, NULL::integer, NULL::timestamptz;
 END
 $$;

@@ -1,7 +1,7 @@
--- Make a token known.
+-- Add a token for the web server.
 -- Called by: operators (`pgrouse token add`), with the SHA-256 of a secret that only its holder has.
--- p_topics: names, or beginnings that end with `*`. p_expires: after so long; NULL = never. Locks: nothing but the new row.
--- Errors: 23505 for a name that there is, revoked or not; 22023 for roles, topics or a time that cannot be used.
+-- p_topics: names, or prefixes that end with `*`. p_expires: after this time; NULL = never. Locks: nothing but the new row.
+-- Errors: 23505 for a name that exists, revoked or not; 22023 for invalid roles, topics or times.
 CREATE OR REPLACE FUNCTION messages.add_token(
   p_name    text,
   p_digest  bytea,
@@ -32,7 +32,7 @@ BEGIN
   END IF;
   INSERT INTO messages.token AS t (name, digest, roles, topics, expires_at, created_by)
   VALUES (p_name, p_digest, p_roles, p_topics, clock_timestamp() + p_expires, messages.actor());
-  PERFORM messages.note_action(
+  PERFORM messages.audit_action(
     'add_token', NULL, p_name, jsonb_build_object('roles', p_roles, 'topics', p_topics, 'expires_in', p_expires));
 EXCEPTION WHEN unique_violation THEN
   RAISE EXCEPTION 'there is a token "%" already', p_name

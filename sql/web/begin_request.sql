@@ -1,9 +1,9 @@
--- Begin a request that is done once, however often it is sent.
--- Called by: web servers, first in the transaction that does it; end_request is its last. Of two at the same time the second waits for the
--- first: if that commits, it gets its answer; if that fails or its server dies, it is the first itself.
--- p_digest: of what is asked; p_caller: each has keys of his own. Kept for 24 hours, then prune_web forgets it.
+-- Begin a request that must take effect only once, however often it is sent.
+-- Called by: web servers, first in the transaction of the request; end_request comes last. Of two at the same time the second waits for the
+-- first: if that commits, the second gets its answer; if it fails or its server dies, the second runs as the first.
+-- p_digest: of the request; p_caller: each caller has keys of its own. Answers are kept for 24 hours, until prune_web deletes them.
 -- Locks: the row, until the transaction ends. Result: the status and answer of the first; no row: this is the first.
--- Errors: 22023 for a key that came with another request before.
+-- Errors: 22023 for a key that was used for another request.
 CREATE OR REPLACE FUNCTION messages.begin_request(p_caller text, p_key text, p_digest bytea)
 RETURNS TABLE (status smallint, answer text)
 LANGUAGE plpgsql
@@ -13,7 +13,7 @@ AS $$
 DECLARE
   v_found messages.web_request;
 BEGIN
-  -- Who is forgotten between the two looks begins anew; each further try needs a prune in between.
+  -- Who is forgotten between the two looks begins again; each further try needs a prune in between.
   FOR v_try IN 1..10 LOOP
     INSERT INTO messages.web_request AS r (caller, key, digest) VALUES (p_caller, p_key, p_digest) ON CONFLICT DO NOTHING;
     IF FOUND THEN

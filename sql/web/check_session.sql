@@ -1,6 +1,6 @@
--- Who is logged in with a cookie.
--- Called by: web servers, who remember the answer for two seconds. Locks: nothing.
--- Result: one row, as of check_token; no row if the session has ended, or its token is no good any more.
+-- Look up the session that belongs to a cookie.
+-- Called by: web servers, which cache the answer for two seconds. Locks: nothing.
+-- Result: one row, as of check_token; no row if the session has ended, or its token is no longer valid.
 CREATE OR REPLACE FUNCTION messages.check_session(p_digest bytea)
 RETURNS TABLE (name text, roles text[], topics text[])
 LANGUAGE sql

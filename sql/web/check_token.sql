@@ -1,6 +1,6 @@
--- Whose token it is.
--- Called by: web servers, who remember the answer for two seconds. Locks: the token's row, when the time of its last use is written:
--- every five minutes at most, and never waiting for somebody else who writes it.
+-- Look up the token that belongs to a digest.
+-- Called by: web servers, which cache the answer for two seconds. Locks: the token's row, when the time of its last use is written: at most
+-- every five minutes, and without waiting for another session that writes it.
 -- Result: one row; no row for a token that is unknown, expired or revoked.
 CREATE OR REPLACE FUNCTION messages.check_token(p_digest bytea)
 RETURNS TABLE (name text, roles text[], topics text[])

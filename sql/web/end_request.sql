@@ -1,4 +1,4 @@
--- Keep the answer of a request for whoever sends it again.
+-- Save the answer of a request, for a client that sends it again.
 -- Called by: web servers, in the transaction that began it. Locks: the row, which is the transaction's own.
 CREATE OR REPLACE FUNCTION messages.end_request(p_caller text, p_key text, p_status integer, p_answer text)
 RETURNS void

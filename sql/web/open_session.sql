@@ -1,6 +1,7 @@
--- Let a browser stay logged in with a cookie instead of its token.
--- Called by: web servers, with the SHA-256 of the token and of a new cookie. Locks: nothing but the new row, and the token against deletion.
--- It ends after p_for, with the token, or by close_session. Result: whether the token is good; else nothing was opened.
+-- Create a browser session, with a cookie instead of the token.
+-- Called by: web servers, with the SHA-256 of the token and of a new cookie. Locks: nothing but the new row, and the token against
+-- deletion.
+-- It ends after p_for, with the token, or by close_session. Result: whether the token is valid; else no session was created.
 CREATE OR REPLACE FUNCTION messages.open_session(p_token bytea, p_digest bytea, p_for interval)
 RETURNS boolean
 LANGUAGE sql

@@ -1,5 +1,5 @@
--- Forget what the web servers need no more: sessions that are over, and requests that are older than 24 hours.
--- Called by: prune. Locks: the rows it deletes, 10,000 of each kind at most, passing over those that others hold. Result: how many.
+-- Delete expired sessions of the web server, and saved answers that are older than 24 hours.
+-- Called by: prune. Locks: the rows it deletes, at most 10,000 of each kind, skipping those that others hold. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_web()
 RETURNS bigint
 LANGUAGE sql

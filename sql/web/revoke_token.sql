@@ -1,6 +1,6 @@
--- Let a token be worth nothing from now on, and end the sessions that were opened with it.
--- Called by: operators (`pgrouse token revoke`). A web server hears of it within two seconds. Locks: the rows it changes.
--- Result: whether it was worth something. Errors: P0002 for a token that there is not.
+-- Revoke a token, and end the sessions that were opened with it.
+-- Called by: operators (`pgrouse token revoke`). A web server notices within two seconds. Locks: the rows it changes. Result: whether it
+-- was valid. Errors: P0002 for an unknown token.
 CREATE OR REPLACE FUNCTION messages.revoke_token(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -18,7 +18,7 @@ BEGIN
   UPDATE messages.token AS t SET revoked_at = coalesce(t.revoked_at, clock_timestamp()) WHERE t.name = p_name;
   DELETE FROM messages.web_session AS s WHERE s.token = p_name;
   IF v_was_good THEN
-    PERFORM messages.note_action('revoke_token', NULL, p_name);
+    PERFORM messages.audit_action('revoke_token', NULL, p_name);
   END IF;
   RETURN v_was_good;
 END

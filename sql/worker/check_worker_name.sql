@@ -1,6 +1,7 @@
--- Refuse what is no name of a worker: 1 to 300 characters, all of which can be seen, and not '*', which is the sleeper of the listeners outside.
--- Called by: claim, arm, worker_started, which refuse NULL in their own ways. Locks: nothing. 300: a configured name has up to 200, and daemons put more behind it.
-CREATE OR REPLACE FUNCTION messages.check_worker(p_worker text)
+-- Refuse an invalid worker name: it has 1 to 300 printable characters and is not '*', which is the sleeper of outside listeners.
+-- Called by: claim, arm, register_worker, which refuse NULL themselves. Locks: nothing. 300: a configured name has up to 200, and daemons
+-- append a suffix.
+CREATE OR REPLACE FUNCTION messages.check_worker_name(p_worker text)
 RETURNS void
 LANGUAGE plpgsql
 IMMUTABLE

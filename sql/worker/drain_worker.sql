@@ -1,6 +1,7 @@
--- Ask a worker to drain: to claim nothing more, let what runs end, and stop, as on SIGTERM.
--- Called by: operators. The daemon reads it with its next sign of life, within seconds. Whoever started it may start it again.
--- Locks: the worker's row: until the transaction ends the worker hears nothing of it, and its signs of life are not written down. Result: whether the registry knows the worker.
+-- Ask a worker to drain: to claim nothing more, finish what runs, and stop, as on SIGTERM.
+-- Called by: operators. The daemon reads it with its next update of the registry, within seconds. Its supervisor may start it again.
+-- Locks: the worker's row: until the transaction ends the worker does not see the request, and its registry row is not updated. Result:
+-- whether the registry knows the worker.
 CREATE OR REPLACE FUNCTION messages.drain_worker(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -14,7 +15,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  PERFORM messages.note_action('drain_worker', NULL, p_name);
+  PERFORM messages.audit_action('drain_worker', NULL, p_name);
   RETURN true;
 END
 $$;

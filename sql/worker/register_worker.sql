@@ -1,7 +1,7 @@
--- Enter a worker into the registry.
--- Called by: daemons at start, and when worker_seen says that the registry does not know them.
--- Locks: the worker's own row; whoever holds it is waited for, so a caller that has locks of messages to extend sets a statement_timeout.
-CREATE OR REPLACE FUNCTION messages.worker_started(
+-- Insert a worker into the registry.
+-- Called by: daemons at start, and when touch_worker says that the registry does not know them.
+-- Locks: the worker's own row; it waits for a session that holds it, so a caller with locks to extend sets a statement_timeout.
+CREATE OR REPLACE FUNCTION messages.register_worker(
   p_name text, p_host text, p_pid integer, p_version text, p_topics text[], p_concurrency integer
 )
 RETURNS void
@@ -10,7 +10,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  PERFORM messages.check_worker(p_name);
+  PERFORM messages.check_worker_name(p_name);
   INSERT INTO messages.worker AS w (name, host, pid, version, topics, concurrency)
   VALUES (p_name, p_host, p_pid, p_version, p_topics, p_concurrency)
   ON CONFLICT (name) DO UPDATE

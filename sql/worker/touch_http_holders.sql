@@ -1,6 +1,7 @@
--- A sign of life of the workers over HTTP that hold these messages: a heartbeat says no name, and who works for long claims nothing meanwhile.
+-- Record a sign of life of the HTTP workers that hold these messages: a heartbeat names no worker, and a worker that runs a long message
+-- claims nothing.
 -- Called by: the web server, with heartbeats. Locks: the workers' own rows, without waiting, and at most every five seconds.
-CREATE OR REPLACE FUNCTION messages.worker_holds(p_ids bigint[])
+CREATE OR REPLACE FUNCTION messages.touch_http_holders(p_ids bigint[])
 RETURNS void
 LANGUAGE sql
 SECURITY DEFINER

@@ -1,10 +1,11 @@
--- A sign of life of a worker that claims over HTTP: enters it into the registry, or dates its row, and says whether it is asked to drain.
--- Called by: the web server, before a claim that gives a worker's name, every few seconds. p_limit: how many messages it asks for at once.
--- Locks: the worker's own row, without waiting: while somebody else holds it (an open transaction around drain_worker) nothing is written down.
--- Result: true: somebody has asked it to drain, and it gets no message. Once it was told that, and a further 30 seconds have passed, whoever
--- claims under its name has been started anew. At most 1000 such workers are known at a time, 100 of one token (what stands before the / of
--- their names); of more nothing is written down.
-CREATE OR REPLACE FUNCTION messages.worker_claims(p_name text, p_host text, p_topics text[], p_limit integer)
+-- Record a sign of life of a worker that claims over HTTP: insert or update its row in the registry, and return whether it is asked to
+-- drain.
+-- Called by: the web server, before a claim that gives a worker's name, every few seconds. p_limit: how many messages it requests at once.
+-- Locks: the worker's own row, without waiting: while another session holds it (an open transaction around drain_worker) nothing is
+-- recorded.
+-- Result: true: it is asked to drain, and gets no message. 30 seconds after it was told so, a claim under its name counts as a restarted
+-- worker. At most 1000 such workers are known at a time, 100 of one token (what stands before the / of their names); more are not recorded.
+CREATE OR REPLACE FUNCTION messages.touch_http_worker(p_name text, p_host text, p_topics text[], p_limit integer)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -18,7 +19,7 @@ BEGIN
   IF NOT FOUND THEN
     INSERT INTO messages.worker AS w (name, host, pid, version, topics, concurrency, kind)
     SELECT p_name, p_host, 0, '', p_topics, p_limit, 'http'
-    -- Asked first: to find out by the conflict would wait for whoever holds the row.
+    -- Asked first: to find out by the conflict would wait for anyone who holds the row.
     WHERE NOT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = p_name)
       AND (
         SELECT count(*) < 1000 AND count(*) FILTER (WHERE split_part(w.name, '/', 1) = split_part(p_name, '/', 1)) < 100

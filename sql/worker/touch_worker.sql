@@ -1,8 +1,8 @@
--- A sign of life, with what the worker says of itself (listener, in hand, done).
--- Called by: the heartbeat of daemons. Locks: the worker's own row, without waiting: while somebody else holds it (an open transaction
--- around drain_worker), the sign is not written down, the next one is. Who has locks of messages to extend must not be kept by that.
+-- Record a sign of life of a worker, with its status (listener, in flight, done).
+-- Called by: the heartbeat of daemons. Locks: the worker's own row, without waiting: while another session holds it (an open transaction
+-- around drain_worker), this update is skipped, and the next one is not. A worker that has locks to extend must not be blocked by that.
 -- Result: false if the registry does not know the worker.
-CREATE OR REPLACE FUNCTION messages.worker_seen(p_name text, p_status jsonb, p_stopping boolean DEFAULT false)
+CREATE OR REPLACE FUNCTION messages.touch_worker(p_name text, p_status jsonb, p_stopping boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE sql
 SECURITY DEFINER

@@ -1,6 +1,6 @@
--- Take a worker out of the registry, and its flag with it.
--- Called by: daemons that stop in order; those that die are forgotten by prune. Locks: the worker's own rows. The sleeper '*' is nobody's.
-CREATE OR REPLACE FUNCTION messages.worker_stopped(p_name text)
+-- Remove a worker from the registry, and its sleeper.
+-- Called by: daemons that stop in order; prune deletes those that died. Locks: the worker's own rows. The sleeper '*' belongs to no worker.
+CREATE OR REPLACE FUNCTION messages.unregister_worker(p_name text)
 RETURNS void
 LANGUAGE sql
 SECURITY DEFINER

@@ -1,6 +1,7 @@
--- The messages that wait for others and that no tick has looked at with a number of its own (see follow_ends), those that are due first.
--- Called by: tick, before it locks anything, and follow_ends. Locks: nothing. Result: their ids; NULL if this transaction has a number already.
-CREATE OR REPLACE FUNCTION messages.new_parked(p_limit integer)
+-- The blocked messages that no tick has checked with a transaction id of its own (see propagate_missed_ends), the earliest due first.
+-- Called by: tick, before it locks anything, and propagate_missed_ends. Locks: nothing. Result: their ids; NULL if this transaction has a
+-- number already.
+CREATE OR REPLACE FUNCTION messages.new_blocked(p_limit integer)
 RETURNS bigint[]
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -12,9 +13,9 @@ BEGIN
   END IF;
   RETURN ARRAY(
     SELECT k.id
-    FROM messages.parked AS k
-    WHERE k.look_at <= (SELECT messages.now()) AND (k.seen_below IS NULL OR k.seen_below >= pg_snapshot_xmax(pg_current_snapshot()))
-    ORDER BY k.look_at
+    FROM messages.blocked_message AS k
+    WHERE k.check_at <= (SELECT messages.now()) AND (k.checked_below IS NULL OR k.checked_below >= pg_snapshot_xmax(pg_current_snapshot()))
+    ORDER BY k.check_at
     LIMIT p_limit);
 END
 $$;

@@ -1,9 +1,10 @@
--- What a message that comes after these has to wait for: each of them that has not succeeded.
--- Called by: publish. Locks: nothing, so that nobody's end waits for who publishes; what ends meanwhile the tick finds (follow_ends).
--- One that was put back stands for by the message that it became. Result: id, and died: how it ended; NULL = it has not.
--- Errors: 22023 for a list that cannot be used, PGR08 for a message that there is not: neither live nor in the archive.
-CREATE OR REPLACE FUNCTION messages.look_before(p_ids bigint[])
-RETURNS TABLE (id bigint, died text)
+-- Which of the given predecessors a new message has to wait for: those that have not succeeded.
+-- Called by: publish. Locks: nothing, so that no settle waits for the publisher; the tick finds what ends meanwhile
+-- (propagate_missed_ends). A predecessor that was redriven is replaced by the message that it became. Result: id, and failed_result: how it
+-- ended; NULL = it has not.
+-- Errors: 22023 for an invalid list, PGR08 for an id that is neither live nor in the archive.
+CREATE OR REPLACE FUNCTION messages.open_predecessors(p_ids bigint[])
+RETURNS TABLE (id bigint, failed_result text)
 LANGUAGE plpgsql
 STABLE
 SET enable_seqscan = off
@@ -45,9 +46,9 @@ BEGIN
           ELSE format('it was never published, the highest id so far is %s', v_highest) END
         USING ERRCODE = 'PGR08', HINT = 'leave it out if it is done';
     END IF;
-    CONTINUE WHEN v_each.state = 'success' OR v_each.id = look_before.id;
-    look_before.id := v_each.id;
-    died := nullif(v_each.state, 'live');
+    CONTINUE WHEN v_each.state = 'success' OR v_each.id = open_predecessors.id;
+    open_predecessors.id := v_each.id;
+    failed_result := nullif(v_each.state, 'live');
     RETURN NEXT;
   END LOOP;
 END

@@ -1,11 +1,12 @@
--- Let what comes after these messages hear how they ended (their rows of messages.ending).
--- Called by: the trigger ended, when a transaction that ended messages commits, and follow_ends. p_limit: so many successors; the rest is left
--- to the tick. An end whose successors have all heard of it is forgotten.
--- A success, or any end where the successor says run, takes its edge away; any other end stays written on it; what was put back hands its edges
--- to the message that it became. What ended itself waits for nothing any more.
--- Locks: the parked rows, which guard the edges of theirs, in the order of their ids until the transaction ends; those that others hold are
--- waited for if p_wait (they hold them while they commit), else left to the tick. Result: how many parked rows it had.
-CREATE OR REPLACE FUNCTION messages.pass_on(p_ids bigint[], p_wait boolean, p_limit bigint DEFAULT 1000)
+-- Tell the successors of these messages how they ended (their rows of messages.end_event).
+-- Called by: the trigger propagate_ends_at_commit, when a transaction that ended messages commits, and propagate_missed_ends. p_limit: at
+-- most this many successors; the rest is left to the tick. An end that reached all its successors is deleted.
+-- A success, or any end if the successor has after_failed = run, removes the dependency; any other end is stored in it; a redriven message
+-- passes its dependencies to the message that it became. A successor that ended itself waits for nothing.
+-- Locks: the rows of messages.blocked_message, which guard their dependencies, in the order of their ids until the transaction ends; those
+-- that others hold are waited for if p_wait (they hold them while they commit), else left to the tick. Result: how many of these rows it
+-- locked.
+CREATE OR REPLACE FUNCTION messages.propagate_ends(p_ids bigint[], p_wait boolean, p_limit bigint DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -21,54 +22,54 @@ BEGIN
     SELECT k.id
     FROM (
       SELECT e.id
-      FROM messages.ending AS n
+      FROM messages.end_event AS n
       -- Bounded for each, so that it goes by the index even if one message has most of the edges there are.
       CROSS JOIN LATERAL (
         SELECT g.successor_id AS id
-        FROM messages.edge AS g
-        WHERE g.predecessor_id = n.id AND (g.died IS NULL OR n.result = 'redriven')
+        FROM messages.dependency AS g
+        WHERE g.predecessor_id = n.id AND (g.failed_result IS NULL OR n.result = 'redriven')
         ORDER BY g.successor_id
         LIMIT p_limit) AS e
       WHERE n.id = ANY (p_ids)
       UNION
-      SELECT own.id FROM messages.parked AS own WHERE own.id = ANY (p_ids)
+      SELECT own.id FROM messages.blocked_message AS own WHERE own.id = ANY (p_ids)
     ) AS k
     ORDER BY k.id
     LIMIT p_limit);
   IF p_wait THEN
-    v_parked := ARRAY(SELECT k.id FROM messages.parked AS k WHERE k.id = ANY (v_wanted) ORDER BY k.id FOR UPDATE);
+    v_parked := ARRAY(SELECT k.id FROM messages.blocked_message AS k WHERE k.id = ANY (v_wanted) ORDER BY k.id FOR UPDATE);
   ELSE
-    v_parked := ARRAY(SELECT k.id FROM messages.parked AS k WHERE k.id = ANY (v_wanted) ORDER BY k.id FOR UPDATE SKIP LOCKED);
+    v_parked := ARRAY(SELECT k.id FROM messages.blocked_message AS k WHERE k.id = ANY (v_wanted) ORDER BY k.id FOR UPDATE SKIP LOCKED);
   END IF;
 
-  -- From here on each statement sees what whoever held these rows before has committed.
-  DELETE FROM messages.edge AS g
-  USING messages.ending AS n, messages.parked AS k
+  -- From here on each statement sees what anyone who held these rows before has committed.
+  DELETE FROM messages.dependency AS g
+  USING messages.end_event AS n, messages.blocked_message AS k
   WHERE n.id = ANY (p_ids) AND g.predecessor_id = n.id AND g.successor_id = ANY (v_parked) AND k.id = g.successor_id
     AND (n.result = 'success' OR (k.after_failed = 'run' AND n.result <> 'redriven')
       -- Not EXISTS: PostgreSQL 18 would read both tables whole once to know all that could be asked for, whatever its settings say.
-      OR (SELECT true FROM messages.redrive_log AS r JOIN messages.edge AS b ON b.predecessor_id = r.message_id
+      OR (SELECT true FROM messages.redrive_log AS r JOIN messages.dependency AS b ON b.predecessor_id = r.message_id
           WHERE r.archived_id = n.id AND b.successor_id = g.successor_id LIMIT 1));
   -- It may have ended already, if this was left to a tick: the next one looks.
   WITH handed AS (
-    UPDATE messages.edge AS g
-    SET predecessor_id = r.message_id, died = NULL
-    FROM messages.ending AS n
+    UPDATE messages.dependency AS g
+    SET predecessor_id = r.message_id, failed_result = NULL
+    FROM messages.end_event AS n
     JOIN messages.redrive_log AS r ON r.archived_id = n.id
     WHERE n.id = ANY (p_ids) AND n.result = 'redriven' AND g.predecessor_id = n.id AND g.successor_id = ANY (v_parked)
     RETURNING g.successor_id
   )
-  UPDATE messages.parked AS k SET look_at = messages.now(), seen_below = NULL FROM handed AS h WHERE k.id = h.successor_id;
-  UPDATE messages.edge AS g
-  SET died = n.result
-  FROM messages.ending AS n
+  UPDATE messages.blocked_message AS k SET check_at = messages.now(), checked_below = NULL FROM handed AS h WHERE k.id = h.successor_id;
+  UPDATE messages.dependency AS g
+  SET failed_result = n.result
+  FROM messages.end_event AS n
   WHERE n.id = ANY (p_ids) AND n.result NOT IN ('success', 'redriven') AND g.predecessor_id = n.id AND g.successor_id = ANY (v_parked);
-  PERFORM messages.release_parked(v_parked);
+  PERFORM messages.resolve_blocked(v_parked);
 
-  DELETE FROM messages.ending AS n
+  DELETE FROM messages.end_event AS n
   WHERE n.id = ANY (p_ids)
-    AND NOT EXISTS (SELECT FROM messages.parked AS k WHERE k.id = n.id)
-    AND NOT EXISTS (SELECT FROM messages.edge AS g WHERE g.predecessor_id = n.id AND (g.died IS NULL OR n.result = 'redriven'));
+    AND NOT EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = n.id)
+    AND NOT EXISTS (SELECT FROM messages.dependency AS g WHERE g.predecessor_id = n.id AND (g.failed_result IS NULL OR n.result = 'redriven'));
   RETURN cardinality(v_parked);
 END
 $$;

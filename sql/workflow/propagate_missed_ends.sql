@@ -1,13 +1,15 @@
--- Find what messages that come after others have not heard: an end that was committed between the look of their publisher and his commit, an end
--- above READ COMMITTED, and what a settle left to the tick because it was much, or because somebody held it.
--- Called by: tick, as the first: a new one is looked at by each tick until no transaction is left that may have ended one of those before it
--- without seeing it, and to know these its own number must be drawn after it has seen the new one. p_new: those that the caller has seen so
--- (new_parked), before it locked a row, which draws the number. Then once in an hour. One of which neither is anything live nor in the archive succeeded and was not kept.
--- A stamp that no transaction here can have drawn came with a restore from another cluster: such a one is new.
--- Ends that concern nobody (above READ COMMITTED all are noted) are forgotten first, so that the others need not wait for their turn behind them.
--- Locks: the parked rows and those of messages.ending, skipping those that others hold. Bounded: p_limit messages that wait, and the edges of
--- ten times as many; as many ends are looked through for those that concern nobody. Result: how many messages were looked at, and ends passed on.
-CREATE OR REPLACE FUNCTION messages.follow_ends(p_limit integer DEFAULT 1000, p_new bigint[] DEFAULT NULL)
+-- Propagate ends that successors missed: an end that committed between the check of their publisher and the publisher's commit, an end
+-- above READ COMMITTED, and what a settle left to the tick because there was too much or because a row was locked.
+-- Called by: tick, as its first task. Each tick checks a newly blocked message until no transaction is left that may have ended a
+-- predecessor without seeing the new row; to know that, the tick must draw its transaction id after it saw the row. p_new: the rows that
+-- the caller saw in this way (new_blocked), before it locked a row, which draws the id. Later a blocked message is checked once an hour. A
+-- predecessor that is neither live nor archived succeeded and was not kept.
+-- A transaction id that this cluster has not reached came with a restore from another cluster: such a row is treated as new.
+-- Ends without successors (above READ COMMITTED all ends are recorded) are deleted first, so that the others need not wait behind them.
+-- Locks: the blocked rows and those of messages.end_event, skipping those that others hold. Bounded: p_limit messages that wait, and the
+-- edges of ten times as many; as many ends are checked for successors. Result: how many messages were checked, plus how many ends were
+-- propagated.
+CREATE OR REPLACE FUNCTION messages.propagate_missed_ends(p_limit integer DEFAULT 1000, p_new bigint[] DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -19,28 +21,28 @@ SET jit = off
 AS $$
 DECLARE
   v_now    timestamptz;
-  v_new    bigint[] := coalesce(p_new, messages.new_parked(p_limit));
+  v_new    bigint[] := coalesce(p_new, messages.new_blocked(p_limit));
   v_parked bigint[];
   v_ended  bigint[];
   v_below  xid8;
   v_oldest xid8;
 BEGIN
-  IF NOT EXISTS (SELECT FROM messages.parked) AND NOT EXISTS (SELECT FROM messages.ending) THEN
+  IF NOT EXISTS (SELECT FROM messages.blocked_message) AND NOT EXISTS (SELECT FROM messages.end_event) THEN
     RETURN 0;
   END IF;
   -- Who draws a higher number does so after this, and sees those. (The end of a snapshot would not do: what is above it may be running already.)
   -- Also before the clock is read: a message that is released must not seem older than its transaction, or claims look for it too late.
   v_below := pg_current_xact_id();
   v_now := messages.now();
-  -- What this transaction ends by itself waits for nobody, see the trigger ended.
-  PERFORM set_config('messages.passed_on', '1', true);
+  -- What this transaction ends by itself waits for nobody, see the trigger propagate_ends_at_commit.
+  PERFORM set_config('messages.propagated', '1', true);
   v_parked := ARRAY(
-    SELECT k.id FROM messages.parked AS k
-    WHERE k.look_at <= v_now AND k.id = ANY (ARRAY(
+    SELECT k.id FROM messages.blocked_message AS k
+    WHERE k.check_at <= v_now AND k.id = ANY (ARRAY(
       SELECT w.id
       FROM (
-        SELECT d.id, sum(d.width) OVER (ORDER BY d.look_at, d.id) - d.width AS before
-        FROM (SELECT o.id, o.width, o.look_at FROM messages.parked AS o WHERE o.look_at <= v_now ORDER BY o.look_at LIMIT p_limit) AS d
+        SELECT d.id, sum(d.width) OVER (ORDER BY d.check_at, d.id) - d.width AS before
+        FROM (SELECT o.id, o.width, o.check_at FROM messages.blocked_message AS o WHERE o.check_at <= v_now ORDER BY o.check_at LIMIT p_limit) AS d
       ) AS w
       WHERE w.before < 10 * p_limit))
     ORDER BY k.id
@@ -48,29 +50,29 @@ BEGIN
 
   -- Below it every transaction has ended, and the next statement sees what it did.
   v_oldest := pg_snapshot_xmin(pg_current_snapshot());
-  INSERT INTO messages.ending (id, result)
+  INSERT INTO messages.end_event (id, result)
   SELECT DISTINCT g.predecessor_id,
          CASE WHEN r.archived_id IS NOT NULL THEN 'redriven'
               ELSE coalesce((SELECT a.result FROM messages.message_archive AS a WHERE a.id = g.predecessor_id LIMIT 1), 'success') END
-  FROM messages.edge AS g
+  FROM messages.dependency AS g
   LEFT JOIN messages.redrive_log AS r ON r.archived_id = g.predecessor_id
-  WHERE g.successor_id = ANY (v_parked) AND (g.died IS NULL OR r.archived_id IS NOT NULL)
+  WHERE g.successor_id = ANY (v_parked) AND (g.failed_result IS NULL OR r.archived_id IS NOT NULL)
     AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = g.predecessor_id)
   ON CONFLICT DO NOTHING;
-  UPDATE messages.parked AS k
-  SET look_at = v_now + CASE WHEN k.seen_below <= v_oldest THEN interval '1 hour' ELSE '0' END,
-      seen_below = CASE WHEN k.id = ANY (v_new) THEN v_below ELSE k.seen_below END
+  UPDATE messages.blocked_message AS k
+  SET check_at = v_now + CASE WHEN k.checked_below <= v_oldest THEN interval '1 hour' ELSE '0' END,
+      checked_below = CASE WHEN k.id = ANY (v_new) THEN v_below ELSE k.checked_below END
   WHERE k.id = ANY (v_parked);
-  PERFORM messages.release_parked(v_parked);
+  PERFORM messages.resolve_blocked(v_parked);
 
-  DELETE FROM messages.ending AS n
+  DELETE FROM messages.end_event AS n
   WHERE n.id = ANY (ARRAY(
     SELECT o.id
-    FROM (SELECT e.id, e.result FROM messages.ending AS e ORDER BY e.id LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED) AS o
-    WHERE NOT EXISTS (SELECT FROM messages.parked AS k WHERE k.id = o.id)
-      AND NOT EXISTS (SELECT FROM messages.edge AS g WHERE g.predecessor_id = o.id AND (g.died IS NULL OR o.result = 'redriven'))));
-  v_ended := ARRAY(SELECT n.id FROM messages.ending AS n ORDER BY n.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
-  PERFORM messages.pass_on(v_ended, false, p_limit) WHERE v_ended <> '{}';
+    FROM (SELECT e.id, e.result FROM messages.end_event AS e ORDER BY e.id LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED) AS o
+    WHERE NOT EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = o.id)
+      AND NOT EXISTS (SELECT FROM messages.dependency AS g WHERE g.predecessor_id = o.id AND (g.failed_result IS NULL OR o.result = 'redriven'))));
+  v_ended := ARRAY(SELECT n.id FROM messages.end_event AS n ORDER BY n.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
+  PERFORM messages.propagate_ends(v_ended, false, p_limit) WHERE v_ended <> '{}';
   RETURN cardinality(v_parked) + cardinality(v_ended);
 END
 $$;

@@ -1,8 +1,9 @@
--- Let messages that wait for others wait no longer: they are released as if those had succeeded.
--- Called by: operators, for what waits for a dead or cancelled message that nobody puts back. What comes after them waits for them as before.
--- Locks: their parked rows, in the order of their ids, until the transaction ends, which must be soon: an end of one that they come after
--- waits for that. Then as release_parked. Result: the ids that wait no longer; others did not, have ended, or are held by somebody right now.
-CREATE OR REPLACE FUNCTION messages.unpark(p_ids bigint[])
+-- Release blocked messages as if their predecessors had succeeded.
+-- Called by: operators, for messages behind a dead or cancelled one that will not be redriven. Their own successors still wait for them.
+-- Locks: their rows of messages.blocked_message, in the order of their ids, until the transaction ends, which must be soon: ends of their
+-- predecessors wait for that. Then as resolve_blocked. Result: the ids that are released; the others were not blocked, have ended, or are
+-- locked by another session.
+CREATE OR REPLACE FUNCTION messages.unblock(p_ids bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -18,14 +19,14 @@ DECLARE
 BEGIN
   -- Before the clock is read: a message must not seem older than its transaction, or claims look for it too late.
   PERFORM pg_current_xact_id();
-  v_ids := ARRAY(SELECT k.id FROM messages.parked AS k WHERE k.id = ANY (p_ids) ORDER BY k.id FOR UPDATE);
-  DELETE FROM messages.edge AS g WHERE g.successor_id = ANY (v_ids);
-  PERFORM messages.release_parked(v_ids);
+  v_ids := ARRAY(SELECT k.id FROM messages.blocked_message AS k WHERE k.id = ANY (p_ids) ORDER BY k.id FOR UPDATE);
+  DELETE FROM messages.dependency AS g WHERE g.successor_id = ANY (v_ids);
+  PERFORM messages.resolve_blocked(v_ids);
   SELECT coalesce(array_agg(m.id ORDER BY m.id), '{}'), array_agg(DISTINCT m.topic::text)
   INTO v_ids, v_topics
   FROM messages.message AS m
-  WHERE m.id = ANY (v_ids) AND NOT EXISTS (SELECT FROM messages.parked AS k WHERE k.id = m.id);
-  PERFORM messages.note_messages('unpark', v_topics, v_ids);
+  WHERE m.id = ANY (v_ids) AND NOT EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = m.id);
+  PERFORM messages.audit_messages('unblock', v_topics, v_ids);
   RETURN v_ids;
 END
 $$;

@@ -1,8 +1,8 @@
--- The neighbours of a message: what it waits for, and what waits for it.
+-- The neighbours of a message: its predecessors and its successors.
 -- Called by: operators, pgrouse message show, the dashboard. Locks: nothing.
--- Result: direction 'before' or 'after', of each at most 100, by id. state: as in messages.state, or parked: it waits for others itself; NULL =
--- nothing of it is kept.
--- after_failed: what the one that waits does if the other ends badly. An edge is gone once its predecessor has succeeded.
+-- Result: direction 'before' or 'after', at most 100 of each, by id. state: as in messages.state, or blocked: it waits for others itself;
+-- NULL = it was not kept.
+-- after_failed: what happens to the waiting message if the other ends badly. A dependency is removed once its predecessor succeeds.
 CREATE OR REPLACE FUNCTION messages.workflow(p_id bigint)
 RETURNS TABLE (direction text, id bigint, topic text, state text, after_failed text)
 LANGUAGE plpgsql
@@ -16,21 +16,21 @@ SET jit = off
 AS $$
 BEGIN
   RETURN QUERY
-  SELECT n.direction, n.id, s.topic, coalesce(s.state, n.died), n.after_failed
+  SELECT n.direction, n.id, s.topic, coalesce(s.state, n.failed_result), n.after_failed
   FROM (
-    (SELECT 'before' AS direction, g.predecessor_id AS id, g.died, k.after_failed
-     FROM messages.edge AS g JOIN messages.parked AS k ON k.id = g.successor_id
+    (SELECT 'before' AS direction, g.predecessor_id AS id, g.failed_result, k.after_failed
+     FROM messages.dependency AS g JOIN messages.blocked_message AS k ON k.id = g.successor_id
      WHERE g.successor_id = p_id ORDER BY g.predecessor_id LIMIT 100)
     UNION ALL
     (SELECT 'after', g.successor_id, NULL, k.after_failed
-     FROM messages.edge AS g JOIN messages.parked AS k ON k.id = g.successor_id
+     FROM messages.dependency AS g JOIN messages.blocked_message AS k ON k.id = g.successor_id
      WHERE g.predecessor_id = p_id ORDER BY g.successor_id LIMIT 100)
   ) AS n
   LEFT JOIN LATERAL (
     SELECT m.topic::text AS topic,
            CASE
              WHEN m.claim_id IS NOT NULL THEN 'running'
-             WHEN EXISTS (SELECT FROM messages.parked AS w WHERE w.id = m.id) THEN 'parked'
+             WHEN EXISTS (SELECT FROM messages.blocked_message AS w WHERE w.id = m.id) THEN 'blocked'
              WHEN m.available_at <= messages.now() THEN 'ready'
              WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
              ELSE 'delayed'

@@ -10,10 +10,9 @@ from typing import Any
 
 import httpx
 
-from pgrouse.web import tokens as secret
 from pgrouse.config.config import load
-from pgrouse.web import listen_socket as listen
-from pgrouse.web.server import Server
+from pgrouse.web import listen_socket, tokens
+from pgrouse.web.server import WebServer
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 
@@ -28,19 +27,21 @@ class Site:
         **web: settings of the section.
     """
 
-    def __init__(self, database: Database, dsn: str | None = None, tick: str | None = None, **web: Any) -> None:
+    def __init__(
+        self, database: Database, dsn: str | None = None, maintenance_interval: str | None = None, **web: Any
+    ) -> None:
         self.database = database
         settings = load(
             environ={},
             overrides={
                 "database": {"dsn": dsn or database.dsn},
-                "worker": {"tick": tick or "5s"},
-                "web": {"listen": "127.0.0.1:0", "tick": tick is not None, **web},
+                "worker": {"maintenance_interval": maintenance_interval or "5s"},
+                "web": {"listen": "127.0.0.1:0", "run_maintenance": maintenance_interval is not None, **web},
             },
         )
-        sock = listen.bind(settings.web.listen)
-        self.url = listen.url(sock)
-        self.server = Server(settings)
+        sock = listen_socket.bind(settings.web.listen)
+        self.url = listen_socket.url(sock)
+        self.server = WebServer(settings)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [sock]}, daemon=True)
         self.thread.start()
         eventually(lambda: self.server.started)
@@ -58,11 +59,11 @@ class Site:
         self, *roles: str, topics: tuple[str, ...] = ("*",), name: str | None = None, expires: timedelta | None = None
     ) -> str:
         """Make a token, known at once."""
-        made = secret.new()
+        made = tokens.new()
         with self.database.connect() as conn:
             conn.execute(
                 "SELECT messages.add_token(%s, %s, %s, %s, %s)",
-                [name or f"t{made[4:12]}x", secret.digest(made), list(roles), list(topics), expires],
+                [name or f"t{made[4:12]}x", tokens.digest(made), list(roles), list(topics), expires],
             )
         return made
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import httpx
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -12,9 +18,60 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
+from pgrouse.web import v1
 from tests.api.site import Site
 from tests.sql.queue import Queue
 
+# Names that say nothing to a client that sees them without their module.
+MEANINGLESS = {
+    *(
+        "Acted",
+        "Body",
+        "Changed",
+        "Channel",
+        "Claim",
+        "Dead",
+        "Done",
+        "Drained",
+        "Edit",
+        "Ended",
+        "Entry",
+        "Examined",
+        "Explained",
+    ),
+    *(
+        "Filter",
+        "Finding",
+        "Found",
+        "Given",
+        "Group",
+        "Groups",
+        "Held",
+        "Ids",
+        "Kept",
+        "New",
+        "Page",
+        "Pause",
+        "Paused",
+        "Purge",
+    ),
+    *(
+        "Purged",
+        "Ran",
+        "Reason",
+        "Removed",
+        "Resumed",
+        "Settled",
+        "Shape",
+        "Shown",
+        "Skip",
+        "Skipped",
+        "Standing",
+        "Task",
+        "Which",
+        "Why",
+    ),
+}
 EXAMPLES = int(os.environ.get("PGROUSE_API_EXAMPLES", "4"))
 
 
@@ -56,6 +113,13 @@ def test_whatever_is_sent_nothing_fails_and_every_answer_is_as_described(
     assert wrong == {}
 
 
+@pytest.fixture
+def description(site: Site) -> dict[str, Any]:
+    """The description of the API."""
+    found: dict[str, Any] = httpx.get(f"{site.url}/v1/openapi.json").json()
+    return found
+
+
 @given(junk=st.binary(max_size=200))
 @settings(max_examples=20, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_bodies_that_are_no_json_are_refused(http: httpx.Client, junk: bytes) -> None:
@@ -63,6 +127,27 @@ def test_bodies_that_are_no_json_are_refused(http: httpx.Client, junk: bytes) ->
         method = "PATCH" if path.endswith("/a") else "POST"
         answer = http.request(method, path, content=b"\xff" + junk, headers={"Content-Type": "application/json"})
         assert answer.status_code in (400, 422)
+
+
+def test_every_schema_has_a_name_that_means_something(description: dict[str, Any]) -> None:
+    names = description["components"]["schemas"]
+
+    assert [name for name in names if "__" in name or "-" in name or name in MEANINGLESS] == []
+
+
+def test_every_operation_has_an_id_of_its_own_that_is_verb_and_noun(description: dict[str, Any]) -> None:
+    ids = [operation["operationId"] for path in description["paths"].values() for operation in path.values()]
+
+    assert [each for each in ids if not re.fullmatch("[a-z]+(_[a-z]+)+", each)] == []
+    assert sorted(ids) == sorted(set(ids))
+
+
+def test_no_two_classes_of_the_api_have_one_name() -> None:
+    trees = [ast.parse(file.read_text()) for file in Path(v1.__file__).parent.glob("*.py")]
+    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+    assert [name for name, count in names.items() if count > 1] == []
+    assert len(names) > 60
 
 
 def test_the_page_shows_every_route_to_everybody(site: Site) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from pgrouse import Cipher
 from pgrouse.config.config import load
-from pgrouse.crypto.envelope import MARK
-from pgrouse.crypto.keyless_cipher import cipher_or_lock
+from pgrouse.crypto.envelope import ENCRYPTED_BY
+from pgrouse.crypto.keyless_cipher import load_cipher_or_keyless
 from tests.api.site import Site, code
 from tests.sql.queue import Queue
 
@@ -53,14 +53,14 @@ def test_what_is_published_is_encrypted_and_the_server_never_decrypts(
     published = publish(http, way, topic)
 
     stored = queue.message(published)
-    assert (stored.payload, stored.headers) == (None, {MARK: "k"})
-    assert cipher.opened(topic, stored.body) == ('{"card":"4711"}', None)
+    assert (stored.payload, stored.headers) == (None, {ENCRYPTED_BY: "k"})
+    assert cipher.decrypt_payload(topic, stored.body) == ('{"card":"4711"}', None)
     told = {"key": "k", "bytes": len(stored.body)}
     shown = http.get(f"/v1/messages/{published}").json()
     assert (shown["payload"], shown["body"], shown["encrypted"]) == (None, None, told)
     (claimed,) = http.post("/v1/claim", json={"topics": [topic]}).json()["messages"]
     assert claimed["encrypted"] == told
-    assert cipher.opened(topic, base64.b64decode(claimed["body"])) == ('{"card":"4711"}', None)
+    assert cipher.decrypt_payload(topic, base64.b64decode(claimed["body"])) == ('{"card":"4711"}', None)
 
 
 def test_other_topics_are_as_they_were(http: httpx.Client, queue: Queue) -> None:
@@ -106,7 +106,7 @@ def test_a_server_without_the_key_publishes_nothing_to_encrypted_topics(
     (tmp_path / "pgrouse.toml").write_text(
         '[crypto]\ncurrent = "k"\ntopics = ["pay.*"]\n[crypto.keys.k]\nfile = "none"'
     )
-    site.app.state.cipher = cipher_or_lock(load(tmp_path / "pgrouse.toml", environ={}))
+    site.app.state.cipher = load_cipher_or_keyless(load(tmp_path / "pgrouse.toml", environ={}))
 
     refused = http.post("/v1/messages", json={"topic": "pay.locked", "payload": "4711"})
 

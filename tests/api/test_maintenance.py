@@ -31,7 +31,7 @@ def queue(database: Database) -> Queue:
 @pytest.fixture
 def site(database: Database) -> Iterator[Site]:
     """A web server, and nothing else."""
-    site = Site(database, tick="0.1s")
+    site = Site(database, maintenance_interval="0.1s")
     yield site
     site.stop()
 
@@ -47,7 +47,7 @@ def test_what_a_worker_held_that_died_is_claimed_again(site: Site, queue: Queue)
     queue.policy("t", max_attempts=2)
     with site.client() as client:
         client.post("/v1/messages", json={"topic": "t", "payload": 1})
-        (first,) = claim(client, "t", lock_for="1s")
+        (first,) = claim(client, "t", lock_duration="1s")
 
         (second,) = eventually(lambda: claim(client, "t"))
 
@@ -68,7 +68,7 @@ def test_schedules_fire_and_what_waits_too_long_expires(site: Site, queue: Queue
 
 
 def test_two_servers_and_a_daemon_tick_no_more_often_than_one(database: Database, queue: Queue) -> None:
-    sites = [Site(database, tick="1h") for _ in range(2)]
+    sites = [Site(database, maintenance_interval="1h") for _ in range(2)]
     try:
         eventually(lambda: queue.value("SELECT count(*) FROM messages.tick_mark WHERE caller = 'daemon'") > 0)
         ran = queue.value("SELECT max(ran_at) FROM messages.tick_mark")
@@ -85,13 +85,15 @@ def test_where_its_user_may_not_the_server_serves_and_does_not_tick(
 ) -> None:
     queue.conn.execute("CREATE ROLE onlooker LOGIN IN ROLE messages_operator")
     try:
-        site = Site(database, dsn=psycopg.conninfo.make_conninfo(database.dsn, user="onlooker"), tick="0.1s")
+        site = Site(
+            database, dsn=psycopg.conninfo.make_conninfo(database.dsn, user="onlooker"), maintenance_interval="0.1s"
+        )
         try:
             with site.client() as client:
                 eventually(lambda: client.get("/v1/stats").status_code == 200)
                 eventually(
                     lambda: queue.value(
-                        "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%%ticker%%'"
+                        "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%%maintenance%%'"
                     )
                 )
         finally:

@@ -36,7 +36,7 @@ def test_it_tells_what_stands_in_the_queue(http: httpx.Client, queue: Queue, sit
     queue.claim("depth", limit=1)
     queue.publish("dead")
     queue.settle("fail", queue.claim("dead"), ["boom"])
-    queue.call("worker_started", "w", "host", 1, "1.0", ["depth"], 10)
+    queue.call("register_worker", "w", "host", 1, "1.0", ["depth"], 10)
     queue.rows("SELECT * FROM messages.tick('cron')")
 
     told = values(http.get("/metrics").text)
@@ -96,7 +96,7 @@ def test_a_transaction_that_holds_a_snapshot_and_something_wrong_are_told(
     http: httpx.Client, queue: Queue, site_database: Database
 ) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, mend) VALUES ('backlog', 'slow', now(), 'late', 'add workers')"
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('backlog', 'slow', now(), 'late', 'add workers')"
     )
     holder = site_database.connect()
     holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -112,7 +112,7 @@ def test_it_tells_the_metrics_of_the_catalogue_as_prometheus_likes_them(http: ht
     text = http.get("/metrics").text
 
     told = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    assert told == {each.name for each in catalogue.FLEET}
+    assert told == {each.name for each in catalogue.QUEUE}
     if PROMTOOL is not None:
         ran = subprocess.run([PROMTOOL, "check", "metrics"], input=text, text=True, capture_output=True, check=False)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

@@ -90,9 +90,9 @@ def test_messages_are_cancelled_skipped_and_tried_at_once(http: httpx.Client, qu
     def act(verb: str, *ids: int, **more: Any) -> Any:
         return http.post(f"/v1/messages/{verb}", json={"ids": ids, **more}).json()
 
-    assert act("cancel", one, 10**12, reason="no") == {"done": [one], "left": [10**12]}
-    assert act("skip", two, reason="in the way") == {"done": [two], "left": []}
-    assert act("retry", three) == {"done": [three], "left": []}
+    assert act("cancel", one, 10**12, reason="no") == {"done": [one], "unchanged": [10**12]}
+    assert act("skip", two, reason="in the way") == {"done": [two], "unchanged": []}
+    assert act("retry", three) == {"done": [three], "unchanged": []}
     assert (queue.archived(one).result, queue.archived(two).result) == ("cancelled", "failed")
 
 
@@ -129,12 +129,14 @@ def test_dead_messages_are_listed_grouped_and_put_back_once(http: httpx.Client, 
 
 
 def test_a_policy_is_read_and_changed_as_the_file_says_it(http: httpx.Client) -> None:
-    changed = http.patch("/v1/topics/o.policy", json={"max_attempts": 7, "lock_for": "2m", "backoff": {"base": "3s"}})
+    changed = http.patch(
+        "/v1/topics/o.policy", json={"max_attempts": 7, "lock_duration": "2m", "backoff": {"base": "3s"}}
+    )
 
     shown = http.get("/v1/topics/o.policy").json()
     assert len(changed.json()["changes"]) == 3
-    assert (shown["own"]["max_attempts"], shown["own"]["lock_for"]) == (7, 120)
-    assert shown["policy"]["keep_success"] == "full"
+    assert (shown["own"]["max_attempts"], shown["own"]["lock_duration"]) == (7, 120)
+    assert shown["policy"]["archive_success"] == "full"
     assert http.patch("/v1/topics/o.policy", json={"max_attempts": "inherit"}).json()["changes"]
     assert "max_attempts" not in http.get("/v1/topics/o.policy").json()["own"]
 
@@ -144,12 +146,12 @@ def test_a_policy_is_read_and_changed_as_the_file_says_it(http: httpx.Client) ->
     [
         {"max_attempt": 1},
         {"max_attempts": -1},
-        {"lock_for": "10d"},
+        {"lock_duration": "10d"},
         {"payload_schema": "@/etc/passwd"},
         {"payload_schema": 1},
     ],
 )
-def test_a_policy_that_cannot_be_is_refused_with_the_knob(http: httpx.Client, body: dict[str, Any]) -> None:
+def test_a_policy_that_cannot_be_is_refused_with_the_setting(http: httpx.Client, body: dict[str, Any]) -> None:
     answer = http.patch("/v1/topics/o.wrong", json=body)
 
     assert answer.status_code == 422
@@ -158,7 +160,7 @@ def test_a_policy_that_cannot_be_is_refused_with_the_knob(http: httpx.Client, bo
 
 def test_a_topic_and_a_channel_are_stopped_and_go_on(http: httpx.Client, queue: Queue) -> None:
     queue.publish("o.pause", channel="c/ä")
-    assert http.post("/v1/topics/o.pause/pause", json={"why": "relay down", "resume_in": "1h"}).json()["until"]
+    assert http.post("/v1/topics/o.pause/pause", json={"reason": "relay down", "resume_in": "1h"}).json()["until"]
     assert queue.claim("o.pause") == []
     (topic,) = [each for each in http.get("/v1/topics").json()["topics"] if each["topic"] == "o.pause"]
     assert topic["paused"]
@@ -187,8 +189,8 @@ def test_a_schedule_lives_from_its_adding_to_its_removal(http: httpx.Client, que
     added = http.post("/v1/schedules", json=new)
     assert (added.status_code, added.json()["next_tick"] is not None) == (201, True)
     assert code(http.post("/v1/schedules", json=new)) == "already_there"
-    assert http.post("/v1/schedules/o.nightly/pause", json={"why": "holidays"}).json() == {"was_running": True}
-    assert http.get("/v1/schedules/o.nightly").json()["paused_why"] == "holidays"
+    assert http.post("/v1/schedules/o.nightly/pause", json={"reason": "holidays"}).json() == {"was_running": True}
+    assert http.get("/v1/schedules/o.nightly").json()["paused_reason"] == "holidays"
     assert http.post("/v1/schedules/o.nightly/resume").json() == {"was_paused": True}
     ran = http.post("/v1/schedules/o.nightly/run").json()
     assert queue.message(ran["id"]).payload == {"kind": "daily"}
@@ -203,7 +205,7 @@ def test_a_cron_expression_that_is_none_is_refused(http: httpx.Client) -> None:
 
 
 def test_workers_are_listed_and_asked_to_drain(http: httpx.Client, queue: Queue) -> None:
-    queue.call("worker_started", "o.worker", "host", 1, "0", ["o.t"], 5)
+    queue.call("register_worker", "o.worker", "host", 1, "0", ["o.t"], 5)
 
     (worker,) = http.get("/v1/workers").json()["workers"]
     drained = http.post("/v1/workers/drain", json={"name": "o.worker"})
@@ -218,7 +220,7 @@ def test_the_maintenance_and_each_reaper_run_by_hand(http: httpx.Client, queue: 
     expired = queue.publish("o.reap")
     queue.row("UPDATE messages.message SET expires_at = clock_timestamp() WHERE id = %s RETURNING 1", [expired])
 
-    assert http.post("/v1/reapers/expire_ttl/run").json() == {"task": "expire_ttl", "did": 1}
+    assert http.post("/v1/reapers/expire_messages/run").json() == {"task": "expire_messages", "did": 1}
     assert http.post("/v1/reapers/purge/run").json()["task"] == "purge"
     assert {row["task"] for row in http.post("/v1/maintenance/run").json()["tasks"]} >= {"expire_locks", "prune"}
     assert queue.archived(expired).result == "expired"
@@ -226,7 +228,7 @@ def test_the_maintenance_and_each_reaper_run_by_hand(http: httpx.Client, queue: 
     assert [(row["actor"], row["action"]) for row in entries] == [
         ("root", "tick"),
         ("root", "purge"),
-        ("root", "expire_ttl"),
+        ("root", "expire_messages"),
     ]
     assert entries[2]["detail"] == {"did": 1}
 
@@ -319,7 +321,7 @@ def test_what_waits_is_deleted_without_a_trace(http: httpx.Client, queue: Queue)
 
     answer = http.post("/v1/messages/delete", json={"ids": [waits, runs]}).json()
 
-    assert answer == {"done": [waits], "left": [runs]}
+    assert answer == {"done": [waits], "unchanged": [runs]}
     assert http.get(f"/v1/messages/{waits}").status_code == 404
 
 
@@ -328,7 +330,7 @@ def test_a_topic_is_emptied_batch_by_batch(http: httpx.Client, queue: Queue) -> 
     later = queue.publish("o.purge")
 
     answers = [
-        http.post("/v1/topics/o.purge/purge", json={"limit": 2, "upto": last}).json()["deleted"] for _ in range(3)
+        http.post("/v1/topics/o.purge/purge", json={"limit": 2, "max_id": last}).json()["deleted"] for _ in range(3)
     ]
 
     assert answers == [2, 1, 0]

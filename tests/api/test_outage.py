@@ -52,7 +52,7 @@ def test_a_server_that_begins_before_its_database_is_there_waits_for_it(private_
             site.stop()
 
 
-def test_a_database_without_the_schema_is_told_with_the_mend(server: Postgres) -> None:
+def test_a_database_without_the_schema_is_told_with_the_fix(server: Postgres) -> None:
     with server.new_database() as empty:
         site = Site(empty)
         try:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pgrouse.web import large_body as aside
+from pgrouse.web import large_body
 from pgrouse.web.v1 import publish
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
@@ -84,20 +84,20 @@ def test_while_large_requests_are_read_others_are_answered(http: httpx.Client, m
     may_go_on, read, reading = threading.Event(), publish._read, []
 
     def slow(request: Any, kind: Any, content: bytes) -> Any:
-        if len(content) > aside.LARGE_BYTES:
+        if len(content) > large_body.LARGE_BYTES:
             reading.append(content)
             may_go_on.wait(120)
         return read(request, kind, content)
 
     monkeypatch.setattr(publish, "_read", slow)
-    large = {"topic": "p.slow", "payload": "x" * aside.LARGE_BYTES}
-    with ThreadPoolExecutor(aside.MOST_AT_ONCE) as pool:
-        sent = [pool.submit(http.post, "/v1/messages", json=large) for _ in range(aside.MOST_AT_ONCE)]
+    large = {"topic": "p.slow", "payload": "x" * large_body.LARGE_BYTES}
+    with ThreadPoolExecutor(large_body.MAX_AT_ONCE) as pool:
+        sent = [pool.submit(http.post, "/v1/messages", json=large) for _ in range(large_body.MAX_AT_ONCE)]
         try:
-            eventually(lambda: len(reading) == aside.MOST_AT_ONCE)
+            eventually(lambda: len(reading) == large_body.MAX_AT_ONCE)
             alive = http.get("/livez", timeout=30)
             small = http.post("/v1/messages", json={"topic": "p.slow", "payload": None}, timeout=30)
-            monkeypatch.setattr(aside, "WAIT_S", 0.1)
+            monkeypatch.setattr(large_body, "WAIT_S", 0.1)
             one_more = http.post("/v1/messages", json=large, timeout=30)
         finally:
             may_go_on.set()
@@ -284,7 +284,7 @@ def test_what_is_wrong_is_told_with_its_place(http: httpx.Client, body: Any, whe
     answer = http.post("/v1/messages", json=body)
 
     assert (answer.status_code, code(answer)) == (422, "invalid_request")
-    assert answer.json()["errors"][0]["where"] == where
+    assert answer.json()["errors"][0]["location"] == where
 
 
 @pytest.mark.parametrize(

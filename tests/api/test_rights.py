@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from pgrouse.config.config import Config
 from pgrouse.web import app as web_app
 from pgrouse.web.caller import Role
-from pgrouse.web.security import Needs
+from pgrouse.web.security import RequireRole
 from tests.api.site import Site, code
 from tests.sql.queue import Queue
 
@@ -42,12 +42,12 @@ class Way:
 
 def ways() -> Iterator[Way]:
     """Yield what the app serves, however it came to be there."""
-    for included in web_app.application(Config()).routes:
+    for included in web_app.create_app(Config()).routes:
         for route in included.original_router.routes if hasattr(included, "original_router") else [included]:
             if not isinstance(route, APIRoute):
                 assert getattr(route, "path", None) == "/static/{name:path}"
                 continue
-            roles = tuple(each.call.role for each in route.dependant.dependencies if isinstance(each.call, Needs))
+            roles = tuple(each.call.role for each in route.dependant.dependencies if isinstance(each.call, RequireRole))
             for method in sorted(route.methods):
                 yield Way(method, route.path, roles)
 
@@ -189,7 +189,7 @@ def test_lists_show_only_what_fits_the_patterns(shop: httpx.Client, queue: Queue
 
 def test_what_belongs_to_others_is_neither_changed_nor_settled(shop: httpx.Client, queue: Queue) -> None:
     other = queue.publish("closed")
-    assert shop.post("/v1/messages/cancel", json={"ids": [other]}).json() == {"done": [], "left": [other]}
+    assert shop.post("/v1/messages/cancel", json={"ids": [other]}).json() == {"done": [], "unchanged": [other]}
     assert shop.patch(f"/v1/messages/{other}", json={"payload": 1}).status_code == 404
     assert shop.delete("/v1/schedules/s-other").status_code == 404
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from pgrouse.web import http_protocol as connection
+from pgrouse.web import http_protocol
 from pgrouse.web.credentials import COOKIE
-from pgrouse.web.token_cache import csrf_of
+from pgrouse.web.token_cache import csrf_token
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres
@@ -119,7 +119,7 @@ def _cookie(answer: httpx.Response) -> str:
 def test_a_cookie_reads_and_changes_nothing_without_the_word_that_goes_with_it(
     browser: httpx.Client, site: Site
 ) -> None:
-    word = csrf_of(browser.cookies[COOKIE])
+    word = csrf_token(browser.cookies[COOKIE])
     message = {"topic": "from.browser", "payload": None}
 
     assert browser.get("/v1/stats").status_code == 200
@@ -132,7 +132,7 @@ def test_who_logs_out_is_out_at_once(browser: httpx.Client) -> None:
     cookie = browser.cookies[COOKIE]
     assert browser.post("/logout").status_code == 403, "not by a forged form"
 
-    answer = browser.post("/logout", data={"csrf": csrf_of(cookie)})
+    answer = browser.post("/logout", data={"csrf": csrf_token(cookie)})
 
     assert answer.status_code == 303
     assert browser.get("/v1/stats", headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 401
@@ -216,7 +216,7 @@ def test_nothing_but_static_files_is_served_as_one(site: Site, path: str) -> Non
 @pytest.fixture
 def wire(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """A connection to the site, where the beginning of a request may take a third of a second."""
-    monkeypatch.setattr(connection, "HEADERS_S", 0.3)
+    monkeypatch.setattr(http_protocol, "HEADERS_S", 0.3)
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
         yield wire
 

@@ -11,9 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from pgrouse.web import tokens as secret
-from pgrouse.web import database_pool as database
-from pgrouse.web import token_cache as keyring
+from pgrouse.web import database_pool, token_cache, tokens
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -37,7 +35,7 @@ def test_a_token_is_as_good_as_the_password_of_basic(site: Site) -> None:
         "Basic " + base64.b64encode(b"no colon").decode(),
         "Digest x",
         # One that is ours by its look; the same in every process that collects these tests.
-        pytest.param(f"Bearer {secret.new()}", id="one of another queue"),
+        pytest.param(f"Bearer {tokens.new()}", id="one of another queue"),
         "Bearer \xe4\xf6",
     ],
 )
@@ -54,24 +52,24 @@ def test_a_revoked_token_is_worth_nothing_within_two_seconds(site: Site, queue: 
 
         queue.call("revoke_token", "leaver")
 
-        assert keyring.REMEMBER_S == 2
+        assert token_cache.CACHE_S == 2
         eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=30)
 
 
 def test_many_who_come_at_once_with_a_token_not_yet_known_ask_for_it_once(
     site_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "MOST_WAITING", 10)
+    monkeypatch.setattr(database_pool, "MAX_WAITING", 10)
     # Who waits is not to be refused because the machine stands still.
-    monkeypatch.setattr(database, "WAIT_S", 60.0)
+    monkeypatch.setattr(database_pool, "WAIT_S", 60.0)
     crowded, came = Site(site_database, pool_size=1, statement_timeout="60s"), []
-    by_token = keyring.Keyring.by_token
+    by_token = token_cache.TokenCache.by_token
 
     async def counted(*given: Any) -> Any:
         came.append(given)
         return await by_token(*given)
 
-    monkeypatch.setattr(keyring.Keyring, "by_token", counted)
+    monkeypatch.setattr(token_cache.TokenCache, "by_token", counted)
 
     async def send_all(token: str, holder: psycopg.Connection[Any]) -> set[int]:
         headers, limits = {"Authorization": f"Bearer {token}"}, httpx.Limits(max_connections=60)
@@ -113,8 +111,8 @@ def test_the_secret_is_nowhere_in_the_database(site: Site, queue: Queue) -> None
 def test_who_tries_many_wrong_ones_has_to_wait_and_the_others_have_not(site: Site) -> None:
     with site.client(site.token("viewer")) as friend, httpx.Client(base_url=site.url) as stranger:
         codes = {
-            stranger.get("/v1/stats", headers={"Authorization": f"Bearer {secret.new()}"}).status_code
-            for _ in range(keyring.MOST_WRONG + 5)
+            stranger.get("/v1/stats", headers={"Authorization": f"Bearer {tokens.new()}"}).status_code
+            for _ in range(token_cache.MAX_FAILURES + 5)
         }
 
         assert codes == {401, 429}
@@ -122,9 +120,9 @@ def test_who_tries_many_wrong_ones_has_to_wait_and_the_others_have_not(site: Sit
 
 
 def test_tokens_have_a_form_that_can_be_found_and_checked() -> None:
-    token = secret.new()
+    token = tokens.new()
 
     assert token.startswith("pgr_")
-    assert secret.is_well_formed(token)
-    assert not secret.is_well_formed(token[:-1] + ("0" if token[-1] != "0" else "1"))
-    assert len(secret.digest(token)) == 32
+    assert tokens.is_well_formed(token)
+    assert not tokens.is_well_formed(token[:-1] + ("0" if token[-1] != "0" else "1"))
+    assert len(tokens.digest(token)) == 32

@@ -1,4 +1,4 @@
-"""Workers in any language: claim, keep, settle; whoever lost the lock is told and changes nothing."""
+"""Workers in any language: claim, keep, settle; anyone who lost the lock is told and changes nothing."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from psycopg_pool import TooManyRequests
 from structlog.testing import capture_logs
 
 from pgrouse import events, jsonb
-from pgrouse.web import database_pool as database
-from pgrouse.web import http_workers as roll
-from pgrouse.web import long_poll as wake
+from pgrouse.web import database_pool, http_workers, long_poll
 from pgrouse.web.v1 import work
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
@@ -34,11 +32,11 @@ def claim(http: httpx.Client, topic: str, **more: Any) -> list[dict[str, Any]]:
 def test_a_claimed_message_has_all_that_its_worker_needs(http: httpx.Client, queue: Queue) -> None:
     published = queue.publish("w.all", payload={"id": 7}, headers={"a": 1}, key="k", channel="c")
 
-    (message,) = claim(http, "w.all", worker="rust-1", lock_for="5m")
+    (message,) = claim(http, "w.all", worker="rust-1", lock_duration="5m")
 
     assert message["id"] == published
     assert (message["payload"], message["headers"], message["attempt"]) == ({"id": 7}, {"a": 1}, 1)
-    assert message["lock_for_s"] == 300
+    assert message["lock_duration_s"] == 300
     assert queue.message(published).locked_by == "http:root/rust-1"
     assert claim(http, "w.all") == []
 
@@ -121,7 +119,7 @@ def test_a_heartbeat_extends_the_lock_and_says_how_far_it_is(http: httpx.Client,
     (message,) = claim(http, "w.beat")
     before = queue.message(published).lock_expires_at
 
-    beat = {"claim_id": message["claim_id"], "lock_for": "1h", "progress": {"done": 3, "total": 9}}
+    beat = {"claim_id": message["claim_id"], "lock_duration": "1h", "progress": {"done": 3, "total": 9}}
     assert http.post(f"/v1/messages/{published}/heartbeat", json=beat).json() == {"lost": [], "cancelled": []}
 
     assert (queue.message(published).lock_expires_at - before).total_seconds() > 3000
@@ -171,9 +169,9 @@ def test_all_who_wait_have_one_connection(site: Site, http: httpx.Client, queue:
 @pytest.fixture
 def crowded(site_database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A server where few may stand in line for a connection."""
-    monkeypatch.setattr(database, "MOST_WAITING", 10)
+    monkeypatch.setattr(database_pool, "MAX_WAITING", 10)
     # Who waits is not to be refused because the machine stands still.
-    monkeypatch.setattr(database, "WAIT_S", 60.0)
+    monkeypatch.setattr(database_pool, "WAIT_S", 60.0)
     site = Site(site_database, pool_size=2, statement_timeout="60s")
     yield site
     site.stop()
@@ -191,13 +189,13 @@ def test_of_many_who_wait_each_gets_one_message_and_none_is_refused(
         return await claimed(*given)
 
     def is_quiet() -> bool:
-        wake = crowded.app.state.wake
-        return not wake._turns.locked() and not any(each.rung.is_set() for each in list(wake._waiters))
+        long_poll = crowded.app.state.long_poll
+        return not long_poll._claim_slots.locked() and not any(each.woken.is_set() for each in list(long_poll._waiters))
 
     async def wait_all(client: httpx.AsyncClient) -> list[httpx.Response]:
         asked = {"topics": ["w.storm"], "wait": 25}
         waiting = [asyncio.create_task(client.post("/v1/claim", json=asked)) for _ in range(60)]
-        waiters = crowded.app.state.wake._waiters
+        waiters = crowded.app.state.long_poll._waiters
         await asyncio.to_thread(eventually, lambda: len(waiters) == len(waiting))
         monkeypatch.setattr(work, "_claim", counted)
         await asyncio.to_thread(queue.publish, "w.storm")
@@ -222,7 +220,7 @@ def test_of_many_who_wait_each_gets_one_message_and_none_is_refused(
 def test_for_how_many_topics_may_be_waited_is_bounded_for_each_token_and_for_all(
     site_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "MOST_TOPICS", 250)
+    monkeypatch.setattr(long_poll, "MAX_TOPICS", 250)
     crowded = Site(site_database)
     topics = [f"w.bound{n}" for n in range(400)]
     with ExitStack() as ends:
@@ -235,7 +233,7 @@ def test_for_how_many_topics_may_be_waited_is_bounded_for_each_token_and_for_all
 
         for first in (0, 100):
             threading.Thread(target=ask, args=(one, first, first + 100, 25)).start()
-        eventually(lambda: len(crowded.app.state.wake._wanted.topics()) == 200)
+        eventually(lambda: len(crowded.app.state.long_poll._waited_topics.topics()) == 200)
         its_own, too_many, of_others, few = (
             ask(one, 50, 150),
             ask(one, 199, 201),
@@ -250,13 +248,13 @@ def test_for_how_many_topics_may_be_waited_is_bounded_for_each_token_and_for_all
 
 
 def test_why_nobody_is_woken_is_logged_once(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wake, "READY", b"SELECT 1 / 0 FROM unnest(%s::text[])")
-    monkeypatch.setattr(wake, "LOOK_S", 0.05)
+    monkeypatch.setattr(long_poll, "READY", b"SELECT 1 / 0 FROM unnest(%s::text[])")
+    monkeypatch.setattr(long_poll, "CHECK_S", 0.05)
 
     with capture_logs() as logs:
         assert claim(http, "w.blind", wait=3) == []
 
-    said = [(log["log_level"], log["reason"]) for log in logs if log["event"] == events.WEB_DATABASE_AWAY]
+    said = [(log["log_level"], log["reason"]) for log in logs if log["event"] == events.WEB_DATABASE_UNREACHABLE]
     assert said[:2] == [("warning", "division by zero"), ("debug", "division by zero")]
     assert [level for level, _ in said].count("warning") == 1
 
@@ -287,8 +285,8 @@ def test_what_was_claimed_for_who_hung_up_is_given_back(site: Site, http: httpx.
         {"topics": []},
         {"topics": ["t"], "limit": 1001},
         {"topics": ["t"], "wait": 31},
-        {"topics": ["t"], "lock_for": "8d"},
-        {"topics": ["t"], "lock_for": 0},
+        {"topics": ["t"], "lock_duration": "8d"},
+        {"topics": ["t"], "lock_duration": 0},
     ],
 )
 def test_limits_of_a_claim(http: httpx.Client, body: Any) -> None:
@@ -350,7 +348,7 @@ def test_a_large_body_is_refused_as_a_small_one_is(http: httpx.Client, ended: di
     ("content", "said"),
     [
         (b'{"claim_id": 1,', "is no JSON"),
-        (b'{"claim_id": 1, "outcome": "release\xff"}', "no UTF-8 at byte 35"),
+        (b'{"claim_id": 1, "outcome": "release\xff"}', "invalid UTF-8 at byte 35"),
         (b'{"claim_id": 1, "outcome": "complete", "output": {"a": 1, "a": 2}}', "the key 'a' stands twice"),
         (b'{"claim_id": 1, "outcome": "complete", "output": NaN}', "NaN is no JSON"),
     ],
@@ -371,7 +369,7 @@ def of_registry(http: httpx.Client, name: str) -> dict[str, Any] | None:
 def test_a_worker_that_says_its_name_stands_in_the_list_and_is_dated_now_and_then(
     http: httpx.Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roll, "EVERY_S", 3600)
+    monkeypatch.setattr(http_workers, "RECORD_EVERY_S", 3600)
     claim(http, "w.named", worker="go-1", limit=7)
     claim(http, "w.other", worker="go-1")
     worker = of_registry(http, "http:root/go-1")
@@ -382,7 +380,7 @@ def test_a_worker_that_says_its_name_stands_in_the_list_and_is_dated_now_and_the
     assert of_registry(http, "http:root/go-1") == worker, "it was dated a moment ago"
     assert (worker["kind"], worker["state"], worker["topics"]) == ("http", "working", ["w.named", "w.other"])
     assert queue.call("is_handled", "w.other") is True
-    monkeypatch.setattr(roll, "EVERY_S", 0)
+    monkeypatch.setattr(http_workers, "RECORD_EVERY_S", 0)
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '1 hour'")
     claim(http, "w.named", worker="go-1")
     again = of_registry(http, "http:root/go-1")
@@ -393,7 +391,7 @@ def test_a_worker_that_says_its_name_stands_in_the_list_and_is_dated_now_and_the
 def test_a_worker_that_is_asked_to_drain_gets_nothing_and_is_told(
     http: httpx.Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roll, "EVERY_S", 0)
+    monkeypatch.setattr(http_workers, "RECORD_EVERY_S", 0)
     claim(http, "w.drain", worker="go-2")
     queue.publish("w.drain")
 
@@ -406,7 +404,7 @@ def test_a_worker_that_is_asked_to_drain_gets_nothing_and_is_told(
 
 def test_who_extends_a_lock_is_seen(http: httpx.Client, queue: Queue) -> None:
     published = queue.publish("w.long")
-    (message,) = claim(http, "w.long", worker="go-4", lock_for="10m")
+    (message,) = claim(http, "w.long", worker="go-4", lock_duration="10m")
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '1 hour'")
 
     http.post(f"/v1/messages/{published}/heartbeat", json={"claim_id": message["claim_id"]})

@@ -18,7 +18,7 @@ def die(queue: Queue, *topics: str, age: str = "0", result: str = "fail", error:
 
 def start(queue: Queue, name: str, *topics: str, host: str = "h1") -> None:
     """Enter a worker into the registry."""
-    queue.call("worker_started", name, host, 4121, "0.1.0", list(topics), 100)
+    queue.call("register_worker", name, host, 4121, "0.1.0", list(topics), 100)
 
 
 def silence(queue: Queue, name: str, seconds: int) -> None:

@@ -112,7 +112,7 @@ def test_the_list_shows_the_exception_and_not_the_head_of_its_traceback(pgrouse:
 def test_the_list_of_nothing_says_so(pgrouse: Shell) -> None:
     ended = pgrouse("alert", "list")
 
-    assert (ended.code, ended.out, ended.err) == (0, "", "nothing goes on that a sink would be told of\n")
+    assert (ended.code, ended.out, ended.err) == (0, "", "no alerts\n")
 
 
 def test_the_sinks_show_which_of_them_fails_and_why(pgrouse: Shell, queue: Queue) -> None:
@@ -154,7 +154,7 @@ def test_a_bound_is_set_for_a_topic_or_for_all_and_shown(pgrouse: Shell) -> None
         None,
     )
     assert (rows["*"]["backlog_age"], rows["*"]["dead_per_hour"]) == (300, 100)
-    assert "lifted" in pgrouse("alert", "bounds", "slow").out
+    assert "none" in pgrouse("alert", "bounds", "slow").out
 
 
 @pytest.mark.parametrize("given", [("slow", "backlog=1"), ("slow", "backlog_age=soon"), ("slow", "dead_per_hour=x")])
@@ -166,11 +166,11 @@ def test_a_bound_that_there_is_not_is_a_mistake_of_usage(pgrouse: Shell, given: 
 
 
 def test_a_silence_is_added_listed_and_removed(pgrouse: Shell) -> None:
-    added = pgrouse("alert", "silence", "add", "--topic", "orders.*", "--for", "2h", "--why", "known")
+    added = pgrouse("alert", "silence", "add", "--topic", "orders.*", "--for", "2h", "--reason", "known")
     (listed,) = pgrouse("alert", "silence", "list", "--json").objects
 
     assert (added.code, added.out) == (0, f"{listed['id']}\n")
-    assert (listed["topic"], listed["why"]) == ("orders.*", "known")
+    assert (listed["topic"], listed["reason"]) == ("orders.*", "known")
     assert pgrouse("alert", "silence", "remove", listed["id"]).code == 0
     assert pgrouse("alert", "silence", "list").out == ""
     assert pgrouse("alert", "silence", "remove", listed["id"]).code == 1

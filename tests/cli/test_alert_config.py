@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse.alerts.validate import check
-from pgrouse.alerts.sink_rules import rules
+from pgrouse.alerts.sink_rules import sink_rules
+from pgrouse.alerts.validate import validate_sinks
 from pgrouse.config.alerts import AlertKind, AlertSink
 from pgrouse.config.config import Config, load
 from pgrouse.config.source import ConfigProblems
@@ -29,13 +29,13 @@ def read(tmp_path: Path, text: str, **environ: str) -> Config:
         ('[[alerts.to]]\nname = "a"\nwebhok = "https://x/"\n', 3, "did you mean 'webhook'?"),
         ('[[alerts.to]]\nname = "a"\n', 1, "needs exactly one of url, alertmanager, webhook, command, sentry"),
         ('[[alerts.to]]\nname = "a"\nurl = "x"\ncommand = ["x"]\n', 1, "found url and command"),
-        ('[[alerts.to]]\nname = "a b"\nurl = "x"\n', 2, "is no name of a sink"),
+        ('[[alerts.to]]\nname = "a b"\nurl = "x"\n', 2, "is not a valid sink name"),
         (WEBHOOK + 'title = "{{topics}}"\n', 4, "did you mean {{topic}}?"),
-        (WEBHOOK + 'topics = ["a b"]\n', 4, "is no pattern of topics"),
+        (WEBHOOK + 'topics = ["a b"]\n', 4, "is not a valid topic pattern"),
         (WEBHOOK + 'labels = {a = "b"}\n', 1, "labels is for alertmanager, not for webhook"),
         (WEBHOOK + WEBHOOK, 1, 'two sinks have the name "ops"'),
-        ('[alerts]\non = ["failure"]\n', 2, "expected 'dead_message'"),
-        ('[alerts]\nevery = "0s"\n', 2, "must be between 1s and 7d"),
+        ('[alerts]\nkinds = ["failure"]\n', 2, "expected 'dead_message'"),
+        ('[alerts]\ngroup_interval = "0s"\n', 2, "must be between 1s and 7d"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, line: int, problem: str) -> None:
@@ -52,8 +52,8 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, line: in
         ('[web]\nurl = "https://ann:secret@queue.example.com"\n', "without a password"),
         ('[web]\nurl = "https://queue.example.com/?a=b"\n', "expected an address like"),
         ('[web]\nurl = "javascript://queue.example.com"\n', "expected an address like"),
-        ('[alerts]\nenvironment = ""\n', "is no name of an environment"),
-        ('[alerts]\nenvironment = "a\\nb"\n', "is no name of an environment"),
+        ('[alerts]\nenvironment = ""\n', "is not a valid environment name"),
+        ('[alerts]\nenvironment = "a\\nb"\n', "is not a valid environment name"),
     ],
 )
 def test_where_a_message_comes_from_is_checked(tmp_path: Path, text: str, problem: str) -> None:
@@ -92,7 +92,7 @@ def test_the_check_makes_every_sink_and_says_which_cannot_be_used(tmp_path: Path
     text = '[[alerts.to]]\nname = "a"\nsentry = "https://nothing"\n[[alerts.to]]\nname = "b"\ncommand = ["no-such-program"]\n'
 
     with pytest.raises(ConfigProblems) as refused:
-        check(read(tmp_path, text))
+        validate_sinks(read(tmp_path, text))
 
     assert [problem.origin.line for problem in refused.value.problems] == [3, 6]
     assert "alerts.to[1].command: there is no program no-such-program" in str(refused.value)
@@ -109,21 +109,21 @@ def test_the_command_checks_the_sinks_too(folder: Path, shell: Shell) -> None:
 def test_a_sink_goes_by_its_own_rules_and_else_by_those_of_all(tmp_path: Path) -> None:
     config = read(
         tmp_path,
-        '[alerts]\nwait = "1m"\nevery = "1h"\non = ["failed"]\n'
+        '[alerts]\ngroup_wait = "1m"\ngroup_interval = "1h"\nkinds = ["failed"]\n'
         + WEBHOOK
-        + 'every = "2h"\ntopics = ["a.*"]\nafter = "30m"\n',
+        + 'group_interval = "2h"\ntopics = ["a.*"]\nescalate_after = "30m"\n',
     )
 
-    found = rules(config.alerts, config.alerts.to[0])
+    found = sink_rules(config.alerts, config.alerts.to[0])
 
-    assert (found["wait"], found["every"], found["on"], found["topics"], found["after"]) == (
+    assert (found["group_wait"], found["group_interval"], found["kinds"], found["topics"], found["escalate_after"]) == (
         60,
         7200,
         ["failed"],
         ["a.*"],
         1800,
     )
-    assert "after_count" not in found
+    assert "escalate_count" not in found
 
 
 def test_the_page_names_every_key_of_a_sink_and_every_kind_and_no_other() -> None:

@@ -47,7 +47,7 @@ def test_a_dry_run_only_counts(pgrouse: Shell, queue: Queue) -> None:
     ended = pgrouse("archive", "purge", "--older-than", "1d", "--dry-run")
 
     assert ended.out == "would delete 1 message: run it again without --dry-run\n"
-    assert pgrouse("archive", "purge", "--older-than", "3d").out == "nothing is that old\n"
+    assert pgrouse("archive", "purge", "--older-than", "3d").out == "no message is that old\n"
     assert len(archived(queue)) == 1
 
 

@@ -1,4 +1,4 @@
-"""`pgrouse audit`: who did what by hand."""
+"""`pgrouse audit`: the actions of operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sql.queue import Queue
 
 def test_it_lists_what_was_done_the_latest_first(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
-    pgrouse("topic", "pause", "mail", "--why", "the relay is down")
+    pgrouse("topic", "pause", "mail", "--reason", "the relay is down")
 
     run = pgrouse("audit")
 
@@ -48,4 +48,4 @@ def test_filters_narrow_it(pgrouse: Shell, queue: Queue) -> None:
 def test_where_nobody_did_anything_it_says_so(pgrouse: Shell) -> None:
     run = pgrouse("audit")
 
-    assert (run.out, run.err) == ("", "nobody did anything by hand\n")
+    assert (run.out, run.err) == ("", "no actions\n")

@@ -109,16 +109,16 @@ def test_the_file_can_be_named_before_or_behind_the_command(shell: Shell, folder
 def test_each_value_is_shown_with_where_it_was_given(
     shell: Shell, write: Write, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write('[worker]\npoll = 0.5\n[topics."a.b"]\nhandler = "m:f"')
-    monkeypatch.setenv("PGROUSE_WORKER__LANES", "3")
+    write('[worker]\npoll_interval = 0.5\n[topics."a.b"]\nhandler = "m:f"')
+    monkeypatch.setenv("PGROUSE_WORKER__CLAIM_CONNECTIONS", "3")
 
     rows = {row["key"]: (row["value"], row["origin"]) for row in shell("config", "show", "--json").objects}
 
-    assert rows["worker.poll"] == ("500ms", "pgrouse.toml:2")
-    assert rows["worker.lanes"] == (3, "PGROUSE_WORKER__LANES")
+    assert rows["worker.poll_interval"] == ("500ms", "pgrouse.toml:2")
+    assert rows["worker.claim_connections"] == (3, "PGROUSE_WORKER__CLAIM_CONNECTIONS")
     assert rows["worker.threads"] == (16, "default")
     assert rows['topics."a.b".handler'] == ("m:f", "pgrouse.toml:4")
-    assert rows["handlers.path"] == ([str(folder)], "default")
+    assert rows["handlers.import_path"] == ([str(folder)], "default")
 
 
 @pytest.mark.parametrize("arguments", [[], ["--json"]])

@@ -51,7 +51,7 @@ def test_json_tells_what_was_scheduled_found_and_removed(pgrouse: Shell) -> None
     assert again == {"scheduled": []}
     assert sorted(removed) == sorted(scheduled)
     assert {finding["kind"] for finding in findings} == {"missing"}
-    assert set(findings[0]) == {"kind", "job", "problem", "mend"}
+    assert set(findings[0]) == {"kind", "job", "problem", "fix"}
 
 
 def test_what_is_not_there_can_be_removed(pgrouse: Shell) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgrouse import Cipher, NewMessage, publish, publish_many
-from pgrouse.crypto.envelope import MARK, Kind
+from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
 from tests.cli.shell import Shell
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -53,10 +53,10 @@ def test_publish_encrypts_what_the_configuration_names(said: Shell, queue: Queue
     said("publish", "pay", "--lines", "-", stdin='{"card": "4711"}\n{"card": "4711"}\n')
 
     assert queue.rows("SELECT topic, payload IS NULL AS sealed, headers FROM messages.message ORDER BY id") == [
-        ("pay", True, {MARK: "new"}),
+        ("pay", True, {ENCRYPTED_BY: "new"}),
         ("other", False, None),
-        ("pay", True, {MARK: "new"}),
-        ("pay", True, {MARK: "new"}),
+        ("pay", True, {ENCRYPTED_BY: "new"}),
+        ("pay", True, {ENCRYPTED_BY: "new"}),
     ]
 
 
@@ -114,7 +114,7 @@ def test_check_counts_who_needs_each_key(said: Shell, under_old: int, database: 
         "RUNNING": "0",
         "DEAD": "0",
     }
-    assert "not all was looked at: --most 10" in said("crypto", "check", "--most", "1").err
+    assert "not all messages were read: --limit 10" in said("crypto", "check", "--limit", "1").err
     configure("new", "new")
     missing = said("crypto", "check")
     assert (missing.code, "key old is needed and not configured here" in missing.err) == (1, True)
@@ -123,24 +123,24 @@ def test_check_counts_who_needs_each_key(said: Shell, under_old: int, database: 
 def test_check_counts_the_kept_results_of_steps_which_are_never_put_under_another_key(
     said: Shell, under_old: int, queue: Queue
 ) -> None:
-    kept = Cipher({"old": OLD}, "old").sealed_json("pay", "1", Kind.OUTPUT)
+    kept = Cipher({"old": OLD}, "old").encrypt_json("pay", "1", ContentKind.OUTPUT)
     queue.conn.execute(
         "INSERT INTO messages.step (message_id, name, result, attempt) VALUES (%s, 'charge', %s, 1)", [under_old, kept]
     )
 
-    assert said("crypto", "rotate").out == "1 message put under key new\n"
+    assert said("crypto", "rotate").out == "1 message encrypted under key new\n"
 
     needs = {each["key"]: each["waiting"] for each in said("crypto", "check", "--json").objects}
     assert needs == {"new": 1, "old": 1}
-    assert said("crypto", "rotate").out == "0 messages put under key new\n"
+    assert said("crypto", "rotate").out == "0 messages encrypted under key new\n"
 
 
 def test_rotate_puts_what_waits_under_the_current_key(said: Shell, under_old: int, queue: Queue) -> None:
     rotated = said("crypto", "rotate", "--json")
 
-    assert rotated.object == {"key": "new", "rotated": 1, "left": 0, "missing": {}, "broken": []}
-    assert queue.message(under_old).headers == {MARK: "new"}
-    assert said("crypto", "rotate").out == "0 messages put under key new\n"
+    assert rotated.object == {"key": "new", "rotated": 1, "skipped": 0, "missing": {}, "broken": []}
+    assert queue.message(under_old).headers == {ENCRYPTED_BY: "new"}
+    assert said("crypto", "rotate").out == "0 messages encrypted under key new\n"
     configure("new", "new")
     assert said("message", "show", under_old, "--decrypt", "--json").object["payload"] == {"card": "4711"}
 
@@ -153,11 +153,11 @@ def test_rotate_leaves_what_runs_other_topics_and_dead_letters_unless_it_is_told
     publish(database.connect(), "x", 1, cipher=old)
     queue.settle("fail", queue.claim("x"), ["broken"])
 
-    assert said("crypto", "rotate", "--topic", "x").out == "0 messages put under key new\n"
-    assert said("crypto", "rotate", "--topic", "x.dlq", "--dead").out == "1 message put under key new\n"
+    assert said("crypto", "rotate", "--topic", "x").out == "0 messages encrypted under key new\n"
+    assert said("crypto", "rotate", "--topic", "x.dlq", "--dead").out == "1 message encrypted under key new\n"
     queue.claim("pay")
     left = said("crypto", "rotate")
-    assert (left.code, left.out) == (0, "0 messages put under key new\n")
+    assert (left.code, left.out) == (0, "0 messages encrypted under key new\n")
     assert "1 message left alone, since they run" in left.err
 
 
@@ -171,9 +171,9 @@ def test_rotate_says_what_it_cannot_decrypt_and_does_the_others(
 
     rotated = said("crypto", "rotate")
 
-    assert (rotated.code, rotated.out) == (1, "1 message put under key new\n")
+    assert (rotated.code, rotated.out) == (1, "1 message encrypted under key new\n")
     assert "1 message under key lost, which is not configured here" in rotated.err
-    assert f"1 message cannot be decrypted, something changed them: {under_old}" in rotated.err
+    assert f"1 message cannot be decrypted, they were changed: {under_old}" in rotated.err
 
 
 def test_without_crypto_in_the_configuration_its_commands_say_so(pgrouse: Shell) -> None:
@@ -206,9 +206,9 @@ def test_doctor_finds_what_waits_for_a_key_and_keys_that_are_no_good(
 
     assert found.code == 1
     assert {(each["level"], each["what"]) for each in found.objects} == {
-        ("warn", "key new was not drawn at random: it is text"),
-        ("fail", "key old is not here: 1 message in need of it"),
-        ("warn", "mails subscribes to pay, which is encrypted, and its workers will reject what they get"),
+        ("warn", "key new is not random: it is text"),
+        ("fail", "key old is not configured here: 1 message wait for it"),
+        ("warn", "mails subscribes to pay, which is encrypted, and its workers reject the messages"),
     }
     Path("pgrouse.toml").unlink()
     assert {each["code"]: each["level"] for each in said(*looks).objects} == {

@@ -248,8 +248,8 @@ def test_what_is_no_waiting_dead_letter_is_told(pgrouse: Shell, queue: Queue) ->
     ended = pgrouse("dead", "requeue", alive)
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err.startswith(f"pgrouse: message {alive} not moved: no copy that waits in a .dlq topic")
-    assert pgrouse("dead", "requeue", "--topic", "t").out == "no dead letter waits: nothing was moved\n"
+    assert ended.err.startswith(f"pgrouse: message {alive} not moved: not a waiting copy in a .dlq topic")
+    assert pgrouse("dead", "requeue", "--topic", "t").out == "no dead letters wait: nothing was moved\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["1", "--topic", "a"], ["1", "--limit", "1"]])
@@ -257,4 +257,4 @@ def test_which_dead_letters_has_to_be_said(shell: Shell, arguments: list[str]) -
     ended = shell("dead", "requeue", *arguments)
 
     assert ended.code == 2
-    assert ended.err.startswith("pgrouse: say which: either IDs, or --topic")
+    assert ended.err.startswith("pgrouse: give either IDs or --topic")

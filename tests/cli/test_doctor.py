@@ -21,11 +21,11 @@ def test_what_is_well_is_a_line_and_the_exit_code_is_0(pgrouse: Shell) -> None:
     assert ended.out == (
         "ok    listener  a notification arrived at database.dsn\n"
         "ok    triggers  all are switched on\n"
-        "all is well: 2 things looked at\n"
+        "no problems: 2 checks made\n"
     )
 
 
-def test_what_fails_stands_last_with_its_mend_and_the_exit_code_is_1(pgrouse: Shell, queue: Queue) -> None:
+def test_what_fails_stands_last_with_its_fix_and_the_exit_code_is_1(pgrouse: Shell, queue: Queue) -> None:
     queue.conn.execute("ALTER TABLE messages.message DISABLE TRIGGER new_message")
 
     ended = pgrouse("doctor", "--only", "triggers", "--only", "listener")
@@ -34,8 +34,8 @@ def test_what_fails_stands_last_with_its_mend_and_the_exit_code_is_1(pgrouse: Sh
     assert ended.out == (
         "ok    listener  a notification arrived at database.dsn\n"
         "fail  triggers  the trigger new_message of messages.message is switched off\n"
-        "                mend: ALTER TABLE messages.message ENABLE TRIGGER new_message;\n"
-        "2 things looked at: 1 fail\n"
+        "                fix: ALTER TABLE messages.message ENABLE TRIGGER new_message;\n"
+        "2 checks made: 1 fail\n"
     )
 
 
@@ -47,7 +47,7 @@ def test_a_warning_is_no_failure_unless_it_is_strict(pgrouse: Shell, queue: Queu
 
     assert (lenient.code, strict.code) == (0, 1)
     assert lenient.out == strict.out
-    assert lenient.out.endswith("1 thing looked at: 1 warn\n")
+    assert lenient.out.endswith("1 check made: 1 warn\n")
 
 
 def test_many_of_the_same_are_counted_unless_they_are_asked_for(pgrouse: Shell, queue: Queue) -> None:
@@ -77,7 +77,7 @@ def test_json_is_an_object_for_each_finding(pgrouse: Shell) -> None:
 
     assert ended.code == 1
     assert [(each["code"], each["level"]) for each in ended.objects] == [("triggers", "ok"), ("ticks", "fail")]
-    assert set(ended.objects[0]) == {"code", "level", "what", "mend", "detail"}
+    assert set(ended.objects[0]) == {"code", "level", "what", "fix", "detail"}
 
 
 def test_of_a_database_that_does_not_answer_it_says_so_and_what_it_could_look_at(
@@ -106,8 +106,8 @@ def test_with_few_rights_it_says_what_cannot_be_seen(pgrouse: Shell, acting_as: 
     ended = pgrouse("doctor", "--quiet", "--only", "ticks", "--only", "listener")
 
     assert ended.code == 0
-    assert "ticks, tick_tasks, expired_locks, schedules: this user may not look at it" in ended.out
-    assert "mend: GRANT messages_operator, or messages_analyst, to the user of database.dsn" in ended.out
+    assert "ticks, tick_tasks, expired_locks, schedules: this user has no right to see it" in ended.out
+    assert "fix: GRANT messages_operator, or messages_analyst, to the user of database.dsn" in ended.out
 
 
 def test_on_a_terminal_every_line_fits_and_levels_have_colours(database: Database, folder: Path) -> None:
@@ -122,7 +122,7 @@ def test_on_a_terminal_every_line_fits_and_levels_have_colours(database: Databas
 
 
 def test_control_characters_of_others_do_not_reach_the_terminal(pgrouse: Shell, queue: Queue) -> None:
-    queue.call("worker_started", "w", "h", 1, "1.0", ["t"], 1)
+    queue.call("register_worker", "w", "h", 1, "1.0", ["t"], 1)
     # A name that came before such characters were refused.
     queue.conn.execute("UPDATE messages.worker SET name = %s, seen_at = seen_at - interval '5 minutes'", ["w\x1b[31m"])
 

@@ -29,7 +29,7 @@ def test_json_has_the_details_for_programs(pgrouse: Shell, queue: Queue) -> None
 
     assert told["id"] == message
     assert told["reasons"][0]["code"] == "paused"
-    assert told["reasons"][0]["detail"]["why"] == "too loud"
+    assert told["reasons"][0]["detail"]["reason"] == "too loud"
 
 
 def test_of_a_dead_message_it_says_why(pgrouse: Shell, queue: Queue) -> None:

@@ -46,7 +46,7 @@ def test_no_worker_or_a_silent_one_is_a_problem(
     told = pgrouse("health", *arguments, "--json").object
     problem = told["problem"]
     assert (told["ok"], without_age(problem)) == (False, said)
-    assert told["checks"][-1] == {"name": "worker", "level": "fail", "said": problem}
+    assert told["checks"][-1] == {"name": "worker", "level": "fail", "detail": problem}
     ended = pgrouse("health", *arguments)
     assert ended.code == 1
     assert without_age(ended.out.splitlines()[-1]) == f"fail  worker    {said}"
@@ -79,7 +79,7 @@ def test_an_older_schema_is_exit_code_78(pgrouse: Shell, queue: Queue) -> None:
 def complete(pgrouse: Shell) -> tuple[int, dict[str, tuple[str, str]]]:
     """The exit code, and what was found by name."""
     ended = pgrouse("health", "--complete", "--json")
-    return ended.code, {check["name"]: (check["level"], check["said"]) for check in ended.object["checks"]}
+    return ended.code, {check["name"]: (check["level"], check["detail"]) for check in ended.object["checks"]}
 
 
 def tick(queue: Queue, caller: str, age: str = "0") -> None:
@@ -91,7 +91,7 @@ def tick(queue: Queue, caller: str, age: str = "0") -> None:
 def hearing(queue: Queue) -> Queue:
     """A queue that is well: a worker of this host hears, and ticks."""
     start(queue, "w1", host=HERE)
-    queue.call("worker_seen", "w1", {"listener": "listening"})
+    queue.call("touch_worker", "w1", {"listener": "listening"})
     tick(queue, "daemon")
     return queue
 
@@ -107,7 +107,7 @@ def test_the_complete_check_finds_nothing_wrong_where_all_is_well(pgrouse: Shell
 def test_a_worker_that_hears_nothing_is_a_problem_of_the_complete_check_only(
     pgrouse: Shell, hearing: Queue, status: dict[str, str]
 ) -> None:
-    hearing.call("worker_seen", "w1", status)
+    hearing.call("touch_worker", "w1", status)
 
     code, found = complete(pgrouse)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse.config.config import Config, leaves, load
+from pgrouse.config.config import Config, flat_items, load
 from pgrouse.config.source import show_key
 from tests.cli.shell import Shell
 
@@ -62,8 +62,8 @@ def test_every_key_that_the_file_shows_in_a_comment_is_one(shell: Shell, folder:
 
     assert set(found) == set(Config.model_fields)
     (folder / "pgrouse.toml").write_text(uncommented.replace('dsn = "postgresql://pgrouse@localhost/app"', "", 1))
-    assert load(environ={"DB_PASSWORD": "x"}).worker.drain == Config().worker.drain
-    assert all(show_key(key) for key, _ in leaves(load(environ={"DB_PASSWORD": "x"})))
+    assert load(environ={"DB_PASSWORD": "x"}).worker.shutdown_timeout == Config().worker.shutdown_timeout
+    assert all(show_key(key) for key, _ in flat_items(load(environ={"DB_PASSWORD": "x"})))
 
 
 def test_the_handlers_are_plain_functions_that_can_be_called(shell: Shell, folder: Path) -> None:

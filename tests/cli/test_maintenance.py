@@ -11,7 +11,7 @@ from tests.sql.queue import Queue
 
 def test_it_runs_all_functions_and_says_what_they_did(pgrouse: Shell, queue: Queue) -> None:
     message_id = queue.publish()
-    queue.claim(lock_for="1 hour")
+    queue.claim(lock_duration="1 hour")
     queue.conn.execute("UPDATE messages.message SET lock_expires_at = now() - interval '1 s'")
 
     rows = pgrouse("maintenance", "run", "--json").objects
@@ -39,7 +39,7 @@ def test_while_another_runs_them_there_is_nothing_to_do(pgrouse: Shell, database
         ended = pgrouse("maintenance", "run")
 
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err == "somebody else runs them at this moment: nothing was left to do\n"
+    assert ended.err == "another process runs them at the moment: nothing to do\n"
 
 
 def test_a_task_that_fails_is_a_problem_and_the_others_are_done(pgrouse: Shell, queue: Queue) -> None:

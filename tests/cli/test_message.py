@@ -201,7 +201,7 @@ def test_a_message_that_is_not_there_is_exit_code_1(pgrouse: Shell) -> None:
     ended = pgrouse("message", "show", 42)
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == "pgrouse: there is no message 42: it was never published, or its day left the archive\n"
+    assert ended.err == "pgrouse: there is no message 42: it was never published, or was deleted from the archive\n"
 
 
 def test_whoever_may_not_read_contents_can_see_the_rest(
@@ -300,7 +300,7 @@ def test_only_an_operator_may_skip(pgrouse: Shell, acting_as: Callable[[str], No
 )
 def test_a_message_shows_how_far_it_is(pgrouse: Shell, queue: Queue, progress: dict[str, object], line: str) -> None:
     published = queue.publish()
-    queue.settle("progress", queue.claim(), [Jsonb(progress)])
+    queue.settle("set_progress", queue.claim(), [Jsonb(progress)])
 
     assert f"  {line}\n" in pgrouse("message", "show", published).out
 
@@ -308,7 +308,7 @@ def test_a_message_shows_how_far_it_is(pgrouse: Shell, queue: Queue, progress: d
 def test_a_message_shows_its_attempts_and_its_runs_and_which_attempt_never_began(pgrouse: Shell, queue: Queue) -> None:
     queue.policy(max_attempts=3, backoff={"kind": "none"})
     published = queue.publish()
-    queue.claim(start=0, lock_for="0")
+    queue.claim(start=0, lock_duration="0")
     queue.call("expire_locks")
     queue.settle("complete", queue.claim())
 
@@ -333,17 +333,17 @@ def test_both_sides_of_a_message_are_shown(pgrouse: Shell, queue: Queue) -> None
     (record,) = pgrouse("message", "show", str(middle), "--json").objects
 
     assert f"comes after  {first} first (ready; if it ends badly: hold)" in shown
-    assert f"followed by  {last} last (parked; if it ends badly: run)" in shown
+    assert f"followed by  {last} last (blocked; if it ends badly: run)" in shown
     assert "9000" not in shown
     assert [(each["id"], each["state"]) for each in record["before"]] == [(first, "ready")]
-    assert [(each["id"], each["state"]) for each in record["after"]] == [(last, "parked")]
+    assert [(each["id"], each["state"]) for each in record["after"]] == [(last, "blocked")]
 
 
 def test_one_is_let_go_and_one_that_waits_for_none_is_told(pgrouse: Shell, queue: Queue) -> None:
     last = queue.send(after=[queue.publish("first")]).id
 
-    done = pgrouse("message", "unpark", str(last), "--json").objects
-    again = pgrouse("message", "unpark", str(last))
+    done = pgrouse("message", "unblock", str(last), "--json").objects
+    again = pgrouse("message", "unblock", str(last))
 
     assert done == [{"released": [last], "not_waiting": []}]
     assert again.code == 1

@@ -87,5 +87,5 @@ def test_with_cron_it_schedules_the_jobs_too(pgrouse: Shell) -> None:
     ended = pgrouse("migrate", "--cron")
 
     assert ended.code == 0
-    assert "the jobs of pg_cron are as they shall be" in ended.out
+    assert "the jobs of pg_cron are up to date" in ended.out
     assert pgrouse("cron", "remove").code == 0

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pgrouse.cli.output import Column, harmless, plain_table, show_age, show_ago, to_json
+from pgrouse.cli.output import Column, plain_table, to_json
 from pgrouse.cli.rich_table import rich_table
+from pgrouse.format import harmless, show_age, show_ago
 from pgrouse.jsonb import Raw
 
 COLUMNS = [Column("ID", "id", right=True), Column("TOPIC", "topic", wide=True), Column("ERROR", "error", wide=True)]

@@ -158,9 +158,9 @@ def test_a_payload_that_only_the_database_finds_too_large_is_told(pgrouse: Shell
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("replace", "replaced what waited under this key"),
-        ("ignore", "not published: this message waits under the key"),
-        ("append", "appended to what waited under this key"),
+        ("replace", "replaced the waiting message with this key"),
+        ("ignore", "not published: this message with the key waits already"),
+        ("append", "appended to the waiting message with this key"),
     ],
 )
 def test_what_happened_under_a_key_is_told_beside_the_id(pgrouse: Shell, queue: Queue, mode: str, said: str) -> None:
@@ -209,7 +209,7 @@ def test_lines_know_no_on_conflict(pgrouse: Shell) -> None:
 
     assert (ended.code, ended.err) == (
         2,
-        "pgrouse: --lines publishes by COPY, which knows no --on-conflict: see `pgrouse publish --help`\n",
+        "pgrouse: --lines publishes by COPY, which does not support --on-conflict: see `pgrouse publish --help`\n",
     )
 
 
@@ -237,4 +237,4 @@ def test_lines_know_no_after(pgrouse: Shell) -> None:
     said = pgrouse("publish", "t", "--lines", "-", "--after", "1")
 
     assert said.code == 2
-    assert "no --after" in said.err
+    assert "not support --after" in said.err

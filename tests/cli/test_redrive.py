@@ -41,7 +41,7 @@ def test_filters_choose_together(pgrouse: Shell, queue: Queue) -> None:
 
     ended = pgrouse("redrive", "--topic", "a", "--result", "failed", "--since", "1h")
 
-    assert (ended.code, ended.out) == (0, "put back 1 message\n")
+    assert (ended.code, ended.out) == (0, "redrove 1 message\n")
     assert waiting(queue) == [wanted]
 
 
@@ -63,7 +63,7 @@ def test_all_are_put_back_in_as_many_batches_as_it_takes(pgrouse: Shell, queue: 
 
     ended = pgrouse("redrive", "--all")
 
-    assert (ended.code, ended.out) == (0, "put back 1,200 messages\n")
+    assert (ended.code, ended.out) == (0, "redrove 1,200 messages\n")
     assert len(queue.ids()) == 1200
 
 
@@ -75,7 +75,7 @@ def test_a_dry_run_only_says_what_it_would_do_by_topic_result_and_kind_of_error(
 
     ended = pgrouse("redrive", "--all", "--dry-run")
 
-    assert ended.out.splitlines()[-1] == "would put back 4 messages: run it again without --dry-run"
+    assert ended.out.splitlines()[-1] == "would redrive 4 messages: run it again without --dry-run"
     assert sorted(line.split()[:3] for line in ended.out.splitlines()[1:-1]) == [
         ["a", "failed", "1"],
         ["b", "failed", "1"],
@@ -97,7 +97,7 @@ def test_a_dry_run_knows_what_would_stay_dead(pgrouse: Shell, queue: Queue) -> N
 
     ended = pgrouse("redrive", "--all", "--dry-run")
 
-    assert ended.out.splitlines()[-1] == "would put back 1 message: run it again without --dry-run"
+    assert ended.out.splitlines()[-1] == "would redrive 1 message: run it again without --dry-run"
     assert "1 message stayed dead: a newer message with the same key waits" in ended.err
 
 
@@ -109,9 +109,9 @@ def test_a_dead_message_is_put_back_once(pgrouse: Shell, queue: Queue) -> None:
 
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == (
-        f"pgrouse: message {dead} not put back: redriven before (`pgrouse dead list --redriven`) [{new}]\n"
+        f"pgrouse: message {dead} not redriven: redriven before (`pgrouse dead list --redriven`) [{new}]\n"
     )
-    assert pgrouse("redrive", "--all").out == "no dead message fits: nothing was put back\n"
+    assert pgrouse("redrive", "--all").out == "no dead message matches: nothing was redriven\n"
     assert len(queue.ids()) == 1
 
 
@@ -123,7 +123,7 @@ def test_each_id_that_is_not_dead_is_told(pgrouse: Shell, queue: Queue, argument
 
     assert ended.code == 1
     assert [line.split(" (")[0] for line in ended.err.splitlines()] == [
-        f"pgrouse: message {each} not put back: no dead message" for each in arguments
+        f"pgrouse: message {each} not redriven: not a dead message" for each in arguments
     ]
 
 
@@ -137,15 +137,15 @@ def test_one_whose_key_waits_again_stays_dead_which_is_no_error_and_the_others_d
 
     ended = pgrouse("redrive", "--all")
 
-    assert (ended.code, ended.out) == (0, "put back 1 message\n")
+    assert (ended.code, ended.out) == (0, "redrove 1 message\n")
     assert ended.err.startswith("pgrouse: 1 message stayed dead: a newer message with the same key waits")
     assert other in waiting(queue)
     named = pgrouse("redrive", stuck)
-    assert (named.code, named.err.endswith(f"(the topic's key_retry is supersede) [{newer}]\n")) == (0, True)
+    assert (named.code, named.err.endswith(f"(the topic's key_on_retry is supersede) [{newer}]\n")) == (0, True)
 
 
-def test_with_key_retry_keep_it_comes_back_without_its_key(pgrouse: Shell, queue: Queue) -> None:
-    queue.policy(key_retry="keep")
+def test_with_key_on_retry_keep_it_comes_back_without_its_key(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy(key_on_retry="keep")
     stuck = queue.publish(key="k")
     queue.settle("fail", queue.claim(), ["boom"])
     queue.publish(key="k")
@@ -164,7 +164,7 @@ def test_more_filters_choose_by_kind_of_error_its_text_and_time(pgrouse: Shell, 
 
     ended = pgrouse("redrive", "--fingerprint", fingerprint, "--error", "FULL", "--until", "1h", "--since", "1d")
 
-    assert ended.out == "put back 1 message\n"
+    assert ended.out == "redrove 1 message\n"
     assert waiting(queue) == [wanted]
 
 
@@ -203,7 +203,7 @@ def test_what_dies_again_during_the_run_is_not_put_back_again_and_again(
     finally:
         queue.conn.execute("DROP FUNCTION die_at_once CASCADE")
 
-    assert ended.out == "put back 2 messages\n"
+    assert ended.out == "redrove 2 messages\n"
     assert queue.value("SELECT count(*) FROM messages.message_archive") == 4
 
 
@@ -217,9 +217,9 @@ def test_the_circle_is_bounded_unless_it_is_forced(pgrouse: Shell, queue: Queue)
 
     assert (refused.code, refused.out) == (1, "")
     assert refused.err == (
-        f"pgrouse: message {second} stayed dead: put back max_redrives times already; --force does it all the same\n"
+        f"pgrouse: message {second} stayed dead: redriven max_redrives times already; --force redrives it anyway\n"
     )
-    assert pgrouse("redrive", "--all").err.startswith("pgrouse: 1 message stayed dead: put back max_redrives times")
+    assert pgrouse("redrive", "--all").err.startswith("pgrouse: 1 message stayed dead: redriven max_redrives times")
     assert pgrouse("redrive", second, "--force").code == 0
 
 
@@ -249,7 +249,7 @@ def test_an_edit_may_replace(pgrouse: Shell, queue: Queue) -> None:
         (["1", "2", "--payload", "1"], "--payload, --headers and --to edit one message"),
         (["--all", "--to", "b"], "--payload, --headers and --to edit one message"),
         (["1", "--to", "b", "--rate", "1"], "--payload, --headers and --to edit one message"),
-        (["1", "--replace"], "--replace says how --payload and --headers are meant"),
+        (["1", "--replace"], "--replace needs --payload or --headers"),
         (["1", "--rate", "0"], "invalid value for '--rate'"),
     ],
 )

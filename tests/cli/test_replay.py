@@ -59,13 +59,13 @@ def test_a_dry_run_only_counts(pgrouse: Shell, queue: Queue) -> None:
 
 def test_what_has_no_payload_any_more_is_told(pgrouse: Shell, queue: Queue) -> None:
     succeed(queue, "a")
-    queue.policy("a", keep_success="no_payload")
+    queue.policy("a", archive_success="no_payload")
     succeed(queue, "a")
 
     ended = pgrouse("replay", "a", "--from", EARLY, "--yes")
 
     assert ended.out == "published 1 message again\n"
-    assert ended.err == "pgrouse: 1 message not replayed: the topic's keep_success did not keep their payloads\n"
+    assert ended.err == "pgrouse: 1 message not replayed: the topic's archive_success did not keep their payloads\n"
 
 
 def test_many_come_in_as_many_batches_as_it_takes_at_the_rate(pgrouse: Shell, queue: Queue) -> None:
@@ -115,7 +115,11 @@ def test_the_time_ends_where_it_is_said_and_never_behind_now(pgrouse: Shell, que
     early = pgrouse("replay", "a", "--from", EARLY, "--to", "2020-01-02T00:00:00Z", "--yes")
     late = pgrouse("replay", "a", "--from", "2090-01-01T00:00:00Z", "--to", "2099-01-01T00:00:00Z", "--yes")
 
-    assert (early.code, early.err) == (late.code, late.err) == (0, "no success fits: nothing is published again\n")
+    assert (
+        (early.code, early.err)
+        == (late.code, late.err)
+        == (0, "no succeeded message matches: nothing is published again\n")
+    )
     assert queue.ids() == []
 
 

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgrouse.cli.error_report import explain
+from pgrouse.cli.error_report import explain_error
 from pgrouse.cli.root import COMMANDS, root
 from tests.cli.shell import PGROUSE, Shell
 from tests.server.postgres import Database
@@ -81,9 +81,9 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
         (["message", "list", "--limit", "0"], "pgrouse: invalid value for '--limit': 0 is not in the range"),
         (["message", "list", "--state", "lost"], "pgrouse: invalid value for '--state': 'lost' is not one of 'ready'"),
         (["dead", "list", "--since", "yesterday"], "pgrouse: invalid value for '--since': expected a duration like"),
-        (["redrive"], "pgrouse: say which: either IDs, or filters, or --all: see `pgrouse redrive --help`"),
-        (["redrive", "1", "--topic", "t"], "pgrouse: say which"),
-        (["redrive", "1", "--all"], "pgrouse: say which"),
+        (["redrive"], "pgrouse: give either IDs, or filters, or --all: see `pgrouse redrive --help`"),
+        (["redrive", "1", "--topic", "t"], "pgrouse: give either IDs"),
+        (["redrive", "1", "--all"], "pgrouse: give either IDs"),
         (["publish", "t", "1", "--lines", "-"], "pgrouse: a payload, --body-file and --lines exclude each other"),
         (["publish", "t", "--header", "x"], "pgrouse: invalid value for '--header': expected a header like"),
         (
@@ -109,7 +109,7 @@ def test_a_mistake_in_the_command_line_is_one_line_and_exit_code_2(
 # The database
 
 
-def test_an_unreachable_database_is_exit_code_69_with_the_mend(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_database_is_exit_code_69_with_the_fix(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGROUSE_DSN", f"{NOBODY_LISTENS} password=swordfish")
 
     ended = shell("stats")
@@ -129,7 +129,7 @@ def test_an_unreachable_database_is_exit_code_69_with_the_mend(shell: Shell, mon
         ({"service": "no_such_service"}, "the service is not known"),
     ],
 )
-def test_each_way_not_to_reach_it_has_a_mend_of_its_own(
+def test_each_way_not_to_reach_it_has_a_fix_of_its_own(
     shell: Shell, database: Database, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], said: str
 ) -> None:
     monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(database.dsn, **changes))
@@ -167,7 +167,7 @@ def test_a_server_without_free_connections_is_exit_code_75(
 def test_a_server_that_starts_up_is_exit_code_75() -> None:
     error = psycopg.OperationalError("connection failed: FATAL:  the database system is starting up")
 
-    assert explain(error) == (
+    assert explain_error(error) == (
         "cannot use the database: the server is not ready: try again in a moment (connection failed: FATAL: the database "
         "system is starting up)",
         75,
@@ -231,7 +231,7 @@ def test_a_connection_that_is_ended_in_the_middle_is_exit_code_75(
     background.threads.shutdown()
 
     assert ended.code == 75
-    assert "the server goes down or comes up, try again" in ended.err
+    assert "the server is starting or stopping, try again" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -283,9 +283,9 @@ def test_a_reader_that_leaves_early_is_no_error_to_talk_about(database: Database
 
 def test_ctrl_c_is_exit_code_130_and_one_line(database: Database) -> None:
     process = subprocess.Popen(
-        [PGROUSE, "stats", "--watch", "--every", "1m"],
+        [PGROUSE, "stats", "--watch", "--interval", "1m"],
         env={**os.environ, "PGROUSE_DSN": database.dsn}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # Whoever runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
+        # Anyone who runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )  # fmt: skip
     assert process.stdout is not None

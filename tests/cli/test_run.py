@@ -23,7 +23,7 @@ def test_without_a_topic_there_is_nothing_to_work(shell: Shell, folder: Path) ->
 
     assert (without_file.code, with_file.code) == (78, 78)
     assert without_file.err == (
-        'pgrouse: there is nothing to work: add a table [topics."orders.created"] with its handler to a pgrouse.toml '
+        'pgrouse: there is no handler: add a table [topics."orders.created"] with its handler to a pgrouse.toml '
         "(`pgrouse init` writes one)\n"
     )
     assert f"to {folder}/pgrouse.toml" in with_file.err

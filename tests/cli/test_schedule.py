@@ -67,7 +67,7 @@ def test_json_has_everything_that_is_known(pgrouse: Shell, queue: Queue) -> None
         (["s", "@daily", "t", "{"], "payload is no JSON"),
     ],
 )
-def test_what_cannot_be_scheduled_is_exit_code_1_and_one_line_with_the_mend(
+def test_what_cannot_be_scheduled_is_exit_code_1_and_one_line_with_the_fix(
     pgrouse: Shell, queue: Queue, arguments: list[str], said: str
 ) -> None:
     ended = pgrouse("schedule", "add", *arguments)
@@ -87,7 +87,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_is_to_be_replaced(pgrouse: Sh
 
     assert (refused.code, refused.out) == (1, "")
     assert refused.err == (
-        "pgrouse: there is a schedule of this name already: choose another name, or change it with --replace\n"
+        "pgrouse: a schedule with this name exists already: choose another name, or change it with --replace\n"
     )
     assert (before, replaced.code, queue.scheduled("report").topic) == ("report.nightly", 0, "other")
 
@@ -136,8 +136,8 @@ def test_one_that_fails_shows_why_and_does_not_break_the_list(pgrouse: Shell, qu
 def test_it_is_paused_with_a_reason_and_resumed(pgrouse: Shell, queue: Queue) -> None:
     queue.schedule("s", "@daily")
 
-    paused = pgrouse("schedule", "pause", "s", "--why", "no paper")
-    again = pgrouse("schedule", "pause", "s", "--why", "no ink")
+    paused = pgrouse("schedule", "pause", "s", "--reason", "no paper")
+    again = pgrouse("schedule", "pause", "s", "--reason", "no ink")
     shown = pgrouse("schedule", "show", "s")
     resumed = pgrouse("schedule", "resume", "s")
 

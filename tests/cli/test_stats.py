@@ -57,8 +57,8 @@ def test_topics_that_nobody_handles_are_told(pgrouse: Shell, queue: Queue) -> No
 
     ended = pgrouse("stats")
 
-    assert "nobody handles a, c, d: what is published there waits, nothing is lost\n" in ended.err
-    assert [line.split()[-1] for line in ended.out.splitlines()[1:]] == ["nobody", "yes", "nobody", "nobody"]
+    assert "no worker handles a, c, d: messages published there wait, nothing is lost\n" in ended.err
+    assert [line.split()[-1] for line in ended.out.splitlines()[1:]] == ["no", "yes", "no", "no"]
 
 
 def test_counts_stop_at_a_bound(pgrouse: Shell, queue: Queue) -> None:
@@ -96,7 +96,7 @@ def test_an_analyst_may_look(pgrouse: Shell, queue: Queue, acting_as: Callable[[
 def test_watching_in_a_pipe_prints_again_and_again(database: Database, queue: Queue, arguments: list[str]) -> None:
     queue.publish("a")
     environ = {**os.environ, "PGROUSE_DSN": database.dsn}
-    command = [PGROUSE, "stats", "--watch", "--every", "20ms", *arguments]
+    command = [PGROUSE, "stats", "--watch", "--interval", "20ms", *arguments]
 
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -120,5 +120,5 @@ def test_an_export_that_the_retention_waits_for_is_named(pgrouse: Shell, queue: 
     die_ago(queue, "40 days")
 
     assert "retention waits for export lake since " in " ".join(pgrouse("stats").err.split())
-    (held,) = pgrouse("stats", "--json").object["held_by_export"]
+    (held,) = pgrouse("stats", "--json").object["list_exports"]
     assert (held["name"], held["lake"]) == ("lake", "/lake")

@@ -55,5 +55,5 @@ def test_what_is_no_name_of_a_topic_cannot_subscribe(pgrouse: Shell) -> None:
 
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == (
-        "pgrouse: that is no name of a topic: use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first\n"
+        "pgrouse: that is not a valid topic name: use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first\n"
     )

@@ -33,7 +33,7 @@ def environ(database: Database, queue: Queue) -> dict[str, str]:
         ("message list", "ID TOPIC STATE PRIO ATTEMPTS AVAILABLE CHANNEL KEY"),
         ("dead list", "ID TOPIC RESULT ENDED ATTEMPTS ERROR"),
         ("topic list", "TOPIC PAUSED SETS"),
-        ("topic show *", "KNOB VALUE FROM"),
+        ("topic show *", "SETTING VALUE FROM"),
         ("redrive --all --dry-run", "TOPIC RESULT MESSAGES OLDEST FINGERPRINT SAMPLE ERROR"),
         ("worker list", "NAME STATE SEEN UP HOST PID SLOTS TOPICS"),
         ("config show", "KEY VALUE FROM"),
@@ -105,7 +105,7 @@ def test_long_work_shows_a_progress_bar_that_leaves_nothing_behind(environ: dict
     written = on_terminal([PGROUSE, "redrive", "--topic", "bulk"], environ)
 
     assert "redriving" in written
-    assert plain(written)[-1] == "put back 1,200 messages"
+    assert plain(written)[-1] == "redrove 1,200 messages"
 
 
 def test_an_output_without_unicode_shows_numbers_instead(database: Database, queue: Queue) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pgrouse.web import tokens as secret
+from pgrouse.web import tokens
 from tests.cli.shell import Shell
 from tests.sql.queue import Queue
 
@@ -12,8 +12,8 @@ from tests.sql.queue import Queue
 def test_a_token_is_printed_once_and_known_by_its_digest(pgrouse: Shell, queue: Queue) -> None:
     made = pgrouse("token", "add", "shop", "--role", "publisher", "--topic", "orders.*", "--expires", "90d").out.strip()
 
-    assert secret.is_well_formed(made)
-    assert queue.value("SELECT name FROM messages.check_token(%s)", [secret.digest(made)]) == "shop"
+    assert tokens.is_well_formed(made)
+    assert queue.value("SELECT name FROM messages.check_token(%s)", [tokens.digest(made)]) == "shop"
     listed = pgrouse("token", "list").out
     assert "shop" in listed
     assert made not in listed

@@ -22,27 +22,27 @@ def row(queue: Queue, topic: str = "mail") -> Any:
 # set, unset
 
 
-def test_several_knobs_are_set_at_once_and_told_as_old_and_new(pgrouse: Shell, queue: Queue) -> None:
+def test_several_settings_are_set_at_once_and_told_as_old_and_new(pgrouse: Shell, queue: Queue) -> None:
     ended = pgrouse(
-        "topic", "set", "mail", "max_attempts=5", "lock_for=2m", "backoff.kind=constant", "dequeue_rate=0.5"
+        "topic", "set", "mail", "max_attempts=5", "lock_duration=2m", "backoff.kind=constant", "dequeue_rate=0.5"
     )
 
     assert (ended.code, ended.out.splitlines()[:2]) == (
         0,
-        ["mail: max_attempts inherit -> 5", "mail: lock_for inherit -> 2m"],
+        ["mail: max_attempts inherit -> 5", "mail: lock_duration inherit -> 2m"],
     )
     assert (row(queue).max_attempts, row(queue).backoff, row(queue).dequeue_rate) == (5, {"kind": "constant"}, 0.5)
 
 
 def test_json_tells_each_change(pgrouse: Shell, queue: Queue) -> None:
-    queue.policy("mail", lock_for="1 minute")
+    queue.policy("mail", lock_duration="1 minute")
 
-    changed = pgrouse("topic", "set", "mail", "lock_for=2m", "backoff=none", "--json").object
+    changed = pgrouse("topic", "set", "mail", "lock_duration=2m", "backoff=none", "--json").object
 
     assert changed["dry_run"] is False
     assert changed["changes"] == [
-        {"topic": "mail", "channel": None, "knob": "lock_for", "old": 60.0, "new": 120.0},
-        {"topic": "mail", "channel": None, "knob": "backoff", "old": None, "new": {"kind": "none"}},
+        {"topic": "mail", "channel": None, "setting": "lock_duration", "old": 60.0, "new": 120.0},
+        {"topic": "mail", "channel": None, "setting": "backoff", "old": None, "new": {"kind": "none"}},
     ]
 
 
@@ -51,7 +51,7 @@ def test_what_holds_already_is_not_set_again(pgrouse: Shell, queue: Queue) -> No
 
     ended = pgrouse("topic", "set", "mail", "max_attempts=5")
 
-    assert (ended.code, ended.out) == (0, "the policies are as they shall be: nothing to change\n")
+    assert (ended.code, ended.out) == (0, "the policies are up to date: nothing to change\n")
 
 
 def test_a_dry_run_only_says_what_would_change(pgrouse: Shell, queue: Queue) -> None:
@@ -62,9 +62,9 @@ def test_a_dry_run_only_says_what_would_change(pgrouse: Shell, queue: Queue) -> 
 
 
 def test_the_defaults_are_a_topic_too(pgrouse: Shell, queue: Queue) -> None:
-    pgrouse("topic", "set", "*", "max_attempts=none", "lock_for=1m")
+    pgrouse("topic", "set", "*", "max_attempts=none", "lock_duration=1m")
 
-    assert (row(queue, "*").max_attempts, row(queue, "*").lock_for.total_seconds()) == (None, 60)
+    assert (row(queue, "*").max_attempts, row(queue, "*").lock_duration.total_seconds()) == (None, 60)
 
 
 def test_a_channel_has_its_own_limits(pgrouse: Shell, queue: Queue) -> None:
@@ -88,20 +88,20 @@ def test_a_schema_is_read_from_a_file_or_given_as_it_is(pgrouse: Shell, queue: Q
     ("given", "said"),
     [
         (["max_attempts=-5"], "max_attempts: must be at least 0, found '-5'"),
-        (["lock_for=soon"], "lock_for: expected a duration like"),
-        (["max_atempts=5"], "unknown knob 'max_atempts'; did you mean 'max_attempts'?"),
-        (["backoff.bse=5s"], "unknown knob 'bse' in [backoff]; did you mean 'base'?"),
+        (["lock_duration=soon"], "lock_duration: expected a duration like"),
+        (["max_atempts=5"], "unknown setting 'max_atempts'; did you mean 'max_attempts'?"),
+        (["backoff.bse=5s"], "unknown setting 'bse' in [backoff]; did you mean 'base'?"),
         (["backoff=none", "backoff.base=5s"], "backoff is given as a whole already"),
         (["ttl=1s", "ttl=2s"], "ttl is given twice: '1s' and '2s'"),
-        (["ttl"], "expected a knob and its value like max_attempts=5, found 'ttl'"),
-        (["lock_for=none"], "lock_for: a topic cannot be without it: set a value or 'inherit'"),
-        (["payload_schema={nonsense"], "payload_schema: is no JSON"),
+        (["ttl"], "expected a policy setting and its value like max_attempts=5, found 'ttl'"),
+        (["lock_duration=none"], "lock_duration: a topic cannot be without it: set a value or 'inherit'"),
+        (["payload_schema={nonsense"], "payload_schema: is not valid JSON"),
         (["payload_schema=@none.json"], "none.json cannot be read (No such file or directory)"),
         (['payload_schema={"type": "objekt"}'], "payload_schema: type: "),
-        (["--channel", "acme", "max_concurrency=1"], "unknown knob 'max_concurrency'; did you mean 'concurrency'?"),
+        (["--channel", "acme", "max_concurrency=1"], "unknown setting 'max_concurrency'; did you mean 'concurrency'?"),
     ],
 )
-def test_a_bad_value_is_refused_with_knob_value_and_mend(
+def test_a_bad_value_is_refused_with_setting_value_and_fix(
     pgrouse: Shell, queue: Queue, given: list[str], said: str
 ) -> None:
     ended = pgrouse("topic", "set", "mail", *given)
@@ -144,42 +144,42 @@ def test_an_operator_may(pgrouse: Shell, acting_as: Callable[[str], None], queue
     assert row(queue).max_attempts == 5
 
 
-def test_unset_knobs_are_inherited_again(pgrouse: Shell, queue: Queue) -> None:
-    queue.policy("mail", max_attempts=5, lock_for="1 minute", notify="off")
+def test_unset_settings_are_inherited_again(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=5, lock_duration="1 minute", notify="off")
 
-    ended = pgrouse("topic", "unset", "mail", "max_attempts", "lock_for")
+    ended = pgrouse("topic", "unset", "mail", "max_attempts", "lock_duration")
 
-    assert ended.out == "mail: max_attempts 5 -> inherit\nmail: lock_for 1m -> inherit\n"
-    assert (row(queue).max_attempts, row(queue).lock_for, row(queue).notify) == (None, None, "off")
+    assert ended.out == "mail: max_attempts 5 -> inherit\nmail: lock_duration 1m -> inherit\n"
+    assert (row(queue).max_attempts, row(queue).lock_duration, row(queue).notify) == (None, None, "off")
 
 
 def test_the_defaults_lose_what_they_need_not_have_and_nothing_else(pgrouse: Shell, queue: Queue) -> None:
     assert pgrouse("topic", "unset", "*", "max_attempts").code == 0
-    refused = pgrouse("topic", "unset", "*", "lock_for")
+    refused = pgrouse("topic", "unset", "*", "lock_duration")
 
     assert row(queue, "*").max_attempts is None
     assert refused.code == 2
-    assert "lock_for: the defaults cannot be without it" in refused.err
+    assert "lock_duration: the defaults cannot be without it" in refused.err
 
 
-def test_an_unknown_knob_cannot_be_unset(pgrouse: Shell) -> None:
+def test_an_unknown_setting_cannot_be_unset(pgrouse: Shell) -> None:
     assert "did you mean 'max_attempts'?" in pgrouse("topic", "unset", "mail", "max_atempts").err
-    assert "expected the name of a knob" in pgrouse("topic", "unset", "mail", "ttl=5s").err
+    assert "expected the name of a policy setting" in pgrouse("topic", "unset", "mail", "ttl=5s").err
 
 
 # show, list
 
 
-def test_each_knob_is_shown_with_what_holds_and_where_it_comes_from(pgrouse: Shell, queue: Queue) -> None:
+def test_each_setting_is_shown_with_what_holds_and_where_it_comes_from(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("mail", max_attempts=5)
 
     shown = pgrouse("topic", "show", "mail", "--json").object
     lines = {line.split()[0]: line.split()[1:] for line in pgrouse("topic", "show", "mail").out.splitlines()}
 
     assert shown["policy"]["max_attempts"] == {"value": 5, "from": "mail"}
-    assert shown["policy"]["lock_for"] == {"value": 30.0, "from": "*"}
+    assert shown["policy"]["lock_duration"] == {"value": 30.0, "from": "*"}
     assert shown["policy"]["ttl"] == {"value": None, "from": None}
-    assert (lines["max_attempts"], lines["lock_for"], lines["ttl"]) == (["5", "mail"], ["30s", "*"], ["-", "-"])
+    assert (lines["max_attempts"], lines["lock_duration"], lines["ttl"]) == (["5", "mail"], ["30s", "*"], ["-", "-"])
 
 
 def test_a_channel_is_shown_with_what_it_has_of_its_topic(pgrouse: Shell, queue: Queue) -> None:
@@ -209,13 +209,13 @@ def test_pauses_channels_and_subscriptions_are_shown_too(pgrouse: Shell, queue: 
     assert "until it is resumed" in said
     assert "channel acme: concurrency=2" in said
     assert "audit gets what is published to mail" in said
-    assert shown["paused"]["topic mail"]["why"] == "too loud"
+    assert shown["paused"]["topic mail"]["reason"] == "too loud"
     assert [each["channel"] for each in shown["channels"]] == ["acme"]
     assert (shown["subscribers"], shown["subscriptions"]) == (["audit"], ["a"])
 
 
 def test_topics_are_listed_with_what_they_set(pgrouse: Shell, queue: Queue) -> None:
-    queue.policy("mail", max_attempts=5, lock_for="2 minutes")
+    queue.policy("mail", max_attempts=5, lock_duration="2 minutes")
     queue.conn.execute("INSERT INTO messages.topic (topic) VALUES ('idle')")
     queue.call("pause", "mail", "why")
 
@@ -223,9 +223,9 @@ def test_topics_are_listed_with_what_they_set(pgrouse: Shell, queue: Queue) -> N
     lines = pgrouse("topic", "list").out.splitlines()
 
     assert list(rows) == ["*", "idle", "mail"]
-    assert rows["mail"]["policy"] == {"max_attempts": 5, "lock_for": 120.0}
-    assert rows["mail"]["paused"]["why"] == "why"
-    assert lines[-1].split()[-2:] == ["max_attempts=5", "lock_for=2m"]
+    assert rows["mail"]["policy"] == {"max_attempts": 5, "lock_duration": 120.0}
+    assert rows["mail"]["paused"]["reason"] == "why"
+    assert lines[-1].split()[-2:] == ["max_attempts=5", "lock_duration=2m"]
     assert lines[-2].split() == ["idle", "-", "nothing"]
 
 
@@ -241,8 +241,8 @@ def test_operators_and_analysts_may_look(pgrouse: Shell, acting_as: Callable[[st
 
 
 def test_a_topic_is_paused_and_resumed(pgrouse: Shell, queue: Queue) -> None:
-    paused = pgrouse("topic", "pause", "mail", "--why", "too loud", "--for", "10m", "--json").object
-    why = row(queue).paused_why
+    paused = pgrouse("topic", "pause", "mail", "--reason", "too loud", "--for", "10m", "--json").object
+    why = row(queue).paused_reason
     resumed = pgrouse("topic", "resume", "mail")
 
     assert (paused["topic"], paused["paused"], why) == ("mail", True, "too loud")
@@ -279,7 +279,7 @@ FILE = """
 [topics."*"]
 max_attempts = 3
 [topics.mail]
-lock_for = "2m"
+lock_duration = "2m"
 payload_schema = "@order.json"
 subscriptions = ["user.changed"]
 [topics.mail.channels.acme]
@@ -287,7 +287,7 @@ concurrency = 2
 """
 SAID = [
     "*: max_attempts 1 -> 3",
-    "mail: lock_for inherit -> 2m",
+    "mail: lock_duration inherit -> 2m",
     'mail: payload_schema inherit -> {"type": "object"}',
     "mail, channel acme: concurrency inherit -> 2",
     "mail: + subscription to user.changed",
@@ -312,23 +312,23 @@ def test_what_the_file_names_is_applied_once(pgrouse: Shell, queue: Queue) -> No
 
     assert (shown, untouched) == ([f"would change {each}" for each in SAID], None)
     assert first == SAID
-    assert second == "the policies are as they shall be: nothing to change\n"
+    assert second == "the policies are up to date: nothing to change\n"
 
 
 def test_a_configuration_without_policies_is_told(pgrouse: Shell) -> None:
     ended = pgrouse("topic", "apply", "--json")
 
     assert ended.object == {"changes": [], "dry_run": False}
-    assert ended.err == "the configuration names no policy: write knobs into its [topics] tables\n"
+    assert ended.err == "the configuration has no policies: write settings into its [topics] tables\n"
 
 
 def test_the_file_can_keep_migrate_from_it_unless_a_flag_says_so(pgrouse: Shell, queue: Queue, file: Path) -> None:
-    file.write_text(f'[database]\napply_topics = "never"\n{FILE}')
+    file.write_text(f'[database]\napply_policies = "never"\n{FILE}')
 
     assert "max_attempts" not in pgrouse("migrate").out
     assert row(queue) is None
 
-    assert pgrouse("migrate", "--apply-topics").out.splitlines()[-5:] == SAID
+    assert pgrouse("migrate", "--apply-policies").out.splitlines()[-5:] == SAID
 
 
 @pytest.mark.usefixtures("file")
@@ -357,7 +357,9 @@ def test_config_check_says_what_it_could_not_ask_the_database(shell: Shell, monk
     assert "127.0.0.1" in as_json.object["not_checked"]
 
 
-@pytest.mark.parametrize("said", ["", '[database]\napply_topics = "migrate"\n', '[database]\napply_topics = "run"\n'])
+@pytest.mark.parametrize(
+    "said", ["", '[database]\napply_policies = "migrate"\n', '[database]\napply_policies = "run"\n']
+)
 def test_migrate_applies_them(pgrouse: Shell, queue: Queue, file: Path, said: str) -> None:
     file.write_text(f"{said}{FILE}")
 
@@ -374,7 +376,7 @@ def test_migrate_applies_them(pgrouse: Shell, queue: Queue, file: Path, said: st
             'pgrouse.toml:2: topics."*".max_attempts: the defaults have nothing',
         ),
         ('[topics."*"]\nhandler = "a:b"', 'pgrouse.toml:2: topics."*".handler: is for a topic with a name'),
-        ('[topics.a]\nlock_for = "none"', "pgrouse.toml:2: topics.a.lock_for: a topic cannot be without it"),
+        ('[topics.a]\nlock_duration = "none"', "pgrouse.toml:2: topics.a.lock_duration: a topic cannot be without it"),
         (
             "[topics.a]\nmax_atempts = 1",
             "pgrouse.toml:2: unknown key 'max_atempts' in [topics.a]; did you mean 'max_attempts'?",
@@ -405,15 +407,15 @@ def test_a_daemon_with_policies_but_no_handler_has_nothing_to_work(shell: Shell)
     ended = shell("run")
 
     assert ended.code == 78
-    assert "there is nothing to work" in ended.err
+    assert "there is no handler" in ended.err
 
 
 @pytest.mark.parametrize(
-    ("knob", "fits"),
+    ("setting", "fits"),
     [
         ("max_attempts = 5", True),
         ('max_attempts = "none"', True),
-        ('lock_for = "1h30m"', True),
+        ('lock_duration = "1h30m"', True),
         ('backoff = { kind = "constant", base = "1s" }', True),
         ("max_atempts = 5", False),
         ("max_attempts = -1", False),
@@ -421,11 +423,11 @@ def test_a_daemon_with_policies_but_no_handler_has_nothing_to_work(shell: Shell)
         ('notify = "maybe"', False),
     ],
 )
-def test_the_schema_for_editors_knows_the_knobs(shell: Shell, knob: str, fits: bool) -> None:
+def test_the_schema_for_editors_knows_the_settings(shell: Shell, setting: str, fits: bool) -> None:
     schema = json.loads(shell("config", "schema").out)
 
     for topic in ('"*"', '"orders.created"'):
-        assert jsonschema_rs.is_valid(schema, tomllib.loads(f"[topics.{topic}]\n{knob}")) is fits
+        assert jsonschema_rs.is_valid(schema, tomllib.loads(f"[topics.{topic}]\n{setting}")) is fits
 
 
 def test_a_pause_has_one_end(pgrouse: Shell) -> None:
@@ -446,12 +448,14 @@ def test_whoever_resumes_the_defaults_in_vain_is_told_what_he_can_paste(pgrouse:
     [
         (
             ["set", "mail", "backoff=constant"],
-            "backoff: expected its parts one by one, like backoff.kind=…, found 'constant'",
+            "backoff: expected its parts separately, like backoff.kind=…, found 'constant'",
         ),
-        (["unset", "mail", "backoff.kind"], "expected a whole knob like 'backoff', found 'backoff.kind'"),
+        (["unset", "mail", "backoff.kind"], "expected a whole policy setting like 'backoff', found 'backoff.kind'"),
     ],
 )
-def test_a_knob_of_parts_is_set_by_parts_and_unset_as_a_whole(pgrouse: Shell, arguments: list[str], said: str) -> None:
+def test_a_setting_of_parts_is_set_by_parts_and_unset_as_a_whole(
+    pgrouse: Shell, arguments: list[str], said: str
+) -> None:
     ended = pgrouse("topic", *arguments)
 
     assert (ended.code, ended.out) == (2, "")
@@ -459,14 +463,14 @@ def test_a_knob_of_parts_is_set_by_parts_and_unset_as_a_whole(pgrouse: Shell, ar
 
 
 def test_a_limit_that_is_lifted_is_shown_as_none(pgrouse: Shell) -> None:
-    said = pgrouse("topic", "set", "mail", "ttl=none", "max_concurrency=none", "on_lock_expired_delay=0s").out
+    said = pgrouse("topic", "set", "mail", "ttl=none", "max_concurrency=none", "lock_expired_delay=0s").out
     pgrouse("topic", "set", "mail", "--channel", "ann", "concurrency=none")
 
     shown = pgrouse("topic", "show", "mail").out
     values = {line.split()[0]: line.split()[1] for line in shown.splitlines()}
 
     assert "mail: ttl inherit -> none" in said.splitlines()
-    assert (values["ttl"], values["max_concurrency"], values["on_lock_expired_delay"]) == ("none", "none", "0s")
+    assert (values["ttl"], values["max_concurrency"], values["lock_expired_delay"]) == ("none", "none", "0s")
     assert "channel ann: concurrency=none" in shown
     assert "ttl=none" in pgrouse("topic", "list").out
 

@@ -33,12 +33,12 @@ def test_a_revoked_token_guards_nothing(pgrouse: Shell) -> None:
     assert "there is no token" in pgrouse("web", "--listen", "0.0.0.0:0").err
 
 
-def test_a_port_that_is_taken_is_told_with_the_mend(pgrouse: Shell) -> None:
-    from pgrouse.web import listen_socket as listen  # noqa: PLC0415
+def test_a_port_that_is_taken_is_told_with_the_fix(pgrouse: Shell) -> None:
+    from pgrouse.web import listen_socket  # noqa: PLC0415
 
-    taken = listen.bind("127.0.0.1:0")
+    taken = listen_socket.bind("127.0.0.1:0")
     try:
-        ended = pgrouse("web", "--listen", listen.url(taken).removeprefix("http://"))
+        ended = pgrouse("web", "--listen", listen_socket.url(taken).removeprefix("http://"))
     finally:
         taken.close()
 

@@ -29,7 +29,7 @@ def test_workers_are_listed_with_what_they_do(pgrouse: Shell, queue: Queue) -> N
     assert text.splitlines()[1].endswith("a, b")
 
 
-def test_without_a_worker_the_mend_is_told(pgrouse: Shell) -> None:
+def test_without_a_worker_the_fix_is_told(pgrouse: Shell) -> None:
     ended = pgrouse("worker", "list")
 
     assert (ended.code, ended.out, ended.err) == (0, "", "no worker: start one with `pgrouse run`\n")
@@ -43,7 +43,7 @@ def test_an_analyst_may_list_them(pgrouse: Shell, queue: Queue, acting_as: Calla
 
 
 def test_a_worker_is_asked_to_drain(pgrouse: Shell, queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 1, "0", ["t"], 1)
+    queue.call("register_worker", "w", "host", 1, "0", ["t"], 1)
 
     ended = pgrouse("worker", "drain", "w")
 

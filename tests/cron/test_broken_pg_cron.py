@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from pgrouse.install import pg_cron as cron
-
 from pgrouse.install import schema
-from pgrouse.install.pg_cron import CronUnavailable, Finding, Kind
+from pgrouse.install.pg_cron import CronFinding, CronFindingKind, CronUnavailable
 from tests.cron.minute import until_its_middle
 from tests.server.postgres import Postgres
 
@@ -25,7 +24,7 @@ def own_server(private_server: Postgres) -> Postgres:
     return private_server
 
 
-def kinds(findings: list[Finding]) -> list[tuple[Kind, str | None]]:
+def kinds(findings: list[CronFinding]) -> list[tuple[CronFindingKind, str | None]]:
     return [(each.kind, each.job) for each in findings]
 
 
@@ -40,8 +39,8 @@ def test_without_pg_cron_it_says_so_and_what_to_set(own_server: Postgres) -> Non
         schema.migrate(conn)
         (found,) = cron.check(conn)
 
-        assert found.kind is Kind.ABSENT
-        assert "shared_preload_libraries" in found.mend
+        assert found.kind is CronFindingKind.ABSENT
+        assert "shared_preload_libraries" in found.fix
         with pytest.raises(CronUnavailable, match="pg_cron is not loaded"):
             cron.install(conn)
         with pytest.raises(CronUnavailable, match="pg_cron is not loaded"):
@@ -58,7 +57,7 @@ def test_a_missing_extension_is_found_and_made(own_server: Postgres, eventually:
         (found,) = cron.check(conn)
         cron.install(conn)
 
-        assert found.kind is Kind.ABSENT
+        assert found.kind is CronFindingKind.ABSENT
         # The launcher of a server that just started may still be missing: its database was not there at first.
         eventually(lambda: cron.check(conn) == [])
 
@@ -69,7 +68,7 @@ def test_a_launcher_that_is_gone_is_found(own_server: Postgres, eventually: Even
         until_its_middle(conn)
         cron.install(conn)
 
-        def found_without_it() -> list[Finding]:
+        def found_without_it() -> list[CronFinding]:
             # The server starts it again, a moment later.
             conn.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pg_cron launcher'"
@@ -78,7 +77,7 @@ def test_a_launcher_that_is_gone_is_found(own_server: Postgres, eventually: Even
 
         found = eventually(found_without_it)
 
-        assert kinds(found) == [(Kind.LAUNCHER_NOT_SEEN, None)]
+        assert kinds(found) == [(CronFindingKind.LAUNCHER_NOT_SEEN, None)]
 
 
 def test_jobs_of_a_dropped_role_are_found_because_they_can_stop_all_others(own_server: Postgres) -> None:
@@ -95,5 +94,5 @@ def test_jobs_of_a_dropped_role_are_found_because_they_can_stop_all_others(own_s
 
         found = cron.check(conn)
 
-        assert (Kind.ROLE_MISSING, None) in kinds(found)
+        assert (CronFindingKind.ROLE_MISSING, None) in kinds(found)
         assert "'leaving'" in str(found)

@@ -11,9 +11,8 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from pgrouse.install import pg_cron as cron
-
 from pgrouse.install import schema
-from pgrouse.install.pg_cron import CronUnavailable, Finding, Kind
+from pgrouse.install.pg_cron import CronFinding, CronFindingKind, CronUnavailable
 from tests.cron.minute import until_its_middle
 from tests.server.postgres import Database, Postgres
 
@@ -67,7 +66,7 @@ def job_id(jobs: Connection, name: str) -> int:
     return int(row[0])
 
 
-def kinds(findings: list[Finding]) -> list[tuple[Kind, str | None]]:
+def kinds(findings: list[CronFinding]) -> list[tuple[CronFindingKind, str | None]]:
     return [(each.kind, each.job) for each in findings]
 
 
@@ -149,10 +148,10 @@ def test_a_job_that_is_switched_off_is_found_and_switched_on(queue: Connection, 
     jobs.execute("SELECT cron.alter_job(%s, active => false)", [job_id(jobs, tick)])
 
     found = cron.check(queue)
-    mended = cron.install(queue)
+    fixed = cron.install(queue)
 
-    assert kinds(found) == [(Kind.INACTIVE, tick)]
-    assert mended == [tick]
+    assert kinds(found) == [(CronFindingKind.INACTIVE, tick)]
+    assert fixed == [tick]
     assert [job["active"] for job in scheduled(jobs)] == [True, True]
 
 
@@ -162,10 +161,10 @@ def test_a_job_that_was_dropped_is_found_and_scheduled_again(queue: Connection, 
     jobs.execute("SELECT cron.unschedule(%s::bigint)", [job_id(jobs, tick)])
 
     found = cron.check(queue)
-    mended = cron.install(queue)
+    fixed = cron.install(queue)
 
-    assert kinds(found) == [(Kind.MISSING, tick)]
-    assert mended == [tick]
+    assert kinds(found) == [(CronFindingKind.MISSING, tick)]
+    assert fixed == [tick]
     assert cron.check(queue) == []
 
 
@@ -177,7 +176,7 @@ def test_a_job_that_was_renamed_is_found_and_gets_its_name_back(queue: Connectio
     found = cron.check(queue)
     cron.install(queue)
 
-    assert kinds(found) == [(Kind.MISSING, tick), (Kind.DUPLICATE, "mine")]
+    assert kinds(found) == [(CronFindingKind.MISSING, tick), (CronFindingKind.DUPLICATE, "mine")]
     assert [job["jobname"] for job in scheduled(jobs)] == [tick, name_of(PRUNE, queue)]
 
 
@@ -189,7 +188,7 @@ def test_a_job_in_another_database_is_found_and_moved(queue: Connection, jobs: C
     found = cron.check(queue)
     cron.install(queue)
 
-    assert kinds(found) == [(Kind.OTHER_DATABASE, tick)]
+    assert kinds(found) == [(CronFindingKind.OTHER_DATABASE, tick)]
     assert [job["database"] for job in scheduled(jobs)] == [queue.info.dbname, jobs.info.dbname]
 
 
@@ -199,10 +198,10 @@ def test_a_job_of_another_role_is_found_and_replaced(queue: Connection, jobs: Co
     jobs.execute("SELECT cron.schedule_in_database(%s, '* * * * *', 'SELECT 1', 'postgres')", [tick])
 
     found = cron.check(queue)
-    mended = cron.install(queue)
+    fixed = cron.install(queue)
 
-    assert (Kind.OTHER_USER, tick) in kinds(found)
-    assert mended == [tick]
+    assert (CronFindingKind.OTHER_USER, tick) in kinds(found)
+    assert fixed == [tick]
     assert [(job["jobname"], job["username"]) for job in scheduled(jobs)] == [
         (tick, "messages_cron"),
         (name_of(PRUNE, queue), "messages_cron"),
@@ -212,12 +211,12 @@ def test_a_job_of_another_role_is_found_and_replaced(queue: Connection, jobs: Co
 @pytest.mark.parametrize(
     ("changed", "kind"),
     [
-        ("schedule => '0 4 * * *'", Kind.OTHER_SCHEDULE),
-        ("command => 'SELECT 1'", Kind.OTHER_COMMAND),
+        ("schedule => '0 4 * * *'", CronFindingKind.OTHER_SCHEDULE),
+        ("command => 'SELECT 1'", CronFindingKind.OTHER_COMMAND),
     ],
 )
-def test_a_job_that_was_altered_is_found_and_mended(
-    queue: Connection, jobs: Connection, changed: str, kind: Kind
+def test_a_job_that_was_altered_is_found_and_fixed(
+    queue: Connection, jobs: Connection, changed: str, kind: CronFindingKind
 ) -> None:
     cron.install(queue)
     tick = name_of(TICK, queue)
@@ -240,7 +239,7 @@ def test_a_failed_run_is_found_until_the_next_one_succeeds(queue: Connection, jo
     found = cron.check(queue)
     add_run(jobs, job_id(jobs, tick), "succeeded")
 
-    assert kinds(found) == [(Kind.LAST_RUN_FAILED, tick)]
+    assert kinds(found) == [(CronFindingKind.LAST_RUN_FAILED, tick)]
     assert "ERROR: out of shared memory" in str(found[0])
     assert cron.check(queue) == []
 
@@ -251,7 +250,7 @@ def test_a_run_that_could_not_connect_says_how_to_let_it(queue: Connection, jobs
 
     (found,) = cron.check(queue)
 
-    assert "cron.use_background_workers" in found.mend
+    assert "cron.use_background_workers" in found.fix
 
 
 def test_ticks_that_stopped_are_found_by_the_age_of_their_mark(queue: Connection) -> None:
@@ -264,7 +263,7 @@ def test_ticks_that_stopped_are_found_by_the_age_of_their_mark(queue: Connection
     stale = cron.check(queue, silent_after_s=0)
 
     assert fresh == []
-    assert kinds(stale) == [(Kind.LAUNCHER_NOT_SEEN, None)]
+    assert kinds(stale) == [(CronFindingKind.LAUNCHER_NOT_SEEN, None)]
 
 
 def test_marks_of_daemons_do_not_count_for_pg_cron(queue: Connection) -> None:
@@ -275,7 +274,7 @@ def test_marks_of_daemons_do_not_count_for_pg_cron(queue: Connection) -> None:
 
     stale = cron.check(queue, silent_after_s=0)
 
-    assert kinds(stale) == [(Kind.LAUNCHER_NOT_SEEN, None)]
+    assert kinds(stale) == [(CronFindingKind.LAUNCHER_NOT_SEEN, None)]
 
 
 def test_removing_leaves_no_job_and_no_mark_and_says_what_it_removed(queue: Connection, jobs: Connection) -> None:
@@ -386,8 +385,8 @@ def test_an_owner_who_is_no_superuser_schedules_for_himself_beside_the_queue(
 def test_who_may_not_look_is_told_what_to_grant(owner: Connection) -> None:
     (found,) = cron.check(owner)
 
-    assert found.kind is Kind.NOT_VISIBLE
-    assert "GRANT USAGE ON SCHEMA cron TO cron_test_owner" in found.mend
+    assert found.kind is CronFindingKind.NOT_VISIBLE
+    assert "GRANT USAGE ON SCHEMA cron TO cron_test_owner" in found.fix
     with pytest.raises(CronUnavailable, match="GRANT USAGE"):
         cron.install(owner)
 
@@ -410,7 +409,7 @@ def test_pg_cron_really_runs_the_jobs_in_both_places(
     queue: Connection, queue_beside: Connection, jobs: Connection, eventually: Eventually
 ) -> None:
     queue.execute("INSERT INTO messages.message (topic, payload) VALUES ('cron.test', '{}')")
-    queue.execute("SELECT messages.claim('w', '{cron.test}', 1, p_lock_for => '1 ms')")
+    queue.execute("SELECT messages.claim('w', '{cron.test}', 1, p_lock_duration => '1 ms')")
     cron.install(queue)
     cron.install(queue_beside)
 

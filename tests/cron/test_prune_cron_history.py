@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from pgrouse.install import pg_cron as cron
-
 from pgrouse.install import schema
 from tests.cron.minute import until_its_middle
 from tests.server.postgres import Postgres

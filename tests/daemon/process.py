@@ -23,7 +23,13 @@ HANDLERS = Path(__file__).parent / "handlers"
 
 # Long where only a lost notification would show, or where a machine that stands still for a moment would change what comes next; short
 # where a test would wait for nothing but time.
-WORKER = {"name": "d", "poll": "10m", "degraded_poll": "0.3s", "tick": "0.2s", "drain": "30s"}
+WORKER = {
+    "name": "d",
+    "poll_interval": "10m",
+    "degraded_poll_interval": "0.3s",
+    "maintenance_interval": "0.2s",
+    "shutdown_timeout": "30s",
+}
 # What was rung for comes within milliseconds, on a machine full of tests within a second or two. What was not is found when it has waited
 # for ten seconds, by the tick that rings again.
 AT_ONCE_S = 8.0
@@ -85,7 +91,7 @@ class Daemon:
                 {
                     "database": settings["database"],
                     "worker": {**WORKER, **settings.get("worker", {})},
-                    "handlers": {"path": [str(HANDLERS), str(self.folder)]},
+                    "handlers": {"import_path": [str(HANDLERS), str(self.folder)]},
                     "log": {"format": "json", "level": settings.get("log_level", "info")},
                     **{f'topics."{topic}"': chosen for topic, chosen in topics.items()},
                     **settings.get("sections", {}),

@@ -107,7 +107,7 @@ def test_a_completion_whose_connection_breaks_is_tried_again_and_the_handler_run
 def test_a_stop_before_the_message_was_completed_gives_it_back_unrun(
     start: Start, queue: Queue, journal: Journal, blocker: psycopg.Connection[Any]
 ) -> None:
-    daemon = start({"job": ASYNC}, drain="0s")
+    daemon = start({"job": ASYNC}, shutdown_timeout="0s")
 
     with completions_held_up(blocker):
         published = queue.publish("job", payload={})
@@ -118,8 +118,8 @@ def test_a_stop_before_the_message_was_completed_gives_it_back_unrun(
     assert (queue.message(published).attempts, queue.message(published).claim_id) == (0, None)
 
 
-def test_a_run_timeout_stops_the_handler_and_changes_nothing(start: Start, queue: Queue, journal: Journal) -> None:
-    queue.policy("job", max_attempts=5, run_timeout="0.2 s")
+def test_a_timeout_stops_the_handler_and_changes_nothing(start: Start, queue: Queue, journal: Journal) -> None:
+    queue.policy("job", max_attempts=5, timeout="0.2 s")
     daemon = start({"job": {"handler": "holding:hold", "ack_policy": "ack_first"}})
     published = queue.publish("job")
 
@@ -134,7 +134,7 @@ def test_that_it_is_at_most_once_is_said_once_at_the_start(fleet: Fleet, databas
     daemon = fleet.launch({"job": ASYNC, "other": "work:echo"}, dsn=database.dsn, processes=processes)
     eventually(lambda: len(daemon.events("daemon.started")) == processes, within_s=20)
 
-    (event,) = daemon.events("handler.rules_questioned")
+    (event,) = daemon.events("handler.config_suspicious")
 
     assert (event["level"], event["key"]) == ("warning", "topics.job.ack_policy")
     file, _, line = event["where"].rpartition(":")

@@ -20,7 +20,7 @@ from tests.server.postgres import Database, Postgres
 from tests.sql import sinks
 from tests.sql.queue import Queue
 
-RULES = {"wait": "0s", "every": "1s"}
+RULES = {"group_wait": "0s", "group_interval": "1s"}
 
 
 class Deliverer:
@@ -102,11 +102,11 @@ def until_all_listen(queue: Queue, *sinks: str) -> None:
 
 
 def hook(receiver: Receiver, name: str = "ops", **settings: Any) -> dict[str, Any]:
-    return {"name": name, "webhook": receiver.url(), "per_minute": 1000, **settings}
+    return {"name": name, "webhook": receiver.url(), "rate_limit_per_minute": 1000, **settings}
 
 
 def raise_alert(queue: Queue, topic: str = "t") -> None:
-    """Raise an alert as the database does: a row, and a notification for whoever listens."""
+    """Raise an alert as the database does: a row, and a notification for anyone who listens."""
     with queue.conn.transaction():
         sinks.raise_alert(queue, topic)
         queue.conn.execute("SELECT pg_notify('dead_message', '')")
@@ -128,7 +128,7 @@ def delivered(queue: Queue) -> int:
 def test_a_daemon_tells_of_a_message_that_died(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
-    handlers = {"path": [str(HANDLERS)]}
+    handlers = {"import_path": [str(HANDLERS)]}
     deliver(hook(receiver), command=("run",), handlers=handlers, **{"topics.job": {"handler": "work:act"}})
 
     died = queue.publish("job", payload='{"do": "fail"}')
@@ -244,7 +244,7 @@ def test_a_message_that_a_sink_refuses_again_and_again_makes_way_and_can_be_repl
     refused, then = topics(receiver.requests)[:-3], topics(receiver.requests)[-3:]
     assert (set(refused), then) == ({"bad"}, ["good", "bad", "good"])
     assert again[0].json["replay_of"] in {request.id for request in receiver.requests}
-    assert [event["level"] for event in process.events("alert.put_aside")] == ["error"]
+    assert [event["level"] for event in process.events("alert.abandoned")] == ["error"]
 
 
 def test_it_outlives_the_end_of_the_database_and_of_the_sink(
@@ -335,7 +335,7 @@ def taken_in(queue: Queue, sink: str, count: int) -> bool:
 def test_an_escalation_is_told_when_it_has_gone_on_for_its_time_and_not_before(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
-    boss = hook(receiver, "boss", after="10m", every="1h")
+    boss = hook(receiver, "boss", escalate_after="10m", group_interval="1h")
     deliver(hook(receiver), boss | {"webhook": receiver.url("/boss")})
     until_all_listen(queue, "ops", "boss")
     raise_alert(queue)
@@ -356,7 +356,7 @@ def test_a_silence_holds_back_what_it_matches_and_afterwards_it_is_told_with_its
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     silence = queue.call("silence", **{"topic": "noisy", "for": "1 hour"})
-    deliver(hook(receiver, every="1h"))
+    deliver(hook(receiver, group_interval="1h"))
     for topic in ("noisy", "noisy", "other"):
         raise_alert(queue, topic)
     receiver.wait_for(1)
@@ -375,7 +375,7 @@ def test_a_silence_holds_back_what_it_matches_and_afterwards_it_is_told_with_its
 def test_beyond_its_rate_a_sink_is_told_later_and_of_how_many(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
-    deliver(hook(receiver, per_minute=1))
+    deliver(hook(receiver, rate_limit_per_minute=1))
     raise_alert(queue, "first")
     receiver.wait_for(1)
     for _ in range(3):
@@ -412,7 +412,7 @@ def test_a_deliverer_that_was_frozen_in_mid_send_repeats_nothing_when_it_thaws(
     finally:
         frozen.process.send_signal(signal.SIGCONT)
 
-    eventually(lambda: frozen.events("alert.overtaken"))
+    eventually(lambda: frozen.events("alert.lease_lost"))
     raise_alert(queue, "third")
     eventually(lambda: delivered(queue) == 3)
     assert topics(receiver.requests) == ["first", "first", "second", "third"]

@@ -12,7 +12,7 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 TOPICS = {
-    "*": {"lock_for": "1m"},
+    "*": {"lock_duration": "1m"},
     "job": {"handler": "work:echo", "max_attempts": 5, "subscriptions": ["user.changed"]},
     "beside": {"max_attempts": 7},
 }
@@ -21,14 +21,14 @@ TOPICS = {
 def test_daemons_that_start_at_once_write_the_policies_of_their_file_once(
     fleet: Fleet, database: Database, queue: Queue
 ) -> None:
-    daemons = [fleet.launch(TOPICS, dsn=database.dsn, database={"apply_topics": "run"}) for _ in range(3)]
+    daemons = [fleet.launch(TOPICS, dsn=database.dsn, database={"apply_policies": "run"}) for _ in range(3)]
     for daemon in daemons:
         until_armed(queue.conn, daemon)
 
     told = [event["change"] for daemon in daemons for event in daemon.events("policy.changed")]
 
     assert sorted(told) == [
-        "*: lock_for 30s -> 1m",
+        "*: lock_duration 30s -> 1m",
         "beside: max_attempts inherit -> 7",
         "job: + subscription to user.changed",
         "job: max_attempts inherit -> 5",
@@ -50,7 +50,7 @@ def test_a_daemon_that_may_not_write_policies_says_which_right_it_needs(
 ) -> None:
     dsn = f"{database.dsn} options='-c role=messages_worker'"
 
-    daemon = fleet.launch(TOPICS, dsn=dsn, database={"apply_topics": "run"})
+    daemon = fleet.launch(TOPICS, dsn=dsn, database={"apply_policies": "run"})
 
     assert daemon.exit_code() == 1
     assert "this needs messages_operator" in daemon.log.read_text()
@@ -62,7 +62,7 @@ def test_what_is_in_force_already_needs_no_right_to_write(fleet: Fleet, database
     dsn = f"{database.dsn} options='-c role=messages_worker'"
 
     daemon = fleet.launch(
-        {"job": {"handler": "work:echo", "max_attempts": 5}}, dsn=dsn, database={"apply_topics": "run"}
+        {"job": {"handler": "work:echo", "max_attempts": 5}}, dsn=dsn, database={"apply_policies": "run"}
     )
 
     until_armed(queue.conn, daemon)

@@ -33,7 +33,7 @@ def test_under_steady_load_it_takes_its_flag_down_and_publishes_send_no_notifica
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:
     # No tick: it would ring again for what has waited for ten seconds.
-    daemon = start({"job": "holding:nap"}, concurrency=10, tick="1h")
+    daemon = start({"job": "holding:nap"}, concurrency=10, maintenance_interval="1h")
     # Enough for half a minute: the daemon does not run dry, however long the publisher is kept waiting.
     queue.publish_many(3000, "job", payload=Jsonb(0.1))
     stopping, published = threading.Event(), list[int]()

@@ -21,7 +21,7 @@ Start = Callable[..., Daemon]
 def batch(handler: str, size: int = 100, wait: str = "200ms", **more: Any) -> dict[str, Any]:
     """A topic of batches. They wait a little, so that what a test publishes in a row comes as one."""
     isolation = {"isolation": "process"} if handler.endswith(("_process", "_child")) else {}
-    return {"handler": f"batches:{handler}", "batch": size, "batch_wait": wait, **isolation, **more}
+    return {"handler": f"batches:{handler}", "batch_size": size, "batch_timeout": wait, **isolation, **more}
 
 
 def publish(queue: Queue, *payloads: Any) -> list[int]:
@@ -218,7 +218,7 @@ class TestGathering:
 
 class TestDying:
     def test_a_daemon_killed_in_the_middle_loses_nothing(self, start: Start, queue: Queue, journal: Journal) -> None:
-        queue.policy("job", max_attempts=2, on_lock_expired_delay="0 s")
+        queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
         first = start({"job": batch("die")})
         ids = publish(queue, *range(6))
         first.exit_code()
@@ -232,7 +232,7 @@ class TestDying:
         assert queue.value("SELECT count(*) FROM messages.message_archive") == len(ids)
 
     def test_a_daemon_killed_while_a_batch_fills_charges_nobody_a_run(self, start: Start, queue: Queue) -> None:
-        queue.policy("job", max_attempts=2, on_lock_expired_delay="0 s")
+        queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
         first = start({"job": batch("count", wait="60s")})
         published = queue.publish("job")
         eventually(lambda: queue.message(published).claim_id)
@@ -304,7 +304,7 @@ class TestTime:
     def test_a_batch_that_overruns_its_time_ends_as_expired_locks_do(
         self, start: Start, queue: Queue, journal: Journal, handler: str
     ) -> None:
-        queue.policy("job", run_timeout="0.5 s")
+        queue.policy("job", timeout="0.5 s")
         daemon = start({"job": batch(handler)})
 
         ids = publish(queue, 1, 2)
@@ -338,7 +338,7 @@ class TestStopping:
     def test_what_still_runs_when_the_drain_is_over_is_handed_back_with_its_attempt(
         self, start: Start, queue: Queue, journal: Journal, handler: str
     ) -> None:
-        daemon = start({"job": batch(handler)}, drain="0.2s")
+        daemon = start({"job": batch(handler)}, shutdown_timeout="0.2s")
         ids = publish(queue, 1, 2, 3)
         journal.entry("start")
 
@@ -348,7 +348,7 @@ class TestStopping:
     def test_a_daemon_stopped_under_load_leaves_no_lock_and_loses_nothing(
         self, start: Start, queue: Queue, journal: Journal
     ) -> None:
-        daemon = start({"job": batch("settle_singly", 20, wait="0s", concurrency=3)}, lanes=4)
+        daemon = start({"job": batch("settle_singly", 20, wait="0s", concurrency=3)}, claim_connections=4)
         queue.publish_many(2000, "job")
         eventually(lambda: len(journal.path.read_text().splitlines()) >= 10)
 
@@ -437,7 +437,7 @@ class TestTransaction:
     def test_a_daemon_killed_before_the_commit_leaves_nothing_and_another_does_it_once(
         self, start: Start, queue: Queue, journal: Journal, effects: Callable[[], list[int]]
     ) -> None:
-        queue.policy("job", max_attempts=2, on_lock_expired_delay="0 s")
+        queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
         first = start({"job": batch("store")})
         ids = publish(queue, 1, "die", 3)
         first.exit_code()

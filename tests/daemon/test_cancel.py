@@ -17,7 +17,7 @@ Start = Callable[..., Daemon]
 @pytest.fixture(autouse=True)
 def _long_locks(queue: Queue) -> None:
     """So that no heartbeat would find it out in time."""
-    queue.policy("*", lock_for="1 hour")
+    queue.policy("*", lock_duration="1 hour")
 
 
 def test_a_coroutine_is_cancelled_at_its_next_await(start: Start, queue: Queue, journal: Journal) -> None:
@@ -94,7 +94,7 @@ def test_without_the_notification_it_is_the_next_heartbeat_that_tells(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     """As behind a pooler: heartbeats come at each third of the lock."""
-    queue.policy("job", lock_for="3 s")
+    queue.policy("job", lock_duration="3 s")
     start({"job": "holding:hold"})
     published = queue.publish("job")
     began = journal.entry("start", published)["at"]

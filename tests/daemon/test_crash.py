@@ -1,4 +1,4 @@
-"""A daemon that dies: what it had in hand comes back, and nobody else is disturbed."""
+"""A daemon that dies: what it had in flight comes back, and nobody else is disturbed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Start = Callable[..., Daemon]
 def test_the_message_of_a_daemon_killed_in_mid_work_comes_back_while_attempts_are_left(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("job", max_attempts=2, on_lock_expired_delay="0 s")
+    queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
     first = start({"job": "holding:hold"})
     published = queue.publish("job")
     journal.entry("start", published)
@@ -60,7 +60,7 @@ def test_where_there_is_no_pg_cron_the_daemon_says_so_and_does_the_maintenance(s
 
     daemon = start({"job": "work:echo"})
 
-    assert daemon.event("pg_cron.absent")["level"] == "info"
+    assert daemon.event("pg_cron.missing")["level"] == "info"
     eventually(lambda: queue.value("SELECT count(*) FROM messages.tick_mark WHERE caller = 'daemon'") >= 5)
 
 
@@ -80,7 +80,7 @@ def test_a_daemon_that_dies_asleep_keeps_the_others_awake_at_worst(
 def test_a_daemon_that_dies_awake_silences_nobody(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
-    first = start({"job": "holding:nap"}, concurrency=1, lanes=1)
+    first = start({"job": "holding:nap"}, concurrency=1, claim_connections=1)
     queue.publish_many(1000, "job", payload=Jsonb(0.01))
     eventually(lambda: not is_armed(queue.conn, first))
     second = start({"other": "work:echo"})

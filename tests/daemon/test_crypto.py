@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from pgrouse import Cipher, NewMessage, publish, publish_many
-from pgrouse.crypto.envelope import MARK, Kind
-from pgrouse.crypto.rotation import Rotated, rotate
+from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
+from pgrouse.crypto.rotation import RotationResult, rotate
 from tests.daemon.process import Daemon, Fleet, Journal
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -28,7 +28,7 @@ HANDLERS = {
     "pay.steps": "sealed:in_two_steps",
     "pay.transaction": "sealed:in_a_transaction",
     "pay.child": {"handler": "sealed:bytes_in_a_child", "isolation": "process", "concurrency": 1},
-    "pay.batch": {"handler": "sealed:batch", "batch": 10},
+    "pay.batch": {"handler": "sealed:batch", "batch_size": 10},
     "pay.fail": "sealed:fail",
     "mails": {"handler": "sealed:pay", "subscriptions": ["pay.published"]},
 }
@@ -86,7 +86,7 @@ def test_every_way_to_run_gets_what_was_published_and_leaves_nothing_readable(
     assert (journal.entry("child")["body"], journal.entry("child")["key"]) == ("card-4711-0815", None)
     assert {each["number"] for each in batched} == {"card-4711-0815"}
     outputs = [
-        old.opened_json(each.topic, json.dumps(each.output), Kind.OUTPUT)
+        old.decrypt_json(each.topic, json.dumps(each.output), ContentKind.OUTPUT)
         for each in map(ended.get, (paid, inside, child))
     ]
     assert [json.loads(each) for each in outputs] == [card, card, "card-4711-0815"]
@@ -132,7 +132,7 @@ def test_keys_change_under_load_and_nothing_is_lost(
         seen = len(published)
         begin("new", "old", "new")
         assert first.stop() == 0
-        rotated = Rotated()
+        rotated = RotationResult()
         for each in rotate(conn, both_new):
             rotated.add(each)
         assert rotated.done >= 30
@@ -160,7 +160,7 @@ def test_keys_change_under_load_and_nothing_is_lost(
 def test_a_message_whose_key_is_missing_waits_until_it_is_there_and_costs_no_attempt(
     work: Start, queue: Queue, database: Database, journal: Journal
 ) -> None:
-    daemon = work("old", "old", topics={"pay": "sealed:pay", "pay.batch": {"handler": "sealed:batch", "batch": 2}})
+    daemon = work("old", "old", topics={"pay": "sealed:pay", "pay.batch": {"handler": "sealed:batch", "batch_size": 2}})
     new = Cipher({"new": NEW}, "new")
     conn = database.connect()
     waiting = [publish(conn, topic, {"number": "1"}, cipher=new) for topic in ("pay", "pay.batch")]
@@ -172,7 +172,7 @@ def test_a_message_whose_key_is_missing_waits_until_it_is_there_and_costs_no_att
 
     assert {(each["key"], each["message_id"]) for each in warned} == {("new", each) for each in waiting}
     assert [(m.attempts, m.claim_id) for m in map(queue.message, waiting)] == [(0, None)] * 2
-    work("new", "new", topics={"pay": "sealed:pay", "pay.batch": {"handler": "sealed:batch", "batch": 2}})
+    work("new", "new", topics={"pay": "sealed:pay", "pay.batch": {"handler": "sealed:batch", "batch_size": 2}})
     assert daemon.stop() == 0
     queue.call("retry_now", waiting)
     assert {eventually(lambda each=each: queue.archived(each)).result for each in waiting} == {"success"}
@@ -182,7 +182,7 @@ def test_a_message_waits_for_the_key_of_a_step_too_and_the_step_is_not_done_agai
     work: Start, queue: Queue, database: Database, journal: Journal, old: Cipher
 ) -> None:
     published = publish(database.connect(), "pay", 1, cipher=old)
-    kept = Cipher({"new": NEW}, "new").sealed_json("pay", '"receipt"', Kind.OUTPUT)
+    kept = Cipher({"new": NEW}, "new").encrypt_json("pay", '"receipt"', ContentKind.OUTPUT)
     queue.conn.execute(
         "INSERT INTO messages.step (message_id, name, result, attempt) VALUES (%s, 'charge', %s, 1)", [published, kept]
     )
@@ -196,7 +196,7 @@ def test_a_message_waits_for_the_key_of_a_step_too_and_the_step_is_not_done_agai
     work("old", "old", "new", topics=topics)
     queue.call("retry_now", [published])
     ended = eventually(lambda: queue.archived(published))
-    assert old.opened_json("pay", json.dumps(ended.output), Kind.OUTPUT) == '"receipt"'
+    assert old.decrypt_json("pay", json.dumps(ended.output), ContentKind.OUTPUT) == '"receipt"'
     assert not journal.entries("charged")
 
 
@@ -245,12 +245,12 @@ def test_copies_redrives_and_edits_of_headers_can_all_be_decrypted(
     assert queue.value("SELECT messages.edit(%s, NULL, '{\"a\": 1}')", [edited]) == "edited"
     queue.call("retry_now", [edited])
 
-    work("old", "old", topics={**HANDLERS, "pay.fail.dlq": "sealed:pay"}, errors="type")
+    work("old", "old", topics={**HANDLERS, "pay.fail.dlq": "sealed:pay"}, error_detail="type")
 
     dead = eventually(lambda: queue.archived(died))
-    assert dead.error == "ValueError: what it said is not kept (crypto.errors)"
+    assert dead.error == "ValueError: its text is not stored (crypto.error_detail)"
     assert eventually(lambda: {"7", "8", "9"} <= {each["number"] for each in journal.entries("paid")})
-    assert queue.archived(edited).headers == {"a": 1, MARK: "old"}
+    assert queue.archived(edited).headers == {"a": 1, ENCRYPTED_BY: "old"}
     assert eventually(lambda: queue.archived(fanned)).result == "success"
     again = queue.row(
         "SELECT * FROM messages.redrive_edited(%s, p_headers => '{\"b\": 2}', p_topic => 'pay.fail')", [died]

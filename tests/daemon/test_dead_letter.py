@@ -87,15 +87,15 @@ def test_a_dead_letter_that_dies_too_is_tried_once_raises_its_alert_and_leaves_n
     assert ear.heard() == [str(died), str(letter.id)]
 
 
-def test_dead_letters_that_nobody_works_go_back_when_the_cause_is_mended(start: Start, queue: Queue) -> None:
+def test_dead_letters_that_nobody_works_go_back_when_the_cause_is_fixed(start: Start, queue: Queue) -> None:
     queue.policy("pay", dead_letter=True)
     daemon = start({"pay": "letters:pay"})
     died = queue.publish("pay", payload={"id": 7})
     ended(queue, died)
     copy = copy_of(queue, died)
 
-    daemon.open_gate("mended")
-    (moved,) = queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+    daemon.open_gate("fixed")
+    (moved,) = queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
 
     again = ended(queue, moved.message_id)
     assert (again.result, again.redriven_from, again.redrives) == ("success", died, 1)
@@ -124,7 +124,7 @@ def test_a_redrive_at_a_rate_reaches_the_handler_at_that_rate(start: Start, queu
     died = queue.publish_many(20, "pay", payload={"id": 7})
     for each in died:
         ended(queue, each)
-    daemon.open_gate("mended")
+    daemon.open_gate("fixed")
     again = [row.message_id for row in queue.rows("SELECT * FROM messages.redrive_where('pay', p_rate => 10)")]
 
     eventually(lambda: queue.ids() == [])

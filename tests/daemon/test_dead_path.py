@@ -9,14 +9,13 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from pgrouse.config import config
-
-from pgrouse.worker import daemon_runtime as scene
 from pgrouse.client import database as connecting
-from pgrouse.worker.in_flight import Hand
 from pgrouse.client.message import Message
-from pgrouse.worker.metrics_recorder import Meters
-from pgrouse.worker.daemon_runtime import Scene
+from pgrouse.config import config
+from pgrouse.worker import daemon_runtime
+from pgrouse.worker.daemon_runtime import DaemonRuntime
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.metrics_recorder import MetricsRecorder
 from tests.daemon.process import Daemon, Journal, now, until_armed
 from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually
@@ -36,7 +35,7 @@ def proxy(database: Database) -> Iterator[Proxy]:
 def test_messages_of_a_claim_whose_answer_was_lost_are_released_and_not_left_to_expire(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy
 ) -> None:
-    queue.policy("job", lock_for="1 hour")
+    queue.policy("job", lock_duration="1 hour")
     daemon = start({"job": "work:echo"}, dsn=proxy.dsn, database={"prepare": False})
 
     proxy.lose_the_answer_to("messages.claim(")
@@ -46,7 +45,7 @@ def test_messages_of_a_claim_whose_answer_was_lost_are_released_and_not_left_to_
     eventually(lambda: queue.ids() == [])
     assert {queue.archived(each).attempts for each in published} == {1}
     assert sorted(e["id"] for e in journal.entries("start")) == published
-    assert daemon.events("loop.failed", loop="lane-0")
+    assert daemon.events("loop.failed", loop="claim-0")
 
 
 def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(
@@ -69,8 +68,10 @@ def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(
 def test_connections_that_are_dead_without_a_word_are_found_within_half_a_minute(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy
 ) -> None:
-    queue.policy("hold", lock_for="30 s")
-    daemon = start({"job": "work:echo", "hold": "holding:hold"}, dsn=proxy.dsn, poll="1h", tick="1h")
+    queue.policy("hold", lock_duration="30 s")
+    daemon = start(
+        {"job": "work:echo", "hold": "holding:hold"}, dsn=proxy.dsn, poll_interval="1h", maintenance_interval="1h"
+    )
     held = queue.publish("hold")
     journal.entry("start", held)
     lock = queue.message(held).lock_expires_at
@@ -92,7 +93,7 @@ def test_connections_that_are_dead_without_a_word_are_found_within_half_a_minute
 def test_a_settle_that_is_under_way_when_the_path_dies_is_not_waited_for_much_longer(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy, database: Database
 ) -> None:
-    daemon = start({"hold": "holding:hold"}, dsn=proxy.dsn, poll="1h", tick="1h")
+    daemon = start({"hold": "holding:hold"}, dsn=proxy.dsn, poll_interval="1h", maintenance_interval="1h")
     held = queue.publish("hold")
     journal.entry("start", held)
     with database.connect() as other, other.transaction():
@@ -136,14 +137,17 @@ def test_whoever_listens_on_a_path_that_died_after_the_login_learns_of_it_and_tr
 def test_a_completion_before_its_handler_does_not_wait_for_a_dead_path(
     through_the_proxy: connecting.Database, proxy: Proxy, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scene, "ANSWER_S", 0.5)
+    monkeypatch.setattr(daemon_runtime, "COMPLETE_TIMEOUT_S", 0.5)
     published = queue.publish("job")
     message = Message(*queue.claim_one("job")[: len(Message._fields)])
 
     async def complete() -> list[int]:
-        hand = Hand()
-        hand.add([message], 0.0)
-        async with Scene(through_the_proxy, hand, Meters({})) as surroundings, asyncio.timeout(60):
+        in_flight = InFlight()
+        in_flight.add([message], 0.0)
+        async with (
+            DaemonRuntime(through_the_proxy, in_flight, MetricsRecorder({})) as surroundings,
+            asyncio.timeout(60),
+        ):
             return await surroundings.complete_first([message])
 
     proxy.die_at("messages.complete(")

@@ -17,8 +17,8 @@ HANDLERS: dict[str, Any] = {
     "thread": "ormed:in_thread",
     "loop": "ormed:on_the_loop",
     "process": {"handler": "ormed:in_process", "isolation": "process", "concurrency": 1},
-    "batch": {"handler": "ormed:in_batch", "batch": 1},
-    "async batch": {"handler": "ormed:in_async_batch", "batch": 1},
+    "batch": {"handler": "ormed:in_batch", "batch_size": 1},
+    "async batch": {"handler": "ormed:in_async_batch", "batch_size": 1},
 }
 
 

@@ -84,7 +84,7 @@ def test_whatever_a_handler_raises_fails_its_message_and_nothing_else(
     assert "hostile.py" in archived(published).error
     assert archived(fine).result == "success"
     assert daemon.alive
-    assert daemon.events("loop.broken") == []
+    assert daemon.events("loop.crashed") == []
 
 
 @pytest.mark.parametrize("topic", ["give", "give.thread", "give.process"])

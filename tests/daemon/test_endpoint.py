@@ -16,10 +16,8 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from pgrouse.metrics import catalogue
-
-from pgrouse.metrics import queue_metrics as fleet
-from pgrouse.metrics.catalogue import Kind
+from pgrouse.metrics import catalogue, queue_metrics
+from pgrouse.metrics.catalogue import MetricKind
 from tests.daemon.endpoint import ANY_PORT, Endpoint, named, series
 from tests.daemon.process import Daemon, Fleet, Journal, until_armed
 from tests.daemon.proxy import Proxy
@@ -32,7 +30,7 @@ Start = Callable[..., Daemon]
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMTOOL = shutil.which("promtool")
-SERIES = {Kind.COUNTER: ("",), Kind.GAUGE: ("",), Kind.HISTOGRAM: ("_bucket", "_count", "_sum")}
+SERIES = {MetricKind.COUNTER: ("",), MetricKind.GAUGE: ("",), MetricKind.HISTOGRAM: ("_bucket", "_count", "_sum")}
 
 
 @pytest.fixture
@@ -48,7 +46,7 @@ def fleet_of(database: Database) -> str:
 
     async def read() -> str:
         async with await AsyncConnection.connect(database.dsn, row_factory=dict_row) as conn:
-            return fleet.render(await fleet.fleet_metrics(conn), "")[0].decode()
+            return queue_metrics.render(await queue_metrics.read_queue_metrics(conn), "")[0].decode()
 
     return asyncio.run(read())
 
@@ -105,7 +103,7 @@ def test_a_daemon_at_work_tells_what_it_did_in_metrics_that_prometheus_likes(
 
 
 def test_while_a_handler_blocks_the_event_loop_livez_says_so(start: Start, queue: Queue, journal: Journal) -> None:
-    sections = {"metrics": {"listen": "127.0.0.1:0", "alive_within": "1s"}}
+    sections = {"metrics": {"listen": "127.0.0.1:0", "liveness_timeout": "1s"}}
     daemon = start({"job": "hostile:block_until_gate"}, sections=sections)
     endpoint = Endpoint(daemon)
     eventually(lambda: endpoint.status("/livez") == 200)
@@ -121,7 +119,7 @@ def test_while_a_handler_blocks_the_event_loop_livez_says_so(start: Start, queue
 
 
 def test_a_daemon_that_drains_is_not_ready_and_lives(start: Start, queue: Queue, journal: Journal) -> None:
-    daemon = start({"job": "holding:hold"}, sections=ANY_PORT, drain="30s")
+    daemon = start({"job": "holding:hold"}, sections=ANY_PORT, shutdown_timeout="30s")
     endpoint = Endpoint(daemon)
     queue.publish("job")
     journal.entry("start")
@@ -143,7 +141,7 @@ def test_without_a_listener_and_then_without_a_database_a_daemon_is_not_ready_an
     daemon = fleet.launch({"job": "holding:hold"}, dsn=proxy.dsn, database={"listen_dsn": nowhere}, sections=ANY_PORT)
     endpoint = Endpoint(daemon)
     # A short lock makes its heartbeat look often.
-    queue.policy("job", lock_for="3 s")
+    queue.policy("job", lock_duration="3 s")
     queue.publish("job")
     journal.entry("start")
 
@@ -166,7 +164,7 @@ def test_a_daemon_that_waits_for_its_database_is_not_ready_and_lives(fleet: Flee
 
 @pytest.fixture
 def two_ports() -> Iterator[int]:
-    """The first of two ports in a row that are kept for whoever names them."""
+    """The first of two ports in a row that are kept for anyone who names them."""
     while True:
         with reserved() as first, suppress(OSError):
             port = int(first.getsockname()[1])

@@ -21,7 +21,7 @@ PLACES = 5
 def test_its_message_waits_for_one_rotation_at_most(
     two_daemons: Daemons, queue: Queue, runs: Runs, floods: int
 ) -> None:
-    two_daemons({"job": "timed:run"}, concurrency=PLACES, lanes=1)
+    two_daemons({"job": "timed:run"}, concurrency=PLACES, claim_connections=1)
     queue.publish_many(600, "job", channel=sql.SQL("'flood' || (n % {})").format(floods), payload={"for": 0.05})
     eventually(lambda: len(runs.rows()) > 50)
 

@@ -19,7 +19,7 @@ Start = Callable[..., Daemon]
 def test_a_handler_that_blocks_the_event_loop_costs_no_other_message_its_lock_and_is_said(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("*", lock_for="1.5 s")
+    queue.policy("*", lock_duration="1.5 s")
     daemon = start({"block": "hostile:block_until_gate", "hold": "holding:hold"}, **NOBODY_ENDS_LOCKS)
     held = queue.publish("hold")
     journal.entry("start", held)
@@ -32,30 +32,30 @@ def test_a_handler_that_blocks_the_event_loop_costs_no_other_message_its_lock_an
     assert eventually(lambda: queue.archived(held)).result == "success"
     assert eventually(lambda: queue.archived(blocking)).result == "success"
     assert {queue.archived(each).attempts for each in (held, blocking)} == {1}
-    assert "isolation" in daemon.event("event_loop.blocked")["mend"]
+    assert "isolation" in daemon.event("event_loop.blocked")["fix"]
 
 
 @pytest.mark.parametrize("handler", ["holding:hold", "holding:hold_in_thread", "process"])
-def test_a_handler_that_runs_longer_than_its_run_timeout_ends_as_an_expired_lock(
+def test_a_handler_that_runs_longer_than_its_timeout_ends_as_an_expired_lock(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
     in_process = {"handler": "hostile:hang", "isolation": "process"}
-    queue.policy("job", run_timeout="0.5 s")
+    queue.policy("job", timeout="0.5 s")
     daemon = start({"job": in_process if handler == "process" else handler, "fine": "work:echo"})
 
     published = queue.publish("job")
 
     archived = eventually(lambda: queue.archived(published))
     assert (archived.result, archived.attempts) == ("lock_expired", 1)
-    assert "run_timeout of 0.5 s" in archived.error
+    assert "timeout of 0.5 s" in archived.error
     assert daemon.event("attempt.timed_out", message_id=published)["attempt"] == 1
     journal.entry("start", queue.publish("fine"))
 
 
-def test_a_message_that_waits_for_a_thread_does_not_use_up_its_run_timeout(
+def test_a_message_that_waits_for_a_thread_does_not_use_up_its_timeout(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("timed", run_timeout="3 s")
+    queue.policy("timed", timeout="3 s")
     daemon = start({"long": "holding:hold_in_thread", "timed": "work:echo_in_thread"}, threads=1)
     journal.entry("start", queue.publish("long"))
     timed = queue.publish("timed")
@@ -70,11 +70,11 @@ def test_a_message_that_waits_for_a_thread_does_not_use_up_its_run_timeout(
 def test_a_thread_that_cannot_be_stopped_keeps_its_place_until_it_ends(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("job", run_timeout="0.2 s")
+    queue.policy("job", timeout="0.2 s")
     daemon = start({"job": {"handler": "holding:hold_in_thread", "concurrency": 1}, "fine": "work:echo"})
     first = queue.publish("job", payload=Jsonb("first"))
     eventually(lambda: queue.archived(first))
-    queue.policy("job", run_timeout="1 hour")
+    queue.policy("job", timeout="1 hour")
 
     second = queue.publish("job", payload=Jsonb("second"))
     journal.entry("start", queue.publish("fine"))
@@ -88,7 +88,7 @@ def test_a_thread_that_cannot_be_stopped_keeps_its_place_until_it_ends(
 def test_a_coroutine_that_swallows_its_cancellation_ends_with_what_it_says_and_the_next_are_not_disturbed(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("swallow", run_timeout="0.2 s")
+    queue.policy("swallow", timeout="0.2 s")
     daemon = start({"swallow": "hostile:swallow", "next": "hostile:use_task_group"}, concurrency=1)
     published = queue.publish("swallow")
     journal.entry("cancelled", published)
@@ -103,7 +103,7 @@ def test_a_coroutine_that_swallows_its_cancellation_ends_with_what_it_says_and_t
 def test_what_a_handler_raises_because_it_was_stopped_is_no_failure_of_its_own(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    daemon = start({"job": "hostile:fail_when_cancelled"}, drain="0.1s")
+    daemon = start({"job": "hostile:fail_when_cancelled"}, shutdown_timeout="0.1s")
     published = queue.publish("job")
     journal.entry("start", published)
 

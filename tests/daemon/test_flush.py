@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from psycopg import AsyncConnection
 
-from pgrouse.handlers.outcome import Ended, Kind
-from pgrouse.client.worker_client import Store, Want
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.worker_client import ClaimRequest, WorkerClient
 from tests.server.postgres import Database
 
 # What the setting is when the transaction commits.
@@ -28,9 +28,11 @@ WATCH = """
 
 async def claim_and_complete(dsn: str) -> None:
     async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
-        store = Store(conn, "w")
-        claimed = (await store.exchange([], Want(["t"], 10), arm=(["t"], 60.0))).claimed
-        await store.exchange([Ended(message, Kind.COMPLETE) for message in claimed], Want(["t"], 10))
+        client = WorkerClient(conn, "w")
+        claimed = (await client.settle_and_claim([], ClaimRequest(["t"], 10), arm=(["t"], 60.0))).claimed
+        await client.settle_and_claim(
+            [Settlement(message, SettleKind.COMPLETE) for message in claimed], ClaimRequest(["t"], 10)
+        )
 
 
 @pytest.mark.parametrize(("attempts", "waits"), [(1, "on"), (2, "off")])

@@ -42,7 +42,9 @@ def work(start: Start, queue: Queue) -> Callable[..., Any]:
     def work_(topic: str, payload: Any = "x") -> Any:
         if not begun:
             child = {"handler": "follow:in_child", "isolation": "process", "concurrency": 1}
-            begun.append(start({**TOPICS, "in_batch": {"handler": "follow:in_batch", "batch": 10}, "in_child": child}))
+            begun.append(
+                start({**TOPICS, "in_batch": {"handler": "follow:in_batch", "batch_size": 10}, "in_child": child})
+            )
         published = publish(
             queue.conn, topic, payload, headers={"traceparent": PARENT, "tracestate": "a=1", "other": 1}
         )
@@ -93,7 +95,7 @@ FORGETFUL = ("forgets", "keeps_it", "returns_it", "forgets_in_transaction", "for
 
 def test_what_is_not_awaited_fails_the_attempt_and_is_logged(start: Start, queue: Queue) -> None:
     kinds = {
-        "forgets_in_batch": {"batch": 10},
+        "forgets_in_batch": {"batch_size": 10},
         "forgets_in_child": {"isolation": "process", "concurrency": 1},
     }
     daemon = start({name: {"handler": f"follow:{name}", **kinds.get(name, {})} for name in FORGETFUL})

@@ -17,13 +17,13 @@ Start = Callable[..., Daemon]
 @pytest.fixture
 def frozen(start: Start, queue: Queue, journal: Journal, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """A daemon that was stopped by SIGSTOP while it held a message."""
-    queue.policy("job", max_attempts=2, lock_for="1 s", on_lock_expired_delay="0 s")
+    queue.policy("job", max_attempts=2, lock_duration="1 s", lock_expired_delay="0 s")
     # Its lock is ended by the other one that comes later, and that one's by nobody.
-    daemon = start({"job": request.param}, tick="1h")
+    daemon = start({"job": request.param}, maintenance_interval="1h")
     queue.publish("job")
     journal.entry("start")
     daemon.send(signal.SIGSTOP)
-    queue.policy("job", lock_for="1 hour")
+    queue.policy("job", lock_duration="1 hour")
     yield daemon
     daemon.send(signal.SIGCONT)
 

@@ -1,4 +1,4 @@
-"""Locks last as long as the work does, and whoever loses one is told."""
+"""Locks last as long as the work does, and anyone who loses one is told."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Start = Callable[..., Daemon]
 def test_a_handler_may_run_five_times_as_long_as_its_lock(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
-    lock_for = timedelta(seconds=0.8)
-    queue.policy("job", lock_for=lock_for, max_attempts=5)
+    lock_duration = timedelta(seconds=0.8)
+    queue.policy("job", lock_duration=lock_duration, max_attempts=5)
     daemon = start({"job": handler}, **NOBODY_ENDS_LOCKS)
 
     published = queue.publish("job")
     journal.entry("start", published)
 
-    assert is_kept(queue, published, lock_for, times=4)
+    assert is_kept(queue, published, lock_duration, times=4)
     daemon.open_gate()
     archived = eventually(lambda: queue.archived(published))
     assert (archived.result, archived.attempts) == ("success", 1)
 
 
 def test_what_waits_for_its_turn_keeps_its_lock_too(start: Start, queue: Queue, journal: Journal) -> None:
-    queue.policy("job", lock_for="1 s", max_attempts=5)
+    queue.policy("job", lock_duration="1 s", max_attempts=5)
     daemon = start({"job": "holding:hold"}, concurrency=1, prefetch=3, **NOBODY_ENDS_LOCKS)
     waiting = queue.publish_many(4, "job")[1:]
     eventually(lambda: all(queue.message(each).claim_id for each in waiting))
@@ -53,7 +53,7 @@ WAITS = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND applica
 def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_lock(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("job", lock_for="10 s", max_attempts=5)
+    queue.policy("job", lock_duration="10 s", max_attempts=5)
     daemon = start({"job": "holding:hold", "other": "work:echo"})
     held = queue.publish("job")
     journal.entry("start", held)
@@ -62,7 +62,7 @@ def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_loc
     with queue.conn.transaction():
         queue.conn.execute("LOCK TABLE messages.message IN ACCESS EXCLUSIVE MODE")
         lock = queue.message(held).lock_expires_at
-        for role in ("heartbeat", "lane"):
+        for role in ("heartbeat", "claim-"):
             eventually(lambda role=role: queue.rows(WAITS, [f"pgrouse {role}%"]))  # type: ignore[misc]
     eventually(lambda: queue.message(held).lock_expires_at > lock)
     daemon.open_gate()
@@ -76,7 +76,7 @@ def test_cancelling_a_running_message_stops_its_handler_promptly(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
     # So that no heartbeat would find it out in time.
-    queue.policy("job", lock_for="1 hour")
+    queue.policy("job", lock_duration="1 hour")
     daemon = start({"job": handler})
     published = queue.publish("job")
     journal.entry("start", published)

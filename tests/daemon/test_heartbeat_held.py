@@ -9,15 +9,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from pgrouse.config import config
-
-from pgrouse.worker import heartbeat
 from pgrouse.client.database import Database as Connecting
-from pgrouse.worker.in_flight import Hand
-from pgrouse.worker.heartbeat import Heartbeat, Registration
-from pgrouse.worker.metrics_reporter import Reports
 from pgrouse.client.message import Message
-from pgrouse.worker.metrics_recorder import Meters, Result
+from pgrouse.config import config
+from pgrouse.worker import heartbeat
+from pgrouse.worker.heartbeat import Heartbeat, Registration
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
+from pgrouse.worker.metrics_reporter import MetricsReporter
 from tests.daemon.locks import is_in_time
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -30,28 +29,28 @@ SUCCESSES = "SELECT coalesce(sum(success), 0)::int FROM messages.measure"
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SEEN_EVERY_S", "SIGN_AGAIN_S"):
+    for name in ("REGISTRY_INTERVAL_S", "REGISTRY_RETRY_S"):
         monkeypatch.setattr(heartbeat, name, 0.05)
 
 
 def in_hand(queue: Queue) -> Message:
     """Publish and claim a message with a short lock, as the worker w."""
-    queue.policy("job", lock_for=f"{LOCK_S} s")
+    queue.policy("job", lock_duration=f"{LOCK_S} s")
     queue.publish("job")
     row = queue.claim_one("job")
     return Message(row.id, row.claim_id, "job", None, None, 5, 1, 1, "1", None, None, None, LOCK_S, None, 0.0, 0.0)
 
 
 def beat(dsn: str, message: Message, until: Callable[[], object], lost: list[Message]) -> int:
-    """Let a heartbeat with this message in hand beat until something holds; return how many connections it took."""
+    """Let a heartbeat with this message in flight beat until something holds; return how many connections it took."""
 
     async def run() -> int:
-        hand, meters = Hand(), Meters()
-        hand.add([message], time.monotonic())
-        meters.ended([message], Result.SUCCESS)
+        in_flight, metrics = InFlight(), MetricsRecorder()
+        in_flight.add([message], time.monotonic())
+        metrics.record_end([message], AttemptResult.SUCCESS)
         db = Connecting(config.Database(dsn=dsn), "w")
         worker = Registration("w", "host", 1, "1.0", ["job"], 10)
-        thread = Heartbeat(db, hand, lost.extend, worker, dict, Reports(meters))
+        thread = Heartbeat(db, in_flight, lost.extend, worker, dict, MetricsReporter(metrics))
         thread.start()
         try:
             await asyncio.to_thread(eventually, until)
@@ -62,7 +61,7 @@ def beat(dsn: str, message: Message, until: Callable[[], object], lost: list[Mes
     return asyncio.run(run())
 
 
-STARTED = "SELECT messages.worker_started('w', 'host', 1, '1.0', ARRAY['job'], 10)"
+STARTED = "SELECT messages.register_worker('w', 'host', 1, '1.0', ARRAY['job'], 10)"
 
 
 @pytest.mark.parametrize(
@@ -70,10 +69,10 @@ STARTED = "SELECT messages.worker_started('w', 'host', 1, '1.0', ARRAY['job'], 1
     [
         (STARTED, "SELECT messages.drain_worker('w')"),
         (STARTED, "LOCK TABLE messages.worker"),
-        (STARTED, "SELECT messages.worker_stopped('w')"),
+        (STARTED, "SELECT messages.unregister_worker('w')"),
         ("SELECT", STARTED),
     ],
-    ids=["drain_worker", "lock_table", "worker_stopped", "worker_started"],
+    ids=["drain_worker", "lock_table", "unregister_worker", "register_worker"],
 )
 def test_locks_are_extended_in_time_and_the_report_comes_once_when_it_is_free(
     database: Database, queue: Queue, before: str, holds: str

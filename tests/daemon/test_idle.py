@@ -15,7 +15,7 @@ Start = Callable[..., Daemon]
 
 @pytest.mark.slow
 def test_an_idle_daemon_uses_less_than_one_percent_of_a_core_and_80_megabytes(start: Start, queue: Queue) -> None:
-    daemon = start({"job": "work:echo"}, poll="5s", tick="5s", degraded_poll="1s")
+    daemon = start({"job": "work:echo"}, poll_interval="5s", maintenance_interval="5s", degraded_poll_interval="1s")
     queue.publish_many(100, "job")
     eventually(lambda: queue.ids() == [])
     eventually(lambda: queue.value("SELECT status ->> 'claimer' FROM messages.worker") == "asleep")

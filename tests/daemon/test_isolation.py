@@ -73,7 +73,7 @@ def test_what_was_given_to_a_child_that_dies_before_it_says_that_it_began_fails_
 
     archived = eventually(lambda: queue.archived(second))
     assert (archived.result, archived.attempts) == ("failed", 1)
-    assert "before it could say whether the handler had begun" in archived.error
+    assert "before it could report whether the handler had started" in archived.error
     assert daemon.event("child.died", message_id=second)["topic"] == "job"
     third = queue.publish("job")
     assert eventually(lambda: queue.archived(third)).result == "success"

@@ -33,7 +33,7 @@ def left_s(queue: Queue, published: int) -> float:
 
 @pytest.mark.parametrize("where", list(HANDLERS))
 def test_a_handler_extends_its_own_lock_and_no_other(start: Start, queue: Queue, journal: Journal, where: str) -> None:
-    queue.policy("*", lock_for="5 s")
+    queue.policy("*", lock_duration="5 s")
     daemon = start({"job": HANDLERS[where], "other": "holding:hold"})
     other, published = queue.publish("other"), queue.publish("job", payload=Jsonb(600))
 
@@ -48,9 +48,9 @@ def test_a_handler_extends_its_own_lock_and_no_other(start: Start, queue: Queue,
 def test_a_lock_that_was_extended_outlives_a_worker_that_is_frozen(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("*", lock_for="0.5 s", max_attempts=1)
+    queue.policy("*", lock_duration="0.5 s", max_attempts=1)
     # It ends no lock, neither of the two: another one does, as soon as it stands still.
-    frozen = start({"job": "telling:extend"}, name="frozen", tick="1h")
+    frozen = start({"job": "telling:extend"}, name="frozen", maintenance_interval="1h")
     published, plain = queue.publish("job", payload=Jsonb(600)), queue.publish("job", payload=Jsonb(0.1))
     journal.entry("extended", published)
     journal.entry("extended", plain)
@@ -66,8 +66,8 @@ def test_a_lock_that_was_extended_outlives_a_worker_that_is_frozen(
 
 
 def test_who_lost_the_lock_is_told_instead(start: Start, queue: Queue, journal: Journal) -> None:
-    queue.policy("job", lock_for="1 hour")
-    daemon = start({"job": "telling:extend_when_told"}, tick="1h")
+    queue.policy("job", lock_duration="1 hour")
+    daemon = start({"job": "telling:extend_when_told"}, maintenance_interval="1h")
     published = queue.publish("job", payload=Jsonb(600))
     journal.entry("start", published)
     queue.conn.execute("UPDATE messages.message SET claim_id = claim_id + 1 WHERE id = %s", [published])
@@ -85,7 +85,7 @@ def late(start: Start, queue: Queue, journal: Journal) -> Callable[[], Any]:
 
     def late() -> int:
         # Nobody ticks meanwhile.
-        daemon = start({"job": "holding:hold_in_thread"}, tick="1h")
+        daemon = start({"job": "holding:hold_in_thread"}, maintenance_interval="1h")
         published = queue.publish("job")
         journal.entry("start", published)
         os.kill(daemon.pid, signal.SIGSTOP)
@@ -101,7 +101,7 @@ def late(start: Start, queue: Queue, journal: Journal) -> Callable[[], Any]:
 def test_a_settle_that_comes_late_succeeds_while_nobody_has_ended_the_lock(
     queue: Queue, late: Callable[[], int]
 ) -> None:
-    queue.policy("job", lock_for="1 s")
+    queue.policy("job", lock_duration="1 s")
 
     published = late()
 
@@ -111,7 +111,7 @@ def test_a_settle_that_comes_late_succeeds_while_nobody_has_ended_the_lock(
 def test_with_strict_lock_it_is_lost_and_the_message_ends_as_an_expired_lock_does(
     queue: Queue, fleet: Any, late: Callable[[], int]
 ) -> None:
-    queue.policy("job", lock_for="1 s", strict_lock=True)
+    queue.policy("job", lock_duration="1 s", strict_lock=True)
 
     published = late()
 

@@ -20,7 +20,7 @@ MANY = 40
 
 def test_a_handler_that_cancels_its_own_task_fails_its_message_and_costs_no_place(start: Start, queue: Queue) -> None:
     topics = {"job": "leaving:cancel_itself", "fine": "work:echo"}
-    daemon = start({**topics, "bulk": {"handler": "leaving:cancel_itself_in_a_batch", "batch": 2}}, concurrency=1)
+    daemon = start({**topics, "bulk": {"handler": "leaving:cancel_itself_in_a_batch", "batch_size": 2}}, concurrency=1)
 
     ended = {}
     for does in ("raise", "swallow", "return"):
@@ -46,7 +46,7 @@ def test_a_handler_that_cancels_all_tasks_ends_the_daemon_at_once_and_it_says_so
     queue.publish("job")
 
     assert daemon.exit_code() == 1
-    assert daemon.event("loop.broken")["level"] == "critical"
+    assert daemon.event("loop.crashed")["level"] == "critical"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def leave_much(queue: Queue, journal: Journal) -> list[int]:
 def test_what_handlers_left_behind_and_never_ends_does_not_keep_the_daemon_from_its_end(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    daemon = start(LEAVING, drain="0.1s")
+    daemon = start(LEAVING, shutdown_timeout="0.1s")
     waiting = leave_much(queue, journal)
 
     assert daemon.stop() == 0
@@ -116,7 +116,7 @@ def test_what_handlers_left_behind_and_never_ends_does_not_keep_the_daemon_from_
 
 
 def test_nor_from_beginning_anew(start: Start, queue: Queue, journal: Journal) -> None:
-    daemon = start(LEAVING, drain="0.1s")
+    daemon = start(LEAVING, shutdown_timeout="0.1s")
     leave_much(queue, journal)
 
     daemon.send(signal.SIGHUP)

@@ -20,7 +20,7 @@ LISTENERS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()
 def test_a_message_whose_notification_was_lost_is_found_by_the_poll(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:
-    start({"job": "work:echo"}, poll="1s")
+    start({"job": "work:echo"}, poll_interval="1s")
     ear = listen("new_message")
 
     queue.conn.execute("ALTER TABLE messages.message DISABLE TRIGGER new_message")
@@ -33,7 +33,7 @@ def test_a_message_whose_notification_was_lost_is_found_by_the_poll(
 def test_a_listener_that_was_cut_off_hears_again_long_before_the_next_poll(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    daemon = start({"job": "work:echo"}, degraded_poll="60s")
+    daemon = start({"job": "work:echo"}, degraded_poll_interval="60s")
     before, flag = queue.value(LISTENERS), queue.value("SELECT xmin::text FROM messages.sleeper")
 
     queue.conn.execute("SELECT pg_terminate_backend(%s)", [before])
@@ -48,7 +48,7 @@ def test_a_listener_that_was_cut_off_hears_again_long_before_the_next_poll(
 def test_what_is_published_while_nobody_listens_is_found_at_once_when_the_listener_is_back(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    start({"job": "work:echo"}, degraded_poll="60s")
+    start({"job": "work:echo"}, degraded_poll_interval="60s")
 
     with queue.conn.transaction():
         queue.conn.execute(f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS listener")

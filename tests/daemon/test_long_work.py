@@ -30,7 +30,7 @@ def start(fleet: Fleet, database: Database) -> Callable[..., Daemon]:
         daemon = fleet.launch(
             topics,
             dsn=database.dsn,
-            environ={"DATABASE_URL": database.dsn, "PGROUSE_HANDLERS__PATH": str(folder)},
+            environ={"DATABASE_URL": database.dsn, "PGROUSE_HANDLERS__IMPORT_PATH": str(folder)},
             **worker,
         )
         until_armed(database.connect(), daemon)

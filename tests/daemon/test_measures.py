@@ -10,15 +10,14 @@ import pytest
 from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
-from pgrouse.config import config
-
-from pgrouse.worker import heartbeat
 from pgrouse.client.database import Database as Connecting
-from pgrouse.worker.in_flight import Hand
-from pgrouse.worker.heartbeat import Heartbeat, Registration
-from pgrouse.worker.metrics_reporter import Reports
 from pgrouse.client.message import Message
-from pgrouse.worker.metrics_recorder import Meters, Result
+from pgrouse.config import config
+from pgrouse.worker import heartbeat
+from pgrouse.worker.heartbeat import Heartbeat, Registration
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
+from pgrouse.worker.metrics_reporter import MetricsReporter
 from tests.daemon.process import Daemon, Journal
 from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually
@@ -27,16 +26,15 @@ from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
 
-SUMS = (
-    f"SELECT topic, {', '.join(f'sum({name})::int AS {name}' for name in Result)} FROM messages.measure GROUP BY topic"
-)
+SUMS = f"SELECT topic, {', '.join(f'sum({name})::int AS {name}' for name in AttemptResult)} FROM messages.measure GROUP BY topic"
 COUNTS = "SELECT topic, waits::int, runs::int FROM messages.latency()"
 
 
 def results(queue: Queue) -> dict[str, dict[str, int]]:
     """How the attempts of each topic ended, without zeros."""
     return {
-        row.topic: {name.value: count for name in Result if (count := getattr(row, name))} for row in queue.rows(SUMS)
+        row.topic: {name.value: count for name in AttemptResult if (count := getattr(row, name))}
+        for row in queue.rows(SUMS)
     }
 
 
@@ -46,7 +44,7 @@ def test_each_attempt_is_counted_once_in_whatever_way_it_is_run_and_ends(
     queue.conn.execute("CREATE TABLE effect (message_id bigint)")
     for topic in ("loop", "thread"):
         queue.policy(topic, max_attempts=2, backoff={"kind": "none"})
-    queue.policy("slow", run_timeout="0.2 s")
+    queue.policy("slow", timeout="0.2 s")
     daemon = start(
         {
             "loop": "work:act",
@@ -55,8 +53,8 @@ def test_each_attempt_is_counted_once_in_whatever_way_it_is_run_and_ends(
             "store": "effects:store",
             "store_in_thread": "effects:store_in_thread",
             "first": {"handler": "work:echo", "ack_policy": "ack_first"},
-            "batch": {"handler": "batches:settle_singly", "batch": 10},
-            "batch_first": {"handler": "batches:settle_singly_in_thread", "batch": 10, "ack_policy": "ack_first"},
+            "batch": {"handler": "batches:settle_singly", "batch_size": 10},
+            "batch_first": {"handler": "batches:settle_singly_in_thread", "batch_size": 10, "ack_policy": "ack_first"},
             "slow": "holding:hold",
         }
     )
@@ -113,20 +111,20 @@ def proxied(database: Database) -> Iterator[Proxy]:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a heartbeat sign, and report, each time it wakes up."""
-    for name in ("SEEN_EVERY_S", "SIGN_AGAIN_S", "LONGEST_PAUSE_S", "LAST_REPORTS_S"):
+    for name in ("REGISTRY_INTERVAL_S", "REGISTRY_RETRY_S", "MAX_PAUSE_S", "LAST_REPORTS_TIMEOUT_S"):
         monkeypatch.setattr(heartbeat, name, 0.05)
 
 
 MESSAGE = Message(1, 1, "job", None, None, 5, 1, 1, "1", None, None, None, 30.0, None, 0.0, 0.0)
 
 
-def beat(dsn: str, meters: Meters, until: Callable[[], object], hand: Hand | None = None) -> int:
-    """Let a heartbeat with these meters beat until something holds, then end it in order; return how many connections it took."""
+def beat(dsn: str, metrics: MetricsRecorder, until: Callable[[], object], in_flight: InFlight | None = None) -> int:
+    """Let a heartbeat with these metrics beat until something holds, then end it in order; return how many connections it took."""
 
     async def run() -> int:
         db = Connecting(config.Database(dsn=dsn), "w")
         worker = Registration("w", "host", 1, "1.0", ["job"], 10)
-        thread = Heartbeat(db, hand or Hand(), lambda _: None, worker, dict, Reports(meters))
+        thread = Heartbeat(db, in_flight or InFlight(), lambda _: None, worker, dict, MetricsReporter(metrics))
         thread.start()
         try:
             await asyncio.to_thread(eventually, until)
@@ -140,44 +138,46 @@ def beat(dsn: str, meters: Meters, until: Callable[[], object], hand: Hand | Non
 def test_a_report_whose_answer_was_lost_is_sent_again_and_counted_once(
     proxied: Proxy, queue: Queue, often: None
 ) -> None:
-    meters = Meters()
-    meters.ended([MESSAGE] * 3, Result.SUCCESS)
+    metrics = MetricsRecorder()
+    metrics.record_end([MESSAGE] * 3, AttemptResult.SUCCESS)
     # Whether it was committed nobody hears.
-    proxied.lose_the_answer_to("COMMIT", after="worker_measured")
+    proxied.lose_the_answer_to("COMMIT", after="record_measures")
 
     def lost_and_then_some() -> bool:
         if not proxied.answer_was_lost.is_set():
             return False
         if results(queue) == {"job": {"success": 3}}:
-            meters.ended([MESSAGE], Result.LOST)
+            metrics.record_end([MESSAGE], AttemptResult.LOST)
         return results(queue).get("job", {}).get("lost", 0) > 0
 
-    beat(proxied.dsn, meters, lost_and_then_some)
+    beat(proxied.dsn, metrics, lost_and_then_some)
 
     assert results(queue)["job"]["success"] == 3
-    assert results(queue)["job"]["lost"] == meters.of("job").results[Result.LOST], "the last report comes with the end"
+    assert results(queue)["job"]["lost"] == metrics.for_topic("job").results[AttemptResult.LOST], (
+        "the last report comes with the end"
+    )
 
 
 def test_a_database_that_takes_no_report_costs_no_sign_of_life(database: Database, queue: Queue, often: None) -> None:
-    queue.conn.execute("ALTER FUNCTION messages.worker_measured RENAME TO gone")
-    meters = Meters()
-    meters.ended([MESSAGE], Result.SUCCESS)
+    queue.conn.execute("ALTER FUNCTION messages.record_measures RENAME TO gone")
+    metrics = MetricsRecorder()
+    metrics.record_end([MESSAGE], AttemptResult.SUCCESS)
     seen: set[Any] = set()
 
     def has_been_seen_often() -> bool:
         seen.update(queue.rows("SELECT seen_at FROM messages.worker"))
         return len(seen) > 3
 
-    assert beat(database.dsn, meters, has_been_seen_often) == 1, "its beats have failed"
+    assert beat(database.dsn, metrics, has_been_seen_often) == 1, "its beats have failed"
     assert results(queue) == {}
 
 
 def test_rows_that_somebody_holds_delay_a_report_and_no_sign_of_life(
     database: Database, queue: Queue, often: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "SIGN_TIMEOUT_MS", 250)
-    meters = Meters()
-    meters.ended([MESSAGE], Result.SUCCESS)
+    monkeypatch.setattr(heartbeat, "REGISTRY_TIMEOUT_MS", 250)
+    metrics = MetricsRecorder()
+    metrics.record_end([MESSAGE], AttemptResult.SUCCESS)
     seen: set[Any] = set()
     with database.connect() as holder:
         holder.execute("BEGIN; LOCK TABLE messages.measure")
@@ -189,16 +189,16 @@ def test_rows_that_somebody_holds_delay_a_report_and_no_sign_of_life(
             holder.execute("ROLLBACK")
             return results(queue) == {"job": {"success": 1}}
 
-        assert beat(database.dsn, meters, signs_while_it_is_held_and_reports_then) == 1, "its beats have failed"
+        assert beat(database.dsn, metrics, signs_while_it_is_held_and_reports_then) == 1, "its beats have failed"
 
 
 def test_what_was_measured_behind_a_report_that_was_refused_comes_with_the_end(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "SIGN_TIMEOUT_MS", 250)
-    monkeypatch.setattr(heartbeat, "SEEN_EVERY_S", 3600.0)
-    meters = Meters()
-    meters.ended([MESSAGE], Result.SUCCESS)
+    monkeypatch.setattr(heartbeat, "REGISTRY_TIMEOUT_MS", 250)
+    monkeypatch.setattr(heartbeat, "REGISTRY_INTERVAL_S", 3600.0)
+    metrics = MetricsRecorder()
+    metrics.record_end([MESSAGE], AttemptResult.SUCCESS)
     with database.connect() as holder, capture_logs() as logged:
         holder.execute("BEGIN; LOCK TABLE messages.measure")
 
@@ -206,30 +206,30 @@ def test_what_was_measured_behind_a_report_that_was_refused_comes_with_the_end(
             if not logged:
                 return False
             holder.execute("ROLLBACK")
-            meters.ended([MESSAGE] * 2, Result.REJECTED)
+            metrics.record_end([MESSAGE] * 2, AttemptResult.REJECTED)
             return True
 
-        beat(database.dsn, meters, refused)
+        beat(database.dsn, metrics, refused)
 
-    assert [entry["event"] for entry in logged] == ["report.refused"]
+    assert [entry["event"] for entry in logged] == ["metrics.report_failed"]
     assert results(queue) == {"job": {"success": 1, "rejected": 2}}
 
 
 def test_what_was_measured_while_the_answer_to_a_report_was_lost_comes_with_the_end(
     proxied: Proxy, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "LONGEST_PAUSE_S", 3600.0)
-    meters = Meters()
-    meters.ended([MESSAGE], Result.SUCCESS)
-    proxied.lose_the_answer_to("COMMIT", after="worker_measured")
+    monkeypatch.setattr(heartbeat, "MAX_PAUSE_S", 3600.0)
+    metrics = MetricsRecorder()
+    metrics.record_end([MESSAGE], AttemptResult.SUCCESS)
+    proxied.lose_the_answer_to("COMMIT", after="record_measures")
 
     def lost() -> bool:
         if not proxied.answer_was_lost.is_set():
             return False
-        meters.ended([MESSAGE] * 2, Result.REJECTED)
+        metrics.record_end([MESSAGE] * 2, AttemptResult.REJECTED)
         return True
 
-    beat(proxied.dsn, meters, lost)
+    beat(proxied.dsn, metrics, lost)
 
     assert results(queue) == {"job": {"success": 1, "rejected": 2}}
     assert queue.rows("SELECT FROM messages.worker") == []

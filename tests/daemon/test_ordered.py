@@ -1,4 +1,4 @@
-"""ordered: the messages of one channel are worked one after the other, in their order, whatever becomes of them and whoever works them."""
+"""ordered: the messages of one channel are worked one after the other, in their order, whatever becomes of them and anyone who works them."""
 
 from __future__ import annotations
 

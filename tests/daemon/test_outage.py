@@ -106,7 +106,7 @@ def terminate_backends_under_load(queue: Queue, publisher: Publisher) -> None:
 def test_backends_that_are_terminated_all_the_time_cost_nothing_but_time(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
-    daemon = start({"job": "work:echo"}, lanes=3)
+    daemon = start({"job": "work:echo"}, claim_connections=3)
 
     with publishing(database.dsn) as publisher:
         terminate_backends_under_load(queue, publisher)
@@ -158,7 +158,7 @@ RETRIED = {"max_attempts": 5, "backoff": {"kind": "none"}}
 
 
 @pytest.mark.parametrize(
-    ("how", "knobs", "once"),
+    ("how", "settings", "once"),
     [
         ("stop", {}, True),
         ("crash", {}, True),
@@ -170,10 +170,10 @@ RETRIED = {"max_attempts": 5, "backoff": {"kind": "none"}}
     ],
 )
 def test_a_server_that_restarts_under_load_costs_nothing_but_time(
-    fleet: Fleet, durable: Database, journal: Journal, how: str, knobs: dict[str, Any], once: bool
+    fleet: Fleet, durable: Database, journal: Journal, how: str, settings: dict[str, Any], once: bool
 ) -> None:
-    if knobs:
-        Queue(durable.connect()).policy("job", **knobs)
+    if settings:
+        Queue(durable.connect()).policy("job", **settings)
     daemon = fleet.start(durable.connect(), {"job": "work:echo"}, dsn=durable.dsn)
 
     published = publish_through_restarts(durable, how)
@@ -196,7 +196,7 @@ def test_a_handler_that_ends_during_an_outage_is_settled_afterwards(
     durable.server.place.stop()
     daemon.open_gate()
     journal.entry("end", published)
-    daemon.event("loop.failed", loop="lane-0")
+    daemon.event("loop.failed", loop="claim-0")
     durable.server.place.start()
 
     everything_is_done(durable.dsn, [published], journal, once=True)

@@ -22,10 +22,10 @@ def daemons(start: Start) -> list[Daemon]:
     return [start(topics, sections=ANY_PORT) for _ in range(2)]
 
 
-# No lane has said anything for half a second: they look again and again while they fall asleep.
+# No claim loop has sent anything for half a second: they look again and again while they fall asleep.
 QUIET = """
     SELECT count(*) > 0 AND bool_and(state = 'idle' AND clock_timestamp() - state_change > interval '0.5 s')
-    FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%%lane%%'
+    FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%%claim-%%'
 """
 
 

@@ -70,7 +70,7 @@ def test_a_schema_holds_as_soon_as_it_is_written_and_no_longer_than_it_is_there(
 
 
 def test_a_change_is_found_within_a_second_also_by_a_daemon_that_hears_nothing(start: Start, queue: Queue) -> None:
-    daemon = start({"job": "work:echo"}, poll="0.3s")
+    daemon = start({"job": "work:echo"}, poll_interval="0.3s")
     queue.conn.execute("DROP TRIGGER topic_changed ON messages.topic")
 
     queue.policy("job", payload_schema=WANTS_ID)

@@ -19,17 +19,17 @@ LOCKS_END = "SELECT extract(epoch FROM lock_expires_at)::float AS at FROM messag
 
 @pytest.mark.every_server
 @pytest.mark.parametrize(
-    "knobs",
+    "settings",
     [{"max_concurrency": 2}, {"channel_concurrency": 2}, {"ordered": True}],
     ids=["topic", "channel", "ordered channel"],
 )
 def test_its_places_are_free_when_its_locks_have_ended_and_not_before(
-    start: Start, database: Database, queue: Queue, runs: Runs, knobs: dict[str, Any]
+    start: Start, database: Database, queue: Queue, runs: Runs, settings: dict[str, Any]
 ) -> None:
     # Until the first one is killed its locks last: how long from then on is said below.
-    queue.policy("job", max_attempts=2, on_lock_expired_delay="0 s", **knobs)
+    queue.policy("job", max_attempts=2, lock_expired_delay="0 s", **settings)
     settings: dict[str, Any] = {"environ": {"RUNS": database.dsn}, "concurrency": 10}
-    places = 1 if "ordered" in knobs else 2
+    places = 1 if "ordered" in settings else 2
     first = start({"job": "timed:run"}, **settings)
     published = queue.publish_many(4, "job", channel="c", payload={"for": 60})
     eventually(lambda: len(runs.rows()) == places)
@@ -45,5 +45,5 @@ def test_its_places_are_free_when_its_locks_have_ended_and_not_before(
     assert len(free_at) == places
     assert all(0 <= run.started - at <= AT_ONCE_S for run, at in zip(after, free_at, strict=True))
     assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL") == places
-    if "ordered" in knobs:
+    if "ordered" in settings:
         assert {run.id for run in after} == {published[0]}

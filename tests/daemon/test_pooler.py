@@ -37,7 +37,7 @@ def test_with_a_direct_way_for_the_listener_everything_works(
     start: Start, pooled: str, database: Database, queue: Queue, journal: Journal
 ) -> None:
     queue.conn.execute("CREATE TABLE effect (message_id bigint)")
-    queue.policy("hold", lock_for="2 s")
+    queue.policy("hold", lock_duration="2 s")
     daemon = start(
         {"job": "work:echo", "store": "effects:store", "hold": "holding:hold"},
         dsn=pooled,
@@ -66,7 +66,7 @@ def test_a_listener_behind_the_pooler_is_found_out_and_messages_are_found_by_pol
 
     said = daemon.event("listener.degraded", within_s=60)
 
-    assert "listen_dsn" in said["mend"]
+    assert "listen_dsn" in said["fix"]
     published = queue.publish("job")
     assert eventually(lambda: journal.entries("start", published), within_s=AT_ONCE_S)
     assert queue.value("SELECT count(*) FROM messages.sleeper WHERE armed_until > clock_timestamp()") == 0
@@ -99,7 +99,9 @@ def repeatable_read(database: Database) -> None:
 
 
 def test_nothing_is_set_in_a_session_that_belongs_to_others_too(repeatable_read: None, pooled: str) -> None:
-    with pgrouse.client.database.Database(config.Database(dsn=pooled, prepare=False), "w").connect_blocking("lane") as conn:
+    with pgrouse.client.database.Database(config.Database(dsn=pooled, prepare=False), "w").connect_blocking(
+        "claim-0"
+    ) as conn:
         level = conn.execute("SHOW default_transaction_isolation").fetchone()
 
     assert level == ("repeatable read",)

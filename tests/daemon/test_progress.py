@@ -125,7 +125,7 @@ def test_what_is_no_progress_and_no_time_is_refused_with_the_argument_and_its_va
 def test_a_handler_sees_that_its_message_was_cancelled(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
-    queue.policy("job", lock_for="1 hour")
+    queue.policy("job", lock_duration="1 hour")
     start({"job": handler})
     published = queue.publish("job")
     assert journal.entry("start", published)["cancelled"] is False
@@ -142,8 +142,8 @@ def test_a_handler_sees_that_its_message_was_cancelled(
 def test_a_lock_that_was_lost_otherwise_is_no_cancellation(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
-    start({"job": handler}, tick="1h")
-    queue.policy("job", lock_for="0.5 s")
+    start({"job": handler}, maintenance_interval="1h")
+    queue.policy("job", lock_duration="0.5 s")
     published = queue.publish("job")
     journal.entry("start", published)
 

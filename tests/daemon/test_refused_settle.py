@@ -10,13 +10,13 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from pgrouse.worker.in_flight import Hand
-from pgrouse.worker import claim_loop as lane
-from pgrouse.worker.claim_loop import Lane
-from pgrouse.handlers.outcome import Ended, Kind
-from pgrouse.worker.settle_buffer import Settler
-from pgrouse.worker.wake_event import Signals
-from pgrouse.client.worker_client import Store, Want
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.client.worker_client import ClaimRequest, WorkerClient
+from pgrouse.worker import claim_loop
+from pgrouse.worker.claim_loop import ClaimLoop
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.wake_event import WakeEvents
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -81,8 +81,8 @@ MISTAKES = {
     "not a number": "ValueError: Defer(after=...) is nan: give a timedelta, or a number of seconds, of at least 0",
     "a time in the past": "ValueError: Retry(after=...) is -1: give a timedelta",
     "a naive word": "TypeError: Defer(until=...) is a str: give a datetime with its time zone",
-    "what nobody awaits": "TypeError: the handler returned a coroutine, which nobody awaits",
-    "what nobody goes through": "TypeError: the handler returned a generator, of which nothing has run",
+    "what nobody awaits": "TypeError: the handler returned a coroutine, which is never awaited",
+    "what nobody goes through": "TypeError: the handler returned a generator, which has not run",
 }
 
 
@@ -123,7 +123,7 @@ UNWRITABLE = {
 
 
 def test_an_outcome_that_cannot_be_written_fails_with_the_reason_and_harms_no_other(start: Start, queue: Queue) -> None:
-    daemon = start({"job": "hostile:answer_nonsense", "fine": "work:echo"}, lanes=1)
+    daemon = start({"job": "hostile:answer_nonsense", "fine": "work:echo"}, claim_connections=1)
 
     # In one transaction, so that they are claimed and settled together.
     with queue.conn.transaction():
@@ -152,7 +152,7 @@ def test_a_message_of_which_nothing_can_be_said_is_given_up_and_the_others_go_on
     daemon = start({"job": "work:echo"})
 
     poison = queue.publish("job", payload=Jsonb("poison"))
-    assert daemon.event("settle.given_up", message_id=poison)["reason"].startswith("not this one")
+    assert daemon.event("settle.failed", message_id=poison)["reason"].startswith("not this one")
     others = queue.publish_many(200, "job")
 
     eventually(lambda: queue.ids() == [poison])
@@ -161,29 +161,31 @@ def test_a_message_of_which_nothing_can_be_said_is_given_up_and_the_others_go_on
     assert daemon.stop() == 0
 
 
-@pytest.mark.parametrize(("bound", "is_doubtful"), [("TURN_TIMEOUT_S", False), ("DOUBTFUL_TURN_S", True)])
+@pytest.mark.parametrize(("bound", "is_doubtful"), [("TURN_TIMEOUT_S", False), ("SUSPECT_TURN_TIMEOUT_S", True)])
 def test_a_settle_by_itself_that_waits_too_long_is_put_back_with_all_behind_it(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, bound: str, is_doubtful: bool
 ) -> None:
-    monkeypatch.setattr(lane, bound, 1.5)
+    monkeypatch.setattr(claim_loop, bound, 1.5)
     published = queue.publish_many(3)
-    settler, hand = Settler(Signals()), Hand()
+    settle_buffer, in_flight = SettleBuffer(WakeEvents()), InFlight()
 
     async def main() -> None:
         async with await psycopg.AsyncConnection.connect(database.dsn, autocommit=True) as conn:
-            store = Store(conn, "w/0")
-            got = await store.exchange([], Want(["t"], 3))
+            client = WorkerClient(conn, "w/0")
+            got = await client.settle_and_claim([], ClaimRequest(["t"], 3))
             for each in got.claimed:
-                settler.add(Ended(each, Kind.COMPLETE))
-            one = Lane(0, SimpleNamespace(worker="w"), None, settler, SimpleNamespace(hand=hand), None)  # type: ignore[arg-type]
+                settle_buffer.add(Settlement(each, SettleKind.COMPLETE))
+            one = ClaimLoop(
+                0, SimpleNamespace(worker="w"), None, settle_buffer, SimpleNamespace(in_flight=in_flight), None
+            )  # type: ignore[arg-type]
             if is_doubtful:
-                one.doubt()
+                one.suspect_connection()
             with database.connect() as other, other.transaction():
                 other.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [published[1]])
                 async with asyncio.timeout(60):
                     with pytest.raises(TimeoutError):
-                        await one._settle_singly(store)
+                        await one._settle_one_by_one(client)
 
     asyncio.run(main())
-    assert [each.message.id for each in settler.waiting] == published[1:]
-    assert (settler.in_flight, queue.archived(published[0]).result) == (0, "success")
+    assert [each.message.id for each in settle_buffer.waiting] == published[1:]
+    assert (settle_buffer.settling, queue.archived(published[0]).result) == (0, "success")

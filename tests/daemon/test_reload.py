@@ -1,4 +1,4 @@
-"""SIGHUP: the daemon begins anew with the configuration of now, in the same process; one that cannot be used is refused."""
+"""SIGHUP: the daemon begins again with the configuration of now, in the same process; one that cannot be used is refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_configuration_that_cannot_be_used_is_refused_and_the_old_one_goes_on(
 
     daemon.send(signal.SIGHUP)
 
-    assert reason in daemon.event("daemon.reload_refused")["reason"]
+    assert reason in daemon.event("daemon.reload_failed")["reason"]
     assert journal.entry("start", queue.publish("job"))["pid"] == daemon.pid
 
 

@@ -62,7 +62,7 @@ def test_a_queue_that_was_dumped_at_work_goes_on_where_it_is_restored(
     queue.value("SELECT setval('messages.message_id_seq', 1000)")
     # What the dump finds locked comes back when its lock is over.
     queue.conn.execute(
-        "INSERT INTO messages.topic (topic, max_attempts, lock_for) VALUES ('job', 5, '2 s'), ('lost', 5, '2 s')"
+        "INSERT INTO messages.topic (topic, max_attempts, lock_duration) VALUES ('job', 5, '2 s'), ('lost', 5, '2 s')"
     )
     in_hand = queue.publish("lost")
     queue.claim("lost", worker="gone")
@@ -88,8 +88,8 @@ def test_a_queue_that_was_dumped_at_work_goes_on_where_it_is_restored(
     schema.check(conn)
     assert schema.migrate(conn, dry_run=True) == []
     conn.execute(AFTER.encode())
-    # What was in hand comes back, and what is taken from now on stays with who takes it.
-    conn.execute("UPDATE messages.topic SET lock_for = '1 hour'")
+    # What was in flight comes back, and what is taken from now on stays with who takes it.
+    conn.execute("UPDATE messages.topic SET lock_duration = '1 hour'")
 
     fleet.start(conn, {"job": "work:echo", "lost": "work:echo"}, dsn=restored.dsn)
     new = Queue(conn).publish("job")
@@ -111,7 +111,7 @@ def publish_until(database: Database, stop: threading.Event) -> None:
             )
 
 
-def test_what_counts_transactions_is_mended_after_a_restore_into_another_cluster(
+def test_what_counts_transactions_is_fixed_after_a_restore_into_another_cluster(
     queue: Queue, database: Database
 ) -> None:
     queue.publish_many(2, "t")

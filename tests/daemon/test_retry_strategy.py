@@ -30,7 +30,7 @@ def run(start: Start, queue: Queue) -> Callable[..., Daemon]:
 
     def run(where: str, strategy: str, **more: str) -> Daemon:
         queue.policy("job", max_attempts=4, backoff={"kind": "constant", "base": "1 hour"})
-        daemon = start({"job": {**HANDLERS[where], "retry": "rules:as_told", **more}})
+        daemon = start({"job": {**HANDLERS[where], "retry_strategy": "rules:as_told", **more}})
         (daemon.folder / "strategy").write_text(strategy)
         return daemon
 

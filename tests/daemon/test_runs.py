@@ -76,7 +76,7 @@ def test_a_bystander_of_a_crash_is_not_charged_a_run(start: Start, queue: Queue,
 def test_a_drain_hands_back_the_runs_of_those_that_waited_and_keeps_that_of_the_one_it_stopped(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    daemon, ids = fetched(start, queue, journal, drain="0.2s")
+    daemon, ids = fetched(start, queue, journal, shutdown_timeout="0.2s")
 
     assert daemon.stop() == 0
 

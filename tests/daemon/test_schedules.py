@@ -1,4 +1,4 @@
-"""Schedules over a fleet: each tick is published on time and exactly once, whoever is there to do it."""
+"""Schedules over a fleet: each tick is published on time and exactly once, anyone who is there to do it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sql.queue import Queue, Row
 Start = Callable[..., Daemon]
 SECOND = timedelta(seconds=1)
 # A tick of the maintenance would be no help: schedules have a timer of their own.
-ALONE = {"tick": "1h", "poll": "1h"}
+ALONE = {"maintenance_interval": "1h", "poll_interval": "1h"}
 
 
 def lateness_s(runs: list[Row]) -> list[float]:
@@ -88,7 +88,7 @@ def test_three_daemons_and_pg_crons_job_together_fire_every_tick_exactly_once(
     start: Start, queue: Queue, cron_in_thread: None
 ) -> None:
     for _ in range(3):
-        start({"t": "work:echo"}, tick="0.2s")
+        start({"t": "work:echo"}, maintenance_interval="0.2s")
 
     for name in "abc":
         queue.schedule(name, "1 second", missed="all")
@@ -102,15 +102,15 @@ def test_three_daemons_and_pg_crons_job_together_fire_every_tick_exactly_once(
 def test_no_tick_is_lost_or_fired_twice_while_daemons_are_killed_and_started(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("*", max_attempts=0, lock_for="1 s", backoff={"kind": "none"})
+    queue.policy("*", max_attempts=0, lock_duration="1 s", backoff={"kind": "none"})
     queue.schedule("s", "1 second", missed="all")
-    daemons = [start({"t": "work:echo"}, tick="0.2s") for _ in range(2)]
+    daemons = [start({"t": "work:echo"}, maintenance_interval="0.2s") for _ in range(2)]
 
     for daemon in daemons:
         runs = len(queue.runs())
         eventually(lambda runs=runs: len(queue.runs()) >= runs + 2)
         daemon.kill()
-        start({"t": "work:echo"}, tick="0.2s")
+        start({"t": "work:echo"}, maintenance_interval="0.2s")
     eventually(lambda: len(queue.runs()) >= 7)
 
     stop_schedules(queue)
@@ -177,7 +177,7 @@ def test_pg_cron_and_two_daemons_together_fire_every_tick_exactly_once(
         )
     for _ in range(2):
         # Seldom: a tick of pg_cron that meets another one leaves it the work, and pg_cron has one a minute.
-        start({"t": "work:echo"}, tick="10s")
+        start({"t": "work:echo"}, maintenance_interval="10s")
 
     queue.schedule("s", "1 second", missed="all")
 

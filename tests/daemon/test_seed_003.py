@@ -10,7 +10,6 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from pgrouse.install import pg_cron as cron
-
 from pgrouse.install import schema
 from tests.daemon.process import Daemon, Fleet, Journal
 from tests.server.deadline import eventually
@@ -92,7 +91,7 @@ def test_what_cannot_be_worked_is_archived_with_its_result_at_the_first_attempt(
 def test_a_worker_that_works_longer_than_it_may_archives_its_message_as_lock_expired_itself(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("slow", run_timeout="300 ms", lock_for="1 hour")
+    queue.policy("slow", timeout="300 ms", lock_duration="1 hour")
     daemon = start({"slow": "holding:hold"}, name="slowcoach")
 
     published = queue.publish("slow")
@@ -144,7 +143,7 @@ def test_several_workers_share_the_messages_and_none_is_worked_twice(
 def test_a_worker_of_ones_own_over_the_dead_messages_hears_of_each_and_puts_it_back(
     start: Start, queue: Queue, database: Database
 ) -> None:
-    """It is no daemon: it listens to dead_message, reads messages.dead, mends, and redrives."""
+    """It is no daemon: it listens to dead_message, reads messages.dead, fixes, and redrives."""
     ear = Ear(database.connect(), "dead_message")
     start({"bills": "work:act"})
 
@@ -188,9 +187,9 @@ class Minute:
 def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
     """A worker dies at work, a message waits for nobody, a job publishes: then pg_cron comes by, which takes up to a minute."""
     queue, fleet = Queue(database.connect()), Fleet(tmp_path_factory.mktemp("minute"))
-    queue.policy("fragile", lock_for="1 s")
+    queue.policy("fragile", lock_duration="1 s")
     # It ends no lock itself, not even one that it was late to extend.
-    daemon = fleet.start(queue.conn, {"fragile": "holding:hold"}, dsn=database.dsn, tick="1h")
+    daemon = fleet.start(queue.conn, {"fragile": "holding:hold"}, dsn=database.dsn, maintenance_interval="1h")
     killed = queue.publish("fragile")
     fleet.journal.entry("start", killed)
     daemon.kill()

@@ -79,7 +79,7 @@ def test_as_many_threads_work_as_the_configuration_says(start: Start, queue: Que
 def test_no_more_messages_are_in_hand_than_the_limit_says_however_many_lanes_claim(
     start: Start, queue: Queue, topic: object, worker: dict[str, int]
 ) -> None:
-    start({"job": topic}, lanes=4, **worker)
+    start({"job": topic}, claim_connections=4, **worker)
 
     queue.publish_many(300, "job")
 

@@ -28,7 +28,7 @@ def ended(queue: Queue, message_id: int) -> Row:
 def test_after_a_kill_between_two_steps_the_first_is_not_done_again(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("job", max_attempts=9, on_lock_expired_delay="0 s")
+    queue.policy("job", max_attempts=9, lock_expired_delay="0 s")
     first = start({"job": "steps:die_between"})
     published = queue.publish("job")
     first.exit_code()

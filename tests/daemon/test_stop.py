@@ -75,18 +75,18 @@ def test_what_still_runs_when_the_drain_is_over_is_stopped_and_handed_back_with_
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
     isolation = "process" if handler.endswith("process") else "none"
-    daemon = start({"job": {"handler": f"holding:{handler}", "isolation": isolation}}, drain="0.2s")
+    daemon = start({"job": {"handler": f"holding:{handler}", "isolation": isolation}}, shutdown_timeout="0.2s")
     published = queue.publish("job")
     journal.entry("start", published)
 
     assert daemon.stop() == 0
-    assert daemon.events("drain.timed_out")[0]["running"] == 1
+    assert daemon.events("shutdown.timed_out")[0]["running"] == 1
     assert (queue.message(published).attempts, queue.message(published).claim_id) == (0, None)
     assert queue.message(published).history is None
 
 
 def test_a_second_signal_ends_the_drain_at_once(start: Start, queue: Queue, journal: Journal) -> None:
-    daemon = start({"job": "holding:hold"}, drain="1h")
+    daemon = start({"job": "holding:hold"}, shutdown_timeout="1h")
     published = queue.publish("job")
     journal.entry("start", published)
     daemon.send(signal.SIGTERM)
@@ -117,7 +117,7 @@ def test_sigint_does_the_same_and_exits_with_130(start: Start, queue: Queue, jou
 def test_a_daemon_stopped_under_load_leaves_no_lock_and_loses_nothing(
     start: Start, queue: Queue, journal: Journal, handler: str, after: int
 ) -> None:
-    daemon = start({"job": handler}, lanes=4)
+    daemon = start({"job": handler}, claim_connections=4)
     queue.publish_many(2000, "job")
     eventually(lambda: len(journal.path.read_text().splitlines()) >= after)
 

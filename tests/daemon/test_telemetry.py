@@ -14,7 +14,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from pgrouse import NewMessage, publish, publish_many
 from pgrouse.config.config import Otel
 from pgrouse.errors import ConfigError
-from pgrouse.telemetry import providers as export
+from pgrouse.telemetry import providers
 from tests.daemon.collector import Collector, attributes, collecting
 from tests.daemon.process import Daemon, Fleet
 from tests.server.deadline import eventually
@@ -33,7 +33,7 @@ TOPICS = {
     "loop": "spans:tell",
     "thread": "spans:tell_in_thread",
     "process": {"handler": "spans:tell_in_process", "isolation": "process", "concurrency": 1},
-    "batch": {"handler": "spans:tell_batch", "batch": 10},
+    "batch": {"handler": "spans:tell_batch", "batch_size": 10},
     "passing": "spans:pass_on",
     "broken": "spans:break_",
     "slow": "spans:linger",
@@ -64,7 +64,7 @@ def worked(server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         try:
             conn = database.connect()
             queue = Queue(conn)
-            queue.policy("slow", run_timeout="0.2 s")
+            queue.policy("slow", timeout="0.2 s")
             environ = {**ENABLED, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.address}
             daemon = fleet.start(conn, TOPICS, dsn=database.dsn, environ=environ)
             ids = _publish(conn)
@@ -222,7 +222,7 @@ def test_a_collector_that_never_answers_delays_neither_messages_nor_the_end(
     start: Callable[..., Daemon], queue: Queue, black_hole: str, eventually: Callable[..., Any]
 ) -> None:
     never = {"OTEL_EXPORTER_OTLP_TIMEOUT": "3600"}
-    environ = {**ENABLED, **never, "OTEL_EXPORTER_OTLP_ENDPOINT": black_hole, "PGROUSE_OTEL__FLUSH": "500ms"}
+    environ = {**ENABLED, **never, "OTEL_EXPORTER_OTLP_ENDPOINT": black_hole, "PGROUSE_OTEL__FLUSH_TIMEOUT": "500ms"}
     daemon = start({"loop": "work:echo"}, environ=environ)
     queue.publish_many(3000, "loop")
     eventually(lambda: not queue.ids())
@@ -232,16 +232,16 @@ def test_a_collector_that_never_answers_delays_neither_messages_nor_the_end(
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "mend"),
+    ("variable", "value", "fix"),
     [
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "it must be http/protobuf"),
         ("OTEL_TRACES_EXPORTER", "zipkin", "it must be otlp or none"),
     ],
 )
 def test_an_exporter_that_is_not_there_is_an_error_of_the_configuration(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, mend: str
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, fix: str
 ) -> None:
     monkeypatch.setenv(variable, value)
 
-    with pytest.raises(ConfigError, match=f"{variable}={value} cannot be used: {mend}"):
-        export.begin(Otel(enabled=True), "me")
+    with pytest.raises(ConfigError, match=f"{variable}={value} cannot be used: {fix}"):
+        providers.set_providers(Otel(enabled=True), "me")

@@ -48,7 +48,7 @@ def test_one_that_is_published_while_the_daemon_sleeps_and_is_due_before_the_pol
 def test_one_that_is_due_after_the_next_look_rings_for_nobody_and_is_on_time(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:
-    start({"job": "work:echo"}, poll="0.5s")
+    start({"job": "work:echo"}, poll_interval="0.5s")
     ear = listen("new_message")
 
     published = queue.publish("job", wait="1.5 s")

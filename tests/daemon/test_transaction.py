@@ -71,7 +71,7 @@ def test_effects_are_undone_if_the_lock_was_lost_meanwhile(
 def test_a_daemon_killed_before_the_commit_leaves_nothing_and_another_does_it_again(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("job", max_attempts=2, on_lock_expired_delay="0 s")
+    queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
     first = start({"job": "effects:die_inside"})
     published = queue.publish("job")
     first.exit_code()
@@ -85,7 +85,7 @@ def test_a_daemon_killed_before_the_commit_leaves_nothing_and_another_does_it_ag
 
 
 def test_a_daemon_killed_after_the_commit_has_done_it_for_good(start: Start, queue: Queue, journal: Journal) -> None:
-    queue.policy("job", max_attempts=2, on_lock_expired_delay="0 s")
+    queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
     first = start({"job": "effects:die_after"})
     published = queue.publish("job")
     first.exit_code()
@@ -103,7 +103,7 @@ def test_a_daemon_killed_after_the_commit_has_done_it_for_good(start: Start, que
 def test_a_handler_may_work_on_after_its_transaction_for_longer_than_its_lock(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    queue.policy("*", lock_for="1 s")
+    queue.policy("*", lock_duration="1 s")
     daemon = start({"job": "effects:go_on", "other": "holding:hold"}, **NOBODY_ENDS_LOCKS)
     published = queue.publish("job")
     journal.entry("done", published)

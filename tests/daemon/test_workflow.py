@@ -23,7 +23,7 @@ def test_diamonds_run_in_order_over_two_daemons_that_sleep_for_long(
 ) -> None:
     """Both would poll in an hour and tick as rarely: what is released in time is rung for."""
     for name in ("one", "two"):
-        start(TOPICS, name=name, tick="1h", poll="1h")
+        start(TOPICS, name=name, maintenance_interval="1h", poll_interval="1h")
     with queue.conn.transaction():
         diamonds = []
         for _ in range(10):

@@ -31,7 +31,7 @@ class Demo:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                # Whoever runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
+                # Anyone who runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
             )
 

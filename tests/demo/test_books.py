@@ -1,4 +1,4 @@
-"""The books of the demo: each check holds where all is well, and fails where something is not."""
+"""The verification of the demo: each check holds where all is well, and fails where something is not."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.demo import verification as books
-from pgrouse.demo.alerts import Alerts
-from pgrouse.demo.verification import Check
-from pgrouse.demo.worker_kill import Death
-from pgrouse.demo.input_files import Directory, find
-from pgrouse.demo.published import Published
+from pgrouse.demo import verification
+from pgrouse.demo.alerts import AlertFeed
 from pgrouse.demo.environment import examples
+from pgrouse.demo.input_files import InputFiles, find
+from pgrouse.demo.published import PublishedMessages
+from pgrouse.demo.verification import Verification
+from pgrouse.demo.worker_kill import WorkerKill
 from tests.server.postgres import Database
 
 STORE = """
@@ -31,13 +31,15 @@ class Ended:
     """A demo that has ended, made by hand."""
 
     conn: psycopg.Connection[Any]
-    published: Published
-    directory: Directory
-    death: Death
-    alerts: Alerts
+    published: PublishedMessages
+    directory: InputFiles
+    worker_kill: WorkerKill
+    alerts: AlertFeed
 
-    def checks(self) -> dict[str, Check]:
-        found = books.check(self.conn, self.published, self.directory, self.death, self.alerts, lambda: None)
+    def checks(self) -> dict[str, Verification]:
+        found = verification.check(
+            self.conn, self.published, self.directory, self.worker_kill, self.alerts, lambda: None
+        )
         return {check.name: check for check in found}
 
     def failing(self) -> set[str]:
@@ -49,11 +51,11 @@ def ended(database: Database, tmp_path: Path, eventually: Callable[..., bool]) -
     """Two texts that were read, a binary file that was rejected, three mails that failed, an order, and two messages of a killed worker."""
     conn = database.connect()
     conn.execute((examples() / "schema.sql").read_bytes())
-    conn.execute("UPDATE messages.topic SET on_lock_expired_delay = '0'")
-    alerts, published = Alerts(database.connect()), Published()
+    conn.execute("UPDATE messages.topic SET lock_expired_delay = '0'")
+    alerts, published = AlertFeed(database.connect()), PublishedMessages()
     for name, content in {"one": b"a\nb\n", "two": b"c\nd\n", "three": b"\x00"}.items():
         (tmp_path / name).write_bytes(content)
-    directory = Directory(
+    directory = InputFiles(
         tmp_path, [file for file in find(tmp_path, None).files if file.path.startswith(str(tmp_path))], 0
     )
 
@@ -75,10 +77,10 @@ def ended(database: Database, tmp_path: Path, eventually: Callable[..., bool]) -
     expire(conn, invoice)
     settle(conn, invoice, "complete")
     expire(conn, label)
-    death = Death("worker-2", {"invoice.render": 1, "label.print": 1}, [invoice, label], 2.0)
+    worker_kill = WorkerKill("worker-2", {"invoice.render": 1, "label.print": 1}, [invoice, label], 2.0)
     (raised,) = conn.execute("SELECT count(*) FROM messages.alert WHERE kind = 'dead_message'").fetchone() or (0,)
-    eventually(lambda: alerts.hear() is not None and alerts.notifications == raised)
-    return Ended(conn, published, directory, death, alerts)
+    eventually(lambda: alerts.read_new() is not None and alerts.notifications == raised)
+    return Ended(conn, published, directory, worker_kill, alerts)
 
 
 def settle(conn: psycopg.Connection[Any], message_id: int, how: str, error: str | None = None) -> None:
@@ -143,7 +145,7 @@ def test_whatever_is_wrong_is_found(ended: Ended, sabotage: str, failing: str) -
 
 
 def test_an_alert_that_nobody_heard_is_found(ended: Ended) -> None:
-    ended.alerts.heard.popitem()
+    ended.alerts.received.popitem()
 
     assert ended.failing() == {"alerts"}
 

@@ -7,13 +7,15 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from pgrouse.demo import input_files as directory
+from pgrouse.demo import input_files
 
 INTERPRETER = os.path.realpath(sys.executable)
 
 
 def found(root: Path, limit: int | None = None) -> list[str]:
-    return [os.path.relpath(file.path, root) for file in directory.find(root, limit).files if file.path != INTERPRETER]
+    return [
+        os.path.relpath(file.path, root) for file in input_files.find(root, limit).files if file.path != INTERPRETER
+    ]
 
 
 def test_every_regular_file_below_a_directory_is_found_in_the_order_of_names(tmp_path: Path) -> None:
@@ -29,9 +31,9 @@ def test_every_regular_file_below_a_directory_is_found_in_the_order_of_names(tmp
 
 
 def test_the_interpreter_is_always_there_as_a_binary_file_once(tmp_path: Path) -> None:
-    assert [file.path for file in directory.find(tmp_path, None).files] == [INTERPRETER]
+    assert [file.path for file in input_files.find(tmp_path, None).files] == [INTERPRETER]
 
-    below = [file.path for file in directory.find(Path(INTERPRETER).parent, None).files]
+    below = [file.path for file in input_files.find(Path(INTERPRETER).parent, None).files]
     assert below.count(INTERPRETER) == 1
 
 
@@ -40,11 +42,11 @@ def test_names_that_are_no_utf8_are_left_out_and_counted(tmp_path: Path) -> None
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xffd")).touch()
 
     assert found(tmp_path) == ["good"]
-    assert directory.find(tmp_path, None).unnamed == 1
+    assert input_files.find(tmp_path, None).unnamed == 1
 
 
 def test_the_default_is_the_standard_library_without_what_is_installed_or_compiled() -> None:
-    files = directory.find(None, None)
+    files = input_files.find(None, None)
 
     assert files.root == Path(os.path.realpath(sysconfig.get_path("stdlib")))
     assert str(files.root / "os.py") in {file.path for file in files.files}
@@ -57,7 +59,7 @@ def test_the_default_is_the_standard_library_without_what_is_installed_or_compil
 
 def test_a_file_that_was_written_to_has_changed(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("before")
-    file = directory.find(tmp_path, 1).files[0]
+    file = input_files.find(tmp_path, 1).files[0]
     assert file.is_unchanged()
 
     (tmp_path / "a").write_text("afterwards")

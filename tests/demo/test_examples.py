@@ -14,11 +14,9 @@ import psycopg
 import pytest
 
 from pgrouse import Reject
-
 from pgrouse.config import config
-
-from pgrouse.handlers import handler
 from pgrouse.demo.environment import examples
+from pgrouse.handlers import handler
 from tests.server.postgres import Database
 
 

@@ -113,7 +113,7 @@ def test_where_there_is_no_terminal_the_story_is_plain_lines(story: str) -> None
         "workers",
     ]
     assert any(line.startswith("...") and "/s, " in line for line in story.splitlines())
-    assert story.splitlines()[-1].startswith("so        the books balance")
+    assert story.splitlines()[-1].startswith("result    all checks passed")
 
 
 def test_the_table_has_a_row_per_topic_and_their_sum(story: str, report: dict[str, Any]) -> None:

@@ -36,4 +36,4 @@ def test_a_digest_that_somebody_changed_is_found_and_ends_the_demo_with_1(
     (wrong,) = [check for check in report["checks"] if not check["ok"]]
     assert wrong["name"] == "files"
     assert wrong["text"].endswith("/text-7")
-    assert "THE BOOKS DO NOT BALANCE" in run.err
+    assert "SOME CHECKS FAILED" in run.err

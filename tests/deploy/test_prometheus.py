@@ -53,7 +53,7 @@ def test_each_rule_is_seen_to_fire_and_to_be_silent() -> None:
 
 
 def test_the_rules_use_only_metrics_that_are_told() -> None:
-    told = {metric.name for metric in (*catalogue.DAEMON, *catalogue.FLEET)}
+    told = {metric.name for metric in (*catalogue.DAEMON, *catalogue.QUEUE)}
     used = {name for rule in rules() for name in re.findall(r"\bpgrouse_\w+", rule["expr"])}
 
     assert used - told == set()

@@ -12,9 +12,9 @@ import pytest
 
 from pgrouse.cli.root import COMMANDS
 from pgrouse.config.config import Worker
-from pgrouse.worker.process_exit import LEAVE_S
 from pgrouse.errors import ExitCode
 from pgrouse.worker.daemon import CANCEL_S, LAST_SETTLE_S
+from pgrouse.worker.process_exit import EXIT_S
 from tests.deploy.unit import NAMES, SYSTEMD, Unit
 
 # As systemd-analyze counts: 0 has no rights at all, from 2.5 on it says medium.
@@ -91,7 +91,7 @@ def test_it_runs_a_command_that_there_is(unit: Unit) -> None:
 
 
 def test_a_daemon_may_drain_before_it_is_killed() -> None:
-    assert int(DAEMON.one("TimeoutStopSec")) > Worker().drain.total_seconds() + CANCEL_S + LAST_SETTLE_S + LEAVE_S
+    assert int(DAEMON.one("TimeoutStopSec")) > Worker().shutdown_timeout.total_seconds() + CANCEL_S + LAST_SETTLE_S + EXIT_S
 
 
 def test_only_the_daemon_itself_is_told_to_stop_since_it_tells_its_processes() -> None:

@@ -20,7 +20,6 @@ import psycopg
 import pytest
 
 from pgrouse.install import pg_cron as cron
-
 from pgrouse.install import schema
 
 CHECKOUT = Path(__file__).parents[2]

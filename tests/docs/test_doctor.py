@@ -15,11 +15,11 @@ def test_every_code_is_on_the_page_and_no_other() -> None:
     assert sorted(ROWS) == sorted(CODES)
 
 
-def test_each_says_how_bad_it_can_be_and_what_mends_it() -> None:
+def test_each_says_how_bad_it_can_be_and_what_fixes_it() -> None:
     wrong = {
-        code: (what, levels, mend)
-        for code, (_, what, levels, mend) in ROWS.items()
-        if not (set(re.findall(r"\w+", levels)) & {"ok", "warn", "fail"} and what and mend)
+        code: (what, levels, fix)
+        for code, (_, what, levels, fix) in ROWS.items()
+        if not (set(re.findall(r"\w+", levels)) & {"ok", "warn", "fail"} and what and fix)
     }
 
     assert wrong == {}

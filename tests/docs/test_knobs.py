@@ -1,4 +1,4 @@
-"""The tables of knobs in the reference say what the knobs are: all of them, their bounds, whether they can be lifted, their meaning."""
+"""The tables of settings in the reference say what the settings are: all of them, their bounds, whether they can be lifted, their meaning."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from pgrouse.config.duration import Bounds, show
-from pgrouse.config.topic_policy import KNOBS, NO_LIMIT, Backoff, Breaker, ChannelPolicy, Knobs, TopicPolicy
+from pgrouse.config.topic_policy import NO_LIMIT, SETTINGS, Backoff, Breaker, ChannelPolicy, PolicyTable, TopicPolicy
 from tests.docs.page import Page
 
 PAGE = Page("docs/reference/configuration.md")
 SECTIONS = {
-    "Knobs of a topic": TopicPolicy,
-    "Knobs of a channel": ChannelPolicy,
+    "PolicyTable of a topic": TopicPolicy,
+    "PolicyTable of a channel": ChannelPolicy,
     "Parts of backoff": Backoff,
     "Parts of breaker": Breaker,
 }
@@ -22,22 +22,22 @@ OWN = {"payload_schema": 'a table, `true`, or `"@FILE"`', "jitter": '`"full"`, o
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_the_table_says_what_the_knobs_are(section: str) -> None:
+def test_the_table_says_what_the_settings_are(section: str) -> None:
     rows = PAGE.section(section).rows()
 
     assert [tuple(row) for row in rows] == list(expected(SECTIONS[section]))
 
 
-def expected(model: type[Knobs]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows that a table of these knobs has."""
+def expected(model: type[PolicyTable]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows that a table of these settings has."""
     with_words = model in (TopicPolicy, ChannelPolicy)
-    for knob, field in KNOBS[model].items():
-        none = ("yes" if knob in NO_LIMIT else "",) if with_words else ()
-        yield (f"`{knob}`", OWN.get(knob) or takes(field.annotation), *none, field.description or "")
+    for setting, field in SETTINGS[model].items():
+        none = ("yes" if setting in NO_LIMIT else "",) if with_words else ()
+        yield (f"`{setting}`", OWN.get(setting) or takes(field.annotation), *none, field.description or "")
 
 
 def takes(annotation: Any) -> str:
-    """Say what a knob takes."""
+    """Say what a setting takes."""
     metadata, kinds = [], list(get_args(annotation))
     while kinds:
         kind = kinds.pop()
@@ -46,7 +46,7 @@ def takes(annotation: Any) -> str:
             return ", ".join(f"`{value}`" for value in get_args(kind))
         if kind is bool:
             return "true/false"
-        if isinstance(kind, type) and issubclass(kind, Knobs):
+        if isinstance(kind, type) and issubclass(kind, PolicyTable):
             return "a table"
         kinds += get_args(kind)
     for each in metadata:

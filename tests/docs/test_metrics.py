@@ -7,16 +7,16 @@ import re
 import pytest
 
 from pgrouse.metrics import catalogue
-from pgrouse.metrics.catalogue import Metric
-from pgrouse.worker.health import Vitals
+from pgrouse.metrics.catalogue import MetricDefinition
+from pgrouse.worker.health import HealthProbe
 from tests.docs.page import ROOT, Page
 
 PAGE = Page("docs/reference/metrics.md")
 
 
-@pytest.mark.parametrize(("section", "metrics"), [("Of a daemon", catalogue.DAEMON), ("Of the queue", catalogue.FLEET)])
+@pytest.mark.parametrize(("section", "metrics"), [("Of a daemon", catalogue.DAEMON), ("Of the queue", catalogue.QUEUE)])
 def test_every_metric_is_listed_with_its_type_and_labels_and_no_other(
-    section: str, metrics: tuple[Metric, ...]
+    section: str, metrics: tuple[MetricDefinition, ...]
 ) -> None:
     listed = [
         (name.strip("`"), kind, tuple(re.findall(r"`(\w+)`", labels)))
@@ -30,7 +30,7 @@ def test_every_metric_that_is_named_is_told() -> None:
     source = (ROOT / "daemon/pgrouse/metrics/catalogue.py").read_text()
     constants = set(re.findall(r"^([A-Z_]+) = _(?:counter|gauge|histogram)", source, re.MULTILINE))
 
-    assert {getattr(catalogue, name) for name in constants} == {*catalogue.DAEMON, *catalogue.FLEET}
+    assert {getattr(catalogue, name) for name in constants} == {*catalogue.DAEMON, *catalogue.QUEUE}
 
 
 def test_the_checks_of_the_probes_are_listed() -> None:
@@ -38,4 +38,4 @@ def test_the_checks_of_the_probes_are_listed() -> None:
     source = (ROOT / "daemon/pgrouse/worker/health.py").read_text()
 
     assert listed == set(re.findall(r'Check\("(\w+)"', source))
-    assert {check.name for check in Vitals(30, 10).ready()} <= listed
+    assert {check.name for check in HealthProbe(30, 10).ready()} <= listed

@@ -38,9 +38,9 @@ def test_its_handlers_can_be_defined() -> None:
     assert {"export", "load"} <= names.keys()
 
 
-def test_every_knob_of_a_topic_is_on_the_page() -> None:
+def test_every_setting_of_a_topic_is_on_the_page() -> None:
     # Whether publishes ring is no policy of what becomes of a message.
-    missing = [knob for knob in TopicPolicy.names() if knob not in PAGE.text and knob != "notify"]
+    missing = [setting for setting in TopicPolicy.names() if setting not in PAGE.text and setting != "notify"]
 
     assert missing == []
 

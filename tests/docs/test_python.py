@@ -64,7 +64,7 @@ def test_every_method_of_a_client_is_documented_and_no_other() -> None:
 
 
 def test_every_attribute_of_an_ending_is_documented_and_no_other() -> None:
-    public = {name for name in vars(pgrouse.Ending) if not name.startswith("_")}
+    public = {name for name in vars(pgrouse.MessageResult) if not name.startswith("_")}
 
     documented = {row[0].strip("`") for row in PAGE.section("Waiting for the end").rows()}
 

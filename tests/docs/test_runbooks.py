@@ -12,15 +12,15 @@ import psycopg
 import pytest
 import yaml
 
-from pgrouse.config.alerts import AlertKind
 from pgrouse.cli.root import root
+from pgrouse.config.alerts import AlertKind
 from pgrouse.doctor import CODES
 from tests.docs.page import ROOT, Page, pages
 
 PAGE = Page("docs/runbooks.md")
 SECTIONS = {heading: PAGE.section(heading) for _, heading in PAGE.headings() if heading != "Runbooks"}
 RUNBOOKS = {heading: section for heading, section in SECTIONS.items() if heading != "Change a bound"}
-PARTS = ("Means", "Costs", "See", "Mend", "Prevent")
+PARTS = ("Means", "Costs", "See", "Fix", "Prevent")
 GUIDES = [PAGE, *(page for page in pages() if page.name.startswith("docs/operating/"))]
 
 

@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from pgrouse.config.config import Config
-from pgrouse.doctor import Finding, examine
-from pgrouse.doctor import listener as listening
+from pgrouse.doctor import Finding, examine, listener
 from tests.server.postgres import Database, Postgres
 
 Examine = Callable[..., list[Finding]]
@@ -18,8 +17,8 @@ Examine = Callable[..., list[Finding]]
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can be heard is heard, however long the machine stands still."""
-    monkeypatch.setattr(listening, "WAITS_S", (0.3, 1.0, 20.0))
+    """What can arrive arrives, however long the machine stands still."""
+    monkeypatch.setattr(listener, "WAITS_S", (0.3, 1.0, 20.0))
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def database(server: Postgres) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def admin(database: Database) -> psycopg.Connection[Any]:
-    """A connection of the superuser, to break things and to mend them."""
+    """A connection of the superuser, to break things and to fix them."""
     return database.connect()
 
 

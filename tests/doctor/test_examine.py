@@ -1,4 +1,4 @@
-"""What only a client can see. Everything is provoked for real, and where the mend is a statement it is tried."""
+"""What only a client can see. Everything is provoked for real, and where the fix is a statement it is tried."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.install import schema
 from pgrouse.config.config import Config
-from pgrouse.doctor import CODES, Finding, Level, clock, examine
-from pgrouse.doctor import target as subject
-from pgrouse.doctor.target import Subject
+from pgrouse.doctor import CODES, Finding, Level, clock, examine, target
+from pgrouse.doctor.target import DoctorTarget
+from pgrouse.install import schema
 from tests.daemon import pgbouncer
 from tests.doctor.conftest import Examine
 from tests.server.postgres import Database, Postgres
@@ -46,11 +45,11 @@ def pooled(database: Database) -> Iterator[str]:
 # All of it
 
 
-def test_it_says_something_of_every_code_and_each_problem_has_a_mend(examined: Examine) -> None:
+def test_it_says_something_of_every_code_and_each_problem_has_a_fix(examined: Examine) -> None:
     found = examined()
 
     assert {each.code for each in found} == set(CODES) - {"unexamined"}
-    assert [each for each in found if each.level != Level.OK and not each.mend] == []
+    assert [each for each in found if each.level != Level.OK and not each.fix] == []
 
 
 def test_it_looks_only_at_what_it_is_asked_for(examined: Examine) -> None:
@@ -71,9 +70,9 @@ def test_behind_a_pooler_in_transaction_mode_it_finds_that_nothing_is_heard_and_
     found = {each.code: each for each in examined("pooler", "listener", dsn=pooled)}
 
     assert found["listener"].level is Level.FAIL
-    assert "set database.listen_dsn" in (found["listener"].mend or "")
+    assert "set database.listen_dsn" in (found["listener"].fix or "")
     assert found["pooler"].level is Level.FAIL
-    assert "set database.prepare = false" in (found["pooler"].mend or "")
+    assert "set database.prepare = false" in (found["pooler"].fix or "")
 
 
 @pytest.mark.usefixtures("patience")
@@ -83,7 +82,7 @@ def test_with_a_direct_way_to_listen_and_without_prepared_statements_the_pooler_
     found = examined(dsn=pooled, listen_dsn=database.dsn, prepare=False)
 
     assert levels(found)["listener"] == "ok"
-    assert "one in between" in only([each for each in found if each.code == "pooler"]).what
+    assert "there is a pooler" in only([each for each in found if each.code == "pooler"]).what
     assert "unexamined" not in levels(found)
 
 
@@ -91,7 +90,7 @@ def test_who_listens_at_another_database_hears_nothing(examined: Examine, server
     found = only(examined("listener", listen_dsn=server.dsn("postgres")))
 
     assert found.level is Level.FAIL
-    assert "the same database" in (found.mend or "")
+    assert "the same database" in (found.fix or "")
 
 
 def test_who_cannot_listen_at_all_is_told_why(examined: Examine, server: Postgres) -> None:
@@ -112,7 +111,7 @@ def test_a_database_that_does_not_answer_is_a_finding_and_what_needs_none_is_loo
         "connection": "fail",
         "unexamined": "warn",
     }
-    assert "no server listens there" in (found["connection"].mend or "")
+    assert "no server listens there" in (found["connection"].fix or "")
     assert "listener" in found["unexamined"].what
     assert "geheim1" not in str(found)
 
@@ -160,8 +159,8 @@ def test_a_user_that_may_not_work_is_told_as_soon_as_the_configuration_has_handl
 
     assert (idle.level, found.level) == (Level.OK, Level.FAIL)
     assert "messages_publisher may not call" in found.what
-    assert found.mend == 'GRANT messages_worker TO "messages_publisher";'
-    admin.execute(found.mend.encode())
+    assert found.fix == 'GRANT messages_worker TO "messages_publisher";'
+    admin.execute(found.fix.encode())
     try:
         assert only(examined("rights", dsn=as_publisher, sections=handlers)).level is Level.OK
     finally:
@@ -184,8 +183,8 @@ def test_who_may_see_little_is_told_what_he_cannot_see(examined: Examine, databa
 
     assert "messages_analyst may not see since when" in only([e for e in found if e.code == "snapshot_held"]).what
     unexamined = only([each for each in found if each.code == "unexamined"])
-    assert "schema, functions, objects, crypto_needed: this user may not look at it" in unexamined.what
-    assert "GRANT messages_operator" in (unexamined.mend or "")
+    assert "schema, functions, objects, crypto_needed: this user has no right to see it" in unexamined.what
+    assert "GRANT messages_operator" in (unexamined.fix or "")
 
 
 def test_who_may_see_nothing_is_told_that(examined: Examine, database: Database) -> None:
@@ -194,7 +193,7 @@ def test_who_may_see_nothing_is_told_that(examined: Examine, database: Database)
     assert only(found).code == "unexamined"
     assert only(found).what == (
         "ticks, tick_tasks, expired_locks, schedules, workers, workers_gone, worker_versions, listeners, unhandled_topics, "
-        "idle_topics, partitions, default_partition, future_xids, exports: this user may not look at it"
+        "idle_topics, partitions, default_partition, future_xids, exports: this user has no right to see it"
     )
 
 
@@ -206,8 +205,8 @@ def test_a_database_without_the_schema_is_told_to_have_it_made(examined: Examine
         found = examined(dsn=empty.dsn)
 
     by_code = {each.code: each for each in found}
-    assert by_code["schema"].mend == "run `pgrouse migrate`"
-    assert "is not that of this version" in by_code["unexamined"].what
+    assert by_code["schema"].fix == "run `pgrouse migrate`"
+    assert "does not match this version" in by_code["unexamined"].what
 
 
 def test_files_that_were_never_applied_are_found_and_applied(examined: Examine, admin: Admin) -> None:
@@ -231,22 +230,22 @@ def test_files_that_were_never_applied_are_found_and_applied(examined: Examine, 
         ),
         (
             "functions",
-            "messages.backoff is not as it was installed",
-            "ALTER FUNCTION messages.backoff SECURITY DEFINER",
+            "messages.backoff_delay is not as it was installed",
+            "ALTER FUNCTION messages.backoff_delay SECURITY DEFINER",
         ),
         ("functions", "messages.wait_for is gone", "DROP FUNCTION messages.wait_for"),
         ("objects", "the trigger new_message of message is gone", "DROP TRIGGER new_message ON messages.message"),
         ("objects", "the view dead is gone", "DROP VIEW messages.dead"),
     ],
 )
-def test_what_was_changed_by_hand_is_found_and_the_mend_mends_it(
+def test_what_was_changed_by_hand_is_found_and_the_fix_fixes_it(
     examined: Examine, admin: Admin, code: str, what: str, change: str
 ) -> None:
     assert only(examined(code)).level is Level.OK
     admin.execute(change.encode())
 
     found = only(examined(code))
-    statement, _, command = (found.mend or "").partition(" and run ")
+    statement, _, command = (found.fix or "").partition(" and run ")
     admin.execute(statement.encode())
     assert command == "`pgrouse migrate`"
     schema.migrate(admin)
@@ -263,7 +262,7 @@ def test_an_index_that_is_gone_is_found_with_the_statement_that_makes_it(
     admin.execute(f"DROP INDEX messages.{index}".encode())
 
     found = only(examined("objects"))
-    admin.execute((found.mend or "").encode())
+    admin.execute((found.fix or "").encode())
 
     assert (found.level, found.what) == (Level.FAIL, f"the index {index} is gone")
     assert admin.execute("SELECT pg_get_indexdef(%s::regclass)", [f"messages.{index}"]).fetchone() == before
@@ -281,7 +280,9 @@ def test_what_somebody_has_locked_is_said_to_be_unexamined_and_the_rest_is_looke
         found = examined("ticks", "partitions")
 
     assert levels(found) == {"partitions": "ok", "unexamined": "warn"}
-    assert only([e for e in found if e.code == "unexamined"]).what.endswith("schedules: somebody holds a lock on it")
+    assert only([e for e in found if e.code == "unexamined"]).what.endswith(
+        "schedules: another session holds a lock on it"
+    )
 
 
 def test_what_takes_too_long_is_given_up(examined: Examine, database: Database) -> None:
@@ -311,7 +312,7 @@ def test_a_connection_that_is_cut_is_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # It waits until it is cut.
-    monkeypatch.setattr(subject, "LIMITS", subject.LIMITS.replace("'1s'", "'60s'"))
+    monkeypatch.setattr(target, "LIMITS", target.LIMITS.replace("'1s'", "'60s'"))
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pgrouse doctor%' AND wait_event_type = 'Lock'"
     with psycopg.connect(database.dsn) as holder:
         holder.execute("LOCK TABLE messages.tick_mark")
@@ -327,6 +328,6 @@ def test_a_connection_that_is_cut_is_opened_again(
 
 def test_what_errors_say_is_told_without_passwords(database: Database) -> None:
     dsn = f"{database.dsn} password=geheim12"
-    looked_at = Subject(Config.model_validate({"database": {"dsn": dsn}}), within_s=1)
+    looked_at = DoctorTarget(Config.model_validate({"database": {"dsn": dsn}}), within_s=1)
 
     assert looked_at.redacted("geheim12 is\nwrong") == "**** is wrong"

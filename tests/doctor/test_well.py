@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse.install import pg_cron as cron
 from pgrouse.config.config import Config
 from pgrouse.doctor import Finding, Level, examine
+from pgrouse.install import pg_cron as cron
 from tests.daemon.process import Fleet
 from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database
@@ -38,7 +38,7 @@ def database(session_ground: Ground, tmp_path_factory: pytest.TempPathFactory) -
             fleet = Fleet(tmp_path_factory.mktemp("daemon"))
             with server.new_database(template=server.migrated) as database:
                 cron.install(database.connect())
-                fleet.start(database.connect(), {"job": "work:echo"}, dsn=database.dsn, tick="0.2s")
+                fleet.start(database.connect(), {"job": "work:echo"}, dsn=database.dsn, maintenance_interval="0.2s")
                 yield database
                 fleet.kill()
     except Missing as missing:
@@ -77,16 +77,16 @@ def test_a_prepared_transaction_that_nobody_ends_is_found_and_ended(database: Da
     with conn.transaction():
         conn.execute("CREATE TABLE effect (n int)")
         conn.execute("PREPARE TRANSACTION 'forgotten'")
-    query = "SELECT what, mend FROM messages.examine_snapshots('0 s') WHERE what LIKE '%prepared%'"
+    query = "SELECT what, fix FROM messages.examine_snapshots('0 s') WHERE what LIKE '%prepared%'"
 
-    ((what, mend),) = conn.execute(query).fetchall()
-    conn.execute(mend.split(" or ")[1].encode())
+    ((what, fix),) = conn.execute(query).fetchall()
+    conn.execute(fix.split(" or ")[1].encode())
 
     assert what.startswith("the prepared transaction 'forgotten' of postgres has held a snapshot for ")
     assert conn.execute(query).fetchall() == []
 
 
-def test_a_job_that_is_switched_off_fails_until_the_mend_is_run(
+def test_a_job_that_is_switched_off_fails_until_the_fix_is_run(
     settings: Config, jobs: Admin, database: Database
 ) -> None:
     jobs.execute("UPDATE cron.job SET active = false WHERE command LIKE '%messages.tick%'")
@@ -95,7 +95,7 @@ def test_a_job_that_is_switched_off_fails_until_the_mend_is_run(
     cron.install(database.connect())
 
     assert (found.level, found.detail) == (Level.FAIL, "inactive")
-    assert found.mend == "run `pgrouse cron install`"
+    assert found.fix == "run `pgrouse cron install`"
     assert {each.level for each in about_pg_cron(settings)} == {Level.OK}
 
 

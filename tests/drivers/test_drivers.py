@@ -25,10 +25,10 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from pgrouse import NewMessage, publish, publish_many
-from pgrouse.crypto.envelope import MARK
-from pgrouse.publishing.drivers import django_driver, sqlalchemy_driver
-from pgrouse.errors import InvalidPayload, KeyTaken, PublishRefused, TopicFull, TopicNotRegistered
+from pgrouse.crypto.envelope import ENCRYPTED_BY
+from pgrouse.errors import InvalidMessage, InvalidPayload, KeyTaken, TopicFull, TopicNotRegistered
 from pgrouse.printable import INVISIBLE
+from pgrouse.publishing.drivers import django_driver, sqlalchemy_driver
 from tests.drivers.callers import CALLERS, DISTINCT, Caller, django_connection, for_asyncpg, url
 from tests.server.postgres import Database, Postgres
 
@@ -236,7 +236,7 @@ def messages(draw: Any) -> NewMessage:
         topic=draw(st.sampled_from(["t", "A-9._:x"])),
         payload=None if is_body else draw(JSON),
         body=draw(st.binary(max_size=40)) if is_body else None,
-        headers=draw(st.none() | st.dictionaries(TEXTS.filter(lambda name: name != MARK), JSON, max_size=2)),
+        headers=draw(st.none() | st.dictionaries(TEXTS.filter(lambda name: name != ENCRYPTED_BY), JSON, max_size=2)),
         key=draw(LABELS),
         channel=draw(LABELS),
         priority=draw(st.none() | st.integers(0, 9)),
@@ -373,7 +373,7 @@ def test_a_payload_that_does_not_fit_is_refused_and_the_transaction_can_go_on(
             it.publish("t", 1)
         with pytest.raises(InvalidPayload, match="message number 2"):
             it.publish_many([NewMessage(topic="t", payload={}), NewMessage(topic="t", payload=1)])
-        with pytest.raises(PublishRefused, match="message number 2"):
+        with pytest.raises(InvalidMessage, match="message number 2"):
             it.publish_many([NewMessage(topic="t", payload={}), NewMessage(topic="no topic")])
         assert it.publish("t", {}) > 0
 
@@ -450,7 +450,7 @@ def test_another_database_than_postgresql_is_refused() -> None:
 def test_on_an_async_connection_a_refusal_comes_at_the_call(shared: Database) -> None:
     async def main() -> None:
         async with create_async_engine(url(shared.dsn, "asyncpg"), poolclass=NullPool).connect() as conn:
-            with pytest.raises(PublishRefused):
+            with pytest.raises(InvalidMessage):
                 publish(conn, "not a topic")
 
     asyncio.run(main())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgrouse.errors import KeyTaken, TopicFull
-from pgrouse.publishing.server_errors import in_our_words
+from pgrouse.publishing.server_errors import translate_errors
 
 DIAG = {
     "message_detail": None,
@@ -19,12 +19,12 @@ DIAG = {
 }
 
 
-class OfPsycopg(Exception):
+class PsycopgConnection(Exception):
     def __init__(self, **diag: Any) -> None:
         self.diag = SimpleNamespace(**DIAG | diag)
 
 
-class OfAsyncpg(Exception):
+class AsyncpgConnection(Exception):
     def __init__(self, **said: Any) -> None:
         vars(self).update(
             {"hint": None, "detail": None, "context": None, "schema_name": "messages", "constraint_name": None} | said
@@ -32,13 +32,13 @@ class OfAsyncpg(Exception):
 
 
 FULL = [
-    OfPsycopg(sqlstate="PGR01", message_primary="topic t is full", message_hint="wait"),
-    OfAsyncpg(sqlstate="PGR01", message="topic t is full", hint="wait"),
+    PsycopgConnection(sqlstate="PGR01", message_primary="topic t is full", message_hint="wait"),
+    AsyncpgConnection(sqlstate="PGR01", message="topic t is full", hint="wait"),
     Exception({"C": "PGR01", "M": "topic t is full", "H": "wait"}),
 ]
 TAKEN = [
-    OfPsycopg(sqlstate="23505", message_primary="duplicate", constraint_name="message_key"),
-    OfAsyncpg(sqlstate="23505", message="duplicate", constraint_name="message_key"),
+    PsycopgConnection(sqlstate="23505", message_primary="duplicate", constraint_name="message_key"),
+    AsyncpgConnection(sqlstate="23505", message="duplicate", constraint_name="message_key"),
     Exception({"C": "23505", "M": "duplicate", "n": "message_key", "s": "messages"}),
 ]
 
@@ -56,7 +56,7 @@ def through(error: Exception, layers: int) -> None:
 @pytest.mark.parametrize("layers", [0, 1, 2])
 @pytest.mark.parametrize("error", FULL, ids=["psycopg", "asyncpg", "pg8000"])
 def test_a_policy_is_told_by_its_code_however_deep_it_lies(error: Exception, layers: int) -> None:
-    with pytest.raises(TopicFull, match=r"^topic t is full: wait$") as caught, in_our_words(lambda _: None):
+    with pytest.raises(TopicFull, match=r"^topic t is full: wait$") as caught, translate_errors(lambda _: None):
         through(error, layers)
 
     assert isinstance(caught.value.__cause__, RuntimeError if layers else type(error))
@@ -64,25 +64,31 @@ def test_a_policy_is_told_by_its_code_however_deep_it_lies(error: Exception, lay
 
 @pytest.mark.parametrize("error", TAKEN, ids=["psycopg", "asyncpg", "pg8000"])
 def test_a_key_is_named_as_whoever_published_it_knows_it(error: Exception) -> None:
-    with pytest.raises(KeyTaken, match=r"of topic t with the key 'k' waits"), in_our_words(lambda _: ("t", "k")):
+    with pytest.raises(KeyTaken, match=r"of topic t with the key 'k' waits"), translate_errors(lambda _: ("t", "k")):
         raise error
-    with pytest.raises(KeyTaken, match=r"^a message with this key waits already"), in_our_words(lambda _: None):
+    with pytest.raises(KeyTaken, match=r"^a message with this key waits already"), translate_errors(lambda _: None):
         raise error
 
 
 def test_what_the_server_tells_of_a_key_comes_first() -> None:
     detail = "Schlüssel »(topic, key)=(copies, a, (b))« existiert bereits."
-    error = OfPsycopg(sqlstate="23505", message_primary="", constraint_name="message_key", message_detail=detail)
+    error = PsycopgConnection(
+        sqlstate="23505", message_primary="", constraint_name="message_key", message_detail=detail
+    )
 
-    with pytest.raises(KeyTaken, match=r"of topic copies with the key 'a, \(b\)'"), in_our_words(lambda _: ("t", "k")):
+    with (
+        pytest.raises(KeyTaken, match=r"of topic copies with the key 'a, \(b\)'"),
+        translate_errors(lambda _: ("t", "k")),
+    ):
         raise error
 
 
 @pytest.mark.parametrize(
-    "error", [ZeroDivisionError(), OfPsycopg(sqlstate="23505", message_primary="", constraint_name="orders_pkey")]
+    "error",
+    [ZeroDivisionError(), PsycopgConnection(sqlstate="23505", message_primary="", constraint_name="orders_pkey")],
 )
 def test_what_is_none_of_ours_passes(error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, in_our_words(lambda _: None):
+    with pytest.raises(type(error)) as caught, translate_errors(lambda _: None):
         raise error
 
     assert caught.value is error

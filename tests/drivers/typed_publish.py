@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from sqlalchemy.orm import Session, scoped_session
 
 from pgrouse import NewMessage, Published, publish, publish_many
-from pgrouse.publishing.drivers.connection_types import OfAsyncpg, OfDjango
-from pgrouse.publishing.publish import PublishedMany
+from pgrouse.publishing.drivers.connection_types import AsyncpgConnection, DjangoConnection
+from pgrouse.publishing.published import PublishedMany
 
 MANY: list[NewMessage] = []
 
@@ -25,7 +25,7 @@ async def awaited(
     connection: AsyncConnection,
     session: AsyncSession,
     scoped: async_scoped_session[AsyncSession],
-    asyncpgs: OfAsyncpg,
+    asyncpgs: AsyncpgConnection,
 ) -> None:
     assert_type(await publish(psycopgs, "t"), Published)
     assert_type(await publish(cursor, "t"), Published)
@@ -41,7 +41,7 @@ async def forgotten(
     connection: AsyncConnection,
     session: AsyncSession,
     scoped: async_scoped_session[AsyncSession],
-    asyncpgs: OfAsyncpg,
+    asyncpgs: AsyncpgConnection,
 ) -> None:
     publish(psycopgs, "t")  # type: ignore[unused-coroutine]
     publish(connection, "t")  # type: ignore[unused-coroutine]
@@ -58,7 +58,7 @@ def blocking(
     connection: sqlalchemy.Connection,
     session: Session,
     scoped: scoped_session[Session],
-    django: OfDjango,
+    django: DjangoConnection,
 ) -> None:
     assert_type(publish(psycopgs, "t"), Published)
     assert_type(publish(cursor, "t"), Published)

@@ -68,16 +68,16 @@ BREAKS = {
         ),
     ),
     "a release that forgets": Break(
-        "release", (("messages.hand_back(p_ids, p_claim_ids, NULL, NULL, NULL, NULL, p_ran)", "p_ids"),)
+        "release", (("messages.return_attempts(p_ids, p_claim_ids, NULL, NULL, NULL, NULL, p_ran)", "p_ids"),)
     ),
     "a claim that counts no attempt": Break("claim", (("attempts = m.attempts + 1", "attempts = m.attempts"),)),
-    "a limit that is not counted": Break("topic_room", (("LIMIT v_bound) AS running", "LIMIT 0) AS running"),)),
+    "a limit that is not counted": Break("topic_slots", (("LIMIT v_bound) AS running", "LIMIT 0) AS running"),)),
     "an order that is not kept": Break(
-        "channel_rooms",
+        "channel_slots",
         (("CASE WHEN p_policy.ordered THEN 1", "CASE WHEN p_policy.ordered THEN 2"), ("p_policy.ordered AND c.is_second", "false")),
     ),
     "a rate that is not charged": Break("charge_rate", (("p_now + make_interval(secs => p_count / p_rate))", "p_now)"), ("r.free_at, p_now) + make_interval(secs => p_count / p_rate)", "r.free_at, p_now)"))),
-    "a depth that is not lowered": Break("lower_depth", (("-e.ended", "0"),)),
+    "a depth that is not lowered": Break("subtract_depth", (("-e.ended", "0"),)),
     "a death without an alert": Break(
         "dead_message",
         (("WHERE f.result NOT IN ('success', 'cancelled')\n      GROUP BY", "WHERE f.result IN ('failed')\n      GROUP BY"),),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from pgrouse.errors import NotAdmitted
+from pgrouse.errors import PublishRejected
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Ledger:
         group.began = len(self.committed)
         try:
             yield group
-        except (NotAdmitted, psycopg.IntegrityError, Refusal):
+        except (PublishRejected, psycopg.IntegrityError, Refusal):
             self.refused.append(group)
         except BaseException:
             self.unknown.append(group)

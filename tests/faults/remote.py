@@ -21,7 +21,7 @@ from tests.server.deadline import eventually
 
 # Locks last 1.5 s.
 TOO_LATE_S = 2.5
-SETTINGS = {"PGROUSE_WORKER__TICK": "0.3s", "PGROUSE_WORKER__POLL": "1s"}
+SETTINGS = {"PGROUSE_WORKER__MAINTENANCE_INTERVAL": "0.3s", "PGROUSE_WORKER__POLL_INTERVAL": "1s"}
 
 
 class WebServer:

@@ -29,7 +29,7 @@ from tests.faults.traffic import Actor, Operator, Publisher, acting
 LOOK_EVERY_S = 0.4
 DRAINED_WITHIN_S = 90
 # What only a bug of the daemon logs.
-NEVER_LOGGED = {"loop.broken", "settle.refused", "settle.given_up"}
+NEVER_LOGGED = {"loop.crashed", "settle.refused", "settle.failed"}
 # Longer than a drain waits.
 LONG = {"do": "succeed", "for": 8}
 WAITING = "SELECT id, topic FROM messages.message WHERE topic = ANY (%s) LIMIT 20"
@@ -60,7 +60,7 @@ class Inspector(threading.Thread):
                     self._look()
                 except psycopg.OperationalError:
                     self.stopping.wait(0.2)
-        except BaseException as error:  # noqa: BLE001 - told by whoever waits for this thread
+        except BaseException as error:  # noqa: BLE001 - told by anyone who waits for this thread
             self.broken = error
 
     def _look(self) -> None:

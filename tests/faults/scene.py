@@ -19,7 +19,7 @@ from tests.sql.queue import Queue
 
 OWN_HANDLERS = Path(__file__).parent / "handlers"
 WORKER = {
-    "poll": "1s", "degraded_poll": "0.3s", "tick": "0.3s", "drain": "1.5s", "concurrency": 40, "prefetch": 5, "threads": 8,
+    "poll_interval": "1s", "degraded_poll_interval": "0.3s", "maintenance_interval": "0.3s", "shutdown_timeout": "1.5s", "concurrency": 40, "prefetch": 5, "threads": 8,
 }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ class Scene:
         return self.fleet.launch(
             WORKED,
             dsn=self.for_daemons.dsn,
-            sections={"handlers": {"path": [str(OWN_HANDLERS), str(HANDLERS)]}},
+            sections={"handlers": {"import_path": [str(OWN_HANDLERS), str(HANDLERS)]}},
             **WORKER,
         )
 
@@ -84,7 +84,7 @@ def furnish(queue: Queue) -> None:
     for statement in witness.STATEMENTS:
         queue.conn.execute(statement)
     for name, topic in TOPICS.items():
-        queue.policy(name, **(SHORT_LOCK | topic.knobs))
+        queue.policy(name, **(SHORT_LOCK | topic.settings))
 
 
 @contextmanager

@@ -120,7 +120,7 @@ class Storm:
         self.happened.append((time.time(), what))
 
     def story(self) -> str:
-        """Return what happened, for whoever has to find out why."""
+        """Return what happened, for anyone who has to find out why."""
         began = self.happened[0][0] if self.happened else 0
         return "\n".join(f"{at - began:8.3f} {what}" for at, what in self.happened)
 

@@ -31,9 +31,9 @@ class Shop:
             group.ids = [self.queue.publish(topic, payload=Jsonb({"tag": group.tags[0], "do": do}), **columns)]
         return group.ids[0]
 
-    def claim(self, topic: str, *, limit: int = 1, lock_for: str | None = None) -> list[Row]:
+    def claim(self, topic: str, *, limit: int = 1, lock_duration: str | None = None) -> list[Row]:
         """Claim, and let the handlers begin."""
-        claimed = self.queue.claim(topic, limit=limit, lock_for=lock_for)
+        claimed = self.queue.claim(topic, limit=limit, lock_duration=lock_duration)
         for row in claimed:
             self._note("start", row)
         return claimed
@@ -73,7 +73,7 @@ def shop(database: Database) -> Shop:
 def work_on_after_the_lock(shop: Shop) -> None:
     """A worker loses its lock, another one begins, and then the first one says how it ended."""
     shop.publish("often")
-    late = shop.claim("often", lock_for="0 s")
+    late = shop.claim("often", lock_duration="0 s")
     shop.queue.call("expire_locks")
     shop.claim("often")
     shop.settle("complete", late, "success")
@@ -82,7 +82,7 @@ def work_on_after_the_lock(shop: Shop) -> None:
 def beat_after_the_lock(shop: Shop) -> None:
     """A worker extends a lock that it has lost."""
     shop.publish("often")
-    late = shop.claim("often", lock_for="0 s")
+    late = shop.claim("often", lock_duration="0 s")
     shop.queue.call("expire_locks")
     shop.queue.settle("heartbeat", late)
 
@@ -100,7 +100,7 @@ def expire_early(shop: Shop) -> None:
 
 def expire(shop: Shop) -> None:
     shop.publish("once")
-    shop.claim("once", lock_for="0 s")
+    shop.claim("once", lock_duration="0 s")
     shop.queue.call("expire_locks")
 
 
@@ -246,7 +246,7 @@ def test_it_sees_a_step_that_is_done_again_although_it_is_kept(shop: Shop) -> No
     shop.publish("stepped", "step")
     (claimed,) = shop.claim("stepped")
     shop.step(claimed, "buy")
-    shop.queue.call("keep_step", claimed.id, claimed.claim_id, "buy", Jsonb(7))
+    shop.queue.call("save_step", claimed.id, claimed.claim_id, "buy", Jsonb(7))
     assert "a step was done again" not in shop.findings()
 
     time.sleep(2 * GRAIN_S)
@@ -257,7 +257,7 @@ def test_it_sees_a_step_that_is_done_again_although_it_is_kept(shop: Shop) -> No
 
 def test_it_sees_a_message_of_ack_first_that_is_begun_twice(shop: Shop) -> None:
     shop.publish("first")
-    shop.claim("first", lock_for="0 s")
+    shop.claim("first", lock_duration="0 s")
     shop.queue.call("expire_locks")
     shop.settle("complete", shop.claim("first"), "success")
 

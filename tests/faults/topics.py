@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-SHORT_LOCK = {"lock_for": "1.5 s", "on_lock_expired_delay": "0 s", "backoff": {"kind": "constant", "base": "100ms"}}
+SHORT_LOCK = {"lock_duration": "1.5 s", "lock_expired_delay": "0 s", "backoff": {"kind": "constant", "base": "100ms"}}
 RUN_TIMEOUT_S = 1.5
 
 
@@ -16,15 +16,15 @@ class Topic:
 
     Attributes:
         deeds: what its handlers do, by lot.
-        knobs: its policy.
-        handler: how it is run; None = nobody handles it.
+        settings: its policy.
+        handler: how it is run; None = no worker handles it.
         channels: those that it has.
         keys: how many keys there are; 0 = its messages have none.
         lasting: whether a crash of the server may take back no claim of it: it has a limit, an order, or one attempt.
     """
 
     deeds: tuple[str, ...] = ("succeed",)
-    knobs: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     handler: dict[str, Any] | None = field(default_factory=lambda: {"handler": "deeds:deed"})
     channels: str = ""
     keys: int = 0
@@ -91,15 +91,17 @@ TOPICS = {
     ),
     "child": Topic(
         ("succeed", "succeed", "succeed", "succeed", "raise", "die", "nap"),
-        {"max_attempts": 2, "run_timeout": f"{RUN_TIMEOUT_S} s"},
+        {"max_attempts": 2, "timeout": f"{RUN_TIMEOUT_S} s"},
         {"handler": "deeds:deed_in_process", "isolation": "process", "concurrency": 2},
     ),
-    "timed": Topic(("succeed", "nap", "effect"), {"max_attempts": 2, "run_timeout": f"{RUN_TIMEOUT_S} s"}),
+    "timed": Topic(("succeed", "nap", "effect"), {"max_attempts": 2, "timeout": f"{RUN_TIMEOUT_S} s"}),
     "first": Topic(
         ("succeed",), {"max_attempts": 3}, {"handler": "deeds:deed_after_the_end", "ack_policy": "ack_first"}
     ),
     "batch": Topic(
-        ("succeed", "reject"), {"max_attempts": 4}, {"handler": "deeds:deeds", "batch": 20, "batch_wait": "0.05s"}
+        ("succeed", "reject"),
+        {"max_attempts": 4},
+        {"handler": "deeds:deeds", "batch_size": 20, "batch_timeout": "0.05s"},
     ),
     "lettered": Topic(("succeed", "raise", "reject"), {"dead_letter": True}, lasting=True),
     "stepped": Topic(("step", "step", "step then raise"), {"max_attempts": 8}, {"handler": "deeds:deed_in_steps"}),
@@ -108,11 +110,11 @@ TOPICS = {
     # Whom nobody handles, and who is paused: what lies there at the end is looked at then.
     "nobody": Topic(handler=None),
     "shut": Topic(
-        knobs={"max_attempts": 3, "paused_at": "2000-01-01", "paused_by": "the storm", "paused_why": "night"}
+        settings={"max_attempts": 3, "paused_at": "2000-01-01", "paused_by": "the storm", "paused_reason": "night"}
     ),
 }
 # What publishers publish while daemons work, and while only the workers over HTTP do.
 PUBLISHED = [name for name in TOPICS if name != REMOTE]
 WORKED = {name: topic.handler for name, topic in TOPICS.items() if topic.handler is not None}
 LASTING = {name for name, topic in TOPICS.items() if topic.lasting}
-TIMED = {name for name, topic in TOPICS.items() if "run_timeout" in topic.knobs}
+TIMED = {name for name, topic in TOPICS.items() if "timeout" in topic.settings}

@@ -27,7 +27,7 @@ LIVE = "SELECT count(*) FROM messages.message WHERE topic NOT IN ('nobody', 'shu
 
 
 class Actor(threading.Thread):
-    """Does one thing after the other until told to stop, on a connection that it makes anew whenever it broke."""
+    """Does one thing after the other until told to stop, on a connection that it makes again whenever it broke."""
 
     def __init__(self, name: str, dsn: str, ledger: Ledger, seed: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -37,13 +37,13 @@ class Actor(threading.Thread):
         self.broken: BaseException | None = None
 
     def run(self) -> None:
-        """Act; what is no fault of the connection is kept for whoever asks."""
+        """Act; what is no fault of the connection is kept for anyone who asks."""
         try:
             while not self.stopping.is_set():
                 with suppress(psycopg.OperationalError, psycopg.InterfaceError):
                     self._connected()
                 self.stopping.wait(0.05)
-        except BaseException as error:  # noqa: BLE001 - told by whoever waits for this thread
+        except BaseException as error:  # noqa: BLE001 - told by anyone who waits for this thread
             self.broken = error
 
     def _connected(self) -> None:
@@ -84,7 +84,7 @@ class Publisher(Actor):
         name = name or self.chance.choice(self.topics)
         topic, tag = TOPICS[name], self._tag()
         channel = self.chance.choice(topic.channels) if topic.channels else None
-        if "ordered" in topic.knobs:
+        if "ordered" in topic.settings:
             channel = f"{channel}{self.number}"
         key = f"k{self.chance.randint(1, topic.keys)}" if topic.keys else None
         plain = channel is None and key is None
@@ -186,7 +186,7 @@ class Operator(Actor):
 
     def _requeue(self, queue: Queue) -> None:
         copies = self._some(queue, "SELECT id FROM messages.message WHERE topic = 'lettered.dlq' LIMIT 20")
-        queue.rows("SELECT * FROM messages.requeue(%s)", [copies])
+        queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [copies])
 
     def _cancel(self, queue: Queue) -> None:
         live = self._some(
@@ -201,7 +201,7 @@ class Operator(Actor):
         queue.call("pause", "fair", "the storm", "0.3 s")
 
     def _maintain(self, queue: Queue) -> None:
-        task = self.chance.choice(("expire_locks", "expire_ttl", "renotify_stale", "recount_depth", "prune"))
+        task = self.chance.choice(("expire_locks", "expire_messages", "renotify_stale", "recount_depth", "prune"))
         queue.call(task)
         queue.call("raise_low_water", "0 s")
 

@@ -30,7 +30,7 @@ class Policy:
     max_attempts: int = 1
     delay: Callable[[int], float] = lambda _: 10
     expired_delay: float | None = None
-    key_retry: str = "supersede"
+    key_on_retry: str = "supersede"
     ttl: float | None = None
     max_depth: int | None = None
     drops: bool = False
@@ -42,7 +42,7 @@ class Policy:
 
 POLICIES = {
     "once": Policy(),
-    "thrice": Policy(3, lambda attempt: min(10, 4 * 2 ** (attempt - 1)), expired_delay=3, key_retry="keep"),
+    "thrice": Policy(3, lambda attempt: min(10, 4 * 2 ** (attempt - 1)), expired_delay=3, key_on_retry="keep"),
     "forever": Policy(0, lambda _: 0),
     "brief": Policy(2, ttl=20),
     "small": Policy(2, max_depth=3),
@@ -53,7 +53,7 @@ POLICIES = {
 }
 SET_POLICIES = """
     UPDATE messages.topic SET backoff = '{"kind": "constant", "base": "10 s"}' WHERE topic = '*';
-    INSERT INTO messages.topic (topic, max_attempts, backoff, on_lock_expired_delay, key_retry) VALUES
+    INSERT INTO messages.topic (topic, max_attempts, backoff, lock_expired_delay, key_on_retry) VALUES
       ('thrice', 3, '{"kind": "exponential", "base": "4 s", "factor": 2, "cap": "10 s"}', '3 s', 'keep'),
       ('forever', 0, '{"kind": "none"}', NULL, NULL);
     INSERT INTO messages.topic (topic, max_attempts, ttl) VALUES ('brief', 2, '20 s');
@@ -304,7 +304,7 @@ class Model:
         worker: str,
         topics: list[str],
         limit: int,
-        lock_for: timedelta | None,
+        lock_duration: timedelta | None,
     ) -> None:
         """Take in what a claim returned, and what it ended instead of handing it out."""
         topics_of_ended = {self.live[message_id].topic for message_id in ended}
@@ -324,7 +324,7 @@ class Model:
             passes = message.topic in topics_of_ended and not message.is_in_a_line
             assert self.is_free(message), message
             assert passes or not self.has_others_ahead(message), message
-            lock = Lock(claim_id, worker, self.now + (lock_for or LOCK_FOR))
+            lock = Lock(claim_id, worker, self.now + (lock_duration or LOCK_FOR))
             self.live[message_id] = replace(message, lock=lock, attempts=message.attempts + 1)
         if len(got) < limit and not ended:
             self._check_that_none_was_passed_over(topics, {self.live[i].topic for i, _ in got})
@@ -376,7 +376,7 @@ class Model:
     def gives_way_to_a_newer(self, message: Live) -> bool:
         standing = self.standing(message.topic, message.key)
         newer = standing is not None and standing.id > message.id
-        return newer and POLICIES[message.topic].key_retry == "supersede"
+        return newer and POLICIES[message.topic].key_on_retry == "supersede"
 
     def come_back(self, message: Live, due: datetime) -> None:
         """Unlock a message until it is due; in an ordered channel it keeps its place, and the channel waits."""
@@ -395,7 +395,7 @@ class Model:
         lost, held = self.lost(claims, None), self.held(claims)
         twice = [m for m in held if m.attempts == 1 and m.key is not None and self._would_be_second(m, held)]
         for message in held:
-            keeps = POLICIES[message.topic].key_retry == "keep"
+            keeps = POLICIES[message.topic].key_on_retry == "keep"
             if message in twice and not keeps:
                 self.end(message, "cancelled")
                 continue
@@ -412,11 +412,11 @@ class Model:
         ]
         return bool(newer) or self.standing(message.topic, message.key) is not None
 
-    def heartbeat(self, claims: list[Claim], lock_for: timedelta | None) -> list[int]:
+    def heartbeat(self, claims: list[Claim], lock_duration: timedelta | None) -> list[int]:
         held = self.held(claims)
         for message in held:
             assert message.lock
-            later = max(message.lock.expires_at, self.now + (lock_for or LOCK_FOR))
+            later = max(message.lock.expires_at, self.now + (lock_duration or LOCK_FOR))
             self.live[message.id] = replace(message, lock=replace(message.lock, expires_at=later))
         return [i for i, _ in claims if i not in {m.id for m in held}]
 
@@ -427,7 +427,7 @@ class Model:
         self.retry(expired, None, "lock_expired")
         return len(expired)
 
-    def expire_ttl(self) -> int:
+    def expire_messages(self) -> int:
         expired = [m for m in self.live.values() if m.expires_at and m.expires_at <= self.now and m.lock is None]
         for message in expired:
             self.end(message, "expired")
@@ -452,7 +452,7 @@ class Model:
         newest = {(m.topic, m.key): m.id for m in sorted(going, key=lambda m: m.id)}
         for m in going:
             free = m.key is None or (newest[m.topic, m.key] == m.id and self.standing(m.topic, m.key) is None)
-            keeps = POLICIES[m.topic].key_retry == "keep"
+            keeps = POLICIES[m.topic].key_on_retry == "keep"
             outcomes[m.id] = "redriven" if free else "keyless" if keeps else "superseded"
         return outcomes
 

@@ -40,9 +40,9 @@ EMPTY = """
     DELETE FROM messages.message;
     DELETE FROM messages.message_archive;
     DELETE FROM messages.redrive_log;
-    DELETE FROM messages.parked;
-    DELETE FROM messages.edge;
-    DELETE FROM messages.ending;
+    DELETE FROM messages.blocked_message;
+    DELETE FROM messages.dependency;
+    DELETE FROM messages.end_event;
     DELETE FROM messages.low_water;
     DELETE FROM messages.alert;
     DELETE FROM messages.channel;
@@ -95,7 +95,7 @@ class Lifecycle(RuleBasedStateMachine):
         # Claims draw lots; a run that is repeated must go the same way.
         queue.value("SELECT setseed(0)")
         # Else nothing could be said to be ready.
-        queue.call("worker_started", "w1", "host", 1, "1.0", sorted(POLICIES), 10)
+        queue.call("register_worker", "w1", "host", 1, "1.0", sorted(POLICIES), 10)
         self.show_time()
 
     def show_time(self) -> None:
@@ -217,19 +217,21 @@ class Lifecycle(RuleBasedStateMachine):
         return self.claims_what_may_be_claimed(worker, sorted(POLICIES), limit, None)
 
     @precondition(lambda self: any(map(self.model.is_due, self.model.live.values())))
-    @rule(target=claims, worker=workers, wanted=some_topics, limit=st.integers(1, 5), lock_for=lock_times)
-    def claim(self, worker: str, wanted: list[str], limit: int, lock_for: timedelta | None) -> Any:
-        return self.claims_what_may_be_claimed(worker, wanted, limit, lock_for)
+    @rule(target=claims, worker=workers, wanted=some_topics, limit=st.integers(1, 5), lock_duration=lock_times)
+    def claim(self, worker: str, wanted: list[str], limit: int, lock_duration: timedelta | None) -> Any:
+        return self.claims_what_may_be_claimed(worker, wanted, limit, lock_duration)
 
-    def claims_what_may_be_claimed(self, worker: str, wanted: list[str], limit: int, lock_for: timedelta | None) -> Any:
-        got = self.queue.claim(*wanted, worker=worker, limit=limit, lock_for=lock_for)
+    def claims_what_may_be_claimed(
+        self, worker: str, wanted: list[str], limit: int, lock_duration: timedelta | None
+    ) -> Any:
+        got = self.queue.claim(*wanted, worker=worker, limit=limit, lock_duration=lock_duration)
         ended = self.queue.rows(
             "SELECT id, result FROM messages.message_archive WHERE id = ANY (%s)", [list(self.model.live)]
         )
         claims = [(c.id, c.claim_id) for c in got]
 
         assert len(got) <= limit
-        self.model.claim(claims, {e.id: e.result for e in ended}, worker, wanted, limit, lock_for)
+        self.model.claim(claims, {e.id: e.result for e in ended}, worker, wanted, limit, lock_duration)
         self.model.pass_on()
         return multiple(*claims)
 
@@ -295,9 +297,9 @@ class Lifecycle(RuleBasedStateMachine):
     def release(self, held: list[Claim]) -> None:
         self.told("release", held, self.model.hand_back(held, None))
 
-    @rule(held=some_claims(claims), lock_for=lock_times)
-    def heartbeat(self, held: list[Claim], lock_for: timedelta | None) -> None:
-        self.told("heartbeat", held, self.model.heartbeat(held, lock_for), lock_for)
+    @rule(held=some_claims(claims), lock_duration=lock_times)
+    def heartbeat(self, held: list[Claim], lock_duration: timedelta | None) -> None:
+        self.told("heartbeat", held, self.model.heartbeat(held, lock_duration), lock_duration)
 
     def told(self, kind: str, held: list[Claim], expected: list[int], *arguments: Any) -> None:
         lost = self.queue.call(kind, [i for i, _ in held], [claim_id for _, claim_id in held], *arguments)
@@ -319,17 +321,17 @@ class Lifecycle(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.running())
     @rule(worker=workers)
-    def release_forgotten(self, worker: str) -> None:
+    def release_orphaned(self, worker: str) -> None:
         """A worker that knows nothing of what it holds gives it all back."""
         held = [(m.id, m.lock.claim_id) for m in self.model.running() if m.lock and m.lock.worker == worker]
         self.model.hand_back(held, None)
 
-        assert sorted(self.queue.call("release_forgotten", worker, [])) == sorted(i for i, _ in held)
+        assert sorted(self.queue.call("release_orphaned", worker, [])) == sorted(i for i, _ in held)
 
     @rule(by=seconds)
     def messages_expire(self, by: timedelta) -> None:
         self.time_passes(by)
-        assert self.queue.call("expire_ttl") == self.model.expire_ttl()
+        assert self.queue.call("expire_messages") == self.model.expire_messages()
 
     @rule(nth=st.integers(0, 2), channel=channels, resume_in=st.none() | seconds_of_patience.filter(bool))
     def pause(self, nth: int, channel: str | None, resume_in: timedelta | None) -> None:
@@ -389,16 +391,16 @@ class Lifecycle(RuleBasedStateMachine):
         return multiple(*(row.message_id for row in back))
 
     @rule()
-    def follow_ends(self) -> None:
-        """Every end was passed on when it was committed: the tick has nothing to mend."""
-        self.queue.call("follow_ends")
+    def propagate_missed_ends(self) -> None:
+        """Every end was passed on when it was committed: the tick has nothing to fix."""
+        self.queue.call("propagate_missed_ends")
 
     @precondition(lambda self: self.model.parked)
     @rule(data=st.data())
     def unpark(self, data: st.DataObject) -> None:
         message_id = data.draw(st.sampled_from(sorted(self.model.parked)))
 
-        assert self.queue.call("unpark", [message_id]) == [message_id]
+        assert self.queue.call("unblock", [message_id]) == [message_id]
         self.model.parked[message_id] = replace(self.model.parked[message_id], before=frozenset())
         self.model.pass_on()
 
@@ -464,7 +466,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.model.paused.clear()
         self.time_passes(timedelta(hours=1))
         self.queue.call("expire_locks")
-        self.queue.call("unpark", list(self.model.live))
+        self.queue.call("unblock", list(self.model.live))
         self.time_passes(timedelta(hours=1))
         for _ in range(len(self.model.live) + 1):
             claimed = self.queue.claim(*sorted(POLICIES), limit=100)

@@ -1,4 +1,4 @@
-/* One message from its publish to its end: however workers freeze, die and come back, it ends once, and only whoever holds its lock ends it.
+/* One message from its publish to its end: however workers freeze, die and come back, it ends once, and only the one that holds its lock ends it.
 
    What is checked:
      - at every moment the message is in exactly one place: in messages.message, or once in messages.message_archive
@@ -22,7 +22,7 @@
      BY_ID             settle whatever has this id
      BY_LOCK           settle whatever has this id and is locked
      BY_ATTEMPTS       fence by the number of attempts: a release (a drain) hands the attempt back, so that the next claim has the same number,
-                       and the release that is sent again takes the lock from whoever holds it now
+                       and the release that is sent again takes the lock from anyone who holds it now
      BY_WORKER         fence by the name of the worker: it can get the message twice
      INSERT_FIRST      archive in two transactions, the new row first
      DELETE_FIRST      archive in two transactions, the old row first */

@@ -66,7 +66,7 @@ def test_the_protocol_holds_in_every_state_there_is(model: str, tmp_path: Path) 
         "ONE_FLAG",
         "GATE_AFTER_XID",
         "LOWERED_TOO_SOON",
-        "DEAF",
+        "IGNORE_NOTIFY",
         "SKIP_AND_SLEEP",
     ],
 )

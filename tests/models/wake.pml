@@ -7,11 +7,11 @@
      waiting           there are committed messages that are ready
      locked            they are locked by a claim that has not ended: other claims skip them
      armed             the rows of messages.sleeper that are armed, as committed: a set of workers
-     gate              the time in the sequence messages.armed has not come yet: somebody may be armed. It passes only after every flag has,
-                       or is taken back (lower_armed) when no flag is up and nobody is raising it
+     gate              the time in the sequence messages.armed_until has not come yet: somebody may be armed. It passes only after every flag has,
+                       or is taken back (lower_armed_until) when no flag is up and nobody is raising it
      raising           workers that have raised it for a flag which is not committed yet: a count
      running           transactions that have an xid and have not ended: a set of publishers
-     before[w]         those of them whose xid is lower than the one that worker w took for itself, own_xid(). That oldest_xid() has reached
+     before[w]         those of them whose xid is lower than the one that worker w took for itself, draw_xid(). That oldest_running_xid() has reached
                        that xid is the same as that none of them runs any more: no xid needs a number, so that the model has no bound on how
                        often anything happens
      rung              workers that have a notification which they did not look at yet: a set
@@ -20,7 +20,7 @@
    trigger does. Publishers commit, roll back, do so several times in one transaction, use REPEATABLE READ, and stop for ever. Workers claim
    all or some of what waits, arm, sleep, stay armed over wake-ups and sleep again without a new horizon, disarm when busy, lose connections
    before and after their commit, and one of them dies.
-   In the code: messages.new_message, ring, arm, own_xid, oldest_xid, next_due, disarm; pgrouse/claimer.py and store.py.
+   In the code: messages.new_message, ring, arm, draw_xid, oldest_running_xid, next_due, disarm; pgrouse/claimer.py and store.py.
 
    Variants, each of which fails and so shows why a part is there:
      NAIVE             sleep as soon as the flag is up
@@ -34,7 +34,7 @@
      ONE_FLAG          one flag for all workers
      GATE_AFTER_XID    raise the time in the sequence after the own xid is taken instead of before
      LOWERED_TOO_SOON  take back the time in the sequence although somebody is about to commit a flag
-     DEAF              forget a notification that came during a claim
+     IGNORE_NOTIFY              forget a notification that came during a claim
      SKIP_AND_SLEEP    sleep although a message is due that a claim of somebody else has locked: that claim may be rolled back */
 
 #ifndef PUBLISHERS
@@ -174,7 +174,7 @@ arm:
 #ifdef STALE_HORIZON
   :: proven -> skip
 #endif
-  :: else -> before[me] = running                /* own_xid(), in a transaction of its own */
+  :: else -> before[me] = running                /* draw_xid(), in a transaction of its own */
   fi;
 #endif
 #endif
@@ -185,7 +185,7 @@ arm:
 
 look:
 #ifndef XMIN_AFTER_CLAIM
-  beyond = (before[me] == 0);                    /* oldest_xid() >= own_xid() */
+  beyond = (before[me] == 0);                    /* oldest_running_xid() >= draw_xid() */
 #endif
   if                                             /* claim() */
   :: atomic { waiting && !locked -> locked = true; beyond = false };
@@ -220,7 +220,7 @@ look:
     if
     :: rung & one(me) ->                         /* somebody rang meanwhile */
        rung = rung & ~one(me);
-#ifndef DEAF
+#ifndef IGNORE_NOTIFY
        beyond = false; due = false; goto look
 #endif
     :: true                                      /* nobody did, or we did not hear it yet */

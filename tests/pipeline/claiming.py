@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 
 from pyspark_pgrouse import schema
 from pyspark_pgrouse.claim.stream import ClaimStream
-from pyspark_pgrouse.options import Options, Use
+from pyspark_pgrouse.options import Operation, Options
 from tests.server.postgres import Database
 
 TYPES: dict[str, DataType] = {
@@ -27,7 +27,7 @@ class Stream:
 
     def __init__(self, dsn: str, **given: str) -> None:
         mapping = {"mode": "claim", "dsn": dsn, "topics": "t", **given}
-        options = Options.parse(mapping, Use.STREAM)
+        options = Options.parse(mapping, Operation.STREAM)
         # Spark would parse the DDL, but for that it must run.
         fields = [StructField(column.name, TYPES[column.spark]) for column in schema.columns(options)]
         self.reader = ClaimStream(options, StructType(fields))
@@ -51,7 +51,7 @@ class Stream:
 
     def crash(self) -> None:
         """End without giving anything back, as when Spark is killed."""
-        self.reader.worker.end(give_back=False)
+        self.reader.worker.stop(release=False)
 
 
 @contextmanager

@@ -8,19 +8,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pyspark_pgrouse.report.findings import (
-    Attempts,
-    Burn,
-    Change,
-    Fault,
+    AttemptCount,
+    BurnRate,
+    ChannelSkew,
+    ErrorGroup,
     Findings,
     Percentiles,
-    Service,
-    Side,
-    Skew,
-    Total,
-    Worker,
+    PeriodTotals,
+    SloStatus,
+    TopicChange,
+    TopicTotals,
+    WorkerLoad,
 )
-from pyspark_pgrouse.report.slo import Goal
+from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import Window
 
 UNTIL = datetime(2026, 11, 22, 10, tzinfo=UTC)
@@ -43,7 +43,7 @@ def rich(names: tuple[str, ...] = TOPICS, window: Window = DAY, hidden_topics: i
     late = [(1 + 1.8 * a) * dice.uniform(0.85, 1.15) for a in after]
     latency = tuple(Percentiles(0.021 * f, 0.34 * w * f, 1.9 * w * f) for w, f in zip(wave, late, strict=True))
     topics = {
-        name: Total(
+        name: TopicTotals(
             sum(made.get(name, (40,))),
             dead=int(sum(made.get(name, (40,))) * 0.0021 * k),
             wait=Percentiles(0.004 * (k + 1), 0.05 * (k + 1), 0.4 * (k + 1)),
@@ -62,10 +62,10 @@ def rich(names: tuple[str, ...] = TOPICS, window: Window = DAY, hidden_topics: i
     }
     dead = sum(map(sum, deaths.values()))
     busy = tuple(w * 38 * f for w, f in zip(wave, late, strict=True))
-    whole = Total(ended, dead, 412, *[Percentiles(0.01 * k, 0.2 * k, 1.3 * k) for k in (1, 2, 3)])
-    change = Change(
-        Side(ended * 3 // 4, dead // 3, Percentiles(0.021, 0.33, 1.7)),
-        Side(ended // 4, dead * 2 // 3, Percentiles(0.048, 0.9, 4.6)),
+    whole = TopicTotals(ended, dead, 412, *[Percentiles(0.01 * k, 0.2 * k, 1.3 * k) for k in (1, 2, 3)])
+    change = TopicChange(
+        PeriodTotals(ended * 3 // 4, dead // 3, Percentiles(0.021, 0.33, 1.7)),
+        PeriodTotals(ended // 4, dead * 2 // 3, Percentiles(0.048, 0.9, 4.6)),
     )
     return Findings(
         source="lake s3a://warehouse/queue",
@@ -84,13 +84,13 @@ def rich(names: tuple[str, ...] = TOPICS, window: Window = DAY, hidden_topics: i
         failing={name: total for name, total in topics.items() if total.dead},
         change=change if window.mark else None,
         changes={name: _change(k) for k, name in enumerate(names[:4])} if window.mark else {},
-        fault_count=31,
-        new_faults=2,
-        faults=_faults(after, dice),
-        attempts=tuple(Attempts(k, ended // 7**k, dead // 2**k) for k in range(1, 11)),
+        error_group_count=31,
+        new_error_groups=2,
+        error_groups=_error_groups(after, dice),
+        attempts=tuple(AttemptCount(k, ended // 7**k, dead // 2**k) for k in range(1, 11)),
         skew_count=2,
         skews=(
-            Skew(
+            ChannelSkew(
                 "mail.send",
                 412,
                 500_000,
@@ -98,35 +98,35 @@ def rich(names: tuple[str, ...] = TOPICS, window: Window = DAY, hidden_topics: i
                 0.83,
                 (("acme-corporation", 74_000), ("globex", 60_000), ("initech", 31_000)),
             ),
-            Skew("webhook.deliver", 24, 90_000, 1.4, 0.12, (("eu", 5_200), ("us", 5_100), ("apac", 4_000))),
+            ChannelSkew("webhook.deliver", 24, 90_000, 1.4, 0.12, (("eu", 5_200), ("us", 5_100), ("apac", 4_000))),
         ),
         busy=busy,
         workers=tuple(4 + (i > n // 3) * 4 for i in range(n)),
         worker_count=8,
-        busiest_workers=tuple(Worker(f"worker-{k}.eu-west.internal", 14.2 - k, 31.0 - k) for k in range(8)),
-        services=(
-            Service(Goal.parse("99%:5s"), _burns(0.8, 0.4, 0.31), tuple(0.002 * f for f in late)),
-            Service(Goal.parse("order.placed=99.9%:2s"), _burns(6.2, 3.4, 1.7), tuple(0.004 * f for f in late)),
+        busiest_workers=tuple(WorkerLoad(f"worker-{k}.eu-west.internal", 14.2 - k, 31.0 - k) for k in range(8)),
+        slo_statuses=(
+            SloStatus(Slo.parse("99%:5s"), _burns(0.8, 0.4, 0.31), tuple(0.002 * f for f in late)),
+            SloStatus(Slo.parse("order.placed=99.9%:2s"), _burns(6.2, 3.4, 1.7), tuple(0.004 * f for f in late)),
         ),
         tables=("throughput", "latency", "latency_by_topic", "failures", "fingerprints", "retries", "channels", "skew"),
     )
 
 
-def _change(k: int) -> Change:
-    before = Side(900_000 // (k + 1), 350 * (k + 1), Percentiles(0.019 * (k + 1), 0.3, 1.4 * (k + 1)))
-    after = Side(
+def _change(k: int) -> TopicChange:
+    before = PeriodTotals(900_000 // (k + 1), 350 * (k + 1), Percentiles(0.019 * (k + 1), 0.3, 1.4 * (k + 1)))
+    after = PeriodTotals(
         310_000 // (k + 1),
         (1900, 160, 250, 50)[k],
         Percentiles((0.055, 0.06, 0.058, 0.06)[k], 0.8, (6.1, 5.2, 4.1, 5.0)[k]),
     )
-    return Change(before, after)
+    return TopicChange(before, after)
 
 
-def _burns(*rates: float) -> tuple[Burn, ...]:
-    return tuple(Burn(h, 10_000, 10_000 - int(r * 100), r) for h, r in zip((1.0, 6.0, 24.0), rates, strict=True))
+def _burns(*rates: float) -> tuple[BurnRate, ...]:
+    return tuple(BurnRate(h, 10_000, 10_000 - int(r * 100), r) for h, r in zip((1.0, 6.0, 24.0), rates, strict=True))
 
 
-def _faults(after: list[bool], dice: random.Random) -> tuple[Fault, ...]:
+def _error_groups(after: list[bool], dice: random.Random) -> tuple[ErrorGroup, ...]:
     trace = (
         "Traceback (most recent call last):\n"
         '  File "/srv/app/handlers/mail.py", line 41, in send\n    smtp.send(message)\n'
@@ -140,7 +140,7 @@ def _faults(after: list[bool], dice: random.Random) -> tuple[Fault, ...]:
         None,
     )
     return tuple(
-        Fault(
+        ErrorGroup(
             topic=TOPICS[k],
             fingerprint=f"{dice.getrandbits(64):016x}",
             messages=3100 // (k + 1) ** 2,
@@ -173,14 +173,16 @@ def crowded() -> Findings:
 def hostile() -> Findings:
     """Whatever a publisher can choose, chosen by an enemy."""
     made = rich((HOSTILE, *TOPICS[1:]))
-    fault = replace(made.faults[0], topic=HOSTILE, error=f"{HOSTILE}\n$policy ${{x}} {HOSTILE}", fingerprint=HOSTILE)
+    error_group = replace(
+        made.error_groups[0], topic=HOSTILE, error=f"{HOSTILE}\n$policy ${{x}} {HOSTILE}", fingerprint=HOSTILE
+    )
     skew = replace(made.skews[0], topic=HOSTILE, top=((HOSTILE, 3), ("", 1)))
     return replace(
         made,
         source=HOSTILE,
-        faults=(fault,),
+        error_groups=(error_group,),
         skews=(skew,),
         changes={HOSTILE: made.changes["mail.send"]},
-        busiest_workers=(Worker(HOSTILE, 1, 2), Worker(None, 1, 1)),
-        services=(replace(made.services[0], goal=replace(made.services[0].goal, topic=HOSTILE)),),
+        busiest_workers=(WorkerLoad(HOSTILE, 1, 2), WorkerLoad(None, 1, 1)),
+        slo_statuses=(replace(made.slo_statuses[0], slo=replace(made.slo_statuses[0].slo, topic=HOSTILE)),),
     )

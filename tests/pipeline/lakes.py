@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.lake.cursor import held
-from pyspark_pgrouse.lake.export import Export, Wanted
+from pyspark_pgrouse.lake.export import Export, ExportOptions
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.lake.manifest import Manifest
 from tests.server.postgres import Database
@@ -57,7 +57,7 @@ def killed(*_: Any) -> None:
 
 def exported(database: Database, url: str, run: Any = one_by_one, partitions: int = 3, **wanted: Any) -> list[Manifest]:
     """Export what there is, in batches of 100 rows unless told otherwise."""
-    asked = Wanted(**{"batch_rows": 100} | wanted)
+    asked = ExportOptions(**{"batch_rows": 100} | wanted)
     with connect(database.dsn) as conn, held(conn, asked.name):
         export = Export.begin(conn, database.dsn, url, asked)
         return list(export.batches(run, partitions))

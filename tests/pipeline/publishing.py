@@ -21,9 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_pgrouse.options import Options, Use
+from pyspark_pgrouse.options import Operation, Options
 from pyspark_pgrouse.publish.batch import PublishWriter
-from pyspark_pgrouse.publish.job import Outcome, rejected_rows
+from pyspark_pgrouse.publish.job import JobResult, rejected_rows
 from tests.server.postgres import Database
 
 TYPES: dict[str, DataType] = {
@@ -59,10 +59,10 @@ def rows(*payloads: str | None, topic: str = "t") -> pa.RecordBatch:
 def writer(database: Database, columns: dict[str, str] | None = None, **options: Any) -> PublishWriter:
     """Return the writer that Spark would make."""
     given = {name: str(value) for name, value in {"dsn": database.dsn, **options}.items()}
-    return PublishWriter(Options.parse(given, Use.WRITE), schema(columns or PLAIN), overwrite=False)
+    return PublishWriter(Options.parse(given, Operation.WRITE), schema(columns or PLAIN), overwrite=False)
 
 
-def publish(database: Database, *batches: pa.RecordBatch, **options: Any) -> Outcome:
+def publish(database: Database, *batches: pa.RecordBatch, **options: Any) -> JobResult:
     """Publish batches by one task, and return what became of them."""
     columns = dict.fromkeys(batches[0].schema.names, "string")
     made = writer(database, columns | {n: "binary" for n in columns if n == "body"}, **{"job": str(uuid4()), **options})

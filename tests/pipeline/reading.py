@@ -63,9 +63,9 @@ def archive(
 
 
 def settled(conn: psycopg.Connection[Any]) -> None:
-    """Wait until the cut has passed all that is archived: somebody else's transaction (an ANALYZE) may hold it for a moment."""
+    """Wait until the watermark has passed all that is archived: somebody else's transaction (an ANALYZE) may hold it for a moment."""
     newest = "SELECT coalesce(max(a.archive_xid::text::bigint), 0) FROM messages.message_archive AS a"
-    eventually(lambda: int(position.cut(conn)) > conn.execute(newest).fetchone()[0])  # type: ignore[index]
+    eventually(lambda: int(position.watermark(conn)) > conn.execute(newest).fetchone()[0])  # type: ignore[index]
 
 
 def spark_schema(options: Options, *names: str) -> StructType:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import datasource as spark_filters
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.options import Options, Use
+from pyspark_pgrouse.options import Operation, Options
 from pyspark_pgrouse.read.archive_batch import ArchiveBatch, PushdownArchiveBatch
 from tests.pipeline.reading import archive, ids, rows, spark_schema
 from tests.server.deadline import eventually
@@ -25,7 +25,7 @@ BLOCKED = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND d
 
 def batch(database: Database, *names: str, **given: str) -> ArchiveBatch:
     """Make a reader as Spark does, with all columns or with these."""
-    options = Options.parse({"dsn": database.dsn, **given}, Use.BATCH)
+    options = Options.parse({"dsn": database.dsn, **given}, Operation.BATCH)
     made = PushdownArchiveBatch if options.pushdown else ArchiveBatch
     return made(options, spark_schema(options, *names))
 

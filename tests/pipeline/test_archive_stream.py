@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from pgrouse.errors import ConfigError
 from pgrouse.install.schema import migrate
 from pyspark_pgrouse import position
-from pyspark_pgrouse.options import Options, Use
+from pyspark_pgrouse.options import Operation, Options
 from pyspark_pgrouse.read import archive_stream
 from pyspark_pgrouse.read.archive_stream import ArchiveStream
 from pyspark_pgrouse.source import DefaultSource
@@ -31,7 +31,7 @@ MANY = ReadMaxRows(10**6)
 
 def stream(database: Database, *names: str, **given: str) -> ArchiveStream:
     """Make a reader as Spark does for a query."""
-    options = Options.parse({"dsn": database.dsn, **given}, Use.STREAM)
+    options = Options.parse({"dsn": database.dsn, **given}, Operation.STREAM)
     return ArchiveStream(options, spark_schema(options, *(names or ("id",))))
 
 
@@ -189,14 +189,14 @@ def test_a_checkpoint_of_a_different_or_restored_cluster_is_refused_everywhere(
 def test_the_progress_shows_how_far_a_stream_could_be(database: Database, queue: Queue) -> None:
     reported = stream(database).reportLatestOffset()
 
-    assert int(reported["xid"]) <= int(position.cut(queue.conn))
+    assert int(reported["xid"]) <= int(position.watermark(queue.conn))
     assert reported["sys"] == position.system_identifier(queue.conn)
 
 
 def test_a_transaction_that_holds_the_cut_for_long_is_told_once(
     database: Database, queue: Queue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive_stream, "LAG_WORTH_TELLING_S", 0.0)
+    monkeypatch.setattr(archive_stream, "LAG_WARNING_S", 0.0)
     slow = database.connect(autocommit=False, application_name="slow importer")
     archive(slow, [1])
     reader = stream(database)
@@ -222,8 +222,8 @@ def test_a_server_that_goes_away_between_two_batches_is_asked_again(
             killed.append(queue.value("SELECT pg_terminate_backend(%s)", [conn.info.backend_pid]))
         return original(conn)
 
-    original = position.cut
-    monkeypatch.setattr(position, "cut", killing)
+    original = position.watermark
+    monkeypatch.setattr(position, "watermark", killing)
 
     assert reader.latestOffset(start, MANY)["id"] == 1
     assert killed == [True]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pyspark_pgrouse.claim.bisection import CALLS, Bisection, Pair, Row
-from pyspark_pgrouse.claim.outcome import Outcome, Settled
+from pyspark_pgrouse.claim.bisection import CALLS, Bisection, ClaimRef, Row
+from pyspark_pgrouse.claim.outcome import Outcome, SettleResult
 
 ERROR = "ValueError: boom"
 
@@ -24,19 +24,19 @@ class Books:
         self.calls: list[list[int]] = []
         self.outcomes: dict[int, str] = {}
 
-    def work(self, part: Sequence[Pair]) -> Settled | str:
+    def work(self, part: Sequence[ClaimRef]) -> SettleResult | str:
         ids = [id_ for id_, _ in part]
         self.calls.append(ids)
         if self.raises(set(ids), len(self.calls)):
             return f"{ERROR} {ids}"
         return self.note([(id_, claim, Outcome.SUCCESS, None, None) for id_, claim in part])
 
-    def note(self, rows: Sequence[Row]) -> Settled:
+    def note(self, rows: Sequence[Row]) -> SettleResult:
         for id_, _, outcome, *_ in rows:
             assert outcome is not None
             assert id_ not in self.outcomes, "settled twice"
             self.outcomes[id_] = outcome
-        return Settled.of([(str(outcome), 1) for _, _, outcome, *_ in rows], 0)
+        return SettleResult.of([(str(outcome), 1) for _, _, outcome, *_ in rows], 0)
 
     def of(self, outcome: str) -> list[int]:
         return sorted(id_ for id_, found in self.outcomes.items() if found == outcome)

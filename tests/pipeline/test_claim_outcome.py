@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.claim.outcome import Outcome, Settled, settle, settle_rows, settled_of
+from pyspark_pgrouse.claim.outcome import Outcome, SettleResult, settle, settle_rows, sum_results
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -28,7 +28,7 @@ def one(queue: Queue, outcome: str | None, reason: str | None = None, after: Any
     queue.publish()
     claimed = queue.claim_one()
     counted = settle_rows(queue.conn, [(claimed.id, claimed.claim_id, outcome, reason, after)])
-    assert settled_of(counted).total == 1
+    assert sum_results(counted).total == 1
     return int(claimed.id)
 
 
@@ -80,7 +80,7 @@ def test_a_message_that_is_not_held_any_more_is_counted_as_lost_and_left_alone(q
 
     counted = settle_rows(queue.conn, [(row.id, row.claim_id, "reject", None, None) for row in (first, second)])
 
-    assert settled_of(counted) == Settled({"rejected": 1}, lost=1)
+    assert sum_results(counted) == SettleResult({"rejected": 1}, lost=1)
     assert queue.ids() == [first.id]
 
 
@@ -124,8 +124,8 @@ def test_what_is_counted_is_what_the_database_did_and_not_what_was_asked(
 
     counted = settle_rows(queue.conn, [(claimed.id, claimed.claim_id, outcome, "why", None)])
 
-    assert settled_of(counted) == Settled({became: 1})
-    assert settled_of(counted).dead == (became in ("rejected", "failed"))
+    assert sum_results(counted) == SettleResult({became: 1})
+    assert sum_results(counted).dead == (became in ("rejected", "failed"))
 
 
 def test_a_release_that_gives_way_to_a_newer_message_of_its_key_is_counted_as_cancelled(queue: Queue) -> None:
@@ -135,7 +135,7 @@ def test_a_release_that_gives_way_to_a_newer_message_of_its_key_is_counted_as_ca
 
     counted = settle_rows(queue.conn, [(claimed.id, claimed.claim_id, "release", None, None)])
 
-    assert settled_of(counted) == Settled({"cancelled": 1})
+    assert sum_results(counted) == SettleResult({"cancelled": 1})
 
 
 def test_what_was_cancelled_while_it_was_worked_is_lost_once_and_not_counted_twice(queue: Queue) -> None:
@@ -145,11 +145,11 @@ def test_what_was_cancelled_while_it_was_worked_is_lost_once_and_not_counted_twi
 
     counted = settle_rows(queue.conn, [(row.id, row.claim_id, "retry", "why", None) for row in (first, second)])
 
-    assert settled_of(counted) == Settled({"failed": 1}, lost=1)
+    assert sum_results(counted) == SettleResult({"failed": 1}, lost=1)
 
 
 def test_the_total_counts_the_lost_ones_too() -> None:
-    assert Settled({Outcome.SUCCESS: 3, Outcome.RETRY: 1}, lost=2).total == 6
+    assert SettleResult({Outcome.SUCCESS: 3, Outcome.RETRY: 1}, lost=2).total == 6
 
 
 @pytest.mark.spark
@@ -157,7 +157,7 @@ def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_leaves
     spark: SparkSession, database: Database, queue: Queue, tmp_path: Path
 ) -> None:
     first, second, third, fourth = queue.publish_many(4)
-    told: list[Settled] = []
+    told: list[SettleResult] = []
 
     def work(batch: DataFrame, _: int) -> None:
         from pyspark.sql import functions as f  # noqa: PLC0415
@@ -173,7 +173,7 @@ def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_leaves
 
     assert ended(queue)[first] == ("rejected", "1")
     assert [ended(queue)[id_][0] for id_ in (second, third, fourth)] == ["cancelled", "success", "success"]
-    assert told == [Settled({"rejected": 1}, lost=0)]
+    assert told == [SettleResult({"rejected": 1}, lost=0)]
 
 
 @pytest.mark.spark

@@ -13,10 +13,10 @@ from pyspark.errors import StreamingQueryException
 
 from pgrouse.errors import ConfigError, DatabaseUnreachable
 from pyspark_pgrouse.claim import worker as claim_worker
-from pyspark_pgrouse.claim.query_end import Ending
-from pyspark_pgrouse.claim.in_flight import Hand
+from pyspark_pgrouse.claim.claim_client import ClaimClient
+from pyspark_pgrouse.claim.in_flight import InFlight
 from pyspark_pgrouse.claim.offset import ClaimOffset
-from pyspark_pgrouse.claim.claim_client import ClaimStore
+from pyspark_pgrouse.claim.query_end import QueryEnd
 from pyspark_pgrouse.claim.worker import ConsumerTaken
 from tests.pipeline.claiming import Stream, streaming
 from tests.server.postgres import Database, Postgres
@@ -217,28 +217,28 @@ def test_locks_are_extended_while_a_batch_runs(
     database: Database, queue: Queue, eventually: Callable[..., Any]
 ) -> None:
     (published,) = queue.publish_many(1)
-    with streaming(database, lock="1s") as stream:
+    with streaming(database, lockDuration="1s") as stream:
         stream.next()
         first = queue.message(published).lock_expires_at
 
         eventually(lambda: queue.message(published).lock_expires_at > first)
 
 
-def test_a_message_beyond_its_run_timeout_is_not_extended() -> None:
+def test_a_message_beyond_its_timeout_is_not_extended() -> None:
     now = [0.0]
-    hand = Hand(lambda: now[0])
-    hand.take([(1, 7, 3.0, None), (2, 7, 3.0, 0.5)])
-    assert hand.due() == []
+    in_flight = InFlight(lambda: now[0])
+    in_flight.add([(1, 7, 3.0, None), (2, 7, 3.0, 0.5)])
+    assert in_flight.due() == []
 
     now[0] = 1.0
 
-    assert hand.due() == [(1, 7)]
-    assert len(hand) == 2
+    assert in_flight.due() == [(1, 7)]
+    assert len(in_flight) == 2
 
 
 def test_the_option_lock_wins_over_the_topic(database: Database, queue: Queue) -> None:
     (published,) = queue.publish_many(1)
-    with streaming(database, lock="1h") as stream:
+    with streaming(database, lockDuration="1h") as stream:
         stream.next()
         message = queue.message(published)
 
@@ -257,17 +257,17 @@ def test_the_worker_is_in_the_registry_while_the_stream_runs(database: Database,
 def test_a_batch_begins_when_the_registry_says_its_claims_though_somebody_holds_the_row(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    says, said = ClaimStore.says, list[bool]()
+    has_status, said = ClaimClient.has_status, list[bool]()
     with streaming(database, consumer="loader") as stream, database.connect() as holder:
         queue.publish_many(2)
         stream.next()
 
-        def let_go_after_the_first_look(store: ClaimStore, claims: Sequence[int]) -> bool:
-            said.append(says(store, claims))
+        def let_go_after_the_first_look(store: ClaimClient, claims: Sequence[int]) -> bool:
+            said.append(has_status(store, claims))
             holder.execute("ROLLBACK")
             return said[-1]
 
-        monkeypatch.setattr(ClaimStore, "says", let_go_after_the_first_look)
+        monkeypatch.setattr(ClaimClient, "has_status", let_go_after_the_first_look)
         holder.execute("BEGIN; SELECT messages.drain_worker('loader')")
         (published,) = queue.publish_many(1)
 
@@ -278,10 +278,10 @@ def test_a_batch_begins_when_the_registry_says_its_claims_though_somebody_holds_
     assert (said[0], said[-1]) == (False, True)
 
 
-def test_a_row_that_is_held_for_long_fails_the_batch_with_what_to_mend(
+def test_a_row_that_is_held_for_long_fails_the_batch_with_what_to_fix(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim_worker, "SHOWN_WITHIN_S", 0.1)
+    monkeypatch.setattr(claim_worker, "REPORT_CLAIMS_TIMEOUT_S", 0.1)
     with streaming(database, consumer="loader") as stream, database.connect() as holder:
         queue.publish_many(2)
         stream.next()
@@ -293,7 +293,7 @@ def test_a_row_that_is_held_for_long_fails_the_batch_with_what_to_mend(
 
 
 def test_a_second_query_of_the_same_consumer_is_refused(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_worker, "NAME_WITHIN_S", 0.05)
+    monkeypatch.setattr(claim_worker, "NAME_TIMEOUT_S", 0.05)
     with streaming(database, consumer="loader") as first:
         first.next()
 
@@ -320,27 +320,27 @@ def test_a_stopped_stream_gives_its_batch_back(database: Database, queue: Queue)
 
 
 def test_a_stream_whose_spark_is_gone_keeps_its_locks_for_the_restart(database: Database, queue: Queue) -> None:
-    class Crash(Ending):
-        def is_in_order(self) -> bool:
+    class Crash(QueryEnd):
+        def is_orderly(self) -> bool:
             return False
 
     queue.publish()
     with streaming(database) as stream:
         stream.next()
-        stream.reader._ending = Crash()
+        stream.reader._query_end = Crash()
 
     assert locked(queue) == 1
 
 
 def test_a_stream_without_a_restart_gives_its_batch_back_though_spark_is_gone(database: Database, queue: Queue) -> None:
-    class Crash(Ending):
-        def is_in_order(self) -> bool:
+    class Crash(QueryEnd):
+        def is_orderly(self) -> bool:
             return False
 
     published = queue.publish()
     with streaming(database, releaseOnCrash="true") as stream:
         stream.next()
-        stream.reader._ending = Crash()
+        stream.reader._query_end = Crash()
 
     message = queue.message(published)
     assert (message.claim_id, message.attempts, message.runs) == (None, 0, 1)
@@ -363,7 +363,7 @@ def test_a_server_that_restarts_is_waited_for(private_server: Postgres) -> None:
     with private_server.new_database(template=private_server.migrated) as database:
         queue = Queue(database.connect())
         queue.publish_many(4)
-        stream = Stream(database.dsn, consumer="loader", lock="5m")
+        stream = Stream(database.dsn, consumer="loader", lockDuration="5m")
         batch = stream.next(rows=2)
         private_server.place.stop()
         private_server.place.start()
@@ -399,8 +399,8 @@ def test_what_was_claimed_while_the_connection_broke_is_given_back(database: Dat
     ("given", "said"),
     [
         ({"topics": ""}, "topics"),
-        ({"lock": "100ms"}, "option lock must be between 1s and 7d"),
-        ({"lock": "8d"}, "option lock must be between 1s and 7d"),
+        ({"lockDuration": "100ms"}, "option lockDuration must be between 1s and 7d"),
+        ({"lockDuration": "8d"}, "option lockDuration must be between 1s and 7d"),
     ],
 )
 def test_options_that_cannot_be_are_refused(given: dict[str, str], said: str) -> None:
@@ -456,7 +456,7 @@ def test_a_crash_in_a_batch_replays_it_and_everything_ends_once(
             raise RuntimeError("crash")
 
     def run() -> None:
-        read = claimed(spark, database, maxRowsPerBatch=100, consumer="loader", lock="5m")
+        read = claimed(spark, database, maxRowsPerBatch=100, consumer="loader", lockDuration="5m")
         query = read.writeStream.foreachBatch(work).trigger(availableNow=True)
         query.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
 

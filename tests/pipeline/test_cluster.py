@@ -76,7 +76,7 @@ with session("jobs", master, dict(pair.split("=", 1) for pair in conf)), connect
         print(json.dumps({"job": job[0], "code": int(code or 0)}), flush=True)
 """
 JOBS = (
-    ("consume", "shop:charge", "--topics", "orders", "--rows", "200", "--available-now", "--one-attempt"),
+    ("consume", "shop:charge", "--topics", "orders", "--rows", "200", "--available-now", "--allow-single-attempt"),
     ("export", "lake"),
     ("report", "--lake", "lake", "--since", "1h", "--out", "report"),
     ("redrive", "--lake", "lake", "--where", "get_json_object(payload, '$.total') > 290"),
@@ -139,7 +139,17 @@ def published(cluster: Cluster, folder: Path, dsn: str) -> list[dict[str, Any]]:
     variables = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
     where = {variables[name]: str(value) for name, value in conninfo_to_dict(dsn).items() if name in variables}
     given = [f"spark.executorEnv.{name}={value}" for name, value in where.items()]
-    command = [sys.executable, "-m", "pgrouse", "pipeline", "publish", "orders.jsonl", "--whole", "--topic", "orders"]
+    command = [
+        sys.executable,
+        "-m",
+        "pgrouse",
+        "pipeline",
+        "publish",
+        "orders.jsonl",
+        "--row-as-payload",
+        "--topic",
+        "orders",
+    ]
     options = ["--json", "--master", cluster.master, *(f"--conf={pair}" for pair in (*CONF, *given))]
     return printed([*command, *options], folder, where)
 

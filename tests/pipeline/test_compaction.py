@@ -13,7 +13,7 @@ import pytest
 
 from pgrouse.errors import PgrouseError
 from pyspark_pgrouse.lake import compaction
-from pyspark_pgrouse.lake.cursor import ExportElsewhere
+from pyspark_pgrouse.lake.cursor import ExportConflict
 from pyspark_pgrouse.lake.lake import Lake, Snapshot
 from pyspark_pgrouse.lake.manifest import DataFile, folder
 from tests.pipeline.lakes import archive, data_files, exported, fill, ids, killed, lake, one_by_one, rows
@@ -170,7 +170,7 @@ def test_of_two_that_commit_at_once_one_is_refused(queue: Queue, database: Datab
         exported(database, lake)
         return one_by_one(work, parts)
 
-    with pytest.raises(ExportElsewhere, match="written to by another process"):
+    with pytest.raises(ExportConflict, match="written to by another process"):
         compaction.compact(opened, overtaken, TOMORROW)
 
     assert ids(lake) == archive(queue)

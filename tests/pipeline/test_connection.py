@@ -34,7 +34,7 @@ def test_an_archive_without_the_column_is_told(own_database: Database) -> None:
         planned(own_database.dsn)
 
 
-def test_a_role_without_any_right_is_told_which_grant_mends_it(own_database: Database) -> None:
+def test_a_role_without_any_right_is_told_which_grant_fixes_it(own_database: Database) -> None:
     with (
         login(own_database) as dsn,
         pytest.raises(ConfigError, match=r"role spark_test may not use .*: GRANT messages_operator TO spark_test"),
@@ -99,7 +99,7 @@ def test_a_query_that_fails_by_itself_is_not_asked_again(database: Database) -> 
         conn.execute("DO $$ BEGIN RAISE 'no space left' USING ERRCODE = 'disk_full'; END $$")
 
     with pytest.raises(psycopg.errors.DiskFull):
-        connection.ask(database.dsn, wrong)
+        connection.run_with_retry(database.dsn, wrong)
 
     assert asked == [1]
 
@@ -112,4 +112,4 @@ def test_a_server_that_does_not_come_back_is_told(database: Database) -> None:
         conn.execute("SELECT 1")
 
     with pytest.raises(DatabaseUnreachable, match="no connection to PostgreSQL"):
-        connection.ask(database.dsn, killed, patience_s=0)
+        connection.run_with_retry(database.dsn, killed, retry_timeout_s=0)

@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pgrouse.errors import ConfigError, ExitCode
-from pyspark_pgrouse.claim.batch import Ran, run
-from pyspark_pgrouse.claim.batch_settler import ClaimDesk
-from pyspark_pgrouse.claim.user_function import find
-from pyspark_pgrouse.claim.outcome import Settled
+from pyspark_pgrouse.claim.batch import BatchResult, run_batch
+from pyspark_pgrouse.claim.batch_settler import BatchSettler
+from pyspark_pgrouse.claim.outcome import SettleResult
+from pyspark_pgrouse.claim.user_function import find_function
 from tests.pipeline.claiming import streaming
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -94,11 +94,11 @@ def ended(queue: Queue) -> list[tuple[str, str]]:
 )
 def test_a_function_that_cannot_be_is_refused_with_the_nearest_name(folder: Path, name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        find(name, [folder])
+        find_function(name, [folder])
 
 
 def test_the_python_processes_of_executors_find_the_module_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    find("batch_functions:nothing", [folder])
+    find_function("batch_functions:nothing", [folder])
 
     assert subprocess.run([sys.executable, "-c", "import batch_functions"], check=False, cwd="/").returncode == 0
 
@@ -106,17 +106,17 @@ def test_the_python_processes_of_executors_find_the_module_too(folder: Path, mon
 # A batch
 
 
-def worked(spark: SparkSession, database: Database, function: str) -> Ran:
+def worked(spark: SparkSession, database: Database, function: str) -> BatchResult:
     """Work one batch of a stream by a function, without a query."""
     with streaming(database, consumer="c") as stream:
         claimed = stream.next()
         rows = [(row["id"], row["claim_id"], row["payload"]) for row in claimed]
         batch = spark.createDataFrame(rows, "id long, claim_id long, payload string")
-        desk = ClaimDesk(database.dsn, "c")
+        settler = BatchSettler(database.dsn, "c")
         try:
-            return run(find(f"batch_functions:{function}"), batch, 7, desk)
+            return run_batch(find_function(f"batch_functions:{function}"), batch, 7, settler)
         finally:
-            desk.close()
+            settler.close()
 
 
 @pytest.mark.spark
@@ -127,7 +127,7 @@ def test_what_a_function_names_ends_so_and_the_rest_succeeds(
 
     ran = worked(spark, database, "some_are_bad")
 
-    assert ran.settled == Settled({"rejected": 1, "failed": 1, "success": 2})
+    assert ran.settled == SettleResult({"rejected": 1, "failed": 1, "success": 2})
     assert ended(queue) == [("1", "rejected"), ("2", "failed"), ("3", "success"), ("4", "success")]
     assert [row.error for row in queue.rows(ENDED)] == ["why", "why", None, None]
 
@@ -151,7 +151,7 @@ def test_a_function_that_raises_over_everything_costs_one_message_an_attempt_and
 
     assert said in (ran.error or "")
     assert (list(ran.at_fault), ran.has_failed) == ([first], True)
-    assert ran.settled == Settled({"failed": 1, "release": 3})
+    assert ran.settled == SettleResult({"failed": 1, "release": 3})
     assert ended(queue) == [("1", "failed")]
     assert said in queue.archived(first).error
     assert [(queue.message(id_).attempts, queue.message(id_).claim_id) for id_ in others] == [(0, None)] * 3
@@ -165,7 +165,7 @@ def test_a_message_over_which_the_function_raises_is_found_and_the_others_are_wo
 
     ran = worked(spark, database, "raises_over_two")
 
-    assert ran.settled == Settled({"failed": 2, "success": 3})
+    assert ran.settled == SettleResult({"failed": 2, "success": 3})
     assert [result for _, result in ended(queue)] == ["success", "failed", "success", "failed", "success"]
     assert "cannot do ['2', '4']" in (ran.error or "")
     assert [error.splitlines()[-1] for error in ran.at_fault.values()] == [
@@ -185,7 +185,7 @@ def test_a_message_that_failed_alone_is_tried_again_while_attempts_are_left(
     ran = worked(spark, database, "raises")
 
     assert (queue.message(published).attempts, queue.message(published).claim_id) == (1, None)
-    assert ran.settled == Settled({"retry": 1})
+    assert ran.settled == SettleResult({"retry": 1})
 
 
 def test_what_the_batch_lost_meanwhile_is_not_settled(database: Database, queue: Queue) -> None:
@@ -193,9 +193,9 @@ def test_what_the_batch_lost_meanwhile_is_not_settled(database: Database, queue:
     with streaming(database, consumer="c") as stream:
         first, _ = stream.next()
         queue.call("cancel", [first["id"]])
-        desk = ClaimDesk(database.dsn, "c")
-        held = desk.held(None)  # type: ignore[arg-type] - the registry knows the claims
-        desk.close()
+        settler = BatchSettler(database.dsn, "c")
+        held = settler.held(None)  # type: ignore[arg-type] - the registry knows the claims
+        settler.close()
 
     assert len(held) == 1
 
@@ -228,7 +228,7 @@ def test_the_job_works_what_is_ready_and_tells_of_each_batch_what_the_database_d
 ) -> None:
     queue.publish_many(5)
 
-    result = consume("batch_functions:some_are_bad", "--rows", "3", "--available-now", "--one-attempt")
+    result = consume("batch_functions:some_are_bad", "--rows", "3", "--available-now", "--allow-single-attempt")
 
     told = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.return_value == 0, result.output
@@ -245,7 +245,7 @@ def test_the_job_ends_after_too_many_failed_batches_and_kills_none_of_their_mess
     queue.policy(max_attempts=3, backoff={"kind": "constant", "base": "1h"})
     queue.publish_many(6)
 
-    result = consume("batch_functions:raises", "--rows", "3", "--failures", "2", "--every", "100ms")
+    result = consume("batch_functions:raises", "--rows", "3", "--max-failed-batches", "2", "--interval", "100ms")
 
     assert result.return_value == 1, result.output
     assert "the last 2 batches failed, and what was not worked is back in the queue" in result.stderr
@@ -277,7 +277,7 @@ def test_what_is_printed_for_people_says_how_many_died(
     queue.policy(max_attempts=1)
     published = queue.publish_many(5)
 
-    result = consume("batch_functions:raises_over_two", "--available-now", "--one-attempt", as_json=False)
+    result = consume("batch_functions:raises_over_two", "--available-now", "--allow-single-attempt", as_json=False)
 
     assert result.return_value == 0, result.output
     assert result.stdout.endswith("in all: 3 success, 2 dead (2 failed)\n")
@@ -300,14 +300,14 @@ def test_topics_with_one_attempt_are_refused_before_spark_starts(
     said = str(refused.value)
     assert said.startswith("t: max_attempts is 1")
     assert "`pgrouse topic set t max_attempts=5`" in said
-    assert "--one-attempt" in said
+    assert "--allow-single-attempt" in said
 
 
 @pytest.mark.spark
 def test_a_topic_with_one_attempt_that_is_accepted_is_warned_of(
     consume: Callable[..., Result], queue: Queue, folder: Path
 ) -> None:
-    result = consume("batch_functions:nothing", "--available-now", "--one-attempt")
+    result = consume("batch_functions:nothing", "--available-now", "--allow-single-attempt")
 
     assert "t: max_attempts is 1" in result.stderr
     assert "`pgrouse topic set t max_attempts=5`" in result.stderr
@@ -349,7 +349,7 @@ def test_after_a_signal_the_batch_that_runs_ends_and_the_rest_stays_ready(
 def test_a_kill_in_a_batch_gives_its_messages_back_with_their_attempts(
     database: Database, queue: Queue, folder: Path, eventually: Callable[..., object], who: str
 ) -> None:
-    queue.policy(max_attempts=2, lock_for="1h")
+    queue.policy(max_attempts=2, lock_duration="1h")
     queue.publish_many(3)
     job = _began(database, folder, eventually)
     try:
@@ -395,12 +395,12 @@ def _started(database: Database, folder: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pgrouse", "pipeline", "consume", "batch_functions:waits_for_the_gate"]
     with (folder / "said").open("wb") as said:
         return subprocess.Popen(
-            [*command, "--topics", "t", "--rows", "2", "--every", "100ms"],
+            [*command, "--topics", "t", "--rows", "2", "--interval", "100ms"],
             env={**os.environ, "PGROUSE_DSN": database.dsn},
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
             start_new_session=True,
-            # Whoever runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
+            # Anyone who runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
         )

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from pgrouse.cli.command import Session
+from pgrouse.cli.command import CliSession
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.connection import connect
-from pyspark_pgrouse.executors import own_error
-from pyspark_pgrouse.jobs.export import After, Rounds, export
+from pyspark_pgrouse.executors import pgrouse_error
+from pyspark_pgrouse.jobs.export import ExportRunner, PostExport, export
 from pyspark_pgrouse.lake import export as lake_export
-from pyspark_pgrouse.lake.cursor import ExportCursor, ExportElsewhere, held
+from pyspark_pgrouse.lake.cursor import ExportConflict, ExportCursor, held
 from pyspark_pgrouse.lake.directory import LakeUnwritable
-from pyspark_pgrouse.lake.export import Export, Wanted
+from pyspark_pgrouse.lake.export import Export, ExportOptions
 from pyspark_pgrouse.lake.lake import Lake
-from pyspark_pgrouse.lake.manifest import Column
+from pyspark_pgrouse.lake.manifest import LakeColumn
 from tests.pipeline.lakes import archive, data_files, exported, fill, ids, killed, lake, one_by_one, rows
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -148,7 +148,7 @@ def test_a_lake_of_some_topics_has_no_others_and_does_not_hold_them(
     assert ids(lake) == [
         row.id for row in queue.rows("SELECT id FROM messages.message_archive WHERE topic <> '007' ORDER BY id")
     ]
-    assert queue.row("SELECT * FROM messages.held_by_export()").oldest_at is None
+    assert queue.row("SELECT * FROM messages.list_exports()").oldest_at is None
 
 
 def test_a_lake_since_a_time_has_nothing_older(queue: Queue, database: Database, lake: str) -> None:
@@ -170,7 +170,7 @@ def test_a_column_that_is_added_is_null_in_what_was_written_before(own_database:
     exported(own_database, lake)
 
     assert [row[0] for row in rows(lake, "extra")] == [None] * 3 + [7] * 3
-    assert {Column("extra", "int32"), Column("progress", "string")} <= set(Lake.open(lake).snapshot().columns)
+    assert {LakeColumn("extra", "int32"), LakeColumn("progress", "string")} <= set(Lake.open(lake).snapshot().columns)
 
 
 # Crashes
@@ -290,7 +290,7 @@ def test_killed_at_any_moment_and_started_again_everything_is_there_once(
 
 
 def test_of_two_exporters_at_once_the_second_is_refused(queue: Queue, database: Database, lake: str) -> None:
-    with connect(database.dsn) as conn, held(conn, "default"), pytest.raises(ExportElsewhere, match="another process"):
+    with connect(database.dsn) as conn, held(conn, "default"), pytest.raises(ExportConflict, match="another process"):
         exported(database, lake)
 
     assert exported(database, lake) == []
@@ -302,10 +302,10 @@ def test_one_that_lost_its_place_while_it_wrote_harms_nothing(queue: Queue, data
 
     def overtaken(work: Callable[[Any], Any], parts: Any) -> Any:
         with connect(database.dsn) as conn:
-            list(Export.begin(conn, database.dsn, lake, Wanted(batch_rows=60)).batches(one_by_one, 2))
+            list(Export.begin(conn, database.dsn, lake, ExportOptions(batch_rows=60)).batches(one_by_one, 2))
         return one_by_one(work, parts)
 
-    with pytest.raises(ExportElsewhere, match="was committed by another process"):
+    with pytest.raises(ExportConflict, match="was committed by another process"):
         exported(database, lake, overtaken)
 
     assert ids(lake) == archive(queue)
@@ -386,7 +386,7 @@ def test_a_lake_with_a_hole_in_its_commits_is_not_read(queue: Queue, database: D
 def test_an_export_that_was_given_up_goes_on_where_its_lake_ends(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 10)
     exported(database, lake)
-    queue.call("forget_export", "default")
+    queue.call("delete_export", "default")
     fill(queue, 10)
 
     exported(database, lake)
@@ -402,7 +402,7 @@ def test_a_role_that_may_not_read_payloads_is_told_what_it_lacks(own_database: D
             connect(own_database.server.dsn(own_database.name, "export_analyst")) as conn,
             pytest.raises(ConfigError, match="GRANT messages_operator"),
         ):
-            Export.begin(conn, None, lake, Wanted())
+            Export.begin(conn, None, lake, ExportOptions())
     finally:
         admin.execute("DROP ROLE export_analyst")
 
@@ -418,19 +418,19 @@ def _edit(lake: str, **about: Any) -> None:
 def test_what_a_task_says_is_what_the_command_says() -> None:
     traceback = "Traceback ...\npyspark_pgrouse.lake.directory.LakeUnwritable: the lake /l cannot be written: No space\n\tat org.apache"
 
-    found = own_error(traceback)
+    found = pgrouse_error(traceback)
 
     assert isinstance(found, LakeUnwritable)
     assert str(found) == "the lake /l cannot be written: No space"
-    assert own_error("java.lang.OutOfMemoryError: Java heap space") is None
+    assert pgrouse_error("java.lang.OutOfMemoryError: Java heap space") is None
 
 
 def _run(database: Database, *arguments: str) -> Any:
     env = {"PGROUSE_DSN": database.dsn}
-    return CliRunner().invoke(export, [*arguments, "--json"], obj=Session(), env=env, catch_exceptions=False)
+    return CliRunner().invoke(export, [*arguments, "--json"], obj=CliSession(), env=env, catch_exceptions=False)
 
 
-NOTHING = After(compact=False, keep_replaced=timedelta(0))
+NOTHING = PostExport(compact=False, keep_replaced=timedelta(0))
 
 
 @pytest.mark.parametrize(("since", "waits"), [(None, 5), (datetime(2030, 1, 1, tzinfo=UTC), 0)])
@@ -446,20 +446,24 @@ def test_rows_that_wait_for_a_transaction_are_counted_in_the_last_line(
     with other.conn.transaction(), connect(database.dsn) as conn:
         fill(other, 1)
         fill(queue, 5, first=100)
-        Rounds(Session(), Export.begin(conn, database.dsn, lake, Wanted(since=since)), 1, one_by_one, NOTHING).run(None)
+        ExportRunner(
+            CliSession(), Export.begin(conn, database.dsn, lake, ExportOptions(since=since)), 1, one_by_one, NOTHING
+        ).run(None)
         held = capsys.readouterr()
-        as_json = Session()
+        as_json = CliSession()
         as_json.as_json = True
-        Rounds(as_json, Export.begin(conn, database.dsn, lake, Wanted()), 1, one_by_one, NOTHING).run(None)
+        ExportRunner(as_json, Export.begin(conn, database.dsn, lake, ExportOptions()), 1, one_by_one, NOTHING).run(None)
         told = json.loads(capsys.readouterr().out)
     with connect(database.dsn) as conn:
-        Rounds(Session(), Export.begin(conn, database.dsn, lake, Wanted()), 1, one_by_one, NOTHING).run(None)
+        ExportRunner(CliSession(), Export.begin(conn, database.dsn, lake, ExportOptions()), 1, one_by_one, NOTHING).run(
+            None
+        )
     free = capsys.readouterr()
 
     assert held.out.startswith(f"wrote 0 rows in 0 files to {lake}")
     assert told["rows_waiting"] == waits
     if waits:
-        assert held.out.splitlines()[-1].startswith("5 rows wait for a later run: the cut is ")
+        assert held.out.splitlines()[-1].startswith("5 rows wait for a later run: the watermark is ")
         assert "held for" in held.out
     else:
         assert "later run" not in held.out
@@ -512,4 +516,4 @@ def test_an_export_is_given_up_by_its_name(queue: Queue, database: Database, lak
 
 
 def test_without_a_lake_the_command_says_what_is_missing(database: Database) -> None:
-    assert "name the lake" in CliRunner().invoke(export, [], obj=Session()).output
+    assert "name the lake" in CliRunner().invoke(export, [], obj=CliSession()).output

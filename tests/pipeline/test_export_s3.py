@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.lake import compaction, delta
-from pyspark_pgrouse.lake.cursor import ExportElsewhere
+from pyspark_pgrouse.lake.cursor import ExportConflict
 from pyspark_pgrouse.lake.directory import Directory
-from pyspark_pgrouse.lake.export import Export, Wanted
+from pyspark_pgrouse.lake.export import Export, ExportOptions
 from pyspark_pgrouse.lake.frame import batches_of
 from pyspark_pgrouse.lake.lake import Lake
 from tests.pipeline.lakes import archive, exported, fill, one_by_one
@@ -126,10 +126,10 @@ def test_a_commit_is_made_once_although_nothing_is_renamed(queue: Queue, databas
 
     def overtaken(work: Callable[[Any], Any], parts: Any) -> Any:
         with connect(database.dsn) as conn:
-            list(Export.begin(conn, database.dsn, LAKE, Wanted()).batches(one_by_one, 2))
+            list(Export.begin(conn, database.dsn, LAKE, ExportOptions()).batches(one_by_one, 2))
         return one_by_one(work, parts)
 
-    with pytest.raises(ExportElsewhere, match="was committed by another process"):
+    with pytest.raises(ExportConflict, match="was committed by another process"):
         exported(database, LAKE, overtaken)
 
     assert ids() == archive(queue)

@@ -18,19 +18,24 @@ from pyspark_pgrouse.lake import writer as lake_writer
 from pyspark_pgrouse.lake.columns import arrow_schema
 from pyspark_pgrouse.lake.directory import Directory, LakeUnwritable
 from pyspark_pgrouse.lake.frame import batches_of
-from pyspark_pgrouse.lake.lake import About, Lake
-from pyspark_pgrouse.lake.manifest import Change, Column, DataFile, Manifest, folder
+from pyspark_pgrouse.lake.lake import Lake, LakeInfo
+from pyspark_pgrouse.lake.manifest import CommitKind, DataFile, LakeColumn, Manifest, folder
 from pyspark_pgrouse.lake.writer import LakeWriter
 from tests.pipeline.lakes import data_files
 
 DAY = date(2027, 1, 31)
 NOON = datetime(2027, 1, 31, 12, tzinfo=UTC)
-COLUMNS = (Column("id", "int64"), Column("topic", "string"), Column("payload", "string"), Column("date", "date32[day]"))
+COLUMNS = (
+    LakeColumn("id", "int64"),
+    LakeColumn("topic", "string"),
+    LakeColumn("payload", "string"),
+    LakeColumn("date", "date32[day]"),
+)
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    return Lake.make(Directory.at(str(tmp_path / "lake")), About("1-2-3", "default", "77", (), None, False, NOON))
+    return Lake.make(Directory.at(str(tmp_path / "lake")), LakeInfo("1-2-3", "default", "77", (), None, False, NOON))
 
 
 def a_file(name: str, day: date = DAY, topic: str = "t", rows: int = 1) -> DataFile:
@@ -38,10 +43,12 @@ def a_file(name: str, day: date = DAY, topic: str = "t", rows: int = 1) -> DataF
 
 
 def a_commit(
-    number: int, *add: DataFile, remove: tuple[str, ...] = (), columns: tuple[Column, ...] = COLUMNS
+    number: int, *add: DataFile, remove: tuple[str, ...] = (), columns: tuple[LakeColumn, ...] = COLUMNS
 ) -> Manifest:
     end = None if remove else {"v": 1, "sys": "77", "xid": str(number), "id": number}
-    return Manifest(number, Change.COMPACTION if remove else Change.EXPORT, NOON, end, end, columns, add, remove)
+    return Manifest(
+        number, CommitKind.COMPACTION if remove else CommitKind.EXPORT, NOON, end, end, columns, add, remove
+    )
 
 
 def some_rows(topics: list[str], days: list[date] | None = None, payload: str = "{}") -> pa.RecordBatch:
@@ -123,16 +130,20 @@ def test_files_are_chosen_by_day_and_topic(lake: Lake) -> None:
 
 
 def test_columns_that_came_later_are_columns_of_the_lake_and_so_are_those_that_went(lake: Lake) -> None:
-    lake.commit(a_commit(1, a_file("a"), columns=(Column("id", "int32"), Column("old", "string"))))
-    lake.commit(a_commit(2, a_file("b"), columns=(Column("id", "int64"), Column("new", "bool"))))
+    lake.commit(a_commit(1, a_file("a"), columns=(LakeColumn("id", "int32"), LakeColumn("old", "string"))))
+    lake.commit(a_commit(2, a_file("b"), columns=(LakeColumn("id", "int64"), LakeColumn("new", "bool"))))
 
-    assert lake.snapshot().columns == (Column("id", "int64"), Column("old", "string"), Column("new", "bool"))
+    assert lake.snapshot().columns == (
+        LakeColumn("id", "int64"),
+        LakeColumn("old", "string"),
+        LakeColumn("new", "bool"),
+    )
 
 
 def test_what_a_file_lacks_is_null(lake: Lake) -> None:
     (file,) = written(lake.directory, some_rows(["t"]))
 
-    (rows,) = batches_of(lake.directory, file.path, (*COLUMNS, Column("new", "bool")))
+    (rows,) = batches_of(lake.directory, file.path, (*COLUMNS, LakeColumn("new", "bool")))
 
     assert rows.to_pylist() == [{"id": 0, "topic": "t", "payload": "{}", "date": DAY, "new": None}]
 
@@ -152,7 +163,7 @@ def test_a_scheme_that_nobody_knows_is_named() -> None:
 
 
 def test_a_lake_of_a_later_format_is_not_read(lake: Lake) -> None:
-    about = json.loads(lake.about.as_json()) | {"format": 2}
+    about = json.loads(lake.info.as_json()) | {"format": 2}
     lake.directory.replace("_pgrouse/lake.json", json.dumps(about).encode())
 
     with pytest.raises(ConfigError, match="has format 2, but this version reads 1"):

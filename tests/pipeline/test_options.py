@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.options import Mode, Options, Use
+from pyspark_pgrouse.options import Mode, Operation, Options
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -24,7 +24,7 @@ def test_a_read_that_says_nothing_is_of_the_whole_archive_of_the_database_in_the
 def test_names_are_read_in_any_case_as_spark_hands_them_over() -> None:
     given = CaseInsensitiveDict({"numPartitions": "7", "MAXROWSPERBATCH": "5", "startingoffsets": "latest"})
 
-    options = Options.parse(given, Use.STREAM)
+    options = Options.parse(given, Operation.STREAM)
 
     assert (options.partitions, options.max_rows, options.starting) == (7, 5, "latest")
 
@@ -45,23 +45,23 @@ def test_an_unknown_option_that_is_near_to_nothing_is_refused_with_all_there_are
 @pytest.mark.parametrize(
     ("given", "use", "told"),
     [
-        ({"consumer": "c"}, Use.READ, "option consumer does not go with mode archive: it is for mode claim"),
-        ({"mode": "dead", "lock": "5m"}, Use.READ, "option lock does not go with mode dead"),
-        ({"mode": "ready", "since": "2h"}, Use.READ, "option since does not go with mode ready"),
-        ({"mode": "claim", "startingOffsets": "latest"}, Use.READ, "startingOffsets does not go with mode claim"),
-        ({"mode": "claim"}, Use.BATCH, "mode claim is for spark.readStream"),
-        ({"mode": "ready"}, Use.STREAM, "mode ready is for spark.read"),
-        ({"startingOffsets": "latest"}, Use.BATCH, "option startingOffsets is for streams"),
-        ({"maxRowsPerBatch": "5"}, Use.BATCH, "option maxRowsPerBatch is for streams"),
-        ({"pushdown": "true"}, Use.STREAM, "option pushdown is for batch reads"),
-        ({"since": "2h"}, Use.STREAM, "must be a moment.*must find the same rows"),
-        ({"since": "2026-03-02T00:00Z", "until": "2026-03-01T00:00Z"}, Use.BATCH, "is not before option until"),
-        ({"job": "j"}, Use.READ, "option job is for writing, not for reading"),
-        ({"topics": "a"}, Use.WRITE, "option topics is for reading, not for writing"),
-        ({"mode": "publish"}, Use.READ, "must be one of archive, dead, ready, claim"),
+        ({"consumer": "c"}, Operation.READ, "option consumer does not go with mode archive: it is for mode claim"),
+        ({"mode": "dead", "lockDuration": "5m"}, Operation.READ, "option lockDuration does not go with mode dead"),
+        ({"mode": "ready", "since": "2h"}, Operation.READ, "option since does not go with mode ready"),
+        ({"mode": "claim", "startingOffsets": "latest"}, Operation.READ, "startingOffsets does not go with mode claim"),
+        ({"mode": "claim"}, Operation.BATCH, "mode claim is for spark.readStream"),
+        ({"mode": "ready"}, Operation.STREAM, "mode ready is for spark.read"),
+        ({"startingOffsets": "latest"}, Operation.BATCH, "option startingOffsets is for streams"),
+        ({"maxRowsPerBatch": "5"}, Operation.BATCH, "option maxRowsPerBatch is for streams"),
+        ({"pushdown": "true"}, Operation.STREAM, "option pushdown is for batch reads"),
+        ({"since": "2h"}, Operation.STREAM, "must be a moment.*must find the same rows"),
+        ({"since": "2026-03-02T00:00Z", "until": "2026-03-01T00:00Z"}, Operation.BATCH, "is not before option until"),
+        ({"job": "j"}, Operation.READ, "option job is for writing, not for reading"),
+        ({"topics": "a"}, Operation.WRITE, "option topics is for reading, not for writing"),
+        ({"mode": "publish"}, Operation.READ, "must be one of archive, dead, ready, claim"),
     ],
 )
-def test_what_contradicts_itself_is_refused_with_the_reason(given: dict[str, str], use: Use, told: str) -> None:
+def test_what_contradicts_itself_is_refused_with_the_reason(given: dict[str, str], use: Operation, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         Options.parse(given, use)
 
@@ -93,7 +93,7 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(name: str, 
 
 
 def test_a_moment_may_be_told_with_its_zone_or_as_a_duration_before_now() -> None:
-    options = Options.parse({"since": "36h", "until": "2026-03-01T09:30:00+02:00"}, Use.BATCH, NOW)
+    options = Options.parse({"since": "36h", "until": "2026-03-01T09:30:00+02:00"}, Operation.BATCH, NOW)
 
     assert options.since == datetime(2026, 2, 28, 0, tzinfo=UTC)
     assert options.until == datetime(2026, 3, 1, 7, 30, tzinfo=UTC)
@@ -104,12 +104,12 @@ def test_topics_are_told_with_commas_and_with_or_without_spaces() -> None:
 
 
 def test_a_claim_has_a_consumer_and_a_lock() -> None:
-    options = Options.parse({"mode": "claim", "consumer": "c", "lock": "5m"}, Use.STREAM)
+    options = Options.parse({"mode": "claim", "consumer": "c", "lockDuration": "5m"}, Operation.STREAM)
 
     assert (options.consumer, options.lock) == ("c", timedelta(minutes=5))
 
 
 def test_a_write_has_options_of_its_own_and_lets_pass_what_spark_adds() -> None:
-    options = Options.parse({"job": "nightly", "topic": "mail", "checkpointLocation": "/c"}, Use.WRITE)
+    options = Options.parse({"job": "nightly", "topic": "mail", "checkpointLocation": "/c"}, Operation.WRITE)
 
     assert (options.mode, options.job, options.topic) == (Mode.PUBLISH, "nightly", "mail")

@@ -16,7 +16,7 @@ from pgrouse.errors import ConfigError
 from pyspark_pgrouse import position
 from pyspark_pgrouse.position import Position
 from pyspark_pgrouse.read.scope import EVERYTHING, Scope
-from pyspark_pgrouse.read.slices import between, cut_up
+from pyspark_pgrouse.read.slices import between, split_range
 from tests.pipeline.reading import archive, settled
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -34,7 +34,7 @@ def start(queue: Queue) -> Position:
 def end(
     queue: Queue, start: Position, limit_rows: int = MANY, limit_bytes: int = 0, scope: Scope = EVERYTHING
 ) -> Position | None:
-    return position.next_end(queue.conn, start, limit_rows, limit_bytes, position.cut(queue.conn), scope)
+    return position.next_end(queue.conn, start, limit_rows, limit_bytes, position.watermark(queue.conn), scope)
 
 
 def between_ids(conn: psycopg.Connection[Any], start: Position, end: Position) -> list[int]:
@@ -123,7 +123,7 @@ def test_a_transaction_that_writes_holds_the_cut_and_what_it_archives_is_not_los
     settled(queue.conn)
     found = end(queue, start)
 
-    assert by_highest_id == 2  # whoever goes on after 2 never sees 1
+    assert by_highest_id == 2  # anyone who goes on after 2 never sees 1
     assert by_cut is None
     assert found is not None
     assert between_ids(queue.conn, start, found) == [1, 2]
@@ -179,11 +179,11 @@ def read_on(queue: Queue, here: Position, ranges: list[tuple[Position, Position,
 def test_a_reader_that_only_reads_holds_no_cut(database: Database, queue: Queue) -> None:
     reader = database.connect(autocommit=False)
     reader.execute("SELECT count(*) FROM messages.message_archive")
-    before = position.cut(queue.conn)
+    before = position.watermark(queue.conn)
 
     archive(queue.conn, [1])
 
-    assert eventually(lambda: int(position.cut(queue.conn)) > int(before))
+    assert eventually(lambda: int(position.watermark(queue.conn)) > int(before))
 
 
 def test_the_lag_of_the_cut_names_who_holds_it(database: Database, queue: Queue) -> None:
@@ -191,7 +191,7 @@ def test_the_lag_of_the_cut_names_who_holds_it(database: Database, queue: Queue)
     archive(slow, [1])
     archive(queue.conn, [2])
 
-    lag = position.cut_lag(queue.conn)
+    lag = position.watermark_lag(queue.conn)
 
     assert lag.transactions >= 1
     assert lag.oldest_s is not None
@@ -200,14 +200,14 @@ def test_the_lag_of_the_cut_names_who_holds_it(database: Database, queue: Queue)
 
 def test_a_position_of_another_cluster_is_refused_with_the_way_out(queue: Queue) -> None:
     with pytest.raises(ConfigError, match=r"system identifier 1, but .* an empty checkpoint"):
-        position.expect(queue.conn, Position("1", "5", 5))
+        position.check_cluster(queue.conn, Position("1", "5", 5))
 
 
 def test_a_position_ahead_of_a_restored_cluster_is_refused_with_the_way_out(queue: Queue) -> None:
     ahead = Position(position.system_identifier(queue.conn), str(2**40), 5)
 
     with pytest.raises(ConfigError, match=r"ahead of the database .* restored from a backup.* an empty checkpoint"):
-        position.expect(queue.conn, ahead)
+        position.check_cluster(queue.conn, ahead)
 
 
 def test_the_slices_of_a_range_have_every_row_once_and_about_as_many_each(queue: Queue) -> None:
@@ -215,7 +215,7 @@ def test_the_slices_of_a_range_have_every_row_once_and_about_as_many_each(queue:
     archive(queue.conn, range(6001, 9001))
     (first, last) = ("0", 0), (str(2**40), 0)
 
-    ranges = cut_up(queue.conn, "TRUE", first, last, 3)
+    ranges = split_range(queue.conn, "TRUE", first, last, 3)
 
     sizes = [
         len(queue.rows(f"SELECT FROM messages.message_archive AS a WHERE {between(*bounds)}")) for bounds in ranges
@@ -226,4 +226,4 @@ def test_the_slices_of_a_range_have_every_row_once_and_about_as_many_each(queue:
 def test_a_small_range_is_not_cut_at_all(queue: Queue) -> None:
     archive(queue.conn, range(1, 100))
 
-    assert len(cut_up(queue.conn, "TRUE", ("0", 0), (str(2**40), 0), 4)) == 1
+    assert len(split_range(queue.conn, "TRUE", ("0", 0), (str(2**40), 0), 4)) == 1

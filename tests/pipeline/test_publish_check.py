@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pgrouse.publishing.schema_cache import Schemas
+from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pyspark_pgrouse.publish.check import faults, misfits, unreadable
 
 
@@ -83,7 +83,7 @@ def test_what_is_no_json_is_told(text: str) -> None:
 
 
 def test_what_does_not_fit_the_schema_of_its_topic_is_told_and_others_are_not_asked() -> None:
-    schemas = Schemas('{"strict": {"type": "object"}}')
+    schemas = SchemaSnapshot('{"strict": {"type": "object"}}')
     given = {"topic": pa.array(["strict", "strict", "other"]), "payload": pa.array(["1", "{}", "1"])}
 
     first, *others = misfits(given, schemas).to_pylist()

@@ -101,7 +101,7 @@ def test_csv_has_its_columns_typed_and_a_value_of_the_wrong_type_is_rejected(
 def test_whole_rows_are_payloads_as_they_stand(pgrouse: Shell, queue: Queue, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"topic": "mine", "n": 1.10}\n[2]\n')
 
-    pgrouse("pipeline", "publish", tmp_path / "in.jsonl", "--topic", "t", "--whole")
+    pgrouse("pipeline", "publish", tmp_path / "in.jsonl", "--topic", "t", "--row-as-payload")
 
     assert found(queue) == [("t", "[2]"), ("t", '{"n": 1.10, "topic": "mine"}')]
 
@@ -122,7 +122,7 @@ def test_a_table_is_published_with_a_key_or_each_time_anew(pgrouse: Shell, queue
     [
         ([], 2, "either paths, or --table"),
         (["x", "--table", "t"], 2, "either paths, or --table"),
-        (["x", "--whole"], 2, "--whole needs --topic"),
+        (["x", "--row-as-payload"], 2, "--row-as-payload needs --topic"),
         (["missing.jsonl"], 78, "cannot read missing.jsonl"),
         (["odd.jsonl"], 78, "no column pay of a message"),
         (["odd.jsonl", "--rejected", "odd.jsonl"], 78, "no column pay"),

@@ -7,10 +7,10 @@ from uuid import uuid4
 import pytest
 
 from pgrouse.errors import ConfigError, TopicFull
-from pyspark_pgrouse.options import Options, Use
+from pyspark_pgrouse.options import Operation, Options
 from pyspark_pgrouse.publish.batch import PublishWriter
 from pyspark_pgrouse.publish.error import StageLost, TooManyRejected
-from pyspark_pgrouse.publish.job import Outcome, outcome
+from pyspark_pgrouse.publish.job import JobResult, job_result
 from pyspark_pgrouse.publish.job import publish as publish_job
 from pyspark_pgrouse.publish.stage import Staged
 from pyspark_pgrouse.publish.stream import PublishStreamWriter
@@ -26,7 +26,7 @@ def test_what_the_tasks_staged_is_published_when_all_are_done(database: Database
 
     job.commit([*told])
 
-    assert job.outcome == Outcome(published=4, ignored=0, dropped=0, rejected=0, is_repeat=False)
+    assert job.outcome == JobResult(published=4, ignored=0, dropped=0, rejected=0, is_repeat=False)
     assert sorted(queue.message(i).payload for i in queue.ids()) == [1, 2, 3, 4]
 
 
@@ -45,7 +45,7 @@ def test_the_same_job_publishes_nothing_a_second_time(database: Database, queue:
 
     assert publish(database, rows("1"), job="j").is_repeat
     assert len(queue.ids()) == 1
-    assert outcome(database.dsn, "j") == Outcome(1, 0, 0, 0, is_repeat=True)
+    assert job_result(database.dsn, "j") == JobResult(1, 0, 0, 0, is_repeat=True)
 
 
 def test_a_commit_whose_answer_was_lost_can_be_repeated(database: Database, queue: Queue) -> None:
@@ -100,7 +100,7 @@ def test_a_job_that_fails_leaves_nothing_behind(database: Database, queue: Queue
 def test_a_server_that_is_away_does_not_hide_why_the_job_failed(database: Database) -> None:
     job = writer(database)
     gone = PublishWriter.__new__(PublishWriter)
-    gone.options = Options.parse({"dsn": "host=127.0.0.1 port=1"}, Use.WRITE)
+    gone.options = Options.parse({"dsn": "host=127.0.0.1 port=1"}, Operation.WRITE)
 
     gone.abort([Staged(job.job, str(uuid4()), 1)])
 
@@ -143,9 +143,11 @@ def test_a_job_of_another_user_is_refused(database: Database, queue: Queue) -> N
 @pytest.mark.parametrize("kind", [PublishWriter, PublishStreamWriter])
 def test_a_queue_cannot_be_overwritten(database: Database, kind: type) -> None:
     with pytest.raises(ConfigError, match="cannot be overwritten"):
-        kind(Options.parse({"dsn": database.dsn}, Use.WRITE), schema(PLAIN), overwrite=True)
+        kind(Options.parse({"dsn": database.dsn}, Operation.WRITE), schema(PLAIN), overwrite=True)
 
 
 def test_a_stream_has_no_key_of_its_own(database: Database) -> None:
     with pytest.raises(ConfigError, match="option job is not for streams"):
-        PublishStreamWriter(Options.parse({"dsn": database.dsn, "job": "j"}, Use.WRITE), schema(PLAIN), overwrite=False)
+        PublishStreamWriter(
+            Options.parse({"dsn": database.dsn, "job": "j"}, Operation.WRITE), schema(PLAIN), overwrite=False
+        )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_pgrouse.publish.job import outcome, rejected
+from pyspark_pgrouse.publish.job import job_result, rejected
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -102,7 +102,7 @@ def test_rows_of_all_types_are_published_and_the_rejected_ones_are_a_table(
     told = [row["reason"] for row in rejected(spark, "j", database.dsn).orderBy("nth").collect()]
     assert told[0].startswith("topic is no topic name")
     assert told[1] == 'key "7" of topic a stands already'
-    assert outcome(database.dsn, "j").rejected == 2  # type: ignore[union-attr]
+    assert job_result(database.dsn, "j").rejected == 2  # type: ignore[union-attr]
 
 
 def test_a_job_that_cannot_be_is_told_before_any_task_runs(messages: DataFrame, database: Database) -> None:

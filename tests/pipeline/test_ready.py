@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_pgrouse.options import Options, Use
+from pyspark_pgrouse.options import Operation, Options
 from pyspark_pgrouse.read.ready_batch import ReadyBatch
 from tests.pipeline.reading import ids, rows, spark_schema
 from tests.server.postgres import Database
@@ -11,7 +11,7 @@ from tests.sql.queue import Queue
 
 def ready(database: Database, *names: str, **given: str) -> ReadyBatch:
     """Make a reader as Spark does."""
-    options = Options.parse({"dsn": database.dsn, "mode": "ready", **given}, Use.BATCH)
+    options = Options.parse({"dsn": database.dsn, "mode": "ready", **given}, Operation.BATCH)
     return ReadyBatch(options, spark_schema(options, *names))
 
 

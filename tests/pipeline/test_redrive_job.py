@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.cli import bulk as batches
+from pgrouse.cli import bulk
 from tests.cli.conftest import folder, pgrouse, shell
 from tests.cli.shell import Shell
 from tests.server.postgres import Database
@@ -45,7 +45,7 @@ def test_those_that_the_expression_chooses_come_back_and_each_once(
 
     assert (first.code, first.out) == (0, "put back 2 messages\n")
     assert second.out == "put back 1 message\n"
-    assert "2 messages not put back: redriven before" in second.err
+    assert "2 messages not redriven: redriven before" in second.err
     assert sorted(redriven(queue))[:2] == dead
     assert len(redriven(queue)) == 3
 
@@ -53,20 +53,20 @@ def test_those_that_the_expression_chooses_come_back_and_each_once(
 def test_after_a_kill_in_the_middle_it_goes_on_where_it_was(
     pgrouse: Shell, queue: Queue, dead: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "BATCH", 1)
+    monkeypatch.setattr(bulk, "BATCH", 1)
     given: list[Any] = []
-    advance = batches.Silence.advance
+    advance = bulk.NoProgress.advance
 
-    def die_after_the_first(self: batches.Silence, messages: int) -> None:
+    def die_after_the_first(self: bulk.NoProgress, messages: int) -> None:
         advance(self, messages)
         given.append(messages)
         raise SystemExit(9)
 
-    monkeypatch.setattr(batches.Silence, "advance", die_after_the_first)
+    monkeypatch.setattr(bulk.NoProgress, "advance", die_after_the_first)
     with pytest.raises(SystemExit):
         pgrouse("pipeline", "redrive", "--where", TIMEOUTS)
     assert (given, redriven(queue)) == ([1], dead[:1])
-    monkeypatch.setattr(batches.Silence, "advance", advance)
+    monkeypatch.setattr(bulk.NoProgress, "advance", advance)
 
     again = pgrouse("pipeline", "redrive", "--where", TIMEOUTS)
 
@@ -120,4 +120,4 @@ def test_an_expression_that_is_none_is_told(pgrouse: Shell, where: str, told: st
 def test_nothing_that_fits_is_told(pgrouse: Shell, dead: list[int], database: Database) -> None:
     ended = pgrouse("pipeline", "redrive", "--where", "topic = 'nobody'")
 
-    assert (ended.code, ended.out) == (0, "no dead message fits: nothing was put back\n")
+    assert (ended.code, ended.out) == (0, "no dead message matches: nothing was redriven\n")

@@ -91,12 +91,12 @@ def test_a_report_on_the_database_has_tables_that_others_read_and_a_page(
         (["--baseline", "1h", "--deploy", "2026-11-20T10:00Z"], "give one of them"),
         (["--baseline", "0s"], "give the length of the time before --since"),
         (["--deploy", "2020-01-01T00:00Z"], "name an earlier --since"),
-        (["--slo", "100%:1s"], 'expected a goal like "99%:5s"'),
+        (["--slo", "100%:1s"], 'expected an SLO like "99%:5s"'),
         (["--topics", "a,,b"], "expected names of topics with commas between them"),
         (["--slow", "x"], "--slow"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused_with_the_option_the_value_and_the_mend(
+def test_what_cannot_be_asked_for_is_refused_with_the_option_the_value_and_the_fix(
     shell: Shell, arguments: list[str], said: str
 ) -> None:
     done = shell("pipeline", "report", "--out", "out", *arguments)

@@ -9,9 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pyspark_pgrouse.report.findings import Burn, Change, Percentiles, Service, Side
-from pyspark_pgrouse.report.slo import Goal
-from pyspark_pgrouse.report.html import formatting as quantity
+from pyspark_pgrouse.report.findings import BurnRate, Percentiles, PeriodTotals, SloStatus, TopicChange
+from pyspark_pgrouse.report.html import formatting
 from pyspark_pgrouse.report.html.chart import Chart, Series
 from pyspark_pgrouse.report.html.comparison import comparison
 from pyspark_pgrouse.report.html.failures import headline
@@ -19,6 +18,7 @@ from pyspark_pgrouse.report.html.markup import tag, text
 from pyspark_pgrouse.report.html.page import page
 from pyspark_pgrouse.report.html.scale import Linear, Log, time_ticks
 from pyspark_pgrouse.report.html.tiles import failure_trend, tiles, trend
+from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import Window
 from tests.pipeline.findings import DAY, HOSTILE, UNTIL, crowded, hostile, nothing, rich
 
@@ -54,7 +54,7 @@ class Outline(HTMLParser):
 def words(html: str) -> str:
     """The text of a page, with common blanks."""
     body = re.sub(r"<(style|script)>.*?</\1>", "", html, flags=re.DOTALL)
-    return " ".join(re.sub(r"<[^>]*>", " ", body.replace("<wbr>", "")).replace(quantity.GAP, " ").split())
+    return " ".join(re.sub(r"<[^>]*>", " ", body.replace("<wbr>", "")).replace(formatting.GAP, " ").split())
 
 
 def test_the_page_says_the_window_the_source_the_rows_when_it_was_made_and_the_time_zone() -> None:
@@ -138,34 +138,36 @@ def test_a_deploy_is_drawn_and_a_baseline_is_not() -> None:
     assert ">deploy<" not in page(rich(window=before))
 
 
-def service(good: int) -> Service:
-    return Service(Goal.parse("mail=99.9%:2s"), (Burn(24.0, 1000, good, (1000 - good) / 1.0),), ())
+def service(good: int) -> SloStatus:
+    return SloStatus(Slo.parse("mail=99.9%:2s"), (BurnRate(24.0, 1000, good, (1000 - good) / 1.0),), ())
 
 
 @pytest.mark.parametrize(("good", "met"), [(512, "51.2 %"), (999, "99.9 %"), (1000, "100 %")])
 def test_the_tile_of_a_goal_shows_the_share_that_met_it_beside_the_share_that_is_wanted(good: int, met: str) -> None:
-    said = words(str(tiles(replace(rich(), services=(service(good),)))))
+    said = words(str(tiles(replace(rich(), slo_statuses=(service(good),)))))
 
     assert f"SLO met by {met} wanted 99.9 %, mail=99.9%:2s" in said
     assert "SLO missed" not in said
 
 
 def test_the_tile_of_a_goal_that_is_not_met_says_so_not_by_its_colour_alone() -> None:
-    missed, met = (str(tiles(replace(rich(), services=(service(good),)))) for good in (512, 999))
+    missed, met = (str(tiles(replace(rich(), slo_statuses=(service(good),)))) for good in (512, 999))
 
     assert "not met" in words(missed)
     assert "not met" not in words(met)
 
 
 def test_the_rates_of_a_table_have_one_unit_so_that_they_can_be_compared() -> None:
-    assert quantity.rates([6.93, 2, 49.7 / 60, 0.0001, 0]) == ["6.93/s", "2/s", "0.83/s", "<0.01/s", "0/s"]
-    assert quantity.rates([0.5, 1 / 3600]) == ["30/min", "0.02/min"]
-    assert quantity.rates([]) == []
+    assert formatting.rates([6.93, 2, 49.7 / 60, 0.0001, 0]) == ["6.93/s", "2/s", "0.83/s", "<0.01/s", "0/s"]
+    assert formatting.rates([0.5, 1 / 3600]) == ["30/min", "0.02/min"]
+    assert formatting.rates([]) == []
 
 
 def test_topics_are_compared_in_one_unit() -> None:
     findings = rich()
-    quick, slow = (Change(Side(n, 0, *PERCENTILES), Side(n, 0, *PERCENTILES)) for n in (3_000_000, 300))
+    quick, slow = (
+        TopicChange(PeriodTotals(n, 0, *PERCENTILES), PeriodTotals(n, 0, *PERCENTILES)) for n in (3_000_000, 300)
+    )
     said = words(str(comparison(replace(findings, changes={"quick": quick, "slow": slow}))))
 
     assert "slow &lt;0.01/s 0.02/s" in said
@@ -180,11 +182,11 @@ def test_topics_are_compared_in_one_unit() -> None:
     ],
 )
 def test_what_is_new_is_said_as_it_is(fresh: int, said: str) -> None:
-    assert said in words(str(comparison(replace(rich(), new_faults=fresh))))
+    assert said in words(str(comparison(replace(rich(), new_error_groups=fresh))))
 
 
 def test_goals_channels_and_comparison_are_left_out_when_there_are_none() -> None:
-    bare = replace(rich(window=Window(DAY.since, DAY.until)), services=(), skews=())
+    bare = replace(rich(window=Window(DAY.since, DAY.until)), slo_statuses=(), skews=())
 
     said = words(page(bare))
 
@@ -203,12 +205,12 @@ def test_a_window_that_was_made_shorter_says_what_was_asked_for() -> None:
 
 def test_a_chart_has_its_numbers_as_a_table_too() -> None:
     window = Window(UNTIL - timedelta(minutes=1), UNTIL - timedelta(seconds=57))
-    series = Series("mail", "c1", [1.0, None, 2500.0], quantity.short)
+    series = Series("mail", "c1", [1.0, None, 2500.0], formatting.short)
 
     html = Chart("c", "Title", "Text", window, lines=[series]).render()
 
     rows = re.findall(r'<th scope="row">([^<]*)</th><td class="n">([^<]*)</td>', html)
-    assert [(at, said.replace(quantity.GAP, " ")) for at, said in rows] == [
+    assert [(at, said.replace(formatting.GAP, " ")) for at, said in rows] == [
         ("2026-11-22 09:59", "1"),
         ("2026-11-22 09:59:01", "\N{EN DASH}"),
         ("2026-11-22 09:59:02", "2.5 k"),
@@ -217,7 +219,7 @@ def test_a_chart_has_its_numbers_as_a_table_too() -> None:
 
 def test_stacked_areas_lie_on_each_other_and_end_at_the_top_of_their_sum() -> None:
     window = Window(UNTIL - timedelta(seconds=2), UNTIL)
-    low, high = (Series(name, name, values, quantity.short) for name, values in (("c1", [2, 4]), ("c2", [2, 0])))
+    low, high = (Series(name, name, values, formatting.short) for name, values in (("c1", [2, 4]), ("c2", [2, 0])))
 
     html = Chart("c", "Title", "Text", window, stacked=[low, high]).render()
 
@@ -228,7 +230,7 @@ def test_stacked_areas_lie_on_each_other_and_end_at_the_top_of_their_sum() -> No
 
 def test_a_line_is_broken_where_nothing_was_measured() -> None:
     window = Window(UNTIL - timedelta(seconds=4), UNTIL)
-    series = Series("p50", "o1", [1, 1, None, 2], quantity.short)
+    series = Series("p50", "o1", [1, 1, None, 2], formatting.short)
 
     html = Chart("c", "Title", "Text", window, lines=[series]).render()
 
@@ -238,37 +240,37 @@ def test_a_line_is_broken_where_nothing_was_measured() -> None:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        (quantity.short(0), "0"),
-        (quantity.short(0.254), "0.25"),
-        (quantity.short(999.6), "1 k"),
-        (quantity.short(12_345), "12.3 k"),
-        (quantity.short(7_207_862), "7.21 M"),
-        (quantity.rate(12_345), "12.3 k/s"),
-        (quantity.rate(0.5), "30/min"),
-        (quantity.rate(0), "0/s"),
-        (quantity.rate(1 / 7200), "12/d"),
-        (quantity.duration(None), "\N{EN DASH}"),
-        (quantity.duration(0), "0 ms"),
-        (quantity.duration(0.0012), "1.2 ms"),
-        (quantity.duration(0.99999), "1 s"),
-        (quantity.duration(4.25), "4.25 s"),
-        (quantity.duration(1020), "17 min"),
-        (quantity.duration(9000), "2.5 h"),
-        (quantity.duration(5 * 86400), "5 d"),
-        (quantity.share(None), "\N{EN DASH}"),
-        (quantity.share(0), "0 %"),
-        (quantity.share(0.00001), "<0.01 %"),
-        (quantity.share(0.99999), ">99.99 %"),
-        (quantity.share(0.9993), "99.93 %"),
-        (quantity.share(0.311), "31.1 %"),
-        (quantity.share(1), "100 %"),
-        (quantity.span(86400), "1 d"),
-        (quantity.span(5400), "90 min"),
-        (quantity.count(1_234_567), "1,234,567"),
+        (formatting.short(0), "0"),
+        (formatting.short(0.254), "0.25"),
+        (formatting.short(999.6), "1 k"),
+        (formatting.short(12_345), "12.3 k"),
+        (formatting.short(7_207_862), "7.21 M"),
+        (formatting.rate(12_345), "12.3 k/s"),
+        (formatting.rate(0.5), "30/min"),
+        (formatting.rate(0), "0/s"),
+        (formatting.rate(1 / 7200), "12/d"),
+        (formatting.duration(None), "\N{EN DASH}"),
+        (formatting.duration(0), "0 ms"),
+        (formatting.duration(0.0012), "1.2 ms"),
+        (formatting.duration(0.99999), "1 s"),
+        (formatting.duration(4.25), "4.25 s"),
+        (formatting.duration(1020), "17 min"),
+        (formatting.duration(9000), "2.5 h"),
+        (formatting.duration(5 * 86400), "5 d"),
+        (formatting.share(None), "\N{EN DASH}"),
+        (formatting.share(0), "0 %"),
+        (formatting.share(0.00001), "<0.01 %"),
+        (formatting.share(0.99999), ">99.99 %"),
+        (formatting.share(0.9993), "99.93 %"),
+        (formatting.share(0.311), "31.1 %"),
+        (formatting.share(1), "100 %"),
+        (formatting.span(86400), "1 d"),
+        (formatting.span(5400), "90 min"),
+        (formatting.count(1_234_567), "1,234,567"),
     ],
 )
 def test_numbers_are_short_and_have_their_unit(written: str, expected: str) -> None:
-    assert written.replace(quantity.GAP, " ") == expected
+    assert written.replace(formatting.GAP, " ") == expected
 
 
 def test_axes_have_few_round_ticks() -> None:
@@ -277,7 +279,7 @@ def test_axes_have_few_round_ticks() -> None:
     assert Linear.over(2, whole=True).ticks() == [0, 1, 2]
     assert Log.over(0.02, 4).ticks() == pytest.approx([0.01, 0.1, 1, 10])
     assert Log.over(1, 10).ticks() == pytest.approx([1, 2, 5, 10])
-    assert [said.replace(quantity.GAP, " ") for _, said in time_ticks(UNTIL - timedelta(hours=24), UNTIL)] == [
+    assert [said.replace(formatting.GAP, " ") for _, said in time_ticks(UNTIL - timedelta(hours=24), UNTIL)] == [
         "12:00",
         "15:00",
         "18:00",
@@ -290,7 +292,9 @@ def test_axes_have_few_round_ticks() -> None:
 
 
 def test_a_change_is_said_by_a_sign_and_not_by_the_colour_alone() -> None:
-    said = [re.sub("<[^>]*>", "", trend(*pair) or "").replace(quantity.GAP, " ") for pair in ((1, 3), (1, 1.5), (2, 1))]
+    said = [
+        re.sub("<[^>]*>", "", trend(*pair) or "").replace(formatting.GAP, " ") for pair in ((1, 3), (1, 1.5), (2, 1))
+    ]
 
     assert said == [
         "\N{BLACK UP-POINTING TRIANGLE} 3 \N{MULTIPLICATION SIGN}",
@@ -303,12 +307,12 @@ def test_a_change_is_said_by_a_sign_and_not_by_the_colour_alone() -> None:
 
 
 def test_failures_that_may_be_chance_are_not_called_a_change() -> None:
-    few = Change(Side(100, 2), Side(100, 4))
-    many = Change(Side(100_000, 2000), Side(100_000, 4000))
+    few = TopicChange(PeriodTotals(100, 2), PeriodTotals(100, 4))
+    many = TopicChange(PeriodTotals(100_000, 2000), PeriodTotals(100_000, 4000))
 
     assert "same" in str(failure_trend(few))
     assert "100%" in str(failure_trend(many))
-    assert failure_trend(Change(Side(100, 0), Side(100, 0))) is None
+    assert failure_trend(TopicChange(PeriodTotals(100, 0), PeriodTotals(100, 0))) is None
 
 
 def test_the_line_that_names_an_error_is_the_last_of_a_python_traceback_else_the_first() -> None:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
-from pyspark_pgrouse.report.error_budget import attainment, burn
 from pyspark_pgrouse.report.capacity import capacity, holds
 from pyspark_pgrouse.report.changes import changes
 from pyspark_pgrouse.report.channels import channels, skew
 from pyspark_pgrouse.report.ended import ended
+from pyspark_pgrouse.report.error_budget import attainment, compute_burn_rates
 from pyspark_pgrouse.report.failures import failures
 from pyspark_pgrouse.report.fingerprints import fingerprint_trend, fingerprints
-from pyspark_pgrouse.report.slo import Goal
 from pyspark_pgrouse.report.latency import latency, latency_by_topic
 from pyspark_pgrouse.report.retries import retries
+from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.throughput import throughput
 from pyspark_pgrouse.report.window import Window
 
@@ -259,7 +259,7 @@ def test_capacity_counts_earlier_attempts_and_nothing_outside_of_the_window(meas
 
 
 def test_a_goal_is_met_by_what_succeeds_in_time(spark: SparkSession, measured: Measure) -> None:
-    all_topics, one_topic = Goal.parse("90%:5s"), Goal.parse("u=99%:1m")
+    all_topics, one_topic = Slo.parse("90%:5s"), Slo.parse("u=99%:1m")
     table = measured(
         message(5),
         message(6),
@@ -270,24 +270,24 @@ def test_a_goal_is_met_by_what_succeeds_in_time(spark: SparkSession, measured: M
     )
 
     made = attainment(table, [all_topics, one_topic], 60).cache()
-    burns = burn(made, [all_topics, one_topic], Window(at(-7200), at(3600)))
+    burn_rates = compute_burn_rates(made, [all_topics, one_topic], Window(at(-7200), at(3600)))
 
     steps = [("90%:5s", at(0), 4, 1), ("90%:5s", at(3540), 1, 1), ("u=99%:1m", at(0), 1, 1)]
-    assertDataFrameEqual(made, spark.createDataFrame(steps, "goal string, at timestamp, ended bigint, good bigint"))
-    rows = {(row.goal, row.hours): (row.ended, row.good, row.burn_rate) for row in burns.collect()}
+    assertDataFrameEqual(made, spark.createDataFrame(steps, "slo string, at timestamp, ended bigint, good bigint"))
+    rows = {(row.slo, row.hours): (row.ended, row.good, row.burn_rate) for row in burn_rates.collect()}
     assert rows["90%:5s", 3.0] == (5, 2, pytest.approx(6.0))
     assert rows["u=99%:1m", 1.0] == (1, 1, 0)
     assert ("90%:5s", 6.0) not in rows
 
 
 def test_the_burn_rate_of_a_goal_looks_back_from_the_end_of_the_window(spark: SparkSession) -> None:
-    goal = Goal.parse("90%:5s")
+    slo = Slo.parse("90%:5s")
     steps = [("90%:5s", at(0), 10, 0), ("90%:5s", at(6 * 3600), 10, 9)]
-    made = spark.createDataFrame(steps, "goal string, at timestamp, ended bigint, good bigint")
+    made = spark.createDataFrame(steps, "slo string, at timestamp, ended bigint, good bigint")
 
-    rows = burn(made, [goal, Goal.parse("x=99%:1s")], Window(at(0), at(7 * 3600))).collect()
+    rows = compute_burn_rates(made, [slo, Slo.parse("x=99%:1s")], Window(at(0), at(7 * 3600))).collect()
 
-    found = {(row.goal, row.hours): row.burn_rate for row in rows}
+    found = {(row.slo, row.hours): row.burn_rate for row in rows}
     assert found["90%:5s", 1.0] == pytest.approx(1.0)
     assert found["90%:5s", 6.0] == pytest.approx(1.0)
     assert found["90%:5s", 7.0] == pytest.approx(5.5)

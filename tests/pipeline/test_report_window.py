@@ -1,4 +1,4 @@
-"""What a report is about, and what its goals mean."""
+"""What a report is about, and what its SLOs mean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pyspark_pgrouse.report.slo import Goal
+from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import POINTS, Window
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -70,19 +70,19 @@ def test_a_baseline_lies_before_the_window_and_a_deploy_in_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "goal"),
+    ("text", "slo"),
     [
-        ("99%:5s", Goal(0.99, timedelta(seconds=5))),
-        ("order.placed=99.9%:2s", Goal(0.999, timedelta(seconds=2), "order.placed")),
-        ("a=b:c=50%:1h30m", Goal(0.5, timedelta(hours=1.5), "a=b:c")),
+        ("99%:5s", Slo(0.99, timedelta(seconds=5))),
+        ("order.placed=99.9%:2s", Slo(0.999, timedelta(seconds=2), "order.placed")),
+        ("a=b:c=50%:1h30m", Slo(0.5, timedelta(hours=1.5), "a=b:c")),
     ],
 )
-def test_a_goal_is_read_as_it_is_written(text: str, goal: Goal) -> None:
-    assert Goal.parse(text) == goal
-    assert goal.name == text
+def test_an_slo_is_read_as_it_is_written(text: str, slo: Slo) -> None:
+    assert Slo.parse(text) == slo
+    assert slo.name == text
 
 
 @pytest.mark.parametrize("text", ["", "99%", "100%:5s", "0%:5s", "99:5s", "99%:soon", "99%:0s", "=99%:5s", "99%:-5s"])
 def test_what_is_no_goal_is_refused_with_what_one_looks_like(text: str) -> None:
-    with pytest.raises(ValueError, match=r"expected a (goal like \"99%:5s\"|duration)"):
-        Goal.parse(text)
+    with pytest.raises(ValueError, match=r"expected an? (SLO like \"99%:5s\"|duration)"):
+        Slo.parse(text)

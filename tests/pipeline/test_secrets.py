@@ -44,7 +44,7 @@ def test_a_database_that_does_not_answer_is_told_without_the_password() -> None:
     with pytest.raises(DatabaseUnreachable, match=r"no connection to PostgreSQL: .*127.0.0.1") as by_driver:
         connection.connect(NOWHERE)
     with pytest.raises(DatabaseUnreachable, match=r"no connection to PostgreSQL: .*127.0.0.1") as by_executor:
-        list(connection.arrow(NOWHERE, "SELECT 1", patience_s=0))
+        list(connection.arrow(NOWHERE, "SELECT 1", retry_timeout_s=0))
 
     assert PASSWORD not in str(by_driver.value) + str(by_executor.value)
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pyspark_pgrouse import java
-from pyspark_pgrouse.executors import own_error
+from pyspark_pgrouse.executors import pgrouse_error
 from pyspark_pgrouse.session import SparkEnded, session
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -124,7 +124,7 @@ ModuleNotFoundError: No module named '{module}'
 \tat org.apache.spark.api.python.BasePythonRunner
 """
 
-    error = own_error(trace)
+    error = pgrouse_error(trace)
 
     assert isinstance(error, ConfigError)
     assert str(error) == (
@@ -134,19 +134,19 @@ ModuleNotFoundError: No module named '{module}'
 
 
 def test_a_module_of_the_users_that_is_absent_is_no_error_of_ours() -> None:
-    assert own_error("ModuleNotFoundError: No module named 'pgrouse_shop'") is None
-    assert own_error("ModuleNotFoundError: No module named 'shop'") is None
+    assert pgrouse_error("ModuleNotFoundError: No module named 'pgrouse_shop'") is None
+    assert pgrouse_error("ModuleNotFoundError: No module named 'shop'") is None
 
 
 def test_executors_without_that_python_are_told_of_in_one_line() -> None:
-    error = own_error('java.io.IOException: Cannot run program "/opt/venv/bin/python3.11": error=2, No such file')
+    error = pgrouse_error('java.io.IOException: Cannot run program "/opt/venv/bin/python3.11": error=2, No such file')
 
     assert isinstance(error, ConfigError)
     assert str(error).startswith("Spark's executors have no Python /opt/venv/bin/python3.11: ")
 
 
 def test_a_machine_that_is_too_busy_for_sparks_python_is_a_reason_to_try_again() -> None:
-    error = own_error("org.apache.spark.SparkException: Python worker failed to connect back.")
+    error = pgrouse_error("org.apache.spark.SparkException: Python worker failed to connect back.")
 
     assert error is not None
     assert error.exit_code is ExitCode.TRY_AGAIN

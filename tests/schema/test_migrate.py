@@ -1,4 +1,4 @@
-"""The migrator installs the schema, whoever calls it and wherever."""
+"""The migrator installs the schema, anyone who calls it and wherever."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from pgrouse.install import schema
 from pgrouse.errors import SchemaMismatch
+from pgrouse.install import schema
 from tests.schema.installed import every_script, has_schema, objects, owner, works
 from tests.server.postgres import Database, Postgres
 
@@ -48,7 +48,7 @@ def test_a_file_is_read_from_any_folder_and_the_ledger_does_not_know_from_which(
 ) -> None:
     applied = schema.migrate(conn)
     (sql_copy / room).mkdir(exist_ok=True)
-    for name in ("publish", "admit", "state"):
+    for name in ("publish", "admit_message", "state"):
         [file] = sql_copy.glob(f"*/{name}.sql")
         file.rename(sql_copy / room / file.name)
 
@@ -102,7 +102,7 @@ def test_a_migration_that_fails_takes_everything_back(conn: psycopg.Connection[A
 def test_a_fresh_installation_looks_up_no_policies(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
 
-    assert conn.execute("SELECT pg_sequence_last_value('messages.policed_topics')").fetchone() == (1,)
+    assert conn.execute("SELECT pg_sequence_last_value('messages.policy_topic_bits')").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("round_", range(5))

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from pgrouse.install import schema
 from pgrouse.errors import MigrationEdited, SchemaMismatch
+from pgrouse.install import schema
 from tests.daemon.process import Fleet
 from tests.schema.installed import objects, works
 from tests.schema.second_version import MIGRATION, NAME, UPGRADE, file
@@ -186,13 +186,13 @@ def test_daemons_of_the_version_before_and_publishers_go_on_during_an_upgrade_an
 
 
 def test_a_changed_function_is_replaced(installed: psycopg.Connection[Any], sql_copy: Path) -> None:
-    changed = file(sql_copy, "own_xid")
+    changed = file(sql_copy, "draw_xid")
     changed.write_text(
         changed.read_text().replace("pg_catalog.pg_current_xact_id()::pg_catalog.text::bigint", "42::bigint")
     )
 
-    assert schema.migrate(installed) == ["own_xid"]
-    assert installed.execute("SELECT messages.own_xid()").fetchone() == (42,)
+    assert schema.migrate(installed) == ["draw_xid"]
+    assert installed.execute("SELECT messages.draw_xid()").fetchone() == (42,)
     assert schema.migrate(installed) == []
 
 
@@ -205,7 +205,7 @@ def test_a_new_function_is_closed_to_public(installed: psycopg.Connection[Any], 
     assert installed.execute(may).fetchone() == (False,)
 
 
-def test_an_edited_migration_is_refused_with_the_mend_and_changes_nothing(
+def test_an_edited_migration_is_refused_with_the_fix_and_changes_nothing(
     installed: psycopg.Connection[Any], upgrade: Upgrade, sql_copy: Path
 ) -> None:
     before = objects(installed)
@@ -290,7 +290,7 @@ def test_a_superuser_who_migrates_it_later_is_told_to_leave_that_to_its_owner(
     plain_owner: psycopg.Connection[Any], empty_database: Database, sql_copy: Path
 ) -> None:
     schema.migrate(plain_owner)
-    (sql_copy / "functions/colour.sql").write_text(COLOUR)
+    (sql_copy / "policy/colour.sql").write_text(COLOUR)
 
     with pytest.raises(SchemaMismatch, match="Run `pgrouse migrate` as plain Owner"):
         schema.migrate(empty_database.connect())

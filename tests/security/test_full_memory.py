@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from pgrouse.client.database import may_be_of_a_message
+from pgrouse.client.database import may_be_caused_by_message
 from tests.server.postgres import Database
 
 pytestmark = pytest.mark.every_server
@@ -23,10 +23,10 @@ def test_a_claim_that_finds_no_memory_for_its_locks_blames_no_message(database: 
         with pytest.raises(errors.OutOfMemory) as failed:
             worker.execute(claims)
 
-        assert not may_be_of_a_message(failed.value)
+        assert not may_be_caused_by_message(failed.value)
         stranger.execute("SELECT pg_advisory_unlock_all()")
         assert worker.execute(claims).rowcount == 1
 
 
 def test_a_message_that_takes_all_memory_of_a_session_is_still_suspected() -> None:
-    assert may_be_of_a_message(psycopg.errors.OutOfMemory("out of memory"))
+    assert may_be_caused_by_message(psycopg.errors.OutOfMemory("out of memory"))

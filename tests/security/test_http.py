@@ -14,11 +14,7 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from pgrouse.web import tokens as secret
-from pgrouse.web import server
-from pgrouse.web import http_protocol as connection
-from pgrouse.web import security as gate
-from pgrouse.web import token_cache as keyring
+from pgrouse.web import http_protocol, security, server, token_cache, tokens
 from pgrouse.web.credentials import COOKIE
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
@@ -36,7 +32,7 @@ FORGED = [
     "Bearer  ",
     "bearer\t",
     "Digest x",
-    pytest.param(f"Bearer {secret.new()}", id="one that nobody has"),
+    pytest.param(f"Bearer {tokens.new()}", id="one that nobody has"),
 ]
 
 
@@ -64,7 +60,7 @@ def local(database: Database) -> Iterator[Site]:
 @pytest.fixture(autouse=True)
 def _nobody_was_wrong_before(request: pytest.FixtureRequest) -> None:
     for name in {"local", "walled"} & set(request.fixturenames):
-        request.getfixturevalue(name).app.state.keyring._wrong.clear()
+        request.getfixturevalue(name).app.state.token_cache._failures.clear()
 
 
 def say(site: Site, *lines: bytes, body: bytes = b"") -> bytes:
@@ -214,7 +210,7 @@ def test_who_logs_out_ends_no_session_but_his_own(walled: Site) -> None:
 @pytest.fixture(params=[HttpToolsProtocol, H11Protocol], ids=["httptools", "h11"])
 def parsed(request: pytest.FixtureRequest, database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A web server with either parser."""
-    monkeypatch.setattr(server, "Connection", connection.bounded(request.param))
+    monkeypatch.setattr(server, "HttpProtocol", http_protocol.bounded_protocol(request.param))
     site = Site(database)
     yield site
     site.stop()
@@ -262,7 +258,7 @@ def test_headers_without_an_end_are_hung_up_on_before_they_fill_the_memory(parse
 
 
 def test_headers_that_are_too_large_are_told_so(local: Site) -> None:
-    size = connection.MOST_HEADER_BYTES + 1
+    size = http_protocol.MAX_HEADER_BYTES + 1
     with socket.create_connection(("127.0.0.1", int(local.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.sendall((HEAD + b"X-A: ").ljust(size, b"a"))
 
@@ -270,7 +266,7 @@ def test_headers_that_are_too_large_are_told_so(local: Site) -> None:
 
 
 def test_headers_that_are_too_many_are_told_so(local: Site) -> None:
-    many = [(f"X-{n}", "a") for n in range(gate.MOST_HEADERS)]
+    many = [(f"X-{n}", "a") for n in range(security.MAX_HEADERS)]
 
     answer = httpx.get(f"{local.url}/livez", headers=many)
 
@@ -306,20 +302,20 @@ def walled(server: Postgres) -> Iterator[Site]:
 def asked(walled: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The questions about secrets that reach the database."""
     questions: list[str] = []
-    ask = keyring.Keyring._ask
+    ask = token_cache.TokenCache._query
 
-    async def counted(self: keyring.Keyring, function: str, key: bytes) -> Any:
+    async def counted(self: token_cache.TokenCache, function: str, key: bytes) -> Any:
         questions.append(function)
         return await ask(self, function, key)
 
-    monkeypatch.setattr(keyring.Keyring, "_ask", counted)
+    monkeypatch.setattr(token_cache.TokenCache, "_query", counted)
     # None is spared while the test lasts.
-    walled.app.state.keyring._spared_at = float("inf")
+    walled.app.state.token_cache._next_throttled_at = float("inf")
     return questions
 
 
 def by_token() -> dict[str, str]:
-    return {"Authorization": f"Bearer {secret.new()}"}
+    return {"Authorization": f"Bearer {tokens.new()}"}
 
 
 def by_cookie() -> dict[str, str]:
@@ -329,10 +325,10 @@ def by_cookie() -> dict[str, str]:
 @pytest.mark.parametrize("forge", [by_token, by_cookie])
 def test_wrong_ones_reach_the_database_only_so_often(walled: Site, asked: list[str], forge: Any) -> None:
     with httpx.Client(base_url=walled.url, timeout=60) as stranger:
-        codes = [stranger.get("/v1/stats", headers=forge()).status_code for _ in range(3 * keyring.MOST_WRONG)]
+        codes = [stranger.get("/v1/stats", headers=forge()).status_code for _ in range(3 * token_cache.MAX_FAILURES)]
 
-    assert codes == [401] * keyring.MOST_WRONG + [429] * 2 * keyring.MOST_WRONG
-    assert len(asked) == keyring.MOST_WRONG
+    assert codes == [401] * token_cache.MAX_FAILURES + [429] * 2 * token_cache.MAX_FAILURES
+    assert len(asked) == token_cache.MAX_FAILURES
 
 
 def test_a_cookie_that_cannot_be_one_never_does(walled: Site, asked: list[str]) -> None:
@@ -348,20 +344,21 @@ def test_an_honest_caller_behind_the_same_proxy_does_not_suffer(walled: Site, as
         while stranger.get("/v1/stats", headers=by_token()).status_code == 401:
             pass
     # What is remembered for two seconds is asked again.
-    walled.app.state.keyring._known.clear()
+    walled.app.state.token_cache._cached.clear()
 
     by_known = httpx.get(f"{walled.url}/v1/stats", headers={"Authorization": f"Bearer {known}"})
     by_session = httpx.get(f"{walled.url}/v1/stats", cookies={COOKIE: cookie})
-    walled.app.state.keyring._spared_at = 0.0
+    walled.app.state.token_cache._next_throttled_at = 0.0
     by_new = httpx.get(f"{walled.url}/v1/stats", headers={"Authorization": f"Bearer {new}"})
 
     assert (by_known.status_code, by_session.status_code, by_new.status_code) == (200, 200, 200)
 
 
 def test_all_addresses_that_one_owner_has_are_one(walled: Site) -> None:
-    same = {keyring._place(address) for address in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:9::%eth0")}
+    same = {token_cache._network(address) for address in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:9::%eth0")}
     other = {
-        keyring._place(address) for address in ("2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "192.0.2.2", "?")
+        token_cache._network(address)
+        for address in ("2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "192.0.2.2", "?")
     }
 
     assert (len(same), len(other)) == (1, 4)

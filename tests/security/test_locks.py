@@ -12,10 +12,9 @@ import pytest
 from psycopg import errors, sql
 
 from pgrouse.client import policy_change
-
+from pgrouse.config.topic_policy import DesiredPolicy, TopicPolicy
 from pgrouse.install import schema
-from pgrouse.config.topic_policy import TopicPolicy, Wanted
-from pyspark_pgrouse.claim.claim_client import ClaimStore
+from pyspark_pgrouse.claim.claim_client import ClaimClient
 from pyspark_pgrouse.lake.cursor import held
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
@@ -24,7 +23,14 @@ pytestmark = pytest.mark.every_server
 
 # Every key of an advisory lock that any version took: they are in the source, and any role may lock them.
 PUBLIC_KEYS = (
-    *("messages.armed", "messages.awaited", "messages.policed", "messages.tick", "messages.watch", "messages.topic"),
+    *(
+        "messages.armed_until",
+        "messages.awaited_flag",
+        "messages.policy_flag",
+        "messages.tick",
+        "messages.update_conditions",
+        "messages.topic",
+    ),
     *("messages.subscription", "messages.low_water", "messages.topic t", "messages.channel t"),
     *("pgrouse export default", "pgrouse consumer loader"),
 )
@@ -108,14 +114,14 @@ def _as(database: Database, role: str) -> Queue:
 
 def arm(ground: Ground) -> None:
     ground.queue.arm()
-    assert ground.queue.value("SELECT pg_sequence_last_value('messages.armed') > 1000")
+    assert ground.queue.value("SELECT pg_sequence_last_value('messages.armed_until') > 1000")
 
 
 def tick(ground: Ground) -> None:
     did = {row.task: row.did for row in ground.queue.rows("SELECT * FROM messages.tick('hand')")}
     assert len(did) > 10
     assert min(did.values()) >= 0
-    assert ground.queue.value("SELECT messages.watch() >= 0")
+    assert ground.queue.value("SELECT messages.update_conditions() >= 0")
 
 
 def claim_of_a_limited_topic(ground: Ground) -> None:
@@ -147,7 +153,7 @@ def publish_after(ground: Ground) -> None:
 def keep_step(ground: Ground) -> None:
     ground.queue.publish("other")
     claimed = ground.queue.claim("other")[-1]
-    assert ground.queue.call("keep_step", claimed.id, claimed.claim_id, "s", {"a": 1}) is True
+    assert ground.queue.call("save_step", claimed.id, claimed.claim_id, "s", {"a": 1}) is True
 
 
 def wait_for(ground: Ground) -> None:
@@ -173,7 +179,7 @@ def subscribe(ground: Ground) -> None:
 
 
 def apply_a_configuration(ground: Ground) -> None:
-    wanted = Wanted(TopicPolicy(max_attempts=7))
+    wanted = DesiredPolicy(TopicPolicy(max_attempts=7))
     assert len(policy_change.apply(ground.queue.conn, {"another": wanted})) == 1
 
 
@@ -183,7 +189,7 @@ def work_on_an_export(ground: Ground) -> None:
 
 
 def take_the_name_of_a_consumer(ground: Ground) -> None:
-    assert ClaimStore(ground.queue.conn, "loader").take_name(0) is True
+    assert ClaimClient(ground.queue.conn, "loader").take_name(0) is True
 
 
 def migrate(ground: Ground) -> None:
@@ -199,7 +205,7 @@ each_action = pytest.mark.parametrize("act", ACTIONS, ids=lambda act: act.__name
 
 
 def test_no_function_takes_an_advisory_lock_but_the_sign_of_life_of_a_session(ground: Ground) -> None:
-    """Its key is drawn by lot. Nobody waits for it, and who holds it elsewhere does not count: messages.is_leased."""
+    """Its key is drawn by lot. Nobody waits for it, and who holds it elsewhere does not count: messages.is_lease_alive."""
     found = ground.queue.rows(
         """
         SELECT p.proname AS name FROM pg_proc AS p
@@ -207,7 +213,7 @@ def test_no_function_takes_an_advisory_lock_but_the_sign_of_life_of_a_session(gr
         """
     )
 
-    assert {row.name for row in found} == {"take_lease", "free_lease"}
+    assert {row.name for row in found} == {"take_lease", "release_lease"}
 
 
 @pytest.mark.parametrize("act", [*ACTIONS, note_a_new_place], ids=lambda act: act.__name__)
@@ -267,7 +273,7 @@ def test_it_goes_on_while_a_worker_holds_what_he_may_lock_and_has_armed_and_clai
         taken = lock_all_tables(mine)
         mine.arm("his own")
         claimed = mine.claim("own", limit=2)
-        mine.call("keep_step", claimed[0].id, claimed[0].claim_id, "s", {"a": 1})
+        mine.call("save_step", claimed[0].id, claimed[0].claim_id, "s", {"a": 1})
         mine.settle("complete", claimed[1:])
 
         assert {mode for _, mode in taken} == {"AccessShareLock"}
@@ -289,7 +295,7 @@ def test_a_worker_who_ticks_and_stays_open_holds_up_the_maintenance_and_the_doct
         said = ground.queue.rows("SELECT * FROM messages.doctor() WHERE code = 'row_lock' AND level = 'fail'")
 
     assert any("the maintenance" in row.what for row in said)
-    assert {row.mend for row in said} == {f"SELECT pg_terminate_backend({mine.conn.info.backend_pid});"}
+    assert {row.fix for row in said} == {f"SELECT pg_terminate_backend({mine.conn.info.backend_pid});"}
 
 
 def test_a_worker_who_claims_and_stays_open_holds_up_that_topic_alone_and_explain_names_him(ground: Ground) -> None:

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pgrouse import NewMessage, PublishRefused, publish_many
-
+from pgrouse import InvalidMessage, NewMessage, publish_many
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblems
-from pgrouse.publishing.new_message import LABEL, row
 from pgrouse.printable import printable
+from pgrouse.publishing.new_message import LABEL, to_columns
 from pyspark_pgrouse.publish import check
 from tests.api.site import Site, code
 from tests.server.postgres import Database, Postgres
@@ -75,10 +74,10 @@ STATEMENTS = {
         "INSERT INTO messages.schedule (name, cron, topic, payload, channel) VALUES ('s', '* * * * *', 't', '1', %s)",
         "22023",
     ),
-    "a job": ("SELECT messages.begin_stage(%s)", "22023"),
+    "a job": ("SELECT messages.begin_staging(%s)", "22023"),
     "a worker that claims": ("SELECT * FROM messages.claim(%s, ARRAY['t'], 1)", "22023"),
     "a worker that sleeps": ("SELECT messages.arm(%s, NULL, '1 s')", "22023"),
-    "a worker that starts": ("SELECT messages.worker_started(%s, 'h', 1, '1', ARRAY['t'], 1)", "22023"),
+    "a worker that starts": ("SELECT messages.register_worker(%s, 'h', 1, '1', ARRAY['t'], 1)", "22023"),
 }
 
 
@@ -101,9 +100,9 @@ def test_sql_takes_what_can_be_seen(queue: Queue, where: str, name: str) -> None
 
 @BY_NAME
 def test_python_refuses_it(queue: Queue, name: str) -> None:
-    with pytest.raises(PublishRefused, match="1 to 200 printable characters"):
-        row(NewMessage(topic="t", key=name))
-    with pytest.raises(PublishRefused, match="1 to 200 printable characters"):
+    with pytest.raises(InvalidMessage, match="1 to 200 printable characters"):
+        to_columns(NewMessage(topic="t", key=name))
+    with pytest.raises(InvalidMessage, match="1 to 200 printable characters"):
         publish_many(queue.conn, [NewMessage(topic="t", channel=name)])
     with pytest.raises(ConfigProblems, match="printable characters"):
         config.load(None, {}, {"worker": {"name": name}})
@@ -206,7 +205,7 @@ def test_dead_messages_of_before_are_redriven_together_with_others(before: Queue
 
 
 def test_a_success_of_before_is_replayed(before: Queue) -> None:
-    before.policy("t", keep_success="full")
+    before.policy("t", archive_success="full")
     before.publish("t", channel="a\u202eb")
     before.settle("complete", before.claim("t"))
 
@@ -222,7 +221,7 @@ def test_printable_replaces_what_is_printable_finds(queue: Queue) -> None:
     characters = [chr(each) for each in range(1, 0x110000) if not 0xD800 <= each < 0xE000]
 
     wrong = queue.rows(
-        "SELECT c FROM unnest(%s::text[]) AS c WHERE messages.printable(c) <> CASE WHEN messages.is_printable(c) THEN c ELSE '?' END",
+        "SELECT c FROM unnest(%s::text[]) AS c WHERE messages.replace_unprintable(c) <> CASE WHEN messages.is_printable(c) THEN c ELSE '?' END",
         [characters],
     )
 

@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 
 from pgrouse import publish
-from pgrouse.web.problem import of_database
+from pgrouse.web.problem import database_problem
 from tests.daemon.process import AT_ONCE_S, Fleet, is_armed, until_armed
 from tests.server import ground
 from tests.server.deadline import eventually
@@ -124,7 +124,7 @@ def a_failure(queue: Queue) -> None:
 def a_failure_that_opens_a_breaker(queue: Queue) -> None:
     queue.policy("t", breaker='{"failure_rate": 0.1, "min_attempts": 1}')
     a_failure(queue)
-    queue.conn.execute("SELECT messages.judge_all()")
+    queue.conn.execute("SELECT messages.update_breakers()")
 
 
 def an_end_that_is_waited_for(queue: Queue) -> None:
@@ -151,7 +151,7 @@ def a_schedule(queue: Queue) -> None:
 
 def a_tick_that_raises_alerts_and_rings_again(queue: Queue) -> None:
     queue.publish("t", wait="-1 hour")
-    queue.policy("t", lock_for="1 hour")
+    queue.policy("t", lock_duration="1 hour")
     queue.conn.execute("UPDATE messages.alert_bound SET backlog_age = '1 s' WHERE topic = '*'")
     ticked = queue.rows("SELECT task, did FROM messages.tick('hand')")
     assert min(row.did for row in ticked) >= 0
@@ -212,7 +212,9 @@ def test_who_publishes_or_works_may_call_it(queue: Queue, role: str) -> None:
 def test_an_idle_daemon_says_that_it_is_deaf_polls_and_comes_back(
     fleet: Fleet, database: Database, queue: Queue
 ) -> None:
-    daemon = fleet.start(queue.conn, {"job": "work:echo"}, dsn=database.dsn, poll="1h", degraded_poll="0.2s")
+    daemon = fleet.start(
+        queue.conn, {"job": "work:echo"}, dsn=database.dsn, poll_interval="1h", degraded_poll_interval="0.2s"
+    )
 
     with full(database):
         said = daemon.event("listener.degraded", within_s=60)
@@ -235,7 +237,7 @@ def test_over_http_a_full_queue_is_no_message_that_is_too_large(database: Databa
     with full(database), pytest.raises(FULL) as refused:
         database.connect().execute("NOTIFY whatever")
 
-    problem = of_database(refused.value)
+    problem = database_problem(refused.value)
 
     assert (problem.status, problem.code) == (503, "notify_queue_full")
     assert "Retry-After" in problem.headers

@@ -1,4 +1,4 @@
-"""Who owns the schema gets no rights of the superuser who migrates it: what is the owner's runs with the rights of whoever touches it."""
+"""Who owns the schema gets no rights of the superuser who migrates it: what is the owner's runs with the rights of the one that touches it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgrouse.install import schema
 from pgrouse.errors import SchemaMismatch
+from pgrouse.install import schema
 from tests.server.postgres import Database
 
 pytestmark = pytest.mark.every_server

@@ -16,13 +16,13 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from pgrouse.worker.claim_planner import Claimer, Room
-from pgrouse.worker import claim_loop as lane
-from pgrouse.worker.claim_loop import Lane
 from pgrouse.client.message import Message
-from pgrouse.worker.settle_buffer import Settler
-from pgrouse.worker.wake_event import Signal, Signals
-from pgrouse.client.worker_client import Exchange
+from pgrouse.client.worker_client import TurnResult
+from pgrouse.worker import claim_loop
+from pgrouse.worker.claim_loop import ClaimLoop
+from pgrouse.worker.claim_planner import Capacity, ClaimPlanner
+from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.wake_event import WakeEvent, WakeEvents
 from tests.api.site import Site
 from tests.cli.shell import Shell
 from tests.daemon.process import Daemon, Fleet
@@ -157,8 +157,8 @@ OTHER_WAYS = {
     "the state of a retry": f"SELECT messages.retry(ARRAY[h.id], ARRAY[h.claim_id], '{{e}}', NULL, ARRAY[{BOMB}]) FROM held AS h",
     "the state of a defer": f"SELECT messages.defer(ARRAY[h.id], ARRAY[h.claim_id], '{{1 s}}', NULL, ARRAY[{BOMB}]) FROM held AS h",
     "output": f"SELECT messages.complete(ARRAY[h.id], ARRAY[h.claim_id], ARRAY[{BOMB}]) FROM held AS h",
-    "progress": f"SELECT messages.progress(ARRAY[h.id], ARRAY[h.claim_id], ARRAY[{BOMB}]) FROM held AS h",
-    "a step": f"SELECT messages.keep_step(h.id, h.claim_id, 's', {BOMB}) FROM held AS h",
+    "progress": f"SELECT messages.set_progress(ARRAY[h.id], ARRAY[h.claim_id], ARRAY[{BOMB}]) FROM held AS h",
+    "a step": f"SELECT messages.save_step(h.id, h.claim_id, 's', {BOMB}) FROM held AS h",
 }
 
 
@@ -313,7 +313,7 @@ def test_a_daemon_works_all_others_and_rejects_what_cannot_be_handed_out(
     ends = {row.id: row for row in queue.rows("SELECT id, result, attempts, error FROM messages.message_archive")}
     assert {(ends[each].result, ends[each].attempts) for each in others} == {("success", 1)}
     assert {(ends[each].result, ends[each].attempts) for each in guilty} == {("rejected", 1)}
-    assert all("cannot be handed out" in ends[each].error and "54000" in ends[each].error for each in guilty)
+    assert all("cannot return its contents" in ends[each].error and "54000" in ends[each].error for each in guilty)
     assert {each["message_id"] for each in daemon.events("message.rejected")} == set(guilty)
     # It claims as before: what comes now comes with its contents, and many at once.
     later = queue.publish_many(200, "job")
@@ -339,7 +339,7 @@ def test_a_worker_by_http_gets_all_others_and_what_cannot_be_handed_out_is_rejec
     assert sorted(got) == others
     end = end_of(queue, guilty)
     assert (end.result, end.attempts, end.handled_by) == ("rejected", 1, "http:root")
-    assert "cannot be handed out" in end.error
+    assert "cannot return its contents" in end.error
 
 
 class Slow:
@@ -352,15 +352,15 @@ class Slow:
         self.rejected: list[tuple[int, str]] = []
         self.locked: list[int] = []
 
-    async def exchange(self, ended: Any, want: Any, **rest: Any) -> Exchange:
+    async def settle_and_claim(self, ended: Any, want: Any, **rest: Any) -> TurnResult:
         self.waiting = [each for each in self.waiting if each not in {one.message.id for one in ended}]
         if want is None:
-            return Exchange()
+            return TurnResult()
         self.limits.append((want.limit, want.contents))
         self.locked = self.waiting[: want.limit]
         if want.contents and self.never in self.locked:
             await asyncio.Event().wait()
-        return Exchange([message(each) for each in self.locked])
+        return TurnResult([message(each) for each in self.locked])
 
     async def contents(self, one: Message) -> Message:
         if one.id == self.never:
@@ -372,7 +372,7 @@ class Slow:
         self.rejected.append((one.id, reason))
         self.waiting.remove(one.id)
 
-    async def release_forgotten(self, known: list[int]) -> list[int]:
+    async def release_orphaned(self, known: list[int]) -> list[int]:
         self.locked = []
         return []
 
@@ -384,27 +384,27 @@ def message(number: int) -> Message:
 def test_a_claim_that_does_not_come_in_time_becomes_smaller_until_the_guilty_one_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lane, "TURN_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(claim_loop, "TURN_TIMEOUT_S", 0.5)
     store = Slow(*range(1, 101), never=5)
     begun: list[int] = []
-    claimer = Claimer(lambda: Room(["job"], None, 100), lambda: 60.0, lambda: 0.0)
-    crew = SimpleNamespace(
+    planner = ClaimPlanner(lambda: Capacity(["job"], None, 100), lambda: 60.0, lambda: 0.0)
+    executor = SimpleNamespace(
         topics=["job"],
-        hand=SimpleNamespace(ids=list, let_go=lambda messages: None),
+        in_flight=SimpleNamespace(ids=list, remove=lambda messages: None),
         add=lambda messages, began, waiting: begun.extend(each.id for each in messages),
     )
-    settler = Settler(Signals())
+    settle_buffer = SettleBuffer(WakeEvents())
 
     async def work() -> None:
-        one = Lane(0, SimpleNamespace(worker="w"), claimer, settler, crew, Signal())  # type: ignore[arg-type]
+        one = ClaimLoop(0, SimpleNamespace(worker="w"), planner, settle_buffer, executor, WakeEvent())  # type: ignore[arg-type]
 
         async def the_same() -> Any:
             if one._claim_is_uncertain:
-                await store.release_forgotten([])
+                await store.release_orphaned([])
                 one._claim_is_uncertain = False
             return store
 
-        monkeypatch.setattr(one, "_store", the_same)
+        monkeypatch.setattr(one, "_connected_client", the_same)
         for _ in range(50):
             if len(begun) == 99:
                 return
@@ -430,17 +430,17 @@ class Away(Slow):
     def __init__(self, *ids: int, times: int) -> None:
         super().__init__(*ids, never=0)
         self.times = times
-        self.lane: Lane
+        self.claim_loop: ClaimLoop
 
-    async def exchange(self, ended: Any, want: Any, **rest: Any) -> Exchange:
+    async def settle_and_claim(self, ended: Any, want: Any, **rest: Any) -> TurnResult:
         if want is not None and want.contents:
             raise psycopg.errors.OutOfMemory("out of memory")
-        return await super().exchange(ended, want, **rest)
+        return await super().settle_and_claim(ended, want, **rest)
 
     async def contents(self, one: Message) -> Message:
         if self.times > 0:
             self.times -= 1
-            self.lane.doubt()
+            self.claim_loop.suspect_connection()
             await asyncio.Event().wait()
         return await super().contents(one)
 
@@ -448,25 +448,27 @@ class Away(Slow):
 def test_a_message_that_does_not_come_since_the_connection_is_doubtful_is_not_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lane, "DOUBTFUL_TURN_S", 0.05)
+    monkeypatch.setattr(claim_loop, "SUSPECT_TURN_TIMEOUT_S", 0.05)
     store = Away(1, times=5)
     begun: list[int] = []
-    crew = SimpleNamespace(
+    executor = SimpleNamespace(
         topics=["job"],
-        hand=SimpleNamespace(ids=list, let_go=lambda messages: None),
+        in_flight=SimpleNamespace(ids=list, remove=lambda messages: None),
         add=lambda messages, began, waiting: begun.extend(each.id for each in messages),
     )
 
     async def work() -> None:
-        claimer = Claimer(lambda: Room(["job"], None, 100), lambda: 60.0, lambda: 0.0)
-        one = store.lane = Lane(0, SimpleNamespace(worker="w"), claimer, Settler(Signals()), crew, Signal())  # type: ignore[arg-type]
+        planner = ClaimPlanner(lambda: Capacity(["job"], None, 100), lambda: 60.0, lambda: 0.0)
+        one = store.claim_loop = ClaimLoop(
+            0, SimpleNamespace(worker="w"), planner, SettleBuffer(WakeEvents()), executor, WakeEvent()
+        )  # type: ignore[arg-type]
 
         async def new() -> Any:
             await one.reset()
             one._claim_is_uncertain = False
             return store
 
-        monkeypatch.setattr(one, "_store", new)
+        monkeypatch.setattr(one, "_connected_client", new)
         while not begun and not store.rejected:
             with suppress(TimeoutError, psycopg.Error):
                 await one.step()

@@ -20,11 +20,9 @@ import pytest
 from psycopg import sql
 
 from pgrouse import AsyncClient, Client, NewMessage, publish, publish_many, testing, wait_for
-
 from pgrouse.install import pg_cron as cron
-
 from pgrouse.install import schema
-from pgrouse.publishing.copy_rows import BEGIN, Rows
+from pgrouse.publishing.copy_rows import READ_START, CopyRows
 from pyspark_pgrouse import connection
 from tests.api.site import Site
 from tests.cli.shell import Shell
@@ -279,7 +277,7 @@ def test_no_request_calls_a_trap(trapped: Database, queue: Queue) -> None:
                 http.post("/v1/claim", json={"topics": ["y"], "wait": 0.2}),
                 http.post("/v1/dead/redrive", json={"ids": [dead]}),
                 http.patch("/v1/topics/t", json={"max_attempts": 7}),
-                http.post("/v1/topics/t/pause", json={"why": "x"}),
+                http.post("/v1/topics/t/pause", json={"reason": "x"}),
                 http.post("/v1/topics/t/resume"),
                 http.post("/v1/messages/cancel", json={"ids": [waits], "reason": "x"}),
                 http.post("/v1/maintenance/run"),
@@ -322,8 +320,8 @@ def test_no_publish_calls_a_trap(trapped: Database, queue: Queue, policed: bool)
     publish(conn, "t", 1, after=[first])
     publish(conn, "t", body=b"x")
     publish_many(conn, everything("t"))
-    rows = Rows(everything("t"))
-    for part in rows.parts(conn.execute(BEGIN.sql.encode()).fetchone()):
+    rows = CopyRows(everything("t"))
+    for part in rows.parts(conn.execute(READ_START.sql.encode()).fetchone()):
         for statement in part.inserts():
             conn.execute(statement.sql.encode(), statement.values)
 
@@ -361,7 +359,7 @@ def test_no_call_of_a_client_calls_a_trap(trapped: Database, queue: Queue, how: 
         client.explain(published)
         client.set_policy("t", max_attempts=3)
         client.policy("t")
-        client.pause("t", why="x")
+        client.pause("t", reason="x")
         client.resume("t")
         client.stats()
         client.add_schedule("s", "* * * * *", "t", 1)

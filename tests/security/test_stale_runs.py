@@ -48,7 +48,7 @@ def take_over(queue: Queue, daemon: Daemon, published: int) -> Row:
 
 
 def keep(queue: Queue, claimed: Row, name: str) -> None:
-    assert queue.value("SELECT messages.keep_step(%s, %s, %s, '1')", [claimed.id, claimed.claim_id, name])
+    assert queue.value("SELECT messages.save_step(%s, %s, %s, '1')", [claimed.id, claimed.claim_id, name])
 
 
 def thaw(daemon: Daemon) -> None:
@@ -58,7 +58,7 @@ def thaw(daemon: Daemon) -> None:
 
 @pytest.fixture
 def patient(queue: Queue) -> Queue:
-    queue.policy(max_attempts=5, backoff={"kind": "none"}, on_lock_expired_delay="0 s", lock_for="1 hour")
+    queue.policy(max_attempts=5, backoff={"kind": "none"}, lock_expired_delay="0 s", lock_duration="1 hour")
     return queue
 
 
@@ -69,7 +69,7 @@ def test_a_stale_run_does_not_do_a_step_again_that_an_earlier_attempt_kept(
     first = patient.claim_one()
     keep(patient, first, "buy")
     patient.settle("retry", [first], ["boom"], ["0 s"])
-    daemon = start({"t": "steps:buy_late"}, tick="1h")
+    daemon = start({"t": "steps:buy_late"}, maintenance_interval="1h")
     fleet.journal.entry("start", published)
 
     take_over(patient, daemon, published)
@@ -83,7 +83,7 @@ def test_a_stale_run_that_has_asked_for_its_steps_does_none_that_a_later_attempt
     patient: Queue, start: Start, fleet: Fleet
 ) -> None:
     published = patient.publish(payload="true")
-    daemon = start({"t": "steps:buy_late"}, tick="1h")
+    daemon = start({"t": "steps:buy_late"}, maintenance_interval="1h")
     fleet.journal.entry("start", published)
 
     second = take_over(patient, daemon, published)

@@ -221,7 +221,7 @@ def test_a_flood_among_them_hides_no_other_channel_and_a_claim_looks_at_some_of_
 
 def admitted_one_by_one(queue: Queue, publish: str) -> int:
     """Return for how many rows of a publish the policies of their topic were looked up."""
-    calls = "SELECT coalesce(sum(pg_stat_get_xact_function_calls('messages.admit'::regproc)), 0)::int"
+    calls = "SELECT coalesce(sum(pg_stat_get_xact_function_calls('messages.admit_message'::regproc)), 0)::int"
     queue.conn.execute("SET track_functions = 'all'")
     with queue.conn.transaction():
         queue.conn.execute(publish.encode())
@@ -233,10 +233,12 @@ BULK = "INSERT INTO messages.message (topic, payload) SELECT '{}', '1' FROM gene
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"ttl": "1 hour"}, {"max_payload_bytes": 1000}, {"max_depth": 5000}, {"publish_rate": 5000.0}]
+    "settings", [{"ttl": "1 hour"}, {"max_payload_bytes": 1000}, {"max_depth": 5000}, {"publish_rate": 5000.0}]
 )
-def test_a_policy_of_one_topic_costs_a_bulk_publish_to_others_nothing(queue: Queue, knobs: dict[str, object]) -> None:
-    queue.policy("x", **knobs)
+def test_a_policy_of_one_topic_costs_a_bulk_publish_to_others_nothing(
+    queue: Queue, settings: dict[str, object]
+) -> None:
+    queue.policy("x", **settings)
 
     assert admitted_one_by_one(queue, BULK.format("t")) == 0
     assert admitted_one_by_one(queue, BULK.format("x")) == 1000
@@ -265,10 +267,10 @@ def test_what_a_publisher_can_write_lets_nothing_by(queue: Queue, database: Data
         publisher.execute(
             "CREATE FUNCTION trap.hashtext(text) RETURNS integer LANGUAGE sql IMMUTABLE RETURN 0;"
             "CREATE FUNCTION trap.pg_sequence_last_value(regclass) RETURNS bigint LANGUAGE sql RETURN 1;"
-            "SET search_path = trap, pg_catalog; SET messages.policed_topics = '1'; SET messages.dropped = '1'"
+            "SET search_path = trap, pg_catalog; SET messages.policy_topic_bits = '1'; SET messages.dropped = '1'"
         )
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            publisher.execute("SELECT setval('messages.policed_topics', 1)")
+            publisher.execute("SELECT setval('messages.policy_topic_bits', 1)")
         with pytest.raises(psycopg.DatabaseError) as refused:
             publisher.execute("INSERT INTO messages.message (topic, payload) VALUES ('x', to_jsonb(repeat('y', 2000)))")
         assert refused.value.sqlstate == "PGR04"

@@ -8,7 +8,9 @@ import pytest
 from tests.server.postgres import Database
 from tests.sql.queue import Ear, Queue
 
-ARMED = "SELECT pg_sequence_last_value('messages.armed') < extract(epoch FROM clock_timestamp() + interval '1 day')"
+ARMED = (
+    "SELECT pg_sequence_last_value('messages.armed_until') < extract(epoch FROM clock_timestamp() + interval '1 day')"
+)
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def test_the_longest_poll_of_a_daemon_is_taken(worker: Queue) -> None:
 @pytest.mark.every_server
 def test_one_that_sleeps_for_ever_since_before_is_forgotten(queue: Queue, database: Database) -> None:
     queue.conn.execute("INSERT INTO messages.sleeper VALUES ('zombie', NULL, '4026-01-01', '3026-01-01')")
-    queue.conn.execute("SELECT messages.raise_armed('4026-01-01')")
+    queue.conn.execute("SELECT messages.raise_armed_until('4026-01-01')")
     queue.arm("w")
 
     queue.row("SELECT messages.prune()")
@@ -58,12 +60,12 @@ def test_no_worker_takes_the_flag_of_the_listeners_outside(worker: Queue, queue:
     queue.policy("t", notify="always")
     for statement in (
         "SELECT messages.arm('*', NULL, '1 s')",
-        "SELECT messages.worker_started('*', 'h', 1, '1', '{}', 1)",
+        "SELECT messages.register_worker('*', 'h', 1, '1', '{}', 1)",
     ):
         with pytest.raises(psycopg.errors.InvalidParameterValue, match="name of a worker"):
             worker.row(statement)
     worker.row("SELECT messages.disarm('*')")
-    worker.row("SELECT messages.worker_stopped('*')")
+    worker.row("SELECT messages.unregister_worker('*')")
     ear = Ear(database.connect(), "new_message")
 
     published = queue.publish("t")
@@ -82,13 +84,13 @@ def test_what_is_no_name_of_a_worker_is_refused(worker: Queue, name: str | None)
 
 def test_workers_trust_each_other_to_release_stop_and_wake_them(worker: Queue, queue: Queue) -> None:
     published = queue.publish("t")
-    worker.row("SELECT messages.worker_started('one', 'h', 1, '1', ARRAY['t'], 1)")
+    worker.row("SELECT messages.register_worker('one', 'h', 1, '1', ARRAY['t'], 1)")
     worker.row("SELECT messages.arm('one', NULL, '1 minute')")
     claimed = worker.row("SELECT id, claim_id FROM messages.claim('one', ARRAY['t'], 1)")
 
-    assert worker.value("SELECT messages.release_forgotten('one', '{}')") == [published]
+    assert worker.value("SELECT messages.release_orphaned('one', '{}')") == [published]
     worker.row("SELECT messages.disarm('one')")
-    worker.row("SELECT messages.worker_stopped('one')")
+    worker.row("SELECT messages.unregister_worker('one')")
 
     # Whom it was taken from hears of it, and what it settles changes nothing.
     assert worker.value("SELECT messages.complete(%s, %s)", [[claimed.id], [claimed.claim_id]]) == [published]

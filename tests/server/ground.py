@@ -19,7 +19,7 @@ EMBEDDED = "18"
 LOCAL = "15"  # where no PostgreSQL with pg_cron is installed, this one is missed
 # Autovacuum would visit each test's database, and hold up the copying of the one that they are copied from.
 # What a test sees does not depend on the zone of the machine, nor on when clocks are changed there.
-SETTINGS = {**devdb.FAST_AND_LOOSE, "max_connections": "200", "autovacuum": "off", "timezone": "UTC"}
+SETTINGS = {**devdb.FAST_UNSAFE_SETTINGS, "max_connections": "200", "autovacuum": "off", "timezone": "UTC"}
 
 
 class Missing(Exception):
@@ -74,7 +74,7 @@ class Ground:
         return scratch
 
     @contextmanager
-    def _run(self, name: str, place: devdb.Server | devdb.Container) -> Iterator[Postgres]:
+    def _run(self, name: str, place: devdb.PrivateServer | devdb.Container) -> Iterator[Postgres]:
         try:
             place.start()
             with closing(Postgres(name, place)) as server:
@@ -82,7 +82,7 @@ class Ground:
         finally:
             place.remove()
 
-    def _place(self, name: str) -> devdb.Server | devdb.Container:
+    def _place(self, name: str) -> devdb.PrivateServer | devdb.Container:
         if found := _local(name):
             return self._from(found, name)
         if name == EMBEDDED:
@@ -91,9 +91,9 @@ class Ground:
             return self._container()
         raise Missing(f"no PostgreSQL {name} with pg_cron is installed; {how_to_install(name)}")
 
-    def _from(self, installation: devdb.Installation, name: str, **settings: str) -> devdb.Server:
+    def _from(self, installation: devdb.Installation, name: str, **settings: str) -> devdb.PrivateServer:
         given = {**SETTINGS, **settings}
-        return devdb.Server(installation, self._scratch.folder / name, database=CRON_DATABASE, settings=given)
+        return devdb.PrivateServer(installation, self._scratch.folder / name, database=CRON_DATABASE, settings=given)
 
     def _container(self) -> devdb.Container:
         _need_container()

@@ -23,7 +23,7 @@ _numbers = count(1)
 
 
 def begun_day() -> date:
-    """Return the day, as the archive has it. Short before its end the next one is waited for: no test shall run over midnight."""
+    """Return the day, as the archive has it. Short before its end the next one is waited for: no test should run over midnight."""
     while (now := datetime.now(UTC)).time() >= LAST_MOMENT:
         time.sleep(0.1)
     return now.date()
@@ -36,7 +36,7 @@ class Postgres:
         name: what `--pg` calls it.
         pg_cron: the version of its pg_cron, None if it has none.
         cron_database: the database in which pg_cron keeps its jobs.
-        place: what runs it; the `devdb.Server` of a `private_server` can be stopped, crashed, killed and started.
+        place: what runs it; the `devdb.PrivateServer` of a `private_server` can be stopped, crashed, killed and started.
     """
 
     def __init__(self, name: str, place: Any) -> None:
@@ -63,7 +63,7 @@ class Postgres:
 
     @contextmanager
     def new_database(self, template: str | None = None) -> Iterator[Database]:
-        """Make a database, empty or a copy of `template`, and drop it at the end, whoever is still connected."""
+        """Make a database, empty or a copy of `template`, and drop it at the end, anyone who is still connected."""
         database = Database(self, f"test_{next(_numbers)}")
         self._create(database.name, template or "template1")
         try:

@@ -76,7 +76,7 @@ def database(emptied: Callable[[], Database]) -> Iterator[Database]:
 class Kept:
     """The connection that tests of the shared database use first: kept from one to the next, so that the server compiles its functions once.
 
-    A test gets it as a new one would be: what a session remembers is reset, and it is opened anew if the test before left it in any other state.
+    A test gets it as a new one would be: what a session remembers is reset, and it is opened again if the test before left it in any other state.
     """
 
     def __init__(self, dsn: str) -> None:

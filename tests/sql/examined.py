@@ -32,8 +32,8 @@ class Examined:
         return row
 
     def said(self, code: str) -> str:
-        """Return everything that is said of one code: what, and the mends."""
-        return "\n".join(f"{row.what}\n{row.mend}" for row in self.rows if row.code == code)
+        """Return everything that is said of one code: what, and the fixes."""
+        return "\n".join(f"{row.what}\n{row.fix}" for row in self.rows if row.code == code)
 
 
 def examine(queue: Queue, part: str, *arguments: Any) -> Examined:

@@ -14,6 +14,6 @@ _numbers = count(1)
 
 def report(queue: Queue, *measures: dict[str, Any], worker: str = "w", number: int | None = None) -> bool:
     """Let a worker report; it is entered into the registry first."""
-    queue.call("worker_started", worker, "host", 1, "1.0", ["t"], 10)
+    queue.call("register_worker", worker, "host", 1, "1.0", ["t"], 10)
     given = [worker, next(_numbers) if number is None else number, Jsonb(list(measures))]
-    return bool(queue.value("SELECT messages.worker_measured(%s, %s, %s)", given))
+    return bool(queue.value("SELECT messages.record_measures(%s, %s, %s)", given))

@@ -117,14 +117,14 @@ class Queue:
         """Return the ids of all live messages."""
         return [row.id for row in self.rows("SELECT id FROM messages.message ORDER BY id")]
 
-    def policy(self, topic: str = "t", **knobs: Any) -> None:
-        """Set knobs of a topic's policy; a dict is a JSON document."""
+    def policy(self, topic: str = "t", **settings: Any) -> None:
+        """Set settings of a topic's policy; a dict is a JSON document."""
         self.conn.execute(
             "INSERT INTO messages.topic (topic) SELECT %(topic)s WHERE NOT EXISTS (SELECT FROM messages.topic WHERE topic = %(topic)s)",
             {"topic": topic},
         )
         new = sql.SQL(", ").join(
-            sql.SQL("{} = {}").format(sql.Identifier(knob), _expression(v)) for knob, v in knobs.items()
+            sql.SQL("{} = {}").format(sql.Identifier(setting), _expression(v)) for setting, v in settings.items()
         )
         self.conn.execute(sql.SQL("UPDATE messages.topic SET {} WHERE topic = {}").format(new, topic))
 

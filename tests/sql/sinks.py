@@ -11,10 +11,10 @@ from tests.sql.queue import Queue, Row
 
 RULES = {
     "group_by": ["topic", "result", "fingerprint"],
-    "wait": 0,
-    "every": 600,
-    "repeat": 3600,
-    "per_minute": 1000,
+    "group_wait": 0,
+    "group_interval": 600,
+    "repeat_interval": 3600,
+    "rate_limit_per_minute": 1000,
     "digest_over": 5,
     "most": 10_000,
 }
@@ -30,7 +30,7 @@ class Sink:
     def next(self, hold_s: float = 30) -> Row:
         """Ask for the next message."""
         return self.queue.row(
-            "SELECT * FROM messages.deliver_next(%s, 'webhook', %s, %s, make_interval(secs => %s))",
+            "SELECT * FROM messages.claim_delivery(%s, 'webhook', %s, %s, make_interval(secs => %s))",
             [self.name, self.holder, Jsonb(self.rules), hold_s],
         )
 

@@ -12,7 +12,7 @@ from tests.sql.queue import Queue, Row, _expression
 
 def stage(queue: Queue, *rows: dict[str, Any], job: str = "j") -> UUID:
     """Stage these rows under one number; what a row does not say is topic t and payload 1."""
-    attempt: UUID = queue.call("begin_stage", job)
+    attempt: UUID = queue.call("begin_staging", job)
     for row in rows:
         put(queue, attempt, **row)
     return attempt

@@ -1,4 +1,4 @@
-"""messages.raise_depth: a topic with max_depth never holds more, exactly, whoever publishes at the same time."""
+"""messages.add_depth: a topic with max_depth never holds more, exactly, anyone who publishes at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""messages.note_place: the directory of the places that low-water marks are kept for."""
+"""messages.add_low_water: the directory of the places that low-water marks are kept for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 
 
 def note(queue: Queue, priority: int = 5) -> None:
-    queue.conn.execute("SELECT messages.note_place('t', %s::smallint)", [priority])
+    queue.conn.execute("SELECT messages.add_low_water('t', %s::smallint)", [priority])
 
 
 def places(queue: Queue) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The trigger admit: TTL, size, registered topics, reserved names. Limits that are counted: test_room.py, test_raise_depth.py."""
+"""The trigger admit_message: TTL, size, registered topics, reserved names. Limits that are counted: test_room.py, test_raise_depth.py."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_otherwise_every_topic_is_accepted(queue: Queue, publisher: Queue) -> No
 
 
 def test_names_of_dead_letters_are_reserved_although_no_policy_is_used(own_queue: Queue) -> None:
-    assert own_queue.call("is_policed") is False
+    assert own_queue.call("has_policies") is False
 
     diagnosis = refused(own_queue, "orders.dlq")
 
@@ -193,10 +193,10 @@ def test_before_the_first_policy_it_is_not_called(own_queue: Queue) -> None:
         own_queue.policy("t", ttl="1 hour")
         own_queue.publish_many(3)
         calls = own_queue.rows(
-            "SELECT funcname, calls FROM pg_stat_xact_user_functions WHERE funcname IN ('admit', 'admitted') ORDER BY funcname"
+            "SELECT funcname, calls FROM pg_stat_xact_user_functions WHERE funcname IN ('admit_message', 'apply_publish_policies') ORDER BY funcname"
         )
 
-    assert calls == [("admit", 3), ("admitted", 1)]
+    assert calls == [("admit_message", 3), ("apply_publish_policies", 1)]
 
 
 @pytest.mark.parametrize("by", ["the transaction itself", "somebody else"])

@@ -46,7 +46,7 @@ def test_of_two_at_once_one_moves_it(queue: Queue, other: Queue) -> None:
 
 
 def test_an_export_that_was_given_up_does_not_come_back(queue: Queue) -> None:
-    queue.call("forget_export", "e")
+    queue.call("delete_export", "e")
 
     assert advance(queue, ("17", 4), ("21", 1)) is False
 
@@ -64,7 +64,7 @@ def test_it_does_not_go_back(queue: Queue) -> None:
 
 def test_it_does_not_pass_a_transaction_that_still_runs(queue: Queue, other: Queue) -> None:
     with other.conn.transaction():
-        running = str(other.call("own_xid"))
+        running = str(other.call("draw_xid"))
 
         with pytest.raises(errors.InvalidParameterValue, match="may still come"):
             advance(queue, ("17", 4), (running, 1))

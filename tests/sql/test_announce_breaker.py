@@ -1,4 +1,4 @@
-"""messages.tell_breaker: what the world hears of a breaker."""
+"""messages.announce_breaker: what the world hears of a breaker."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_a_probe_that_fails_is_no_second_opening(queue: Queue, listen: Callable[
     queue.later("31 s")
     queue.settle("complete", queue.claim())
 
-    alerts = queue.rows("SELECT result, mend FROM messages.alert WHERE kind = 'breaker' ORDER BY id")
+    alerts = queue.rows("SELECT result, fix FROM messages.alert WHERE kind = 'breaker' ORDER BY id")
     assert [a.result for a in alerts] == ["open", "closed"]
-    assert "pgrouse topic show t" in alerts[0].mend
+    assert "pgrouse topic show t" in alerts[0].fix
     assert len(ear.heard()) == 5, "who looks at the topic hears of every change"
 
 
@@ -49,8 +49,8 @@ def test_a_breaker_that_is_taken_away_while_it_is_open_is_told_as_closed(queue: 
     queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)
     queue.policy(breaker=None)
 
-    queue.call("judge_all")
-    queue.call("judge_all")
+    queue.call("update_breakers")
+    queue.call("update_breakers")
 
     alerts = queue.rows("SELECT result, sample_error FROM messages.alert WHERE kind = 'breaker' ORDER BY id")
     assert [a.result for a in alerts] == ["open", "closed"]

@@ -1,4 +1,4 @@
-"""messages.with_attempt: the history of a message with one more ended attempt."""
+"""messages.append_attempt: the history of a message with one more ended attempt."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from psycopg.types.json import Jsonb
 
 from tests.sql.queue import Queue
 
-WITH_ATTEMPT = "SELECT messages.with_attempt(%s, %s, 'w', '2026-01-01', '2026-01-02', %s, %s)"
+WITH_ATTEMPT = "SELECT messages.append_attempt(%s, %s, 'w', '2026-01-01', '2026-01-02', %s, %s)"
 
 
-def with_attempt(
+def append_attempt(
     queue: Queue, history: Any, attempt: int = 1, outcome: str = "failed", error: str | None = None
 ) -> Any:
     return queue.value(WITH_ATTEMPT, [None if history is None else Jsonb(history), attempt, outcome, error])
 
 
 def test_the_first_attempt_begins_a_history(queue: Queue) -> None:
-    (entry,) = with_attempt(queue, None, error="boom")
+    (entry,) = append_attempt(queue, None, error="boom")
 
     assert (entry["attempt"], entry["worker"], entry["outcome"], entry["error"]) == (1, "w", "failed", "boom")
     assert entry["started"].startswith("2026-01-01T00:00:00")
@@ -26,16 +26,16 @@ def test_the_first_attempt_begins_a_history(queue: Queue) -> None:
 
 
 def test_what_is_not_known_is_left_out(queue: Queue) -> None:
-    assert "error" not in with_attempt(queue, None)[0]
+    assert "error" not in append_attempt(queue, None)[0]
 
 
 def test_an_error_is_cut_to_1000_characters(queue: Queue) -> None:
-    assert len(with_attempt(queue, None, error="é" * 5000)[0]["error"]) == 1000
+    assert len(append_attempt(queue, None, error="é" * 5000)[0]["error"]) == 1000
 
 
 def test_the_history_never_grows_beyond_20_and_never_loses_its_first(queue: Queue) -> None:
     history: Any = None
     for attempt in range(1, 25):
-        history = with_attempt(queue, history, attempt)
+        history = append_attempt(queue, history, attempt)
 
     assert [entry["attempt"] for entry in history] == [1, *range(6, 25)]

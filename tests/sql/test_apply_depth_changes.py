@@ -1,4 +1,4 @@
-"""messages.fold_depth: what has changed about the counter of a topic is added up by whoever holds it."""
+"""messages.apply_depth_changes: what has changed about the counter of a topic is added up by anyone who holds it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def test_the_changes_of_the_topic_are_added_up_and_gone(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10), ('b', 10)")
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2), ('a', 5), ('b', -1)")
 
-    assert queue.call("fold_depth", "a") == 13
+    assert queue.call("apply_depth_changes", "a") == 13
     assert queue.rows("SELECT * FROM messages.depth ORDER BY topic") == [("a", 13), ("b", 10)]
     assert queue.rows(CHANGES) == [("b", -1)]
 
@@ -20,7 +20,7 @@ def test_where_nothing_has_changed_it_says_so_and_writes_nothing(queue: Queue) -
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10)")
     before = queue.value("SELECT ctid FROM messages.depth")
 
-    assert queue.call("fold_depth", "a") is None
+    assert queue.call("apply_depth_changes", "a") is None
     assert queue.value("SELECT ctid FROM messages.depth") == before
 
 
@@ -28,14 +28,14 @@ def test_a_counter_that_began_too_low_stops_at_zero(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 1)")
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2)")
 
-    assert queue.call("fold_depth", "a") == 0
+    assert queue.call("apply_depth_changes", "a") == 0
 
 
 def test_if_it_is_undone_the_changes_are_there_again(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10)")
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2)")
     with queue.conn.transaction(force_rollback=True):
-        queue.call("fold_depth", "a")
+        queue.call("apply_depth_changes", "a")
 
     assert queue.rows("SELECT rows FROM messages.depth") == [(10,)]
     assert queue.rows(CHANGES) == [("a", -2)]
@@ -47,12 +47,12 @@ def test_what_is_not_committed_is_left_and_not_waited_for(queue: Queue, other: Q
     with other.conn.transaction():
         other.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2)")
 
-        assert queue.call("fold_depth", "a") is None
-    assert queue.call("fold_depth", "a") == 8
+        assert queue.call("apply_depth_changes", "a") is None
+    assert queue.call("apply_depth_changes", "a") == 8
 
 
 def test_it_reads_the_changes_of_its_topic_and_no_others(own_queue: Queue) -> None:
     own_queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10)")
     own_queue.conn.execute("INSERT INTO messages.depth_change SELECT 't' || n, -1 FROM generate_series(1, 20000) AS n")
 
-    assert own_queue.buffers("SELECT messages.fold_depth('a')") < 20
+    assert own_queue.buffers("SELECT messages.apply_depth_changes('a')") < 20

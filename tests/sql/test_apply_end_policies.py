@@ -1,4 +1,4 @@
-"""messages.depart: what the policies hear of messages that end, whatever ends them."""
+"""messages.apply_end_policies: what the policies hear of messages that end, whatever ends them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_whatever_ends_a_message_makes_room_and_lets_go_of_its_key(queue: Queue,
     queue.policy("t", max_depth=5, key_ttl="1 ms")
     queue.publish(key="k")
     queue.publish(key="l")
-    (claimed,) = queue.claim(limit=1, lock_for="0 s" if end == "expire" else None)
+    (claimed,) = queue.claim(limit=1, lock_duration="0 s" if end == "expire" else None)
 
     match end:
         case "cancel":
@@ -36,6 +36,6 @@ def test_without_a_policy_it_is_not_called(own_queue: Queue) -> None:
         own_queue.settle("complete", own_queue.claim(limit=1))
         own_queue.policy("t", max_depth=5)
         own_queue.settle("complete", own_queue.claim(limit=1))
-        calls = own_queue.rows("SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = 'depart'")
+        calls = own_queue.rows("SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = 'apply_end_policies'")
 
     assert calls == [(1,)]

@@ -1,4 +1,4 @@
-"""The trigger admitted: counters are charged once per statement, whatever the number of rows. What it calls has tests of its own."""
+"""The trigger apply_publish_policies: counters are charged once per statement, whatever the number of rows. What it calls has tests of its own."""
 
 from __future__ import annotations
 

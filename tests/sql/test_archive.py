@@ -99,7 +99,7 @@ def test_the_archive_names_the_transaction_that_wrote_it(queue: Queue) -> None:
     assert queue.archived(published).archive_xid == own
 
 
-def test_keep_success_full_keeps_the_content(queue: Queue) -> None:
+def test_archive_success_full_keeps_the_content(queue: Queue) -> None:
     published = queue.publish(payload={"n": 1})
 
     queue.settle("complete", queue.claim())
@@ -107,8 +107,8 @@ def test_keep_success_full_keeps_the_content(queue: Queue) -> None:
     assert queue.archived(published).payload == {"n": 1}
 
 
-def test_keep_success_no_payload_keeps_the_row_without_its_content(queue: Queue) -> None:
-    queue.policy(keep_success="no_payload")
+def test_archive_success_no_payload_keeps_the_row_without_its_content(queue: Queue) -> None:
+    queue.policy(archive_success="no_payload")
     payload, body = queue.publish(payload={"n": 1}, headers={"h": 1}), queue.publish(body=b"x")
 
     queue.settle("complete", queue.claim(), [Jsonb(1), Jsonb(2)])
@@ -119,8 +119,8 @@ def test_keep_success_no_payload_keeps_the_row_without_its_content(queue: Queue)
     assert queue.archived(payload).headers == {"h": 1}
 
 
-def test_keep_success_none_deletes(queue: Queue) -> None:
-    queue.policy(keep_success="none")
+def test_archive_success_none_deletes(queue: Queue) -> None:
+    queue.policy(archive_success="none")
     published = queue.publish()
 
     lost = queue.settle("complete", queue.claim())
@@ -130,8 +130,8 @@ def test_keep_success_none_deletes(queue: Queue) -> None:
 
 @pytest.mark.parametrize("keep", ["no_payload", "none"])
 @pytest.mark.parametrize("settle", ["reject", "fail", "retry"])
-def test_keep_success_never_touches_the_dead(queue: Queue, keep: str, settle: str) -> None:
-    queue.policy(keep_success=keep)
+def test_archive_success_never_touches_the_dead(queue: Queue, keep: str, settle: str) -> None:
+    queue.policy(archive_success=keep)
     published = queue.publish(payload={"n": 1})
 
     queue.settle(settle, queue.claim(), ["boom"])
@@ -139,8 +139,8 @@ def test_keep_success_never_touches_the_dead(queue: Queue, keep: str, settle: st
     assert queue.archived(published).payload == {"n": 1}
 
 
-def test_keep_success_none_leaves_nothing_to_know_a_repeated_settle_by(queue: Queue) -> None:
-    queue.policy(keep_success="none")
+def test_archive_success_none_leaves_nothing_to_know_a_repeated_settle_by(queue: Queue) -> None:
+    queue.policy(archive_success="none")
     published = queue.publish()
     claimed = queue.claim()
     queue.settle("complete", claimed)
@@ -148,9 +148,9 @@ def test_keep_success_none_leaves_nothing_to_know_a_repeated_settle_by(queue: Qu
     assert queue.settle("complete", claimed) == [published]
 
 
-def test_a_topics_keep_success_wins_over_the_default(queue: Queue) -> None:
-    queue.policy("*", keep_success="none")
-    queue.policy("t", keep_success="full")
+def test_a_topics_archive_success_wins_over_the_default(queue: Queue) -> None:
+    queue.policy("*", archive_success="none")
+    queue.policy("t", archive_success="full")
     kept, deleted = queue.publish("t"), queue.publish("u")
 
     queue.settle("complete", queue.claim("t", "u"))
@@ -182,7 +182,7 @@ def test_an_error_of_exactly_8_kilobytes_is_kept_whole(queue: Queue) -> None:
 @terminal
 def test_a_stale_claim_changes_nothing_and_is_told(queue: Queue, settle: str) -> None:
     published = queue.publish(max_attempts=9)
-    stale = queue.claim(lock_for="1 s")
+    stale = queue.claim(lock_duration="1 s")
     queue.later("1 hour")
     queue.call("expire_locks")
     queue.later("1 hour")
@@ -367,7 +367,7 @@ def test_effects_in_the_same_database_are_exactly_once(own_database: Database) -
     queue, other = (Queue(own_database.connect()) for _ in range(2))
     queue.conn.execute("CREATE TABLE effect (message_id bigint)")
     published = queue.publish(max_attempts=5)
-    stale = queue.claim(lock_for="1 s")
+    stale = queue.claim(lock_duration="1 s")
     queue.later("1 hour")
     queue.call("expire_locks")
     queue.later("1 hour")

@@ -1,4 +1,4 @@
-"""messages.end_expired: messages whose time to live is over are archived as expired."""
+"""messages.archive_expired: messages whose time to live is over are archived as expired."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 def test_they_are_dead_with_a_reason_and_nobody_handled_them(queue: Queue) -> None:
     first, second = queue.publish_many(2)
 
-    assert queue.call("end_expired", [first, second]) == 2
+    assert queue.call("archive_expired", [first, second]) == 2
 
     for each in (first, second):
         archived = queue.archived(each)
@@ -22,10 +22,10 @@ def test_a_message_that_is_locked_is_left_alone(queue: Queue) -> None:
     published = queue.publish()
     queue.claim()
 
-    assert queue.call("end_expired", [published]) == 0
+    assert queue.call("archive_expired", [published]) == 0
 
     assert queue.archived(published) is None
 
 
 def test_one_that_is_gone_counts_nothing(queue: Queue) -> None:
-    assert queue.call("end_expired", [4711]) == 0
+    assert queue.call("archive_expired", [4711]) == 0

@@ -1,4 +1,4 @@
-"""messages.end_picked: what a claim met and must not hand out ends at once."""
+"""messages.archive_unclaimable: what a claim met and must not hand out ends at once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_claim_that_ends_messages_and_a_settle_that_claims_do_not_wait_for_eac
     queue.publish(expires_at="2026-01-01")
 
     with other.conn.transaction():
-        other.row("SELECT messages.topic_room(messages.policy('t', messages.now()), 1)")
+        other.row("SELECT messages.topic_slots(messages.claim_policy('t', messages.now()), 1)")
         with queue.conn.transaction():
             queue.settle("complete", held)
             settling = background.start(queue.claim)

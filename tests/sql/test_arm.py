@@ -38,5 +38,5 @@ def test_publishes_hear_of_it_before_they_look_for_flags(queue: Queue) -> None:
     queue.call("arm", "w", ["t"], timedelta(hours=1))
 
     assert queue.value(
-        "SELECT pg_sequence_last_value('messages.armed') > extract(epoch FROM now() + interval '2 hours') - 60"
+        "SELECT pg_sequence_last_value('messages.armed_until') > extract(epoch FROM now() + interval '2 hours') - 60"
     )

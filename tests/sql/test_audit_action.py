@@ -1,4 +1,4 @@
-"""messages.note_action: whatever an operator does by a function is noted, once, and nothing that workers do is."""
+"""messages.audit_action: whatever an operator does by a function is noted, once, and nothing that workers do is."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MAY_CALL = """
 """
 # What operators may call and nobody did anything by: it only looks, or a machine does it.
 NO_ACTION = {
-    *("now", "stats", "explain", "unhandled_topics", "wait_for", "standing"),
+    *("now", "stats", "explain", "unhandled_topics", "wait_for", "pending_with_key"),
     *("open_export", "advance_export", "lock_export", "unlock_export", "lock_policies"),
     *("check_token", "check_session", "open_session", "close_session", "begin_request", "end_request"),
-    *("deliver_next", "settle_delivery"),
+    *("claim_delivery", "settle_delivery"),
 }
 
 
@@ -47,8 +47,8 @@ def skip(queue: Queue) -> None:
     queue.call("skip", [queue.publish()])
 
 
-def unpark(queue: Queue) -> None:
-    queue.call("unpark", [queue.send(after=[queue.publish("first")]).id])
+def unblock(queue: Queue) -> None:
+    queue.call("unblock", [queue.send(after=[queue.publish("first")]).id])
 
 
 def retry_now(queue: Queue) -> None:
@@ -59,10 +59,10 @@ def edit(queue: Queue) -> None:
     queue.value("SELECT messages.edit(%s, '2')", [queue.publish()])
 
 
-def reseal(queue: Queue) -> None:
+def reencrypt(queue: Queue) -> None:
     published = queue.publish(body=b"\x93PGR")
     queue.value(
-        "SELECT messages.reseal(ARRAY[m.id], ARRAY[md5(md5(m.body))], ARRAY[m.body], ARRAY[NULL::jsonb], 'k') FROM messages.message AS m"
+        "SELECT messages.reencrypt(ARRAY[m.id], ARRAY[md5(md5(m.body))], ARRAY[m.body], ARRAY[NULL::jsonb], 'k') FROM messages.message AS m"
         " WHERE m.id = %s",
         [published],
     )
@@ -81,10 +81,10 @@ def redrive_edited(queue: Queue) -> None:
     queue.rows("SELECT * FROM messages.redrive_edited(%s, '2')", [die(queue)])
 
 
-def requeue(queue: Queue) -> None:
+def requeue_dead_letters(queue: Queue) -> None:
     with unnoted(queue):
         queue.policy(dead_letter=True)
-    queue.rows("SELECT * FROM messages.requeue(%s)", [[copy_of(queue, die(queue)).id]])
+    queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy_of(queue, die(queue)).id]])
 
 
 def replay(queue: Queue) -> None:
@@ -122,9 +122,9 @@ def scheduled(queue: Queue, **columns: Any) -> None:
         queue.schedule("nightly", **columns)
 
 
-def run_now(queue: Queue) -> None:
+def run_schedule(queue: Queue) -> None:
     scheduled(queue)
-    queue.rows("SELECT * FROM messages.run_now('nightly')")
+    queue.rows("SELECT * FROM messages.run_schedule('nightly')")
 
 
 def pause_schedule(queue: Queue) -> None:
@@ -137,15 +137,15 @@ def resume_schedule(queue: Queue) -> None:
     queue.call("resume_schedule", "nightly")
 
 
-def forget_export(queue: Queue) -> None:
+def delete_export(queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.export_cursor (name, lake, lake_id, system_identifier) VALUES ('lake', '/lake', 'x', '1')"
     )
-    queue.call("forget_export", "lake")
+    queue.call("delete_export", "lake")
 
 
 def drain_worker(queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 1, "1.0", ["t"], 1)
+    queue.call("register_worker", "w", "host", 1, "1.0", ["t"], 1)
     queue.call("drain_worker", "w")
 
 
@@ -169,9 +169,9 @@ def unsilence(queue: Queue) -> None:
     queue.call("unsilence", queue.value(query))
 
 
-def forget_sink(queue: Queue) -> None:
+def delete_sink(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.alert_sink (name, type) VALUES ('ops', 'webhook')")
-    queue.call("forget_sink", "ops")
+    queue.call("delete_sink", "ops")
 
 
 def replay_alerts(queue: Queue) -> None:
@@ -185,8 +185,8 @@ def tick(queue: Queue) -> None:
     queue.rows("SELECT * FROM messages.tick()")
 
 
-def reap(queue: Queue) -> None:
-    queue.call("reap", "expire_locks")
+def run_maintenance(queue: Queue) -> None:
+    queue.call("run_maintenance", "expire_locks")
 
 
 ACTIONS: list[Callable[[Queue], None]] = [
@@ -194,28 +194,38 @@ ACTIONS: list[Callable[[Queue], None]] = [
         cancel,
         skip,
         retry_now,
-        unpark,
+        unblock,
         edit,
-        reseal,
+        reencrypt,
         redrive,
         redrive_where,
         redrive_edited,
-        requeue,
+        requeue_dead_letters,
         replay,
         purge_archive,
         delete,
         purge_topic,
     ),
-    *(pause, resume, run_now, pause_schedule, resume_schedule, forget_export, drain_worker, add_token, revoke_token),
-    *(silence, unsilence, forget_sink, replay_alerts, tick, reap),
+    *(
+        pause,
+        resume,
+        run_schedule,
+        pause_schedule,
+        resume_schedule,
+        delete_export,
+        drain_worker,
+        add_token,
+        revoke_token,
+    ),
+    *(silence, unsilence, delete_sink, replay_alerts, tick, run_maintenance),
 ]
 # Where the action is called otherwise than its function.
 NAMES = {
     "silence": "alert.silence",
     "unsilence": "alert.unsilence",
-    "forget_sink": "alert.forget_sink",
+    "delete_sink": "alert.delete_sink",
     "replay_alerts": "alert.replay",
-    "reap": "expire_locks",
+    "run_maintenance": "expire_locks",
 }
 
 

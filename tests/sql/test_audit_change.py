@@ -1,4 +1,4 @@
-"""The trigger noted: direct changes of policies, channels, schedules and subscriptions."""
+"""The trigger audit_change: direct changes of policies, channels, schedules and subscriptions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_what_changes_nothing_is_not_noted(queue: Queue) -> None:
 def test_a_pause_is_noted_once_whichever_way_it_comes(queue: Queue) -> None:
     queue.call("pause", "mail", "the relay is down", channel="acme")
     queue.conn.execute(
-        "UPDATE messages.channel SET paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_why = NULL"
+        "UPDATE messages.channel SET paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_reason = NULL"
     )
     queue.policy("mail", paused_at="2026-01-01 00:00+00")
     queue.call("resume", "mail")
@@ -41,7 +41,7 @@ def test_a_pause_is_noted_once_whichever_way_it_comes(queue: Queue) -> None:
         ("pause", None),
         ("resume", None),
     ]
-    assert audit(queue)[0].detail == {"why": "the relay is down"}
+    assert audit(queue)[0].detail == {"reason": "the relay is down"}
 
 
 def test_a_channel_whose_row_goes_with_the_pause_is_one_action(queue: Queue) -> None:
@@ -56,7 +56,7 @@ def test_a_pause_that_runs_out_and_is_cleared_away_is_nobodys_action(queue: Queu
     queue.call("pause", "mail", channel="acme", resume_in="1 minute")
     queue.later("2 minutes")
 
-    queue.call("prune_channels")
+    queue.call("prune_pauses")
 
     assert [row.action for row in audit(queue)] == ["pause"]
 

@@ -1,4 +1,4 @@
-"""messages.note_messages: one row for what was done to many."""
+"""messages.audit_messages: one row for what was done to many."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sql.queue import Queue, Row
 
 
 def noted(queue: Queue, topics: list[str], ids: list[int]) -> list[Row]:
-    queue.value("SELECT messages.note_messages('cancel', %s, %s, '{\"reason\": null}')", [topics, ids])
+    queue.value("SELECT messages.audit_messages('cancel', %s, %s, '{\"reason\": null}')", [topics, ids])
     return queue.rows("SELECT topic, target, detail FROM messages.audit")
 
 

@@ -1,4 +1,4 @@
-"""messages.note_back: what is noted of a redrive."""
+"""messages.audit_redrive: what is noted of a redrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""messages.backoff: how long until the next attempt."""
+"""messages.backoff_delay: how long until the next attempt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sql.queue import Queue
 
 
 def backoff(queue: Queue, attempt: int, random: float = 0.5, **policy: Any) -> float:
-    wait: timedelta = queue.call("backoff", policy, attempt, random)
+    wait: timedelta = queue.call("backoff_delay", policy, attempt, random)
     return wait.total_seconds()
 
 

@@ -1,4 +1,4 @@
-"""messages.begin_stage: a task gets the number under which it stages."""
+"""messages.begin_staging: a task gets the number under which it stages."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.sql.staging import give_to_somebody_else, publish_rows
 
 
 def test_each_task_and_each_repetition_of_it_gets_a_number_of_its_own(queue: Queue) -> None:
-    assert queue.call("begin_stage", "j") != queue.call("begin_stage", "j")
+    assert queue.call("begin_staging", "j") != queue.call("begin_staging", "j")
 
 
 def test_a_job_that_is_published_needs_no_number(queue: Queue) -> None:
     publish_rows(queue, {})
 
-    assert queue.call("begin_stage", "j") is None
-    assert queue.call("begin_stage", "other") is not None
+    assert queue.call("begin_staging", "j") is None
+    assert queue.call("begin_staging", "other") is not None
 
 
 def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
@@ -25,4 +25,4 @@ def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
     give_to_somebody_else(queue)
 
     with pytest.raises(errors.InsufficientPrivilege, match='job "j" was published by another user'):
-        queue.call("begin_stage", "j")
+        queue.call("begin_staging", "j")

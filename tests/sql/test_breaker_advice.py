@@ -10,8 +10,8 @@ def test_an_alert_and_the_condition_advise_the_same(queue: Queue) -> None:
     queue.publish_many(4)
     queue.settle("fail", queue.claim(limit=2), ["boom"] * 2)
 
-    alert = queue.value("SELECT mend FROM messages.alert WHERE kind = 'breaker'")
-    condition = queue.value("SELECT mend FROM messages.conditions() WHERE kind = 'breaker'")
+    alert = queue.value("SELECT fix FROM messages.alert WHERE kind = 'breaker'")
+    condition = queue.value("SELECT fix FROM messages.conditions() WHERE kind = 'breaker'")
 
     assert alert == condition == queue.call("breaker_advice", "t")
     assert "`pgrouse topic show t`" in alert

@@ -1,4 +1,4 @@
-"""messages.take_copies_along: nobody works a dead letter whose original was put back."""
+"""messages.cancel_dlq_copies: nobody works a dead letter whose original was put back."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_copy_that_its_worker_gave_back_after_the_redrive_goes_with_the_next_c
     queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
     queue.settle("release", working)
 
-    (told,) = queue.rows("SELECT * FROM messages.requeue(%s)", [[working[0].id]])
+    (told,) = queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[working[0].id]])
 
     assert (told.outcome, told.archived_id) == ("redriven_before", died)
     assert queue.archived(working[0].id).result == "cancelled"

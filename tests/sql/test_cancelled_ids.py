@@ -1,4 +1,4 @@
-"""messages.was_cancelled: why a lock was lost."""
+"""messages.cancelled_ids: why a lock was lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def test_only_what_was_cancelled_under_the_same_claim_is_told(queue: Queue) -> N
     queue.call("cancel", [cancelled])
     queue.settle("complete", [claimed[1]])
 
-    assert queue.settle("was_cancelled", claimed) == [cancelled]
+    assert queue.settle("cancelled_ids", claimed) == [cancelled]
     assert queue.message(running) is not None
     assert queue.archived(completed).result == "success"
 
@@ -23,15 +23,15 @@ def test_an_earlier_claim_lost_its_lock_for_another_reason(queue: Queue) -> None
     queue.claim()
     queue.call("cancel", [published])
 
-    assert queue.settle("was_cancelled", stale) == []
+    assert queue.settle("cancelled_ids", stale) == []
 
 
 def test_what_was_cancelled_while_it_waited_was_nobodys(queue: Queue) -> None:
     published = queue.publish()
     queue.call("cancel", [published])
 
-    assert queue.call("was_cancelled", [published], [None]) == []
+    assert queue.call("cancelled_ids", [published], [None]) == []
 
 
 def test_nothing_asked_is_nothing_told(queue: Queue) -> None:
-    assert queue.call("was_cancelled", [], []) == []
+    assert queue.call("cancelled_ids", [], []) == []

@@ -45,7 +45,7 @@ def redrive(queue: Queue, message_id: int) -> int:
 
 def leftovers(queue: Queue) -> list[Row]:
     return queue.rows(
-        "SELECT id FROM messages.parked UNION ALL SELECT successor_id FROM messages.edge UNION ALL SELECT id FROM messages.ending"
+        "SELECT id FROM messages.blocked_message UNION ALL SELECT successor_id FROM messages.dependency UNION ALL SELECT id FROM messages.end_event"
     )
 
 
@@ -113,7 +113,7 @@ def test_a_predecessor_that_succeeded_already_is_no_reason_to_wait(queue: Queue)
 
 
 def test_a_success_of_which_nothing_is_kept_releases_all_the_same(queue: Queue) -> None:
-    queue.policy(keep_success="none")
+    queue.policy(archive_success="none")
     last = after(queue, queue.publish())
 
     finish(queue)
@@ -153,7 +153,7 @@ def test_the_ttl_of_the_topic_counts_from_the_release_too(queue: Queue) -> None:
     last = after(queue, first, topic="next")
 
     queue.later("3 hours")
-    expired = queue.call("expire_ttl")
+    expired = queue.call("expire_messages")
     finish(queue)
 
     assert expired == 0
@@ -168,13 +168,13 @@ def test_the_ttl_of_the_topic_counts_from_the_release_too(queue: Queue) -> None:
     [
         lambda queue, _: kill(queue),
         lambda queue, _: queue.settle("reject", queue.claim(), ["no"]),
-        lambda queue, _: (queue.claim(lock_for="0 s"), queue.call("expire_locks")),
+        lambda queue, _: (queue.claim(lock_duration="0 s"), queue.call("expire_locks")),
         lambda queue, first: queue.call("cancel", [first]),
         lambda queue, first: queue.call("skip", [first]),
     ],
     ids=["failed", "rejected", "lock_expired", "cancelled", "skipped"],
 )
-@pytest.mark.parametrize(("policy", "becomes"), [("hold", "parked"), ("cancel", "cancelled"), ("run", "ready")])
+@pytest.mark.parametrize(("policy", "becomes"), [("hold", "blocked"), ("cancel", "cancelled"), ("run", "ready")])
 def test_what_happens_then_is_what_its_publisher_said(queue: Queue, end: Any, policy: str, becomes: str) -> None:
     first = queue.publish()
     last = after(queue, first, topic="next", after_failed=policy)
@@ -182,12 +182,12 @@ def test_what_happens_then_is_what_its_publisher_said(queue: Queue, end: Any, po
     end(queue, first)
 
     archived = queue.archived(last)
-    state = archived.result if archived else "ready" if last in ready(queue) else "parked"
+    state = archived.result if archived else "ready" if last in ready(queue) else "blocked"
     assert state == becomes
     assert (leftovers(queue) == []) is (policy != "hold")
 
 
-@pytest.mark.parametrize(("policy", "becomes"), [("hold", "parked"), ("cancel", "cancelled"), ("run", "ready")])
+@pytest.mark.parametrize(("policy", "becomes"), [("hold", "blocked"), ("cancel", "cancelled"), ("run", "ready")])
 def test_one_that_was_dead_before_counts_the_same(queue: Queue, policy: str, becomes: str) -> None:
     first = queue.publish()
     kill(queue)
@@ -195,7 +195,7 @@ def test_one_that_was_dead_before_counts_the_same(queue: Queue, policy: str, bec
     last = after(queue, first, topic="next", after_failed=policy)
 
     archived = queue.archived(last)
-    assert (archived.result if archived else "ready" if last in ready(queue) else "parked") == becomes
+    assert (archived.result if archived else "ready" if last in ready(queue) else "blocked") == becomes
 
 
 def test_a_cancelled_successor_cancels_those_after_it_by_their_own_policies(queue: Queue) -> None:
@@ -234,7 +234,7 @@ def test_the_copy_in_the_dead_letter_topic_hands_it_on_too(queue: Queue) -> None
     kill(queue)
     copy = queue.value("SELECT message_id FROM messages.dead_letter WHERE origin_id = %s", [first])
 
-    queue.rows("SELECT * FROM messages.requeue(%s)", [[copy]])
+    queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy]])
     finish(queue)
 
     assert ready(queue) == [last]
@@ -257,9 +257,9 @@ def test_its_row_leaves_the_archive_and_it_can_still_be_let_run(queue: Queue) ->
     queue.conn.execute("DELETE FROM messages.message_archive")
 
     queue.later("2 hours")
-    queue.call("follow_ends")
+    queue.call("propagate_missed_ends")
     (why, *_) = queue.rows("SELECT code, reason FROM messages.explain(%s)", [last])
-    released = queue.call("unpark", [last])
+    released = queue.call("unblock", [last])
 
     assert why.code == "after_dead"
     assert "redrive" not in why.reason
@@ -327,7 +327,7 @@ def test_the_retention_of_the_archive_takes_nothing_that_waits(queue: Queue) -> 
     queue.call("maintain_partitions")
 
     assert queue.message(last) is not None
-    assert queue.row("SELECT FROM messages.parked WHERE id = %s", [last]) is not None
+    assert queue.row("SELECT FROM messages.blocked_message WHERE id = %s", [last]) is not None
 
 
 # Keys and limits
@@ -348,7 +348,7 @@ def test_its_content_can_be_replaced_and_the_ttl_counts_from_the_release(queue: 
 
     replaced = queue.send(2, key="k", on_conflict="replace", ttl="2 hours")
     queue.later("1 day")
-    expired = queue.call("expire_ttl")
+    expired = queue.call("expire_messages")
     finish(queue, "first")
 
     row = queue.message(last)
@@ -366,7 +366,7 @@ def test_its_content_can_be_replaced_and_the_ttl_counts_from_the_release(queue: 
     ids=["release", "defer", "retry"],
 )
 def test_one_that_has_the_key_of_what_it_comes_after_does_not_supersede_it(queue: Queue, back: Any) -> None:
-    queue.policy(key_retry="supersede", max_attempts=3)
+    queue.policy(key_on_retry="supersede", max_attempts=3)
     first = queue.publish(key="k")
     held = queue.claim()
     last = after(queue, first, key="k")
@@ -402,7 +402,7 @@ def test_it_counts_as_one_of_its_topic_and_one_that_is_dropped_is_not_parked(que
     dropped = queue.send(after=[first])
 
     assert tuple(dropped) == (None, "dropped")
-    assert queue.value("SELECT count(*) FROM messages.parked") == 1
+    assert queue.value("SELECT count(*) FROM messages.blocked_message") == 1
 
 
 def test_it_is_neither_ready_nor_unhandled_nor_old(queue: Queue) -> None:
@@ -431,7 +431,7 @@ def test_of_two_ends_at_the_same_moment_the_second_releases(
             eventually(lambda: background.is_blocked(other) or ending.done())
         assert ending.result(timeout=60) == []
         at_once = ready(queue)
-        queue.call("follow_ends")
+        queue.call("propagate_missed_ends")
         assert ready(queue) == [last]
         finish(queue)
         return at_once == [last]
@@ -457,7 +457,7 @@ def test_many_ends_in_any_order_of_their_messages_neither_lose_one_nor_stop_each
         ending = background.start(end, other, theirs[::-1])
         end(queue, mine)
         ending.result(timeout=60)
-        queue.call("follow_ends")
+        queue.call("propagate_missed_ends")
         assert sorted(c.id for c in queue.claim("last")) == lasts
 
 
@@ -471,7 +471,7 @@ def test_who_publishes_never_keeps_an_end_waiting(queue: Queue, other: Queue) ->
         assert queue.settle("complete", claimed) == []
     queue.conn.execute("RESET lock_timeout")
     before_the_tick = ready(queue)
-    queue.call("follow_ends")
+    queue.call("propagate_missed_ends")
 
     assert (before_the_tick, ready(queue)) == ([], [last])
 
@@ -486,10 +486,10 @@ def test_an_end_that_is_not_committed_when_the_tick_looks_first_is_found_by_a_la
     with other.conn.transaction():
         last = after(other, first)
         queue.settle("complete", claimed)
-    other.call("follow_ends")
-    other.call("follow_ends")
+    other.call("propagate_missed_ends")
+    other.call("propagate_missed_ends")
     queue.conn.execute("COMMIT")
-    other.call("follow_ends")
+    other.call("propagate_missed_ends")
 
     assert ready(queue) == [last]
 
@@ -506,7 +506,7 @@ def test_an_end_in_a_snapshot_older_than_the_edge_is_found_by_the_tick(
     last = after(other, first)
     queue.settle("complete", claimed)
     queue.conn.execute("COMMIT")
-    queue.call("follow_ends")
+    queue.call("propagate_missed_ends")
 
     assert ready(queue) == [last]
 
@@ -548,6 +548,6 @@ def test_one_that_somebody_edits_is_released_by_the_next_tick(queue: Queue, othe
         queue.conn.execute("SET lock_timeout = '1s'")
         queue.settle("complete", claimed)
     queue.conn.execute("RESET lock_timeout")
-    queue.call("follow_ends")
+    queue.call("propagate_missed_ends")
 
     assert ready(queue) == [last]

@@ -23,7 +23,7 @@ def write(queue: Queue, **columns: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("knob", "value", "said", "mend"),
+    ("setting", "value", "said", "fix"),
     [
         ("concurrency", -1, "concurrency of channel acme of topic mail is -1", "use 1 or more, or 0 for no limit"),
         (
@@ -42,13 +42,13 @@ def write(queue: Queue, **columns: Any) -> None:
         ("channel", "a\nb", '"a\nb" is no name of a channel', "use 1 to 200 printable characters"),
     ],
 )
-def test_a_bad_value_is_refused_with_channel_knob_value_and_mend(
-    queue: Queue, knob: str, value: Any, said: str, mend: str
+def test_a_bad_value_is_refused_with_channel_setting_value_and_fix(
+    queue: Queue, setting: str, value: Any, said: str, fix: str
 ) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
-        write(queue, **{knob: value})
+        write(queue, **{setting: value})
 
-    assert (caught.value.diag.message_primary, caught.value.diag.message_hint) == (said, mend)
+    assert (caught.value.diag.message_primary, caught.value.diag.message_hint) == (said, fix)
 
 
 def test_the_defaults_have_no_channels(queue: Queue) -> None:

@@ -1,4 +1,4 @@
-"""messages.channel_low: the low-water mark of one topic's channels."""
+"""messages.channel_low_water: the low-water mark of one topic's channels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ def test_it_is_the_mark_of_all_channels_of_the_topic(queue: Queue) -> None:
         "INSERT INTO messages.low_water VALUES ('t', -1, '2026-01-01 00:00+00'), ('t', 5, now()), ('u', -1, now())"
     )
 
-    assert queue.call("channel_low", "t") == datetime(2026, 1, 1, tzinfo=UTC)
+    assert queue.call("channel_low_water", "t") == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_without_a_mark_everything_is_above_it(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.low_water VALUES ('noted', -1, NULL)")
 
-    assert queue.value("SELECT messages.channel_low('noted') = '-infinity' AND messages.channel_low('t') = '-infinity'")
+    assert queue.value(
+        "SELECT messages.channel_low_water('noted') = '-infinity' AND messages.channel_low_water('t') = '-infinity'"
+    )
 
 
 def test_a_message_that_comes_back_at_its_old_place_lowers_it(queue: Queue) -> None:
@@ -31,7 +33,7 @@ def test_a_message_that_comes_back_at_its_old_place_lowers_it(queue: Queue) -> N
 
         queue.settle(settle, claimed, *([["why"]] if settle == "retry" else []))
 
-        assert queue.call("channel_low", topic) == queue.message(published).available_at
+        assert queue.call("channel_low_water", topic) == queue.message(published).available_at
 
 
 def test_one_that_comes_back_later_leaves_it(queue: Queue) -> None:
@@ -39,8 +41,8 @@ def test_one_that_comes_back_later_leaves_it(queue: Queue) -> None:
     queue.publish(channel="c", wait="-5 s")
     claimed = queue.claim()
     queue.conn.execute("UPDATE messages.low_water SET at = now()")
-    before = queue.call("channel_low", "t")
+    before = queue.call("channel_low_water", "t")
 
     queue.settle("retry", claimed, ["why"])
 
-    assert queue.call("channel_low", "t") == before
+    assert queue.call("channel_low_water", "t") == before

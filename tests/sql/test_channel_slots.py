@@ -1,4 +1,4 @@
-"""messages.channel_rooms: how many messages a claim may take of each channel."""
+"""messages.channel_slots: how many messages a claim may take of each channel."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from tests.sql.queue import Queue, Row
 
 ROOMS = """
-    SELECT r.rooms, r.held, extract(epoch FROM r.until - messages.now())::float AS until_in
-    FROM messages.channel_rooms(messages.policy('t', messages.now()), %s::text[], messages.now(), 10) AS r
+    SELECT r.slots, r.held, extract(epoch FROM r.until - messages.now())::float AS until_in
+    FROM messages.channel_slots(messages.claim_policy('t', messages.now()), %s::text[], messages.now(), 10) AS r
 """
 
 
@@ -23,8 +23,8 @@ def look(queue: Queue, *channels: str) -> Row:
     return queue.row(ROOMS, [list(channels)])
 
 
-def rooms(queue: Queue, *channels: str) -> list[int]:
-    return list(look(queue, *channels).rooms)
+def slots(queue: Queue, *channels: str) -> list[int]:
+    return list(look(queue, *channels).slots)
 
 
 def override(queue: Queue, channel: str, **columns: Any) -> None:
@@ -43,7 +43,7 @@ def test_what_runs_leaves_so_much_of_channel_concurrency(queue: Queue) -> None:
     queue.publish_many(5)
     queue.claim("t", "u")
 
-    assert rooms(queue, "a", "b", "c") == [1, 0, 3]
+    assert slots(queue, "a", "b", "c") == [1, 0, 3]
     assert look(queue, "a", "b").held is True
     assert look(queue, "a", "c").held is False
 
@@ -65,28 +65,28 @@ def test_the_channels_own_limit_wins_and_zero_is_none(
     queue.policy(channel_concurrency=topic)
     override(queue, "a", concurrency=channel)
 
-    assert rooms(queue, "a") == [room]
+    assert slots(queue, "a") == [room]
 
 
 def test_an_own_limit_of_one_channel_leaves_the_others_as_they_are(queue: Queue) -> None:
     queue.policy(channel_concurrency=3)
     override(queue, "b", concurrency=1)
 
-    assert rooms(queue, "a", "b", "c") == [3, 1, 3]
+    assert slots(queue, "a", "b", "c") == [3, 1, 3]
 
 
 def test_with_a_least_interval_a_channel_gives_one_message_and_then_none_until_its_time(queue: Queue) -> None:
     queue.policy(channel_min_interval="10 s")
     queue.publish_many(3, channel="a")
-    assert rooms(queue, "a") == [1]
+    assert slots(queue, "a") == [1]
 
     assert len(queue.claim()) == 1
 
-    assert (rooms(queue, "a"), look(queue, "a").until_in) == ([0], 10)
+    assert (slots(queue, "a"), look(queue, "a").until_in) == ([0], 10)
     queue.later("9.999999 s")
-    assert rooms(queue, "a") == [0]
+    assert slots(queue, "a") == [0]
     queue.later("0.000001 s")
-    assert rooms(queue, "a") == [1]
+    assert slots(queue, "a") == [1]
 
 
 def test_the_channels_own_interval_wins_and_zero_is_none(queue: Queue) -> None:
@@ -99,28 +99,28 @@ def test_the_channels_own_interval_wins_and_zero_is_none(queue: Queue) -> None:
 
     queue.later("1 s")
 
-    assert rooms(queue, "a", "b", "c") == [1, 10, 0]
+    assert slots(queue, "a", "b", "c") == [1, 10, 0]
 
 
 def test_a_paused_channel_gives_nothing_until_its_pause_ends(queue: Queue) -> None:
     override(queue, "a", paused_at="2026-01-01", resume_at=queue.value("SELECT messages.now() + interval '7 s'"))
     override(queue, "b", paused_at="2026-01-01")
 
-    assert (rooms(queue, "a", "b", "c"), look(queue, "a", "b").until_in) == ([0, 0, 10], 7)
+    assert (slots(queue, "a", "b", "c"), look(queue, "a", "b").until_in) == ([0, 0, 10], 7)
     queue.later("7 s")
-    assert rooms(queue, "a", "b") == [10, 0]
+    assert slots(queue, "a", "b") == [10, 0]
     assert look(queue, "b").until_in is None
 
 
 def test_an_ordered_channel_gives_one_message_of_its_first_place_while_none_runs(queue: Queue) -> None:
     queue.policy(ordered=True, channel_concurrency=7)
     override(queue, "b", concurrency=5)
-    assert rooms(queue, "a", "a", "b") == [1, 0, 1]
+    assert slots(queue, "a", "a", "b") == [1, 0, 1]
 
     queue.publish(channel="a")
     queue.claim()
 
-    assert rooms(queue, "a", "b") == [0, 1]
+    assert slots(queue, "a", "b") == [0, 1]
 
 
 def test_a_block_counts_while_the_message_that_blocks_waits(queue: Queue) -> None:
@@ -131,9 +131,9 @@ def test_a_block_counts_while_the_message_that_blocks_waits(queue: Queue) -> Non
         [published],
     )
 
-    assert (rooms(queue, "a"), look(queue, "a").until_in) == ([0], 9)
+    assert (slots(queue, "a"), look(queue, "a").until_in) == ([0], 9)
     queue.call("cancel", [published])
-    assert rooms(queue, "a") == [1]
+    assert slots(queue, "a") == [1]
 
 
 def test_a_channel_that_another_claim_counts_is_passed_over_and_worth_another_look_at_once(
@@ -141,13 +141,13 @@ def test_a_channel_that_another_claim_counts_is_passed_over_and_worth_another_lo
 ) -> None:
     queue.policy(channel_concurrency=5)
     with queue.conn.transaction():
-        rooms(queue, "a", "b")
+        slots(queue, "a", "b")
     with other.conn.transaction():
-        rooms(other, "a")
+        slots(other, "a")
 
         looked = look(queue, "a", "b")
 
-    assert (looked.rooms, looked.held, looked.until_in) == ([0, 5], True, 0)
+    assert (looked.slots, looked.held, looked.until_in) == ([0, 5], True, 0)
 
 
 def test_a_channel_that_was_just_claimed_from_is_counted_with_what_that_claim_took(queue: Queue, other: Queue) -> None:
@@ -157,4 +157,4 @@ def test_a_channel_that_was_just_claimed_from_is_counted_with_what_that_claim_to
     queue.claim(limit=1)
 
     assert len(other.claim()) == 1
-    assert rooms(queue, "a") == [0]
+    assert slots(queue, "a") == [0]

@@ -1,4 +1,4 @@
-"""messages.charge_channels: a channel with a least interval that was taken from is closed for that long."""
+"""messages.charge_channel_rates: a channel with a least interval that was taken from is closed for that long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""messages.charge_publish: publish_rate is never exceeded, exactly, whoever publishes at the same time."""
+"""messages.charge_publish_rate: publish_rate is never exceeded, exactly, anyone who publishes at the same time."""
 
 from __future__ import annotations
 

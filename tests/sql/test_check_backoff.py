@@ -35,7 +35,7 @@ def test_no_backoff_means_the_default_and_is_taken(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "problem", "mend"),
+    ("policy", "problem", "fix"),
     [
         ({"kind": "exponential", "bsae": "1s"}, 'unknown key "bsae"', "known keys: kind, base"),
         ({"base": "1s"}, "kind is missing", "use none, constant, linear or exponential"),
@@ -69,10 +69,10 @@ def test_no_backoff_means_the_default_and_is_taken(queue: Queue) -> None:
         (None, "it is of type null", "use an object"),
     ],
 )
-def test_a_backoff_that_makes_no_sense_is_named_knob_by_knob_with_the_mend(
-    queue: Queue, policy: Any, problem: str, mend: str
+def test_a_backoff_that_makes_no_sense_is_named_setting_by_setting_with_the_fix(
+    queue: Queue, policy: Any, problem: str, fix: str
 ) -> None:
     found = check(queue, policy)
 
     assert found.problem == problem
-    assert found.hint.startswith(mend)
+    assert found.hint.startswith(fix)

@@ -32,7 +32,7 @@ def test_no_breaker_is_taken(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "problem", "mend"),
+    ("policy", "problem", "fix"),
     [
         ([1], "[1] is not an object", 'use {"failure_rate": 0.5'),
         ({"rate": 1}, "rate is 1", "use failure_rate, min_attempts, window, pause, probes"),
@@ -49,11 +49,11 @@ def test_no_breaker_is_taken(queue: Queue) -> None:
         ({"pause": "2 days"}, 'pause is "2 days"', "use a time from 1 s to 1 day"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_mend(queue: Queue, policy: Any, problem: str, mend: str) -> None:
+def test_what_is_wrong_is_named_with_its_fix(queue: Queue, policy: Any, problem: str, fix: str) -> None:
     found = check(queue, policy)
 
     assert found.problem == problem
-    assert mend in found.hint
+    assert fix in found.hint
 
 
 def test_a_bad_breaker_is_refused_when_it_is_written(queue: Queue) -> None:

@@ -14,7 +14,7 @@ def test_what_can_be_used_has_no_problem(queue: Queue, cron: str) -> None:
     assert tuple(queue.row(CHECK, [cron])) == (None, None)
 
 
-def test_what_cannot_be_read_is_told_with_the_mend(queue: Queue) -> None:
+def test_what_cannot_be_read_is_told_with_the_fix(queue: Queue) -> None:
     assert queue.row(CHECK, ["61 * * * *"]).problem == 'minute is "61"'
 
 

@@ -13,9 +13,9 @@ def test_read_committed_is_let_by(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-@pytest.mark.parametrize("knobs", [{"channel_concurrency": 1}, {"ordered": True}, {"channel_min_interval": "1 s"}])
-def test_a_claim_in_limited_channels_is_refused_above_it(queue: Queue, level: str, knobs: dict[str, object]) -> None:
-    queue.policy(**knobs)
+@pytest.mark.parametrize("settings", [{"channel_concurrency": 1}, {"ordered": True}, {"channel_min_interval": "1 s"}])
+def test_a_claim_in_limited_channels_is_refused_above_it(queue: Queue, level: str, settings: dict[str, object]) -> None:
+    queue.policy(**settings)
     queue.publish(channel="c")
     queue.conn.execute(f"SET default_transaction_isolation = '{level}'".encode())
 

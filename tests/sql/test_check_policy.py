@@ -1,4 +1,4 @@
-"""check_policy: whoever sets a knob to what it cannot be reads the knob, the value and the mend."""
+"""check_policy: anyone who sets a setting to what it cannot be reads the setting, the value and the fix."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KEEP = "use an interval from 1 hour to 1000 years"
 
 BAD = [
     ("max_attempts", -1, "-1", COUNT),
-    ("lock_for", "0 s", "00:00:00", "use an interval from 100 ms to 7 days"),
-    ("lock_for", "8 days", "8 days", "use an interval from 100 ms to 7 days"),
-    ("run_timeout", "0 s", "00:00:00", "use an interval from 1 ms to 30 days"),
-    ("on_lock_expired_delay", "-1 s", "-00:00:01", "use an interval from 0 to 30 days"),
+    ("lock_duration", "0 s", "00:00:00", "use an interval from 100 ms to 7 days"),
+    ("lock_duration", "8 days", "8 days", "use an interval from 100 ms to 7 days"),
+    ("timeout", "0 s", "00:00:00", "use an interval from 1 ms to 30 days"),
+    ("lock_expired_delay", "-1 s", "-00:00:01", "use an interval from 0 to 30 days"),
     ("key_ttl", "366 days", "366 days", "use an interval up to 365 days, or 0 for none"),
-    ("key_retry", "drop", "drop", "use supersede or keep"),
+    ("key_on_retry", "drop", "drop", "use supersede or keep"),
     ("ttl", "-1 s", "-00:00:01", "use an interval up to 3650 days, or 0 for none"),
     ("max_depth", -1, "-1", COUNT),
     ("on_full", "panic", "panic", "use error or drop"),
@@ -34,7 +34,7 @@ BAD = [
     ("publish_rate", 2000000, "2000000", RATE),
     ("channel_concurrency", -1, "-1", COUNT),
     ("channel_min_interval", "31 days", "31 days", "use an interval up to 30 days, or 0 for none"),
-    ("keep_success", "some", "some", "use full, no_payload or none"),
+    ("archive_success", "some", "some", "use full, no_payload or none"),
     ("retention", "1 minute", "00:01:00", KEEP),
     ("retention", "9999 years", "9999 years", KEEP),
     ("max_redrives", -1, "-1", COUNT),
@@ -43,28 +43,28 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("knob", "value", "shown", "mend"), BAD, ids=[f"{row[0]}={row[2]}" for row in BAD])
-def test_a_value_that_cannot_be_is_refused_with_topic_knob_value_and_mend(
-    queue: Queue, knob: str, value: Any, shown: str, mend: str
+@pytest.mark.parametrize(("setting", "value", "shown", "fix"), BAD, ids=[f"{row[0]}={row[2]}" for row in BAD])
+def test_a_value_that_cannot_be_is_refused_with_topic_setting_value_and_fix(
+    queue: Queue, setting: str, value: Any, shown: str, fix: str
 ) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
-        queue.policy("mail", **{knob: value})
+        queue.policy("mail", **{setting: value})
 
-    assert caught.value.diag.message_primary == f"{knob} of topic mail is {shown}"
-    assert caught.value.diag.message_hint == mend
+    assert caught.value.diag.message_primary == f"{setting} of topic mail is {shown}"
+    assert caught.value.diag.message_hint == fix
 
 
-def test_every_check_of_the_table_is_said_by_knob_here(queue: Queue) -> None:
-    """A knob that only the table's CHECK guards would be refused by the name of a constraint."""
+def test_every_check_of_the_table_is_said_by_setting_here(queue: Queue) -> None:
+    """A setting that only the table's CHECK guards would be refused by the name of a constraint."""
     checked = queue.rows(
         """
-        SELECT a.attname AS knob FROM pg_constraint AS c
+        SELECT a.attname AS setting FROM pg_constraint AS c
         JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = ANY (c.conkey)
         WHERE c.conrelid = 'messages.topic'::regclass AND c.contype = 'c' AND cardinality(c.conkey) = 1 AND a.attname <> 'topic'
         """
     )
 
-    assert {row.knob for row in checked} <= {row[0] for row in BAD}
+    assert {row.setting for row in checked} <= {row[0] for row in BAD}
 
 
 @pytest.mark.parametrize("topic", ["a b", "", "a\n", "**", "x" * 201])
@@ -77,15 +77,15 @@ def test_a_policy_is_for_a_name_that_a_message_can_have(queue: Queue, topic: str
 
 
 @pytest.mark.parametrize(
-    "knob",
+    "setting",
     [
-        "lock_for",
+        "lock_duration",
         "backoff",
         "strict_lock",
-        "key_retry",
+        "key_on_retry",
         "on_full",
         "ordered",
-        "keep_success",
+        "archive_success",
         "retention",
         "dead_letter",
         "max_redrives",
@@ -93,21 +93,21 @@ def test_a_policy_is_for_a_name_that_a_message_can_have(queue: Queue, topic: str
         "registered",
     ],
 )
-def test_the_defaults_stay_whole(queue: Queue, knob: str) -> None:
+def test_the_defaults_stay_whole(queue: Queue, setting: str) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
-        queue.policy("*", **{knob: None})
+        queue.policy("*", **{setting: None})
 
-    assert caught.value.diag.message_primary == f"{knob} of the defaults is not set"
+    assert caught.value.diag.message_primary == f"{setting} of the defaults is not set"
     assert caught.value.diag.message_hint == "topics inherit it from here: set a value"
 
 
 def test_what_the_defaults_need_not_say_can_be_taken_from_them(queue: Queue) -> None:
-    queue.policy("*", max_attempts=None, run_timeout=None)
+    queue.policy("*", max_attempts=None, timeout=None)
 
     assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = '*'") is None
 
 
-def test_with_every_knob_at_its_end_messages_are_worked_and_the_maintenance_succeeds(queue: Queue) -> None:
+def test_with_every_setting_at_its_end_messages_are_worked_and_the_maintenance_succeeds(queue: Queue) -> None:
     """No sum of times is beyond what a clock can hold."""
     long = {
         "kind": "linear",
@@ -119,7 +119,7 @@ def test_with_every_knob_at_its_end_messages_are_worked_and_the_maintenance_succ
     }
     queue.policy("*", retention="1000 years")
     queue.policy(
-        retention="1000 years", lock_for="7 days", run_timeout="30 days", on_lock_expired_delay="30 days", key_ttl="365 days",
+        retention="1000 years", lock_duration="7 days", timeout="30 days", lock_expired_delay="30 days", key_ttl="365 days",
         ttl="3650 days", channel_min_interval="30 days", dequeue_rate=0.000001, publish_rate=0.000001, burst=1000000,
         max_attempts=0, backoff=long, breaker={"window": "1 day", "pause": "1 day"},
     )  # fmt: skip

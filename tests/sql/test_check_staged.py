@@ -1,4 +1,4 @@
-"""messages.check_stage: nothing is published unless all that was staged is there, and the caller's own."""
+"""messages.check_staged: nothing is published unless all that was staged is there, and the caller's own."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_a_claim_locks_the_message_for_its_worker(queue: Queue) -> None:
 
 
 def test_a_claim_hands_out_all_that_a_handler_needs(queue: Queue) -> None:
-    queue.policy(run_timeout="90 s", lock_for="2 minutes", max_attempts=4)
+    queue.policy(timeout="90 s", lock_duration="2 minutes", max_attempts=4)
     published = queue.publish(
         channel="c",
         key="k",
@@ -48,7 +48,7 @@ def test_a_claim_hands_out_all_that_a_handler_needs(queue: Queue) -> None:
         *(published, claimed.claim_id, "t", "c", "k", 2, 1, 4, '{"n": 1}', None, '{"h": 1}', "[1]"),
         120.0,
     )
-    assert claimed.run_timeout_s == 90.0
+    assert claimed.timeout_s == 90.0
     assert 10 <= claimed.waited_s < 20
 
 
@@ -108,12 +108,12 @@ def test_a_claim_by_nobody_of_nothing_or_without_a_limit_is_refused(queue: Queue
         queue.rows(f"SELECT * FROM messages.claim({arguments})")
 
 
-@pytest.mark.parametrize("lock_for", ["-1 s", "8 days", "9000 years"])
-def test_a_lock_beyond_reason_is_refused(queue: Queue, lock_for: str) -> None:
+@pytest.mark.parametrize("lock_duration", ["-1 s", "8 days", "9000 years"])
+def test_a_lock_beyond_reason_is_refused(queue: Queue, lock_duration: str) -> None:
     queue.publish()
 
-    with pytest.raises(errors.InvalidParameterValue, match="lock_for of a claim is") as caught:
-        queue.claim(lock_for=lock_for)
+    with pytest.raises(errors.InvalidParameterValue, match="lock_duration of a claim is") as caught:
+        queue.claim(lock_duration=lock_duration)
 
     assert caught.value.diag.message_hint == "use an interval from 0 to 7 days"
 
@@ -199,22 +199,22 @@ def test_an_expired_lock_is_taken_only_after_expire_locks_freed_it(queue: Queue)
 
 
 def test_the_lock_lasts_as_long_as_the_topic_says(queue: Queue) -> None:
-    queue.policy("*", lock_for="10 s")
-    queue.policy("slow", lock_for="1 hour")
+    queue.policy("*", lock_duration="10 s")
+    queue.policy("slow", lock_duration="1 hour")
     queue.publish("slow")
     queue.publish("t")
 
-    assert {c.topic: c.lock_for_s for c in queue.claim("slow", "t")} == {"slow": 3600, "t": 10}
+    assert {c.topic: c.lock_duration_s for c in queue.claim("slow", "t")} == {"slow": 3600, "t": 10}
 
 
-def test_the_callers_lock_for_wins_over_the_topics(queue: Queue) -> None:
-    queue.policy(lock_for="1 hour")
+def test_the_callers_lock_duration_wins_over_the_topics(queue: Queue) -> None:
+    queue.policy(lock_duration="1 hour")
     published = queue.publish()
 
-    (claimed,) = queue.claim(lock_for="5 s")
+    (claimed,) = queue.claim(lock_duration="5 s")
 
     row = queue.message(published)
-    assert (claimed.lock_for_s, row.lock_expires_at - row.locked_at) == (5, timedelta(seconds=5))
+    assert (claimed.lock_duration_s, row.lock_expires_at - row.locked_at) == (5, timedelta(seconds=5))
 
 
 # How much

@@ -1,4 +1,4 @@
-"""messages.deliver_next: what a deliverer of alerts does next."""
+"""messages.claim_delivery: what a deliverer of alerts does next."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_message_that_was_not_settled_comes_again_as_it_was_with_the_same_id(s
 
 def test_the_first_alert_of_a_group_waits_for_the_burst(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
-    sink = Sink(queue, wait=10)
+    sink = Sink(queue, group_wait=10)
     raise_alert(queue)
     assert sink.next().wait_s == pytest.approx(10)
     queue.later("4 s")
@@ -123,7 +123,7 @@ def test_a_flood_of_many_groups_is_one_message_too(sink: Sink, queue: Queue) -> 
 
 def test_a_sink_gets_no_more_messages_in_a_minute_than_its_pace_and_loses_none(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
-    sink = Sink(queue, per_minute=3)
+    sink = Sink(queue, rate_limit_per_minute=3)
     for n in range(5):
         raise_alert(queue, error_fingerprint=str(n))
 
@@ -140,10 +140,10 @@ def test_a_sink_gets_no_more_messages_in_a_minute_than_its_pace_and_loses_none(q
     [
         ({"topics": ["orders.*"]}, {"orders.new", "orders.old"}),
         ({"topics": ["orders.new", "mail"]}, {"orders.new", "mail"}),
-        ({"on": ["expired"]}, {"mail"}),
-        ({"on": ["dead_message"]}, {"orders.new", "orders.old", "mail"}),
-        ({"on": ["backlog"]}, {"slow"}),
-        ({"on": ["breaker", "rejected"]}, set()),
+        ({"kinds": ["expired"]}, {"mail"}),
+        ({"kinds": ["dead_message"]}, {"orders.new", "orders.old", "mail"}),
+        ({"kinds": ["backlog"]}, {"slow"}),
+        ({"kinds": ["breaker", "rejected"]}, set()),
     ],
 )
 def test_a_sink_is_told_only_of_what_it_wants(queue: Queue, rules: dict[str, Any], expected: set[str]) -> None:
@@ -168,20 +168,20 @@ def test_what_differs_only_in_what_is_not_grouped_by_is_one_group(queue: Queue) 
 
 
 def test_a_condition_is_told_when_it_begins_and_when_it_ends(sink: Sink, queue: Queue) -> None:
-    raise_alert(queue, kind="backlog", result="begun", sample_error="old", mend="add workers", error_fingerprint=None)
+    raise_alert(queue, kind="backlog", result="begun", sample_error="old", fix="add workers", error_fingerprint=None)
     (begun,) = sink.deliver_all()
     raise_alert(queue, kind="backlog", result="ended", sample_error="old", error_fingerprint=None)
 
     (ended,) = sink.deliver_all()
 
-    assert (begun["status"], begun["groups"][0]["mend"]) == ("firing", "add workers")
+    assert (begun["status"], begun["groups"][0]["fix"]) == ("firing", "add workers")
     assert (ended["status"], ended["groups"][0]["nth"]) == ("resolved", 2)
     assert sink.deliver_all() == []
 
 
 def test_a_condition_that_came_and_went_before_anybody_was_told_is_one_message(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
-    sink = Sink(queue, wait=10)
+    sink = Sink(queue, group_wait=10)
     raise_alert(queue, kind="breaker", result="open", error_fingerprint=None)
     sink.next()
     raise_alert(queue, kind="breaker", result="closed", error_fingerprint=None)
@@ -211,7 +211,7 @@ def test_a_condition_that_goes_on_is_told_again(sink: Sink, queue: Queue) -> Non
 
 
 def test_an_open_breaker_is_told_again_each_repeat_and_not_with_each_probe_that_fails(queue: Queue) -> None:
-    sink = Sink(queue, on=["breaker"])
+    sink = Sink(queue, kinds=["breaker"])
     sink.next()
     queue.stop_clock(queue.value("SELECT (clock_timestamp() + interval '1 day')::text"))
     queue.policy(breaker={"min_attempts": 4, "pause": "5m"})
@@ -230,7 +230,7 @@ def test_an_open_breaker_is_told_again_each_repeat_and_not_with_each_probe_that_
 
 
 def test_an_escalation_is_told_when_there_are_so_many(queue: Queue) -> None:
-    sink = Sink(queue, after_count=100)
+    sink = Sink(queue, escalate_count=100)
     raise_alert(queue, count=99)
     assert sink.deliver_all() == []
 
@@ -242,7 +242,7 @@ def test_an_escalation_is_told_when_there_are_so_many(queue: Queue) -> None:
 
 def test_an_escalation_is_told_of_what_goes_on_for_so_long(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
-    sink = Sink(queue, after=900)
+    sink = Sink(queue, escalate_after=900)
     raise_alert(queue, kind="backlog", result="begun", error_fingerprint=None)
     raise_alert(queue, "dying")
     assert sink.next().wait_s == pytest.approx(900)
@@ -257,9 +257,9 @@ def test_an_escalation_is_told_of_what_goes_on_for_so_long(queue: Queue) -> None
     assert {told["groups"][0]["topic"]: told["count"] for told in sink.deliver_all()} == {"t": 1, "dying": 4}
 
 
-def test_an_escalation_is_not_told_of_what_was_mended_in_time(queue: Queue) -> None:
+def test_an_escalation_is_not_told_of_what_was_fixed_in_time(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
-    sink = Sink(queue, after=900)
+    sink = Sink(queue, escalate_after=900)
     raise_alert(queue, kind="backlog", result="begun", error_fingerprint=None)
     sink.next()
     queue.later("5 minutes")
@@ -310,7 +310,7 @@ def test_an_end_of_the_silence_lets_it_be_told(sink: Sink, queue: Queue) -> None
 
 
 def test_what_commits_late_is_not_skipped_and_nothing_is_told_twice(queue: Queue, database: Database) -> None:
-    sink = Sink(queue, every=1)
+    sink = Sink(queue, group_interval=1)
     late = Queue(database.connect(autocommit=False))
     raise_alert(late, topic="late")
     raise_alert(queue, topic="early")
@@ -336,7 +336,7 @@ def test_an_open_transaction_holds_up_the_alerts_of_nobody_else(queue: Queue, da
 
 
 def test_every_alert_of_many_interleaved_transactions_is_told_exactly_once(queue: Queue, database: Database) -> None:
-    sink = Sink(queue, group_by=[], every=0.001)
+    sink = Sink(queue, group_by=[], group_interval=0.001)
     writers = [Queue(database.connect(autocommit=False)) for _ in range(8)]
     told = 0
     for n in range(40):
@@ -433,7 +433,7 @@ def test_the_position_is_read_from_an_index(queue: Queue) -> None:
     raise_alert(queue)
     sink.deliver_all()
 
-    call = sql.SQL("SELECT * FROM messages.deliver_next('ops', 'webhook', 'h', {}, '30 s')").format(
+    call = sql.SQL("SELECT * FROM messages.claim_delivery('ops', 'webhook', 'h', {}, '30 s')").format(
         sql.Literal(json.dumps(RULES))
     )
 

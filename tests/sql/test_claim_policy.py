@@ -11,20 +11,20 @@ from tests.sql.queue import Queue, Row
 
 
 def policy(queue: Queue, topic: str = "t") -> Row:
-    return queue.row("SELECT * FROM messages.policy(%s, messages.now())", [topic])
+    return queue.row("SELECT * FROM messages.claim_policy(%s, messages.now())", [topic])
 
 
 def test_a_topic_without_a_row_of_its_own_has_the_defaults_and_no_limit(queue: Queue) -> None:
     found = policy(queue)
 
-    assert (found.topic, found.max_attempts, found.lock_for.total_seconds(), found.ordered) == ("t", 1, 30, False)
+    assert (found.topic, found.max_attempts, found.lock_duration.total_seconds(), found.ordered) == ("t", 1, 30, False)
     limits = (found.stopped_until, found.max_concurrency, found.dequeue_rate, found.probes, found.channel_concurrency)
     assert limits == (None,) * 5
     assert (found.is_limited, found.limits_channels) == (False, False)
 
 
 @pytest.mark.parametrize(
-    ("knob", "default", "own"),
+    ("setting", "default", "own"),
     [
         ("max_attempts", 3, 7),
         ("max_concurrency", 3, 7),
@@ -34,15 +34,15 @@ def test_a_topic_without_a_row_of_its_own_has_the_defaults_and_no_limit(queue: Q
         ("ordered", True, False),
     ],
 )
-def test_the_topics_own_value_wins_over_the_default(queue: Queue, knob: str, default: Any, own: Any) -> None:
-    queue.policy("*", **{knob: default})
-    queue.policy("u", **{knob: own})
+def test_the_topics_own_value_wins_over_the_default(queue: Queue, setting: str, default: Any, own: Any) -> None:
+    queue.policy("*", **{setting: default})
+    queue.policy("u", **{setting: own})
 
-    assert (getattr(policy(queue, "t"), knob), getattr(policy(queue, "u"), knob)) == (default, own)
+    assert (getattr(policy(queue, "t"), setting), getattr(policy(queue, "u"), setting)) == (default, own)
 
 
 @pytest.mark.parametrize(
-    ("knob", "none"),
+    ("setting", "none"),
     [
         ("max_attempts", 0),
         ("max_concurrency", 0),
@@ -51,24 +51,28 @@ def test_the_topics_own_value_wins_over_the_default(queue: Queue, knob: str, def
         ("channel_min_interval", "0"),
     ],
 )
-def test_zero_in_a_topics_row_takes_a_default_limit_away(queue: Queue, knob: str, none: Any) -> None:
-    queue.policy("*", **{knob: "1 s" if knob == "channel_min_interval" else 3})
-    queue.policy("t", **{knob: none})
+def test_zero_in_a_topics_row_takes_a_default_limit_away(queue: Queue, setting: str, none: Any) -> None:
+    queue.policy("*", **{setting: "1 s" if setting == "channel_min_interval" else 3})
+    queue.policy("t", **{setting: none})
 
-    assert getattr(policy(queue), knob) is None
+    assert getattr(policy(queue), setting) is None
     assert (policy(queue).is_limited, policy(queue).limits_channels) == (False, False)
 
 
-@pytest.mark.parametrize("knobs", [{"max_concurrency": 1}, {"dequeue_rate": 1}])
-def test_a_limit_of_the_whole_topic_makes_it_limited_and_not_its_channels(queue: Queue, knobs: dict[str, Any]) -> None:
-    queue.policy(**knobs)
+@pytest.mark.parametrize("settings", [{"max_concurrency": 1}, {"dequeue_rate": 1}])
+def test_a_limit_of_the_whole_topic_makes_it_limited_and_not_its_channels(
+    queue: Queue, settings: dict[str, Any]
+) -> None:
+    queue.policy(**settings)
 
     assert (policy(queue).is_limited, policy(queue).limits_channels) == (True, False)
 
 
-@pytest.mark.parametrize("knobs", [{"channel_concurrency": 1}, {"channel_min_interval": "1 s"}, {"ordered": True}])
-def test_a_limit_of_channels_makes_its_channels_limited_and_not_the_topic(queue: Queue, knobs: dict[str, Any]) -> None:
-    queue.policy(**knobs)
+@pytest.mark.parametrize("settings", [{"channel_concurrency": 1}, {"channel_min_interval": "1 s"}, {"ordered": True}])
+def test_a_limit_of_channels_makes_its_channels_limited_and_not_the_topic(
+    queue: Queue, settings: dict[str, Any]
+) -> None:
+    queue.policy(**settings)
 
     assert (policy(queue).is_limited, policy(queue).limits_channels) == (False, True)
 
@@ -98,7 +102,7 @@ def test_a_burst_that_is_not_given_is_a_tenth_of_a_second_of_the_rate(queue: Que
 def test_a_paused_topic_is_stopped_until_somebody_resumes_it(queue: Queue, paused: str) -> None:
     queue.policy(paused, paused_at="2026-01-01")
 
-    assert queue.value("SELECT stopped_until = 'infinity' FROM messages.policy('t', messages.now())") is True
+    assert queue.value("SELECT stopped_until = 'infinity' FROM messages.claim_policy('t', messages.now())") is True
 
 
 def test_a_pause_with_an_end_stops_until_then_and_no_longer(queue: Queue) -> None:

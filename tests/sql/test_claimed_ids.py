@@ -1,10 +1,10 @@
-"""messages.held_ids: which messages are still under a claim."""
+"""messages.claimed_ids: which messages are still under a claim."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
-HELD_IDS = "SELECT * FROM messages.held_ids(%s)"
+HELD_IDS = "SELECT * FROM messages.claimed_ids(%s)"
 
 
 def test_it_shows_all_of_these_claims_and_of_no_other(queue: Queue) -> None:

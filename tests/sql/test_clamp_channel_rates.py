@@ -1,4 +1,4 @@
-"""messages.ease_channels: an interval that was shortened or lifted holds at once."""
+"""messages.clamp_channel_rates: an interval that was shortened or lifted holds at once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.sql.queue import Queue, Row
 WRITTEN = "SELECT extract(epoch FROM free_at - messages.now())::float AS free_in FROM messages.rate WHERE channel = 'a'"
 LOOK = """
     SELECT e.channel, e.blocked_by, extract(epoch FROM nullif(e.free_at, '-infinity') - messages.now())::float AS free_in
-    FROM unnest(messages.ease_channels(
-      messages.policy('t', messages.now()), messages.lock_channels('t', %s::text[]))) AS e
+    FROM unnest(messages.clamp_channel_rates(
+      messages.claim_policy('t', messages.now()), messages.lock_channels('t', %s::text[]))) AS e
 """
 
 

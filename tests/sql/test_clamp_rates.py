@@ -1,4 +1,4 @@
-"""messages.ease_rates: a rate that was raised is not held back by what the old one charged."""
+"""messages.clamp_rates: a rate that was raised is not held back by what the old one charged."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_as_long_as_nothing_was_changed_it_changes_nothing(queue: Queue) -> None
     queue.policy("*", max_attempts=3)
     queue.policy(dequeue_rate=5)
 
-    assert queue.call("ease_rates") == 0
+    assert queue.call("clamp_rates") == 0
     assert queue.rows("TABLE messages.rate") == before
 
 
@@ -120,4 +120,4 @@ def test_a_row_that_somebody_charges_right_now_is_not_waited_for(queue: Queue, o
         queue.policy(dequeue_rate=100)
     queue.conn.execute("RESET lock_timeout")
 
-    assert (ahead(queue), queue.call("ease_rates"), ahead(queue)) == (pytest.approx(10000), 1, pytest.approx(1))
+    assert (ahead(queue), queue.call("clamp_rates"), ahead(queue)) == (pytest.approx(10000), 1, pytest.approx(1))

@@ -21,8 +21,8 @@ def bound(queue: Queue, **bounds: Any) -> None:
 
 
 def worker(queue: Queue, *topics: str, **status: Any) -> None:
-    queue.call("worker_started", "w", "host", 42, "1.0", list(topics), 10)
-    queue.call("worker_seen", "w", status)
+    queue.call("register_worker", "w", "host", 42, "1.0", list(topics), 10)
+    queue.call("touch_worker", "w", status)
 
 
 def test_nothing_is_wrong_with_a_queue_at_rest(queue: Queue) -> None:
@@ -33,14 +33,14 @@ def test_nothing_is_wrong_with_a_queue_at_rest(queue: Queue) -> None:
     assert found(queue) == {}
 
 
-def test_each_condition_says_since_when_what_and_how_to_mend_it(queue: Queue) -> None:
+def test_each_condition_says_since_when_what_and_how_to_fix_it(queue: Queue) -> None:
     worker(queue, "t")
     queue.publish(wait="-20 minutes")
 
     (row,) = queue.rows("SELECT c.*, messages.now() - c.since AS age FROM messages.conditions() AS c")
 
     assert (row.kind, row.topic, row.what) == ("backlog", "t", "messages of t are ready for more than 15 min")
-    assert "pgrouse explain" in row.mend
+    assert "pgrouse explain" in row.fix
     assert 295 < row.age.total_seconds() < 360, "since it was too old, not since it was published"
 
 
@@ -145,7 +145,7 @@ def test_pg_cron_is_late_when_it_ticked_once_and_no_more(queue: Queue) -> None:
 def test_an_open_breaker_is_told_with_its_reason(queue: Queue) -> None:
     queue.policy("t", breaker={"pause": "10m"})
     queue.conn.execute(
-        "INSERT INTO messages.breaker (topic, position, probe_at, why) VALUES ('t', 'open', now(), '9 of 10 failed')"
+        "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES ('t', 'open', now(), '9 of 10 failed')"
     )
 
     (row,) = queue.rows("SELECT * FROM messages.conditions()")
@@ -158,7 +158,7 @@ def test_a_breaker_that_probes_is_no_backlog_either(queue: Queue) -> None:
     queue.policy("t", breaker={"pause": "10m"})
     queue.publish(wait="-1 hour")
     queue.conn.execute(
-        "INSERT INTO messages.breaker (topic, position, probe_at, why) VALUES ('t', 'open', now() - interval '1 minute', 'x')"
+        "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES ('t', 'open', now() - interval '1 minute', 'x')"
     )
 
     assert found(queue) == {"breaker": "t"}
@@ -174,7 +174,7 @@ def test_a_snapshot_that_is_held_for_long_is_told_with_who_holds_it(queue: Queue
     (row,) = [row for row in queue.rows("SELECT * FROM messages.conditions()") if row.kind == "snapshot_held"]
 
     assert f"nightly report, process {holder.info.backend_pid}" in row.what
-    assert f"pg_terminate_backend({holder.info.backend_pid})" in row.mend
+    assert f"pg_terminate_backend({holder.info.backend_pid})" in row.fix
     holder.rollback()
     assert found(queue) == {}
 

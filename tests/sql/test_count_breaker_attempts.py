@@ -1,4 +1,4 @@
-"""messages.count_attempts: which ended attempts a breaker hears of."""
+"""messages.count_breaker_attempts: which ended attempts a breaker hears of."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_attempts_that_are_retried_count_as_failed(queue: Queue) -> None:
 def test_locks_that_run_out_count_as_failed(queue: Queue) -> None:
     queue.policy(breaker=BREAKER)
     queue.publish_many(4)
-    queue.claim(lock_for="0 s")
+    queue.claim(lock_duration="0 s")
 
     queue.call("expire_locks")
 

@@ -1,4 +1,4 @@
-"""messages.count_rows: all messages of a topic, whatever their state, and of no other."""
+"""messages.count_live: all messages of a topic, whatever their state, and of no other."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def test_ready_delayed_and_running_with_and_without_a_channel_are_counted(queue:
     queue.publish_many(7, "t2")
     queue.claim(limit=2)
 
-    assert queue.call("count_rows", "t") == 6
-    assert queue.call("count_rows", "nobody") == 0
+    assert queue.call("count_live", "t") == 6
+    assert queue.call("count_live", "nobody") == 0
 
 
 def test_it_reads_what_belongs_to_the_topic(own_queue: Queue) -> None:
     own_queue.publish_many(5000, "other")
     own_queue.publish_many(3)
 
-    assert own_queue.buffers("SELECT messages.count_rows('t')") < 60
+    assert own_queue.buffers("SELECT messages.count_live('t')") < 60

@@ -1,4 +1,4 @@
-"""messages.started, and what a claim counts: attempts are claims, runs are messages whose handler was started."""
+"""messages.count_runs, and what a claim counts: attempts are claims, runs are messages whose handler was started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def counts(queue: Queue, *ids: int) -> list[tuple[int, int]]:
 
 
 def start(queue: Queue, claimed: list[Any]) -> None:
-    queue.settle("started", claimed)
+    queue.settle("count_runs", claimed)
 
 
 def test_a_claim_counts_a_run_only_for_what_begins_at_once(queue: Queue) -> None:
@@ -95,7 +95,7 @@ def test_a_claim_that_its_worker_never_heard_of_hands_back_what_it_counted(queue
     published = queue.publish_many(2)
     queue.claim(worker="w/0", start=1)
 
-    queue.call("release_forgotten", "w/0", [])
+    queue.call("release_orphaned", "w/0", [])
 
     assert counts(queue, *published) == [(0, 0), (0, 0)]
 

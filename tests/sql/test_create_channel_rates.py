@@ -1,4 +1,4 @@
-"""messages.note_channels: the rows of channels that were never counted before."""
+"""messages.create_channel_rates: the rows of channels that were never counted before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 
 
 def note(queue: Queue, *channels: str) -> bool:
-    return bool(queue.call("note_channels", "t", list(channels)))
+    return bool(queue.call("create_channel_rates", "t", list(channels)))
 
 
 def noted(queue: Queue) -> list[Any]:

@@ -1,4 +1,4 @@
-"""messages.write_delivery: writes the next message of a sink; test_deliver_next.py shows when and what."""
+"""messages.create_delivery: writes the next message of a sink; test_deliver_next.py shows when and what."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sql.sinks import RULES, Sink, raise_alert
 
 
 def write(queue: Queue, **rules: object) -> float | None:
-    wait_s: float | None = queue.value("SELECT messages.write_delivery('ops', %s)", [Jsonb({**RULES, **rules})])
+    wait_s: float | None = queue.value("SELECT messages.create_delivery('ops', %s)", [Jsonb({**RULES, **rules})])
     return wait_s
 
 

@@ -1,4 +1,4 @@
-"""messages.make_depths: changes of depth that no publisher will ever add up get a counter, or go."""
+"""messages.create_depths: changes of depth that no publisher will ever add up get a counter, or go."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_limited_topic_to_which_nobody_publishes_gets_its_counter(queue: Queue
     queue.settle("fail", queue.claim(), ["boom"] * 3)
     assert queue.depth("t.dlq") is None
 
-    queue.call("make_depths")
+    queue.call("create_depths")
 
     assert queue.depth("t.dlq") == 3
     assert queue.value(CHANGES + " WHERE topic = 't.dlq'") == 0
@@ -24,7 +24,7 @@ def test_changes_of_a_topic_without_a_limit_go(queue: Queue) -> None:
     """A limit was lifted, and its counter forgotten, while they were not committed."""
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('t', -1), ('t', 1)")
 
-    queue.call("make_depths")
+    queue.call("create_depths")
 
     assert queue.value(CHANGES) == 0
     assert queue.depth() is None
@@ -34,7 +34,7 @@ def test_those_with_a_counter_are_left_to_publishers(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('t', 5)")
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('t', -1)")
 
-    queue.call("make_depths")
+    queue.call("create_depths")
 
     assert (queue.value(CHANGES), queue.depth()) == (1, 4)
 
@@ -47,10 +47,10 @@ def test_a_counter_that_somebody_makes_right_now_is_left_for_the_next_time(queue
     with other.conn.transaction():
         other.publish("t")
 
-        queue.call("make_depths")
+        queue.call("create_depths")
 
         assert (queue.depth("t"), queue.depth("u")) == (None, 0)
         assert queue.value("SHOW lock_timeout") == "0"
-    queue.call("make_depths")
+    queue.call("create_depths")
 
     assert (queue.depth("t"), queue.value(CHANGES)) == (1, 0)

@@ -39,5 +39,5 @@ def test_the_archive_and_the_alert_keep_the_end_of_what_a_worker_in_sql_says(que
     grouped = queue.value("SELECT sample_error FROM messages.dead_groups()")
 
     assert archived.error.endswith("OSError: no")
-    assert archived.error_fingerprint == queue.call("fingerprint", "OSError: no")
-    assert [queue.call("last_line", each) for each in (archived.error, sample, grouped)] == ["OSError: no"] * 3
+    assert archived.error_fingerprint == queue.call("error_fingerprint", "OSError: no")
+    assert [queue.call("short_error_line", each) for each in (archived.error, sample, grouped)] == ["OSError: no"] * 3

@@ -88,10 +88,10 @@ def test_filters_choose(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("knob", "value"), [("since", "0"), ("since", None), ("bars", 0), ("bars", 201), ("bound", 0), ("bound", None)]
+    ("setting", "value"), [("since", "0"), ("since", None), ("bars", 0), ("bars", 201), ("bound", 0), ("bound", None)]
 )
-def test_a_knob_that_is_out_of_range_is_refused(queue: Queue, knob: str, value: Any) -> None:
-    with pytest.raises(errors.InvalidParameterValue, match=f"{knob} of dead groups (is|are) ") as caught:
-        groups(queue, **{knob: value})
+def test_a_setting_that_is_out_of_range_is_refused(queue: Queue, setting: str, value: Any) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match=f"{setting} of dead groups (is|are) ") as caught:
+        groups(queue, **{setting: value})
 
     assert caught.value.diag.message_hint.startswith("use ")

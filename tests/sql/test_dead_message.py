@@ -101,7 +101,7 @@ WAYS = {
     "tick": "UPDATE messages.message SET lock_expires_at = now() - interval '1 s'; SELECT messages.tick('hand')",
     "claim": "UPDATE messages.message SET attempts = 5, max_attempts = 5; SELECT messages.release({held});"
     "UPDATE messages.message SET attempts = 5; SELECT messages.claim('w', ARRAY['t'], 1)",
-    "expire_ttl": "SELECT messages.release({held}); UPDATE messages.message SET expires_at = '2026-01-01'; SELECT messages.expire_ttl()",
+    "expire_messages": "SELECT messages.release({held}); UPDATE messages.message SET expires_at = '2026-01-01'; SELECT messages.expire_messages()",
     "skip": "SELECT messages.release({held}); SELECT messages.skip(ARRAY(SELECT id FROM messages.message))",
 }
 HELD = "ARRAY(SELECT id FROM messages.message), ARRAY(SELECT claim_id FROM messages.message)"
@@ -201,7 +201,7 @@ def test_every_dead_result_leaves_a_copy(queue: Queue, settle: str) -> None:
 def test_an_expired_lock_leaves_a_copy(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = queue.publish()
-    queue.claim(lock_for="0 s")
+    queue.claim(lock_duration="0 s")
     queue.call("expire_locks")
 
     assert copy_of(queue, died) is not None
@@ -212,12 +212,12 @@ def test_what_expired_leaves_a_copy_that_does_not(queue: Queue) -> None:
     died = queue.publish()
     queue.later("1 hour")
 
-    assert queue.call("expire_ttl") == 1
+    assert queue.call("expire_messages") == 1
 
     assert queue.archived(died).result == "expired"
     assert copy_of(queue, died).expires_at is None
     queue.later("1 day")
-    assert queue.call("expire_ttl") == 0
+    assert queue.call("expire_messages") == 0
 
 
 def test_success_and_cancelled_leave_none(queue: Queue) -> None:

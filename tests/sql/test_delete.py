@@ -50,6 +50,6 @@ def test_what_comes_after_it_hears_of_its_end(queue: Queue) -> None:
     second = queue.send(after=[first], after_failed="cancel").id
 
     queue.call("delete", [first])
-    queue.call("follow_ends", 1000)
+    queue.call("propagate_missed_ends", 1000)
 
     assert queue.archived(second).result == "cancelled"

@@ -1,4 +1,4 @@
-"""messages.room, through on_full = drop: what does not fit is left out, row by row, and the rest is published."""
+"""messages.depth_left, through on_full = drop: what does not fit is left out, row by row, and the rest is published."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_what_ends_makes_room(queue: Queue) -> None:
 def test_nobody_can_make_himself_more_room(queue: Queue) -> None:
     queue.publish_many(3)
 
-    queue.conn.execute("""SET messages.room = '{"t": 100}'""")
+    queue.conn.execute("""SET messages.depth_left = '{"t": 100}'""")
     with pytest.raises(psycopg.Error) as caught:
         queue.publish()
 

@@ -21,4 +21,4 @@ from tests.sql.queue import Queue
     ],
 )
 def test_json_is_shown_as_text_or_as_why_it_is_not(queue: Queue, value: str, expected: str | None) -> None:
-    assert queue.value(f"SELECT messages.shown({value})") == expected
+    assert queue.value(f"SELECT messages.display_json({value})") == expected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgrouse.doctor import sql_checks as inside
+from pgrouse.doctor import sql_checks
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -12,9 +12,9 @@ DOCTOR = "SELECT * FROM messages.doctor()"
 def test_it_says_at_least_one_thing_of_every_code(queue: Queue) -> None:
     found = queue.rows(DOCTOR)
 
-    assert {row.code for row in found} == {code for codes in inside.PARTS.values() for code in codes}
+    assert {row.code for row in found} == {code for codes in sql_checks.PARTS.values() for code in codes}
     assert {row.level for row in found} <= {"ok", "warn", "fail"}
-    assert [row for row in found if row.level != "ok" and not row.mend] == []
+    assert [row for row in found if row.level != "ok" and not row.fix] == []
 
 
 def test_it_changes_nothing_and_may_be_called_where_nothing_may_be_changed(queue: Queue) -> None:
@@ -41,7 +41,7 @@ def test_a_part_that_cannot_be_examined_says_why_and_the_others_go_on(queue: Que
     unexamined = [row for row in found if row.code == "unexamined"]
     assert {row.what.split(":")[0] for row in unexamined} == {"ticks", "topics", "workers"}
     assert "lock timeout" in unexamined[0].what
-    assert "table_lock" in unexamined[0].mend
+    assert "table_lock" in unexamined[0].fix
     assert "backlog" in {row.code for row in found}
 
 
@@ -57,4 +57,4 @@ def test_who_lacks_a_right_is_told_which_role_gives_it(queue: Queue) -> None:
         queue.conn.execute("GRANT EXECUTE ON FUNCTION messages.examine_ticks TO messages_operator")
 
     assert row.what.startswith("ticks: permission denied")
-    assert row.mend == "GRANT messages_operator TO messages_operator;"
+    assert row.fix == "GRANT messages_operator TO messages_operator;"

@@ -6,7 +6,7 @@ from tests.sql.queue import Queue
 
 
 def test_who_asked_and_when_stands_at_the_worker(queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 1, "0", ["t"], 1)
+    queue.call("register_worker", "w", "host", 1, "0", ["t"], 1)
     queue.row("SELECT set_config('messages.actor', 'ana', false)")
 
     assert queue.call("drain_worker", "w") is True

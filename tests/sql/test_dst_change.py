@@ -1,4 +1,4 @@
-"""messages.clock_change: when the clocks of a time zone are set."""
+"""messages.dst_change: when the clocks of a time zone are set."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.every_server
     ],
 )
 def test_the_moment_is_found_to_the_second(queue: Queue, zone: str, after: str, until: str, expected: str) -> None:
-    assert queue.value("SELECT messages.clock_change(%s, %s, %s) = %s", [zone, after, until, expected]) is True
+    assert queue.value("SELECT messages.dst_change(%s, %s, %s) = %s", [zone, after, until, expected]) is True
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 def test_while_nothing_changes_it_is_null(queue: Queue, zone: str) -> None:
-    found = queue.value("SELECT messages.clock_change(%s, '2026-07-01 00:00Z', '2026-07-02 00:00Z')", [zone])
+    found = queue.value("SELECT messages.dst_change(%s, '2026-07-01 00:00Z', '2026-07-02 00:00Z')", [zone])
 
     assert found is None

@@ -1,4 +1,4 @@
-"""messages.due_places: the places of one topic's channels that have a message which is due."""
+"""messages.due_channels: the places of one topic's channels that have a message which is due."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-DUE = "SELECT channel, priority FROM messages.due_places('t', %s, %s, messages.now(), %s, '-infinity', 2147483647)"
+DUE = "SELECT channel, priority FROM messages.due_channels('t', %s, %s, messages.now(), %s, '-infinity', 2147483647)"
 
 
 def due(queue: Queue, after: str = "", upto: str | None = None, limit: int = 100) -> list[Any]:
@@ -66,7 +66,7 @@ def test_it_never_reads_past_the_messages_of_a_channel_one_by_one(own_queue: Que
     own_queue.publish_many(20_000, channel="b")
 
     assert (
-        own_queue.buffers("SELECT messages.due_places('t', '', NULL, messages.now(), 100, '-infinity', 2147483647)")
+        own_queue.buffers("SELECT messages.due_channels('t', '', NULL, messages.now(), 100, '-infinity', 2147483647)")
         < 60
     )
     assert due(own_queue) == [("b", 5)]
@@ -78,6 +78,6 @@ def test_it_reads_no_further_than_its_limit(own_queue: Queue) -> None:
     )
 
     assert (
-        own_queue.buffers("SELECT messages.due_places('t', '', NULL, messages.now(), 10, '-infinity', 2147483647)")
+        own_queue.buffers("SELECT messages.due_channels('t', '', NULL, messages.now(), 10, '-infinity', 2147483647)")
         < 120
     )

@@ -1,4 +1,4 @@
-"""messages.end_request: the answer of a request is kept for whoever sends it again."""
+"""messages.end_request: the answer of a request is kept for anyone who sends it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""messages.fingerprint: errors that differ only in their particulars are one kind of error."""
+"""messages.error_fingerprint: errors that differ only in their particulars are one kind of error."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("one", "another"), SAME)
 def test_numbers_ids_quotes_case_and_traceback_do_not_count(queue: Queue, one: str, another: str) -> None:
-    assert queue.call("fingerprint", one) == queue.call("fingerprint", another)
+    assert queue.call("error_fingerprint", one) == queue.call("error_fingerprint", another)
 
 
 @pytest.mark.parametrize(("one", "another"), DIFFERENT)
 def test_what_happened_counts(queue: Queue, one: str, another: str) -> None:
-    assert queue.call("fingerprint", one) != queue.call("fingerprint", another)
+    assert queue.call("error_fingerprint", one) != queue.call("error_fingerprint", another)
 
 
 def test_it_is_16_hex_digits(queue: Queue) -> None:
-    assert set(queue.call("fingerprint", "boom")) <= set("0123456789abcdef")
-    assert len(queue.call("fingerprint", "boom")) == 16
+    assert set(queue.call("error_fingerprint", "boom")) <= set("0123456789abcdef")
+    assert len(queue.call("error_fingerprint", "boom")) == 16
 
 
 def test_no_error_has_none(queue: Queue) -> None:
-    assert queue.call("fingerprint", None) is None
+    assert queue.call("error_fingerprint", None) is None
 
 
 class Order(BaseModel):
@@ -131,15 +131,15 @@ def traceback_of(call: Callable[[int], object], number: int) -> str:
 def test_of_a_python_traceback_the_line_counts_that_names_the_error(
     queue: Queue, call: Callable[[int], object], line: str
 ) -> None:
-    found = [queue.call("fingerprint", traceback_of(call, number)) for number in (7, 12)]
+    found = [queue.call("error_fingerprint", traceback_of(call, number)) for number in (7, 12)]
 
-    assert found == [queue.call("fingerprint", line)] * 2
+    assert found == [queue.call("error_fingerprint", line)] * 2
 
 
 def test_locks_that_expired_are_one_kind_whoever_held_them(queue: Queue) -> None:
     for worker in ("mail-7d9f8b6c5-x2x4q", "mail-7d9f8b6c5-bbqtz"):
         queue.publish()
-        queue.claim(worker=worker, lock_for="0 s")
+        queue.claim(worker=worker, lock_duration="0 s")
     queue.call("expire_locks")
 
     prints = {row.error_fingerprint for row in queue.rows("SELECT error_fingerprint FROM messages.message_archive")}
@@ -154,10 +154,10 @@ def test_what_the_database_adds_to_its_error_does_not_count(queue: Queue) -> Non
         for _ in range(2):
             queue.conn.execute("INSERT INTO one VALUES (%s)", [number])
 
-    found = {queue.call("fingerprint", traceback_of(insert_twice, number)) for number in (7, 8)}
+    found = {queue.call("error_fingerprint", traceback_of(insert_twice, number)) for number in (7, 8)}
 
     line = 'psycopg.errors.UniqueViolation: duplicate key value violates unique constraint "one_pkey"'
-    assert found == {queue.call("fingerprint", line)}
+    assert found == {queue.call("error_fingerprint", line)}
 
 
 STRANGE = [
@@ -179,4 +179,4 @@ STRANGE = [
 def test_no_error_is_too_long_or_too_strange(queue: Queue, error: str) -> None:
     queue.conn.execute("SET statement_timeout = '30s'")
 
-    assert len(queue.call("fingerprint", error)) == 16
+    assert len(queue.call("error_fingerprint", error)) == 16

@@ -21,32 +21,32 @@ def test_an_archive_that_is_looked_after_is_well(queue: Queue) -> None:
 def test_a_day_that_is_missing_is_found_and_made(queue: Queue) -> None:
     with undone(queue, f"DROP TABLE {day(1)}"):
         found = examine(queue, "archive")
-        queue.conn.execute(found.of("partitions").mend.encode())
-        mended = examine(queue, "archive")
+        queue.conn.execute(found.of("partitions").fix.encode())
+        fixed = examine(queue, "archive")
 
     assert found.wrong == {"partitions": "warn"}
-    assert mended.wrong == {}
+    assert fixed.wrong == {}
 
 
 def test_a_missing_today_fails_and_its_rows_in_the_default_partition_are_found(queue: Queue) -> None:
     with undone(queue, f"DROP TABLE {day(0)}"):
         die(queue)
         found = examine(queue, "archive")
-        queue.conn.execute(found.of("partitions").mend.encode())
-        mended = examine(queue, "archive")
+        queue.conn.execute(found.of("partitions").fix.encode())
+        fixed = examine(queue, "archive")
 
     assert found.wrong == {"partitions": "fail", "default_partition": "warn"}
-    assert mended.wrong == {}
+    assert fixed.wrong == {}
 
 
 def test_an_archive_without_a_default_partition_is_found(queue: Queue) -> None:
     with undone(queue, "DROP TABLE messages.message_archive_default"):
         found = examine(queue, "archive")
-        queue.conn.execute(found.of("default_partition").mend.encode())
-        mended = examine(queue, "archive")
+        queue.conn.execute(found.of("default_partition").fix.encode())
+        fixed = examine(queue, "archive")
 
     assert found.wrong == {"default_partition": "fail"}
-    assert mended.wrong == {}
+    assert fixed.wrong == {}
 
 
 def test_an_export_that_holds_the_retention_up_is_found(queue: Queue) -> None:
@@ -63,7 +63,7 @@ def test_an_export_that_holds_the_retention_up_is_found(queue: Queue) -> None:
 
     assert found.wrong == {"exports": "warn"}
     assert "the export lake has not read" in found.of("exports").what
-    assert "messages.forget_export('lake')" in found.of("exports").mend
+    assert "messages.delete_export('lake')" in found.of("exports").fix
 
 
 def test_transactions_that_are_still_to_come_are_found_and_made_of_this_cluster(queue: Queue) -> None:
@@ -74,19 +74,19 @@ def test_transactions_that_are_still_to_come_are_found_and_made_of_this_cluster(
     queue.conn.execute(f"UPDATE messages.low_water_mark SET xid = {ahead}".encode())
 
     found = examine(queue, "archive")
-    for statement in found.of("future_xids").mend.split(";"):
+    for statement in found.of("future_xids").fix.split(";"):
         queue.conn.execute(statement.encode())
-    mended = examine(queue, "archive")
+    fixed = examine(queue, "archive")
 
     assert found.wrong == {"future_xids": "fail"}
-    assert mended.wrong == {}
+    assert fixed.wrong == {}
 
 
-def test_one_mark_of_another_cluster_is_mended_alone(queue: Queue) -> None:
+def test_one_mark_of_another_cluster_is_fixed_alone(queue: Queue) -> None:
     die(queue)
     queue.conn.execute("UPDATE messages.low_water_mark SET xid = '9000000000000000000'")
 
     found = examine(queue, "archive")
 
-    assert found.of("future_xids").mend.startswith("UPDATE messages.low_water_mark ")
-    assert found.of("future_xids").mend.count("UPDATE") == 1
+    assert found.of("future_xids").fix.startswith("UPDATE messages.low_water_mark ")
+    assert found.of("future_xids").fix.count("UPDATE") == 1

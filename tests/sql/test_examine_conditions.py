@@ -15,7 +15,7 @@ def test_a_queue_that_is_worked_is_well(queue: Queue) -> None:
 
 
 def test_messages_that_are_ready_for_too_long_are_found(queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 1, "1.0", ["t"], 10)
+    queue.call("register_worker", "w", "host", 1, "1.0", ["t"], 10)
     queue.publish(wait="-1 hour")
 
     found = examine(queue, "conditions")
@@ -38,7 +38,7 @@ def test_a_topic_that_loses_many_messages_is_found(queue: Queue) -> None:
 def test_an_open_breaker_is_worth_a_look(queue: Queue) -> None:
     queue.policy("t", breaker={"failure_rate": 0.5, "min_attempts": 2, "window": "1m", "pause": "1m"})
     queue.conn.execute(
-        "INSERT INTO messages.breaker (topic, position, probe_at, why) VALUES ('t', 'open', now(), '9 of 10 failed')"
+        "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES ('t', 'open', now(), '9 of 10 failed')"
     )
 
     found = examine(queue, "conditions")
@@ -53,7 +53,7 @@ def test_alerts_that_a_sink_refuses_or_that_were_given_up_are_found(queue: Queue
     )
     queue.conn.execute(
         """
-        INSERT INTO messages.alert_delivery (sink, message, rules, grouped, first_alert_id, last_alert_id, put_aside_at)
+        INSERT INTO messages.alert_delivery (sink, message, rules, grouped, first_alert_id, last_alert_id, abandoned_at)
         VALUES ('mail', '{}', '{}', '{}', 1, 1, now())
         """
     )

@@ -45,7 +45,7 @@ def test_a_limit_of_the_database_is_told_when_it_is_nearly_reached_and_when_it_i
 
     assert (found.level, full.level) == ("warn", "fail")
     assert found.what == f"4 of the 5 connections that the database {own_database.name} allows are used"
-    queue.conn.execute(full.mend.encode())
+    queue.conn.execute(full.fix.encode())
     assert examine(queue, "connections").of("connections").level == "ok"
     for conn in (*three, fifth):
         conn.close()

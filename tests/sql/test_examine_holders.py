@@ -35,14 +35,14 @@ def test_a_queue_of_notifications_that_nobody_reads_is_found_with_who_may_not_re
     assert "daemons poll" in found.of("notify_queue").what
     assert f"process {other.conn.info.backend_pid} (postgres, sleepy)" in found.of("notify_queue").what
     assert roomy.wrong == {}
-    queue.conn.execute(found.of("notify_queue").mend.split(";")[0].encode())
+    queue.conn.execute(found.of("notify_queue").fix.split(";")[0].encode())
 
 
 def test_a_replication_slot_that_nobody_reads_is_found_and_dropped(queue: Queue) -> None:
     queue.conn.execute("SELECT pg_create_physical_replication_slot('left_behind', true)")
 
     found = examine(queue, "holders")
-    queue.conn.execute(found.of("replication_slot").mend.removeprefix("start its reader, or: ").encode())
+    queue.conn.execute(found.of("replication_slot").fix.removeprefix("start its reader, or: ").encode())
 
     assert found.wrong == {"replication_slot": "warn"}
     assert "left_behind" in found.of("replication_slot").what
@@ -64,7 +64,7 @@ def test_whoever_waits_for_a_table_of_the_queue_is_found_and_who_holds_it(
     assert found.wrong == {"table_lock": "fail"}
     assert f"process {migrator.conn.info.backend_pid} has waited" in found.of("table_lock").what
     assert f"messages.schedule, behind process {reader.conn.info.backend_pid}" in found.of("table_lock").what
-    assert "pg_terminate_backend" in found.of("table_lock").mend
+    assert "pg_terminate_backend" in found.of("table_lock").fix
 
 
 def test_whoever_has_locked_what_others_need_and_stays_open_is_found(queue: Queue, other: Queue) -> None:
@@ -82,7 +82,7 @@ def test_whoever_has_locked_what_others_need_and_stays_open_is_found(queue: Queu
     assert (at_once.wrong, soon.wrong, late.wrong) == ({}, {"row_lock": "warn"}, {"row_lock": "fail"})
     pid = other.conn.info.backend_pid
     assert late.of("row_lock").what.startswith(
-        f"process {pid} (postgres, forgetful, idle in transaction) has locked the counter of topic t: whoever else publishes to it waits, for "
+        f"process {pid} (postgres, forgetful, idle in transaction) has locked the counter of topic t: anyone who else publishes to it waits, for "
     )
-    assert late.of("row_lock").mend == f"SELECT pg_terminate_backend({pid});"
+    assert late.of("row_lock").fix == f"SELECT pg_terminate_backend({pid});"
     assert examine(queue, "holders").wrong == {}

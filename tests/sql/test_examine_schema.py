@@ -17,17 +17,17 @@ def test_a_schema_as_it_was_installed_is_well(queue: Queue) -> None:
 @pytest.mark.parametrize(
     "change", ["DISABLE TRIGGER new_message", "ENABLE REPLICA TRIGGER new_message", "DISABLE TRIGGER ALL"]
 )
-def test_a_trigger_that_does_not_fire_is_found_and_mended(queue: Queue, change: str) -> None:
+def test_a_trigger_that_does_not_fire_is_found_and_fixed(queue: Queue, change: str) -> None:
     with undone(queue, f"ALTER TABLE messages.message {change}"):
         found = examine(queue, "schema")
         for row in found.rows:
             if row.code == "triggers":
-                queue.conn.execute(row.mend.encode())
-        mended = examine(queue, "schema")
+                queue.conn.execute(row.fix.encode())
+        fixed = examine(queue, "schema")
 
     assert found.wrong == {"triggers": "fail"}
     assert "the trigger new_message of messages.message" in found.said("triggers")
-    assert mended.wrong == {}
+    assert fixed.wrong == {}
 
 
 def test_an_index_that_is_not_valid_is_found(queue: Queue) -> None:
@@ -47,7 +47,7 @@ def test_what_a_reindex_left_behind_is_found_and_dropped(own_queue: Queue, other
     )
 
     found = examine(own_queue, "schema")
-    own_queue.conn.execute(found.of("indexes").mend.encode())
+    own_queue.conn.execute(found.of("indexes").fix.encode())
 
     assert found.wrong == {"indexes": "warn"}
     assert "left behind" in found.of("indexes").what

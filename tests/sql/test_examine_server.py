@@ -23,7 +23,7 @@ def test_a_version_that_gets_no_corrections_any_more_is_told(queue: Queue) -> No
 
     assert found.level == "warn"
     assert "gets no corrections" in found.what
-    assert "versioning" in found.mend
+    assert "versioning" in found.fix
 
 
 def test_what_loses_messages_at_a_crash_is_told(queue: Queue) -> None:
@@ -52,7 +52,7 @@ def test_a_server_without_autovacuum_is_told(queue: Queue) -> None:
     found = examine(queue, "server")
 
     assert found.wrong["autovacuum"] == "fail"
-    assert "ALTER SYSTEM SET autovacuum = on" in found.of("autovacuum").mend
+    assert "ALTER SYSTEM SET autovacuum = on" in found.of("autovacuum").fix
 
 
 def test_transaction_ids_that_run_out_are_told_in_time(queue: Queue) -> None:
@@ -65,4 +65,4 @@ def test_transaction_ids_that_run_out_are_told_in_time(queue: Queue) -> None:
 
     assert found.level == "fail"
     assert "47 million transactions are left" in found.what
-    assert "VACUUM (FREEZE)" in found.mend
+    assert "VACUUM (FREEZE)" in found.fix

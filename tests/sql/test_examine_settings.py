@@ -25,38 +25,38 @@ def test_a_plain_server_harms_nothing(queue: Queue) -> None:
         ("planner", "warn", "jit_above_cost = 10"),
     ],
 )
-def test_what_a_database_gives_to_its_sessions_is_found_and_mended(
+def test_what_a_database_gives_to_its_sessions_is_found_and_fixed(
     queue: Queue, code: str, level: str, setting: str
 ) -> None:
     database = queue.conn.info.dbname
     with undone(queue, f"ALTER DATABASE {database} SET {setting}"):
         found = examine(queue, "settings")
-        queue.conn.execute(found.of(code).mend.encode())
-        mended = examine(queue, "settings")
+        queue.conn.execute(found.of(code).fix.encode())
+        fixed = examine(queue, "settings")
 
     assert found.wrong == {code: level}
     assert f"for database {database}" in found.of(code).what
-    assert mended.wrong == {}
+    assert fixed.wrong == {}
 
 
-def test_what_a_role_brings_along_is_found_and_mended(queue: Queue) -> None:
+def test_what_a_role_brings_along_is_found_and_fixed(queue: Queue) -> None:
     with undone(queue, "ALTER ROLE messages_worker SET session_replication_role = replica"):
         found = examine(queue, "settings")
-        queue.conn.execute(found.of("settings").mend.encode())
-        mended = examine(queue, "settings")
+        queue.conn.execute(found.of("settings").fix.encode())
+        fixed = examine(queue, "settings")
 
     assert "for role messages_worker" in found.of("settings").what
-    assert mended.wrong == {}
+    assert fixed.wrong == {}
 
 
-def test_what_every_role_brings_along_is_found_and_mended(queue: Queue) -> None:
+def test_what_every_role_brings_along_is_found_and_fixed(queue: Queue) -> None:
     with undone(queue, "ALTER ROLE ALL SET default_transaction_read_only = on"):
         found = examine(queue, "settings")
-        queue.conn.execute(found.of("settings").mend.encode())
-        mended = examine(queue, "settings")
+        queue.conn.execute(found.of("settings").fix.encode())
+        fixed = examine(queue, "settings")
 
     assert found.wrong == {"settings": "fail"}
-    assert mended.wrong == {}
+    assert fixed.wrong == {}
 
 
 def test_what_the_server_gives_to_all_is_found(queue: Queue) -> None:
@@ -64,4 +64,4 @@ def test_what_the_server_gives_to_all_is_found(queue: Queue) -> None:
         found = examine(queue, "settings")
 
     assert found.wrong == {"planner": "warn"}
-    assert "ALTER SYSTEM RESET enable_indexscan" in found.of("planner").mend
+    assert "ALTER SYSTEM RESET enable_indexscan" in found.of("planner").fix

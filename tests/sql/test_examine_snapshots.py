@@ -77,7 +77,7 @@ def test_a_slot_that_holds_one_for_a_standby_that_is_gone_is_found_and_dropped(
     eventually(lambda: queue.value("SELECT NOT active FROM pg_replication_slots"))
 
     found = examine(queue, "snapshots", "5 minutes", -1).of("snapshot_held")
-    queue.conn.execute(found.mend.encode())
+    queue.conn.execute(found.fix.encode())
 
     assert found.what.startswith("the replication slot mirror has held a snapshot of ")
     assert held(queue) is None

@@ -25,7 +25,7 @@ def test_dead_rows_are_found_until_they_are_vacuumed(own_queue: Queue) -> None:
 
     assert found.wrong == {"dead_rows": "warn"}
     assert "messages.message has 500 dead rows for 0 live ones; vacuumed last: never" in found.of("dead_rows").what
-    assert "VACUUM messages.message;" in found.of("dead_rows").mend
+    assert "VACUUM messages.message;" in found.of("dead_rows").fix
     assert examine(own_queue, "tables", 100).wrong == {}
 
 
@@ -50,28 +50,28 @@ def test_an_index_that_outgrew_its_rows_is_found_and_made_small_again(own_queue:
     assert "REINDEX INDEX CONCURRENTLY messages.message_ready;" in found.said("index_bloat")
     for row in found.rows:
         if row.code == "index_bloat":
-            own_queue.conn.execute(row.mend.encode())
+            own_queue.conn.execute(row.fix.encode())
     assert examine(own_queue, "tables", 100_000, 50_000).wrong == {}
 
 
 def test_settings_of_autovacuum_that_are_gone_are_found_and_given_back(queue: Queue) -> None:
     with undone(queue, "ALTER TABLE messages.message RESET (autovacuum_vacuum_threshold)"):
         found = examine(queue, "tables").of("table_settings")
-        queue.conn.execute(found.mend.encode())
-        mended = examine(queue, "tables")
+        queue.conn.execute(found.fix.encode())
+        fixed = examine(queue, "tables")
 
     assert (found.level, found.what) == ("warn", "autovacuum_vacuum_threshold of messages.message is gone")
-    assert "table_settings" not in mended.wrong
+    assert "table_settings" not in fixed.wrong
 
 
 def test_autovacuum_switched_off_for_one_table_is_found_and_switched_on(queue: Queue) -> None:
     with undone(queue, "ALTER TABLE messages.worker SET (autovacuum_enabled = false)"):
         found = examine(queue, "tables").of("table_settings")
-        queue.conn.execute(found.mend.encode())
-        mended = examine(queue, "tables")
+        queue.conn.execute(found.fix.encode())
+        fixed = examine(queue, "tables")
 
     assert (found.level, found.what) == ("fail", "autovacuum is switched off for messages.worker")
-    assert "table_settings" not in mended.wrong
+    assert "table_settings" not in fixed.wrong
 
 
 @pytest.mark.parametrize(("last", "level"), [(8_500_000_000_000_000_000, "warn"), (9_223_372_036_854_775_000, "fail")])

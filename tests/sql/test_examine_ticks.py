@@ -21,7 +21,7 @@ def test_a_queue_that_nobody_ever_ticked_is_told_so(queue: Queue) -> None:
 
     assert found.level == "fail"
     assert "nobody has ever done the maintenance" in found.what
-    assert "pgrouse run" in found.mend
+    assert "pgrouse run" in found.fix
 
 
 def test_ticks_that_ended_are_told_with_since_when(queue: Queue) -> None:

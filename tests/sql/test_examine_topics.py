@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 # Fifty runs in the bucket with the upper bound 0.0001 s * 2^(38/2): about 45 s.
 RUNS = """
     INSERT INTO messages.measure (minute, topic, runs)
-    SELECT date_trunc('minute', messages.now()), 'slow', messages.pack('{"38": 50}')
+    SELECT date_trunc('minute', messages.now()), 'slow', messages.pack_histogram('{"38": 50}')
 """
 
 
@@ -20,7 +20,7 @@ def test_without_pauses_and_with_locks_that_last_all_is_well(queue: Queue) -> No
 
 
 def test_what_is_paused_is_told_and_is_not_wrong(queue: Queue) -> None:
-    queue.call("pause", "mail", why="smtp is down")
+    queue.call("pause", "mail", reason="smtp is down")
     queue.call("pause", "mail", channel="berlin")
     queue.schedule("nightly")
     queue.call("pause_schedule", "nightly")
@@ -41,25 +41,25 @@ def test_each_pause_is_told_with_what_ends_it(queue: Queue) -> None:
     queue.call("pause_schedule", "nightly")
 
     for row in examine(queue, "topics").rows:
-        if row.mend:
-            queue.conn.execute(row.mend.encode())
+        if row.fix:
+            queue.conn.execute(row.fix.encode())
 
     assert examine(queue, "topics").of("paused").what == "nothing is"
 
 
 def test_a_lock_that_is_shorter_than_the_slowest_runs_of_its_topic_is_found(queue: Queue) -> None:
-    queue.policy("slow", lock_for="10 s")
+    queue.policy("slow", lock_duration="10 s")
     queue.conn.execute(RUNS)
 
     found = examine(queue, "topics")
 
     assert found.wrong == {"short_locks": "warn"}
     assert "and its lock lasts 10 s" in found.of("short_locks").what
-    assert found.of("short_locks").mend.startswith("pgrouse topic set slow lock_for=")
+    assert found.of("short_locks").fix.startswith("pgrouse topic set slow lock_duration=")
 
 
 def test_a_lock_that_outlasts_them_is_well(queue: Queue) -> None:
-    queue.policy("slow", lock_for="10 minutes")
+    queue.policy("slow", lock_duration="10 minutes")
     queue.conn.execute(RUNS)
 
     assert examine(queue, "topics").wrong == {}

@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 
 
 def start(queue: Queue, name: str = "w", *topics: str, version: str = "1.0", listener: str = "listening") -> None:
-    queue.call("worker_started", name, "h1", 42, version, list(topics), 10)
+    queue.call("register_worker", name, "h1", 42, version, list(topics), 10)
     queue.conn.execute(
         "UPDATE messages.worker SET started_at = started_at - interval '1 minute', status = jsonb_build_object('listener', %s::text) WHERE name = %s",
         [listener, name],
@@ -27,7 +27,7 @@ def test_without_any_worker_that_is_said(queue: Queue) -> None:
     found = examine(queue, "workers")
 
     assert found.wrong == {"workers": "fail"}
-    assert "pgrouse run" in found.of("workers").mend
+    assert "pgrouse run" in found.of("workers").fix
 
 
 def test_a_worker_that_is_gone_without_goodbye_is_named_until_it_is_forgotten(queue: Queue) -> None:
@@ -36,7 +36,7 @@ def test_a_worker_that_is_gone_without_goodbye_is_named_until_it_is_forgotten(qu
     queue.conn.execute("UPDATE messages.worker SET seen_at = seen_at - interval '5 minutes' WHERE name = 'gone'")
 
     found = examine(queue, "workers")
-    queue.conn.execute(found.of("workers_gone").mend.split(": ")[1].encode())
+    queue.conn.execute(found.of("workers_gone").fix.split(": ")[1].encode())
 
     assert found.wrong == {"workers_gone": "warn"}
     assert found.of("workers_gone").what.startswith("gone (process 42 on h1) was seen last 300 s ago")
@@ -61,8 +61,8 @@ def test_a_worker_that_hears_nothing_is_named(queue: Queue, mode: str) -> None:
     found = examine(queue, "workers")
 
     assert found.wrong == {"listeners": "warn"}
-    assert f"deaf hears no notifications ({mode})" in found.of("listeners").what
-    assert "listen_dsn" in found.of("listeners").mend
+    assert f"deaf receives no notifications ({mode})" in found.of("listeners").what
+    assert "listen_dsn" in found.of("listeners").fix
 
 
 def test_a_topic_whose_messages_wait_for_no_worker_is_named(queue: Queue) -> None:

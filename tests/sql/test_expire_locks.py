@@ -56,7 +56,7 @@ def test_expired_locks_use_up_the_same_attempts_as_failures(queue: Queue) -> Non
 
 def test_a_lock_counts_until_its_very_last_moment(queue: Queue) -> None:
     queue.publish()
-    queue.claim(lock_for="30 s")
+    queue.claim(lock_duration="30 s")
 
     queue.later("30 s")
     assert queue.call("expire_locks") == 0
@@ -99,8 +99,8 @@ def test_a_second_run_does_nothing(queue: Queue) -> None:
     assert queue.call("expire_locks") == 0
 
 
-def test_the_delay_is_the_topics_on_lock_expired_delay(queue: Queue) -> None:
-    queue.policy(max_attempts=2, on_lock_expired_delay="7 s")
+def test_the_delay_is_the_topics_lock_expired_delay(queue: Queue) -> None:
+    queue.policy(max_attempts=2, lock_expired_delay="7 s")
     published = queue.publish()
     queue.claim()
     queue.later("1 hour")
@@ -146,7 +146,7 @@ def test_a_lock_that_ran_out_while_a_step_is_being_kept_is_ended_once_the_step_c
     queue.later("31 s")
 
     with other.conn.transaction():
-        other.value("SELECT messages.keep_step(%s, %s, 'charge', '1')", [claimed.id, claimed.claim_id])
+        other.value("SELECT messages.save_step(%s, %s, 'charge', '1')", [claimed.id, claimed.claim_id])
         queue.conn.execute("SET lock_timeout = '1s'")
         meanwhile = queue.call("expire_locks")
     queue.conn.execute("RESET lock_timeout")
@@ -156,5 +156,5 @@ def test_a_lock_that_ran_out_while_a_step_is_being_kept_is_ended_once_the_step_c
     again = queue.claim_one()
     assert again.id == published
     assert [
-        row.name for row in queue.rows("SELECT name FROM messages.kept_steps(%s, %s)", [again.id, again.claim_id])
+        row.name for row in queue.rows("SELECT name FROM messages.load_steps(%s, %s)", [again.id, again.claim_id])
     ] == ["charge"]

@@ -1,4 +1,4 @@
-"""messages.expire_ttl: messages whose time to live is over end also where nobody claims."""
+"""messages.expire_messages: messages whose time to live is over end also where nobody claims."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def test_those_whose_time_is_over_end_and_the_others_stay(queue: Queue) -> None:
     gone = [queue.publish(expires_at="2026-01-01"), queue.publish("u", channel="c", expires_at="2026-01-01")]
     stay = [queue.publish(), queue.publish(expires_at="2900-01-01")]
 
-    assert queue.call("expire_ttl") == 2
+    assert queue.call("expire_messages") == 2
 
     assert [queue.archived(each).result for each in gone] == ["expired", "expired"]
     assert queue.ids() == stay
-    assert queue.call("expire_ttl") == 0
+    assert queue.call("expire_messages") == 0
 
 
 def test_its_time_is_over_at_the_very_moment(queue: Queue) -> None:
@@ -23,10 +23,10 @@ def test_its_time_is_over_at_the_very_moment(queue: Queue) -> None:
     queue.publish(expires_at=queue.value("SELECT messages.now() + interval '1 minute'"))
 
     queue.later("59.999999 s")
-    assert queue.call("expire_ttl") == 0
+    assert queue.call("expire_messages") == 0
 
     queue.later("0.000001 s")
-    assert queue.call("expire_ttl") == 1
+    assert queue.call("expire_messages") == 1
 
 
 def test_a_locked_message_may_still_end_well(queue: Queue) -> None:
@@ -36,7 +36,7 @@ def test_a_locked_message_may_still_end_well(queue: Queue) -> None:
 
     queue.later("1 hour")
 
-    assert queue.call("expire_ttl") == 0
+    assert queue.call("expire_messages") == 0
     assert queue.settle("complete", claimed) == []
     assert queue.archived(published).result == "success"
 
@@ -50,20 +50,20 @@ def test_a_message_that_comes_back_after_its_time_ends_then(queue: Queue, functi
 
     queue.settle(function, claimed, *([["boom"]] if function == "retry" else []))
 
-    assert queue.call("expire_ttl") == 1
+    assert queue.call("expire_messages") == 1
     assert queue.archived(published).result == "expired"
 
 
 def test_a_delayed_message_expires_before_it_is_ever_due(queue: Queue) -> None:
     queue.publish(wait="1 hour", expires_at="2026-01-01")
 
-    assert queue.call("expire_ttl") == 1
+    assert queue.call("expire_messages") == 1
 
 
 def test_each_call_is_bounded_and_begins_with_those_that_are_longest_over(queue: Queue) -> None:
     late, early = queue.publish(expires_at="2026-01-02"), queue.publish(expires_at="2026-01-01")
 
-    assert queue.call("expire_ttl", 1) == 1
+    assert queue.call("expire_messages", 1) == 1
 
     assert (queue.archived(early) is not None, queue.ids()) == (True, [late])
 
@@ -74,7 +74,7 @@ def test_rows_that_others_hold_are_not_waited_for(queue: Queue, other: Queue) ->
     with queue.conn.transaction():
         queue.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
 
-        assert other.call("expire_ttl") == 1
+        assert other.call("expire_messages") == 1
 
     assert queue.ids() == [first]
     assert queue.archived(second).result == "expired"
@@ -85,11 +85,11 @@ def test_the_tick_does_it(queue: Queue) -> None:
 
     ticked = {row.task: row.did for row in queue.rows("SELECT * FROM messages.tick('hand')")}
 
-    assert ticked["expire_ttl"] == 1
+    assert ticked["expire_messages"] == 1
 
 
 def test_it_reads_those_that_expire_and_no_others(own_queue: Queue) -> None:
     own_queue.publish_many(20_000)
     own_queue.publish_many(20_000, expires_at="2900-01-01")
 
-    assert own_queue.buffers("SELECT messages.expire_ttl()") < 40
+    assert own_queue.buffers("SELECT messages.expire_messages()") < 40

@@ -13,7 +13,7 @@ EXPLAIN = "SELECT * FROM messages.explain(%s)"
 
 
 def test_a_message_is_followed_from_its_publish_to_its_end(queue: Queue) -> None:
-    queue.call("worker_started", "w", "h", 7, "1", ["t"], 10)
+    queue.call("register_worker", "w", "h", 7, "1", ["t"], 10)
     queue.policy(max_attempts=2)
     message = queue.publish()
     seen = [queue.row(EXPLAIN, [message]).code]

@@ -73,8 +73,8 @@ class World:
             self.queue.call("resume", topic, channel)
 
     def change(self) -> None:
-        knob = self.dice.choice(list(KNOBS))
-        self.queue.policy("t", **{knob: self.dice.choice(KNOBS[knob])})
+        setting = self.dice.choice(list(KNOBS))
+        self.queue.policy("t", **{setting: self.dice.choice(KNOBS[setting])})
 
     def tick(self) -> None:
         self.queue.rows("SELECT * FROM messages.tick('hand')")

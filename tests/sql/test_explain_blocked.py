@@ -1,4 +1,4 @@
-"""messages.explain_parked: for what a message waits, and the mend where that will not come by itself."""
+"""messages.explain_blocked: for what a message waits, and the fix where that will not come by itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_those_that_have_not_ended_are_named(queue: Queue) -> None:
     assert "delayed" not in [row.code for row in why(queue, last)]
 
 
-def test_a_dead_one_comes_first_with_its_mend(queue: Queue) -> None:
+def test_a_dead_one_comes_first_with_its_fix(queue: Queue) -> None:
     dead, live = queue.publish("dead"), queue.publish("live")
     last = queue.send(after=[live, dead]).id
     queue.settle("fail", queue.claim("dead"), ["boom"])

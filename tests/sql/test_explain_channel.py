@@ -9,7 +9,7 @@ from tests.sql.queue import Queue, Row
 
 @pytest.fixture(autouse=True)
 def _worker(queue: Queue) -> None:
-    queue.call("worker_started", "w1", "h", 7, "1", ["t"], 10)
+    queue.call("register_worker", "w1", "h", 7, "1", ["t"], 10)
 
 
 def only(queue: Queue, message: int) -> Row:

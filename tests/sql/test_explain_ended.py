@@ -32,7 +32,7 @@ def test_a_dead_message_says_of_what_it_died(queue: Queue) -> None:
 def test_each_result_has_its_own_words(queue: Queue) -> None:
     rejected, expired, cancelled = (queue.publish(topic) for topic in ("rejected", "expired", "cancelled"))
     queue.settle("reject", queue.claim("rejected", worker="w1"), ["bad: x"])
-    queue.claim("expired", lock_for="0 s")
+    queue.claim("expired", lock_duration="0 s")
     queue.later("1 s")
     queue.call("expire_locks")
     queue.call("cancel", [cancelled], "not wanted")

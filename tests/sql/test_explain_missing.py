@@ -1,4 +1,4 @@
-"""explain_absent: an id that is neither live nor archived."""
+"""explain_missing: an id that is neither live nor archived."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_what_is_no_id_was_never_published(queue: Queue, impossible: int) -> Non
 
 
 def test_an_id_below_the_highest_was_deleted_or_rolled_back(queue: Queue) -> None:
-    queue.policy(keep_success="none")
+    queue.policy(archive_success="none")
     message = queue.publish()
     queue.settle("complete", queue.claim())
 
     row = queue.row("SELECT * FROM messages.explain(%s)", [message])
 
     assert row.code == "gone"
-    assert "keep_success = none" in row.reason
+    assert "archive_success = none" in row.reason
 
 
 def test_what_left_the_archive_after_it_was_redriven_still_names_its_successor(queue: Queue) -> None:

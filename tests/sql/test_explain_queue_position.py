@@ -1,4 +1,4 @@
-"""explain_turn: whose turn comes first."""
+"""explain_queue_position: whose turn comes first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sql.queue import Queue
 
 
 def test_how_many_go_first(queue: Queue) -> None:
-    queue.call("worker_started", "w1", "h", 7, "1", ["t"], 10)
+    queue.call("register_worker", "w1", "h", 7, "1", ["t"], 10)
     queue.publish_many(3)
     message = queue.publish()
 
@@ -17,12 +17,12 @@ def test_how_many_go_first(queue: Queue) -> None:
 
 def test_workers_that_have_their_hands_full_are_named(queue: Queue) -> None:
     for name in ("w1", "w2"):
-        queue.call("worker_started", name, "h", 7, "1", ["t"], 10)
-        queue.call("worker_seen", name, {"in_hand": 10})
+        queue.call("register_worker", name, "h", 7, "1", ["t"], 10)
+        queue.call("touch_worker", name, {"in_flight": 10})
     message = queue.publish()
 
     row = queue.row("SELECT * FROM messages.explain(%s)", [message])
-    queue.call("worker_seen", "w2", {"in_hand": 9})
+    queue.call("touch_worker", "w2", {"in_flight": 9})
     with_a_place = queue.row("SELECT * FROM messages.explain(%s)", [message])
 
     assert row.code == "workers_busy"

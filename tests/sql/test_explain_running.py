@@ -77,7 +77,7 @@ def test_a_lock_that_ran_out_waits_for_the_tick_and_says_when_that_ran(queue: Qu
 
 
 def test_a_worker_that_is_not_heard_of_is_named(queue: Queue) -> None:
-    queue.call("worker_started", "w1", "h", 7, "1", ["t"], 10)
+    queue.call("register_worker", "w1", "h", 7, "1", ["t"], 10)
     message = queue.publish()
     queue.claim(worker="w1/0")
     assert [row.code for row in queue.rows("SELECT * FROM messages.explain(%s)", [message])] == ["running"]

@@ -14,7 +14,7 @@ def rows(queue: Queue, message: int) -> list[Row]:
 @pytest.fixture
 def worker(queue: Queue) -> None:
     """A live worker of topic t."""
-    queue.call("worker_started", "w1", "h", 7, "1", ["t"], 10)
+    queue.call("register_worker", "w1", "h", 7, "1", ["t"], 10)
 
 
 @pytest.mark.usefixtures("worker")
@@ -27,14 +27,14 @@ def test_a_pause_says_by_whom_until_when_and_why(queue: Queue, topic: str, chann
     message = queue.publish(channel="acme")
     queue.call("pause", topic, "too loud", resume_in="10 minutes", channel=channel)
     queue.later("5 minutes")
-    queue.call("worker_seen", "w1", {})
+    queue.call("touch_worker", "w1", {})
 
     (row,) = rows(queue, message)
 
     user = queue.value("SELECT session_user::text")
     assert row.code == "paused"
     assert row.reason == f"{what} is paused since 5 min by {user}, for another 5 min: too loud"
-    assert (row.detail["topic"], row.detail["channel"], row.detail["why"]) == (topic, channel, "too loud")
+    assert (row.detail["topic"], row.detail["channel"], row.detail["reason"]) == (topic, channel, "too loud")
 
 
 @pytest.mark.usefixtures("worker")
@@ -64,7 +64,7 @@ def test_an_open_breaker_says_why_and_when_it_probes(queue: Queue) -> None:
     queue.policy(breaker={"pause": "20s"})
     queue.conn.execute(
         """
-        INSERT INTO messages.breaker (topic, position, changed_at, probe_at, why)
+        INSERT INTO messages.breaker (topic, position, changed_at, probe_at, reason)
         VALUES ('t', 'open', messages.now(), messages.now() + interval '20 s', '9 of 10 failed')
         """
     )
@@ -86,7 +86,7 @@ def test_a_breaker_that_no_policy_asks_for_any_more_keeps_nothing(queue: Queue) 
 
 
 def test_a_topic_that_no_live_worker_has_is_named(queue: Queue) -> None:
-    queue.call("worker_started", "w2", "h", 8, "1", ["other"], 10)
+    queue.call("register_worker", "w2", "h", 8, "1", ["other"], 10)
     message = queue.publish()
 
     (row,) = rows(queue, message)

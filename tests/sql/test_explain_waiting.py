@@ -10,7 +10,7 @@ def codes(queue: Queue, message: int) -> list[str]:
 
 
 def test_nothing_keeps_a_message_that_is_next(queue: Queue) -> None:
-    queue.call("worker_started", "w1", "h", 7, "1", ["t"], 10)
+    queue.call("register_worker", "w1", "h", 7, "1", ["t"], 10)
     message = queue.publish()
 
     row = queue.row("SELECT * FROM messages.explain(%s)", [message])
@@ -28,7 +28,7 @@ def test_all_that_keeps_it_is_told_what_lasts_longest_first(queue: Queue) -> Non
 
 
 def test_of_what_is_due_later_no_place_in_the_queue_is_told(queue: Queue) -> None:
-    queue.call("worker_started", "w1", "h", 7, "1", ["t"], 10)
+    queue.call("register_worker", "w1", "h", 7, "1", ["t"], 10)
     queue.publish()
     message = queue.publish(wait="1 hour")
 

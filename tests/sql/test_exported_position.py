@@ -1,4 +1,4 @@
-"""messages.export_bound: what every export has passed."""
+"""messages.exported_position: what every export has passed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sql.deaths import die
 from tests.sql.exports import POSITION, export, from_elsewhere
 from tests.sql.queue import Queue
 
-BOUND = "SELECT b.xid::text AS xid, b.id FROM messages.export_bound() AS b"
+BOUND = "SELECT b.xid::text AS xid, b.id FROM messages.exported_position() AS b"
 
 
 def test_nobody_exports(queue: Queue) -> None:

@@ -114,7 +114,7 @@ def test_each_filter_finds_what_waits_runs_and_has_ended(queue: Queue, filters: 
 def test_errors_and_fingerprints_are_found_also_of_what_will_be_tried_again(
     queue: Queue, every_state: dict[str, int]
 ) -> None:
-    fingerprint = queue.value("SELECT messages.fingerprint('disk 9 is full')")
+    fingerprint = queue.value("SELECT messages.error_fingerprint('disk 9 is full')")
 
     assert found(queue, error="DISK 7") == found(queue, fingerprint=fingerprint) == [every_state["retrying"]]
     assert found(queue, error="boom") == [every_state["failed"], every_state["rejected"]]

@@ -18,7 +18,7 @@ NINE = "2026-11-16 09:00:00+00"
 
 @pytest.fixture
 def queue(queue: Queue) -> Queue:
-    """The clock stands still at nine o'clock, and schedules that fail warn whoever fires them."""
+    """The clock stands still at nine o'clock, and schedules that fail warn anyone who fires them."""
     queue.stop_clock(NINE)
     return queue
 
@@ -197,7 +197,7 @@ def test_it_is_tried_again_ever_later(queue: Queue) -> None:
     assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
 
 
-def test_a_topic_that_refuses_the_message_still_gets_it_once_it_is_mended(queue: Queue) -> None:
+def test_a_topic_that_refuses_the_message_still_gets_it_once_it_is_fixed(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     queue.conn.execute(
         """
@@ -215,12 +215,12 @@ def test_a_topic_that_refuses_the_message_still_gets_it_once_it_is_mended(queue:
 
     assert failed.last_error == "topic t is full: work it off"
     assert fire(queue) == 1
-    mended = queue.scheduled("a")
-    assert (mended.last_error, mended.failed_at, mended.failures, mended.retry_at) == (None, None, 0, None)
+    fixed = queue.scheduled("a")
+    assert (fixed.last_error, fixed.failed_at, fixed.failures, fixed.retry_at) == (None, None, 0, None)
     assert [run.tick.hour for run in queue.runs("a")] == [10]
 
 
-def test_one_that_was_mended_by_hand_is_tried_at_once(queue: Queue) -> None:
+def test_one_that_was_fixed_by_hand_is_tried_at_once(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     break_zone(queue, "a")
     queue.later("1 hour")

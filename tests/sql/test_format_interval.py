@@ -1,4 +1,4 @@
-"""in_words: spans of time for people."""
+"""format_interval: spans of time for people."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ from tests.sql.queue import Queue
     ],
 )
 def test_one_unit_is_enough(queue: Queue, span: str, words: str) -> None:
-    assert queue.value("SELECT messages.in_words(%s::interval)", [span]) == words
+    assert queue.value("SELECT messages.format_interval(%s::interval)", [span]) == words

@@ -1,4 +1,4 @@
-"""show_places: held places for people."""
+"""format_slot_holders: held places for people."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.sql.queue import Queue
 def test_three_are_named_and_the_rest_is_hinted_at(queue: Queue) -> None:
     places = [{"worker": "w", "id": each} for each in (1, 2, 3, 4)]
 
-    assert queue.call("show_places", Jsonb(places[:1])) == "w (message 1)"
-    assert queue.call("show_places", Jsonb(places)) == "w (message 1), w (message 2), w (message 3), …"
+    assert queue.call("format_slot_holders", Jsonb(places[:1])) == "w (message 1)"
+    assert queue.call("format_slot_holders", Jsonb(places)) == "w (message 1), w (message 2), w (message 3), …"

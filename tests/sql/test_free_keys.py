@@ -8,7 +8,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-FREE = "SELECT messages.free_keys(ARRAY[(%s, 't', 'k')::messages.departed], %s)"
+FREE = "SELECT messages.free_keys(ARRAY[(%s, 't', 'k')::messages.ended_message], %s)"
 
 
 @pytest.fixture(autouse=True)

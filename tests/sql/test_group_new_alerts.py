@@ -1,4 +1,4 @@
-"""messages.gather_alerts: takes every alert that a sink has not taken yet; test_deliver_next.py shows the same from outside."""
+"""messages.group_new_alerts: takes every alert that a sink has not taken yet; test_deliver_next.py shows the same from outside."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sink(queue: Queue) -> Sink:
 
 
 def gather(queue: Queue) -> int:
-    taken: int = queue.value("SELECT messages.gather_alerts('ops', %s)", [Jsonb(RULES)])
+    taken: int = queue.value("SELECT messages.group_new_alerts('ops', %s)", [Jsonb(RULES)])
     return taken
 
 

@@ -1,4 +1,4 @@
-"""messages.is_strict: whether a lock of a topic that has run out is lost."""
+"""messages.has_strict_lock: whether a lock of a topic that has run out is lost."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ def test_the_topics_own_word_wins_over_the_default(queue: Queue, default: bool, 
     queue.policy("*", strict_lock=default)
     queue.policy("t", strict_lock=own)
 
-    assert queue.call("is_strict", "t") is strict
+    assert queue.call("has_strict_lock", "t") is strict
 
 
 def test_a_topic_without_a_row_has_the_default(queue: Queue) -> None:
-    assert queue.call("is_strict", "t") is False
+    assert queue.call("has_strict_lock", "t") is False
 
     queue.policy("*", strict_lock=True)
 
-    assert queue.call("is_strict", "t") is True
+    assert queue.call("has_strict_lock", "t") is True
 
 
 @pytest.mark.parametrize(("strict", "lost"), [(False, False), (True, True)])
 def test_a_late_settle_before_another_claim_succeeds_unless_strict(queue: Queue, strict: bool, lost: bool) -> None:
-    queue.policy(strict_lock=strict, lock_for="10 s")
+    queue.policy(strict_lock=strict, lock_duration="10 s")
     published = queue.publish()
     claimed = queue.claim()
     queue.later("11 s")

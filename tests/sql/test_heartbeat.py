@@ -39,9 +39,9 @@ def test_the_lock_lasts_its_full_time_again(queue: Queue) -> None:
 
 
 def test_each_topic_has_its_own_time(queue: Queue) -> None:
-    queue.policy("slow", lock_for="1 hour")
+    queue.policy("slow", lock_duration="1 hour")
     slow, fast = queue.publish("slow"), queue.publish("fast")
-    claimed = queue.claim("slow", "fast", lock_for="1 s")
+    claimed = queue.claim("slow", "fast", lock_duration="1 s")
 
     beat(queue, claimed)
 
@@ -51,7 +51,7 @@ def test_each_topic_has_its_own_time(queue: Queue) -> None:
 def test_the_callers_time_wins_over_the_topics(queue: Queue) -> None:
     published = queue.publish()
 
-    beat(queue, queue.claim(), lock_for="5 minutes")
+    beat(queue, queue.claim(), lock_duration="5 minutes")
 
     assert remaining(queue, published) == 300
 
@@ -60,18 +60,18 @@ def test_the_callers_time_wins_over_the_topics(queue: Queue) -> None:
 def test_a_lock_is_never_shortened(queue: Queue, shorter: str) -> None:
     published = queue.publish()
 
-    beat(queue, queue.claim(), lock_for=shorter)
+    beat(queue, queue.claim(), lock_duration=shorter)
 
     assert remaining(queue, published) == 30
 
 
-@pytest.mark.parametrize("lock_for", ["-1 s", "8 days", "9000 years"])
-def test_a_time_beyond_reason_is_refused(queue: Queue, lock_for: str) -> None:
+@pytest.mark.parametrize("lock_duration", ["-1 s", "8 days", "9000 years"])
+def test_a_time_beyond_reason_is_refused(queue: Queue, lock_duration: str) -> None:
     queue.publish()
     claimed = queue.claim()
 
-    with pytest.raises(errors.InvalidParameterValue, match="lock_for of a heartbeat is") as caught:
-        beat(queue, claimed, lock_for=lock_for)
+    with pytest.raises(errors.InvalidParameterValue, match="lock_duration of a heartbeat is") as caught:
+        beat(queue, claimed, lock_duration=lock_duration)
 
     assert caught.value.diag.message_hint == "use an interval from 0 to 7 days"
 
@@ -94,8 +94,8 @@ def test_who_lost_the_lock_is_told_and_changes_nothing(queue: Queue) -> None:
     assert beat(queue, stale) == [published]
 
     queue.later("1 hour")
-    queue.claim(worker="another", lock_for="1 minute")
-    assert beat(queue, stale, lock_for="1 day") == [published]
+    queue.claim(worker="another", lock_duration="1 minute")
+    assert beat(queue, stale, lock_duration="1 day") == [published]
     assert remaining(queue, published) == 60
 
 
@@ -150,7 +150,7 @@ def test_a_heartbeat_writes_no_index(own_database: Any) -> None:
 
     with queue.conn.transaction():
         before = queue.row(updated)
-        beat(queue, claimed, lock_for="1 hour")
+        beat(queue, claimed, lock_duration="1 hour")
         after = queue.row(updated)
 
     assert (after.every - before.every, after.hot - before.hot) == (50, 50)

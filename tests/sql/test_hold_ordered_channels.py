@@ -1,4 +1,4 @@
-"""messages.block_channels and is_ordered: in an ordered topic a channel waits for its first message."""
+"""messages.hold_ordered_channels and is_in_ordered_channel: in an ordered topic a channel waits for its first message."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_block_ends_with_the_message_that_made_it(queue: Queue, end: str) ->
 
 def test_an_expired_lock_blocks_as_every_failed_attempt_does(queue: Queue) -> None:
     first, _ = queue.publish_many(2, channel="c")
-    queue.claim(lock_for="0 s")
+    queue.claim(lock_duration="0 s")
     queue.call("expire_locks")
 
     assert queue.claim() == []

@@ -1,4 +1,4 @@
-"""messages.upsert, through messages.publish: what becomes of the message that stands under a key, whoever else is at it."""
+"""messages.insert_or_merge, through messages.publish: what becomes of the message that stands under a key, anyone who else is at it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ def handled(queue: Queue, topic: str = "t") -> bool:
 
 
 def register(queue: Queue, name: str = "w") -> None:
-    queue.call("worker_started", name, "host", 42, "1.0", ["t"], 10)
+    queue.call("register_worker", name, "host", 42, "1.0", ["t"], 10)
 
 
 def test_nobody_handles_a_topic_that_nobody_names(queue: Queue) -> None:
@@ -24,10 +24,10 @@ def test_nobody_handles_a_topic_that_nobody_names(queue: Queue) -> None:
 
 def test_whoever_stops_or_was_not_seen_for_a_minute_handles_nothing(queue: Queue) -> None:
     register(queue)
-    queue.call("worker_seen", "w", {}, True)
+    queue.call("touch_worker", "w", {}, True)
     assert not handled(queue)
 
-    queue.call("worker_seen", "w", {}, False)
+    queue.call("touch_worker", "w", {}, False)
     assert handled(queue)
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 s'")
     assert not handled(queue)
@@ -55,7 +55,7 @@ def test_a_topic_that_always_rings_is_not_handled_by_that(queue: Queue) -> None:
 def test_one_outside_the_registry_that_holds_a_message_handles_its_topic_until_the_lock_expires(queue: Queue) -> None:
     queue.publish()
     queue.publish("other")
-    (held,) = queue.claim(worker="http:shop", lock_for="1 minute")
+    (held,) = queue.claim(worker="http:shop", lock_duration="1 minute")
 
     assert (handled(queue), handled(queue, "other")) == (True, False)
     queue.later("61 s")
@@ -71,13 +71,13 @@ def test_what_a_worker_of_the_registry_still_holds_while_it_stops_handles_nothin
     queue.publish()
     queue.claim(worker=lane)
     queue.call("arm", "w", ["t"], "30 s")
-    queue.call("worker_seen", "w", {}, True)
+    queue.call("touch_worker", "w", {}, True)
 
     assert not handled(queue)
 
 
 def test_a_worker_over_http_works_as_long_as_it_holds_a_message(queue: Queue) -> None:
-    queue.call("worker_claims", "http:shop/w", "h", ["t"], 1)
+    queue.call("touch_http_worker", "http:shop/w", "h", ["t"], 1)
     queue.publish()
     queue.claim(worker="http:shop/w")
 
@@ -98,6 +98,6 @@ def test_stats_the_list_of_unhandled_topics_and_explain_go_by_it(queue: Queue) -
 def test_it_reads_little_however_much_is_locked(own_queue: Queue) -> None:
     own_queue.publish_many(20_000)
     for _ in range(2):
-        own_queue.claim(limit=10_000, lock_for="0 s")
+        own_queue.claim(limit=10_000, lock_duration="0 s")
 
     assert own_queue.buffers("SELECT messages.is_handled('t')") < 250

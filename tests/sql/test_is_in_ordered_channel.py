@@ -1,4 +1,4 @@
-"""messages.is_ordered: whether a channel waits for this message."""
+"""messages.is_in_ordered_channel: whether a channel waits for this message."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ def test_the_topics_word_counts_before_the_default_and_only_in_a_channel(
     queue.policy(ordered=topic)
     published = queue.publish(channel=channel)
 
-    assert queue.call("is_ordered", published) is expected
+    assert queue.call("is_in_ordered_channel", published) is expected

@@ -1,4 +1,4 @@
-"""messages.is_leased: whether the session that took a lease still lives."""
+"""messages.is_lease_alive: whether the session that took a lease still lives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-IS_LEASED = "SELECT messages.is_leased(('export', 'n', %s, %s, now())::messages.lease)"
+IS_LEASED = "SELECT messages.is_lease_alive(('export', 'n', %s, %s, now())::messages.lease)"
 
 
 @pytest.mark.parametrize("key", [1, 4294967295, 4294967296, 4503599627370496])

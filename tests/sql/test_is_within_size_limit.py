@@ -18,4 +18,4 @@ VAST = "(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 300))"
     ],
 )
 def test_contents_may_be_published_or_not(queue: Queue, payload: str, headers: str, expected: bool) -> None:
-    assert queue.value(f"SELECT messages.is_sendable({payload}, {headers})") is expected
+    assert queue.value(f"SELECT messages.is_within_size_limit({payload}, {headers})") is expected

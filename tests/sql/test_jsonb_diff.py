@@ -1,4 +1,4 @@
-"""messages.changes: what differs between two rows."""
+"""messages.jsonb_diff: what differs between two rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sql.queue import Queue
 
 
 def changes(queue: Queue, old: Any, new: Any, without: list[str] | None = None) -> Any:
-    return queue.value("SELECT messages.changes(%s, %s, %s)", [Jsonb(old), Jsonb(new), without or []])
+    return queue.value("SELECT messages.jsonb_diff(%s, %s, %s)", [Jsonb(old), Jsonb(new), without or []])
 
 
 def test_each_key_that_differs_has_its_old_and_its_new_value(queue: Queue) -> None:

@@ -1,4 +1,4 @@
-"""messages.as_array: what append gathers."""
+"""messages.jsonb_to_array: what append gathers."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ from tests.sql.queue import Queue
     [(1, [1]), (None, [None]), ({"a": 1}, [{"a": 1}]), ("x", ["x"]), ([], []), ([1, [2]], [1, [2]])],
 )
 def test_an_array_stays_and_anything_else_is_its_only_element(queue: Queue, value: object, array: object) -> None:
-    assert queue.call("as_array", Jsonb(value)) == array
+    assert queue.call("jsonb_to_array", Jsonb(value)) == array

@@ -1,4 +1,4 @@
-"""messages.keep_mark: the header that names the key of an encrypted message stays, whoever writes others."""
+"""messages.keep_key_header: the header that names the key of an encrypted message stays, anyone who writes others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARK = "pgrouse-encrypted-by"
 def test_it_is_that_of_the_old_headers(queue: Queue, given: Any, former: Any, result: Any) -> None:
     values = [None if each is None else Jsonb(each) for each in (given, former)]
 
-    assert queue.value("SELECT messages.keep_mark(%s::jsonb, %s::jsonb)", values) == result
+    assert queue.value("SELECT messages.keep_key_header(%s::jsonb, %s::jsonb)", values) == result
 
 
 def test_an_edit_keeps_it_and_takes_no_payload(queue: Queue) -> None:

@@ -1,4 +1,4 @@
-"""messages.holder: who holds a key."""
+"""messages.key_holder: who holds a key."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ def test_it_is_the_message_whose_time_is_not_over(queue: Queue) -> None:
         """
     )
 
-    held = {key: queue.row("SELECT * FROM messages.holder('t', %s)", [key]).message_id for key in ("lives", "ended")}
-    free = [queue.row("SELECT * FROM messages.holder('t', %s)", [key]).message_id for key in ("over", "unknown")]
+    held = {
+        key: queue.row("SELECT * FROM messages.key_holder('t', %s)", [key]).message_id for key in ("lives", "ended")
+    }
+    free = [queue.row("SELECT * FROM messages.key_holder('t', %s)", [key]).message_id for key in ("over", "unknown")]
 
     assert held == {"lives": 1, "ended": 2}
     assert free == [None, None]

@@ -1,4 +1,4 @@
-"""key_retry: a message that would be ready again while a newer one of its key is gives way, or both stay; it is never an error."""
+"""key_on_retry: a message that would be ready again while a newer one of its key is gives way, or both stay; it is never an error."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ give_back = pytest.mark.parametrize("settle", ["release", "defer"])
 
 
 def test_the_topics_own_choice_wins_over_the_default(queue: Queue) -> None:
-    queue.policy("*", key_retry="keep")
-    queue.policy("t", key_retry="supersede")
+    queue.policy("*", key_on_retry="keep")
+    queue.policy("t", key_on_retry="supersede")
     queue.policy("silent", max_attempts=3)
 
-    assert [queue.call("key_retry", topic) for topic in ("t", "silent", "unknown")] == ["supersede", "keep", "keep"]
+    assert [queue.call("key_on_retry", topic) for topic in ("t", "silent", "unknown")] == ["supersede", "keep", "keep"]
 
 
 def test_a_failed_attempt_gives_way_to_a_newer_message_of_its_key(queue: Queue) -> None:
@@ -35,7 +35,7 @@ def test_a_failed_attempt_gives_way_to_a_newer_message_of_its_key(queue: Queue) 
 
 
 def test_with_keep_both_stay(queue: Queue) -> None:
-    queue.policy("t", key_retry="keep")
+    queue.policy("t", key_on_retry="keep")
     older = queue.publish(key="k", max_attempts=3)
     claimed = queue.claim_one()
     newer = queue.publish(key="k")
@@ -48,7 +48,7 @@ def test_with_keep_both_stay(queue: Queue) -> None:
 
 def test_a_worker_that_died_gives_way_too(queue: Queue) -> None:
     older = queue.publish(key="k", max_attempts=3)
-    queue.claim(lock_for="0 s")
+    queue.claim(lock_duration="0 s")
     newer = queue.publish(key="k")
 
     queue.call("expire_locks")
@@ -94,7 +94,7 @@ def test_a_newer_one_that_runs_or_was_attempted_supersedes_nobody(queue: Queue) 
 def test_with_keep_one_that_is_given_back_comes_back_without_its_key_so_that_both_can_stay(
     queue: Queue, settle: str
 ) -> None:
-    queue.policy("t", key_retry="keep")
+    queue.policy("t", key_on_retry="keep")
     older = queue.publish(key="k", max_attempts=1)
     claimed = queue.claim_one()
     newer = queue.publish(key="k")
@@ -108,7 +108,7 @@ def test_with_keep_one_that_is_given_back_comes_back_without_its_key_so_that_bot
 
 @give_back
 def test_with_keep_and_no_other_message_the_attempt_is_handed_back(queue: Queue, settle: str) -> None:
-    queue.policy("t", key_retry="keep")
+    queue.policy("t", key_on_retry="keep")
     published = queue.publish(key="k")
 
     queue.settle(settle, queue.claim())
@@ -118,7 +118,7 @@ def test_with_keep_and_no_other_message_the_attempt_is_handed_back(queue: Queue,
 
 @give_back
 def test_with_keep_of_two_that_are_given_back_together_both_stay(queue: Queue, settle: str) -> None:
-    queue.policy("t", key_retry="keep")
+    queue.policy("t", key_on_retry="keep")
     first = queue.publish(key="k", max_attempts=3)
     claimed = queue.claim()
     second = queue.publish(key="k", max_attempts=3)

@@ -1,4 +1,4 @@
-"""messages.newest_ticks: of many ticks the newest, however long nobody looked."""
+"""messages.latest_ticks: of many ticks the newest, however long nobody looked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.sql.queue import Queue
 
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
-NEWEST = "SELECT messages.newest_ticks(%s, 'Europe/Berlin', %s, %s, %s)"
+NEWEST = "SELECT messages.latest_ticks(%s, 'Europe/Berlin', %s, %s, %s)"
 
 
 def newest(queue: Queue, cron: str, first: datetime, until: datetime, count: int) -> list[datetime]:

@@ -67,7 +67,7 @@ class Load:
         return self.looks > 20 and {*topics} == {*TOPICS} and topics.count("rated") > BURST and len(channels) > 4
 
     def work(self, seed: int) -> None:
-        """Settle what the last claim brought and claim anew, in one transaction, as a daemon does."""
+        """Settle what the last claim brought and claim again, in one transaction, as a daemon does."""
         chance = random.Random(seed)
         queue = Queue(self.database.connect())
         held: list[Any] = []

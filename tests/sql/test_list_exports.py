@@ -1,4 +1,4 @@
-"""messages.held_by_export: what the retention waits for is never hidden."""
+"""messages.list_exports: what the retention waits for is never hidden."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sql.deaths import die
 from tests.sql.exports import export, from_elsewhere
 from tests.sql.queue import Queue, Row
 
-HELD = "SELECT * FROM messages.held_by_export()"
+HELD = "SELECT * FROM messages.list_exports()"
 
 
 def end_of_its_day(queue: Queue, message_id: int) -> Row:

@@ -11,7 +11,7 @@ def test_live_and_archived_ones_come_in_the_given_order_and_what_is_gone_is_left
     ended = queue.archived(died).archived_at
 
     rows = queue.rows(
-        "SELECT * FROM messages.found(%s, %s::timestamptz[], 100)", [[live, 4711, died], [None, None, ended]]
+        "SELECT * FROM messages.list_found(%s, %s::timestamptz[], 100)", [[live, 4711, died], [None, None, ended]]
     )
 
     assert [(row.id, row.state, row.preview) for row in rows] == [(live, "ready", '{"a": 1}'), (died, "failed", "1")]

@@ -1,4 +1,4 @@
-"""messages.kept_steps: the holder of a message gets what earlier attempts kept."""
+"""messages.load_steps: the holder of a message gets what earlier attempts kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NOTHING = (None, None)
 
 
 def kept(queue: Queue, claimed: Row, name: str | None = None) -> list[tuple[str, str]]:
-    rows = queue.rows("SELECT * FROM messages.kept_steps(%s, %s, %s)", [claimed.id, claimed.claim_id, name])
+    rows = queue.rows("SELECT * FROM messages.load_steps(%s, %s, %s)", [claimed.id, claimed.claim_id, name])
     return sorted((row.name, row.result) for row in rows)
 
 
@@ -17,7 +17,7 @@ def test_a_later_attempt_gets_them_as_text(queue: Queue) -> None:
     queue.publish()
     first = queue.claim_one()
     for name in ("a", "b"):
-        queue.value("SELECT messages.keep_step(%s, %s, %s, '[1, null]')", [first.id, first.claim_id, name])
+        queue.value("SELECT messages.save_step(%s, %s, %s, '[1, null]')", [first.id, first.claim_id, name])
 
     queue.settle("retry", [first], ["boom"], ["0 s"])
     second = queue.claim_one()
@@ -33,12 +33,12 @@ def test_a_message_without_steps_has_a_row_for_its_holder_and_none_for_others(qu
     claimed = queue.claim_one()
 
     assert kept(queue, claimed) == [NOTHING]
-    assert queue.rows("SELECT * FROM messages.kept_steps(%s, %s)", [claimed.id, claimed.claim_id + 1]) == []
-    assert queue.rows("SELECT * FROM messages.kept_steps(%s, %s)", [claimed.id + 1, claimed.claim_id]) == []
+    assert queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [claimed.id, claimed.claim_id + 1]) == []
+    assert queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [claimed.id + 1, claimed.claim_id]) == []
 
 
 def test_with_a_strict_lock_one_that_ran_out_is_lost(queue: Queue) -> None:
-    queue.policy(lock_for="1 s", strict_lock=True)
+    queue.policy(lock_duration="1 s", strict_lock=True)
     queue.publish()
     claimed = queue.claim_one()
     assert kept(queue, claimed) == [NOTHING]

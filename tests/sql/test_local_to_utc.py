@@ -1,4 +1,4 @@
-"""messages.local_moment: when the clocks of a time zone show a given time."""
+"""messages.local_to_utc: when the clocks of a time zone show a given time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVER = "-infinity"
 
 
 def moment(queue: Queue, local: str, begin: str = EVER, zone: str = "Europe/Berlin") -> datetime | None:
-    found: datetime | None = queue.value("SELECT messages.local_moment(%s, %s, %s)", [zone, local, begin])
+    found: datetime | None = queue.value("SELECT messages.local_to_utc(%s, %s, %s)", [zone, local, begin])
     return found
 
 

@@ -26,7 +26,7 @@ def hold_a_topic(queue: Queue) -> None:
 
 
 def hold_new_channels(queue: Queue) -> None:
-    queue.call("note_channels", "t", ["new"])
+    queue.call("create_channel_rates", "t", ["new"])
 
 
 def hold_a_counter(queue: Queue) -> None:
@@ -40,7 +40,7 @@ def limits(queue: Queue) -> None:
     for topic in ("t", "full"):
         queue.publish_many(2, topic)
     queue.claim("t", limit=1)
-    queue.call("note_channels", "t", ["old"])
+    queue.call("create_channel_rates", "t", ["old"])
 
 
 def held(queue: Queue) -> dict[str, Row]:
@@ -50,7 +50,7 @@ def held(queue: Queue) -> dict[str, Row]:
 @pytest.mark.parametrize(
     ("hold", "kinds"),
     [
-        (hold_the_tick, {"tick", "watch"}),
+        (hold_the_tick, {"tick", "update_conditions"}),
         (hold_the_policies, {"policies"}),
         (hold_the_subscriptions, {"subscriptions"}),
         (hold_a_topic, {"topic"}),
@@ -72,7 +72,7 @@ def test_who_holds_it_is_named_with_what_it_is_and_what_ends_it(
     assert kinds <= set(found)
     pid = other.conn.info.backend_pid
     for row in found.values():
-        assert (row.pid, row.mend) == (pid, f"SELECT pg_terminate_backend({pid});")
+        assert (row.pid, row.fix) == (pid, f"SELECT pg_terminate_backend({pid});")
         assert row.who.startswith(f"process {pid} (postgres, forgetful, idle in transaction)")
         assert row.since is not None
     assert held(queue) == {}

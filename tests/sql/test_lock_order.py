@@ -1,4 +1,4 @@
-"""Whoever changes several messages takes their rows in the order of their ids: two can wait for each other only in a row, never in a ring."""
+"""Anyone who changes several messages takes their rows in the order of their ids: two can wait for each other only in a row, never in a ring."""
 
 from __future__ import annotations
 

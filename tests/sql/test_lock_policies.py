@@ -1,4 +1,4 @@
-"""messages.lock_policies: whoever reads the policies and then writes what differs is alone with them."""
+"""messages.lock_policies: anyone who reads the policies and then writes what differs is alone with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""messages.lock_limits: publishers that reach the same topics in different ways wait for each other in a row, never in a ring."""
+"""messages.lock_publish_limits: publishers that reach the same topics in different ways wait for each other in a row, never in a ring."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_counters_and_rates_of_a_topic_and_of_all_that_it_reaches_are_locked
     queue.policy("beside", max_depth=100, publish_rate=1000)
     queue.publish("beside")
     with queue.conn.transaction():
-        queue.call("lock_limits", ["m"])
+        queue.call("lock_publish_limits", ["m"])
 
         assert (locked(other, "depth"), locked(other, "rate")) == (["a", "m"], ["a", "m"])
 
@@ -53,7 +53,7 @@ def test_they_are_not_waited_for_for_ever(queue: Queue, other: Queue) -> None:
         queue.publish("a")
 
         with pytest.raises(errors.LockNotAvailable):
-            other.call("lock_limits", ["z"])
+            other.call("lock_publish_limits", ["z"])
     with other.conn.transaction():
-        other.call("lock_limits", ["z"])
+        other.call("lock_publish_limits", ["z"])
         assert other.value("SHOW lock_timeout") == "10ms"

@@ -1,4 +1,4 @@
-"""messages.lock_wait: no wait that others can draw out is without a bound."""
+"""messages.lock_wait_limit: no wait that others can draw out is without a bound."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from tests.sql.queue import Queue
 def test_what_the_session_says_holds_and_else_ten_seconds(queue: Queue, own: str, waits: str) -> None:
     queue.value("SELECT set_config('lock_timeout', %s, false)", [own])
 
-    assert queue.call("lock_wait") == waits
+    assert queue.call("lock_wait_limit") == waits

@@ -27,10 +27,10 @@ VAST = 1073741823
     ],
 )
 def test_the_text_of_long_numbers_is_counted(queue: Queue, value: str, expected: int | None) -> None:
-    assert queue.value(f"SELECT messages.long_numbers({value})") == expected
+    assert queue.value(f"SELECT messages.long_number_bytes({value})") == expected
 
 
 def test_what_is_compressed_counts_as_what_it_is(queue: Queue) -> None:
     queue.conn.execute("CREATE TEMPORARY TABLE given AS SELECT to_jsonb(repeat('a', 20000000)) AS json")
 
-    assert queue.value("SELECT messages.long_numbers(json) FROM given") == VAST
+    assert queue.value("SELECT messages.long_number_bytes(json) FROM given") == VAST

@@ -1,4 +1,4 @@
-"""messages.lower_armed: publishes that were told to look for flags until some time need not, once the last flag ends earlier."""
+"""messages.lower_armed_until: publishes that were told to look for flags until some time need not, once the last flag ends earlier."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from tests.sql.queue import Background, Ear, Queue
 
-ARMED = "SELECT pg_sequence_last_value('messages.armed')"
+ARMED = "SELECT pg_sequence_last_value('messages.armed_until')"
 
 
 @pytest.fixture(autouse=True)
 def far_ahead(queue: Queue) -> None:
     """As after a topic with notify = 'always' that is gone again."""
     queue.conn.execute("DELETE FROM messages.sleeper")
-    queue.value("SELECT setval('messages.armed', extract(epoch FROM timestamptz '9000-01-01')::bigint)")
+    queue.value("SELECT setval('messages.armed_until', extract(epoch FROM timestamptz '9000-01-01')::bigint)")
 
 
 def until(queue: Queue) -> int:
@@ -28,16 +28,16 @@ def test_it_comes_down_to_the_end_of_the_last_flag(queue: Queue) -> None:
     queue.arm("short", look_in="5 s")
     queue.arm("long", look_in="1 hour")
 
-    assert queue.call("lower_armed") is True
+    assert queue.call("lower_armed_until") is True
     assert queue.value(ARMED) == until(queue)
-    assert queue.call("lower_armed") is False
+    assert queue.call("lower_armed_until") is False
 
 
 def test_without_a_flag_it_comes_down_to_nothing(queue: Queue) -> None:
     queue.arm()
     queue.call("disarm", "sleeper")
 
-    assert queue.call("lower_armed") is True
+    assert queue.call("lower_armed_until") is True
     assert queue.value(ARMED) == 1
 
 
@@ -64,7 +64,7 @@ def test_not_while_a_flag_is_about_to_be_committed_that_nobody_sees_yet(
     with other.conn.transaction():
         other.arm()
 
-        assert queue.call("lower_armed") is False
+        assert queue.call("lower_armed_until") is False
 
     published = queue.publish()
     assert ear.heard() == [str(published)]
@@ -75,7 +75,7 @@ def test_a_worker_that_arms_before_it_is_committed_need_not_wait_and_raises_it_a
 ) -> None:
     other.conn.execute("SET lock_timeout = '1ms'")
     with queue.conn.transaction(force_rollback=True):
-        assert queue.call("lower_armed") is True
+        assert queue.call("lower_armed_until") is True
         other.arm()
 
     assert queue.value(ARMED) == until(queue)
@@ -90,7 +90,7 @@ def test_who_arms_while_it_looks_waits_for_the_look_and_raises_it_again(
         armed = background.start(other.arm)
         while not background.is_blocked(other):
             assert not armed.done()
-        assert queue.call("lower_armed") is True
+        assert queue.call("lower_armed_until") is True
 
     armed.result(timeout=60)
     assert queue.value(ARMED) == until(queue)
@@ -101,10 +101,10 @@ def test_a_flag_counts_until_it_is_taken_down_for_good(queue: Queue, other: Queu
     with other.conn.transaction(force_rollback=True):
         other.call("disarm", "sleeper")
 
-        assert queue.call("lower_armed") is False
+        assert queue.call("lower_armed_until") is False
 
     assert queue.value(ARMED) >= until(queue)
-    queue.call("lower_armed")
+    queue.call("lower_armed_until")
     assert queue.value(ARMED) == until(queue)
 
 
@@ -114,11 +114,11 @@ def test_not_with_a_snapshot_that_may_be_older_than_a_flag(queue: Queue, other: 
         queue.ids()  # takes the snapshot
         other.arm()
 
-        assert queue.call("lower_armed") is False
+        assert queue.call("lower_armed_until") is False
 
 
 def test_what_has_passed_by_itself_is_left_alone(queue: Queue) -> None:
-    queue.value("SELECT setval('messages.armed', 1000)")
+    queue.value("SELECT setval('messages.armed_until', 1000)")
 
-    assert queue.call("lower_armed") is False
+    assert queue.call("lower_armed_until") is False
     assert queue.value(ARMED) == 1000

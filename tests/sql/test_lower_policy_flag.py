@@ -1,4 +1,4 @@
-"""messages.unmark_policed: the mark goes once nothing asks for it."""
+"""messages.lower_policy_flag: the mark goes once nothing asks for it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tests.sql.queue import Background, Queue
 
 @pytest.fixture(autouse=True)
 def marked(queue: Queue) -> None:
-    queue.call("mark_policed")
+    queue.call("raise_policy_flag")
 
 
 def test_it_goes_when_no_topic_uses_such_a_policy(queue: Queue) -> None:
     queue.policy(max_concurrency=1)
 
-    assert queue.call("unmark_policed") is True
+    assert queue.call("lower_policy_flag") is True
 
-    assert queue.call("is_policed") is False
-    assert queue.call("unmark_policed") is False
+    assert queue.call("has_policies") is False
+    assert queue.call("lower_policy_flag") is False
 
 
 @pytest.mark.parametrize(
@@ -34,15 +34,15 @@ def test_it_goes_when_no_topic_uses_such_a_policy(queue: Queue) -> None:
 def test_it_stays_while_anything_asks_for_it(queue: Queue, use: str) -> None:
     queue.conn.execute(use.encode())
 
-    assert queue.call("unmark_policed") is False
-    assert queue.call("is_policed") is True
+    assert queue.call("lower_policy_flag") is False
+    assert queue.call("has_policies") is True
 
 
 def test_a_transaction_with_an_old_snapshot_leaves_it(queue: Queue) -> None:
     with queue.conn.transaction():
         queue.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
-        assert queue.call("unmark_policed") is False
+        assert queue.call("lower_policy_flag") is False
 
 
 def test_who_writes_a_policy_while_it_goes_need_not_wait_for_the_commit_and_marks_again(
@@ -50,10 +50,10 @@ def test_who_writes_a_policy_while_it_goes_need_not_wait_for_the_commit_and_mark
 ) -> None:
     other.conn.execute("SET lock_timeout = '1ms'")
     with queue.conn.transaction():
-        assert queue.call("unmark_policed") is True
+        assert queue.call("lower_policy_flag") is True
         other.policy(ttl="1 s")
 
-    assert queue.call("is_policed") is True
+    assert queue.call("has_policies") is True
 
 
 def test_who_writes_a_policy_while_it_looks_waits_for_the_look_and_marks_again(
@@ -65,10 +65,10 @@ def test_who_writes_a_policy_while_it_looks_waits_for_the_look_and_marks_again(
         written = background.start(other.policy, ttl="1 s")
         while not background.is_blocked(other):
             assert not written.done()
-        assert queue.call("unmark_policed") is True
+        assert queue.call("lower_policy_flag") is True
 
     written.result(timeout=60)
-    assert queue.call("is_policed") is True
+    assert queue.call("has_policies") is True
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_it_stays_while_somebody_writes_what_asks_for_it(queue: Queue, other: Qu
     with other.conn.transaction():
         other.conn.execute(use.encode())
 
-        assert queue.call("unmark_policed") is False
+        assert queue.call("lower_policy_flag") is False
 
-    assert queue.call("is_policed") is True
+    assert queue.call("has_policies") is True
 
 
 def test_the_tick_does_it(queue: Queue) -> None:
     queue.rows("SELECT * FROM messages.tick('hand')")
 
-    assert queue.call("is_policed") is False
+    assert queue.call("has_policies") is False

@@ -228,7 +228,7 @@ def test_a_settle_that_waits_for_a_row_of_the_same_tick_is_never_killed_as_a_dea
     published = queue.publish(max_attempts=5)
     held = queue.claim()
     queue.later("100 days")
-    # However long the machine takes from one step to the next: whoever has waited for so long is killed, the settle first.
+    # However long the machine takes from one step to the next: anyone who has waited for so long is killed, the settle first.
     for each in (queue, other):
         each.conn.execute("SET deadlock_timeout = '20s'")
 
@@ -272,7 +272,7 @@ def test_a_day_that_an_export_has_not_read_stays_until_it_has(queue: Queue) -> N
     queue.call("maintain_partitions", 0)
     assert queue.archived(1) is not None
 
-    queue.call("forget_export", "behind")
+    queue.call("delete_export", "behind")
     queue.call("maintain_partitions", 0)
     assert queue.archived(1) is None
 

@@ -1,4 +1,4 @@
-"""messages.matches: a pattern in which * stands for any characters and nothing else has a meaning."""
+"""messages.matches_glob: a pattern in which * stands for any characters and nothing else has a meaning."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ from tests.sql.queue import Queue
     ],
 )
 def test_it_fits_or_not(queue: Queue, pattern: str | None, text: str | None, matches: bool) -> None:
-    assert queue.call("matches", pattern, text) is matches
+    assert queue.call("matches_glob", pattern, text) is matches

@@ -1,4 +1,4 @@
-"""messages.fits: the filters of a search, all of which have to fit."""
+"""messages.matches_search: the filters of a search, all of which have to fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from tests.sql.queue import Queue
 
 FITS = """
-    SELECT messages.fits(
+    SELECT messages.matches_search(
       (%(topic)s, %(may)s, %(states)s, NULL, NULL, %(error)s, NULL, %(path)s::jsonpath, '{}', NULL, NULL)::messages.search,
       'mail.send', 'failed', NULL, NULL, 'Disk full', NULL, '{"a": 1}')
 """

@@ -1,4 +1,4 @@
-"""messages.dead_count and fold_dead_counts: how many ever died, by topic and result."""
+"""messages.dead_count and merge_dead_counts: how many ever died, by topic and result."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def test_folding_leaves_one_row_of_each_and_the_sum_as_it_was(queue: Queue) -> N
         die(queue, 1, how="reject")
     before = sums(queue)
 
-    assert queue.call("fold_dead_counts") == 4
+    assert queue.call("merge_dead_counts") == 4
 
     assert sums(queue) == before == {("t", "failed"): 6, ("t", "rejected"): 3}
     assert queue.value("SELECT count(*) FROM messages.dead_count") == 2
-    assert queue.call("fold_dead_counts") == 0, "what is folded is left alone"
+    assert queue.call("merge_dead_counts") == 0, "what is folded is left alone"
 
 
 def test_folding_takes_no_more_than_its_limit(queue: Queue) -> None:
     for _ in range(6):
         die(queue, 1)
 
-    assert queue.call("fold_dead_counts", 3) == 2
+    assert queue.call("merge_dead_counts", 3) == 2
 
     assert sums(queue) == {("t", "failed"): 6}
 
@@ -66,10 +66,10 @@ def test_deaths_wait_for_no_fold_and_no_fold_for_deaths_or_another_fold(queue: Q
         die(queue, 1)
     queue.conn.execute("SET lock_timeout = '5s'")
     with other.conn.transaction():
-        assert other.call("fold_dead_counts") == 2
+        assert other.call("merge_dead_counts") == 2
 
         die(queue, 1)
-        assert queue.call("fold_dead_counts") == 0
+        assert queue.call("merge_dead_counts") == 0
         assert sums(queue) == {("t", "failed"): 4}
 
     assert sums(queue) == {("t", "failed"): 4}

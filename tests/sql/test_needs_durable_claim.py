@@ -1,4 +1,4 @@
-"""messages.must_last: which claims a crash of the server must not take back."""
+"""messages.needs_durable_claim: which claims a crash of the server must not take back."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pytest
 from tests.sql.queue import Queue
 
 
-def must_last(queue: Queue) -> bool:
+def needs_durable_claim(queue: Queue) -> bool:
     """Ask it of all messages of topic t."""
     answer: bool = queue.value(
-        "SELECT messages.must_last(messages.policy('t', messages.now()), array_agg(ctid)) FROM messages.message"
+        "SELECT messages.needs_durable_claim(messages.claim_policy('t', messages.now()), array_agg(ctid)) FROM messages.message"
     )
     return answer
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"max_concurrency": 5}, {"dequeue_rate": 5}, {"channel_concurrency": 1}, {"ordered": True}]
+    "settings", [{"max_concurrency": 5}, {"dequeue_rate": 5}, {"channel_concurrency": 1}, {"ordered": True}]
 )
-def test_those_of_a_topic_with_a_limit(queue: Queue, knobs: dict[str, Any]) -> None:
-    queue.policy(max_attempts=0, **knobs)
+def test_those_of_a_topic_with_a_limit(queue: Queue, settings: dict[str, Any]) -> None:
+    queue.policy(max_attempts=0, **settings)
     queue.publish()
 
-    assert must_last(queue)
+    assert needs_durable_claim(queue)
 
 
 def test_those_of_a_topic_one_of_whose_channels_has_a_limit(queue: Queue) -> None:
@@ -32,7 +32,7 @@ def test_those_of_a_topic_one_of_whose_channels_has_a_limit(queue: Queue) -> Non
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('t', 'c', 1)")
     queue.publish()
 
-    assert must_last(queue)
+    assert needs_durable_claim(queue)
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_those_that_are_the_last_attempt_of_a_message(
     queue.policy(max_attempts=of_topic)
     queue.publish(max_attempts=of_message)
 
-    assert must_last(queue) is expected
+    assert needs_durable_claim(queue) is expected
 
 
 def test_those_in_which_one_of_many_has_its_last_attempt(queue: Queue) -> None:
     queue.policy(max_attempts=3)
     queue.publish_many(5)
-    assert not must_last(queue)
+    assert not needs_durable_claim(queue)
 
     queue.conn.execute("UPDATE messages.message SET attempts = 2 WHERE id = (SELECT max(id) FROM messages.message)")
 
-    assert must_last(queue)
+    assert needs_durable_claim(queue)

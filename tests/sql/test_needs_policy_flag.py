@@ -1,4 +1,4 @@
-"""messages.needs_mark: which policies publishing and settling have to look at."""
+"""messages.needs_policy_flag: which policies publishing and settling have to look at."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from tests.sql.queue import Queue
 
-NEEDS = "SELECT messages.needs_mark(t) FROM messages.topic AS t WHERE topic = 't'"
+NEEDS = "SELECT messages.needs_policy_flag(t) FROM messages.topic AS t WHERE topic = 't'"
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "settings",
     [
         {"key_ttl": "1 s"},
         {"ttl": "1 s"},
@@ -23,17 +23,17 @@ NEEDS = "SELECT messages.needs_mark(t) FROM messages.topic AS t WHERE topic = 't
         {"payload_schema": {}},
         {"registered": True},
     ],
-    ids=lambda knobs: next(iter(knobs)),
+    ids=lambda settings: next(iter(settings)),
 )
-def test_a_policy_that_publishing_or_settling_looks_at_does(queue: Queue, knobs: dict[str, Any]) -> None:
-    queue.policy(**knobs)
+def test_a_policy_that_publishing_or_settling_looks_at_does(queue: Queue, settings: dict[str, Any]) -> None:
+    queue.policy(**settings)
 
     assert queue.value(NEEDS) is True
-    assert queue.call("is_policed") is True
+    assert queue.call("has_policies") is True
 
 
 def test_what_only_claims_look_at_does_not(queue: Queue) -> None:
     queue.policy(max_concurrency=1, dequeue_rate=1, channel_concurrency=1, channel_min_interval="1 s", max_attempts=5)
-    queue.policy(keep_success="none", notify="off", registered=False, lock_for="5 s")
+    queue.policy(archive_success="none", notify="off", registered=False, lock_duration="5 s")
 
     assert queue.value(NEEDS) is False

@@ -180,7 +180,7 @@ def test_above_read_committed_it_rings_while_somebody_may_be_armed_since_the_sna
 def test_above_read_committed_it_is_as_silent_as_below_while_nobody_can_be_armed(
     queue: Queue, ear: Ear, isolation: psycopg.IsolationLevel
 ) -> None:
-    queue.conn.execute("SELECT setval('messages.armed', 1)")
+    queue.conn.execute("SELECT setval('messages.armed_until', 1)")
     queue.conn.isolation_level = isolation
 
     with queue.conn.transaction():
@@ -249,11 +249,11 @@ def test_the_sleeper_protocol_misses_no_publish_that_was_under_way(queue: Queue,
     with other.conn.transaction():
         published = other.publish()
         queue.arm()
-        own_xid = queue.call("own_xid")
+        draw_xid = queue.call("draw_xid")
         assert queue.claim() == []
-        assert queue.call("oldest_xid") < own_xid  # hence the sleeper must not sleep yet
+        assert queue.call("oldest_running_xid") < draw_xid  # hence the sleeper must not sleep yet
 
-    assert queue.call("oldest_xid") >= own_xid
+    assert queue.call("oldest_running_xid") >= draw_xid
     assert [c.id for c in queue.claim()] == [published]
     assert ear.heard() == []
 

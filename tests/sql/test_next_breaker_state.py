@@ -1,4 +1,4 @@
-"""messages.breaker_after: every transition of a breaker."""
+"""messages.next_breaker_state: every transition of a breaker."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.sql.queue import Queue
 
 POLICY = {"failure_rate": 0.5, "min_attempts": 4, "window": "1m", "pause": "30s"}
 AFTER = """
-    SELECT (r.b).position, (r.b).succeeded, (r.b).failed, (r.b).why,
+    SELECT (r.b).position, (r.b).succeeded, (r.b).failed, (r.b).reason,
            extract(epoch FROM (r.b).probe_at - '2026-01-01 12:00+00')::int AS probe_in_s,
            (r.b).changed_at = '2026-01-01 12:00+00' AS changed
-    FROM (SELECT messages.breaker_after(
+    FROM (SELECT messages.next_breaker_state(
       ROW('t', %(position)s, timestamptz '2026-01-01 12:00+00' - %(window_began)s::interval, %(succeeded)s, %(failed)s, '2026-01-01',
           timestamptz '2026-01-01 12:00+00' + %(probe_in)s::interval, NULL)::messages.breaker,
       %(policy)s, %(more_succeeded)s, %(more_failed)s, '2026-01-01 12:00+00') AS b) AS r
@@ -38,7 +38,7 @@ def test_it_opens_once_enough_ended_and_enough_of_them_failed(queue: Queue, succ
     opened = after(queue, succeeded, failed)
 
     assert (opened.position, opened.probe_in_s, opened.changed) == ("open", 30, True)
-    assert opened.why.startswith(f"{failed} of {succeeded + failed} attempts failed since ")
+    assert opened.reason.startswith(f"{failed} of {succeeded + failed} attempts failed since ")
 
 
 def test_it_counts_over_several_calls(queue: Queue) -> None:

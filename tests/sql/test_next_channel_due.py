@@ -1,4 +1,4 @@
-"""messages.channel_due: when the next message of one topic's channels is due."""
+"""messages.next_channel_due: when the next message of one topic's channels is due."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-DUE = "SELECT extract(epoch FROM messages.channel_due('t', messages.now(), %s) - messages.now())::float"
+DUE = "SELECT extract(epoch FROM messages.next_channel_due('t', messages.now(), %s) - messages.now())::float"
 
 
 @pytest.fixture(autouse=True)
@@ -87,4 +87,4 @@ def test_it_reads_one_entry_of_each_channel(own_queue: Queue) -> None:
     own_queue.publish_many(20_000, channel="a", wait="1 hour")
     own_queue.publish_many(20_000, channel="b", wait="1 hour")
 
-    assert own_queue.buffers("SELECT messages.channel_due('t', messages.now(), false)") < 60
+    assert own_queue.buffers("SELECT messages.next_channel_due('t', messages.now(), false)") < 60

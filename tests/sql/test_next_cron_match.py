@@ -1,4 +1,4 @@
-"""messages.next_local: the first time on the calendar that matches. The expressions themselves are told by test_next_tick.py."""
+"""messages.next_cron_match: the first time on the calendar that matches. The expressions themselves are told by test_next_tick.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.every_server
 
 def first(queue: Queue, cron: str, begin: str) -> datetime | None:
     found: datetime | None = queue.value(
-        "SELECT messages.next_local(c.fields, c.both_days, %s) FROM messages.read_cron(%s) AS c", [begin, cron]
+        "SELECT messages.next_cron_match(c.fields, c.both_days, %s) FROM messages.parse_cron(%s) AS c", [begin, cron]
     )
     return found
 

@@ -170,7 +170,7 @@ def test_a_day_that_was_left_out_whole_ticks_when_the_next_one_begins(queue: Que
 # What cannot be read
 
 
-def test_an_expression_that_cannot_be_read_is_refused_with_the_mend(queue: Queue) -> None:
+def test_an_expression_that_cannot_be_read_is_refused_with_the_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='cron: hour is "25"') as caught:
         tick(queue, "0 25 * * *", "2026-01-01T00:00")
 

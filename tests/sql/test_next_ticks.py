@@ -43,7 +43,7 @@ def test_the_count_has_bounds(queue: Queue, count: int | None) -> None:
     assert caught.value.diag.message_hint == "use 1 to 1000"
 
 
-def test_what_cannot_be_read_is_refused_with_the_mend(queue: Queue) -> None:
+def test_what_cannot_be_read_is_refused_with_the_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='cron: minute is "60"') as caught:
         ticks(queue, "60 * * * *")
 

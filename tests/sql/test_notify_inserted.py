@@ -1,4 +1,4 @@
-"""messages.ring_published: whom a statement that has inserted messages rings for. What it is called with: test_new_message.py."""
+"""messages.notify_inserted: whom a statement that has inserted messages rings for. What it is called with: test_new_message.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sql.queue import Ear, Queue
 pytestmark = pytest.mark.every_server
 
 RING = """
-    SELECT messages.ring_published(
+    SELECT messages.notify_inserted(
       %(topics)s, ARRAY(SELECT clock_timestamp() + w::interval FROM unnest(%(waits)s::text[]) AS w), %(id)s)
 """
 

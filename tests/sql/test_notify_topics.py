@@ -1,4 +1,4 @@
-"""messages.ring: wakes whoever sleeps and would look too late. (Retries, releases and deferrals that ring are in their own files.)"""
+"""messages.notify_topics: wakes anyone who sleeps and would look too late. (Retries, releases and deferrals that ring are in their own files.)"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sql.queue import Ear, Queue
 
 pytestmark = pytest.mark.every_server
 
-RING = "SELECT messages.ring(%s, clock_timestamp() + %s::interval)"
+RING = "SELECT messages.notify_topics(%s, clock_timestamp() + %s::interval)"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""messages.tell_waiters: rings for the messages that somebody waits for, and for no others. Its races: test_wait_for.py."""
+"""messages.notify_waiters: rings for the messages that somebody waits for, and for no others. Its races: test_wait_for.py."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def test_each_message_that_is_waited_for_is_rung_for_once(queue: Queue, listen: 
     ear = listen("settled")
     wait(queue, 1, 2, 3)
 
-    told = queue.call("tell_waiters", [2, 3, 4])
-    again = queue.call("tell_waiters", [2, 3, 4])
+    told = queue.call("notify_waiters", [2, 3, 4])
+    again = queue.call("notify_waiters", [2, 3, 4])
 
     assert (told, again) == (2, 0)
     assert sorted(ear.heard()) == ["2", "3"]
@@ -30,7 +30,7 @@ def test_each_message_that_is_waited_for_is_rung_for_once(queue: Queue, listen: 
 def test_where_nobody_waits_nothing_rings(queue: Queue, listen: Callable[..., Ear]) -> None:
     ear = listen("settled")
 
-    assert queue.call("tell_waiters", [1, 2]) == 0
+    assert queue.call("notify_waiters", [1, 2]) == 0
     assert ear.heard() == []
 
 
@@ -41,7 +41,7 @@ def test_above_read_committed_all_are_rung_for_and_no_waiter_is_touched(
     wait(queue, 1)
 
     queue.conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    told = queue.call("tell_waiters", [1, 2])
+    told = queue.call("notify_waiters", [1, 2])
     queue.conn.execute("COMMIT")
 
     assert told == 2

@@ -1,4 +1,4 @@
-"""messages.due_first: the places of the messages that have been due longest."""
+"""messages.oldest_due_channels: the places of the messages that have been due longest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from psycopg import sql
 
 from tests.sql.queue import Queue
 
-FIRST = "SELECT * FROM messages.due_first('t', %s, messages.now(), %s)"
+FIRST = "SELECT * FROM messages.oldest_due_channels('t', %s, messages.now(), %s)"
 
 
 def first(queue: Queue, most: int = 100, low: str = "-infinity") -> Any:
@@ -48,4 +48,4 @@ def test_it_reads_from_a_time_on(queue: Queue) -> None:
 def test_what_is_delayed_costs_nothing(own_queue: Queue) -> None:
     own_queue.publish_many(20_000, channel=sql.SQL("'c' || n"), wait="1 hour")
 
-    assert own_queue.buffers("SELECT messages.due_first('t', '-infinity', messages.now(), 1000)") < 20
+    assert own_queue.buffers("SELECT messages.oldest_due_channels('t', '-infinity', messages.now(), 1000)") < 20

@@ -1,4 +1,4 @@
-"""messages.look_before: what there is to wait for, and what there is not."""
+"""messages.open_predecessors: what there is to wait for, and what there is not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.queue import Queue, Row
 
 
 def look(queue: Queue, *ids: int | None) -> list[Row]:
-    return [tuple(row) for row in queue.rows("SELECT * FROM messages.look_before(%s::bigint[])", [list(ids)])]
+    return [tuple(row) for row in queue.rows("SELECT * FROM messages.open_predecessors(%s::bigint[])", [list(ids)])]
 
 
 def test_what_lives_and_what_died_stand_there_and_what_succeeded_does_not(queue: Queue) -> None:
@@ -29,7 +29,7 @@ def test_one_that_never_was_is_an_error_that_says_so(queue: Queue, message_id: i
 
 
 def test_one_of_which_nothing_is_kept_is_an_error_that_says_so(queue: Queue) -> None:
-    queue.policy(keep_success="none")
+    queue.policy(archive_success="none")
     published = queue.publish()
     queue.settle("complete", queue.claim())
 

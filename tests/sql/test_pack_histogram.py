@@ -1,4 +1,4 @@
-"""messages.pack: a histogram as one number."""
+"""messages.pack_histogram: a histogram as one number."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.sql.queue import Queue
 
 
 def packed(queue: Queue, counts: Any) -> Any:
-    return queue.value("SELECT messages.pack(%s)", [Jsonb(counts)])
+    return queue.value("SELECT messages.pack_histogram(%s)", [Jsonb(counts)])
 
 
 def test_numbers_can_be_added_bucket_by_bucket(queue: Queue) -> None:
     both = queue.value(
-        "SELECT messages.unpack(messages.pack(%s) + messages.pack(%s))",
+        "SELECT messages.unpack_histogram(messages.pack_histogram(%s) + messages.pack_histogram(%s))",
         [Jsonb({"1": 3, "48": 1}), Jsonb({"1": 4, "7": 2})],
     )
 
@@ -25,7 +25,7 @@ def test_numbers_can_be_added_bucket_by_bucket(queue: Queue) -> None:
 
 
 def test_no_counts_are_zero(queue: Queue) -> None:
-    assert (packed(queue, {}), queue.value("SELECT messages.pack(NULL)")) == (0, 0)
+    assert (packed(queue, {}), queue.value("SELECT messages.pack_histogram(NULL)")) == (0, 0)
 
 
 @pytest.mark.parametrize("counts", [{"0": 1}, {"49": 1}, {"7": -1}, {"7": 1_000_000_001}])

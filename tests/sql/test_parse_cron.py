@@ -1,4 +1,4 @@
-"""messages.read_cron: what a cron expression means."""
+"""messages.parse_cron: what a cron expression means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-READ = "SELECT * FROM messages.read_cron(%s)"
+READ = "SELECT * FROM messages.parse_cron(%s)"
 
 
 def test_five_fields_are_five_sets(queue: Queue) -> None:
@@ -67,7 +67,7 @@ def test_an_interval_has_bounds(queue: Queue, cron: str) -> None:
 @pytest.mark.parametrize(
     "cron", ["", " ", "* * * *", "0 * * * * *", "@reboot", "@every 5m", "daily", "5 minutes", "-5 seconds"]
 )
-def test_anything_else_is_told_with_the_mend(queue: Queue, cron: str) -> None:
+def test_anything_else_is_told_with_the_fix(queue: Queue, cron: str) -> None:
     read = queue.row(READ, [cron])
 
     assert read.problem == f'expression is "{cron}"'

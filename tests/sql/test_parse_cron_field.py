@@ -1,4 +1,4 @@
-"""messages.read_cron_field: one field of a cron expression as a set of bits."""
+"""messages.parse_cron_field: one field of a cron expression as a set of bits."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import pytest
 from tests.sql.queue import Queue
 
 
-def numbers(queue: Queue, knob: str, text: str) -> list[int]:
+def numbers(queue: Queue, setting: str, text: str) -> list[int]:
     """Return the numbers that the field matches."""
-    field = queue.row("SELECT * FROM messages.read_cron_field(%s, %s)", [knob, text])
+    field = queue.row("SELECT * FROM messages.parse_cron_field(%s, %s)", [setting, text])
     assert (field.problem, field.hint) == (None, None)
     return [n for n in range(64) if field.bits >> n & 1]
 
 
 @pytest.mark.parametrize(
-    ("knob", "text", "expected"),
+    ("setting", "text", "expected"),
     [
         ("minute", "*", list(range(60))),
         ("minute", "0", [0]),
@@ -34,12 +34,12 @@ def numbers(queue: Queue, knob: str, text: str) -> list[int]:
         ("day of week", "*/2", [0, 2, 4, 6]),
     ],
 )
-def test_numbers_names_lists_ranges_and_steps(queue: Queue, knob: str, text: str, expected: list[int]) -> None:
-    assert numbers(queue, knob, text) == expected
+def test_numbers_names_lists_ranges_and_steps(queue: Queue, setting: str, text: str, expected: list[int]) -> None:
+    assert numbers(queue, setting, text) == expected
 
 
 @pytest.mark.parametrize(
-    ("knob", "text", "mend"),
+    ("setting", "text", "fix"),
     [
         ("minute", "60", "use * or 0 to 59, lists like 1,3, ranges like 1-5 and steps like */2"),
         ("minute", "", "use * or 0 to 59"),
@@ -64,8 +64,8 @@ def test_numbers_names_lists_ranges_and_steps(queue: Queue, knob: str, text: str
         ("hour", "*/24", "use a step from 1 to 23"),
     ],
 )
-def test_what_it_cannot_read_is_told_with_the_mend(queue: Queue, knob: str, text: str, mend: str) -> None:
-    field = queue.row("SELECT * FROM messages.read_cron_field(%s, %s)", [knob, text])
+def test_what_it_cannot_read_is_told_with_the_fix(queue: Queue, setting: str, text: str, fix: str) -> None:
+    field = queue.row("SELECT * FROM messages.parse_cron_field(%s, %s)", [setting, text])
 
-    assert field.problem == f'{knob} is "{text}"'
-    assert field.hint.startswith(mend)
+    assert field.problem == f'{setting} is "{text}"'
+    assert field.hint.startswith(fix)

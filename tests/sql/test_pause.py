@@ -11,9 +11,9 @@ from psycopg import errors
 
 from tests.sql.queue import Ear, Queue
 
-PAUSED = "SELECT paused_at, paused_by, paused_why, resume_at FROM messages.topic WHERE topic = %s"
+PAUSED = "SELECT paused_at, paused_by, paused_reason, resume_at FROM messages.topic WHERE topic = %s"
 PAUSED_CHANNEL = (
-    "SELECT paused_at, paused_by, paused_why, resume_at FROM messages.channel WHERE topic = %s AND channel = %s"
+    "SELECT paused_at, paused_by, paused_reason, resume_at FROM messages.channel WHERE topic = %s AND channel = %s"
 )
 
 
@@ -21,7 +21,7 @@ def test_a_paused_topic_says_since_when_by_whom_and_why(queue: Queue) -> None:
     queue.call("pause", "mail", "the server is down")
 
     paused = queue.row(PAUSED, ["mail"])
-    assert (paused.paused_by, paused.paused_why, paused.resume_at) == (
+    assert (paused.paused_by, paused.paused_reason, paused.resume_at) == (
         queue.value("SELECT session_user::text"),
         "the server is down",
         None,
@@ -30,9 +30,9 @@ def test_a_paused_topic_says_since_when_by_whom_and_why(queue: Queue) -> None:
 
 
 def test_a_channel_is_paused_alone(queue: Queue) -> None:
-    queue.call("pause", "mail", channel="acme", why="too loud")
+    queue.call("pause", "mail", channel="acme", reason="too loud")
 
-    assert queue.row(PAUSED_CHANNEL, ["mail", "acme"]).paused_why == "too loud"
+    assert queue.row(PAUSED_CHANNEL, ["mail", "acme"]).paused_reason == "too loud"
     assert queue.row(PAUSED, ["mail"]) is None
 
 
@@ -66,7 +66,7 @@ def test_pausing_what_is_paused_replaces_why_and_until_and_keeps_since_when(queu
     queue.call("pause", "mail", "second")
 
     paused = queue.row(PAUSED, ["mail"])
-    assert (paused.paused_at, paused.paused_why, paused.resume_at) == (since, "second", None)
+    assert (paused.paused_at, paused.paused_reason, paused.resume_at) == (since, "second", None)
 
 
 def test_pausing_what_was_paused_once_begins_anew(queue: Queue) -> None:
@@ -89,7 +89,7 @@ def test_daemons_hear_of_a_pause(queue: Queue, listen: Callable[..., Ear], chann
 
 
 @pytest.mark.parametrize(
-    ("given", "said", "mend"),
+    ("given", "said", "fix"),
     [
         ({"topic": None}, "pause needs a topic", "name one, or * for all"),
         ({"topic": "a b"}, '"a b" is no name of a topic', "use 1 to 200 of"),
@@ -102,11 +102,11 @@ def test_daemons_hear_of_a_pause(queue: Queue, listen: Callable[..., Ear], chann
         ({"topic": "mail", "resume_in": "1 h", "until": "2030-01-01Z"}, "both resume_in", "give one of them"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_value_and_the_mend(
-    queue: Queue, given: dict[str, Any], said: str, mend: str
+def test_what_cannot_be_is_refused_with_the_value_and_the_fix(
+    queue: Queue, given: dict[str, Any], said: str, fix: str
 ) -> None:
     with pytest.raises((errors.InvalidParameterValue, errors.NullValueNotAllowed)) as caught:
         queue.call("pause", **given)
 
     assert said in (caught.value.diag.message_primary or "")
-    assert mend in (caught.value.diag.message_hint or "")
+    assert fix in (caught.value.diag.message_hint or "")

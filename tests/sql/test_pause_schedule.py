@@ -16,7 +16,7 @@ def test_a_paused_schedule_says_since_when_by_whom_and_why(queue: Queue) -> None
 
     paused = queue.scheduled()
     assert paused.paused_at == queue.call("now")
-    assert (paused.paused_by, paused.paused_why) == (
+    assert (paused.paused_by, paused.paused_reason) == (
         queue.value("SELECT session_user::text"),
         "the printer is out of paper",
     )
@@ -28,10 +28,10 @@ def test_pausing_again_replaces_why_and_keeps_since_when(queue: Queue) -> None:
     since = queue.scheduled().paused_at
 
     assert queue.call("pause_schedule", "s", "b") is False
-    assert (queue.scheduled().paused_why, queue.scheduled().paused_at) == ("b", since)
+    assert (queue.scheduled().paused_reason, queue.scheduled().paused_at) == ("b", since)
 
 
-def test_a_schedule_that_there_is_not_is_an_error_with_the_mend(queue: Queue) -> None:
+def test_a_schedule_that_there_is_not_is_an_error_with_the_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='there is no schedule "nope"') as caught:
         queue.call("pause_schedule", "nope")
 

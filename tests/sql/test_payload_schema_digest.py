@@ -1,4 +1,4 @@
-"""messages.schema_digest: which schema a topic's payloads must fit."""
+"""messages.payload_schema_digest: which schema a topic's payloads must fit."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ pytestmark = pytest.mark.every_server
 def test_without_a_schema_there_is_none(queue: Queue) -> None:
     queue.policy("t", max_attempts=3)
 
-    assert [queue.call("schema_digest", topic) for topic in ("t", "unknown")] == [None, None]
+    assert [queue.call("payload_schema_digest", topic) for topic in ("t", "unknown")] == [None, None]
 
 
 def test_it_changes_with_the_schema_and_with_nothing_else(queue: Queue) -> None:
     queue.policy("t", payload_schema={"type": "object", "required": ["id"]})
-    first = queue.call("schema_digest", "t")
+    first = queue.call("payload_schema_digest", "t")
     queue.policy("t", max_attempts=3, payload_schema={"required": ["id"], "type": "object"})
-    same = queue.call("schema_digest", "t")
+    same = queue.call("payload_schema_digest", "t")
     queue.policy("t", payload_schema={"type": "array"})
 
     assert first == same
-    assert queue.call("schema_digest", "t") not in {first, None}
+    assert queue.call("payload_schema_digest", "t") not in {first, None}
 
 
 def test_the_topics_own_schema_wins_over_the_default(queue: Queue) -> None:
     queue.policy("*", payload_schema={"type": "object"})
     queue.policy("t", payload_schema={"type": "array"})
 
-    assert queue.call("schema_digest", "other") not in {queue.call("schema_digest", "t"), None}
+    assert queue.call("payload_schema_digest", "other") not in {queue.call("payload_schema_digest", "t"), None}
 
 
 def test_a_publisher_may_ask(queue: Queue) -> None:
     queue.conn.execute("SET ROLE messages_publisher")
 
-    assert queue.call("schema_digest", "t") is None
+    assert queue.call("payload_schema_digest", "t") is None
     queue.conn.execute("RESET ROLE")

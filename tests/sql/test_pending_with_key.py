@@ -1,4 +1,4 @@
-"""messages.standing: the one message that stands under a key."""
+"""messages.pending_with_key: the one message that stands under a key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ def test_it_is_the_ready_or_delayed_one_that_was_never_attempted(queue: Queue) -
     ready, delayed = queue.publish(key="ready"), queue.publish(key="delayed", wait="1 hour")
     queue.publish("other", key="elsewhere")
 
-    found = {key: queue.call("standing", "t", key) for key in ("ready", "delayed", "running", "elsewhere", "unknown")}
+    found = {
+        key: queue.call("pending_with_key", "t", key) for key in ("ready", "delayed", "running", "elsewhere", "unknown")
+    }
 
     assert found == {"ready": ready, "delayed": delayed, "running": None, "elsewhere": None, "unknown": None}
 
@@ -22,6 +24,6 @@ def test_one_that_was_given_back_stands_again_and_one_that_failed_does_not(queue
     queue.settle("release", [first])
     queue.settle("retry", [second], ["boom"])
 
-    assert queue.call("standing", "t", "released") == released
-    assert queue.call("standing", "t", "failed") is None
+    assert queue.call("pending_with_key", "t", "released") == released
+    assert queue.call("pending_with_key", "t", "failed") is None
     assert queue.message(failed) is not None

@@ -1,4 +1,4 @@
-"""messages.pick_places: the next ready rows of some channels, in turns."""
+"""messages.pick_channel_rows: the next ready rows of some channels, in turns."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.sql.queue import Queue, Row
 PICK = """
     SELECT p.bytes, p.over, p.expired,
            (SELECT array_agg(m.id ORDER BY r.nth) FROM unnest(p.rows) WITH ORDINALITY AS r (ctid, nth) JOIN messages.message AS m ON m.ctid = r.ctid) AS ids
-    FROM messages.pick_places(messages.policy('t', messages.now()), messages.now(), %s::text[], %s::smallint[], %s::integer[], %s, %s, '-infinity') AS p
+    FROM messages.pick_channel_rows(messages.claim_policy('t', messages.now()), messages.now(), %s::text[], %s::smallint[], %s::integer[], %s, %s, '-infinity') AS p
 """
 
 
 def pick(queue: Queue, places: list[tuple[str, int, int]], limit: int = 100, most_bytes: int = 1_000_000) -> Row:
-    channels, priorities, rooms = (list(each) for each in zip(*places, strict=True))
-    return queue.row(PICK, [channels, priorities, rooms, limit, most_bytes])
+    channels, priorities, slots = (list(each) for each in zip(*places, strict=True))
+    return queue.row(PICK, [channels, priorities, slots, limit, most_bytes])
 
 
 def names(queue: Queue, picked: Row) -> list[Any]:

@@ -1,4 +1,4 @@
-"""messages.pick_both: messages with a channel and messages without share a claim."""
+"""messages.pick_messages: messages with a channel and messages without share a claim."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.queue import Queue, Row
 PICK = """
     SELECT cardinality(p.rows) AS count, p.bytes, p.over, p.expired,
            (SELECT array_agg(m.id ORDER BY r.nth) FROM unnest(p.rows) WITH ORDINALITY AS r (ctid, nth) JOIN messages.message AS m ON m.ctid = r.ctid) AS ids
-    FROM messages.pick_both(messages.policy('t', messages.now()), messages.now(), %s, NULL, %s, %s) AS p
+    FROM messages.pick_messages(messages.claim_policy('t', messages.now()), messages.now(), %s, NULL, %s, %s) AS p
 """
 
 

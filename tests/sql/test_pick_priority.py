@@ -1,4 +1,4 @@
-"""messages.pick: the next ready rows of one topic and priority without a channel. (What a claim promises as a whole is in test_claim.py.)"""
+"""messages.pick_priority: the next ready rows of one topic and priority without a channel. (What a claim promises as a whole is in test_claim.py.)"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.sql.queue import Queue, Row
 PICK = """
     SELECT p.bytes, p.over, p.expired,
            (SELECT array_agg(m.id ORDER BY r.nth) FROM unnest(p.rows) WITH ORDINALITY AS r (ctid, nth) JOIN messages.message AS m ON m.ctid = r.ctid) AS ids
-    FROM messages.pick(messages.policy('t', messages.now()), messages.now(), 5::smallint, %s, %s, %s) AS p
+    FROM messages.pick_priority(messages.claim_policy('t', messages.now()), messages.now(), 5::smallint, %s, %s, %s) AS p
 """
 
 

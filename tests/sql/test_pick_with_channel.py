@@ -1,4 +1,4 @@
-"""messages.pick_channels: the messages of one topic with a channel. (What a claim promises as a whole is in test_claim.py.)"""
+"""messages.pick_with_channel: the messages of one topic with a channel. (What a claim promises as a whole is in test_claim.py.)"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sql.queue import Queue
 
 PICK = """
     SELECT m.id, m.channel
-    FROM messages.pick_channels(messages.policy('t', messages.now()), messages.now(), %s, %s, %s, true) AS p
+    FROM messages.pick_with_channel(messages.claim_policy('t', messages.now()), messages.now(), %s, %s, %s, true) AS p
     CROSS JOIN unnest(p.rows) WITH ORDINALITY AS r (ctid, nth)
     JOIN messages.message AS m ON m.ctid = r.ctid
     ORDER BY r.nth
@@ -27,12 +27,12 @@ def pick(queue: Queue, after: str | None = None, limit: int = 10, most_bytes: in
 @pytest.mark.parametrize(
     ("after", "expected"), [(None, "abc"), ("a", "bca"), ("b", "cab"), ("c", "abc"), ("aa", "bca"), ("z", "abc")]
 )
-@pytest.mark.parametrize("knobs", [{}, {"channel_concurrency": 1}])
+@pytest.mark.parametrize("settings", [{}, {"channel_concurrency": 1}])
 def test_it_goes_once_round_from_the_given_channel(
-    queue: Queue, after: str | None, expected: str, knobs: dict[str, Any]
+    queue: Queue, after: str | None, expected: str, settings: dict[str, Any]
 ) -> None:
-    if knobs:
-        queue.policy(**knobs)
+    if settings:
+        queue.policy(**settings)
     for channel in "cab":
         queue.publish(channel=channel)
 

@@ -1,4 +1,4 @@
-"""messages.pick_topic: the next ready rows of one topic without a channel, over its priorities."""
+"""messages.pick_without_channel: the next ready rows of one topic without a channel, over its priorities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 
 PICK = """
     SELECT m.id
-    FROM messages.pick_topic(messages.policy('t', messages.now()), messages.now(), %s, 1000000, %s) AS p
+    FROM messages.pick_without_channel(messages.claim_policy('t', messages.now()), messages.now(), %s, 1000000, %s) AS p
     CROSS JOIN unnest(p.rows) WITH ORDINALITY AS r (ctid, nth)
     JOIN messages.message AS m ON m.ctid = r.ctid
     ORDER BY r.nth

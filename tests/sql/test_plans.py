@@ -38,12 +38,12 @@ FILL = """
     SELECT 'limited', 'c' || n, 3, '1 ms' FROM generate_series(1, %(rows)s / 100) AS n
     ON CONFLICT DO NOTHING;
     INSERT INTO messages.low_water (topic, priority, at) VALUES ('t0', 1, now() - interval '1 hour');
-    INSERT INTO messages.message (topic, payload, available_at) SELECT 'parked', '{}', '9000-01-01 00:00+00' FROM generate_series(1, %(rows)s / 10);
-    INSERT INTO messages.parked (id, after_failed, width, look_at)
-    SELECT m.id, 'cancel', 1, now() + interval '1 hour' FROM messages.message AS m WHERE m.topic = 'parked';
-    INSERT INTO messages.edge (successor_id, predecessor_id) SELECT k.id, 2000000000 + k.id FROM messages.parked AS k;
+    INSERT INTO messages.message (topic, payload, available_at) SELECT 'blocked', '{}', '9000-01-01 00:00+00' FROM generate_series(1, %(rows)s / 10);
+    INSERT INTO messages.blocked_message (id, after_failed, width, check_at)
+    SELECT m.id, 'cancel', 1, now() + interval '1 hour' FROM messages.message AS m WHERE m.topic = 'blocked';
+    INSERT INTO messages.dependency (successor_id, predecessor_id) SELECT k.id, 2000000000 + k.id FROM messages.blocked_message AS k;
     INSERT INTO messages.redrive_log (archived_id, message_id) SELECT 3000000000 + n, 4000000000 + n FROM generate_series(1, %(rows)s / 10) AS n;
-    SELECT messages.mark_awaited()
+    SELECT messages.raise_awaited_flag()
 """
 EXPLAIN = """
     LOAD 'auto_explain';
@@ -58,8 +58,8 @@ HOLD = """
     INSERT INTO held SELECT id, claim_id FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 300);
     UPDATE messages.message SET max_attempts = 1 + id % 3 WHERE claim_id IS NOT NULL;
     UPDATE messages.message SET lock_expires_at = now() - interval '1 s' WHERE claim_id IS NOT NULL AND id % 2 = 0;
-    UPDATE messages.edge SET predecessor_id = (SELECT min(id) FROM held) WHERE successor_id = (SELECT min(id) FROM messages.parked);
-    INSERT INTO messages.ending (id, result) SELECT min(id), 'success' FROM held
+    UPDATE messages.dependency SET predecessor_id = (SELECT min(id) FROM held) WHERE successor_id = (SELECT min(id) FROM messages.blocked_message);
+    INSERT INTO messages.end_event (id, result) SELECT min(id), 'success' FROM held
 """
 HELD = "ARRAY(SELECT id FROM held), ARRAY(SELECT claim_id FROM held)"
 WHY = "ARRAY(SELECT 'why' FROM held)"
@@ -77,15 +77,15 @@ HOT = {
     "retry": f"SELECT messages.retry({HELD}, {WHY})",
     "defer": f"SELECT messages.defer({HELD})",
     "release": f"SELECT messages.release({HELD})",
-    "release_forgotten": "SELECT messages.release_forgotten('w', ARRAY[1])",
+    "release_orphaned": "SELECT messages.release_orphaned('w', ARRAY[1])",
     "heartbeat": f"SELECT messages.heartbeat({HELD})",
-    "held": f"SELECT * FROM messages.held({HELD})",
-    "held_ids": "SELECT * FROM messages.held_ids(ARRAY[1, 2])",
+    "read_claimed": f"SELECT * FROM messages.read_claimed({HELD})",
+    "claimed_ids": "SELECT * FROM messages.claimed_ids(ARRAY[1, 2])",
 }
 # What runs now and then.
 COLD = {
     "expire_locks": "SELECT messages.expire_locks()",
-    "expire_ttl": "SELECT messages.expire_ttl()",
+    "expire_messages": "SELECT messages.expire_messages()",
     "renotify_stale": "SELECT messages.renotify_stale()",
     "raise_low_water": "SELECT messages.raise_low_water('0 s')",
     "prune": "SELECT messages.prune()",
@@ -93,10 +93,10 @@ COLD = {
     "redrive": "SELECT * FROM messages.redrive(ARRAY[1000010, 1000020])",
     "unhandled_topics": "SELECT * FROM messages.unhandled_topics()",
     "conditions": "SELECT * FROM messages.conditions()",
-    "watch": "SELECT messages.watch()",
+    "update_conditions": "SELECT messages.update_conditions()",
     "stats": "SELECT * FROM messages.stats(100)",
-    "pass_on": "SELECT messages.pass_on(ARRAY(SELECT min(id) FROM held), true, 100)",
-    "unpark": "SELECT messages.unpark(ARRAY(SELECT max(id) FROM messages.parked))",
+    "propagate_ends": "SELECT messages.propagate_ends(ARRAY(SELECT min(id) FROM held), true, 100)",
+    "unblock": "SELECT messages.unblock(ARRAY(SELECT max(id) FROM messages.blocked_message))",
     "find_dead": "SELECT * FROM messages.find_dead(p_limit => 10)",
 }
 
@@ -141,7 +141,7 @@ def filled(server: Postgres) -> Iterator[tuple[Database, Planned]]:
             with early.holding():
                 early.rows(statement)
         admin.execute(
-            "DELETE FROM messages.message; DELETE FROM messages.low_water; DELETE FROM messages.parked; DELETE FROM messages.edge; "
+            "DELETE FROM messages.message; DELETE FROM messages.low_water; DELETE FROM messages.blocked_message; DELETE FROM messages.dependency; "
             "DELETE FROM messages.redrive_log"
         )
         admin.execute(FILL.replace("%(rows)s", str(ROWS)))
@@ -170,9 +170,9 @@ def full(full_database: tuple[Database, Planned | None]) -> Iterator[Planned]:
 
 
 # These join what they have counted already: one row a topic, or one a condition.
-JOINS_FEW = ("stats", "watch")
-FOLLOWS_ENDS = ("complete", "reject", "fail", "cancel", "redrive", "pass_on", "unpark")
-CLAIMS = tuple(name for name in HOT if name.startswith("claim"))
+JOINS_FEW = ("stats", "update_conditions")
+FOLLOWS_ENDS = ("complete", "reject", "fail", "cancel", "redrive", "propagate_ends", "unblock")
+CLAIMS = tuple(name for name in HOT if name.split()[0] == "claim")
 
 
 @pytest.mark.parametrize("name", [*HOT, *COLD])
@@ -197,7 +197,7 @@ def broken_rules(name: str, plans: list[str]) -> Iterator[tuple[str, list[str]]]
     if name not in JOINS_FEW:
         yield "joins neither by hash nor by merge, which read one side whole", having(r"(Hash|Merge) (\w+ )?Join")
     if name in FOLLOWS_ENDS:
-        yield "does not read all that wait for others", having(r"Seq Scan on (edge|parked|redrive_log|ending) ")
+        yield "does not read all that wait for others", having(r"Seq Scan on (dependency|blocked_message|redrive_log|end_event) ")
     if name in CLAIMS:
         yield "does not read all that limits remember", having(r"Seq Scan on (rate|channel|topic|breaker) ")
 
@@ -239,15 +239,15 @@ def test_a_claim_that_finds_nothing_looks_at_a_few_pages(full: Planned) -> None:
 
 # The clock is VOLATILE: compared with a column as it stands, it would be read for each row, and no index could be asked.
 DUE = {
-    "follow_ends": "SELECT messages.follow_ends()",
-    "sweep_keys": "SELECT messages.sweep_keys(0)",
+    "propagate_missed_ends": "SELECT messages.propagate_missed_ends()",
+    "prune_keys": "SELECT messages.prune_keys(0)",
     "prune_web": "SELECT messages.prune_web()",
-    "forget_waiters": "SELECT messages.forget_waiters()",
+    "prune_waiters": "SELECT messages.prune_waiters()",
     "fire_schedules": "SELECT messages.fire_schedules()",
     "silenced_until": "SELECT messages.silenced_until('dead_message', 't', 'f')",
 }
 NOT_DUE = """
-    INSERT INTO messages.parked (id, after_failed, width, look_at, seen_below)
+    INSERT INTO messages.blocked_message (id, after_failed, width, check_at, checked_below)
     SELECT n, 'hold', 1, now() + interval '1 day', '3' FROM generate_series(1, 20000) AS n;
     INSERT INTO messages.held_key (topic, key, message_id, free_at)
     SELECT 't', 'k' || n, n, now() + interval '1 day' FROM generate_series(1, 20000) AS n;
@@ -258,8 +258,8 @@ NOT_DUE = """
     SELECT 's' || n, '0 0 1 1 *', 't', now() + interval '1 day' FROM generate_series(1, 20000) AS n;
     RESET session_replication_role;
     INSERT INTO messages.silence (topic, until, ended_at) SELECT 't', now() - interval '1 day', NULL FROM generate_series(1, 20000) AS n;
-    SELECT setval('messages.awaited', 2);
-    ANALYZE messages.parked, messages.silence, messages.held_key, messages.web_request, messages.waiter, messages.schedule
+    SELECT setval('messages.awaited_flag', 2);
+    ANALYZE messages.blocked_message, messages.silence, messages.held_key, messages.web_request, messages.waiter, messages.schedule
 """
 
 

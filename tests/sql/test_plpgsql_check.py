@@ -14,8 +14,8 @@ pytestmark = pytest.mark.parametrize("server", ["15"], indirect=True)
 STANDS_ON = {
     "new_message": ("messages.message", "fresh"),
     "dead_message": ("messages.message_archive", "fresh"),
-    "admit": ("messages.message", None),
-    "admitted": ("messages.message", "fresh"),
+    "admit_message": ("messages.message", None),
+    "apply_publish_policies": ("messages.message", "fresh"),
     "check_topic": ("messages.topic", None),
     "topic_changed": ("messages.topic", None),
     "check_channel": ("messages.channel", None),
@@ -23,8 +23,8 @@ STANDS_ON = {
     "check_schedule": ("messages.schedule", None),
     "schedule_changed": ("messages.schedule", None),
     "subscription_changed": ("messages.subscription", None),
-    "noted": ("messages.topic", None),
-    "ended": ("messages.ending", None),
+    "audit_change": ("messages.topic", None),
+    "propagate_ends_at_commit": ("messages.end_event", None),
 }
 CHECK = """
     SELECT c.message
@@ -42,19 +42,19 @@ FUNCTIONS = """
 """
 BY_DESIGN = {
     # It must see what was committed after the caller's snapshot; see its header.
-    "lost": ["routine is marked as VOLATILE, should be STABLE"],
+    "lost_ids": ["routine is marked as VOLATILE, should be STABLE"],
     # It must see who came first meanwhile.
-    "standing": ["routine is marked as VOLATILE, should be STABLE"],
+    "pending_with_key": ["routine is marked as VOLATILE, should be STABLE"],
     # It must see what a call that it waited for has committed.
-    "own_job": ["routine is marked as VOLATILE, should be STABLE"],
+    "read_own_job": ["routine is marked as VOLATILE, should be STABLE"],
     # They lock rows in a subquery; the checker does not count that.
-    "check_stage": ["routine is marked as VOLATILE, should be STABLE"],
-    "pick": ["routine is marked as VOLATILE, should be STABLE"],
-    "pick_places": ["routine is marked as VOLATILE, should be STABLE"],
+    "check_staged": ["routine is marked as VOLATILE, should be STABLE"],
+    "pick_priority": ["routine is marked as VOLATILE, should be STABLE"],
+    "pick_channel_rows": ["routine is marked as VOLATILE, should be STABLE"],
     # It must see what was committed while its caller waited for a lock.
     "is_exported": ["routine is marked as VOLATILE, should be STABLE"],
     # It names its partition at run time; the checker cannot see that it deletes.
-    "purge_pages": ["routine is marked as VOLATILE, should be STABLE"],
+    "purge_archive_pages": ["routine is marked as VOLATILE, should be STABLE"],
     # Its end is an endless loop that only a RETURN leaves.
     "next_topic": ["control reached end of function without RETURN"],
 }

@@ -1,4 +1,4 @@
-"""messages.policed_topics: which topics use a policy that publishing has to look at, as bits of a sequence."""
+"""messages.policy_topic_bits: which topics use a policy that publishing has to look at, as bits of a sequence."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import pytest
 from tests.sql.queue import Queue
 
 ALL = 2**63 - 1
-MARKED = "SELECT pg_sequence_last_value('messages.policed_topics')"
+MARKED = "SELECT pg_sequence_last_value('messages.policy_topic_bits')"
 
 
 @pytest.fixture(autouse=True)
 def unmarked(queue: Queue) -> None:
-    queue.value("SELECT setval('messages.policed_topics', 1)")
+    queue.value("SELECT setval('messages.policy_topic_bits', 1)")
 
 
 def test_without_such_a_policy_only_the_lowest_bit_is_set(queue: Queue) -> None:
     queue.policy(max_concurrency=1)
 
-    assert queue.call("policed_topics") == queue.value(MARKED) == 1
+    assert queue.call("policy_topic_bits") == queue.value(MARKED) == 1
 
 
 def test_each_topic_with_one_adds_its_bit_at_once(queue: Queue) -> None:
@@ -26,13 +26,13 @@ def test_each_topic_with_one_adds_its_bit_at_once(queue: Queue) -> None:
     for topic in ("a", "b"):
         with queue.conn.transaction(force_rollback=True):
             queue.policy(topic, ttl="1 hour")
-            one[topic] = queue.call("policed_topics")
+            one[topic] = queue.call("policy_topic_bits")
             assert queue.value(MARKED) & one[topic] == one[topic]
     queue.policy("a", ttl="1 hour")
     queue.policy("b", max_depth=5)
 
     assert one["a"] != one["b"]
-    assert queue.call("policed_topics") == queue.value(MARKED) == one["a"] | one["b"]
+    assert queue.call("policy_topic_bits") == queue.value(MARKED) == one["a"] | one["b"]
 
 
 def test_a_policy_of_all_topics_sets_every_bit(queue: Queue) -> None:
@@ -46,7 +46,7 @@ def test_the_bit_is_there_before_the_policy_is_committed_and_stays_when_its_writ
 ) -> None:
     with queue.conn.transaction(force_rollback=True):
         queue.policy("a", ttl="1 hour")
-        bits = queue.call("policed_topics")
+        bits = queue.call("policy_topic_bits")
         assert other.value(MARKED) == bits > 1
 
     assert queue.value(MARKED) == bits
@@ -59,7 +59,7 @@ def test_the_tick_takes_back_what_no_topic_uses_any_more(queue: Queue) -> None:
 
     queue.call("prune")
 
-    assert queue.value(MARKED) == queue.call("policed_topics") > 1
+    assert queue.value(MARKED) == queue.call("policy_topic_bits") > 1
     queue.policy("a", ttl=None)
     queue.call("prune")
     assert queue.value(MARKED) == 1
@@ -69,7 +69,7 @@ def test_the_tick_leaves_the_bits_while_somebody_writes_a_policy(queue: Queue, o
     queue.policy("a", ttl="1 hour")
     with other.conn.transaction():
         other.policy("b", ttl="1 hour")
-        bits = other.call("policed_topics")
+        bits = other.call("policy_topic_bits")
         queue.call("prune")
 
     assert queue.value(MARKED) & bits == bits
@@ -77,11 +77,11 @@ def test_the_tick_leaves_the_bits_while_somebody_writes_a_policy(queue: Queue, o
 
 def test_where_the_sequence_was_left_behind_the_tick_adds_what_is_missing(queue: Queue) -> None:
     queue.policy("a", max_payload_bytes=10)
-    queue.value("SELECT setval('messages.policed_topics', 1)")
+    queue.value("SELECT setval('messages.policy_topic_bits', 1)")
 
     queue.call("prune")
 
-    assert queue.value(MARKED) == queue.call("policed_topics") > 1
+    assert queue.value(MARKED) == queue.call("policy_topic_bits") > 1
 
 
 def test_a_row_is_admitted_by_the_policy_of_its_topic_whatever_its_name(queue: Queue) -> None:

@@ -1,4 +1,4 @@
-"""messages.may_redrive: what a redrive would do, without doing it."""
+"""messages.preview_redrive: what a redrive would do, without doing it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TABLES = """
 
 def test_it_tells_what_redrive_then_does(queue: Queue) -> None:
     queue.policy(max_redrives=3)
-    queue.policy("keeps", key_retry="keep")
+    queue.policy("keeps", key_on_retry="keep")
     ids = [die(queue), die(queue, key="k"), die(queue, key="k"), die(queue, key="l"), die(queue, "keeps", key="m")]
     often, before = die(queue), die(queue)
     queue.conn.execute("UPDATE messages.message_archive SET redrives = 3 WHERE id = %s", [often])
     outcomes(queue, "redrive", [before])
     ids += [often, before, queue.publish(key="l"), queue.publish("keeps", key="m"), 4711]
 
-    would = outcomes(queue, "may_redrive", ids)
+    would = outcomes(queue, "preview_redrive", ids)
 
     assert set(would.values()) == {"redriven", "keyless", "superseded", "too_often", "redriven_before", "not_dead"}
     assert outcomes(queue, "redrive", ids) == would
@@ -31,7 +31,7 @@ def test_it_changes_nothing(queue: Queue) -> None:
     died = die(queue)
     before = queue.row(TABLES)
 
-    assert outcomes(queue, "may_redrive", [died]) == {died: "redriven"}
+    assert outcomes(queue, "preview_redrive", [died]) == {died: "redriven"}
     assert queue.row(TABLES) == before
     assert copy_of(queue, died) is not None
 
@@ -40,23 +40,23 @@ def test_the_key_counts_in_the_topic_that_it_would_go_to(queue: Queue) -> None:
     died = die(queue, key="k")
     queue.publish("other", key="k")
 
-    assert outcomes(queue, "may_redrive", [died]) == {died: "redriven"}
-    assert outcomes(queue, "may_redrive", [died], "other") == {died: "superseded"}
+    assert outcomes(queue, "preview_redrive", [died]) == {died: "redriven"}
+    assert outcomes(queue, "preview_redrive", [died], "other") == {died: "superseded"}
 
 
 def test_force_looks_at_no_bound(queue: Queue) -> None:
     died = die(queue)
     queue.conn.execute("UPDATE messages.message_archive SET redrives = 99 WHERE id = %s", [died])
 
-    assert outcomes(queue, "may_redrive", [died]) == {died: "too_often"}
-    assert outcomes(queue, "may_redrive", [died], None, True) == {died: "redriven"}
+    assert outcomes(queue, "preview_redrive", [died]) == {died: "too_often"}
+    assert outcomes(queue, "preview_redrive", [died], None, True) == {died: "redriven"}
 
 
 def test_what_comes_after_the_dead_one_and_has_its_key_does_not_keep_it_dead(queue: Queue) -> None:
     older, newer = die(queue, key="k"), die(queue, key="k")
     last = queue.send(after=[newer], key="k").id
 
-    would = outcomes(queue, "may_redrive", [older, newer])
+    would = outcomes(queue, "preview_redrive", [older, newer])
 
     assert would == {older: "superseded", newer: "keyless"}
     assert outcomes(queue, "redrive", [older, newer]) == would

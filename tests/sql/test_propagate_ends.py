@@ -1,4 +1,4 @@
-"""messages.pass_on: successors hear of an end, so many at once. What they make of it: test_chains.py."""
+"""messages.propagate_ends: successors hear of an end, so many at once. What they make of it: test_chains.py."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tests.sql.queue import Queue
 def ended(queue: Queue, message_id: int, result: str = "success") -> None:
     """Note an end whose transaction has passed nothing on."""
     queue.conn.execute("SET session_replication_role = replica")
-    queue.conn.execute("INSERT INTO messages.ending VALUES (%s, %s)", [message_id, result])
+    queue.conn.execute("INSERT INTO messages.end_event VALUES (%s, %s)", [message_id, result])
     queue.conn.execute("RESET session_replication_role")
 
 
 def waiting(queue: Queue) -> int:
-    count: int = queue.value("SELECT count(*) FROM messages.parked")
+    count: int = queue.value("SELECT count(*) FROM messages.blocked_message")
     return count
 
 
@@ -23,8 +23,8 @@ def test_an_end_is_forgotten_when_all_after_it_have_heard(queue: Queue) -> None:
         queue.send(after=[first])
     ended(queue, first)
 
-    did = [queue.call("pass_on", [first], False, 2) for _ in range(3)]
-    left = queue.value("SELECT count(*) FROM messages.ending")
+    did = [queue.call("propagate_ends", [first], False, 2) for _ in range(3)]
+    left = queue.value("SELECT count(*) FROM messages.end_event")
 
     assert (did, waiting(queue), left) == ([2, 2, 1], 0, 0)
 
@@ -35,9 +35,9 @@ def test_those_that_others_hold_are_left_and_so_is_the_end(queue: Queue, other: 
     ended(queue, first)
 
     with other.conn.transaction():
-        other.rows("SELECT FROM messages.parked WHERE id = %s FOR UPDATE", [held])
-        did = queue.call("pass_on", [first], False)
-    again = queue.call("pass_on", [first], False)
+        other.rows("SELECT FROM messages.blocked_message WHERE id = %s FOR UPDATE", [held])
+        did = queue.call("propagate_ends", [first], False)
+    again = queue.call("propagate_ends", [first], False)
 
     assert (did, again, waiting(queue)) == (1, 1, 0)
     assert free in queue.ids()
@@ -48,7 +48,7 @@ def test_a_bad_end_is_written_on_the_edge_of_who_holds_on(queue: Queue) -> None:
     queue.send(after=[first])
     ended(queue, first, "rejected")
 
-    queue.call("pass_on", [first], False)
+    queue.call("propagate_ends", [first], False)
 
-    assert queue.value("SELECT died FROM messages.edge") == "rejected"
-    assert queue.value("SELECT count(*) FROM messages.ending") == 0
+    assert queue.value("SELECT failed_result FROM messages.dependency") == "rejected"
+    assert queue.value("SELECT count(*) FROM messages.end_event") == 0

@@ -1,4 +1,4 @@
-"""The trigger ended: what a transaction ended is passed on when it commits, once, and so much of it. The rest: test_chains.py."""
+"""The trigger propagate_ends_at_commit: what a transaction ended is passed on when it commits, once, and so much of it. The rest: test_chains.py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_one_end_releases_a_thousand_and_the_tick_goes_on(queue: Queue) -> None:
 
     queue.settle("complete", queue.claim())
     at_once = queue.call("count_ready", ["next"])
-    queue.call("follow_ends")
+    queue.call("propagate_missed_ends")
 
     assert 1000 <= at_once <= 1001
     assert queue.call("count_ready", ["next"]) == 1100
@@ -40,12 +40,12 @@ def test_a_long_chain_of_cancellations_ends_within_ticks(queue: Queue) -> None:
     last = queue.publish()
     chain = [last := queue.send(after=[last], after_failed="cancel").id for _ in range(30)]
 
-    queue.conn.execute("SELECT set_config('messages.passed_on', '800', false)")
+    queue.conn.execute("SELECT set_config('messages.propagated', '800', false)")
     queue.settle("fail", queue.claim(), ["boom"])
     at_once = queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'cancelled'")
-    queue.conn.execute("SELECT set_config('messages.passed_on', '', false)")
-    while queue.value("SELECT count(*) FROM messages.ending"):
-        queue.call("follow_ends")
+    queue.conn.execute("SELECT set_config('messages.propagated', '', false)")
+    while queue.value("SELECT count(*) FROM messages.end_event"):
+        queue.call("propagate_missed_ends")
 
     # Each round counts as ten.
     assert 20 <= at_once <= 21
@@ -60,8 +60,8 @@ def test_who_holds_a_successor_keeps_no_end_waiting_and_the_tick_goes_on(queue: 
     with other.conn.transaction():
         other.send(2, key="k", on_conflict="replace")
         lost = queue.settle("complete", queue.claim("first"))
-        left = queue.value("SELECT id FROM messages.ending")
-    queue.call("follow_ends")
+        left = queue.value("SELECT id FROM messages.end_event")
+    queue.call("propagate_missed_ends")
 
     assert (lost, left) == ([], first)
     assert [(c.id, c.payload) for c in queue.claim()] == [(last, "2")]
@@ -76,10 +76,10 @@ def test_two_ends_that_need_what_the_other_one_holds_do_not_stop_each_other(queu
     with other.conn.transaction():
         other.settle("complete", other.claim("limited"))
         assert queue.settle("reject", queue.claim("second"), ["no"]) == []
-    queue.call("follow_ends")
+    queue.call("propagate_missed_ends")
 
     assert queue.archived(last).result == "cancelled"
-    assert queue.value("SELECT count(*) FROM messages.parked") == 0
+    assert queue.value("SELECT count(*) FROM messages.blocked_message") == 0
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -87,10 +87,10 @@ def test_the_lock_timeout_of_the_transaction_stays_what_it_was(queue: Queue, oth
     queue.send(after=[queue.publish("first")])
 
     with other.conn.transaction(), queue.conn.transaction():
-        other.rows("SELECT FROM messages.parked WHERE %s FOR UPDATE", [held])
+        other.rows("SELECT FROM messages.blocked_message WHERE %s FOR UPDATE", [held])
         queue.conn.execute("SET LOCAL lock_timeout = '7s'; SET CONSTRAINTS ALL IMMEDIATE")
         queue.settle("complete", queue.claim("first"))
         timeout = queue.value("SHOW lock_timeout")
 
     assert timeout == "7s"
-    assert queue.value("SELECT count(*) FROM messages.parked") == held
+    assert queue.value("SELECT count(*) FROM messages.blocked_message") == held

@@ -1,4 +1,4 @@
-"""messages.follow_ends: what no end has told, the tick finds. The races it closes: test_chains.py."""
+"""messages.propagate_missed_ends: what no end has told, the tick finds. The races it closes: test_chains.py."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ def lose(queue: Queue, *message_ids: int) -> None:
     queue.conn.execute("DELETE FROM messages.message WHERE id = ANY (%s)", [list(message_ids)])
 
 
-def look_at(queue: Queue) -> bool:
+def check_at(queue: Queue) -> bool:
     """Whether each tick looks at the only one that waits."""
-    return bool(queue.value("SELECT look_at <= messages.now() FROM messages.parked"))
+    return bool(queue.value("SELECT check_at <= messages.now() FROM messages.blocked_message"))
 
 
 def test_there_is_nothing_to_do_where_nothing_waits(queue: Queue) -> None:
     queue.publish()
 
-    assert queue.call("follow_ends") == 0
+    assert queue.call("propagate_missed_ends") == 0
 
 
 def test_one_that_is_gone_succeeded_and_was_not_kept(queue: Queue) -> None:
@@ -26,7 +26,7 @@ def test_one_that_is_gone_succeeded_and_was_not_kept(queue: Queue) -> None:
     last = queue.send(after=[first], topic="next").id
     lose(queue, first)
 
-    queue.call("follow_ends")
+    queue.call("propagate_missed_ends")
 
     assert [c.id for c in queue.claim("next")] == [last]
 
@@ -38,13 +38,13 @@ def test_each_tick_looks_until_all_that_ran_before_have_ended_and_then_once_an_h
 
     seen = []
     for _ in range(3):
-        queue.call("follow_ends")
-        seen.append(look_at(queue))
+        queue.call("propagate_missed_ends")
+        seen.append(check_at(queue))
     other.conn.execute("COMMIT")
-    queue.call("follow_ends")
-    seen.append(look_at(queue))
+    queue.call("propagate_missed_ends")
+    seen.append(check_at(queue))
     queue.later("61 minutes")
-    seen.append(look_at(queue))
+    seen.append(check_at(queue))
 
     assert seen == [True, True, True, False, True]
 
@@ -55,7 +55,7 @@ def test_within_a_tick_its_number_is_drawn_after_it_has_seen_what_is_new(queue: 
     queue.rows("SELECT * FROM messages.tick()")
     queue.rows("SELECT * FROM messages.tick()")
 
-    assert look_at(queue) is False
+    assert check_at(queue) is False
 
 
 def test_in_a_transaction_that_has_a_number_already_nothing_is_taken_for_certain(queue: Queue) -> None:
@@ -64,9 +64,9 @@ def test_in_a_transaction_that_has_a_number_already_nothing_is_taken_for_certain
     for _ in range(3):
         with queue.conn.transaction():
             queue.value("SELECT pg_current_xact_id()::text")
-            queue.call("follow_ends")
+            queue.call("propagate_missed_ends")
 
-    assert look_at(queue) is True
+    assert check_at(queue) is True
 
 
 def test_it_takes_so_many_at_once_the_longest_unseen_first(queue: Queue) -> None:
@@ -74,10 +74,10 @@ def test_it_takes_so_many_at_once_the_longest_unseen_first(queue: Queue) -> None
     lasts = [queue.send(after=[first]).id for first in firsts]
     lose(queue, *firsts)
 
-    queue.call("follow_ends", 2)
-    some = queue.value("SELECT count(*) FROM messages.parked")
-    queue.call("follow_ends", 2)
-    queue.call("follow_ends", 2)
+    queue.call("propagate_missed_ends", 2)
+    some = queue.value("SELECT count(*) FROM messages.blocked_message")
+    queue.call("propagate_missed_ends", 2)
+    queue.call("propagate_missed_ends", 2)
 
     assert some == 3
     assert sorted(c.id for c in queue.claim()) == lasts
@@ -89,23 +89,23 @@ def test_those_that_others_hold_are_passed_over(queue: Queue, other: Queue) -> N
     lose(queue, first)
 
     with other.conn.transaction():
-        other.rows("SELECT FROM messages.parked FOR UPDATE")
+        other.rows("SELECT FROM messages.blocked_message FOR UPDATE")
         queue.conn.execute("SET lock_timeout = '1s'")
-        queue.call("follow_ends")
+        queue.call("propagate_missed_ends")
     queue.conn.execute("RESET lock_timeout")
 
-    assert queue.value("SELECT count(*) FROM messages.parked") == 1
+    assert queue.value("SELECT count(*) FROM messages.blocked_message") == 1
 
 
 def test_a_redrive_that_nobody_was_told_of_is_found(queue: Queue) -> None:
     first = queue.publish()
     last = queue.send(after=[first]).id
     queue.settle("fail", queue.claim(), ["boom"])
-    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
     again = queue.row("SELECT message_id FROM messages.redrive(%s)", [[first]]).message_id
 
     queue.later("2 hours")
-    queue.call("follow_ends")
+    queue.call("propagate_missed_ends")
 
     assert [row.id for row in queue.rows("SELECT id FROM messages.workflow(%s)", [last])] == [again]
 
@@ -113,12 +113,12 @@ def test_a_redrive_that_nobody_was_told_of_is_found(queue: Queue) -> None:
 def test_what_a_settle_left_the_tick_passes_on(queue: Queue) -> None:
     first = queue.publish()
     lasts = [queue.send(after=[first], topic="next").id for _ in range(3)]
-    queue.conn.execute("SELECT set_config('messages.passed_on', '1001', false)")
+    queue.conn.execute("SELECT set_config('messages.propagated', '1001', false)")
     queue.settle("complete", queue.claim())
     at_once = len(queue.claim("next"))
-    queue.conn.execute("SELECT set_config('messages.passed_on', '', false)")
+    queue.conn.execute("SELECT set_config('messages.propagated', '', false)")
 
-    queue.call("follow_ends")
+    queue.call("propagate_missed_ends")
 
     assert at_once == 0
     assert sorted(c.id for c in queue.claim("next")) == lasts
@@ -127,25 +127,25 @@ def test_what_a_settle_left_the_tick_passes_on(queue: Queue) -> None:
 def test_ends_that_concern_nobody_are_forgotten_before_those_that_do_have_their_turn(queue: Queue) -> None:
     first = queue.publish("first")
     last = queue.send(after=[first]).id
-    queue.conn.execute("SELECT set_config('messages.passed_on', '1001', false)")
+    queue.conn.execute("SELECT set_config('messages.propagated', '1001', false)")
     queue.settle("complete", queue.claim("first"))
-    queue.conn.execute("INSERT INTO messages.ending SELECT -n, 'success' FROM generate_series(1, 40) AS n")
-    queue.conn.execute("SELECT set_config('messages.passed_on', '', false)")
-    queue.conn.execute("UPDATE messages.parked SET look_at = 'infinity'")
+    queue.conn.execute("INSERT INTO messages.end_event SELECT -n, 'success' FROM generate_series(1, 40) AS n")
+    queue.conn.execute("SELECT set_config('messages.propagated', '', false)")
+    queue.conn.execute("UPDATE messages.blocked_message SET check_at = 'infinity'")
 
-    queue.call("follow_ends", 5)
+    queue.call("propagate_missed_ends", 5)
 
     assert [c.id for c in queue.claim()] == [last]
-    assert queue.value("SELECT count(*) FROM messages.ending") == 0
+    assert queue.value("SELECT count(*) FROM messages.end_event") == 0
 
 
 def test_a_stamp_that_a_restore_brought_from_the_future_of_another_cluster_is_none(queue: Queue) -> None:
     queue.send(after=[queue.publish()])
-    queue.conn.execute("UPDATE messages.parked SET seen_below = '9000000000000'")
+    queue.conn.execute("UPDATE messages.blocked_message SET checked_below = '9000000000000'")
 
     seen = []
     for _ in range(2):
-        queue.call("follow_ends")
-        seen.append(look_at(queue))
+        queue.call("propagate_missed_ends")
+        seen.append(check_at(queue))
 
     assert seen == [True, False]

@@ -15,7 +15,7 @@ def sleepers(queue: Queue) -> list[str]:
 
 def test_workers_that_were_not_seen_for_an_hour_are_forgotten(queue: Queue) -> None:
     for name in ("alive", "dead"):
-        queue.call("worker_started", name, "host", 42, "1.0", ["t"], 10)
+        queue.call("register_worker", name, "host", 42, "1.0", ["t"], 10)
     queue.conn.execute(
         "UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 minutes' WHERE name = 'dead'"
     )
@@ -25,7 +25,7 @@ def test_workers_that_were_not_seen_for_an_hour_are_forgotten(queue: Queue) -> N
 
 
 def test_a_worker_whose_row_somebody_holds_is_not_waited_for_and_forgotten_later(queue: Queue, other: Queue) -> None:
-    queue.call("worker_started", "held", "host", 42, "1.0", ["t"], 10)
+    queue.call("register_worker", "held", "host", 42, "1.0", ["t"], 10)
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 minutes'")
     other.conn.execute("SET lock_timeout = '2s'")
 
@@ -87,7 +87,7 @@ def test_places_without_a_message_and_a_mark_are_forgotten_now_and_then(queue: Q
 
 
 def test_a_second_run_finds_nothing(queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 42, "1.0", ["t"], 10)
+    queue.call("register_worker", "w", "host", 42, "1.0", ["t"], 10)
     queue.arm("w")
 
     assert queue.call("prune") == 0
@@ -95,8 +95,8 @@ def test_a_second_run_finds_nothing(queue: Queue) -> None:
 
 def test_policies_are_heard_of_again_where_the_sequences_were_left_behind(own_queue: Queue) -> None:
     own_queue.policy("t", max_depth=1)
-    own_queue.rows("SELECT setval('messages.policed', 1)")
+    own_queue.rows("SELECT setval('messages.policy_flag', 1)")
 
     own_queue.call("prune")
 
-    assert own_queue.call("is_policed") is True
+    assert own_queue.call("has_policies") is True

@@ -1,4 +1,4 @@
-"""messages.prune_cursors: of where claims ended only the newest is kept, and that not for ever."""
+"""messages.prune_claim_cursors: of where claims ended only the newest is kept, and that not for ever."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.sql.queue import Queue
 
 def note(queue: Queue, count: int, walk: str = "channels t") -> None:
     for n in range(count):
-        queue.call("note_cursor", walk, str(n), None)
+        queue.call("save_claim_cursor", walk, str(n), None)
 
 
 def kept(queue: Queue) -> list[str]:
@@ -18,7 +18,7 @@ def test_the_newest_of_each_walk_stays(queue: Queue) -> None:
     note(queue, 3)
     note(queue, 2, "channels u")
 
-    assert queue.call("prune_cursors") == 3
+    assert queue.call("prune_claim_cursors") == 3
     assert kept(queue) == ["2", "1"]
 
 
@@ -34,6 +34,6 @@ def test_it_is_bounded_and_waits_for_nobody(queue: Queue, other: Queue) -> None:
 
     with other.conn.transaction():
         other.row("SELECT FROM messages.claim_cursor WHERE at = '0' FOR UPDATE")
-        assert queue.call("prune_cursors", 3) == 3
+        assert queue.call("prune_claim_cursors", 3) == 3
 
     assert kept(queue) == ["0", "4", "5", "6", "7", "8"]

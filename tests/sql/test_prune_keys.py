@@ -1,4 +1,4 @@
-"""messages.sweep_keys: keys that nobody holds any more are forgotten."""
+"""messages.prune_keys: keys that nobody holds any more are forgotten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_keys_whose_time_is_over_go_and_the_others_stay(queue: Queue) -> None:
         "INSERT INTO messages.held_key VALUES ('t', 'over', 1, now() - interval '1 s'), ('t', 'held', 2, now() + interval '1 hour')"
     )
 
-    assert queue.call("sweep_keys", 1.0) == 1
+    assert queue.call("prune_keys", 1.0) == 1
     assert held(queue) == ["held"]
 
 
@@ -24,7 +24,7 @@ def test_keys_of_messages_that_were_deleted_by_hand_go_and_those_of_messages_tha
     queue.conn.execute("DELETE FROM messages.message WHERE id = %s", [deleted])
     queue.claim_one()
 
-    assert queue.call("sweep_keys", 1.0) == 1
+    assert queue.call("prune_keys", 1.0) == 1
     assert held(queue) == ["running", "waiting"]
     assert queue.ids() == [waiting, running]
 
@@ -34,7 +34,7 @@ def test_it_is_bounded(queue: Queue) -> None:
         "INSERT INTO messages.held_key SELECT 't', 'k' || n, n, now() - interval '1 s' FROM generate_series(1, 30) AS n"
     )
 
-    assert [queue.call("sweep_keys", 1.0, 20) for _ in range(3)] == [20, 10, 0]
+    assert [queue.call("prune_keys", 1.0, 20) for _ in range(3)] == [20, 10, 0]
 
 
 def test_every_tick_sweeps(queue: Queue) -> None:
@@ -50,6 +50,6 @@ def test_one_that_somebody_takes_over_right_now_is_left(queue: Queue, other: Que
 
     with other.conn.transaction():
         other.conn.execute("UPDATE messages.held_key SET message_id = 2, free_at = NULL")
-        swept = queue.call("sweep_keys", 1.0)
+        swept = queue.call("prune_keys", 1.0)
 
     assert (swept, held(queue)) == (0, ["over"])

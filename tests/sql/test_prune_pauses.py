@@ -1,4 +1,4 @@
-"""prune_channels: rows that a pause left behind."""
+"""prune_pauses: rows that a pause left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_pause_that_is_over_leaves_no_row(queue: Queue) -> None:
     queue.call("pause", "mail", channel="paused longer", resume_in="1 hour")
     queue.later("2 minutes")
 
-    assert queue.call("prune_channels") == 1
+    assert queue.call("prune_pauses") == 1
 
     assert channels(queue) == ["paused", "paused longer"]
 
@@ -27,7 +27,7 @@ def test_a_channel_that_has_limits_of_its_own_stays(queue: Queue) -> None:
     queue.conn.execute("UPDATE messages.channel SET concurrency = 2")
     queue.later("2 minutes")
 
-    assert queue.call("prune_channels") == 0
+    assert queue.call("prune_pauses") == 0
 
     assert channels(queue) == ["acme"]
 
@@ -35,13 +35,13 @@ def test_a_channel_that_has_limits_of_its_own_stays(queue: Queue) -> None:
 def test_a_row_that_somebody_is_about_to_fill_stays(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.channel (topic, channel) VALUES ('mail', 'acme')")
 
-    assert queue.call("prune_channels") == 0
+    assert queue.call("prune_pauses") == 0
 
 
 def test_nothing_is_notified_when_there_is_nothing_to_forget(queue: Queue, listen: Callable[..., Ear]) -> None:
     ear = listen("topic_changed")
 
-    queue.call("prune_channels")
+    queue.call("prune_pauses")
 
     assert ear.heard() == []
 

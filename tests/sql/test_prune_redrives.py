@@ -48,7 +48,7 @@ def test_while_a_copy_is_live_it_is_known_whose_it_is_and_that_it_was_put_back(q
     queue.call("prune_redrives")
 
     assert (logged(queue), letters(queue)) == ([died], [died])
-    assert outcomes(queue, "requeue", [copy_of(queue, died).id]) == {working.id: "redriven_before"}
+    assert outcomes(queue, "requeue_dead_letters", [copy_of(queue, died).id]) == {working.id: "redriven_before"}
 
 
 def test_a_dead_letter_whose_copy_ended_is_forgotten_in_time(queue: Queue) -> None:

@@ -9,7 +9,7 @@ def die_with_steps(queue: Queue, count: int = 1) -> list[int]:
     queue.publish_many(count)
     claimed = queue.claim()
     for each in claimed:
-        queue.value("SELECT messages.keep_step(%s, %s, 's', '1')", [each.id, each.claim_id])
+        queue.value("SELECT messages.save_step(%s, %s, 's', '1')", [each.id, each.claim_id])
     queue.settle("fail", claimed, ["boom"] * count)
     return [c.id for c in claimed]
 
@@ -31,7 +31,7 @@ def test_those_of_dead_messages_stay_while_their_archive_row_does(queue: Queue) 
 def test_it_looks_at_so_many_and_goes_round(queue: Queue) -> None:
     died = die_with_steps(queue, 5)
     queue.conn.execute("DELETE FROM messages.message_archive")
-    queue.conn.execute("SELECT setval('messages.step_place', 0)")
+    queue.conn.execute("SELECT setval('messages.step_cursor', 0)")
 
     did = [queue.call("prune_steps", 2) for _ in range(4)]
 
@@ -42,7 +42,7 @@ def test_it_looks_at_so_many_and_goes_round(queue: Queue) -> None:
 def test_those_of_live_messages_stay(queue: Queue) -> None:
     queue.publish()
     claimed = queue.claim_one()
-    queue.value("SELECT messages.keep_step(%s, %s, 's', '1')", [claimed.id, claimed.claim_id])
+    queue.value("SELECT messages.save_step(%s, %s, 's', '1')", [claimed.id, claimed.claim_id])
 
     queue.call("prune")
     queue.call("prune")

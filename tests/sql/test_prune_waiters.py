@@ -1,4 +1,4 @@
-"""messages.forget_waiters: who died waiting is forgotten, and the mark goes with the last one."""
+"""messages.prune_waiters: who died waiting is forgotten, and the mark goes with the last one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ WAIT = "SELECT FROM messages.wait_for(%s, %s)"
 
 @pytest.fixture(autouse=True)
 def _unmarked(queue: Queue) -> Iterator[None]:
-    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
     yield
-    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
 
 
 def waiters(queue: Queue) -> list[int]:
@@ -23,7 +23,7 @@ def waiters(queue: Queue) -> list[int]:
 
 
 def is_awaited(queue: Queue) -> bool:
-    return bool(queue.value("SELECT pg_sequence_last_value('messages.awaited') > 1"))
+    return bool(queue.value("SELECT pg_sequence_last_value('messages.awaited_flag') > 1"))
 
 
 def test_a_waiter_is_forgotten_when_his_time_is_over_and_not_before(queue: Queue) -> None:
@@ -31,9 +31,9 @@ def test_a_waiter_is_forgotten_when_his_time_is_over_and_not_before(queue: Queue
     queue.rows(WAIT, [first, "1 minute"])
     queue.rows(WAIT, [second, "1 hour"])
 
-    too_early = queue.call("forget_waiters")
+    too_early = queue.call("prune_waiters")
     queue.later("61 seconds")
-    in_time = queue.call("forget_waiters")
+    in_time = queue.call("prune_waiters")
 
     assert (too_early, in_time) == (0, 1)
     assert waiters(queue) == [second]
@@ -57,7 +57,7 @@ def test_one_who_calls_again_just_now_is_passed_over(queue: Queue, other: Queue)
     with other.conn.transaction():
         other.rows(WAIT, [published, "1 hour"])
         queue.later("1 minute")
-        forgotten = queue.call("forget_waiters")
+        forgotten = queue.call("prune_waiters")
 
     assert forgotten == 0
     assert waiters(queue) == [published]
@@ -66,11 +66,11 @@ def test_one_who_calls_again_just_now_is_passed_over(queue: Queue, other: Queue)
 
 def test_the_mark_stays_under_one_who_begins_to_wait(queue: Queue, other: Queue) -> None:
     published = queue.publish()
-    queue.conn.execute("SELECT setval('messages.awaited', 2)")
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 2)")
 
     with other.conn.transaction():
         other.rows(WAIT, [published, "1 hour"])
-        queue.call("forget_waiters")
+        queue.call("prune_waiters")
 
     assert is_awaited(queue) is True
 
@@ -81,7 +81,7 @@ def test_a_transaction_with_an_old_snapshot_leaves_it_all(queue: Queue) -> None:
 
     with queue.conn.transaction():
         queue.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        forgotten = queue.call("forget_waiters")
+        forgotten = queue.call("prune_waiters")
 
     assert forgotten == 0
     assert is_awaited(queue) is True

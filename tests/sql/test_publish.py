@@ -309,7 +309,7 @@ def test_the_function_takes_everything_that_describes_a_message(
         ("'t', '1', p_ttl => '-1 s'", "ttl is -00:00:01: use an interval from 0 to 36500 days"),
     ],
 )
-def test_an_argument_that_cannot_be_used_is_named_with_its_value_and_the_mend(
+def test_an_argument_that_cannot_be_used_is_named_with_its_value_and_the_fix(
     queue: Queue, arguments: str, said: str
 ) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:

@@ -1,4 +1,4 @@
-"""messages.admission: what holds for publishing to a topic: its own row, else the defaults; 0 lifts a limit."""
+"""messages.publish_policy: what holds for publishing to a topic: its own row, else the defaults; 0 lifts a limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sql.queue import Queue, Row
 
 
 def admission(queue: Queue, topic: str = "t") -> Row:
-    return queue.row("SELECT * FROM messages.admission(%s)", [topic])
+    return queue.row("SELECT * FROM messages.publish_policy(%s)", [topic])
 
 
 def test_without_a_policy_there_is_no_limit(queue: Queue) -> None:

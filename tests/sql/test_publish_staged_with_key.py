@@ -1,4 +1,4 @@
-"""messages.publish_keyed: of rows with one key one is published, and what becomes of the others is what on_conflict says."""
+"""messages.publish_staged_with_key: of rows with one key one is published, and what becomes of the others is what on_conflict says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""messages.put, through messages.publish: a key of a topic with key_ttl blocks while its message lives, and for a time after a success."""
+"""messages.publish_with_key, through messages.publish: a key of a topic with key_ttl blocks while its message lives, and for a time after a success."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_a_day_that_an_export_has_not_read_is_gone_through_once_it_has(queue: Qu
     assert purge_until_idle(queue) == [0]
     assert topics(queue) == ["short", "short"]
 
-    queue.call("forget_export", "e")
+    queue.call("delete_export", "e")
     assert purge_until_idle(queue)[0] == 2
 
 

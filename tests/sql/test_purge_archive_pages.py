@@ -1,4 +1,4 @@
-"""messages.purge_pages: rows of some pages of one partition are deleted."""
+"""messages.purge_archive_pages: rows of some pages of one partition are deleted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _fresh(queue: Queue) -> None:
 
 def purged(queue: Queue, first: int, end: int, topic: str | None, before: str = "1 day") -> int:
     did: int = queue.value(
-        "SELECT messages.purge_pages(%s, %s, %s, %s, now() + %s::interval)",
+        "SELECT messages.purge_archive_pages(%s, %s, %s, %s, now() + %s::interval)",
         [partition(queue), first, end, topic, before],
     )
     return did

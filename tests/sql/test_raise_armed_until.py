@@ -1,4 +1,4 @@
-"""messages.raise_armed: publishes know until when somebody may be armed, without reading a table."""
+"""messages.raise_armed_until: publishes know until when somebody may be armed, without reading a table."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.sql.queue import Background, Queue
 
 @pytest.fixture(autouse=True)
 def unarmed(queue: Queue) -> None:
-    queue.value("SELECT setval('messages.armed', 1)")
+    queue.value("SELECT setval('messages.armed_until', 1)")
 
 
 def raise_to(queue: Queue, until: int) -> None:
-    queue.conn.execute("SELECT messages.raise_armed(to_timestamp(%s))", [until])
+    queue.conn.execute("SELECT messages.raise_armed_until(to_timestamp(%s))", [until])
 
 
 def armed(queue: Queue) -> int:
-    return int(queue.value("SELECT pg_sequence_last_value('messages.armed')"))
+    return int(queue.value("SELECT pg_sequence_last_value('messages.armed_until')"))
 
 
 def test_it_is_raised_at_once_for_those_too_who_cannot_see_the_flag_yet(queue: Queue, other: Queue) -> None:
@@ -39,7 +39,7 @@ def test_it_is_never_lowered(queue: Queue) -> None:
 
 
 def test_a_part_of_a_second_counts_as_a_whole_one(queue: Queue) -> None:
-    queue.conn.execute("SELECT messages.raise_armed(to_timestamp(1000.001))")
+    queue.conn.execute("SELECT messages.raise_armed_until(to_timestamp(1000.001))")
 
     assert armed(queue) == 1001
 
@@ -62,7 +62,7 @@ def test_two_that_raise_it_at_once_do_so_one_after_the_other(
         second = background.start(raise_to, other, 2000)
         while not background.is_blocked(other):
             assert not second.done()
-        third.value("SELECT setval('messages.armed', 3000)")  # as the first would
+        third.value("SELECT setval('messages.armed_until', 3000)")  # as the first would
 
     second.result(timeout=60)
     assert armed(queue) == 3000
@@ -92,13 +92,13 @@ def test_arming_raises_it(queue: Queue) -> None:
 )
 def test_the_look_of_a_publish_never_takes_a_flag_for_over_that_is_not(queue: Queue, until: str) -> None:
     """As in the trigger new_message. At the end of the flag it still looks; a whole second later it does not."""
-    queue.value("SELECT messages.raise_armed(%s)", [until])
+    queue.value("SELECT messages.raise_armed_until(%s)", [until])
 
     over = queue.row(
         """
-        SELECT pg_sequence_last_value('messages.armed') < date_part('epoch', until) AS at_its_end,
-               pg_sequence_last_value('messages.armed') < date_part('epoch', until - interval '1 us') AS just_before,
-               pg_sequence_last_value('messages.armed') < date_part('epoch', until + interval '1.000001 s') AS later
+        SELECT pg_sequence_last_value('messages.armed_until') < date_part('epoch', until) AS at_its_end,
+               pg_sequence_last_value('messages.armed_until') < date_part('epoch', until - interval '1 us') AS just_before,
+               pg_sequence_last_value('messages.armed_until') < date_part('epoch', until + interval '1.000001 s') AS later
         FROM (SELECT %s::timestamptz AS until) AS flag
         """,
         [until],

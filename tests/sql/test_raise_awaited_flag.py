@@ -1,4 +1,4 @@
-"""messages.mark_awaited: from here on ends look for those to whom they matter. What lowers it: test_forget_waiters.py."""
+"""messages.raise_awaited_flag: from here on ends look for those to whom they matter. What lowers it: test_forget_waiters.py."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tests.sql.queue import Background, Queue
 
 
 def test_the_mark_is_up_at_once_and_stays_if_the_transaction_is_undone(queue: Queue, other: Queue) -> None:
-    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
 
     queue.conn.execute("BEGIN")
-    queue.call("mark_awaited")
-    during = other.value("SELECT pg_sequence_last_value('messages.awaited')")
+    queue.call("raise_awaited_flag")
+    during = other.value("SELECT pg_sequence_last_value('messages.awaited_flag')")
     queue.conn.execute("ROLLBACK")
 
-    assert (during, queue.value("SELECT pg_sequence_last_value('messages.awaited')")) == (2, 2)
-    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    assert (during, queue.value("SELECT pg_sequence_last_value('messages.awaited_flag')")) == (2, 2)
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
 
 
 def wait(queue: Queue) -> None:
@@ -32,7 +32,7 @@ def park(queue: Queue) -> None:
 def keep(queue: Queue) -> None:
     queue.publish()
     (claimed,) = queue.claim(limit=1)
-    queue.value("SELECT messages.keep_step(%s, %s, 's', '1')", [claimed.id, claimed.claim_id])
+    queue.value("SELECT messages.save_step(%s, %s, 's', '1')", [claimed.id, claimed.claim_id])
 
 
 @pytest.mark.parametrize("raise_it", [wait, park, keep])
@@ -40,14 +40,14 @@ def keep(queue: Queue) -> None:
 def test_nobody_lowers_it_under_who_has_raised_it(
     queue: Queue, other: Queue, raise_it: Callable[[Queue], None], mark: int
 ) -> None:
-    queue.conn.execute("SELECT setval('messages.awaited', %s)", [mark])
+    queue.conn.execute("SELECT setval('messages.awaited_flag', %s)", [mark])
     with other.conn.transaction(force_rollback=True):
         raise_it(other)
-        queue.call("forget_waiters")
-        under_way = queue.value("SELECT pg_sequence_last_value('messages.awaited')")
-    queue.call("forget_waiters")
+        queue.call("prune_waiters")
+        under_way = queue.value("SELECT pg_sequence_last_value('messages.awaited_flag')")
+    queue.call("prune_waiters")
 
-    assert (under_way, queue.value("SELECT pg_sequence_last_value('messages.awaited')")) == (2, 1)
+    assert (under_way, queue.value("SELECT pg_sequence_last_value('messages.awaited_flag')")) == (2, 1)
 
 
 @pytest.mark.parametrize("raise_it", [wait, park, keep])
@@ -55,41 +55,41 @@ def test_who_raises_it_while_it_is_being_lowered_waits_for_the_look_and_raises_i
     queue: Queue, other: Queue, background: Background, raise_it: Callable[[Queue], None]
 ) -> None:
     """The look holds these locks for as long as it takes; held here for longer."""
-    queue.conn.execute("SELECT setval('messages.awaited', 2)")
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 2)")
     with queue.conn.transaction():
-        queue.conn.execute("LOCK TABLE messages.waiter, messages.parked, messages.step IN SHARE MODE")
+        queue.conn.execute("LOCK TABLE messages.waiter, messages.blocked_message, messages.step IN SHARE MODE")
         raised = background.start(raise_it, other)
         while not background.is_blocked(other):
             assert not raised.done()
-        queue.call("forget_waiters")
-        lowered = queue.value("SELECT pg_sequence_last_value('messages.awaited')")
+        queue.call("prune_waiters")
+        lowered = queue.value("SELECT pg_sequence_last_value('messages.awaited_flag')")
 
     raised.result(timeout=60)
-    assert (lowered, queue.value("SELECT pg_sequence_last_value('messages.awaited')")) == (1, 2)
-    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    assert (lowered, queue.value("SELECT pg_sequence_last_value('messages.awaited_flag')")) == (1, 2)
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
 
 
 def test_it_stays_while_something_comes_after_something_or_a_step_is_kept(queue: Queue) -> None:
     first = queue.publish()
     queue.send(after=[first])
-    queue.call("forget_waiters")
-    while_parked = queue.value("SELECT pg_sequence_last_value('messages.awaited')")
+    queue.call("prune_waiters")
+    while_parked = queue.value("SELECT pg_sequence_last_value('messages.awaited_flag')")
     (claimed,) = queue.claim()
-    queue.value("SELECT messages.keep_step(%s, %s, 's', '1')", [claimed.id, claimed.claim_id])
-    queue.conn.execute("DELETE FROM messages.parked; DELETE FROM messages.edge")
-    queue.call("forget_waiters")
-    while_kept = queue.value("SELECT pg_sequence_last_value('messages.awaited')")
+    queue.value("SELECT messages.save_step(%s, %s, 's', '1')", [claimed.id, claimed.claim_id])
+    queue.conn.execute("DELETE FROM messages.blocked_message; DELETE FROM messages.dependency")
+    queue.call("prune_waiters")
+    while_kept = queue.value("SELECT pg_sequence_last_value('messages.awaited_flag')")
     queue.settle("complete", [claimed])
-    queue.call("forget_waiters")
+    queue.call("prune_waiters")
 
     assert (while_parked, while_kept) == (2, 2)
-    assert queue.value("SELECT pg_sequence_last_value('messages.awaited')") == 1
+    assert queue.value("SELECT pg_sequence_last_value('messages.awaited_flag')") == 1
 
 
 def test_where_it_was_left_behind_the_tick_raises_it(queue: Queue) -> None:
     queue.send(after=[queue.publish()])
-    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
 
     queue.call("prune")
 
-    assert queue.value("SELECT pg_sequence_last_value('messages.awaited')") == 2
+    assert queue.value("SELECT pg_sequence_last_value('messages.awaited_flag')") == 2

@@ -1,4 +1,4 @@
-"""messages.mark_policed: who writes a policy that publishing has to look at says so before it is committed."""
+"""messages.raise_policy_flag: who writes a policy that publishing has to look at says so before it is committed."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from tests.sql.queue import Queue
 
 
 def test_the_mark_holds_at_once_and_stays_when_the_writer_gives_up(queue: Queue, other: Queue) -> None:
-    queue.value("SELECT setval('messages.policed', 1)")
+    queue.value("SELECT setval('messages.policy_flag', 1)")
 
     with queue.conn.transaction(force_rollback=True):
-        queue.call("mark_policed")
-        assert other.call("is_policed") is True
+        queue.call("raise_policy_flag")
+        assert other.call("has_policies") is True
 
-    assert other.call("is_policed") is True
+    assert other.call("has_policies") is True
 
 
 def test_several_may_mark_at_once(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '1s'")
     with queue.conn.transaction():
-        queue.call("mark_policed")
+        queue.call("raise_policy_flag")
 
-        other.call("mark_policed")
+        other.call("raise_policy_flag")
 
 
 def test_while_a_policy_is_being_written_nobody_takes_the_mark_away(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         queue.policy(ttl="1 s")
 
-        assert other.call("unmark_policed") is False
+        assert other.call("lower_policy_flag") is False
 
-    assert queue.call("is_policed") is True
+    assert queue.call("has_policies") is True

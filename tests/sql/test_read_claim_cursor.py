@@ -15,17 +15,17 @@ def known(queue: Queue) -> list[tuple[str, str]]:
 
 def test_it_is_the_newest_place_of_the_walk(queue: Queue) -> None:
     for walk, at in (("channels t", "a"), ("channels u", "b"), ("channels t", "c"), ("channels v", "d")):
-        queue.call("note_cursor", walk, at, None)
+        queue.call("save_claim_cursor", walk, at, None)
 
-    assert queue.call("claim_cursor", "channels t") == "c"
-    assert queue.call("claim_cursor", "channels of nothing") is None
+    assert queue.call("read_claim_cursor", "channels t") == "c"
+    assert queue.call("read_claim_cursor", "channels of nothing") is None
 
 
 def test_claims_that_say_where_they_begin_read_and_write_none(queue: Queue) -> None:
     for topic in "ab":
         for channel in "xyz":
             queue.publish(topic, channel=channel)
-    queue.call("note_cursor", "channels a", "x", None)
+    queue.call("save_claim_cursor", "channels a", "x", None)
 
     claimed = queue.claim("a", "b", limit=4, after_topic="b", after_channels={"a": "y", "b": ""})
 

@@ -1,10 +1,10 @@
-"""messages.held: what a worker holds, once more."""
+"""messages.read_claimed: what a worker holds, once more."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue, Row
 
-HELD = "SELECT * FROM messages.held(%s, %s) ORDER BY id"
+HELD = "SELECT * FROM messages.read_claimed(%s, %s) ORDER BY id"
 OF_NOW = ("waited_s", "elapsed_s")
 
 
@@ -17,7 +17,7 @@ def lasting(rows: list[Row]) -> list[dict[str, object]]:
 
 
 def test_it_shows_what_the_claim_showed(queue: Queue) -> None:
-    queue.policy(max_attempts=3, run_timeout="5 s", lock_for="1 minute")
+    queue.policy(max_attempts=3, timeout="5 s", lock_duration="1 minute")
     queue.publish(payload={"a": 1}, headers={"h": 1}, channel="c", priority=2)
     queue.publish(body=b"bytes", key="k")
 

@@ -1,4 +1,4 @@
-"""messages.own_job: a job, if it is the caller's."""
+"""messages.read_own_job: a job, if it is the caller's."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.sql.staging import give_to_somebody_else, publish_rows
 @pytest.mark.parametrize("job", [None, "", "a\nb", "x" * 201])
 def test_what_cannot_be_the_name_of_a_job_is_refused(queue: Queue, job: str | None) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="job is "):
-        queue.call("own_job", job)
+        queue.call("read_own_job", job)
 
 
 def test_it_knows_who_published_a_job(queue: Queue) -> None:
     publish_rows(queue, {})
 
-    assert queue.row("SELECT * FROM messages.own_job('j')").published_by == "postgres"
-    assert queue.row("SELECT * FROM messages.own_job('other')").job is None
+    assert queue.row("SELECT * FROM messages.read_own_job('j')").published_by == "postgres"
+    assert queue.row("SELECT * FROM messages.read_own_job('other')").job is None
     give_to_somebody_else(queue)
     with pytest.raises(errors.InsufficientPrivilege):
-        queue.call("own_job", "j")
+        queue.call("read_own_job", "j")

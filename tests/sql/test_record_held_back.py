@@ -1,4 +1,4 @@
-"""messages.hold_back: what a claim tells besides its rows: what a limit held back, and until when."""
+"""messages.record_held_back: what a claim tells besides its rows: what a limit held back, and until when."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def held(queue: Queue) -> dict[str, Any]:
 
 def test_it_is_told_what_was_held_back_and_until_when(queue: Queue) -> None:
     with queue.conn.transaction():
-        queue.call("hold_back", "t", "topic", "2026-01-02 03:04:05.678901+00")
-        queue.call("hold_back", "u", "channels", None)
+        queue.call("record_held_back", "t", "topic", "2026-01-02 03:04:05.678901+00")
+        queue.call("record_held_back", "u", "channels", None)
 
         assert set(held(queue)) == {"topic t", "channels u"}
         until = queue.value("SELECT %s::timestamptz = '2026-01-02 03:04:05.678901+00'", [held(queue)["topic t"]])
@@ -27,21 +27,21 @@ def test_it_is_told_what_was_held_back_and_until_when(queue: Queue) -> None:
 
 def test_infinity_is_a_time_that_nobody_knows(queue: Queue) -> None:
     with queue.conn.transaction():
-        queue.call("hold_back", "t", "topic", "infinity")
+        queue.call("record_held_back", "t", "topic", "infinity")
 
         assert held(queue) == {"topic t": None}
 
 
 def test_it_ends_with_the_transaction(queue: Queue) -> None:
     with queue.conn.transaction():
-        queue.call("hold_back", "t", "topic", None)
+        queue.call("record_held_back", "t", "topic", None)
 
     assert held(queue) == {}
 
 
 def test_every_claim_begins_with_nothing_held_back(queue: Queue) -> None:
     with queue.conn.transaction():
-        queue.call("hold_back", "t", "topic", None)
+        queue.call("record_held_back", "t", "topic", None)
 
         queue.claim()
 
@@ -49,7 +49,7 @@ def test_every_claim_begins_with_nothing_held_back(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "columns", "part"),
+    ("settings", "columns", "part"),
     [
         ({"max_concurrency": 1}, {}, "topic t"),
         ({"dequeue_rate": 1}, {}, "topic t"),
@@ -61,9 +61,9 @@ def test_every_claim_begins_with_nothing_held_back(queue: Queue) -> None:
     ids=str,
 )
 def test_whatever_limit_held_messages_back_a_claim_tells(
-    queue: Queue, knobs: dict[str, Any], columns: dict[str, Any], part: str
+    queue: Queue, settings: dict[str, Any], columns: dict[str, Any], part: str
 ) -> None:
-    queue.policy(**knobs)
+    queue.policy(**settings)
     queue.publish_many(3, **columns)
     queue.claim(limit=1)
 

@@ -1,4 +1,4 @@
-"""messages.worker_measured: a worker reports what it measured."""
+"""messages.record_measures: a worker reports what it measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_what_is_reported_stands_in_the_row_of_its_minute_and_topic(queue: Queue
     report(queue, {"topic": "t", **{name: n for n, name in enumerate(names, 1)}, "runs": {"3": 4}, "waits": {"1": 2}})
 
     row = queue.row(
-        f"SELECT minute::text, topic, {COUNTS}, messages.unpack(waits) AS waits, messages.unpack(runs) AS runs, wakes FROM messages.measure"
+        f"SELECT minute::text, topic, {COUNTS}, messages.unpack_histogram(waits) AS waits, messages.unpack_histogram(runs) AS runs, wakes FROM messages.measure"
     )
     assert (row.minute[:16], row.topic) == ("2026-01-02 03:04", "t")
     assert [getattr(row, name) for name in names] == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -37,7 +37,7 @@ def test_reports_of_one_minute_are_added_up_whoever_sends_them(queue: Queue) -> 
     report(queue, {"topic": "t", "success": 2, "waits": {"5": 2}}, worker="v")
 
     rows = queue.rows(
-        "SELECT topic, success, lost, (messages.unpack(waits))[5] AS waits FROM messages.measure ORDER BY 1"
+        "SELECT topic, success, lost, (messages.unpack_histogram(waits))[5] AS waits FROM messages.measure ORDER BY 1"
     )
     assert [tuple(row) for row in rows] == [("t", 3, 0, 3), ("u", 0, 3, 0)]
 
@@ -52,7 +52,7 @@ def test_a_report_that_comes_again_adds_nothing_and_is_taken_all_the_same(queue:
 
 
 def test_a_worker_that_the_registry_does_not_know_is_told_and_nothing_is_added(queue: Queue) -> None:
-    taken = queue.value("SELECT messages.worker_measured('stranger', 1, %s)", [Jsonb([{"topic": "t", "success": 1}])])
+    taken = queue.value("SELECT messages.record_measures('stranger', 1, %s)", [Jsonb([{"topic": "t", "success": 1}])])
 
     assert (taken, queue.value(SUMS)) == (False, 0)
 
@@ -72,7 +72,7 @@ def test_what_is_no_measure_is_refused_as_a_whole(queue: Queue, measure: dict[st
 def test_workers_that_report_at_once_lose_nothing_and_do_not_block_each_other(own_database: Database) -> None:
     workers = [Queue(own_database.connect()) for _ in range(4)]
     # One that is held up for a second would else be told to come again.
-    workers[0].conn.execute("ALTER FUNCTION messages.worker_measured SET lock_timeout = '60s'")
+    workers[0].conn.execute("ALTER FUNCTION messages.record_measures SET lock_timeout = '60s'")
     topics = [f"t{n}" for n in range(20)]
 
     def work(nth: int) -> None:
@@ -105,7 +105,7 @@ def test_while_somebody_holds_the_workers_row_nothing_is_waited_for_and_it_comes
 ) -> None:
     report(queue, {"topic": "t", "success": 5}, number=1)
     other.conn.execute("SET lock_timeout = '2s'")
-    tell = "SELECT messages.worker_measured('w', %s, %s)"
+    tell = "SELECT messages.record_measures('w', %s, %s)"
     measures = Jsonb([{"topic": "t", "success": 1}])
     with queue.conn.transaction():
         queue.call("drain_worker", "w")

@@ -44,7 +44,7 @@ def test_a_counter_that_nobody_asks_for_any_more_is_forgotten_and_the_mark_goes_
 
     assert forgotten == 1
     assert own_queue.rows("SELECT FROM messages.depth") == []
-    assert own_queue.call("is_policed") is False
+    assert own_queue.call("has_policies") is False
 
 
 def test_messages_that_ended_and_were_not_added_up_are_no_mistake(queue: Queue) -> None:

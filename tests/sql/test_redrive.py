@@ -269,8 +269,8 @@ def test_a_delay_before_now_is_refused(queue: Queue) -> None:
         queue.rows("SELECT * FROM messages.redrive(%s, p_delay => '-1 s')", [[1]])
 
 
-def test_with_key_retry_keep_a_message_whose_key_is_taken_comes_back_without_it(queue: Queue) -> None:
-    queue.policy(key_retry="keep")
+def test_with_key_on_retry_keep_a_message_whose_key_is_taken_comes_back_without_it(queue: Queue) -> None:
+    queue.policy(key_on_retry="keep")
     older, newer = dead(queue, key="k"), dead(queue, key="k")
     waiting = queue.publish(key="l")
     taken = queue.archived(dead(queue, "t", key="m")).id
@@ -297,7 +297,7 @@ def test_a_key_that_is_published_at_the_same_moment_is_no_error(
     outcome: str,
     count: int,
 ) -> None:
-    queue.policy(key_retry=policy)
+    queue.policy(key_on_retry=policy)
     died = dead(queue, key="k")
 
     with queue.conn.transaction():

@@ -84,7 +84,7 @@ def test_a_dead_copy_can_be_sent_back_to_a_topic_by_its_name_and_is_no_dead_lett
 
 
 def test_the_key_policy_and_the_bound_are_those_of_the_topic_that_it_goes_to(queue: Queue) -> None:
-    queue.policy("other", key_retry="keep")
+    queue.policy("other", key_on_retry="keep")
     died = die(queue, key="k")
     queue.publish("other", key="k")
 

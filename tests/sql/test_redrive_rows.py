@@ -1,4 +1,4 @@
-"""messages.put_back: what every way of putting dead messages back has in common."""
+"""messages.redrive_rows: what every way of putting dead messages back has in common."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sql.queue import Background, Queue
 def test_ids_are_drawn_in_the_order_in_which_the_messages_died(queue: Queue) -> None:
     died = [die(queue) for _ in range(30)]
 
-    queue.rows("SELECT * FROM messages.put_back(%s, NULL, NULL, NULL, false)", [died[::-1]])
+    queue.rows("SELECT * FROM messages.redrive_rows(%s, NULL, NULL, NULL, false)", [died[::-1]])
 
     assert [row.redriven_from for row in queue.rows("SELECT redriven_from FROM messages.message ORDER BY id")] == died
 

@@ -1,4 +1,4 @@
-"""messages.reseal: what waits gets the same contents under another key."""
+"""messages.reencrypt: what waits gets the same contents under another key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reseal(
     queue: Queue, published: int, was: str | None = None, body: bytes | None = NEW, state: Any = None
 ) -> list[int]:
     values = [[published], [was or seen(OLD)], [body], [state], "new"]
-    found: list[int] = queue.value("SELECT messages.reseal(%s, %s, %s::bytea[], %s::jsonb[], %s)", values)
+    found: list[int] = queue.value("SELECT messages.reencrypt(%s, %s, %s::bytea[], %s::jsonb[], %s)", values)
     return found
 
 
@@ -110,7 +110,7 @@ def test_a_sleeper_is_rung_since_a_claim_may_have_passed_them_over(queue: Queue,
 
 def test_what_is_no_name_of_a_key_is_refused(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='key of a reseal is "a b"'):
-        queue.value("SELECT messages.reseal('{}', '{}', '{}', '{}', 'a b')")
+        queue.value("SELECT messages.reencrypt('{}', '{}', '{}', '{}', 'a b')")
 
 
 def test_it_is_noted_once_for_a_batch(queue: Queue) -> None:
@@ -118,7 +118,7 @@ def test_it_is_noted_once_for_a_batch(queue: Queue) -> None:
 
     reseal(queue, published)
 
-    assert queue.row("SELECT action, topic, detail ->> 'count' AS count FROM messages.audit") == ("reseal", "t", "1")
+    assert queue.row("SELECT action, topic, detail ->> 'count' AS count FROM messages.audit") == ("reencrypt", "t", "1")
 
 
 def test_its_cost_is_that_of_the_batch(queue: Queue, db: psycopg.Connection[Any]) -> None:
@@ -127,4 +127,4 @@ def test_its_cost_is_that_of_the_batch(queue: Queue, db: psycopg.Connection[Any]
     db.execute("ANALYZE messages.message")
     values = [[published], [seen(OLD)], [NEW], [None], "new"]
 
-    assert queue.buffers("SELECT messages.reseal(%s, %s, %s::bytea[], %s::jsonb[], %s)", values) < 400
+    assert queue.buffers("SELECT messages.reencrypt(%s, %s, %s::bytea[], %s::jsonb[], %s)", values) < 400

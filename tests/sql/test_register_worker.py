@@ -1,4 +1,4 @@
-"""messages.worker_started: a worker enters the registry."""
+"""messages.register_worker: a worker enters the registry."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ WORKERS = "SELECT name, host, pid, version, topics, concurrency, stopping FROM m
 
 
 def test_a_worker_is_in_the_registry(queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 42, "1.0", ["a", "b"], 10)
+    queue.call("register_worker", "w", "host", 42, "1.0", ["a", "b"], 10)
 
     assert tuple(queue.row(WORKERS)) == ("w", "host", 42, "1.0", ["a", "b"], 10, False)
 
 
 def test_a_worker_that_starts_again_is_the_same_with_what_it_says_now(queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 42, "1.0", ["a"], 10)
-    queue.call("worker_seen", "w", {}, True)
+    queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
+    queue.call("touch_worker", "w", {}, True)
     started_at = queue.value("SELECT started_at FROM messages.worker")
 
-    queue.call("worker_started", "w", "host", 43, "1.1", ["b"], 20)
+    queue.call("register_worker", "w", "host", 43, "1.1", ["b"], 20)
 
     assert tuple(queue.row(WORKERS)) == ("w", "host", 43, "1.1", ["b"], 20, False)
     assert queue.value("SELECT seen_at > started_at FROM messages.worker") is True

@@ -12,7 +12,7 @@ def test_a_rejected_message_is_archived_with_its_error_whatever_attempts_are_lef
 
     archived = queue.archived(published)
     assert (lost, archived.result, archived.error, archived.attempts) == ([], "rejected", "no field 'id'", 1)
-    assert archived.error_fingerprint == queue.call("fingerprint", "no field 'id'")
+    assert archived.error_fingerprint == queue.call("error_fingerprint", "no field 'id'")
 
 
 def test_each_message_keeps_its_own_error(queue: Queue) -> None:

@@ -1,4 +1,4 @@
-"""messages.refuse_staged: rows that the policies of their topics refuse do not keep the others from being published."""
+"""messages.reject_staged: rows that the policies of their topics refuse do not keep the others from being published."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_all_of_one_key_come_without_it(queue: Queue) -> None:
 
 def test_those_whose_payload_was_not_kept_are_told(queue: Queue) -> None:
     whole = succeed(queue)
-    queue.policy(keep_success="no_payload")
+    queue.policy(archive_success="no_payload")
     bare = succeed(queue)
 
     assert {row.archived_id: (row.outcome, row.message_id is None) for row in replay(queue)} == {
@@ -126,7 +126,7 @@ def test_it_rings_like_a_publish_and_dies_like_any_message(queue: Queue) -> None
         ({"topic": "t.dlq"}, 'topic of a replay is "t.dlq"'),
     ],
 )
-def test_a_knob_that_is_out_of_range_is_refused(queue: Queue, options: dict[str, Any], complaint: str) -> None:
+def test_a_setting_that_is_out_of_range_is_refused(queue: Queue, options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(errors.InvalidParameterValue, match=complaint) as caught:
         replay(queue, **options)
 

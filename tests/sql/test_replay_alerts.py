@@ -29,7 +29,7 @@ def test_what_was_delivered_goes_again_in_its_order_with_ids_of_its_own(queue: Q
 def test_what_was_put_aside_goes_again_and_what_is_on_its_way_does_not(queue: Queue) -> None:
     sink = Sink(queue)
     raise_alert(queue, "aside")
-    sink.settle(sink.next(), "refused", put_aside=True)
+    sink.settle(sink.next(), "refused", abandon=True)
     raise_alert(queue, "waiting")
     sink.next()
 

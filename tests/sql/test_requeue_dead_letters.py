@@ -1,4 +1,4 @@
-"""messages.requeue: a copy that waits in a .dlq topic goes back to where it died."""
+"""messages.requeue_dead_letters: a copy that waits in a .dlq topic goes back to where it died."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def died(queue: Queue) -> int:
 def test_it_goes_back_to_its_topic_with_all_that_it_had(queue: Queue, died: int) -> None:
     copy = copy_of(queue, died)
 
-    (row,) = queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+    (row,) = queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
 
     assert (row.copy_id, row.archived_id, row.outcome) == (copy.id, died, "redriven")
     (new,) = queue.rows("SELECT * FROM messages.message")
@@ -39,7 +39,7 @@ def test_it_goes_back_to_its_topic_with_all_that_it_had(queue: Queue, died: int)
 def test_the_copy_ends_as_cancelled_and_says_why(queue: Queue, died: int) -> None:
     copy = copy_of(queue, died)
 
-    (row,) = queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+    (row,) = queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
 
     assert queue.archived(copy.id).result == "cancelled"
     assert queue.archived(copy.id).error == f"its original {died} was put back as message {row.message_id}"
@@ -47,7 +47,7 @@ def test_the_copy_ends_as_cancelled_and_says_why(queue: Queue, died: int) -> Non
 
 def test_the_same_log_guards_requeue_and_redrive(queue: Queue, died: int) -> None:
     copy = copy_of(queue, died)
-    queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+    queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
 
     assert outcomes(queue, "redrive", [died]) == {died: "redriven_before"}
     assert len(queue.ids()) == 1
@@ -60,7 +60,7 @@ def test_of_a_requeue_and_a_redrive_at_once_one_puts_it_back(
 
     with queue.conn.transaction():
         queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
-        second = background.start(outcomes, other, "requeue", [copy.id])
+        second = background.start(outcomes, other, "requeue_dead_letters", [copy.id])
         eventually(lambda: background.is_blocked(other))
 
     assert second.result(timeout=60) == {copy.id: "not_waiting"}
@@ -73,7 +73,7 @@ def test_of_a_redrive_and_a_requeue_at_once_one_puts_it_back(
     copy = copy_of(queue, died)
 
     with queue.conn.transaction():
-        queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+        queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
         second = background.start(outcomes, other, "redrive", [died])
         eventually(lambda: background.is_blocked(other))
 
@@ -85,7 +85,7 @@ def test_one_that_is_worked_or_ended_or_is_no_copy_is_not_moved(queue: Queue, di
     (working,) = queue.claim("t.dlq")
     ordinary = queue.publish()
 
-    assert outcomes(queue, "requeue", [working.id, ordinary, died]) == dict.fromkeys(
+    assert outcomes(queue, "requeue_dead_letters", [working.id, ordinary, died]) == dict.fromkeys(
         [died, working.id, ordinary], "not_waiting"
     )
     assert queue.ids() == [working.id, ordinary]
@@ -95,7 +95,7 @@ def test_one_whose_key_is_taken_waits_on_in_the_dlq(queue: Queue, died: int) -> 
     copy = copy_of(queue, died)
     queue.publish(key="k")
 
-    assert outcomes(queue, "requeue", [copy.id]) == {copy.id: "superseded"}
+    assert outcomes(queue, "requeue_dead_letters", [copy.id]) == {copy.id: "superseded"}
     assert copy_of(queue, died) is not None
 
 
@@ -103,25 +103,28 @@ def test_a_copy_that_outlived_its_archive_row_goes_back_once_too(queue: Queue, d
     copy = copy_of(queue, died)
     queue.conn.execute("DELETE FROM messages.message_archive")
 
-    (row,) = queue.rows("SELECT * FROM messages.requeue(%s)", [[copy.id]])
+    (row,) = queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
 
     assert row.outcome == "redriven"
     assert queue.message(row.message_id).payload == {"n": 1}
-    assert outcomes(queue, "requeue", [copy.id]) == {copy.id: "not_waiting"}
+    assert outcomes(queue, "requeue_dead_letters", [copy.id]) == {copy.id: "not_waiting"}
 
 
 def test_a_requeue_counts_against_the_bound_of_redrives(queue: Queue, died: int) -> None:
     queue.policy(max_redrives=1)
-    queue.rows("SELECT * FROM messages.requeue(%s)", [[copy_of(queue, died).id]])
+    queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy_of(queue, died).id]])
     again = queue.claim("t")
     queue.settle("fail", again, ["boom"])
     copy = copy_of(queue, again[0].id)
 
-    assert outcomes(queue, "requeue", [copy.id]) == {copy.id: "too_often"}
+    assert outcomes(queue, "requeue_dead_letters", [copy.id]) == {copy.id: "too_often"}
     assert copy_of(queue, again[0].id) is not None
-    assert queue.rows("SELECT outcome FROM messages.requeue(%s, p_force => true)", [[copy.id]])[0].outcome == "redriven"
+    assert (
+        queue.rows("SELECT outcome FROM messages.requeue_dead_letters(%s, p_force => true)", [[copy.id]])[0].outcome
+        == "redriven"
+    )
 
 
 @pytest.mark.parametrize("ids", [[], None])
 def test_nothing_is_moved_for_no_ids(queue: Queue, ids: Any) -> None:
-    assert queue.rows("SELECT * FROM messages.requeue(%s)", [ids]) == []
+    assert queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [ids]) == []

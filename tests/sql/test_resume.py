@@ -16,7 +16,7 @@ def test_a_resumed_topic_has_nothing_of_the_pause_left(queue: Queue) -> None:
     assert queue.call("resume", "mail") is True
 
     row = queue.row("SELECT * FROM messages.topic WHERE topic = 'mail'")
-    assert (row.paused_at, row.paused_by, row.paused_why, row.resume_at) == (None, None, None, None)
+    assert (row.paused_at, row.paused_by, row.paused_reason, row.resume_at) == (None, None, None, None)
 
 
 def test_a_channel_is_resumed_alone(queue: Queue) -> None:

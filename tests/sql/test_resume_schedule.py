@@ -18,7 +18,7 @@ def test_it_goes_on_with_the_next_tick_and_makes_up_for_none_of_the_pause(queue:
     assert queue.call("resume_schedule", "s") is True
 
     resumed = queue.scheduled()
-    assert (resumed.paused_at, resumed.paused_by, resumed.paused_why) == (None, None, None)
+    assert (resumed.paused_at, resumed.paused_by, resumed.paused_reason) == (None, None, None)
     assert resumed.next_tick.hour == 13
     assert queue.call("fire_schedules") == 0
 
@@ -31,7 +31,7 @@ def test_one_that_runs_goes_on_running(queue: Queue) -> None:
     assert queue.scheduled() == before
 
 
-def test_a_schedule_that_there_is_not_is_an_error_with_the_mend(queue: Queue) -> None:
+def test_a_schedule_that_there_is_not_is_an_error_with_the_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='there is no schedule "nope"') as caught:
         queue.call("resume_schedule", "nope")
 

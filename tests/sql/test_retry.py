@@ -233,10 +233,10 @@ def test_an_overrun_is_a_failed_attempt_like_any_other(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(("result", "seconds"), [("failed", 60), ("lock_expired", 7)])
-def test_on_lock_expired_delay_replaces_the_backoff_after_a_lock_expired(
+def test_lock_expired_delay_replaces_the_backoff_after_a_lock_expired(
     queue: Queue, stopped_clock: None, result: str, seconds: int
 ) -> None:
-    queue.policy(on_lock_expired_delay="7 s")
+    queue.policy(lock_expired_delay="7 s")
     published = queue.publish()
 
     queue.settle("retry", queue.claim(), ["boom"], result=result)

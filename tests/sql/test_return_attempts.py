@@ -1,4 +1,4 @@
-"""messages.hand_back, through release and defer: the attempt comes back, and a key stays unique among what is ready."""
+"""messages.return_attempts, through release and defer: the attempt comes back, and a key stays unique among what is ready."""
 
 from __future__ import annotations
 

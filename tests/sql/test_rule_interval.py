@@ -1,4 +1,4 @@
-"""messages.seconds_of: a time of a sink's rules."""
+"""messages.rule_interval: a time of a sink's rules."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tests.sql.queue import Queue
 
 
 def test_it_is_an_interval_or_nothing(queue: Queue) -> None:
-    assert queue.call("seconds_of", {"wait": 1.5}, "wait") == timedelta(seconds=1.5)
-    assert queue.call("seconds_of", {"wait": 1.5}, "every") is None
+    assert queue.call("rule_interval", {"wait": 1.5}, "wait") == timedelta(seconds=1.5)
+    assert queue.call("rule_interval", {"wait": 1.5}, "every") is None

@@ -1,4 +1,4 @@
-"""messages.run_now: a schedule publishes its message now, by hand."""
+"""messages.run_schedule: a schedule publishes its message now, by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def queue(queue: Queue) -> Queue:
 
 
 def run_now(queue: Queue, name: Any = "s") -> Row:
-    return queue.row("SELECT * FROM messages.run_now(%s)", [name])
+    return queue.row("SELECT * FROM messages.run_schedule(%s)", [name])
 
 
 def test_it_publishes_the_message_and_says_who_did(queue: Queue) -> None:
@@ -83,7 +83,7 @@ def test_while_its_key_waits_it_publishes_nothing_and_names_the_one_that_waits(q
 
 
 @pytest.mark.parametrize("name", ["nope", None])
-def test_a_schedule_that_there_is_not_is_an_error_with_the_mend(queue: Queue, name: Any) -> None:
+def test_a_schedule_that_there_is_not_is_an_error_with_the_fix(queue: Queue, name: Any) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="there is no schedule") as caught:
         run_now(queue, name)
 

@@ -1,4 +1,4 @@
-"""messages.keep_step: what a step returned is kept for the holder of its message, and for nobody else."""
+"""messages.save_step: what a step returned is kept for the holder of its message, and for nobody else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sql.queue import Background, Queue, Row
 
 
 def keep(queue: Queue, claimed: Row, name: str | None = "charge", result: str | None = '{"n": 1}') -> bool:
-    kept: bool = queue.value("SELECT messages.keep_step(%s, %s, %s, %s)", [claimed.id, claimed.claim_id, name, result])
+    kept: bool = queue.value("SELECT messages.save_step(%s, %s, %s, %s)", [claimed.id, claimed.claim_id, name, result])
     return kept
 
 
@@ -85,7 +85,7 @@ def test_what_the_released_one_rolls_back_is_kept_by_the_later_one(
 def test_a_lock_that_ran_out_is_lost_with_strict_lock(queue: Queue, strict: bool, is_kept: bool) -> None:
     queue.policy(strict_lock=strict)
     queue.publish()
-    claimed = queue.claim_one(lock_for="1 ms")
+    claimed = queue.claim_one(lock_duration="1 ms")
     queue.later("1 second")
 
     assert keep(queue, claimed) is is_kept
@@ -141,6 +141,6 @@ def test_the_lock_is_extended_while_the_transaction_of_a_step_is_open(queue: Que
     with other.conn.transaction():
         keep(other, claimed)
         queue.conn.execute("SET lock_timeout = '1s'")
-        assert queue.settle("heartbeat", [claimed], lock_for="1 hour") == []
+        assert queue.settle("heartbeat", [claimed], lock_duration="1 hour") == []
         assert queue.message(published).lock_expires_at > until
     queue.conn.execute("RESET lock_timeout")

@@ -30,7 +30,7 @@ PRINTABLE = "use 1 to 200 printable characters, or NULL for none"
 
 
 @pytest.mark.parametrize(
-    ("columns", "problem", "mend"),
+    ("columns", "problem", "fix"),
     [
         ({"name": "a b"}, '"a b" is no name of a schedule', NAME),
         ({"name": ""}, '"" is no name of a schedule', NAME),
@@ -57,13 +57,13 @@ PRINTABLE = "use 1 to 200 printable characters, or NULL for none"
         ({"time_zone": "CEST"}, 'time_zone of schedule s is "CEST"', "like UTC or Europe/Berlin"),
     ],
 )
-def test_a_bad_value_is_refused_with_knob_value_and_mend(
-    queue: Queue, columns: dict[str, Any], problem: str, mend: str
+def test_a_bad_value_is_refused_with_setting_value_and_fix(
+    queue: Queue, columns: dict[str, Any], problem: str, fix: str
 ) -> None:
     with pytest.raises(errors.InvalidParameterValue, match=problem) as caught:
         queue.schedule(**columns)
 
-    assert caught.match(mend)
+    assert caught.match(fix)
 
 
 def test_a_bad_change_is_refused_too(queue: Queue) -> None:

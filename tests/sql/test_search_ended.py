@@ -1,4 +1,4 @@
-"""messages.walk_ended: what ended, the latest published first."""
+"""messages.search_ended: what ended, the latest published first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVERYTHING = "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL,
 
 
 def walk(queue: Queue, place: Any = None, limit: int = 100, look: int = 100) -> Row:
-    query = f"SELECT * FROM messages.walk_ended({EVERYTHING}, %s, %s, %s)"
+    query = f"SELECT * FROM messages.search_ended({EVERYTHING}, %s, %s, %s)"
     return queue.row(query, [["success"], None if place is None else Jsonb(place), limit, look])
 
 

@@ -1,4 +1,4 @@
-"""messages.walk_running: what is locked, by its id."""
+"""messages.search_running: what is locked, by its id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVERYTHING = "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL,
 
 
 def walk(queue: Queue, place: Any = None, limit: int = 100, look: int = 100) -> Row:
-    query = f"SELECT * FROM messages.walk_running({EVERYTHING}, %s, %s, %s)"
+    query = f"SELECT * FROM messages.search_running({EVERYTHING}, %s, %s, %s)"
     return queue.row(query, [["running"], None if place is None else Jsonb(place), limit, look])
 
 

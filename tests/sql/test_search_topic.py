@@ -1,4 +1,4 @@
-"""messages.walk_topic: what waits in one topic, in the order in which it is claimed."""
+"""messages.search_topic: what waits in one topic, in the order in which it is claimed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEARCH = "('t', NULL, %s::text[], NULL, %s, NULL, NULL, NULL, '{}', NULL, NULL):
 
 
 def walk(queue: Queue, *states: str, place: Any = None, key: str | None = None, limit: int = 100) -> Row:
-    query = f"SELECT * FROM messages.walk_topic({SEARCH}, 't', %s, %s, 100)"
+    query = f"SELECT * FROM messages.search_topic({SEARCH}, 't', %s, %s, 100)"
     return queue.row(query, [list(states) or None, key, None if place is None else Jsonb(place), limit])
 
 

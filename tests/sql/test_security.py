@@ -40,8 +40,16 @@ DOCTOR = {
 # What each role may call. A function that is missing here is called by no role: only by the owner's own functions.
 MAY_CALL = {
     "publisher": {
-        *("publish", "schema_digest", "new_message", "ring_published", "notify_policy", "long_numbers", "notify"),
-        *("begin_stage", "publish_staged", "clear_stage", "job_result", "job_rejected"),
+        *(
+            "publish",
+            "payload_schema_digest",
+            "new_message",
+            "notify_inserted",
+            "notify_policy",
+            "long_number_bytes",
+            "notify",
+        ),
+        *("begin_staging", "publish_staged", "delete_staged", "job_result", "job_rejected"),
     },
     "worker": {
         *(
@@ -54,31 +62,31 @@ MAY_CALL = {
             "retry",
             "defer",
             "release",
-            "release_forgotten",
+            "release_orphaned",
             "heartbeat",
-            "was_cancelled",
-            "progress",
-            "started",
+            "cancelled_ids",
+            "set_progress",
+            "count_runs",
         ),
         *(
             "arm",
             "disarm",
             "notify",
-            "own_xid",
-            "oldest_xid",
-            "worker_started",
-            "worker_seen",
-            "worker_measured",
-            "worker_stopped",
-            "worker_claims",
-            "worker_holds",
+            "draw_xid",
+            "oldest_running_xid",
+            "register_worker",
+            "touch_worker",
+            "record_measures",
+            "unregister_worker",
+            "touch_http_worker",
+            "touch_http_holders",
             "tick",
             "raise_low_water",
         ),
         *("fire_schedules", "next_schedule_due"),
-        *("deliver_next", "settle_delivery"),
-        *("held", "held_ids", "results", "count_ready", "lock_consumer"),
-        *("keep_step", "kept_steps"),
+        *("claim_delivery", "settle_delivery"),
+        *("read_claimed", "claimed_ids", "results", "count_ready", "lock_consumer"),
+        *("save_step", "load_steps"),
     },
     "operator": {
         *DOCTOR,
@@ -89,29 +97,29 @@ MAY_CALL = {
         "redrive",
         "redrive_where",
         "redrive_edited",
-        "requeue",
+        "requeue_dead_letters",
         "replay",
         "purge_archive",
         "delete",
         "purge_topic",
-        *("open_export", "advance_export", "forget_export", "held_by_export"),
+        *("open_export", "advance_export", "delete_export", "list_exports"),
         *("lock_export", "unlock_export", "lock_policies", "lock_holders"),
-        *("silence", "unsilence", "silenced_until", "conditions", "replay_alerts", "forget_sink"),
-        *("deliver_next", "settle_delivery"),
+        *("silence", "unsilence", "silenced_until", "conditions", "replay_alerts", "delete_sink"),
+        *("claim_delivery", "settle_delivery"),
         *("add_token", "revoke_token", "check_token", "open_session", "check_session", "close_session"),
-        *("begin_request", "end_request", "drain_worker", "reap"),
+        *("begin_request", "end_request", "drain_worker", "run_maintenance"),
         "dead_topics",
         "find_dead",
-        "may_redrive",
+        "preview_redrive",
         "dead_groups",
         "lineage",
         "tick",
         "stats",
         "unhandled_topics",
-        *("next_ticks", "run_now", "pause_schedule", "resume_schedule"),
-        *("find_messages", "retry_now", "edit", "reseal", "shown"),
-        *("unpark", "workflow"),
-        *("latency", "throughput", "quantile", "unpack", "snapshot_age"),
+        *("next_ticks", "run_schedule", "pause_schedule", "resume_schedule"),
+        *("find_messages", "retry_now", "edit", "reencrypt", "display_json"),
+        *("unblock", "workflow"),
+        *("latency", "throughput", "quantile", "unpack_histogram", "snapshot_age"),
         "check_topic",
         "topic_changed",
         "check_policy",
@@ -136,19 +144,19 @@ MAY_CALL = {
         "find_dead",
         "dead_groups",
         "lineage",
-        "held_by_export",
+        "list_exports",
         "workflow",
-        *("latency", "throughput", "quantile", "unpack", "snapshot_age"),
+        *("latency", "throughput", "quantile", "unpack_histogram", "snapshot_age"),
     },
     "maintainer": {
         "tick",
-        "follow_ends",
+        "propagate_missed_ends",
         "expire_locks",
-        "expire_ttl",
-        "judge_all",
+        "expire_messages",
+        "update_breakers",
         "renotify_stale",
         "fire_schedules",
-        "watch",
+        "update_conditions",
         "raise_low_water",
         "maintain_partitions",
         "purge",
@@ -240,15 +248,15 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_tou
             "examine_holders",
             "examine_snapshots",
         ),
-        "long_numbers",
+        "long_number_bytes",
         "now",
-        "own_xid",
-        "oldest_xid",
+        "draw_xid",
+        "oldest_running_xid",
         "notify",
         "notify_policy",
         "new_message",
-        "ring_published",
-        "unpack",
+        "notify_inserted",
+        "unpack_histogram",
         "is_printable",
         "check_topic",
         "check_policy",
@@ -262,7 +270,7 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_tou
 
 
 # What somebody runs with a search_path of his own, because it is called so often that setting one would be felt.
-FAST_PATHS = {"new_message", "now", "own_xid", "oldest_xid", "unpack", "is_printable"}
+FAST_PATHS = {"new_message", "now", "draw_xid", "oldest_running_xid", "unpack_histogram", "is_printable"}
 # Keywords that stand before a bracket, or stand for operators that are looked up in the path.
 KEYWORDS = {"if", "and", "or", "not", "case", "when", "then", "else", "from", "select", "coalesce"}
 LOOKS_UP = r"\b(like|ilike|similar|in|between|distinct|nullif|any|some|all|using|overlaps|within|execute)\b"
@@ -286,7 +294,7 @@ def test_whatever_runs_with_the_path_of_its_caller_is_on_the_short_list(queue: Q
 
 
 def unqualified(body: str) -> list[str]:
-    """The names, types and operators of a body that are looked up in the path of whoever runs it."""
+    """The names, types and operators of a body that are looked up in the path of the one that runs it."""
     bare = re.sub(r"--[^\n]*|'(?:[^']|'')*'", " ", body)
     found = re.findall(LOOKS_UP, bare, re.IGNORECASE)
     bare = re.sub(r"OPERATOR\(pg_catalog\.[^)]+\)|::bigint\b(\[\])?|::pg_catalog\.|:=|\bcount\(\*\)", " ", bare)
@@ -337,7 +345,7 @@ TRAP = """
 def test_an_operator_that_somebody_put_into_a_shared_schema_is_never_called_by_a_publish(
     own_queue: Queue, victim: str, armed: bool, path: str
 ) -> None:
-    """It would run with the rights of whoever publishes. PostgreSQL prefers an exact operator of any schema to a cast."""
+    """It would run with the rights of the one that publishes. PostgreSQL prefers an exact operator of any schema to a cast."""
     if armed:
         own_queue.arm()
     with own_queue.conn.transaction(force_rollback=True):
@@ -368,7 +376,7 @@ def test_no_function_runs_a_text_but_those_that_name_a_partition_and_the_one_for
     assert {row.proname for row in building} == {
         "maintain_partitions",
         "is_exported",
-        "purge_pages",
+        "purge_archive_pages",
         "prune_cron_history",
     }
 
@@ -450,7 +458,7 @@ def test_a_publisher_reads_no_content_not_even_its_own(as_role: Callable[[str], 
         "attempts",
         "history",
         "state",
-        "progress",
+        "set_progress",
         "created_at",
         "redriven_from",
         "original_topic",
@@ -481,7 +489,7 @@ def test_a_publisher_cannot_choose_the_id(as_role: Callable[[str], Queue]) -> No
         "UPDATE messages.topic SET notify = 'always'",
         "SELECT backoff FROM messages.topic",
         "UPDATE messages.sleeper SET armed_until = 'epoch'",
-        "SELECT nextval('messages.armed')",
+        "SELECT nextval('messages.armed_until')",
     ],
 )
 def test_a_publisher_can_do_nothing_but_publish(as_role: Callable[[str], Queue], statement: str) -> None:
@@ -493,7 +501,16 @@ def test_a_publisher_can_do_nothing_but_publish(as_role: Callable[[str], Queue],
 SETTINGS = {
     # By which functions tell each other something within a transaction. Who writes one lies to nobody but himself: what he may do is decided
     # without it.
-    *("room", "dropped", "on_conflict", "endings", "passed_on", "held_back", "rounds", "holds_topic"),
+    *(
+        "depth_left",
+        "dropped",
+        "on_conflict",
+        "end_events",
+        "propagated",
+        "held_back",
+        "channel_rounds",
+        "has_topic_lock",
+    ),
     # Only for who may create objects in the schema: see test_now.py.
     "fake_now",
     # On whose behalf an operator acts.
@@ -540,29 +557,29 @@ def test_no_setting_of_a_publisher_switches_a_policy_off(
 def test_a_worker_does_all_of_its_work(as_role: Callable[[str], Queue], queue: Queue) -> None:
     queue.publish_many(6, max_attempts=2)
     worker = as_role("worker")
-    worker.call("worker_started", "w", "host", 1, "1.0", ["t"], 10)
+    worker.call("register_worker", "w", "host", 1, "1.0", ["t"], 10)
     claimed = worker.claim()
 
     settled = [
         worker.settle("heartbeat", claimed),
-        worker.settle("was_cancelled", claimed),
-        worker.settle("progress", claimed[:1], [Jsonb({"done": 1})]),
+        worker.settle("cancelled_ids", claimed),
+        worker.settle("set_progress", claimed[:1], [Jsonb({"done": 1})]),
         worker.settle("complete", claimed[:1]),
         worker.settle("reject", claimed[1:2], ["bad"]),
         worker.settle("fail", claimed[2:3], ["boom"]),
         worker.settle("retry", claimed[3:4], ["boom"]),
         worker.settle("defer", claimed[4:5]),
         worker.settle("release", claimed[5:6]),
-        worker.call("release_forgotten", "w", []),
+        worker.call("release_orphaned", "w", []),
     ]
-    worker.settle("started", claimed)
+    worker.settle("count_runs", claimed)
     worker.arm("w")
-    worker.call("own_xid")
+    worker.call("draw_xid")
     worker.call("next_due", ["t"])
     worker.call("disarm", "w")
-    worker.call("worker_seen", "w", {})
+    worker.call("touch_worker", "w", {})
     ticked = worker.rows("SELECT * FROM messages.tick('daemon')")
-    worker.call("worker_stopped", "w")
+    worker.call("unregister_worker", "w")
 
     assert settled == [[]] * 10
     assert -1 not in [row.did for row in ticked]
@@ -599,7 +616,7 @@ def test_a_worker_writes_no_table(as_role: Callable[[str], Queue], table: str) -
         "SELECT messages.cancel(ARRAY[1])",
         "SELECT * FROM messages.redrive(ARRAY[1])",
         "SELECT messages.archive(ARRAY[1], ARRAY[1], 'success', NULL, NULL, NULL)",
-        "SELECT messages.hand_back(ARRAY[1], ARRAY[1], NULL, NULL, NULL, NULL)",
+        "SELECT messages.return_attempts(ARRAY[1], ARRAY[1], NULL, NULL, NULL, NULL)",
         "SELECT messages.expire_locks()",
         "SELECT messages.maintain_partitions()",
     ],
@@ -643,7 +660,7 @@ def test_a_publisher_publishes_in_bulk_what_it_staged_and_sees_nothing_of_what_o
     as_role: Callable[[str], Queue],
 ) -> None:
     publisher = as_role("publisher")
-    attempt = publisher.call("begin_stage", "j")
+    attempt = publisher.call("begin_staging", "j")
     with publisher.conn.cursor().copy("COPY messages.publish_stage (attempt, topic, payload) FROM STDIN") as copy:
         copy.write_row((attempt, "t", "1"))
 
@@ -711,7 +728,7 @@ def test_an_analyst_sees_what_happened_but_no_content(as_role: Callable[[str], Q
 
 def test_a_maintainer_maintains_and_sees_nothing(as_role: Callable[[str], Queue], queue: Queue) -> None:
     queue.publish()
-    queue.claim(lock_for="0 s")
+    queue.claim(lock_duration="0 s")
     maintainer = as_role("maintainer")
 
     assert [
@@ -746,13 +763,15 @@ def test_days_that_are_made_later_are_as_closed_as_the_first(
     )
 
 
-@pytest.mark.parametrize("lock_for", ["9000 years", "-60 years"])
-def test_an_error_of_a_worker_shows_no_payload(as_role: Callable[[str], Queue], queue: Queue, lock_for: str) -> None:
+@pytest.mark.parametrize("lock_duration", ["9000 years", "-60 years"])
+def test_an_error_of_a_worker_shows_no_payload(
+    as_role: Callable[[str], Queue], queue: Queue, lock_duration: str
+) -> None:
     """A row that violates a CHECK is shown in the error and in the server's log, with all that the owner may read."""
     queue.publish(payload={"secret": "s3cret"})
     worker = as_role("worker")
 
     with pytest.raises(psycopg.DatabaseError) as caught:
-        worker.claim(lock_for=lock_for)
+        worker.claim(lock_duration=lock_duration)
 
     assert "s3cret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""messages.progress: how far a running message is, written only by who holds it."""
+"""messages.set_progress: how far a running message is, written only by who holds it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HALF = {"done": 50, "total": 100, "unit": "rows"}
 
 
 def note(queue: Queue, claimed: list[Any], *progress: Any, **named: Any) -> list[int]:
-    return queue.settle("progress", claimed, [Jsonb(each) for each in progress], **named)
+    return queue.settle("set_progress", claimed, [Jsonb(each) for each in progress], **named)
 
 
 def test_it_is_kept_with_the_message_and_replaces_what_was_there(queue: Queue) -> None:
@@ -74,7 +74,7 @@ def test_who_must_not_wait_passes_over_a_row_that_somebody_holds(queue: Queue, o
 
 
 def test_nothing_to_note_is_fine(queue: Queue) -> None:
-    assert queue.call("progress", [], [], []) == []
+    assert queue.call("set_progress", [], [], []) == []
 
 
 def test_it_writes_no_index(own_database: Any) -> None:

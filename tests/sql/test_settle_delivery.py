@@ -55,11 +55,11 @@ def test_what_failed_comes_again_when_its_time_has_come_and_holds_up_what_is_beh
 
 def test_what_is_put_aside_holds_up_nothing(sink: Sink, queue: Queue) -> None:
     raise_alert(queue)
-    sink.settle(sink.next(), "refused", put_aside=True)
+    sink.settle(sink.next(), "refused", abandon=True)
     raise_alert(queue, "behind")
 
     assert [told["groups"][0]["topic"] for told in sink.deliver_all()] == ["behind"]
-    assert queue.value("SELECT count(*) FROM messages.alert_delivery WHERE put_aside_at IS NOT NULL") == 1
+    assert queue.value("SELECT count(*) FROM messages.alert_delivery WHERE abandoned_at IS NOT NULL") == 1
 
 
 def test_the_sink_knows_since_when_it_fails_until_it_works_again(sink: Sink, queue: Queue) -> None:

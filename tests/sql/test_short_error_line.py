@@ -17,4 +17,4 @@ from tests.sql.queue import Queue
     ],
 )
 def test_the_end_of_a_traceback_says_what_went_wrong(queue: Queue, error: str | None, line: str | None) -> None:
-    assert queue.call("last_line", error) == line
+    assert queue.call("short_error_line", error) == line

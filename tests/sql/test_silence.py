@@ -14,12 +14,12 @@ def test_it_says_who_until_when_and_why(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     queue.conn.execute("SELECT set_config('messages.actor', 'ann', false)")
 
-    number = queue.call("silence", topic="orders.*", why="known", **{"for": "2 hours"})
+    number = queue.call("silence", topic="orders.*", reason="known", **{"for": "2 hours"})
 
     found = queue.row(
         "SELECT s.*, s.until - messages.now() = '2 hours' AS right FROM messages.silence AS s WHERE id = %s", [number]
     )
-    assert (found.topic, found.created_by, found.why, found.right) == ("orders.*", "ann", "known", True)
+    assert (found.topic, found.created_by, found.reason, found.right) == ("orders.*", "ann", "known", True)
 
 
 def test_it_is_noted(queue: Queue) -> None:

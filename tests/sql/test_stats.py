@@ -108,7 +108,7 @@ def test_it_shows_topics_that_only_run_died_or_have_a_policy(queue: Queue) -> No
 def test_it_tells_whether_a_live_worker_handles_the_topic(queue: Queue) -> None:
     queue.publish("a")
     queue.publish("b")
-    queue.call("worker_started", "w", "host", 42, "1.0", ["a"], 10)
+    queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
 
     assert [row.handled for row in stats(queue).values()] == [True, False]
 

@@ -1,4 +1,4 @@
-"""messages.keep_rejected: what was rejected of a job stays, what it staged goes."""
+"""messages.store_rejected: what was rejected of a job stays, what it staged goes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def test_only_the_rejected_rows_of_these_attempts_are_kept(queue: Queue) -> None
     mine, other = stage(queue, {}, bad, bad), stage(queue, bad)
     queue.conn.execute("INSERT INTO messages.publish_job (job) VALUES ('j')")
 
-    assert queue.call("keep_rejected", "j", [mine]) == 2
+    assert queue.call("store_rejected", "j", [mine]) == 2
     assert [(row.nth, row.given) for row in rejected(queue)] == [(1, {"n": 1}), (2, {"n": 1})]
     assert other != mine
 
@@ -21,6 +21,6 @@ def test_bytes_are_told_as_base64(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.publish_job (job) VALUES ('j')")
     queue.conn.execute("UPDATE messages.publish_stage SET reason = 'too large'")
 
-    queue.call("keep_rejected", "j", [attempt])
+    queue.call("store_rejected", "j", [attempt])
 
     assert rejected(queue)[0].given["body"] == "AAE="

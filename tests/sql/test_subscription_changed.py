@@ -72,12 +72,12 @@ def test_topics_of_dead_letters_take_no_part(queue: Queue, pair: tuple[str, str]
 
 def test_a_publish_knows_of_the_first_subscription_and_forgets_after_the_last(own_queue: Queue) -> None:
     subscribe(own_queue, ("a", "b"))
-    marked = own_queue.call("is_policed")
+    marked = own_queue.call("has_policies")
 
     own_queue.conn.execute("DELETE FROM messages.subscription")
     own_queue.call("prune")
 
-    assert (marked, own_queue.call("is_policed")) == (True, False)
+    assert (marked, own_queue.call("has_policies")) == (True, False)
 
 
 def test_an_operator_subscribes(queue: Queue) -> None:

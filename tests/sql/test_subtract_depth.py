@@ -1,4 +1,4 @@
-"""messages.lower_depth: messages that end make room, and no settle waits for another one, or for a publisher."""
+"""messages.subtract_depth: messages that end make room, and no settle waits for another one, or for a publisher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOPICS = "abcd"
 
 @pytest.fixture
 def lanes(queue: Queue, other: Queue) -> tuple[Queue, Queue]:
-    """Two that settle topics with max_depth; whoever of them has to wait for a lock gets an error instead."""
+    """Two that settle topics with max_depth; anyone who of them has to wait for a lock gets an error instead."""
     queue.policy("*", max_depth=1_000_000)
     for lane in (queue, other):
         lane.conn.execute("SET lock_timeout = '100ms'")
@@ -36,7 +36,7 @@ def held(by: Queue, *topics: str) -> Iterator[list[Any]]:
 def test_each_topic_is_lowered_by_what_ended_of_it(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10), ('b', 10), ('c', 10)")
 
-    queue.rows("SELECT messages.lower_depth(%s)", [["b", "a", "b", "nobody"]])
+    queue.rows("SELECT messages.subtract_depth(%s)", [["b", "a", "b", "nobody"]])
 
     assert [queue.depth(topic) for topic in "abc"] == [9, 8, 10]
     assert queue.rows("SELECT * FROM messages.depth_change ORDER BY topic") == [("a", -1), ("b", -2)]

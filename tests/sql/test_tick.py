@@ -12,17 +12,17 @@ from tests.server.postgres import Database
 from tests.sql.queue import Background, Ear, Queue
 
 TASKS = [
-    "follow_ends",
+    "propagate_missed_ends",
     "expire_locks",
-    "expire_ttl",
+    "expire_messages",
     "renotify_stale",
     "raise_low_water",
     "maintain_partitions",
     "purge",
     "recount_depth",
-    "judge_all",
+    "update_breakers",
     "fire_schedules",
-    "watch",
+    "update_conditions",
     "prune",
 ]
 
@@ -39,8 +39,8 @@ def test_it_runs_every_task_and_tells_what_each_did(queue: Queue, listen: Callab
     ear = listen("new_message")
     queue.publish("stale", wait="-1 hour")
     queue.publish_many(2)
-    queue.claim(lock_for="0 s")
-    queue.call("worker_started", "dead", "host", 42, "1.0", ["t"], 10)
+    queue.claim(lock_duration="0 s")
+    queue.call("register_worker", "dead", "host", 42, "1.0", ["t"], 10)
     queue.conn.execute("UPDATE messages.worker SET seen_at = '2020-01-01'")
 
     did = tick(queue)
@@ -101,7 +101,7 @@ def test_a_fleet_of_daemons_ticks_no_more_often_than_one(queue: Queue, other: Qu
 
 def test_a_tick_is_bounded(queue: Queue) -> None:
     queue.publish_many(5)
-    queue.claim(lock_for="0 s")
+    queue.claim(lock_duration="0 s")
 
     did = [row.did for row in queue.rows("SELECT did FROM messages.tick('hand', 3) WHERE task = 'expire_locks'")]
 
@@ -134,7 +134,7 @@ def test_one_failing_task_does_not_stop_the_others(own_database: Database, faili
 def test_what_a_failing_task_did_before_it_failed_is_undone(own_database: Database) -> None:
     queue = Queue(own_database.connect())
     queue.publish_many(2)
-    queue.claim(lock_for="0 s")
+    queue.claim(lock_duration="0 s")
     queue.conn.execute(
         """
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
@@ -153,8 +153,19 @@ def test_it_waits_for_a_lock_for_two_seconds_at_most(queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("table", "failing"),
     [
-        ("worker", ["watch", "prune"]),
-        ("message", ["expire_locks", "expire_ttl", "renotify_stale", "raise_low_water", "purge", "watch", "prune"]),
+        ("worker", ["update_conditions", "prune"]),
+        (
+            "message",
+            [
+                "expire_locks",
+                "expire_messages",
+                "renotify_stale",
+                "raise_low_water",
+                "purge",
+                "update_conditions",
+                "prune",
+            ],
+        ),
     ],
 )
 def test_a_table_that_somebody_locks_for_long_fails_what_needs_it_until_the_next_tick(
@@ -175,7 +186,7 @@ def test_a_table_that_somebody_locks_for_long_fails_what_needs_it_until_the_next
 def test_settles_go_on_while_a_tick_is_not_yet_committed(queue: Queue, other: Queue, background: Background) -> None:
     queue.publish_many(3)
     held = queue.claim(limit=1)
-    queue.claim(lock_for="0 s", limit=1)
+    queue.claim(lock_duration="0 s", limit=1)
 
     with queue.conn.transaction():
         tick(queue)
@@ -185,7 +196,7 @@ def test_settles_go_on_while_a_tick_is_not_yet_committed(queue: Queue, other: Qu
 
 def test_by_hand_it_is_noted_with_what_each_task_did_and_only_if_it_ran(queue: Queue, other: Queue) -> None:
     queue.publish_many(2)
-    queue.claim(lock_for="0 s")
+    queue.claim(lock_duration="0 s")
 
     with queue.conn.transaction():
         did = tick(queue)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.every_server
 STANDS_FOR_LISTENERS = "SELECT topics FROM messages.sleeper WHERE worker = '*'"
 
 
-def test_a_backoff_that_makes_no_sense_is_refused_with_topic_knob_and_mend(queue: Queue) -> None:
+def test_a_backoff_that_makes_no_sense_is_refused_with_topic_setting_and_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
         queue.policy("mail", backoff={"kind": "exponential", "base": "soon"})
 

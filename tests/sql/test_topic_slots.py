@@ -1,4 +1,4 @@
-"""messages.topic_room: how many messages of a limited topic a claim may take."""
+"""messages.topic_slots: how many messages of a limited topic a claim may take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.server.postgres import Database
 from tests.sql.patience import give_time
 from tests.sql.queue import Background, Queue
 
-ROOM = "SELECT messages.topic_room(messages.policy(%s, messages.now()), %s)"
+ROOM = "SELECT messages.topic_slots(messages.claim_policy(%s, messages.now()), %s)"
 
 
 def room(queue: Queue, wanted: int = 100, topic: str = "t") -> int:
@@ -52,7 +52,7 @@ def test_a_limit_that_was_lowered_below_what_runs_leaves_nothing(queue: Queue) -
 
 
 def test_the_place_of_a_dead_worker_is_free_when_its_lock_was_ended_and_not_before(queue: Queue) -> None:
-    queue.policy(max_concurrency=1, lock_for="10 s", max_attempts=2, on_lock_expired_delay="0")
+    queue.policy(max_concurrency=1, lock_duration="10 s", max_attempts=2, lock_expired_delay="0")
     queue.publish()
     queue.claim()
 

@@ -1,4 +1,4 @@
-"""messages.worker_holds: who extends the lock of a message lives, though it claims nothing."""
+"""messages.touch_http_holders: who extends the lock of a message lives, though it claims nothing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ def seconds_unseen(queue: Queue, name: str) -> float:
 
 def test_the_holders_over_http_are_dated_and_nobody_else(queue: Queue) -> None:
     for name in ("http:a/1", "http:a/two"):
-        queue.call("worker_claims", name, "h", ["t"], 1)
-    queue.call("worker_started", "daemon", "host", 42, "1.0", ["t"], 10)
+        queue.call("touch_http_worker", name, "h", ["t"], 1)
+    queue.call("register_worker", "daemon", "host", 42, "1.0", ["t"], 10)
     queue.publish_many(2)
     held = [queue.claim(worker=name, limit=1)[0] for name in ("http:a/1", "daemon")]
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '60 s'")
 
-    queue.call("worker_holds", [each.id for each in held])
+    queue.call("touch_http_holders", [each.id for each in held])
 
     assert seconds_unseen(queue, "http:a/1") < 30
     assert seconds_unseen(queue, "http:a/two") > 30
@@ -26,7 +26,7 @@ def test_the_holders_over_http_are_dated_and_nobody_else(queue: Queue) -> None:
 
 
 def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue) -> None:
-    queue.call("worker_claims", "http:a/1", "h", ["t"], 1)
+    queue.call("touch_http_worker", "http:a/1", "h", ["t"], 1)
     queue.publish()
     (held,) = queue.claim(worker="http:a/1")
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '60 s'")
@@ -34,6 +34,6 @@ def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue)
 
     with queue.conn.transaction():
         queue.call("drain_worker", "http:a/1")
-        other.call("worker_holds", [held.id])
+        other.call("touch_http_holders", [held.id])
 
     assert seconds_unseen(queue, "http:a/1") > 30

@@ -1,4 +1,4 @@
-"""messages.worker_claims: a worker over HTTP asks for messages; so it is known, and told when it shall stop."""
+"""messages.touch_http_worker: a worker over HTTP asks for messages; so it is known, and told when it should stop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NAME = "http:shop/w"
 
 
 def claims(queue: Queue, topics: tuple[str, ...] = ("t",), name: str = NAME) -> bool:
-    return bool(queue.call("worker_claims", name, "10.0.0.7", list(topics), 5))
+    return bool(queue.call("touch_http_worker", name, "10.0.0.7", list(topics), 5))
 
 
 def worker(queue: Queue, name: str = NAME) -> Row:
@@ -76,7 +76,7 @@ def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue)
 
 def test_a_thousand_are_known_and_no_more(queue: Queue) -> None:
     queue.conn.execute(
-        "SELECT messages.worker_claims(format('http:t%s/%s', n % 10, n), 'h', ARRAY['t'], 1) FROM generate_series(1, 1000) AS n"
+        "SELECT messages.touch_http_worker(format('http:t%s/%s', n % 10, n), 'h', ARRAY['t'], 1) FROM generate_series(1, 1000) AS n"
     )
 
     assert claims(queue) is False
@@ -86,7 +86,7 @@ def test_a_thousand_are_known_and_no_more(queue: Queue) -> None:
 
 def test_a_hundred_of_one_token_are_known_and_those_of_the_others_have_their_places(queue: Queue) -> None:
     queue.conn.execute(
-        "SELECT messages.worker_claims('http:shop/' || n, 'h', ARRAY['t'], 1) FROM generate_series(1, 110) AS n"
+        "SELECT messages.touch_http_worker('http:shop/' || n, 'h', ARRAY['t'], 1) FROM generate_series(1, 110) AS n"
     )
 
     assert (claims(queue), worker(queue)) == (False, None)
@@ -96,7 +96,7 @@ def test_a_hundred_of_one_token_are_known_and_those_of_the_others_have_their_pla
 
 
 def test_the_name_of_a_daemon_is_not_taken(queue: Queue) -> None:
-    queue.call("worker_started", NAME, "host", 42, "1.0", ["a"], 10)
+    queue.call("register_worker", NAME, "host", 42, "1.0", ["a"], 10)
     queue.call("drain_worker", NAME)
 
     assert claims(queue) is False

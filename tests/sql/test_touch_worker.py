@@ -1,4 +1,4 @@
-"""messages.worker_seen: a sign of life."""
+"""messages.touch_worker: a sign of life."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from tests.sql.queue import Queue
 
 
 def test_a_sign_of_life_is_dated_and_says_what_the_worker_says_of_itself(queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 42, "1.0", ["a"], 10)
+    queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
     queue.conn.execute("UPDATE messages.worker SET seen_at = '2020-01-01'")
 
-    assert queue.call("worker_seen", "w", {"in_hand": 3}, True) is True
+    assert queue.call("touch_worker", "w", {"in_flight": 3}, True) is True
 
     worker = queue.row("SELECT *, seen_at > clock_timestamp() - interval '1 minute' AS alive FROM messages.worker")
-    assert (worker.alive, worker.status, worker.stopping) == (True, {"in_hand": 3}, True)
+    assert (worker.alive, worker.status, worker.stopping) == (True, {"in_flight": 3}, True)
 
 
 def test_a_worker_that_the_registry_does_not_know_is_told(queue: Queue) -> None:
-    assert queue.call("worker_seen", "stranger", {}) is False
+    assert queue.call("touch_worker", "stranger", {}) is False
     assert queue.rows("SELECT * FROM messages.worker") == []
 
 
 def test_a_row_that_somebody_holds_is_passed_over_and_the_next_sign_counts(queue: Queue, other: Queue) -> None:
-    queue.call("worker_started", "w", "host", 42, "1.0", ["a"], 10)
+    queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
     other.conn.execute("SET lock_timeout = '2s'")
     with queue.conn.transaction():
         queue.call("drain_worker", "w")
-        held = other.call("worker_seen", "w", {"in_hand": 3})
+        held = other.call("touch_worker", "w", {"in_flight": 3})
         assert other.value("SELECT status FROM messages.worker") == {}
 
-    assert (held, other.call("worker_seen", "w", {"in_hand": 4})) == (True, True)
+    assert (held, other.call("touch_worker", "w", {"in_flight": 4})) == (True, True)
     worker = queue.row("SELECT * FROM messages.worker")
-    assert worker.status == {"in_hand": 4}
+    assert worker.status == {"in_flight": 4}
     assert worker.drain_asked_at is not None

@@ -1,4 +1,4 @@
-"""messages.hand_on: a message that is put back keeps what its ancestor had: its steps, and what comes after it."""
+"""messages.transfer_to_redriven: a message that is put back keeps what its ancestor had: its steps, and what comes after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sql.queue import Queue
 def die_with_a_step(queue: Queue) -> int:
     queue.publish()
     (claimed,) = queue.claim()
-    queue.value("SELECT messages.keep_step(%s, %s, 'charge', '{\"n\": 1}')", [claimed.id, claimed.claim_id])
+    queue.value("SELECT messages.save_step(%s, %s, 'charge', '{\"n\": 1}')", [claimed.id, claimed.claim_id])
     queue.settle("fail", [claimed], ["boom"])
     died: int = claimed.id
     return died
@@ -34,7 +34,7 @@ def test_its_steps_come_along_unless_another_handler_works_it(
 
     again = queue.row(f"SELECT * FROM {how}", [died]).message_id
     (claimed,) = queue.claim(topic)
-    kept: list[Any] = queue.rows("SELECT * FROM messages.kept_steps(%s, %s)", [again, claimed.claim_id])
+    kept: list[Any] = queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [again, claimed.claim_id])
 
     assert [tuple(row) for row in kept] == [("charge", '{"n": 1}') if comes_along else (None, None)]
 

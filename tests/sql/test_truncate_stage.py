@@ -1,4 +1,4 @@
-"""messages.empty_stage: a large stage that nobody uses is emptied at once."""
+"""messages.truncate_stage: a large stage that nobody uses is emptied at once."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def large(queue: Queue) -> Queue:
 
 
 def test_it_is_emptied_when_nobody_stages(large: Queue) -> None:
-    assert large.call("empty_stage") is True
+    assert large.call("truncate_stage") is True
     assert large.value("SELECT pg_relation_size('messages.publish_stage')") == 0
 
 
 def test_it_is_left_alone_while_somebody_stages(large: Queue) -> None:
     stage(large, {})
 
-    assert large.call("empty_stage") is False
+    assert large.call("truncate_stage") is False
     assert staged(large) == 9001
 
 
@@ -37,20 +37,20 @@ def test_it_is_left_alone_while_somebody_has_it_open(large: Queue, other: Queue)
     with other.conn.transaction():
         staged(other)
 
-        assert large.call("empty_stage") is False
-    assert large.call("empty_stage") is True
+        assert large.call("truncate_stage") is False
+    assert large.call("truncate_stage") is True
 
 
 def test_it_is_left_alone_under_a_snapshot_that_may_be_old(large: Queue) -> None:
     with large.conn.transaction():
         large.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
-        assert large.call("empty_stage") is False
+        assert large.call("truncate_stage") is False
 
 
 def test_a_small_one_is_not_worth_it(queue: Queue) -> None:
     large = queue.value("SELECT pg_relation_size('messages.publish_stage') >= 8388608")
     if large:
-        queue.call("empty_stage")
+        queue.call("truncate_stage")
 
-    assert queue.call("empty_stage") is False
+    assert queue.call("truncate_stage") is False

@@ -1,4 +1,4 @@
-"""messages.give_back: one try to hand messages back. (What handing back promises is in test_hand_back.py.)"""
+"""messages.try_return_attempts: one try to hand messages back. (What handing back promises is in test_hand_back.py.)"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sql.queue import Background, Queue
 
 
 def give_back(queue: Queue, claimed: Any) -> list[int]:
-    ended: list[int] = queue.call("give_back", [claimed.id], [claimed.claim_id], None, None, None, None)
+    ended: list[int] = queue.call("try_return_attempts", [claimed.id], [claimed.claim_id], None, None, None, None)
     return ended
 
 

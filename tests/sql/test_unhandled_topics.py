@@ -20,18 +20,18 @@ def test_a_topic_that_waits_without_a_worker_is_named_once(queue: Queue) -> None
 def test_a_topic_with_a_live_worker_is_handled(queue: Queue) -> None:
     queue.publish("a")
     queue.publish("b")
-    queue.call("worker_started", "w", "host", 42, "1.0", ["a", "x"], 10)
+    queue.call("register_worker", "w", "host", 42, "1.0", ["a", "x"], 10)
 
     assert unhandled(queue) == ["b"]
 
 
 def test_a_worker_that_stops_or_was_not_seen_for_a_minute_handles_nothing(queue: Queue) -> None:
     queue.publish("a")
-    queue.call("worker_started", "w", "host", 42, "1.0", ["a"], 10)
-    queue.call("worker_seen", "w", {}, True)
+    queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
+    queue.call("touch_worker", "w", {}, True)
     assert unhandled(queue) == ["a"]
 
-    queue.call("worker_seen", "w", {}, False)
+    queue.call("touch_worker", "w", {}, False)
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 s'")
     assert unhandled(queue) == ["a"]
 

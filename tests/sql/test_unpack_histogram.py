@@ -1,4 +1,4 @@
-"""messages.unpack: the counts of a histogram."""
+"""messages.unpack_histogram: the counts of a histogram."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from tests.sql.queue import Queue
 def test_it_returns_what_was_packed_with_a_count_for_each_bucket(queue: Queue) -> None:
     counts = {str(bucket): bucket * 1_000_000 for bucket in range(1, 49)}
 
-    unpacked = queue.value("SELECT messages.unpack(messages.pack(%s))", [Jsonb(counts)])
+    unpacked = queue.value("SELECT messages.unpack_histogram(messages.pack_histogram(%s))", [Jsonb(counts)])
 
     assert unpacked == list(counts.values())
 
 
 def test_sums_have_room_for_a_week_of_the_fullest_minutes(queue: Queue) -> None:
-    full = queue.value("SELECT messages.unpack(messages.pack(%s) * 999)", [Jsonb({"1": 10**9, "2": 10**9})])
+    full = queue.value(
+        "SELECT messages.unpack_histogram(messages.pack_histogram(%s) * 999)", [Jsonb({"1": 10**9, "2": 10**9})]
+    )
 
     assert full[:3] == [999 * 10**9, 999 * 10**9, 0]
 
 
 def test_nothing_is_nothing(queue: Queue) -> None:
-    assert queue.value("SELECT messages.unpack(0)") == [0] * 48
-    assert queue.value("SELECT messages.unpack(NULL)") is None
+    assert queue.value("SELECT messages.unpack_histogram(0)") == [0] * 48
+    assert queue.value("SELECT messages.unpack_histogram(NULL)") is None

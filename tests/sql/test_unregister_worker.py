@@ -1,4 +1,4 @@
-"""messages.worker_stopped: a worker leaves the registry."""
+"""messages.unregister_worker: a worker leaves the registry."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from tests.sql.queue import Queue
 
 def test_the_worker_and_its_flag_are_gone_and_nobody_elses(queue: Queue) -> None:
     for name in ("a", "b"):
-        queue.call("worker_started", name, "host", 42, "1.0", ["t"], 10)
+        queue.call("register_worker", name, "host", 42, "1.0", ["t"], 10)
         queue.arm(name)
 
-    queue.call("worker_stopped", "a")
+    queue.call("unregister_worker", "a")
 
     assert [row.name for row in queue.rows("SELECT name FROM messages.worker")] == ["b"]
     assert [row.worker for row in queue.rows("SELECT worker FROM messages.sleeper")] == ["b"]
 
 
 def test_a_stranger_may_leave(queue: Queue) -> None:
-    assert queue.rows("SELECT messages.worker_stopped('stranger')") != []
+    assert queue.rows("SELECT messages.unregister_worker('stranger')") != []

@@ -1,4 +1,4 @@
-"""messages.judge: a breaker at work."""
+"""messages.update_breaker: a breaker at work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""messages.judge_all: what the tick does for breakers."""
+"""messages.update_breakers: what the tick does for breakers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_who_cannot_get_the_breakers_row_waits_for_nobody_and_the_next_one_count
         other.rows("SELECT * FROM messages.breaker FOR UPDATE")
         queue.settle("fail", claimed, ["boom"] * 4)
         assert breaker(queue).position == "closed"
-    queue.call("judge_all")
+    queue.call("update_breakers")
 
     assert breaker(queue).position == "open"
 
@@ -34,7 +34,7 @@ def test_a_breaker_that_no_topic_asks_for_any_more_is_forgotten(queue: Queue) ->
     queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)
     queue.policy(breaker=None)
 
-    queue.call("judge_all")
+    queue.call("update_breakers")
 
     assert breaker(queue) is None
     assert len(queue.claim()) == 16

@@ -1,4 +1,4 @@
-"""messages.watch: one alert when something begins to be wrong, and one when it ends."""
+"""messages.update_conditions: one alert when something begins to be wrong, and one when it ends."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ def alerts(queue: Queue) -> list[tuple[str, ...]]:
 
 
 def test_it_raises_an_alert_when_it_begins_and_when_it_ends_and_none_between(queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 42, "1.0", ["t"], 10)
+    queue.call("register_worker", "w", "host", 42, "1.0", ["t"], 10)
     queue.publish(wait="-1 hour")
 
-    assert [queue.call("watch") for _ in range(3)] == [1, 0, 0]
+    assert [queue.call("update_conditions") for _ in range(3)] == [1, 0, 0]
     assert alerts(queue) == [("backlog", "t", "begun")]
     queue.claim()
 
-    assert [queue.call("watch") for _ in range(2)] == [1, 0]
+    assert [queue.call("update_conditions") for _ in range(2)] == [1, 0]
     assert alerts(queue) == [("backlog", "t", "begun"), ("backlog", "t", "ended")]
 
 
-def test_the_alert_says_what_and_how_to_mend_it_and_wakes_the_deliverers(
+def test_the_alert_says_what_and_how_to_fix_it_and_wakes_the_deliverers(
     queue: Queue, listen: Callable[..., Ear]
 ) -> None:
     ear = listen("alert")
     queue.publish(wait="-6 minutes")
 
-    queue.call("watch")
+    queue.call("update_conditions")
 
-    told = queue.row("SELECT kind, sample_error, mend FROM messages.alert")
+    told = queue.row("SELECT kind, sample_error, fix FROM messages.alert")
     assert told.kind == "no_worker"
     assert "no worker handles the topic" in told.sample_error
-    assert "start a daemon" in told.mend
+    assert "start a daemon" in told.fix
     assert ear.heard() == ["no_worker"]
 
 
@@ -52,39 +52,41 @@ def test_it_is_a_task_of_the_tick_and_needs_no_daemon(queue: Queue) -> None:
 def test_of_several_tickers_at_once_one_does_it(queue: Queue, database: Database) -> None:
     queue.publish(wait="-6 minutes")
     other = Queue(database.connect(autocommit=False))
-    assert other.call("watch") == 1
+    assert other.call("update_conditions") == 1
 
-    assert queue.call("watch") == 0
+    assert queue.call("update_conditions") == 0
     other.conn.commit()
 
-    assert queue.call("watch") == 0
+    assert queue.call("update_conditions") == 0
     assert len(alerts(queue)) == 1
 
 
 def test_a_listener_has_to_be_degraded_for_a_while(queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 42, "1.0", ["t"], 10)
-    queue.call("worker_seen", "w", {"listener": "degraded"})
-    assert queue.call("watch") == 0
+    queue.call("register_worker", "w", "host", 42, "1.0", ["t"], 10)
+    queue.call("touch_worker", "w", {"listener": "degraded"})
+    assert queue.call("update_conditions") == 0
 
     queue.later("61 s")
 
-    assert queue.call("watch") == 1
+    assert queue.call("update_conditions") == 1
     assert alerts(queue) == [("listener_degraded", None, "begun")]
 
 
 def test_a_listener_that_recovered_in_time_is_never_told(queue: Queue) -> None:
-    queue.call("worker_started", "w", "host", 42, "1.0", ["t"], 10)
-    queue.call("worker_seen", "w", {"listener": "degraded"})
-    queue.call("watch")
+    queue.call("register_worker", "w", "host", 42, "1.0", ["t"], 10)
+    queue.call("touch_worker", "w", {"listener": "degraded"})
+    queue.call("update_conditions")
 
-    queue.call("worker_seen", "w", {"listener": "listening"})
+    queue.call("touch_worker", "w", {"listener": "listening"})
 
-    assert queue.call("watch") == 0
+    assert queue.call("update_conditions") == 0
     assert alerts(queue) == []
 
 
 def test_a_breaker_tells_of_itself(queue: Queue) -> None:
     queue.policy("t", breaker={"pause": "10m"})
-    queue.conn.execute("INSERT INTO messages.breaker (topic, position, probe_at, why) VALUES ('t', 'open', now(), 'x')")
+    queue.conn.execute(
+        "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES ('t', 'open', now(), 'x')"
+    )
 
-    assert queue.call("watch") == 0
+    assert queue.call("update_conditions") == 0

@@ -1,4 +1,4 @@
-"""messages.wait_for: whoever waits for the end of a message is rung when it comes, whatever happens at the same moment."""
+"""messages.wait_for: anyone who waits for the end of a message is rung when it comes, whatever happens at the same moment."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.every_server
 @pytest.fixture(autouse=True)
 def _unmarked(queue: Queue) -> Iterator[None]:
     """Nobody asks for the mark, so that each test sees it raised by its own waiter."""
-    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
     yield
-    queue.conn.execute("SELECT setval('messages.awaited', 1)")
+    queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
 
 
 def wait_for(queue: Queue, message_id: int, **named: Any) -> Row:
@@ -39,7 +39,7 @@ def finish(queue: Queue) -> None:
 
 def is_awaited(queue: Queue) -> bool:
     """Whether ends look for waiters."""
-    return bool(queue.value("SELECT pg_sequence_last_value('messages.awaited') > 1"))
+    return bool(queue.value("SELECT pg_sequence_last_value('messages.awaited_flag') > 1"))
 
 
 def waiters(queue: Queue) -> list[int]:
@@ -77,7 +77,7 @@ def test_one_that_has_not_ended_has_no_result_and_rings_when_it_ends(queue: Queu
         (lambda queue, _: queue.settle("reject", queue.claim(), ["no"]), "rejected"),
         (lambda queue, _: queue.settle("fail", queue.claim(), ["boom"]), "failed"),
         (lambda queue, _: queue.settle("retry", queue.claim(), ["boom"]), "failed"),
-        (lambda queue, _: (queue.claim(lock_for="0 s"), queue.call("expire_locks")), "lock_expired"),
+        (lambda queue, _: (queue.claim(lock_duration="0 s"), queue.call("expire_locks")), "lock_expired"),
     ],
     ids=["cancelled", "rejected", "failed", "used up", "lock_expired"],
 )
@@ -142,11 +142,11 @@ def test_a_shorter_wait_does_not_end_a_longer_one(queue: Queue) -> None:
 
 
 def test_who_waits_costs_publishers_nothing(queue: Queue) -> None:
-    queue.conn.execute("SELECT setval('messages.policed', 1)")
+    queue.conn.execute("SELECT setval('messages.policy_flag', 1)")
 
     wait_for(queue, queue.publish())
 
-    assert (is_awaited(queue), queue.call("is_policed")) == (True, False)
+    assert (is_awaited(queue), queue.call("has_policies")) == (True, False)
 
 
 def test_there_is_no_row_for_a_message_that_never_was(queue: Queue) -> None:
@@ -159,7 +159,7 @@ def test_a_success_of_which_nothing_is_kept_rings_all_the_same_and_leaves_no_row
     queue: Queue, listen: Callable[..., Ear]
 ) -> None:
     ear = listen("settled")
-    queue.policy(keep_success="none")
+    queue.policy(archive_success="none")
     published = queue.publish()
     wait_for(queue, published)
 
@@ -346,7 +346,7 @@ def test_in_every_order_of_their_steps_who_waits_is_told_or_rung(
     missed = []
 
     for order in orders(3, 4):
-        queue.conn.execute("DELETE FROM messages.waiter; SELECT setval('messages.awaited', 1)")
+        queue.conn.execute("DELETE FROM messages.waiter; SELECT setval('messages.awaited_flag', 1)")
         published = queue.publish()
         claimed = queue.claim()
         waiter = Session(waiting, background, partial(wait_for, message_id=published))

@@ -15,16 +15,16 @@ from tests.sql.sinks import raise_alert
     ("rules", "columns", "wanted"),
     [
         ({}, {}, True),
-        ({"on": ["failed"]}, {}, True),
-        ({"on": ["failed"]}, {"result": "expired"}, False),
-        ({"on": ["dead_message"]}, {"result": "expired"}, True),
-        ({"on": ["dead_message"]}, {"kind": "backlog", "result": "begun"}, False),
-        ({"on": ["failed"]}, {"kind": "breaker", "result": "failed"}, False),
+        ({"kinds": ["failed"]}, {}, True),
+        ({"kinds": ["failed"]}, {"result": "expired"}, False),
+        ({"kinds": ["dead_message"]}, {"result": "expired"}, True),
+        ({"kinds": ["dead_message"]}, {"kind": "backlog", "result": "begun"}, False),
+        ({"kinds": ["failed"]}, {"kind": "breaker", "result": "failed"}, False),
         ({"topics": ["a", "t*"]}, {}, True),
         ({"topics": ["a"]}, {}, False),
         ({"topics": ["t*"]}, {"kind": "cron_late", "topic": None}, False),
         ({"topics": ["*"]}, {"kind": "cron_late", "topic": None}, True),
-        ({"topics": ["t"], "on": ["expired"]}, {}, False),
+        ({"topics": ["t"], "kinds": ["expired"]}, {}, False),
     ],
 )
 def test_it_is_wanted_if_both_its_kind_and_its_topic_are(

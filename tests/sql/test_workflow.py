@@ -20,9 +20,9 @@ def test_both_sides_are_shown_with_states_and_policies(queue: Queue) -> None:
         ("before", dead, "dead", "failed", "hold"),
         ("before", running, "running", "running", "hold"),
         ("before", waiting, "waiting", "delayed", "hold"),
-        ("after", last, "last", "parked", "run"),
+        ("after", last, "last", "blocked", "run"),
     ]
-    assert neighbours(queue, last) == [("before", middle, "t", "parked", "run")]
+    assert neighbours(queue, last) == [("before", middle, "t", "blocked", "run")]
 
 
 def test_of_one_whose_row_is_gone_the_result_is_still_known(queue: Queue) -> None:

@@ -12,7 +12,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from pgrouse.top import action
-from pgrouse.top.snapshot import Reader
+from pgrouse.top.snapshot import SnapshotReader
 from tests.cli.stage import die, start
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
@@ -36,11 +36,11 @@ def test_topics_are_shown_with_what_stands_in_them_and_whether_they_are_worked(
     die(queue, "mails", "mails")
 
     async def look(view: View) -> None:
-        # topic, ready, running, dead, oldest, rate, wait, run, state; at the end, since what was measured depends on nobody here
+        # topic, ready, running, dead, oldest, rate, wait, run, state; at the end, since what was measured depends on unhandled here
         assert (await view.row("orders"))[1:4] == ["2", "1", "0"]
         assert (await view.row("orders"))[-1] == "running"
         assert (await view.row("quiet"))[1:] == ["0", "0", "0", "-", "-", "-", "-", "running"]
-        assert (await view.row("lonely"))[-1] == "nobody"
+        assert (await view.row("lonely"))[-1] == "unhandled"
         assert (await view.row("shut"))[-1] == "paused"
         assert (await view.row("mails"))[3] == "2"
 
@@ -51,7 +51,7 @@ def test_rate_and_percentiles_are_those_that_daemons_measured(database: Database
     start(queue, "w1", "orders")
     # Buckets 20 and 14 end at 102 ms and 13 ms.
     measured = {"topic": "orders", "success": 600, "waits": {"20": 600}, "runs": {"14": 600}}
-    queue.call("worker_measured", "w1", 1, Jsonb([measured]))
+    queue.call("record_measures", "w1", 1, Jsonb([measured]))
 
     async def look(view: View) -> None:
         row = await view.row("orders")
@@ -113,8 +113,10 @@ def test_a_topic_is_paused_with_a_reason_and_resumed(database: Database, queue: 
         await view.shows("Pause topic orders?")
         await view.write("down")
         await view.press("enter")
-        await view.until(lambda: queue.row("SELECT paused_why FROM messages.topic WHERE topic = 'orders'") is not None)
-        assert queue.value("SELECT paused_why FROM messages.topic WHERE topic = 'orders'") == "down"
+        await view.until(
+            lambda: queue.row("SELECT paused_reason FROM messages.topic WHERE topic = 'orders'") is not None
+        )
+        assert queue.value("SELECT paused_reason FROM messages.topic WHERE topic = 'orders'") == "down"
         await view.until(lambda: "paused" in view.text and "Pause topic" not in view.text)
 
         await view.until(lambda: view.app.topics_table.chosen.state == "paused")
@@ -173,7 +175,7 @@ def test_the_preview_says_what_will_stay_dead(database: Database, queue: Queue) 
     async def act(view: View) -> None:
         await view.row("1", "mails")
         await view.press("3", "r")
-        await view.shows("Nothing would be put back.", "stayed dead: put back max_redrives times already")
+        await view.shows("Nothing would be put back.", "stayed dead: redriven max_redrives times already")
 
     watch(database.dsn, act)
 
@@ -183,7 +185,7 @@ def test_a_group_without_a_fingerprint_is_that_group_only(database: Database, qu
     claimed = queue.claim("mails")
     queue.settle("fail", claimed[:1], [None])
     queue.settle("fail", claimed[1:], ["boom"])
-    group = next(each for each in Reader().read(queue.conn, 0.0).dead if each.fingerprint is None)
+    group = next(each for each in SnapshotReader().read(queue.conn, 0.0).dead if each.fingerprint is None)
 
     assert action.preview(queue.conn, group).ids == [claimed[0].id]
 

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 from textual.pilot import Pilot
 
-from pgrouse.config import config
 from pgrouse.client.database import Database
+from pgrouse.config import config
 from pgrouse.top import feed
 from pgrouse.top.app import Top
 
@@ -83,5 +83,5 @@ def watch(
             raise app.failure
 
     # Neither a slow machine nor a database that is away makes it wait here.
-    with patch.object(feed, "SHARE", 0), patch.object(feed, "BACKOFF_FIRST_S", 0.05):
+    with patch.object(feed, "MAX_READ_SHARE", 0), patch.object(feed, "BACKOFF_FIRST_S", 0.05):
         asyncio.run(run())

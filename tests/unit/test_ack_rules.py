@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pgrouse.handlers.ack_rules import AckPolicy, Rules
 from pgrouse.client.message import Message
-from pgrouse.handlers.outcome import Acked, Defer, Fail, Kind, Reject, Retry
-from pgrouse.handlers.retry_strategy import Strategy
+from pgrouse.client.settlement import SettleKind
+from pgrouse.handlers.ack_rules import AckPolicy, AckRules
+from pgrouse.handlers.outcome import Ack, Defer, Fail, Reject, Retry
+from pgrouse.handlers.retry_strategy import RetryStrategy
 
 Claimed = Callable[..., Message]
 
@@ -21,64 +22,74 @@ ERROR = ValueError("no")
 @pytest.mark.parametrize(
     ("policy", "raised", "silent"),
     [
-        (AckPolicy.ACK, Kind.COMPLETE, Kind.COMPLETE),
-        (AckPolicy.ACK_FIRST, Kind.RETRY, Kind.COMPLETE),  # what is settled is settled before; this is only logged
-        (AckPolicy.REJECT_ON_ERROR, Kind.REJECT, Kind.COMPLETE),
-        (AckPolicy.NACK_ON_ERROR, Kind.RETRY, Kind.COMPLETE),
-        (AckPolicy.MANUAL, Kind.REJECT, Kind.REJECT),
+        (AckPolicy.ACK, SettleKind.COMPLETE, SettleKind.COMPLETE),
+        (
+            AckPolicy.ACK_FIRST,
+            SettleKind.RETRY,
+            SettleKind.COMPLETE,
+        ),  # what is settled is settled before; this is only logged
+        (AckPolicy.REJECT_ON_ERROR, SettleKind.REJECT, SettleKind.COMPLETE),
+        (AckPolicy.NACK_ON_ERROR, SettleKind.RETRY, SettleKind.COMPLETE),
+        (AckPolicy.MANUAL, SettleKind.REJECT, SettleKind.REJECT),
     ],
 )
-def test_an_exception_and_silence(claimed: Claimed, policy: AckPolicy, raised: Kind, silent: Kind) -> None:
-    rules = Rules(policy)
+def test_an_exception_and_silence(claimed: Claimed, policy: AckPolicy, raised: SettleKind, silent: SettleKind) -> None:
+    rules = AckRules(policy)
 
-    assert rules.ended(claimed(), ERROR).kind is raised
-    assert rules.ended(claimed(), None).kind is silent
+    assert rules.to_settlement(claimed(), ERROR).kind is raised
+    assert rules.to_settlement(claimed(), None).kind is silent
 
 
 @pytest.mark.parametrize("policy", list(AckPolicy))
 @pytest.mark.parametrize(
-    ("said", "kind"), [(Reject("r"), Kind.REJECT), (Fail("f"), Kind.FAIL), (Retry(), Kind.RETRY), (Defer(), Kind.DEFER)]
+    ("said", "kind"),
+    [
+        (Reject("r"), SettleKind.REJECT),
+        (Fail("f"), SettleKind.FAIL),
+        (Retry(), SettleKind.RETRY),
+        (Defer(), SettleKind.DEFER),
+    ],
 )
 def test_outcomes_mean_the_same_under_every_policy(
-    claimed: Claimed, policy: AckPolicy, said: BaseException, kind: Kind
+    claimed: Claimed, policy: AckPolicy, said: BaseException, kind: SettleKind
 ) -> None:
-    assert Rules(policy).ended(claimed(), said).kind is kind
+    assert AckRules(policy).to_settlement(claimed(), said).kind is kind
 
 
 @pytest.mark.parametrize("policy", list(AckPolicy))
 @pytest.mark.parametrize("said", [None, "value", ERROR, Reject("r"), Retry(), Defer()])
 @pytest.mark.parametrize(
-    ("action", "kind"), [(Acked(), Kind.COMPLETE), (Retry(), Kind.RETRY), (Reject("r"), Kind.REJECT)]
+    ("action", "kind"), [(Ack(), SettleKind.COMPLETE), (Retry(), SettleKind.RETRY), (Reject("r"), SettleKind.REJECT)]
 )
 def test_an_action_wins_over_everything_that_comes_after_it(
-    claimed: Claimed, policy: AckPolicy, said: Any, action: Any, kind: Kind
+    claimed: Claimed, policy: AckPolicy, said: Any, action: Any, kind: SettleKind
 ) -> None:
-    ended = Rules(policy).ended(claimed(), said, action)
+    ended = AckRules(policy).to_settlement(claimed(), said, action)
 
     assert ended.kind is kind
-    assert bool(ended.remarks) is isinstance(said, BaseException), "what was ignored is logged"
+    assert bool(ended.warnings) is isinstance(said, BaseException), "what was ignored is logged"
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "after"),
-    [(5, Kind.RETRY, timedelta(seconds=5)), (None, Kind.FAIL, None), ("soon", Kind.RETRY, None)],
+    [(5, SettleKind.RETRY, timedelta(seconds=5)), (None, SettleKind.FAIL, None), ("soon", SettleKind.RETRY, None)],
 )
 def test_a_strategy_decides_of_failures_that_name_no_time(
-    claimed: Claimed, answer: Any, kind: Kind, after: timedelta | None
+    claimed: Claimed, answer: Any, kind: SettleKind, after: timedelta | None
 ) -> None:
-    rules = Rules(strategy=Strategy("m:f", lambda attempt, elapsed, error: answer))
+    rules = AckRules(strategy=RetryStrategy("m:f", lambda attempt, elapsed, error: answer))
 
     for failure in (ERROR, Retry()):
-        ended = rules.ended(claimed(max_attempts=None), failure)
+        ended = rules.to_settlement(claimed(max_attempts=None), failure)
         assert (ended.kind, ended.after) == (kind, after)
-    assert rules.ended(claimed(max_attempts=None), Retry(timedelta(hours=1))).after == timedelta(hours=1)
-    assert rules.ended(claimed(max_attempts=None), None, Retry()).kind is kind
-    assert rules.failed(claimed(max_attempts=None), ERROR, "died").kind is kind
+    assert rules.to_settlement(claimed(max_attempts=None), Retry(timedelta(hours=1))).after == timedelta(hours=1)
+    assert rules.to_settlement(claimed(max_attempts=None), None, Retry()).kind is kind
+    assert rules.to_failure(claimed(max_attempts=None), ERROR, "died").kind is kind
 
 
 def test_after_the_last_attempt_a_strategy_is_not_asked(claimed: Claimed) -> None:
-    rules = Rules(strategy=Strategy("m:f", lambda attempt, elapsed, error: 1 / 0))
+    rules = AckRules(strategy=RetryStrategy("m:f", lambda attempt, elapsed, error: 1 / 0))
 
-    assert rules.ended(claimed(attempt=3, max_attempts=3), ERROR).remarks == ()
-    assert rules.ended(claimed(attempt=2, max_attempts=3), ERROR).remarks != ()
-    assert rules.ended(claimed(attempt=99, max_attempts=None), ERROR).remarks != ()
+    assert rules.to_settlement(claimed(attempt=3, max_attempts=3), ERROR).warnings == ()
+    assert rules.to_settlement(claimed(attempt=2, max_attempts=3), ERROR).warnings != ()
+    assert rules.to_settlement(claimed(attempt=99, max_attempts=None), ERROR).warnings != ()

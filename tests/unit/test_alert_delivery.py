@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from pgrouse.alerts.delivery import MAX_HANGING, MAX_REFUSALS, AlertDelivery, DeliveryResult, retry_s
 from pgrouse.alerts.notice import Notice
-from pgrouse.config.alerts import Alerts, AlertSink
 from pgrouse.alerts.sink import SendFailed
-from pgrouse.config.config import Database
 from pgrouse.client.database import Database as Connections
-from pgrouse.alerts.delivery import HANGING, REFUSALS, Deliverer, Outcome, retry_s
-from pgrouse.worker.wake_event import Signal
+from pgrouse.config.alerts import Alerts, AlertSink
+from pgrouse.config.config import Database
+from pgrouse.worker.wake_event import WakeEvent
 from tests.unit.test_alert_notice import notice
 
 
@@ -31,9 +31,9 @@ class Behaving:
         return "ok"
 
 
-def deliverer(act: Any = lambda: None, **settings: Any) -> Deliverer:
+def deliverer(act: Any = lambda: None, **settings: Any) -> AlertDelivery:
     sink = AlertSink(name="ops", webhook="http://x/tokentoken", **{"timeout": "60s", **settings})  # type: ignore[arg-type]
-    made = Deliverer(Connections(Database(), "d"), Alerts(to=[sink]), sink, "h", Signal())
+    made = AlertDelivery(Connections(Database(), "d"), Alerts(to=[sink]), sink, "h", WakeEvent())
     made.sink = Behaving(act)
     return made
 
@@ -45,12 +45,12 @@ def raising(error: BaseException) -> Any:
     return act
 
 
-def send(made: Deliverer) -> Outcome:
+def send(made: AlertDelivery) -> DeliveryResult:
     return asyncio.run(made._send(notice()))
 
 
 def test_what_was_taken_has_arrived() -> None:
-    assert send(deliverer()) == Outcome()
+    assert send(deliverer()) == DeliveryResult()
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_a_sink_that_hangs_is_not_waited_for_and_not_asked_for_ever() -> None:
     for thread in made._hanging:
         thread.join(60)
 
-    assert len(asked) == HANGING
+    assert len(asked) == MAX_HANGING
     assert [text for text in said if text] == said
-    assert said[-1] == f"{HANGING} earlier sends still hang"
+    assert said[-1] == f"{MAX_HANGING} earlier sends still hang"
 
 
 def test_the_pauses_double_up_to_five_minutes_and_differ() -> None:
@@ -103,21 +103,21 @@ def got(attempt: int = 1, age: timedelta = timedelta(0)) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("outcome", "given", "aside"),
     [
-        (Outcome("no answer"), got(attempt=1000), False),
-        (Outcome("no answer"), got(age=timedelta(days=8)), True),
-        (Outcome("answered 400", refused=True), got(REFUSALS - 1), False),
-        (Outcome("answered 400", refused=True), got(REFUSALS), True),
-        (Outcome(), got(REFUSALS, timedelta(days=8)), False),
+        (DeliveryResult("no answer"), got(attempt=1000), False),
+        (DeliveryResult("no answer"), got(age=timedelta(days=8)), True),
+        (DeliveryResult("answered 400", refused=True), got(MAX_REFUSALS - 1), False),
+        (DeliveryResult("answered 400", refused=True), got(MAX_REFUSALS), True),
+        (DeliveryResult(), got(MAX_REFUSALS, timedelta(days=8)), False),
     ],
 )
 def test_it_gives_up_what_is_refused_too_often_or_is_too_old(
-    outcome: Outcome, given: dict[str, Any], aside: bool
+    outcome: DeliveryResult, given: dict[str, Any], aside: bool
 ) -> None:
-    assert deliverer()._verdict(given, outcome)[1] is aside
+    assert deliverer()._next_step(given, outcome)[1] is aside
 
 
 def test_a_sink_may_say_when_to_come_again_but_not_never() -> None:
     made = deliverer()
 
-    assert made._verdict(got(), Outcome("busy", retry_after_s=60))[0] == 60
-    assert made._verdict(got(), Outcome("busy", retry_after_s=1e9))[0] == 3600
+    assert made._next_step(got(), DeliveryResult("busy", retry_after_s=60))[0] == 60
+    assert made._next_step(got(), DeliveryResult("busy", retry_after_s=1e9))[0] == 3600

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pgrouse.alerts.notice import UNKNOWN_QUEUE, Notice, QueueInfo, make_test_notice
 from pgrouse.config import alert_template as template
-from pgrouse.alerts.notice import NOWHERE, Notice, Place, trial_notice
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -29,20 +29,24 @@ def group(**values: Any) -> dict[str, Any]:
         "first_message_id": 7,
         "last_message_id": 11,
         "error": "ValueError: bad price",
-        "mend": None,
+        "fix": None,
         "nth": 1,
         "escalated": False,
         **values,
     }
 
 
-PLACE = Place("production", "queue", "https://queue.example.com")
+PLACE = QueueInfo("production", "queue", "https://queue.example.com")
 FRAME = '  File "/srv/shop/payments.py", line 12, in charge\n    client.post("/charges", json=order.as_json())\n'
 DEEP = "Traceback (most recent call last):\n" + FRAME * 8
 
 
 def notice(
-    *groups: dict[str, Any], title: str | None = None, body: str | None = None, place: Place = NOWHERE, **told: Any
+    *groups: dict[str, Any],
+    title: str | None = None,
+    body: str | None = None,
+    queue: QueueInfo = UNKNOWN_QUEUE,
+    **told: Any,
 ) -> Notice:
     found = list(groups) or [group()]
     status = "firing" if any(each["status"] == "firing" for each in found) else "resolved"
@@ -53,7 +57,7 @@ def notice(
         "groups": found,
         **told,
     }
-    return Notice("1d", "ops", 3, 1, AT, given, title, body, place)
+    return Notice("1d", "ops", 3, 1, AT, given, title, body, queue)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +77,7 @@ def test_the_title_says_what_happened_in_one_line(given: dict[str, Any], title: 
 
 
 def test_the_text_has_what_one_looks_for() -> None:
-    body = notice(group(mend="see the price list", escalated=True)).body
+    body = notice(group(fix="see the price list", escalated=True)).body
 
     for line in (
         "topic: orders",
@@ -109,7 +113,7 @@ def test_the_summary_stands_once() -> None:
 
 
 def test_the_text_says_which_queue_how_urgent_what_to_do_and_where_to_look() -> None:
-    shown = notice(group(), place=PLACE)
+    shown = notice(group(), queue=PLACE)
 
     assert shown.title == "[production] 5 messages failed in orders: ValueError: bad price"
     for line in (
@@ -134,14 +138,14 @@ def test_the_text_says_which_queue_how_urgent_what_to_do_and_where_to_look() -> 
     ],
 )
 def test_each_kind_has_its_severity_and_its_page(given: dict[str, Any], severity: str, link: str) -> None:
-    payload = notice(given, place=PLACE).payload()
+    payload = notice(given, queue=PLACE).payload()
 
     assert (payload["severity"], payload["link"]) == (severity, f"https://queue.example.com{link}")
     assert (payload["environment"], payload["database"]) == ("production", "queue")
 
 
 def test_several_groups_lead_to_the_overview_and_are_as_urgent_as_the_worst() -> None:
-    shown = notice(group(), group(kind="no_worker"), place=PLACE)
+    shown = notice(group(), group(kind="no_worker"), queue=PLACE)
 
     assert (shown.severity, shown.link) == ("page", "https://queue.example.com/")
     assert shown.body.splitlines()[-1] == "link: https://queue.example.com/"
@@ -156,11 +160,11 @@ def test_all_texts_write_times_alike() -> None:
 
 
 def test_what_is_over_says_nothing_to_do() -> None:
-    assert "to do" not in notice(group(kind="breaker", status="resolved", mend="fix it")).body
+    assert "to do" not in notice(group(kind="breaker", status="resolved", fix="fix it")).body
 
 
 def test_a_template_of_ones_own_decides_whether_the_environment_is_named() -> None:
-    shown = notice(title="{{environment}}: {{topic}}", body="{{severity}} {{database}} {{link}}", place=PLACE)
+    shown = notice(title="{{environment}}: {{topic}}", body="{{severity}} {{database}} {{link}}", queue=PLACE)
 
     assert (shown.title, shown.body) == ("production: orders", "ticket queue https://queue.example.com/dead")
     assert notice(title="{{environment}}{{link}}{{database}}{{topic}}").title == "orders"
@@ -175,7 +179,7 @@ def test_many_groups_are_listed_the_largest_ten_and_how_many_more() -> None:
 
 
 def test_a_test_and_a_replay_say_so() -> None:
-    assert trial_notice("ops", None, None).title.startswith("[test] ")
+    assert make_test_notice("ops", None, None).title.startswith("[test] ")
     assert notice(replay_of="1c").title.startswith("[again] ")
 
 
@@ -188,8 +192,8 @@ def test_a_template_is_filled_with_what_it_names() -> None:
 
 @pytest.mark.parametrize("text", ["{{eror}}", "{{ topics }}", "{{}}"])
 def test_a_place_that_there_is_not_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no place of a template"):
-        template.checked(text)
+    with pytest.raises(ValueError, match="is not a placeholder"):
+        template.check_placeholders(text)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ import pytest
 
 from pgrouse.alerts.notice import Notice
 from pgrouse.alerts.secret import secrets
-from pgrouse.config.alerts import AlertSink
 from pgrouse.alerts.sink import SendFailed
-from pgrouse.alerts.sinks import make
+from pgrouse.alerts.sinks import create_sink
+from pgrouse.config.alerts import AlertSink
 from pgrouse.errors import ConfigError
 from tests.daemon.receiver import Mailbox, Receiver
 from tests.server.alive import lives
@@ -49,7 +49,7 @@ def receiver(served: Receiver) -> Receiver:
 
 
 def send(given: Notice | None = None, timeout_s: float = 60, **settings: Any) -> str:
-    return make(AlertSink(name="ops", **settings)).send(given or notice(), timeout_s)
+    return create_sink(AlertSink(name="ops", **settings)).send(given or notice(), timeout_s)
 
 
 # webhook
@@ -142,7 +142,7 @@ def test_nobody_there_is_said_in_words() -> None:
 
 
 def test_alertmanager_gets_an_alert_for_each_group(receiver: Receiver) -> None:
-    given = notice(group(), group(kind="backlog", result=None, fingerprint=None, topic="slow", mend="add workers"))
+    given = notice(group(), group(kind="backlog", result=None, fingerprint=None, topic="slow", fix="add workers"))
 
     send(given, alertmanager=receiver.url("/am/"), labels={"severity": "page"})
 
@@ -158,12 +158,12 @@ def test_alertmanager_gets_an_alert_for_each_group(receiver: Receiver) -> None:
         "fingerprint": "abc",
     }
     assert backlog["labels"] == {"alertname": "PgrouseBacklog", "severity": "page", "kind": "backlog", "topic": "slow"}
-    assert backlog["annotations"]["mend"] == "add workers"
+    assert backlog["annotations"]["fix"] == "add workers"
 
 
 def test_alertmanager_is_told_how_urgent_it_is_which_queue_it_is_and_where_to_look(receiver: Receiver) -> None:
     error = f"{DEEP}ConnectionError: no route\n"
-    given = notice(group(error=error), group(kind="backlog", result=None, topic="slow"), place=PLACE)
+    given = notice(group(error=error), group(kind="backlog", result=None, topic="slow"), queue=PLACE)
 
     send(given, alertmanager=receiver.url())
 
@@ -172,7 +172,7 @@ def test_alertmanager_is_told_how_urgent_it_is_which_queue_it_is_and_where_to_lo
     assert {each["labels"]["environment"] for each in (dead, backlog)} == {"production"}
     assert dead["generatorURL"] == "https://queue.example.com/dead"
     assert backlog["generatorURL"] == "https://queue.example.com/topics/slow"
-    assert "pgrouse redrive --topic orders" in dead["annotations"]["mend"]
+    assert "pgrouse redrive --topic orders" in dead["annotations"]["fix"]
     assert dead["annotations"]["description"].endswith("ConnectionError: no route\n")
 
 
@@ -282,7 +282,7 @@ def test_a_mail_is_sent_by_apprise() -> None:
 
     mailbox.stop()
     (mail,) = mailbox.mails
-    assert said == "taken"
+    assert said == "accepted"
     assert mail["subject"] == "5 messages failed in orders: <b>bold</b> Bcc: all@example.com"
     assert mail["bcc"] is None
     body = mail.get_body(("plain", "html"))
@@ -304,14 +304,14 @@ def test_what_apprise_could_not_send_has_not_arrived(receiver: Receiver) -> None
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"url": "nonsense://x"}, "none that apprise knows"),
-        ({"sentry": "http://nothing"}, "no DSN of Sentry"),
-        ({"webhook": "http://x/", "secret": "whsec_!"}, "no base64"),
+        ({"url": "nonsense://x"}, "not one that apprise knows"),
+        ({"sentry": "http://nothing"}, "not a DSN of Sentry"),
+        ({"webhook": "http://x/", "secret": "whsec_!"}, "not base64"),
     ],
 )
 def test_an_address_that_is_none_is_an_error_without_the_address(settings: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as refused:
-        make(AlertSink(name="ops", **settings))  # type: ignore[arg-type]
+        create_sink(AlertSink(name="ops", **settings))  # type: ignore[arg-type]
 
     assert settings.get("secret", "nothing at all") not in str(refused.value)
 
@@ -322,7 +322,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.M
     given = {"url": "json://x"} if package == "apprise" else {"sentry": "http://k@x/1"}
 
     with pytest.raises(ConfigError, match=r"pip install 'pgrouse\[(alerts|sentry)\]'"):
-        make(AlertSink(name="ops", **given))  # type: ignore[arg-type]
+        create_sink(AlertSink(name="ops", **given))  # type: ignore[arg-type]
 
 
 def test_every_piece_of_an_address_that_could_be_a_secret_is_known() -> None:

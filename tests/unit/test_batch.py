@@ -17,21 +17,21 @@ from pydantic import AfterValidator, BaseModel, TypeAdapter
 from structlog.testing import LogCapture
 
 from pgrouse import Defer, Fail, LockLost, Reject, Retry
-
-from pgrouse.config import config
-from pgrouse.handlers import handler as handlers
-from pgrouse.handlers.ack_rules import AckPolicy, Rules
-from pgrouse.handlers.batch import Batch, BatchContext, Batching, Item
-from pgrouse.worker.claim_planner import Room
-from pgrouse.worker.executor import Crew
-from pgrouse.errors import ConfigError
-from pgrouse.worker.in_flight import Hand
-from pgrouse.handlers.handler import Handler, Mode
 from pgrouse.client.message import Message
-from pgrouse.handlers.outcome import ERROR_BYTES, Ended, Kind
-from pgrouse.handlers.retry_strategy import Strategy
-from pgrouse.worker.settle_buffer import Settler
-from pgrouse.worker.wake_event import Signals
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.config import config
+from pgrouse.errors import ConfigError
+from pgrouse.handlers import handler as handlers
+from pgrouse.handlers.ack_rules import AckPolicy, AckRules
+from pgrouse.handlers.batch import Batch, BatchContext, BatchOptions, Item
+from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.handlers.outcome import ERROR_BYTES
+from pgrouse.handlers.retry_strategy import RetryStrategy
+from pgrouse.worker.claim_planner import Capacity
+from pgrouse.worker.executor import HandlerExecutor
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.wake_event import WakeEvents
 from tests.unit.test_executor import Gate, ends, nothing, until
 from tests.unit.test_executor import handler as single
 
@@ -54,27 +54,27 @@ def batch_handler(
     arguments: int = 1,
     payload: Any = None,
     places: int = 1,
-    rules: Rules = Rules(),  # noqa: B008 - frozen
+    rules: AckRules = AckRules(),  # noqa: B008 - frozen
 ) -> Handler:
     mode = Mode.ASYNC if asyncio.iscoroutinefunction(function) else Mode.THREAD
     adapter = None if payload is None else TypeAdapter(payload)
     return Handler(
-        topic, "module:function", function, mode, arguments, adapter, places, rules, Batching(size, wait_s, items)
+        topic, "module:function", function, mode, arguments, adapter, places, rules, BatchOptions(size, wait_s, items)
     )
 
 
-def run(function: Callable[..., Any], messages: list[Message], scene: Any = HELD, **more: Any) -> list[Ended]:
+def run(function: Callable[..., Any], messages: list[Message], runtime: Any = HELD, **more: Any) -> list[Settlement]:
     """How the messages of one batch end, the handler being called right here."""
-    batch = Batch(batch_handler(function, **more), messages, scene)
+    batch = Batch(batch_handler(function, **more), messages, runtime)
     said: object
     try:
         said = batch.call()
     except BaseException as error:  # noqa: BLE001
         said = error
-    return batch.conclude(said)
+    return batch.to_settlements(said)
 
 
-def kinds(ended: list[Ended]) -> list[Kind]:
+def kinds(ended: list[Settlement]) -> list[SettleKind]:
     return [each.kind for each in ended]
 
 
@@ -85,7 +85,7 @@ def three(claimed: Claimed) -> list[Message]:
 
 class TestReturning:
     def test_nothing_means_that_all_succeeded(self, three: list[Message]) -> None:
-        assert run(lambda payloads: None, three) == [Ended(each, Kind.COMPLETE) for each in three]
+        assert run(lambda payloads: None, three) == [Settlement(each, SettleKind.COMPLETE) for each in three]
 
     def test_a_list_has_an_output_or_an_outcome_for_each(self, claimed: Claimed) -> None:
         messages = [claimed("bulk") for _ in range(7)]
@@ -107,7 +107,7 @@ class TestReturning:
     ) -> None:
         ended = run(lambda payloads: said, three)
 
-        assert kinds(ended) == [Kind.RETRY] * 3
+        assert kinds(ended) == [SettleKind.RETRY] * 3
         assert (
             f"in a batch of 3: TypeError: the handler returned {found} for 3 messages: return None, or a list with one outcome for each"
             in (ended[0].error or "")
@@ -116,7 +116,7 @@ class TestReturning:
     def test_an_output_that_cannot_be_kept_is_dropped_for_its_message_alone(self, three: list[Message]) -> None:
         ended = run(lambda payloads: [1, {object()}, 3], three)
 
-        assert kinds(ended) == [Kind.COMPLETE] * 3
+        assert kinds(ended) == [SettleKind.COMPLETE] * 3
         assert [each.output for each in ended] == ["1", None, "3"]
         assert (ended[1].error or "").startswith("the output was dropped")
 
@@ -128,7 +128,7 @@ class TestRaising:
 
         ended = run(divide, three)
 
-        assert kinds(ended) == [Kind.RETRY] * 3
+        assert kinds(ended) == [SettleKind.RETRY] * 3
         assert (ended[2].error or "").startswith("in a batch of 3: Traceback")
         assert (ended[2].error or "").rstrip().endswith("ZeroDivisionError: by zero")
         assert [each.message for each in ended] == three
@@ -150,14 +150,14 @@ class TestRaising:
 
         ended = run(shut, three)
 
-        assert kinds(ended) == [Kind.RETRY] * 3
+        assert kinds(ended) == [SettleKind.RETRY] * 3
         assert {(each.after, each.error) for each in ended} == {(timedelta(minutes=1), "the shop is shut")}
 
     def test_a_lost_lock_that_no_transaction_found_is_a_failure_like_others(self, three: list[Message]) -> None:
         def lose(payloads: list[int]) -> None:
             raise LockLost("of another message")
 
-        assert kinds(run(lose, three)) == [Kind.RETRY] * 3
+        assert kinds(run(lose, three)) == [SettleKind.RETRY] * 3
 
     def test_a_strategy_is_asked_once_for_each_that_has_attempts_left(self, claimed: Claimed) -> None:
         def divide(payloads: list[int]) -> None:
@@ -169,7 +169,7 @@ class TestRaising:
 
         asked: list[int] = []
         messages = [claimed("bulk", attempt=attempt, max_attempts=3) for attempt in (1, 2, 3)]
-        ended = run(divide, messages, rules=Rules(strategy=Strategy("module:strategy", strategy)))
+        ended = run(divide, messages, rules=AckRules(strategy=RetryStrategy("module:strategy", strategy)))
 
         assert asked == [1, 2]
         assert [each.after for each in ended] == [timedelta(seconds=10), timedelta(seconds=20), None]
@@ -178,9 +178,9 @@ class TestRaising:
         def divide(payloads: list[int]) -> None:
             raise ZeroDivisionError("by zero")
 
-        ended = run(divide, three, rules=Rules(AckPolicy.REJECT_ON_ERROR))
+        ended = run(divide, three, rules=AckRules(AckPolicy.REJECT_ON_ERROR))
 
-        assert kinds(ended) == [Kind.REJECT] * 3
+        assert kinds(ended) == [SettleKind.REJECT] * 3
 
 
 class TestItems:
@@ -229,7 +229,7 @@ class TestItems:
         ended = run(change_mind, [claimed("bulk")], items=True)
 
         assert counted == [True, False, False]
-        assert kinds(ended) == [Kind.REJECT]
+        assert kinds(ended) == [SettleKind.REJECT]
 
     def test_an_exception_is_about_those_of_which_nothing_was_said(self, three: list[Message]) -> None:
         def stumble(items: list[Item[int]]) -> None:
@@ -239,7 +239,7 @@ class TestItems:
 
         ended = run(stumble, three, items=True)
 
-        assert kinds(ended) == [Kind.COMPLETE, Kind.REJECT, Kind.RETRY]
+        assert kinds(ended) == [SettleKind.COMPLETE, SettleKind.REJECT, SettleKind.RETRY]
         assert "disk full" in (ended[2].error or "")
 
     def test_what_is_said_after_the_end_does_not_count(self, claimed: Claimed) -> None:
@@ -267,7 +267,7 @@ class TestPayloads:
         ended = run(take, messages, payload=Order)
 
         assert seen == [1, 3]
-        assert kinds(ended) == [Kind.COMPLETE, Kind.REJECT, Kind.COMPLETE]
+        assert kinds(ended) == [SettleKind.COMPLETE, SettleKind.REJECT, SettleKind.COMPLETE]
         assert [each.output for each in ended] == ["10", None, "30"]
         assert (ended[1].error or "").startswith("payload: id: Input should be a valid integer")
 
@@ -279,7 +279,7 @@ class TestPayloads:
 
         ended = run(lambda values: None, messages, payload=Annotated[str, AfterValidator(explode)])
 
-        assert kinds(ended) == [Kind.COMPLETE, Kind.RETRY]
+        assert kinds(ended) == [SettleKind.COMPLETE, SettleKind.RETRY]
         assert (ended[1].error or "").rstrip().endswith("KeyError: 'b'")
 
     def test_a_batch_of_which_nothing_fits_runs_no_handler(self, claimed: Claimed) -> None:
@@ -288,14 +288,14 @@ class TestPayloads:
 
         ended = run(never, [claimed("bulk", payload="{}"), claimed("bulk", payload="[")], payload=Order)
 
-        assert kinds(ended) == [Kind.REJECT, Kind.REJECT]
+        assert kinds(ended) == [SettleKind.REJECT, SettleKind.REJECT]
 
 
 class TestContext:
     def test_it_tells_the_topic_and_the_shortest_time(self, claimed: Claimed) -> None:
         seen: list[BatchContext] = []
         times = [None, 30.0, 20.0]
-        messages = [claimed("bulk", run_timeout_s=each) for each in times]
+        messages = [claimed("bulk", timeout_s=each) for each in times]
 
         run(lambda payloads, ctx: seen.append(ctx), messages, arguments=2)
 
@@ -314,7 +314,7 @@ class TestContext:
 
     def test_it_is_lost_only_when_all_are_and_an_item_when_it_is(self, three: list[Message]) -> None:
         held = set(three)
-        scene = SimpleNamespace(stopping=False, holds=held.__contains__)
+        runtime = SimpleNamespace(stopping=False, holds=held.__contains__)
         seen: list[Any] = []
 
         def look(items: list[Item[int]], ctx: BatchContext) -> None:
@@ -325,21 +325,23 @@ class TestContext:
             with pytest.raises(LockLost, match="no message of this batch"):
                 ctx.heartbeat()
 
-        run(look, three, scene, items=True, arguments=2)
+        run(look, three, runtime, items=True, arguments=2)
 
         assert seen == [[False, True, False]]
 
 
 @asynccontextmanager
-async def crew_of(*all_handlers: Handler, **worker: Any) -> AsyncIterator[Crew]:
-    hand, settler = Hand(), Settler(Signals())
-    scene: Any = SimpleNamespace(stopping=False, holds=hand.holds)
+async def executor_of(*all_handlers: Handler, **worker: Any) -> AsyncIterator[HandlerExecutor]:
+    in_flight, settle_buffer = InFlight(), SettleBuffer(WakeEvents())
+    runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds)
     by_topic = {each.topic: each for each in all_handlers}
-    crew = Crew(by_topic, config.Worker(**worker), hand, settler, scene, {}, on_room=lambda: None)
+    executor = HandlerExecutor(
+        by_topic, config.Worker(**worker), in_flight, settle_buffer, runtime, {}, on_capacity=lambda: None
+    )
     try:
-        yield crew
+        yield executor
     finally:
-        await crew.close()
+        await executor.close()
 
 
 class TestGathering:
@@ -349,9 +351,9 @@ class TestGathering:
         async def count(payloads: list[Any]) -> None:
             sizes.append(len(payloads))
 
-        async with crew_of(batch_handler(count, 4, places=3)) as crew:
-            crew.add([claimed("bulk") for _ in range(10)], 0)
-            await until(lambda: len(crew.settler.waiting) == 10)
+        async with executor_of(batch_handler(count, 4, places=3)) as executor:
+            executor.add([claimed("bulk") for _ in range(10)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 10)
 
         assert sizes == [4, 4, 2]
 
@@ -370,11 +372,11 @@ class TestGathering:
         messages = [
             claimed(topic, payload=str(n)) for n, topic in enumerate(["first", "first", "job", "second", "second"])
         ]
-        async with crew_of(
+        async with executor_of(
             batch_handler(first, topic="first"), batch_handler(second, topic="second"), single(one)
-        ) as crew:
-            crew.add(messages, 0)
-            await until(lambda: len(crew.settler.waiting) == 5)
+        ) as executor:
+            executor.add(messages, 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 5)
 
         assert sorted(seen, key=str) == [("first", [0, 1]), ("one", 2), ("second", [3, 4])]
 
@@ -384,34 +386,34 @@ class TestGathering:
         async def count(payloads: list[Any]) -> None:
             sizes.append(len(payloads))
 
-        async with crew_of(batch_handler(count, 4, wait_s=0.1)) as crew:
+        async with executor_of(batch_handler(count, 4, wait_s=0.1)) as executor:
             began = time.monotonic()
-            crew.add([claimed("bulk")], 0)
-            crew.add([claimed("bulk") for _ in range(2)], 0)
-            assert crew.room().batches == Room(["bulk"], [1], 1)
-            assert crew.not_begun == 3
-            await until(lambda: crew.settler.waiting)
+            executor.add([claimed("bulk")], 0)
+            executor.add([claimed("bulk") for _ in range(2)], 0)
+            assert executor.capacity().batches == Capacity(["bulk"], [1], 1)
+            assert executor.not_started == 3
+            await until(lambda: executor.settle_buffer.waiting)
 
         assert sizes == [3]
         assert time.monotonic() - began >= 0.1
 
     async def test_a_full_batch_waits_for_nothing(self, claimed: Claimed) -> None:
-        async with crew_of(batch_handler(nothing, 3, wait_s=60)) as crew:
-            crew.add([claimed("bulk")], 0)
-            crew.add([claimed("bulk") for _ in range(2)], 0)
-            await until(lambda: len(crew.settler.waiting) == 3)
+        async with executor_of(batch_handler(nothing, 3, wait_s=60)) as executor:
+            executor.add([claimed("bulk")], 0)
+            executor.add([claimed("bulk") for _ in range(2)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 3)
 
     async def test_what_comes_while_all_places_are_taken_waits_for_one(self, claimed: Claimed) -> None:
         gate = Gate()
 
-        async with crew_of(batch_handler(gate.handle, 2)) as crew:
-            crew.add([claimed("bulk", payload=str(n)) for n in range(4)], 0)
+        async with executor_of(batch_handler(gate.handle, 2)) as executor:
+            executor.add([claimed("bulk", payload=str(n)) for n in range(4)], 0)
             await until(lambda: gate.started)
             await asyncio.sleep(0)
 
             assert gate.started == [[0, 1]]
             gate.open.set()
-            await until(lambda: len(crew.settler.waiting) == 4)
+            await until(lambda: len(executor.settle_buffer.waiting) == 4)
         assert gate.started == [[0, 1], [2, 3]]
 
 
@@ -419,45 +421,45 @@ class TestRoom:
     async def test_it_is_what_fills_the_free_places_beside_that_of_all_others(self, claimed: Claimed) -> None:
         gate = Gate()
 
-        async with crew_of(batch_handler(gate.handle, 50, places=3), single(nothing), concurrency=10) as crew:
-            assert crew.room() == Room(["job"], None, 10, Room(["bulk"], [150], 150))
-            crew.add([claimed("bulk") for _ in range(20)], 0)
+        async with executor_of(batch_handler(gate.handle, 50, places=3), single(nothing), concurrency=10) as executor:
+            assert executor.capacity() == Capacity(["job"], None, 10, Capacity(["bulk"], [150], 150))
+            executor.add([claimed("bulk") for _ in range(20)], 0)
             await until(lambda: gate.started)
 
-            assert crew.room() == Room(["job"], None, 10, Room(["bulk"], [100], 100))
+            assert executor.capacity() == Capacity(["job"], None, 10, Capacity(["bulk"], [100], 100))
             gate.open.set()
 
     async def test_it_is_never_more_than_one_claim_may_bring(self) -> None:
-        async with crew_of(batch_handler(nothing, 50, places=3), fetch_batch_size=70) as crew:
-            assert crew.room().batches == Room(["bulk"], [150], 70)
+        async with executor_of(batch_handler(nothing, 50, places=3), claim_batch_size=70) as executor:
+            assert executor.capacity().batches == Capacity(["bulk"], [150], 70)
 
     async def test_when_a_place_is_free_again_it_is_told(self, claimed: Claimed) -> None:
         gate, told = Gate(), []
 
-        async with crew_of(batch_handler(gate.handle, 2)) as crew:
-            crew.on_room = lambda: told.append(crew.room().batches)
-            crew.add([claimed("bulk")], 0)
+        async with executor_of(batch_handler(gate.handle, 2)) as executor:
+            executor.on_capacity = lambda: told.append(executor.capacity().batches)
+            executor.add([claimed("bulk")], 0)
             await until(lambda: gate.started)
-            assert crew.room().batches == Room([], [], 0)
+            assert executor.capacity().batches == Capacity([], [], 0)
             gate.open.set()
             await until(lambda: told)
 
-            assert told == [Room(["bulk"], [2], 2)]
+            assert told == [Capacity(["bulk"], [2], 2)]
 
     async def test_batches_in_threads_are_bounded_by_the_threads(self) -> None:
-        async with crew_of(batch_handler(lambda payloads: None, 10, places=50), threads=3) as crew:
-            assert crew.room().batches == Room(["bulk"], [30], 30)
+        async with executor_of(batch_handler(lambda payloads: None, 10, places=50), threads=3) as executor:
+            assert executor.capacity().batches == Capacity(["bulk"], [30], 30)
 
     async def test_batches_in_hand_do_not_hold_back_what_others_may_claim(self, claimed: Claimed) -> None:
         gate = Gate()
 
-        async with crew_of(
-            batch_handler(gate.handle, 500), single(nothing), concurrency=5, fetch_batch_size=10
-        ) as crew:
-            crew.add([claimed("bulk") for _ in range(500)], 0)
+        async with executor_of(
+            batch_handler(gate.handle, 500), single(nothing), concurrency=5, claim_batch_size=10
+        ) as executor:
+            executor.add([claimed("bulk") for _ in range(500)], 0)
             await until(lambda: gate.started)
 
-            assert crew.room().limit == 5
+            assert executor.capacity().limit == 5
             gate.open.set()
 
 
@@ -473,40 +475,40 @@ class TestLosing:
             seen.extend(item.lost for item in items)
             items[1].reject("bad")
 
-        async with crew_of(batch_handler(look, items=True)) as crew:
-            crew.add([kept, lost], 0)
-            await until(lambda: crew.running)
-            crew.lose([lost])
+        async with executor_of(batch_handler(look, items=True)) as executor:
+            executor.add([kept, lost], 0)
+            await until(lambda: executor.running)
+            executor.on_lock_lost([lost])
             gate.set()
-            await until(lambda: not crew.running)
+            await until(lambda: not executor.running)
 
         assert seen == [False, True]
-        assert ends(crew) == [(kept.id, Kind.COMPLETE)]
+        assert ends(executor) == [(kept.id, SettleKind.COMPLETE)]
         assert [e["message_id"] for e in logged.entries if e["event"] == "message.lock_lost"] == [lost.id]
 
     async def test_a_batch_of_which_all_are_lost_is_cancelled(self, claimed: Claimed) -> None:
         gate, messages = Gate(), [claimed("bulk") for _ in range(3)]
 
-        async with crew_of(batch_handler(gate.handle)) as crew:
-            crew.add(messages, 0)
+        async with executor_of(batch_handler(gate.handle)) as executor:
+            executor.add(messages, 0)
             await until(lambda: gate.started)
-            crew.lose(messages)
-            await until(lambda: not crew.running)
+            executor.on_lock_lost(messages)
+            await until(lambda: not executor.running)
 
-            assert (ends(crew), len(crew.hand)) == ([], 0)
-            assert crew.room().batches == Room(["bulk"], [10], 10)
+            assert (ends(executor), len(executor.in_flight)) == ([], 0)
+            assert executor.capacity().batches == Capacity(["bulk"], [10], 10)
 
     async def test_one_that_is_lost_while_it_waits_is_not_run(self, claimed: Claimed) -> None:
         gate = Gate()
         first, lost, last = (claimed("bulk", payload=str(n)) for n in range(3))
 
-        async with crew_of(batch_handler(gate.handle, 2, wait_s=0.02)) as crew:
-            crew.add([first], 0)
+        async with executor_of(batch_handler(gate.handle, 2, wait_s=0.02)) as executor:
+            executor.add([first], 0)
             await until(lambda: gate.started)
-            crew.add([lost, last], 0)
-            crew.lose([lost])
+            executor.add([lost, last], 0)
+            executor.on_lock_lost([lost])
             gate.open.set()
-            await until(lambda: len(crew.settler.waiting) == 2)
+            await until(lambda: len(executor.settle_buffer.waiting) == 2)
 
         assert gate.started == [[0], [2]]
 
@@ -519,15 +521,15 @@ class TestTime:
             items[0].complete("in time")
             await asyncio.sleep(60)
 
-        messages = [claimed("bulk", run_timeout_s=each) for each in (60.0, 0.02, None)]
-        async with crew_of(batch_handler(dawdle, items=True)) as crew:
-            crew.add(messages, 0)
-            await until(lambda: len(crew.settler.waiting) == 3)
+        messages = [claimed("bulk", timeout_s=each) for each in (60.0, 0.02, None)]
+        async with executor_of(batch_handler(dawdle, items=True)) as executor:
+            executor.add(messages, 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 3)
 
-        assert [kind for _, kind in ends(crew)] == [Kind.COMPLETE, Kind.EXPIRE, Kind.EXPIRE]
+        assert [kind for _, kind in ends(executor)] == [SettleKind.COMPLETE, SettleKind.EXPIRE, SettleKind.EXPIRE]
         assert (
-            crew.settler.waiting[1].error
-            == "in a batch of 3: lock_expired: the handler ran longer than its run_timeout of 0.02 s"
+            executor.settle_buffer.waiting[1].error
+            == "in a batch of 3: lock_expired: the handler ran longer than its timeout of 0.02 s"
         )
         (told,) = [e for e in logged.entries if e["event"] == "attempt.timed_out"]
         assert (told["messages"], told["message_id"]) == (2, messages[1].id)
@@ -539,19 +541,19 @@ class TestTime:
             release.wait(60)
             counted.append(items[0].complete())
 
-        async with crew_of(batch_handler(block, items=True)) as crew:
-            message = claimed("bulk", run_timeout_s=0.02)
-            crew.add([message], 0)
-            await until(lambda: crew.settler.waiting)
+        async with executor_of(batch_handler(block, items=True)) as executor:
+            message = claimed("bulk", timeout_s=0.02)
+            executor.add([message], 0)
+            await until(lambda: executor.settle_buffer.waiting)
 
-            assert ends(crew) == [(message.id, Kind.EXPIRE)]
-            assert crew.room().batches == Room([], [], 0)
-            assert crew.left_behind
+            assert ends(executor) == [(message.id, SettleKind.EXPIRE)]
+            assert executor.capacity().batches == Capacity([], [], 0)
+            assert executor.has_unstoppable
             release.set()
-            await until(lambda: crew.room().batches == Room(["bulk"], [10], 10))
+            await until(lambda: executor.capacity().batches == Capacity(["bulk"], [10], 10))
         assert counted == [False]
-        assert not crew.left_behind
-        assert len(crew.settler.waiting) == 1
+        assert not executor.has_unstoppable
+        assert len(executor.settle_buffer.waiting) == 1
 
 
 class TestStopping:
@@ -559,26 +561,30 @@ class TestStopping:
         gate = Gate()
         running, waiting, late = claimed("bulk"), claimed("bulk"), claimed("bulk")
 
-        async with crew_of(batch_handler(gate.handle)) as crew:
-            crew.add([running], 0)
-            await until(lambda: crew.running)
-            crew.add([waiting], 0)
-            crew.hand_back_waiting()
-            crew.add([late], 0)
+        async with executor_of(batch_handler(gate.handle)) as executor:
+            executor.add([running], 0)
+            await until(lambda: executor.running)
+            executor.add([waiting], 0)
+            executor.release_waiting()
+            executor.add([late], 0)
             gate.open.set()
-            await until(lambda: not crew.running)
+            await until(lambda: not executor.running)
 
-        assert ends(crew) == [(waiting.id, Kind.RELEASE), (late.id, Kind.RELEASE), (running.id, Kind.COMPLETE)]
+        assert ends(executor) == [
+            (waiting.id, SettleKind.RELEASE),
+            (late.id, SettleKind.RELEASE),
+            (running.id, SettleKind.COMPLETE),
+        ]
 
     async def test_what_a_claim_still_brings_is_not_begun_although_there_is_a_place(self, claimed: Claimed) -> None:
         late = claimed("bulk")
 
-        async with crew_of(batch_handler(nothing)) as crew:
-            crew.hand_back_waiting()
-            crew.add([late], 0)
+        async with executor_of(batch_handler(nothing)) as executor:
+            executor.release_waiting()
+            executor.add([late], 0)
 
-            assert crew.running == 0
-        assert ends(crew) == [(late.id, Kind.RELEASE)]
+            assert executor.running == 0
+        assert ends(executor) == [(late.id, SettleKind.RELEASE)]
 
     async def test_a_cancelled_batch_keeps_what_was_said_and_hands_the_rest_back(self, claimed: Claimed) -> None:
         async def begin(items: list[Item[Any]]) -> None:
@@ -586,35 +592,35 @@ class TestStopping:
             await asyncio.sleep(60)
 
         first, second = claimed("bulk"), claimed("bulk")
-        async with crew_of(batch_handler(begin, items=True)) as crew:
-            crew.add([first, second], 0)
-            await until(lambda: crew.running)
+        async with executor_of(batch_handler(begin, items=True)) as executor:
+            executor.add([first, second], 0)
+            await until(lambda: executor.running)
             await asyncio.sleep(0)
-            crew.cancel_running()
-            await until(lambda: not crew.running)
+            executor.cancel_running()
+            await until(lambda: not executor.running)
 
-        assert ends(crew) == [(first.id, Kind.COMPLETE), (second.id, Kind.RELEASE)]
+        assert ends(executor) == [(first.id, SettleKind.COMPLETE), (second.id, SettleKind.RELEASE)]
 
     async def test_one_that_is_stopped_before_its_first_step_ends_all_the_same(self, claimed: Claimed) -> None:
         message = claimed("bulk")
 
-        async with crew_of(batch_handler(nothing)) as crew:
-            crew.add([message], 0)
-            crew.cancel_running()
-            await until(lambda: not crew.running)
+        async with executor_of(batch_handler(nothing)) as executor:
+            executor.add([message], 0)
+            executor.cancel_running()
+            await until(lambda: not executor.running)
 
-            assert ends(crew) == [(message.id, Kind.RELEASE)]
-            assert crew.room().batches == Room(["bulk"], [10], 10)
+            assert ends(executor) == [(message.id, SettleKind.RELEASE)]
+            assert executor.capacity().batches == Capacity(["bulk"], [10], 10)
 
     async def test_messages_of_a_batch_that_does_not_end_are_handed_back_all_the_same(self, claimed: Claimed) -> None:
         gate, message = Gate(), claimed("bulk")
 
-        async with crew_of(batch_handler(gate.handle)) as crew:
-            crew.add([message], 0)
-            await until(lambda: crew.running)
-            crew.abandon_running()
+        async with executor_of(batch_handler(gate.handle)) as executor:
+            executor.add([message], 0)
+            await until(lambda: executor.running)
+            executor.release_running()
 
-            assert ends(crew) == [(message.id, Kind.RELEASE)]
+            assert ends(executor) == [(message.id, SettleKind.RELEASE)]
             gate.open.set()
 
 
@@ -629,13 +635,13 @@ async def test_an_outcome_that_cannot_be_told_costs_its_batch_an_attempt_and_no_
         return [None, Untellable("?")]
 
     messages = [claimed("bulk"), claimed("bulk")]
-    async with crew_of(batch_handler(say)) as crew:
-        crew.add(messages, 0)
-        await until(lambda: len(crew.settler.waiting) == 2)
+    async with executor_of(batch_handler(say)) as executor:
+        executor.add(messages, 0)
+        await until(lambda: len(executor.settle_buffer.waiting) == 2)
 
-        assert {kind for _, kind in ends(crew)} == {Kind.RETRY}
-        assert crew.room().batches == Room(["bulk"], [10], 10)
-    assert [e["loop"] for e in logged.entries if e["event"] == "loop.broken"] == ["batch"]
+        assert {kind for _, kind in ends(executor)} == {SettleKind.RETRY}
+        assert executor.capacity().batches == Capacity(["bulk"], [10], 10)
+    assert [e["loop"] for e in logged.entries if e["event"] == "loop.crashed"] == ["batch"]
 
 
 async def test_what_is_wrong_with_many_is_logged_once_with_their_number(claimed: Claimed, logged: LogCapture) -> None:
@@ -643,9 +649,9 @@ async def test_what_is_wrong_with_many_is_logged_once_with_their_number(claimed:
         raise OSError("disk full")
 
     messages = [claimed("bulk") for _ in range(5)]
-    async with crew_of(batch_handler(stumble)) as crew:
-        crew.add(messages, 0)
-        await until(lambda: len(crew.settler.waiting) == 5)
+    async with executor_of(batch_handler(stumble)) as executor:
+        executor.add(messages, 0)
+        await until(lambda: len(executor.settle_buffer.waiting) == 5)
 
     (told,) = [e for e in logged.entries if e["event"] == "attempt.failed"]
     assert (told["messages"], told["message_id"], told["reason"]) == (5, messages[0].id, "OSError: disk full")
@@ -677,7 +683,7 @@ async def coroutine(orders: list[Order]): ...
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Handler]]:
-    """`load("payloads", "batch = 10")` loads a configuration whose topic `job` has this handler and these lines."""
+    """`load("payloads", "batch_size = 10")` loads a configuration whose topic `job` has this handler and these lines."""
     (tmp_path / "bulk_jobs.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -707,23 +713,23 @@ class TestSignature:
     def test_the_annotation_says_what_the_list_is_of(
         self, load: Callable[..., dict[str, Handler]], function: str, as_items: bool, payload: str | None
     ) -> None:
-        handler = load(function, "batch = 10", 'batch_wait = "200ms"')["job"]
+        handler = load(function, "batch_size = 10", 'batch_timeout = "200ms"')["job"]
 
-        assert handler.batching == Batching(10, 0.2, as_items)
+        assert handler.batch_options == BatchOptions(10, 0.2, as_items)
         found = None if handler.payload is None else handler.payload._type.__name__  # type: ignore[attr-defined]
         assert found == payload
 
     def test_batches_are_worked_one_at_a_time_unless_concurrency_says_more(
         self, load: Callable[..., dict[str, Handler]]
     ) -> None:
-        assert load("payloads", "batch = 10")["job"].concurrency == 1
-        assert load("payloads", "batch = 10", 'isolation = "process"')["job"].concurrency == 1
-        assert load("payloads", "batch = 10", "concurrency = 3")["job"].concurrency == 3
+        assert load("payloads", "batch_size = 10")["job"].concurrency == 1
+        assert load("payloads", "batch_size = 10", 'isolation = "process"')["job"].concurrency == 1
+        assert load("payloads", "batch_size = 10", "concurrency = 3")["job"].concurrency == 3
 
     def test_without_batch_a_list_is_one_payload(self, load: Callable[..., dict[str, Handler]]) -> None:
         handler = load("payloads")["job"]
 
-        assert handler.batching is None
+        assert handler.batch_options is None
         assert handler.payload is not None
         assert [order.id for order in handler.payload.validate_python([{"id": 1}])] == [1]
 
@@ -732,20 +738,20 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("function", "lines", "says"),
         [
-            ("payloads", ["batch = 0"], ':3: topics.job.batch: must be at least 1, found 0'),
-            ("payloads", ["batch = 10001"], ":3: topics.job.batch: must be at most 10000, found 10001"),
-            ("payloads", ['batch = "9"'], ":3: topics.job.batch: expected a whole number, found '9'"),
-            ("payloads", ["batch = 9", 'batch_wait = "2m"'], ":4: topics.job.batch_wait: must be between 0s and 1m, found 2m"),
-            ("payloads", ['batch_wait = "1s"'], ":3: topics.job.batch_wait: nothing is gathered without batch: add batch = 100, say, or remove it"),
-            ("one", ["batch = 9"], ":3: topics.job.batch: bulk_jobs:one takes Order, but gets a list of at most 9: annotate its first argument as list[Order], or remove batch"),
-            ("mapping", ["batch = 9"], ":3: topics.job.batch: bulk_jobs:mapping takes dict[str, int], but gets a list"),
-            ("item", ["batch = 9"], ":3: topics.job.batch: bulk_jobs:item takes Item[Order], but gets a list of at most 9: annotate its first argument as list[Item[Order]]"),
-            ("nothing", ["batch = 9"], ":3: topics.job.batch: bulk_jobs:nothing takes nothing, but gets a list"),
-            ("items", [], ":2: topics.job.handler: bulk_jobs:items takes a list of Items, which only batches have: add batch = 100, say"),
-            ("payloads", ["batch = 9", 'ack_policy = "manual"'], ':4: topics.job.ack_policy: "manual" needs a handler that can acknowledge: with batch, let bulk_jobs:payloads take a list[Item]'),
+            ("payloads", ["batch_size = 0"], ':3: topics.job.batch_size: must be at least 1, found 0'),
+            ("payloads", ["batch_size = 10001"], ":3: topics.job.batch_size: must be at most 10000, found 10001"),
+            ("payloads", ['batch_size = "9"'], ":3: topics.job.batch_size: expected a whole number, found '9'"),
+            ("payloads", ["batch_size = 9", 'batch_timeout = "2m"'], ":4: topics.job.batch_timeout: must be between 0s and 1m, found 2m"),
+            ("payloads", ['batch_timeout = "1s"'], ":3: topics.job.batch_timeout: nothing is gathered without batch_size: add batch_size = 100, say, or remove it"),
+            ("one", ["batch_size = 9"], ":3: topics.job.batch_size: bulk_jobs:one takes Order, but gets a list of at most 9: annotate its first argument as list[Order], or remove batch_size"),
+            ("mapping", ["batch_size = 9"], ":3: topics.job.batch_size: bulk_jobs:mapping takes dict[str, int], but gets a list"),
+            ("item", ["batch_size = 9"], ":3: topics.job.batch_size: bulk_jobs:item takes Item[Order], but gets a list of at most 9: annotate its first argument as list[Item[Order]]"),
+            ("nothing", ["batch_size = 9"], ":3: topics.job.batch_size: bulk_jobs:nothing takes nothing, but gets a list"),
+            ("items", [], ":2: topics.job.handler: bulk_jobs:items takes a list of Items, which only batches have: add batch_size = 100, say"),
+            ("payloads", ["batch_size = 9", 'ack_policy = "manual"'], ':4: topics.job.ack_policy: "manual" needs a handler that can acknowledge: with batch_size, let bulk_jobs:payloads take a list[Item]'),
         ],
     )  # fmt: skip
-    def test_what_contradicts_itself_is_refused_with_line_key_and_mend(
+    def test_what_contradicts_itself_is_refused_with_line_key_and_fix(
         self, load: Callable[..., dict[str, Handler]], function: str, lines: list[str], says: str
     ) -> None:
         with pytest.raises(ConfigError) as refused:
@@ -756,7 +762,9 @@ class TestRefused:
 
     def test_a_batch_that_no_claim_can_fill_is_refused(self, load: Callable[..., dict[str, Handler]]) -> None:
         with pytest.raises(ConfigError) as refused:
-            load("payloads", "batch = 500", worker="fetch_batch_size = 200")
+            load("payloads", "batch_size = 500", worker="claim_batch_size = 200")
 
-        assert "pgrouse.toml:5: topics.job.batch: 500 is more than worker.fetch_batch_size, 200" in str(refused.value)
+        assert "pgrouse.toml:5: topics.job.batch_size: 500 is more than worker.claim_batch_size, 200" in str(
+            refused.value
+        )
         assert "set that to at least 500, or lower batch" in str(refused.value)

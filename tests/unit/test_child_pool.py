@@ -24,7 +24,7 @@ LARGE = "x" * 1_000_000
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildPool]:
     """A pool of two processes."""
-    monkeypatch.setattr(child_pool, "LOOK_S", 0.05)
+    monkeypatch.setattr(child_pool, "CHECK_INTERVAL_S", 0.05)
     pool = ChildPool(partial(ProcessPool, max_workers=2, context=multiprocessing.get_context("spawn")))
     yield pool
     pool.close()

@@ -27,35 +27,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import LogCapture
 
-from pgrouse import BatchContext, Cipher, Context, DecryptionFailed, KeyMissing, NewMessage, PublishRefused, Retry
-
-from pgrouse.config import config
-
-from pgrouse.publishing import new_message
-
-from pgrouse.handlers import outcome
-from pgrouse.handlers.ack_rules import AckPolicy, Rules
-from pgrouse.handlers.batch import Batching
-from pgrouse.config.config import load
-from pgrouse.config.source import ConfigProblems
-from pgrouse.worker.executor import Crew
-from pgrouse.crypto import envelope, keys
-from pgrouse.crypto.envelope import MARK, Kind
-from pgrouse.crypto.keyless_cipher import Locked
-from pgrouse.crypto.message_crypto import Seals
-from pgrouse.config.crypto import Crypto
-from pgrouse.doctor import encryption
-from pgrouse.doctor.target import Subject
-from pgrouse.errors import ConfigError
-from pgrouse.worker.in_flight import Hand
-from pgrouse.handlers.handler import Handler, Mode
+from pgrouse import (
+    BatchContext,
+    Cipher,
+    Context,
+    DecryptionFailed,
+    EncryptionKeyMissing,
+    InvalidMessage,
+    NewMessage,
+    Retry,
+)
 from pgrouse.client.message import Message
-from pgrouse.handlers.outcome import Ended
-from pgrouse.handlers.outcome import Kind as How
-from pgrouse.worker.settle_buffer import Settler
-from pgrouse.worker.wake_event import Signals
-from pgrouse.telemetry.traced_executor import TracedBatches
-from pgrouse.web import message_detail as message_record
+from pgrouse.client.settlement import SettleKind as How
+from pgrouse.client.settlement import Settlement
+from pgrouse.config import config
+from pgrouse.config.config import load
+from pgrouse.config.crypto import Crypto
+from pgrouse.config.source import ConfigProblems
+from pgrouse.crypto import envelope, keys
+from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
+from pgrouse.crypto.keyless_cipher import KeylessCipher
+from pgrouse.crypto.message_crypto import MessageCrypto
+from pgrouse.doctor import encryption
+from pgrouse.doctor.target import DoctorTarget
+from pgrouse.errors import ConfigError
+from pgrouse.handlers import outcome
+from pgrouse.handlers.ack_rules import AckPolicy, AckRules
+from pgrouse.handlers.batch import BatchOptions
+from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.publishing import new_message
+from pgrouse.telemetry.traced_executor import TracedBatchRunner
+from pgrouse.web import message_detail
+from pgrouse.worker.executor import HandlerExecutor
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.wake_event import WakeEvents
 from tests.unit.test_executor import until
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
@@ -76,12 +82,12 @@ def as_text(key: bytes) -> str:
 def message(**given: Any) -> Message:
     about = {"id": 7, "claim_id": 1, "topic": "t", "channel": None, "key": None, "priority": 5, "attempt": 1}
     rest = {"max_attempts": None, "payload": None, "body": None, "headers": None, "state": None}
-    times = {"lock_for_s": 30.0, "run_timeout_s": None, "waited_s": 0.0, "elapsed_s": 0.0}
+    times = {"lock_duration_s": 30.0, "timeout_s": None, "waited_s": 0.0, "elapsed_s": 0.0}
     return Message(**{**about, **rest, **times, **given})
 
 
 def sealed(cipher: Cipher, text: str = '{"id":7}', **given: Any) -> Message:
-    columns = cipher.sealed({"topic": "t", "payload": text})
+    columns = cipher.encrypt_columns({"topic": "t", "payload": text})
     return message(body=columns["body"], headers=columns["headers"], **given)
 
 
@@ -89,7 +95,7 @@ def sealed(cipher: Cipher, text: str = '{"id":7}', **given: Any) -> Message:
 
 
 def test_an_envelope_is_what_the_library_makes_of_head_key_and_nonce(cipher: Cipher) -> None:
-    made = cipher.encrypt("t", b'{"id":7}', Kind.JSON, RANDOMNESS)
+    made = cipher.encrypt("t", b'{"id":7}', ContentKind.JSON, RANDOMNESS)
 
     fingerprint = hmac.digest(NEW, b"pgrouse fingerprint 1", "sha256")[:8]
     head = b"\x93PGR\x01\x01\x03\x01" + fingerprint + b"new" + b"t" + SALT + NONCE
@@ -100,8 +106,8 @@ def test_an_envelope_is_what_the_library_makes_of_head_key_and_nonce(cipher: Cip
 def test_the_envelope_of_today_can_be_read_for_ever() -> None:
     stored = bytes.fromhex(VECTOR)
 
-    assert Cipher({"new": NEW}, "new").decrypt(stored, "t") == (Kind.JSON, b'{"id":7}')
-    assert Cipher({"new": NEW}, "new").encrypt("t", b'{"id":7}', Kind.JSON, RANDOMNESS) == stored
+    assert Cipher({"new": NEW}, "new").decrypt(stored, "t") == (ContentKind.JSON, b'{"id":7}')
+    assert Cipher({"new": NEW}, "new").encrypt("t", b'{"id":7}', ContentKind.JSON, RANDOMNESS) == stored
 
 
 VECTOR = (
@@ -115,9 +121,9 @@ VECTOR = (
 def test_bytes_come_back_as_they_were(data: bytes, topic: str) -> None:
     cipher = Cipher({"k": OLD}, "k")
 
-    columns = cipher.sealed({"topic": topic, "body": data})
+    columns = cipher.encrypt_columns({"topic": topic, "body": data})
 
-    assert cipher.opened(topic, columns["body"]) == (None, data)
+    assert cipher.decrypt_payload(topic, columns["body"]) == (None, data)
 
 
 @settings(max_examples=100, deadline=None)
@@ -126,21 +132,21 @@ def test_json_comes_back_as_json(value: Any) -> None:
     cipher = Cipher({"k": OLD}, "k")
     text = json.dumps(value)
 
-    columns = cipher.sealed({"topic": "t", "payload": text, "headers": '{"a":1}', "priority": 3})
+    columns = cipher.encrypt_columns({"topic": "t", "payload": text, "headers": '{"a":1}', "priority": 3})
 
-    assert cipher.opened("t", columns["body"]) == (text, None)
-    assert json.loads(columns["headers"]) == {"a": 1, MARK: "k"}
+    assert cipher.decrypt_payload("t", columns["body"]) == (text, None)
+    assert json.loads(columns["headers"]) == {"a": 1, ENCRYPTED_BY: "k"}
     assert "payload" not in columns
     assert columns["priority"] == 3
 
 
 def test_no_byte_can_be_changed_and_none_cut_off(cipher: Cipher) -> None:
-    made = cipher.encrypt("t", b"pay 7", Kind.BYTES)
+    made = cipher.encrypt("t", b"pay 7", ContentKind.BYTES)
 
     for at in range(len(made)):
-        with pytest.raises((DecryptionFailed, KeyMissing)):
+        with pytest.raises((DecryptionFailed, EncryptionKeyMissing)):
             cipher.decrypt(made[:at] + bytes([made[at] ^ 1]) + made[at + 1 :], "t")
-        with pytest.raises((DecryptionFailed, KeyMissing)):
+        with pytest.raises((DecryptionFailed, EncryptionKeyMissing)):
             cipher.decrypt(made[:at], "t")
 
 
@@ -157,7 +163,7 @@ def test_what_was_encrypted_for_one_topic_is_no_message_of_another(cipher: Ciphe
 
 
 def test_topics_that_are_named_take_what_was_encrypted_for_others() -> None:
-    cipher = Cipher({"k": OLD}, "k", accept={"invoices": ["orders.*"]})
+    cipher = Cipher({"k": OLD}, "k", accept_from={"invoices": ["orders.*"]})
     made = cipher.encrypt("orders.created", b"7")
 
     assert cipher.decrypt(made, "invoices").data == b"7"
@@ -167,7 +173,7 @@ def test_topics_that_are_named_take_what_was_encrypted_for_others() -> None:
 
 
 def test_a_checkpoint_cannot_be_put_where_a_payload_was(cipher: Cipher) -> None:
-    state = envelope.of_json(cipher.sealed_json("t", "{}", Kind.STATE))
+    state = envelope.from_json(cipher.encrypt_json("t", "{}", ContentKind.STATE))
     assert state is not None
 
     with pytest.raises(DecryptionFailed, match="the encrypted state of something else"):
@@ -177,21 +183,21 @@ def test_a_checkpoint_cannot_be_put_where_a_payload_was(cipher: Cipher) -> None:
 def test_a_missing_key_is_told_apart_from_one_that_only_has_its_name(cipher: Cipher) -> None:
     made = cipher.encrypt("t", b"7")
 
-    with pytest.raises(KeyMissing, match="key new is not configured here"):
+    with pytest.raises(EncryptionKeyMissing, match="key new is not configured here"):
         Cipher({"old": OLD}, "old").decrypt(made, "t")
-    with pytest.raises(KeyMissing, match="key new is not the one that is configured here under this name"):
+    with pytest.raises(EncryptionKeyMissing, match="key new is not the one that is configured here under this name"):
         Cipher({"new": OLD}, "new").decrypt(made, "t")
 
 
 def test_under_another_key_it_is_still_the_same_for_the_same_topic(cipher: Cipher) -> None:
-    made = Cipher({"old": OLD}, "old").encrypt("t", b"{}", Kind.JSON)
+    made = Cipher({"old": OLD}, "old").encrypt("t", b"{}", ContentKind.JSON)
 
-    again = cipher.renewed(made)
+    again = cipher.reencrypt(made)
 
-    head = envelope.read(again)
+    head = envelope.read_header(again)
     assert head is not None
     assert (head.key, head.topic, cipher.is_current(head)) == ("new", "t", True)
-    assert Cipher({"new": NEW}, "new").decrypt(again, "t") == (Kind.JSON, b"{}")
+    assert Cipher({"new": NEW}, "new").decrypt(again, "t") == (ContentKind.JSON, b"{}")
 
 
 def test_only_its_topics_are_encrypted_and_their_dead_letters() -> None:
@@ -203,20 +209,20 @@ def test_only_its_topics_are_encrypted_and_their_dead_letters() -> None:
         "pay",
         "pay.dlq",
     ]
-    assert cipher.sealed({"topic": "paying", "payload": "1"}) == {"topic": "paying", "payload": "1"}
+    assert cipher.encrypt_columns({"topic": "paying", "payload": "1"}) == {"topic": "paying", "payload": "1"}
 
 
 def test_what_is_too_large_once_it_is_encrypted_is_refused(cipher: Cipher) -> None:
-    with pytest.raises(PublishRefused, match=r"encrypted it has 16,777,\d+ bytes"):
-        cipher.sealed({"topic": "t", "body": bytes(16 * 1024 * 1024)})
+    with pytest.raises(InvalidMessage, match=r"encrypted it has 16,777,\d+ bytes"):
+        cipher.encrypt_columns({"topic": "t", "body": bytes(16 * 1024 * 1024)})
 
 
 def test_whoever_has_no_key_publishes_nothing_to_encrypted_topics() -> None:
-    locked = Locked(["pay"])
+    keyless = KeylessCipher(["pay"])
 
-    assert locked.sealed({"topic": "t", "payload": "1"}) == {"topic": "t", "payload": "1"}
-    with pytest.raises(PublishRefused, match="topic pay is encrypted"):
-        locked.sealed({"topic": "pay", "payload": "1"})
+    assert keyless.encrypt_columns({"topic": "t", "payload": "1"}) == {"topic": "t", "payload": "1"}
+    with pytest.raises(InvalidMessage, match="topic pay is encrypted"):
+        keyless.encrypt_columns({"topic": "pay", "payload": "1"})
 
 
 def test_a_key_is_in_no_repr_and_in_no_pickle(cipher: Cipher) -> None:
@@ -261,11 +267,11 @@ INLINE = [
     ('[crypto.keys]\nk = ["{key}"]', "expected a table of keys"),
     ('[crypto.keys."{key}"]\nfile = "x"', "holds a key itself"),
     ('[crypto.keys."{bare}"]\nfile = "x"\nmore = 1', "holds a key itself"),
-    ('[crypto.accept]\n"{bare}=" = ["a"]', "is no pattern of topics"),
-    ('topics = ["{bare}="]', "is no pattern of topics"),
+    ('[crypto.accept_from]\n"{bare}=" = ["a"]', "is not a valid topic pattern"),
+    ('topics = ["{bare}="]', "is not a valid topic pattern"),
     ('keys = "{key}"', "expected a table of keys"),
     ('missing_key_delay = "{key}"', "expected a duration"),
-    ('plain = "{key}"', "expected 'accept' or 'reject'"),
+    ('unencrypted = "{key}"', "expected 'accept' or 'reject'"),
     ('"{bare}" = 1', "unknown key in .crypto."),
 ]
 
@@ -288,11 +294,11 @@ def test_a_key_in_the_file_itself_is_refused_with_the_reason_and_not_repeated(
         ('[crypto]\ntopics = ["a"]', "current is missing"),
         ('[crypto]\ncurrent = "x"\n[crypto.keys.k]\nenv = "K"', 'there is no key "x"'),
         ('[crypto]\ncurrent = "k"\n[crypto.keys.k]\nenv = "K"\nfile = "f"', "needs exactly one of env, file, command"),
-        ('[crypto]\ncurrent = "k"\n[crypto.keys."k k"]\nenv = "K"', "is no name of a key"),
+        ('[crypto]\ncurrent = "k"\n[crypto.keys."k k"]\nenv = "K"', "is not a valid key name"),
         ('[crypto]\ncurent = "k"', "did you mean 'current'"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_mend(tmp_path: Path, text: str, reason: str) -> None:
+def test_what_cannot_be_is_refused_with_the_fix(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(ConfigProblems, match=reason):
         configured(tmp_path, text)
 
@@ -306,7 +312,7 @@ def test_keys_come_from_the_environment_a_file_or_a_program(tmp_path: Path) -> N
         f"[crypto.keys.p]\ncommand = {program}",
     )
 
-    cipher = keys.cipher_of(settings, {"K": as_text(RANDOMNESS + bytes(4))})
+    cipher = keys.load_cipher(settings, {"K": as_text(RANDOMNESS + bytes(4))})
 
     assert cipher is not None
     of_file, of_program = Cipher({"f": OLD}, "f"), Cipher({"p": NEW}, "p")
@@ -324,7 +330,7 @@ def test_all_keys_that_cannot_be_read_are_told_with_their_places_and_nothing_of_
     )
 
     with pytest.raises(ConfigProblems) as refused:
-        keys.cipher_of(settings, {})
+        keys.load_cipher(settings, {})
 
     said = str(refused.value)
     assert "pgrouse.toml:3: key e: the environment variable K is not set" in said
@@ -339,16 +345,16 @@ def test_subscriptions_in_the_file_are_accepted_through_any_number_of_topics(tmp
     settings = configured(
         tmp_path,
         '[topics.b]\nhandler = "x:y"\nsubscriptions = ["a"]\n[topics.c]\nhandler = "x:y"\nsubscriptions = ["b"]\n'
-        '[crypto]\naccept = { "d.*" = ["a"] }',
+        '[crypto]\naccept_from = { "d.*" = ["a"] }',
     )
 
-    assert keys.accepted(settings) == {"b": ["a"], "c": ["b", "a"], "d.*": ["a"]}
+    assert keys.accepted_topics(settings) == {"b": ["a"], "c": ["b", "a"], "d.*": ["a"]}
 
 
 def test_keys_that_nobody_drew_at_random_are_known_by_their_looks() -> None:
-    assert keys.weakness(bytes(32)) == "its bytes repeat"
-    assert keys.weakness(b"correct-horse-battery-staple-123") == "it is text"
-    assert [key for _ in range(1000) if keys.weakness(key := os.urandom(32))] == []
+    assert keys.weak_key_reason(bytes(32)) == "its bytes repeat"
+    assert keys.weak_key_reason(b"correct-horse-battery-staple-123") == "it is text"
+    assert [key for _ in range(1000) if keys.weak_key_reason(key := os.urandom(32))] == []
 
 
 # What a daemon does.
@@ -362,12 +368,12 @@ class Clock:
         return self.now
 
 
-def seals(cipher: Cipher, **given: Any) -> Seals:
-    return Seals(cipher, Crypto(**given), Clock())
+def message_crypto(cipher: Cipher, **given: Any) -> MessageCrypto:
+    return MessageCrypto(cipher, Crypto(**given), Clock())
 
 
 def test_a_message_is_opened_as_it_was_published(cipher: Cipher) -> None:
-    opened = seals(cipher).open(sealed(cipher))
+    opened = message_crypto(cipher).decrypt(sealed(cipher))
 
     assert isinstance(opened, Message)
     assert (opened.payload, opened.body) == ('{"id":7}', None)
@@ -376,24 +382,26 @@ def test_a_message_is_opened_as_it_was_published(cipher: Cipher) -> None:
 def test_a_message_that_is_not_encrypted_is_taken_or_rejected_as_plain_says(cipher: Cipher) -> None:
     plain = message(payload="1")
 
-    assert seals(cipher).open(plain) is plain
-    ended = seals(cipher, plain="reject").open(plain)
-    assert isinstance(ended, Ended)
+    assert message_crypto(cipher).decrypt(plain) is plain
+    ended = message_crypto(cipher, unencrypted="reject").decrypt(plain)
+    assert isinstance(ended, Settlement)
     assert (ended.kind, "is not encrypted" in str(ended.error)) == (How.REJECT, True)
 
 
 def test_a_message_whose_key_is_missing_waits_and_is_told_of_once_in_that_time(
     cipher: Cipher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = seals(Cipher({"old": OLD}, "old"), missing_key_delay=timedelta(seconds=5))
+    here = message_crypto(Cipher({"old": OLD}, "old"), missing_key_delay=timedelta(seconds=5))
 
-    ended = [here.open(sealed(cipher)) for _ in range(3)]
+    ended = [here.decrypt(sealed(cipher)) for _ in range(3)]
 
-    assert all(isinstance(each, Ended) for each in ended)
-    assert {(each.kind, each.after) for each in ended if isinstance(each, Ended)} == {(How.DEFER, timedelta(seconds=5))}
+    assert all(isinstance(each, Settlement) for each in ended)
+    assert {(each.kind, each.after) for each in ended if isinstance(each, Settlement)} == {
+        (How.DEFER, timedelta(seconds=5))
+    }
     assert capsys.readouterr().out.count("crypto.key_missing") == 1
     here.clock.now = 6.0  # type: ignore[attr-defined]
-    here.open(sealed(cipher))
+    here.decrypt(sealed(cipher))
     assert capsys.readouterr().out.count("crypto.key_missing") == 1
 
 
@@ -401,53 +409,55 @@ def test_a_message_whose_key_is_missing_waits_and_is_told_of_once_in_that_time(
 def test_a_message_that_was_changed_is_rejected(cipher: Cipher, change: Any) -> None:
     whole = sealed(cipher)
 
-    ended = seals(cipher).open(whole._replace(body=change(whole.body)))
+    ended = message_crypto(cipher).decrypt(whole._replace(body=change(whole.body)))
 
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, Settlement)
     assert ended.kind is How.REJECT
     assert str(ended.error).startswith("this message cannot be decrypted: ")
 
 
 def test_output_and_checkpoint_are_encrypted_and_the_checkpoint_comes_back(cipher: Cipher) -> None:
-    both = seals(cipher)
+    both = message_crypto(cipher)
     whole = sealed(cipher)
 
-    done = both.close(Ended(whole, How.COMPLETE, output='{"paid":7}'))
-    later = both.close(Ended(whole, How.DEFER, state='{"step":2}'))
+    done = both.encrypt_settlement(Settlement(whole, How.COMPLETE, output='{"paid":7}'))
+    later = both.encrypt_settlement(Settlement(whole, How.DEFER, state='{"step":2}'))
 
     assert '"paid"' not in str(done.output)
-    assert json.loads(str(done.output))[MARK] == "new"
-    assert cipher.opened_json("t", str(done.output), Kind.OUTPUT) == '{"paid":7}'
-    again = both.open(whole._replace(state=later.state))
+    assert json.loads(str(done.output))[ENCRYPTED_BY] == "new"
+    assert cipher.decrypt_json("t", str(done.output), ContentKind.OUTPUT) == '{"paid":7}'
+    again = both.decrypt(whole._replace(state=later.state))
     assert isinstance(again, Message)
     assert again.state == '{"step":2}'
 
 
 def test_a_checkpoint_that_is_cleared_stays_cleared(cipher: Cipher) -> None:
-    assert seals(cipher).close(Ended(sealed(cipher), How.DEFER, state="null")).state == "null"
+    assert (
+        message_crypto(cipher).encrypt_settlement(Settlement(sealed(cipher), How.DEFER, state="null")).state == "null"
+    )
 
 
 def test_of_other_topics_nothing_is_encrypted() -> None:
-    ended = Ended(message(payload="1"), How.COMPLETE, output="2", error="3")
+    ended = Settlement(message(payload="1"), How.COMPLETE, output="2", error="3")
 
-    assert seals(Cipher({"k": OLD}, "k", topics=["pay"])).close(ended) is ended
+    assert message_crypto(Cipher({"k": OLD}, "k", topics=["pay"])).encrypt_settlement(ended) is ended
 
 
 def test_errors_are_kept_as_text_or_as_types_alone(cipher: Cipher) -> None:
-    ended = Ended(sealed(cipher), How.RETRY, error="Traceback\nValueError: card 4711", error_type="ValueError")
-    ended = replace(ended, remarks=(("attempt.error_ignored", "card 4711"),))
+    ended = Settlement(sealed(cipher), How.RETRY, error="Traceback\nValueError: card 4711", error_type="ValueError")
+    ended = replace(ended, warnings=(("attempt.error_ignored", "card 4711"),))
 
-    assert "4711" in str(seals(cipher).close(ended).error)
-    hidden = seals(cipher, errors="type").close(ended)
+    assert "4711" in str(message_crypto(cipher).encrypt_settlement(ended).error)
+    hidden = message_crypto(cipher, error_detail="type").encrypt_settlement(ended)
     assert str(hidden.error).startswith("ValueError: ")
     assert "4711" not in str(hidden)
 
 
 def test_an_end_is_encrypted_once_however_often_it_is_closed(cipher: Cipher) -> None:
-    both = seals(cipher)
-    once = both.close(Ended(sealed(cipher), How.COMPLETE, output="1"))
+    both = message_crypto(cipher)
+    once = both.encrypt_settlement(Settlement(sealed(cipher), How.COMPLETE, output="1"))
 
-    assert both.close(once) is once
+    assert both.encrypt_settlement(once) is once
 
 
 def test_an_output_that_was_dropped_is_told_without_what_it_held(cipher: Cipher) -> None:
@@ -458,60 +468,64 @@ def test_an_output_that_was_dropped_is_told_without_what_it_held(cipher: Cipher)
         __repr__ = __iter__
 
     for said in ({"card": {4711.5, float("nan")}}, Retry(state=object()), Odd()):
-        ended = seals(cipher, errors="type").close(outcome.ended(sealed(cipher), said))
+        ended = message_crypto(cipher, error_detail="type").encrypt_settlement(
+            outcome.to_settlement(sealed(cipher), said)
+        )
         assert ended.error is not None
-        assert ended.error.endswith("what it said is not kept (crypto.errors)")
+        assert ended.error.endswith("its text is not stored (crypto.error_detail)")
 
 
 def test_an_envelope_without_the_header_is_secret_all_the_same() -> None:
     cipher = Cipher({"k": OLD}, "k", topics=["other"])
-    here = seals(cipher, errors="type")
+    here = message_crypto(cipher, error_detail="type")
     raw = message(body=cipher.encrypt("t", b"4711"))
 
-    opened = here.open(raw)
+    opened = here.decrypt(raw)
 
     assert isinstance(opened, Message)
     assert opened.body == b"4711"
     for whole in (raw, opened):
-        kept = here.close(Ended(whole, How.RETRY, output="4711", state="4711", error="4711", error_type="E"))
+        kept = here.encrypt_settlement(
+            Settlement(whole, How.RETRY, output="4711", state="4711", error="4711", error_type="E")
+        )
         assert "4711" not in f"{kept.output}{kept.state}{kept.error}"
 
 
 def test_a_header_that_only_speaks_of_the_mark_is_none(cipher: Cipher) -> None:
-    plain = message(payload="1", headers=json.dumps({"about": MARK, "in": {MARK: "k"}}))
+    plain = message(payload="1", headers=json.dumps({"about": ENCRYPTED_BY, "in": {ENCRYPTED_BY: "k"}}))
 
-    assert seals(cipher).open(plain) is plain
+    assert message_crypto(cipher).decrypt(plain) is plain
 
 
 def test_headers_that_are_passed_on_do_not_say_that_the_next_message_is_encrypted(cipher: Cipher) -> None:
-    passed = {MARK: "old", "a": 1}
+    passed = {ENCRYPTED_BY: "old", "a": 1}
 
-    plain = new_message.row(NewMessage(topic="t", payload=1, headers=passed))
-    made = new_message.row(NewMessage(topic="t", body=cipher.encrypt("t", b"7"), headers=passed))
+    plain = new_message.to_columns(NewMessage(topic="t", payload=1, headers=passed))
+    made = new_message.to_columns(NewMessage(topic="t", body=cipher.encrypt("t", b"7"), headers=passed))
 
     assert json.loads(plain["headers"]) == {"a": 1}
     assert json.loads(made["headers"]) == passed
-    assert json.loads(cipher.sealed(plain)["headers"]) == {"a": 1, MARK: "new"}
+    assert json.loads(cipher.encrypt_columns(plain)["headers"]) == {"a": 1, ENCRYPTED_BY: "new"}
 
 
 def test_a_checkpoint_that_somebody_put_beside_an_envelope_is_rejected_where_plain_is(cipher: Cipher) -> None:
     forged = sealed(cipher, state='{"paid":true}')
 
-    assert isinstance(seals(cipher).open(forged), Message)
-    ended = seals(cipher, plain="reject").open(forged)
-    assert isinstance(ended, Ended)
+    assert isinstance(message_crypto(cipher).decrypt(forged), Message)
+    ended = message_crypto(cipher, unencrypted="reject").decrypt(forged)
+    assert isinstance(ended, Settlement)
     assert (ended.kind, "its checkpoint is not encrypted" in str(ended.error)) == (How.REJECT, True)
-    own = forged._replace(state=cipher.sealed_json("t", "1", Kind.STATE))
-    assert isinstance(seals(cipher, plain="reject").open(own), Message)
+    own = forged._replace(state=cipher.encrypt_json("t", "1", ContentKind.STATE))
+    assert isinstance(message_crypto(cipher, unencrypted="reject").decrypt(own), Message)
 
 
 def test_a_request_is_known_by_keys_alone_and_after_a_rotation_still() -> None:
     before, under_both = Cipher({"b": OLD}, "b"), Cipher({"a": NEW, "b": OLD, "c": NEW}, "c")
     digest = hashlib.sha256(b"4711").digest()
 
-    assert before.digests(digest) == Cipher({"b": OLD, "c": NEW}, "c").digests(digest)[:1]
-    assert before.digests(digest)[0] in under_both.digests(digest)
-    assert digest not in under_both.digests(digest)
+    assert before.request_digests(digest) == Cipher({"b": OLD, "c": NEW}, "c").request_digests(digest)[:1]
+    assert before.request_digests(digest)[0] in under_both.request_digests(digest)
+    assert digest not in under_both.request_digests(digest)
 
 
 def ways() -> Iterator[Any]:
@@ -526,19 +540,19 @@ def ways() -> Iterator[Any]:
     async def batch(payloads: list[Any], ctx: BatchContext) -> None:
         raise ValueError(f"card {payloads}")
 
-    first = Rules(AckPolicy.ACK_FIRST)
+    first = AckRules(AckPolicy.ACK_FIRST)
     yield pytest.param(Handler("t", "m:f", on_the_loop, Mode.ASYNC, 2, None), id="its transaction")
     yield pytest.param(Handler("t", "m:f", in_a_thread, Mode.THREAD, 2, None), id="its transaction in a thread")
     yield pytest.param(Handler("t", "m:f", on_the_loop, Mode.ASYNC, 2, None, rules=first), id="ack_first")
-    batching = Batching(1, 0.0, as_items=False)
-    yield pytest.param(Handler("t", "m:f", batch, Mode.ASYNC, 2, None, 1, first, batching), id="batch")
+    batch_options = BatchOptions(1, 0.0, as_items=False)
+    yield pytest.param(Handler("t", "m:f", batch, Mode.ASYNC, 2, None, 1, first, batch_options), id="batch")
 
 
 class Told:
     """Stands for the telemetry: what it is told of batches."""
 
     def __init__(self) -> None:
-        self.ends: list[Ended] = []
+        self.ends: list[Settlement] = []
 
     def process(self, messages: list[Message], *, is_batch: bool) -> Told:
         return self
@@ -549,37 +563,45 @@ class Told:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def ended(self, *ends: Ended) -> None:
+    def record_results(self, *ends: Settlement) -> None:
         self.ends += ends
 
 
 @asynccontextmanager
-async def secretive(cipher: Cipher, handler: Handler, **batches: Any) -> AsyncIterator[Crew]:
-    """A crew that keeps the types of errors alone."""
-    hand, settler = Hand(), Settler(Signals())
+async def secretive(cipher: Cipher, handler: Handler, **batches: Any) -> AsyncIterator[HandlerExecutor]:
+    """A executor that keeps the types of errors alone."""
+    in_flight, settle_buffer = InFlight(), SettleBuffer(WakeEvents())
 
     async def complete_first(messages: Any) -> list[int]:
         return []
 
-    scene: Any = SimpleNamespace(
-        stopping=False, holds=hand.holds, complete_first=complete_first, completed=lambda *messages: None
+    runtime: Any = SimpleNamespace(
+        stopping=False, holds=in_flight.holds, complete_first=complete_first, completed=lambda *messages: None
     )
-    kind = type("Secretive", (Crew,), batches)
-    crew = kind(
-        {"t": handler}, config.Worker(), hand, settler, scene, {}, lambda: None, None, seals(cipher, errors="type")
+    kind = type("Secretive", (HandlerExecutor,), batches)
+    executor = kind(
+        {"t": handler},
+        config.Worker(),
+        in_flight,
+        settle_buffer,
+        runtime,
+        {},
+        lambda: None,
+        None,
+        message_crypto(cipher, error_detail="type"),
     )
     try:
-        yield crew
+        yield executor
     finally:
-        await crew.close()
+        await executor.close()
 
 
 @pytest.mark.parametrize("handler", list(ways()))
 async def test_what_fails_after_its_message_is_completed_is_logged_by_its_type(
     cipher: Cipher, handler: Handler, logged: LogCapture
 ) -> None:
-    async with secretive(cipher, handler) as crew:
-        crew.add([sealed(cipher, "4711")], 0)
+    async with secretive(cipher, handler) as executor:
+        executor.add([sealed(cipher, "4711")], 0)
         await until(lambda: logged.entries)
 
     (entry,) = logged.entries
@@ -592,20 +614,27 @@ async def test_a_span_of_a_batch_is_told_what_may_be_kept(cipher: Cipher, logged
         raise ValueError(f"card {payloads}")
 
     told = Told()
-    handler = Handler("t", "m:f", fail, Mode.ASYNC, 1, None, 1, batching=Batching(1, 0.0, as_items=False))
-    async with secretive(cipher, handler, batches_type=partial(TracedBatches, told)) as crew:
-        crew.add([sealed(cipher, "4711")], 0)
-        await until(lambda: crew.settler.waiting)
+    handler = Handler("t", "m:f", fail, Mode.ASYNC, 1, None, 1, batch_options=BatchOptions(1, 0.0, as_items=False))
+    async with secretive(cipher, handler, batch_runner_type=partial(TracedBatchRunner, told)) as executor:
+        executor.add([sealed(cipher, "4711")], 0)
+        await until(lambda: executor.settle_buffer.waiting)
 
-        (kept,) = crew.settler.waiting
+        (kept,) = executor.settle_buffer.waiting
     assert (
-        [each.error for each in told.ends] == [kept.error] == ["ValueError: what it said is not kept (crypto.errors)"]
+        [each.error for each in told.ends]
+        == [kept.error]
+        == ["ValueError: its text is not stored (crypto.error_detail)"]
     )
 
 
 def test_the_page_of_a_message_says_what_is_encrypted_and_offers_no_edit(cipher: Cipher) -> None:
     body = sealed(cipher).body or b""
-    row = {"payload": None, "headers": None, "checkpoint": cipher.sealed_json("t", "1", Kind.STATE), "output": None}
+    row = {
+        "payload": None,
+        "headers": None,
+        "checkpoint": cipher.encrypt_json("t", "1", ContentKind.STATE),
+        "output": None,
+    }
     row |= {
         "body_shown": body[:512],
         "body_bytes": len(body),
@@ -614,18 +643,18 @@ def test_the_page_of_a_message_says_what_is_encrypted_and_offers_no_edit(cipher:
         "payload_bytes": None,
     }
 
-    shown = message_record.contents(row)
+    shown = message_detail.contents(row)
 
     assert shown["body"]["text"] == f"encrypted (key new, {len(body)} bytes)"
     assert shown["checkpoint"]["text"].startswith("encrypted (key new, ")
-    assert message_record.can(row)["edit"] is False
+    assert message_detail.allowed_actions(row)["edit"] is False
 
 
 def test_a_file_that_others_may_write_is_no_place_for_a_key(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(as_text(os.urandom(32)))
     (tmp_path / "key").chmod(stat.S_IRUSR | stat.S_IROTH)
-    subject = Subject(configured(tmp_path, '[crypto]\ncurrent = "k"\n[crypto.keys.k]\nfile = "key"'), 1.0)
+    subject = DoctorTarget(configured(tmp_path, '[crypto]\ncurrent = "k"\n[crypto.keys.k]\nfile = "key"'), 1.0)
 
-    (found,) = encryption.look_at_keys(subject)
+    (found,) = encryption.check_keys(subject)
 
-    assert (found.level, "others may use the file key" in found.what) == ("warn", True)
+    assert (found.level, "other users can read the file key" in found.what) == ("warn", True)

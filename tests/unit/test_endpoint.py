@@ -12,16 +12,18 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from pgrouse.metrics import endpoint
-from pgrouse.metrics.endpoint import AT_ONCE, Server
-from pgrouse.worker.health import Vitals
+from pgrouse.metrics.endpoint import MAX_REQUESTS, MetricsServer
+from pgrouse.worker.health import HealthProbe
 from tests.server.deadline import eventually
 
 
 @pytest.fixture
-def probed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def probed(monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsServer]:
     """A server whose requests may take a third of a second."""
     monkeypatch.setattr(endpoint, "REQUEST_S", 0.3)
-    with Server(("127.0.0.1", 0), CollectorRegistry(), Vitals(alive_within_s=30, patience_s=10)) as probed:
+    with MetricsServer(
+        ("127.0.0.1", 0), CollectorRegistry(), HealthProbe(liveness_timeout_s=30, heartbeat_grace_s=10)
+    ) as probed:
         serving = threading.Thread(target=probed.serve_forever, args=(0.05,))
         serving.start()
         yield probed
@@ -29,7 +31,7 @@ def probed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         serving.join()
 
 
-def is_answered(probed: Server) -> bool:
+def is_answered(probed: MetricsServer) -> bool:
     asking = http.client.HTTPConnection(*probed.server_address[:2], timeout=60)  # type: ignore[misc]
     try:
         asking.request("GET", "/livez")
@@ -51,9 +53,9 @@ def is_hung_up_on(wire: socket.socket) -> bool:
         return True
 
 
-def test_clients_that_send_one_piece_after_the_other_are_cut_off_and_others_are_answered(probed: Server) -> None:
+def test_clients_that_send_one_piece_after_the_other_are_cut_off_and_others_are_answered(probed: MetricsServer) -> None:
     with ExitStack() as ends:
-        wires = [ends.enter_context(socket.create_connection(probed.server_address[:2])) for _ in range(AT_ONCE)]
+        wires = [ends.enter_context(socket.create_connection(probed.server_address[:2])) for _ in range(MAX_REQUESTS)]
         for wire in wires:
             wire.settimeout(0.01)
             wire.sendall(b"GET /")
@@ -63,12 +65,12 @@ def test_clients_that_send_one_piece_after_the_other_are_cut_off_and_others_are_
         eventually(lambda: is_answered(probed))
 
 
-def test_a_machine_without_threads_costs_no_place(probed: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_threads_costs_no_place(probed: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as exhausted:
         exhausted.setattr(threading.Thread, "start", refuse)
-        assert not any(is_answered(probed) for _ in range(AT_ONCE + 1))
+        assert not any(is_answered(probed) for _ in range(MAX_REQUESTS + 1))
 
     assert is_answered(probed)

@@ -1,4 +1,4 @@
-"""The crew: worker loops that run handlers, no more of them than are needed, and the bounds of what may be in hand."""
+"""The executor: worker loops that run handlers, no more of them than are needed, and the bounds of what may be in flight."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from structlog.testing import LogCapture
 
-from pgrouse.config import config
-from pgrouse.worker.claim_planner import Room
-from pgrouse.worker.executor import TURN_S, Crew
-from pgrouse.worker.in_flight import Hand
-from pgrouse.handlers.handler import Handler, Mode
 from pgrouse.client.message import Message
-from pgrouse.handlers.outcome import Kind
-from pgrouse.worker.settle_buffer import Settler
-from pgrouse.worker.wake_event import Signals
+from pgrouse.client.settlement import SettleKind
+from pgrouse.config import config
+from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.worker.claim_planner import Capacity
+from pgrouse.worker.executor import TURN_S, HandlerExecutor
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.wake_event import WakeEvents
 
 Claimed = Callable[..., Message]
 
@@ -32,27 +32,33 @@ def handler(function: Callable[..., Any], concurrency: int | None = None, topic:
 
 
 @asynccontextmanager
-async def crew_of(*handlers: Handler, **worker: Any) -> AsyncIterator[Crew]:
-    """A crew, with `freed` counting how often it told that a full topic has room again."""
-    hand, settler = Hand(), Settler(Signals())
-    scene: Any = SimpleNamespace(stopping=False, holds=hand.holds)
-    crew = Crew(
-        {each.topic: each for each in handlers}, config.Worker(**worker), hand, settler, scene, {}, on_room=lambda: None
+async def executor_of(*handlers: Handler, **worker: Any) -> AsyncIterator[HandlerExecutor]:
+    """A executor, with `freed` counting how often it told that a full topic has room again."""
+    in_flight, settle_buffer = InFlight(), SettleBuffer(WakeEvents())
+    runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds)
+    executor = HandlerExecutor(
+        {each.topic: each for each in handlers},
+        config.Worker(**worker),
+        in_flight,
+        settle_buffer,
+        runtime,
+        {},
+        on_capacity=lambda: None,
     )
     try:
-        yield crew
+        yield executor
     finally:
-        await crew.close()
+        await executor.close()
 
 
-def ends(crew: Crew) -> list[tuple[int, Kind]]:
+def ends(executor: HandlerExecutor) -> list[tuple[int, SettleKind]]:
     """What waits to be settled."""
-    return [(each.message.id, each.kind) for each in crew.settler.waiting]
+    return [(each.message.id, each.kind) for each in executor.settle_buffer.waiting]
 
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - there is no event for what a crew does inside
+        while not condition():  # noqa: ASYNC110 - there is no event for what a executor does inside
             await asyncio.sleep(0)
 
 
@@ -74,52 +80,52 @@ async def nothing(payload: Any) -> None:
 
 class TestLoops:
     async def test_handlers_that_never_wait_are_all_run_by_one_loop(self, claimed: Claimed) -> None:
-        async with crew_of(handler(nothing)) as crew:
-            crew.add([claimed() for _ in range(100)], 0)
-            await until(lambda: len(crew.settler.waiting) == 100)
+        async with executor_of(handler(nothing)) as executor:
+            executor.add([claimed() for _ in range(100)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 100)
 
-            assert len(crew._loops) == 1
+            assert len(executor._workers) == 1
 
     async def test_the_next_loop_is_woken_only_when_a_handler_waits(self, claimed: Claimed) -> None:
         gate = Gate()
 
-        async with crew_of(handler(gate.handle), handler(nothing, topic="quick"), concurrency=10) as crew:
-            crew.add([claimed("quick"), claimed(), claimed("quick"), claimed(), claimed("quick")], 0)
-            await until(lambda: len(crew.settler.waiting) == 3)
+        async with executor_of(handler(gate.handle), handler(nothing, topic="quick"), concurrency=10) as executor:
+            executor.add([claimed("quick"), claimed(), claimed("quick"), claimed(), claimed("quick")], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 3)
 
-            assert crew.running == 2
-            assert len(crew._loops) == 3
+            assert executor.running == 2
+            assert len(executor._workers) == 3
             gate.open.set()
-            await until(lambda: len(crew.settler.waiting) == 5)
+            await until(lambda: len(executor.settle_buffer.waiting) == 5)
 
     async def test_there_are_never_more_than_the_concurrency(self, claimed: Claimed) -> None:
         gate = Gate()
 
-        async with crew_of(handler(gate.handle), concurrency=3, prefetch=7) as crew:
-            crew.add([claimed(payload=str(n)) for n in range(10)], 0)
+        async with executor_of(handler(gate.handle), concurrency=3, prefetch=7) as executor:
+            executor.add([claimed(payload=str(n)) for n in range(10)], 0)
             await until(lambda: len(gate.started) == 3)
             for _ in range(10):
                 await asyncio.sleep(0)
 
             assert gate.started == [0, 1, 2]
-            assert (crew.running, len(crew.waiting)) == (3, 7)
+            assert (executor.running, len(executor.waiting)) == (3, 7)
             gate.open.set()
             await until(lambda: len(gate.started) == 10)
 
     async def test_loops_that_rest_are_used_again(self, claimed: Claimed) -> None:
         gate = Gate()
 
-        async with crew_of(handler(gate.handle), concurrency=10) as crew:
-            crew.add([claimed() for _ in range(4)], 0)
-            await until(lambda: crew.running == 4)
+        async with executor_of(handler(gate.handle), concurrency=10) as executor:
+            executor.add([claimed() for _ in range(4)], 0)
+            await until(lambda: executor.running == 4)
             gate.open.set()
             # One that has ended its message rests a turn of the event loop later.
-            await until(lambda: len(crew._resting) == 4)
+            await until(lambda: len(executor._idle_workers) == 4)
             gate.open.clear()
-            crew.add([claimed() for _ in range(4)], 0)
-            await until(lambda: crew.running == 4)
+            executor.add([claimed() for _ in range(4)], 0)
+            await until(lambda: executor.running == 4)
 
-            assert len(crew._loops) == 4
+            assert len(executor._workers) == 4
             gate.open.set()
 
     async def test_handlers_that_compute_without_a_pause_let_everything_else_have_a_turn(
@@ -132,9 +138,9 @@ class TestLoops:
             while time.perf_counter() < ends_at:
                 pass
 
-        async with crew_of(handler(compute)) as crew:
-            crew.add([claimed() for _ in range(40)], 0)
-            while len(crew.settler.waiting) < 40:
+        async with executor_of(handler(compute)) as executor:
+            executor.add([claimed() for _ in range(40)], 0)
+            while len(executor.settle_buffer.waiting) < 40:
                 await asyncio.sleep(0)
                 turns += 1
 
@@ -145,77 +151,77 @@ class TestLoops:
     ) -> None:
         broken, fine = claimed(), claimed()
 
-        async with crew_of(handler(nothing), concurrency=1) as crew:
-            run = crew._run
-            crew._run = lambda handler, message: run(None if message is broken else handler, message)  # type: ignore[method-assign]
-            crew.add([broken, fine], 0)
-            await until(lambda: len(crew.settler.waiting) == 2)
+        async with executor_of(handler(nothing), concurrency=1) as executor:
+            run = executor._run
+            executor._run = lambda handler, message: run(None if message is broken else handler, message)  # type: ignore[method-assign]
+            executor.add([broken, fine], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 2)
 
-        assert ends(crew) == [(broken.id, Kind.RETRY), (fine.id, Kind.COMPLETE)]
-        assert [e["log_level"] for e in logged.entries if e["event"] == "loop.broken"] == ["error"]
+        assert ends(executor) == [(broken.id, SettleKind.RETRY), (fine.id, SettleKind.COMPLETE)]
+        assert [e["log_level"] for e in logged.entries if e["event"] == "loop.crashed"] == ["error"]
 
 
 class TestRoom:
     async def test_it_is_what_the_worker_may_still_take(self, claimed: Claimed) -> None:
         gate = Gate()
 
-        async with crew_of(handler(gate.handle), concurrency=10, prefetch=2) as crew:
-            assert crew.room() == Room(["job"], None, 12)
-            crew.add([claimed() for _ in range(11)], 0)
-            await until(lambda: crew.running == 10)
-            assert crew.room().limit == 1
+        async with executor_of(handler(gate.handle), concurrency=10, prefetch=2) as executor:
+            assert executor.capacity() == Capacity(["job"], None, 12)
+            executor.add([claimed() for _ in range(11)], 0)
+            await until(lambda: executor.running == 10)
+            assert executor.capacity().limit == 1
             gate.open.set()
-            await until(lambda: len(crew.settler.waiting) == 11)
+            await until(lambda: len(executor.settle_buffer.waiting) == 11)
 
-            assert crew.room().limit == 12
+            assert executor.capacity().limit == 12
 
     async def test_it_is_never_more_than_a_batch(self) -> None:
-        async with crew_of(handler(nothing), concurrency=100, fetch_batch_size=7) as crew:
-            assert crew.room().limit == 7
+        async with executor_of(handler(nothing), concurrency=100, claim_batch_size=7) as executor:
+            assert executor.capacity().limit == 7
 
     async def test_what_ended_and_cannot_be_settled_holds_new_claims_back(self, claimed: Claimed) -> None:
-        async with crew_of(handler(nothing), concurrency=5, fetch_batch_size=10) as crew:
+        async with executor_of(handler(nothing), concurrency=5, claim_batch_size=10) as executor:
             for _ in range(4):
-                assert crew.room().limit > 0
-                crew.add([claimed() for _ in range(5)], 0)
-                await until(lambda: not crew.waiting)
+                assert executor.capacity().limit > 0
+                executor.add([claimed() for _ in range(5)], 0)
+                await until(lambda: not executor.waiting)
 
-            assert crew.room().limit == 0
+            assert executor.capacity().limit == 0
 
     async def test_a_topic_at_its_bound_is_left_out_and_a_free_place_is_told(self, claimed: Claimed) -> None:
         gate, told = Gate(), []
 
-        async with crew_of(handler(gate.handle, 2), handler(nothing, topic="other")) as crew:
-            crew.on_room = lambda: told.append(True)
-            crew.add([claimed()], 0)
-            assert crew.room().slots == [1, None]
-            crew.add([claimed()], 0)
-            assert crew.room() == Room(["other"], [None], 98)
-            await until(lambda: crew.running == 2)
+        async with executor_of(handler(gate.handle, 2), handler(nothing, topic="other")) as executor:
+            executor.on_capacity = lambda: told.append(True)
+            executor.add([claimed()], 0)
+            assert executor.capacity().slots == [1, None]
+            executor.add([claimed()], 0)
+            assert executor.capacity() == Capacity(["other"], [None], 98)
+            await until(lambda: executor.running == 2)
             gate.open.set()
-            await until(lambda: not crew.running)
+            await until(lambda: not executor.running)
 
-            assert crew.room() == Room(["job", "other"], [2, None], 100)
+            assert executor.capacity() == Capacity(["job", "other"], [2, None], 100)
         assert told == [True], "the first of the two places was news, the second was not"
 
     async def test_handlers_in_threads_are_bounded_by_the_threads(self) -> None:
-        async with crew_of(handler(lambda payload: None, 50), threads=3) as crew:
-            assert crew.room().slots == [3]
+        async with executor_of(handler(lambda payload: None, 50), threads=3) as executor:
+            assert executor.capacity().slots == [3]
 
     async def test_a_thread_that_cannot_be_stopped_keeps_its_place(self, claimed: Claimed) -> None:
         release = threading.Event()
 
-        async with crew_of(handler(lambda payload: release.wait(60)), threads=1) as crew:
-            message = claimed(run_timeout_s=0.01)
-            crew.add([message], 0)
-            await until(lambda: crew.settler.waiting)
+        async with executor_of(handler(lambda payload: release.wait(60)), threads=1) as executor:
+            message = claimed(timeout_s=0.01)
+            executor.add([message], 0)
+            await until(lambda: executor.settle_buffer.waiting)
 
-            assert ends(crew) == [(message.id, Kind.EXPIRE)]
-            assert crew.room().topics == []
-            assert crew.left_behind
+            assert ends(executor) == [(message.id, SettleKind.EXPIRE)]
+            assert executor.capacity().topics == []
+            assert executor.has_unstoppable
             release.set()
-            await until(lambda: crew.room().slots == [1])
-        assert not crew.left_behind
+            await until(lambda: executor.capacity().slots == [1])
+        assert not executor.has_unstoppable
 
 
 class TestLosing:
@@ -223,28 +229,28 @@ class TestLosing:
         gate = Gate()
         first, lost, last = (claimed(payload=str(n)) for n in range(3))
 
-        async with crew_of(handler(gate.handle, 3), concurrency=1, prefetch=2) as crew:
-            crew.add([first, lost, last], 0)
+        async with executor_of(handler(gate.handle, 3), concurrency=1, prefetch=2) as executor:
+            executor.add([first, lost, last], 0)
             await until(lambda: gate.started == [0])
-            crew.lose([lost])
+            executor.on_lock_lost([lost])
             gate.open.set()
-            await until(lambda: gate.started == [0, 2] and not crew.running)
+            await until(lambda: gate.started == [0, 2] and not executor.running)
 
-            assert crew.room().slots == [3]
-        assert ends(crew) == [(first.id, Kind.COMPLETE), (last.id, Kind.COMPLETE)]
+            assert executor.capacity().slots == [3]
+        assert ends(executor) == [(first.id, SettleKind.COMPLETE), (last.id, SettleKind.COMPLETE)]
 
     async def test_a_lost_message_that_runs_is_cancelled_and_nothing_is_settled(
         self, claimed: Claimed, logged: LogCapture
     ) -> None:
         gate, message = Gate(), claimed()
 
-        async with crew_of(handler(gate.handle)) as crew:
-            crew.add([message], 0)
-            await until(lambda: crew.running)
-            crew.lose([message, claimed()])
-            await until(lambda: not crew.running)
+        async with executor_of(handler(gate.handle)) as executor:
+            executor.add([message], 0)
+            await until(lambda: executor.running)
+            executor.on_lock_lost([message, claimed()])
+            await until(lambda: not executor.running)
 
-            assert (ends(crew), len(crew.hand)) == ([], 0)
+            assert (ends(executor), len(executor.in_flight)) == ([], 0)
         assert [e["event"] for e in logged.entries] == ["message.lock_lost"]
 
     async def test_a_message_that_was_claimed_again_meanwhile_is_not_lost_with_its_old_claim(
@@ -253,29 +259,29 @@ class TestLosing:
         gate, old = Gate(), claimed()
         new = old._replace(claim_id=old.claim_id + 1)
 
-        async with crew_of(handler(gate.handle)) as crew:
-            crew.add([old], 0)
-            await until(lambda: crew.running == 1)
-            crew.add([new], 0)
-            await until(lambda: crew.running == 2)
-            crew.lose([old])
-            await until(lambda: crew.running == 1)
+        async with executor_of(handler(gate.handle)) as executor:
+            executor.add([old], 0)
+            await until(lambda: executor.running == 1)
+            executor.add([new], 0)
+            await until(lambda: executor.running == 2)
+            executor.on_lock_lost([old])
+            await until(lambda: executor.running == 1)
 
-            assert (crew.hand.holds(new), ends(crew)) == (True, [])
+            assert (executor.in_flight.holds(new), ends(executor)) == (True, [])
             gate.open.set()
-            await until(lambda: crew.settler.waiting)
-            assert [each.message.claim_id for each in crew.settler.waiting] == [new.claim_id]
+            await until(lambda: executor.settle_buffer.waiting)
+            assert [each.message.claim_id for each in executor.settle_buffer.waiting] == [new.claim_id]
         assert [e["event"] for e in logged.entries] == ["message.lock_lost"]
 
     async def test_what_ended_meanwhile_is_left_to_the_settler(self, claimed: Claimed, logged: LogCapture) -> None:
         message = claimed()
 
-        async with crew_of(handler(nothing)) as crew:
-            crew.add([message], 0)
-            await until(lambda: crew.settler.waiting)
-            crew.lose([message])
+        async with executor_of(handler(nothing)) as executor:
+            executor.add([message], 0)
+            await until(lambda: executor.settle_buffer.waiting)
+            executor.on_lock_lost([message])
 
-            assert ends(crew) == [(message.id, Kind.COMPLETE)]
+            assert ends(executor) == [(message.id, SettleKind.COMPLETE)]
         assert logged.entries == []
 
 
@@ -284,48 +290,52 @@ class TestStopping:
         gate = Gate()
         running, waiting, late = claimed(), claimed(), claimed()
 
-        async with crew_of(handler(gate.handle), concurrency=1, prefetch=1) as crew:
-            crew.add([running, waiting], 0)
-            await until(lambda: crew.running)
-            crew.hand_back_waiting()
-            crew.add([late], 0)
+        async with executor_of(handler(gate.handle), concurrency=1, prefetch=1) as executor:
+            executor.add([running, waiting], 0)
+            await until(lambda: executor.running)
+            executor.release_waiting()
+            executor.add([late], 0)
             gate.open.set()
-            await until(lambda: not crew.running)
+            await until(lambda: not executor.running)
 
-        assert ends(crew) == [(waiting.id, Kind.RELEASE), (late.id, Kind.RELEASE), (running.id, Kind.COMPLETE)]
+        assert ends(executor) == [
+            (waiting.id, SettleKind.RELEASE),
+            (late.id, SettleKind.RELEASE),
+            (running.id, SettleKind.COMPLETE),
+        ]
 
     async def test_cancelled_handlers_hand_their_messages_back(self, claimed: Claimed) -> None:
         gate, message = Gate(), claimed()
 
-        async with crew_of(handler(gate.handle)) as crew:
-            crew.add([message], 0)
-            await until(lambda: crew.running)
-            crew.cancel_running()
-            await until(lambda: not crew.running)
+        async with executor_of(handler(gate.handle)) as executor:
+            executor.add([message], 0)
+            await until(lambda: executor.running)
+            executor.cancel_running()
+            await until(lambda: not executor.running)
 
-        assert ends(crew) == [(message.id, Kind.RELEASE)]
+        assert ends(executor) == [(message.id, SettleKind.RELEASE)]
 
     async def test_messages_of_handlers_that_do_not_end_are_handed_back_all_the_same(self, claimed: Claimed) -> None:
         gate, message = Gate(), claimed()
 
-        async with crew_of(handler(gate.handle)) as crew:
-            crew.add([message], 0)
-            await until(lambda: crew.running)
-            crew.abandon_running()
+        async with executor_of(handler(gate.handle)) as executor:
+            executor.add([message], 0)
+            await until(lambda: executor.running)
+            executor.release_running()
 
-            assert ends(crew) == [(message.id, Kind.RELEASE)]
+            assert ends(executor) == [(message.id, SettleKind.RELEASE)]
             gate.open.set()
 
 
 class TestTime:
     async def test_a_coroutine_that_overruns_its_time_is_cancelled(self, claimed: Claimed) -> None:
-        gate, message = Gate(), claimed(run_timeout_s=0.02)
+        gate, message = Gate(), claimed(timeout_s=0.02)
 
-        async with crew_of(handler(gate.handle)) as crew:
-            crew.add([message], 0)
-            await until(lambda: crew.settler.waiting)
+        async with executor_of(handler(gate.handle)) as executor:
+            executor.add([message], 0)
+            await until(lambda: executor.settle_buffer.waiting)
 
-        assert ends(crew) == [(message.id, Kind.EXPIRE)]
+        assert ends(executor) == [(message.id, SettleKind.EXPIRE)]
 
     async def test_the_next_message_on_the_same_loop_has_its_own_time(self, claimed: Claimed) -> None:
         naps = iter([60, 0.03])
@@ -333,12 +343,12 @@ class TestTime:
         async def nap(payload: Any) -> None:
             await asyncio.sleep(next(naps))
 
-        async with crew_of(handler(nap), concurrency=1, prefetch=1) as crew:
-            late, fine = claimed(run_timeout_s=0.02), claimed(run_timeout_s=60)
-            crew.add([late, fine], 0)
-            await until(lambda: len(crew.settler.waiting) == 2)
+        async with executor_of(handler(nap), concurrency=1, prefetch=1) as executor:
+            late, fine = claimed(timeout_s=0.02), claimed(timeout_s=60)
+            executor.add([late, fine], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 2)
 
-        assert ends(crew) == [(late.id, Kind.EXPIRE), (fine.id, Kind.COMPLETE)]
+        assert ends(executor) == [(late.id, SettleKind.EXPIRE), (fine.id, SettleKind.COMPLETE)]
 
     async def test_nothing_of_a_swallowed_cancellation_is_left_for_the_next(self, claimed: Claimed) -> None:
         seen: list[int] = []
@@ -352,9 +362,9 @@ class TestTime:
             except asyncio.CancelledError:
                 seen.append(me.cancelling())
 
-        async with crew_of(handler(swallow), concurrency=1, prefetch=1) as crew:
-            crew.add([claimed(run_timeout_s=0.01), claimed()], 0)
-            await until(lambda: len(crew.settler.waiting) == 2)
+        async with executor_of(handler(swallow), concurrency=1, prefetch=1) as executor:
+            executor.add([claimed(timeout_s=0.01), claimed()], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 2)
 
         assert seen == [0, 1, 0]
 
@@ -364,8 +374,8 @@ async def test_what_a_handler_raises_ends_its_message_not_the_loop(claimed: Clai
     async def end(payload: Any) -> None:
         raise ends_with
 
-    async with crew_of(handler(end), handler(nothing, topic="fine"), concurrency=1, prefetch=1) as crew:
-        crew.add([claimed(), claimed("fine")], 0)
-        await until(lambda: len(crew.settler.waiting) == 2)
+    async with executor_of(handler(end), handler(nothing, topic="fine"), concurrency=1, prefetch=1) as executor:
+        executor.add([claimed(), claimed("fine")], 0)
+        await until(lambda: len(executor.settle_buffer.waiting) == 2)
 
-    assert [kind for _, kind in ends(crew)] == [Kind.RETRY, Kind.COMPLETE]
+    assert [kind for _, kind in ends(executor)] == [SettleKind.RETRY, SettleKind.COMPLETE]

@@ -11,11 +11,11 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
-from pgrouse.config import config
-from pgrouse.handlers import handler as handlers
-from pgrouse.errors import ConfigError
-from pgrouse.handlers.handler import Handler, Mode
 from pgrouse.client.message import Message
+from pgrouse.config import config
+from pgrouse.errors import ConfigError
+from pgrouse.handlers import handler as handlers
+from pgrouse.handlers.handler import Handler, Mode
 from pgrouse.handlers.outcome import Reject
 
 Claimed = Callable[..., Message]
@@ -88,7 +88,7 @@ def find(folder: Path) -> Callable[..., Handler]:
     def find(name: str, **chosen: Any) -> Handler:
         full = name if ":" in name else f"shop_jobs:{name}"
         sys.path.insert(0, str(folder))
-        return handlers.find("job", config.Topic(handler=full, **chosen), config.Handlers(path=[folder]))
+        return handlers.find_handler("job", config.Topic(handler=full, **chosen), config.Handlers(import_path=[folder]))
 
     return find
 
@@ -168,7 +168,7 @@ class TestRefused:
             ("shop_broken:one", "module shop_broken cannot be imported: ModuleNotFoundError: .*nothing_of_that_name"),
             ("shop_leaves:one", "module shop_leaves cannot be imported: SystemExit: 4"),
             ("shop_nowhere:one", "module shop_nowhere may not be used"),
-            ("os:system", "module os may not be used: .*handlers.allow"),
+            ("os:system", "module os may not be used: .*handlers.allowed_modules"),
             ("subprocess:run", "module subprocess may not be used"),
             ("pydantic:BaseModel", "module pydantic may not be used"),
         ],

@@ -13,13 +13,11 @@ import psycopg
 import pytest
 from structlog.testing import LogCapture
 
-from pgrouse.worker import heartbeat
-
-from pgrouse.worker import progress
-from pgrouse.errors import LockLost
-from pgrouse.worker.in_flight import Hand
-from pgrouse.worker.heartbeat import Heartbeat, Registration
 from pgrouse.client.message import Message
+from pgrouse.errors import LockLost
+from pgrouse.worker import heartbeat, progress
+from pgrouse.worker.heartbeat import Heartbeat, Registration
+from pgrouse.worker.in_flight import InFlight
 from tests.server.deadline import eventually
 
 Claimed = Callable[..., Message]
@@ -28,7 +26,7 @@ Claimed = Callable[..., Message]
 @pytest.fixture(autouse=True)
 def _nothing_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that stands still for a moment is no event loop that is blocked."""
-    monkeypatch.setattr(heartbeat, "BLOCKED_S", 3600.0)
+    monkeypatch.setattr(heartbeat, "LOOP_BLOCKED_S", 3600.0)
 
 
 class Notes:
@@ -65,9 +63,9 @@ class Notes:
             raise psycopg.errors.QueryCanceled("it takes too long")
         if b"statement_timeout" in text and values:
             self.timeouts.append(values[0])
-        if b"messages.was_cancelled" in text:
+        if b"messages.cancelled_ids" in text:
             self._row = (self.cancelled,)
-        elif b"messages.progress" in text:
+        elif b"messages.set_progress" in text:
             self.progress.append((time.monotonic(), values[2]))
             self._row = ([],)
         elif b"messages.heartbeat" in text:
@@ -95,13 +93,13 @@ class Notes:
 
 @asynccontextmanager
 async def beating(
-    hand: Hand,
+    in_flight: InFlight,
     notes: Notes,
-    on_lost: Callable[[list[Message]], None] = print,
-    on_drain: Callable[[], None] | None = None,
+    on_lock_lost: Callable[[list[Message]], None] = print,
+    on_drain_requested: Callable[[], None] | None = None,
 ) -> AsyncIterator[Heartbeat]:
     worker = Registration("w", "h", 1, "0", [], 1)
-    thread = Heartbeat(notes, hand, on_lost, worker, dict, on_drain=on_drain)  # type: ignore[arg-type]
+    thread = Heartbeat(notes, in_flight, on_lock_lost, worker, dict, on_drain_requested=on_drain_requested)  # type: ignore[arg-type]
     thread.start()
     try:
         yield thread
@@ -116,11 +114,11 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_a_lock_is_extended_each_time_a_third_of_it_is_over(claimed: Claimed) -> None:
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=0.3)
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=0.3)
     began = time.monotonic()
-    hand.add([message], began)
+    in_flight.add([message], began)
 
-    async with beating(hand, notes):
+    async with beating(in_flight, notes):
         await until(lambda: len(notes.beats_of(message)) >= 3)
 
     # From the beginning, not from beat to beat: after one that came late the next may come sooner.
@@ -131,15 +129,15 @@ async def test_a_lock_is_extended_each_time_a_third_of_it_is_over(claimed: Claim
 async def test_a_short_lock_that_comes_during_a_long_pause_is_extended_in_time(
     claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "LONGEST_PAUSE_S", 3600.0)
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=0.3)
+    monkeypatch.setattr(heartbeat, "MAX_PAUSE_S", 3600.0)
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=0.3)
     pauses: list[float] = []
-    wait = hand.hurry.wait
-    monkeypatch.setattr(hand.hurry, "wait", lambda pause_s: [pauses.append(pause_s), wait(pause_s)])
+    wait = in_flight.wake_heartbeat.wait
+    monkeypatch.setattr(in_flight.wake_heartbeat, "wait", lambda pause_s: [pauses.append(pause_s), wait(pause_s)])
 
-    async with beating(hand, notes):
+    async with beating(in_flight, notes):
         await until(lambda: pauses)
-        hand.add([message], time.monotonic())
+        in_flight.add([message], time.monotonic())
         await until(lambda: notes.beats_of(message))
 
     # Told what it meant to wait, and not what it waited: the machine may hold it up.
@@ -149,25 +147,25 @@ async def test_a_short_lock_that_comes_during_a_long_pause_is_extended_in_time(
 
 
 async def test_a_long_lock_is_left_alone_until_it_is_due(claimed: Claimed) -> None:
-    hand, notes = Hand(), Notes()
-    short, long = claimed(lock_for_s=0.06), claimed(lock_for_s=3600)
-    hand.add([short, long], time.monotonic())
+    in_flight, notes = InFlight(), Notes()
+    short, long = claimed(lock_duration_s=0.06), claimed(lock_duration_s=3600)
+    in_flight.add([short, long], time.monotonic())
 
-    async with beating(hand, notes):
+    async with beating(in_flight, notes):
         await until(lambda: len(notes.beats) >= 5)
 
     assert notes.beats_of(long) == []
 
 
 async def test_all_locks_are_checked_at_once_when_somebody_says_that_one_was_lost(claimed: Claimed) -> None:
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
-    hand.add([message], time.monotonic())
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
+    in_flight.add([message], time.monotonic())
     notes.lost = [message.id]
     told: list[Message] = []
 
-    async with beating(hand, notes, told.extend) as thread:
+    async with beating(in_flight, notes, told.extend) as thread:
         await until(lambda: notes.connections)
-        thread.poke()
+        thread.run_now()
         await until(lambda: told)
 
     assert told == [message]
@@ -176,17 +174,17 @@ async def test_all_locks_are_checked_at_once_when_somebody_says_that_one_was_los
 async def test_a_handler_that_overran_its_time_and_does_not_stop_is_not_covered_for_ever(
     claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "GRACE_S", 3600.0)
-    hand, notes = Hand(), Notes()
-    overrun, fine = claimed(lock_for_s=0.06, run_timeout_s=0.1), claimed(lock_for_s=0.06, run_timeout_s=3600)
-    hand.add([overrun, fine], time.monotonic())
+    monkeypatch.setattr(heartbeat, "STOP_GRACE_S", 3600.0)
+    in_flight, notes = InFlight(), Notes()
+    overrun, fine = claimed(lock_duration_s=0.06, timeout_s=0.1), claimed(lock_duration_s=0.06, timeout_s=3600)
+    in_flight.add([overrun, fine], time.monotonic())
     for message in (overrun, fine):
-        hand.started(message, time.monotonic() - 10)
+        in_flight.mark_started(message, time.monotonic() - 10)
 
-    async with beating(hand, notes):
+    async with beating(in_flight, notes):
         # Its time is over and its grace is not: it may still stop.
         await until(lambda: len(notes.beats_of(overrun)) >= 2)
-        monkeypatch.setattr(heartbeat, "GRACE_S", 5.0)
+        monkeypatch.setattr(heartbeat, "STOP_GRACE_S", 5.0)
         at_least = len(notes.beats_of(fine)) + 2  # one may have begun before
         await until(lambda: len(notes.beats_of(fine)) >= at_least)
         covered = len(notes.beats_of(overrun))
@@ -196,10 +194,10 @@ async def test_a_handler_that_overran_its_time_and_does_not_stop_is_not_covered_
 
 
 async def test_a_lost_connection_is_said_once_and_made_again(claimed: Claimed, logged: LogCapture) -> None:
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=0.3)
-    hand.add([message], time.monotonic())
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=0.3)
+    in_flight.add([message], time.monotonic())
 
-    async with beating(hand, notes) as thread:
+    async with beating(in_flight, notes) as thread:
         await until(lambda: notes.beats)
         notes.fails = True
         await until(lambda: notes.connections >= 3)
@@ -215,14 +213,14 @@ async def test_a_lost_connection_is_said_once_and_made_again(claimed: Claimed, l
 async def test_whatever_goes_wrong_with_one_beat_the_next_one_comes(
     claimed: Claimed, logged: LogCapture, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(heartbeat, "LONGEST_PAUSE_S", 0.01)
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=0.3)
-    hand.add([message], time.monotonic())
+    monkeypatch.setattr(heartbeat, "MAX_PAUSE_S", 0.01)
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=0.3)
+    in_flight.add([message], time.monotonic())
 
-    async with beating(hand, notes) as thread:
+    async with beating(in_flight, notes) as thread:
         with monkeypatch.context() as broken:
             broken.setattr(notes, "execute", lambda *_: _raise(error))
-            wish = hand.extend(message, timedelta(hours=1))
+            wish = in_flight.extend(message, timedelta(hours=1))
             await until(lambda: thread.is_failing)
         await until(lambda: wish.done() and notes.beats_of(message))
 
@@ -236,53 +234,53 @@ def _raise(error: Exception) -> None:
 
 
 async def test_a_blocked_event_loop_is_said_once(monkeypatch: pytest.MonkeyPatch, logged: LogCapture) -> None:
-    monkeypatch.setattr(heartbeat, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(heartbeat, "MAX_PAUSE_S", 0.05)
 
     notes = Notes()
 
-    async with beating(Hand(), notes):
+    async with beating(InFlight(), notes):
         await until(lambda: notes.signed)
         # Only here, where nothing is awaited: elsewhere the machine may hold the loop up as long.
-        monkeypatch.setattr(heartbeat, "BLOCKED_S", 0.2)
+        monkeypatch.setattr(heartbeat, "LOOP_BLOCKED_S", 0.2)
         eventually(lambda: logged.entries)
         time.sleep(0.4)  # noqa: ASYNC251 - that is the fault
-        monkeypatch.setattr(heartbeat, "BLOCKED_S", 3600.0)
+        monkeypatch.setattr(heartbeat, "LOOP_BLOCKED_S", 3600.0)
 
     assert [e["event"] for e in logged.entries] == ["event_loop.blocked"]
 
 
 async def test_a_handlers_wish_is_fulfilled_at_once_with_its_own_time(claimed: Claimed) -> None:
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
-    hand.add([message], time.monotonic())
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
+    in_flight.add([message], time.monotonic())
 
-    async with beating(hand, notes):
+    async with beating(in_flight, notes):
         await until(lambda: notes.signed)
-        await asyncio.wrap_future(hand.extend(message, timedelta(minutes=10)))
+        await asyncio.wrap_future(in_flight.extend(message, timedelta(minutes=10)))
 
     assert (notes.beats[0][1], notes.locked_for) == ({message.id}, [timedelta(minutes=10)])
 
 
 async def test_a_wish_for_a_lost_lock_is_broken_and_the_loss_is_told(claimed: Claimed) -> None:
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
-    hand.add([message], time.monotonic())
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
+    in_flight.add([message], time.monotonic())
     notes.lost = [message.id]
     told: list[Message] = []
 
-    async with beating(hand, notes, told.extend):
+    async with beating(in_flight, notes, told.extend):
         with pytest.raises(LockLost):
-            await asyncio.wrap_future(hand.extend(message, timedelta(minutes=10)))
+            await asyncio.wrap_future(in_flight.extend(message, timedelta(minutes=10)))
         await until(lambda: told)
 
     assert told == [message]
 
 
 async def test_a_wish_waits_for_a_database_that_is_away(claimed: Claimed, logged: LogCapture) -> None:
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
-    hand.add([message], time.monotonic())
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
+    in_flight.add([message], time.monotonic())
     notes.fails = True
 
-    async with beating(hand, notes):
-        wish = hand.extend(message, timedelta(minutes=10))
+    async with beating(in_flight, notes):
+        wish = in_flight.extend(message, timedelta(minutes=10))
         await until(lambda: notes.connections >= 2)
         assert not wish.done()
         notes.fails = False
@@ -290,35 +288,35 @@ async def test_a_wish_waits_for_a_database_that_is_away(claimed: Claimed, logged
 
 
 async def test_a_wish_that_nobody_can_fulfil_any_more_is_broken_at_the_end(claimed: Claimed) -> None:
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
     notes.fails = True
 
-    async with beating(hand, notes):
-        wish = hand.extend(message, timedelta(minutes=10))
+    async with beating(in_flight, notes):
+        wish = in_flight.extend(message, timedelta(minutes=10))
 
     with pytest.raises(LockLost):
         wish.result(timeout=30)
 
 
 async def test_a_wish_whose_handler_was_cancelled_harms_nobody(claimed: Claimed) -> None:
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
-    hand.add([message], time.monotonic())
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
+    in_flight.add([message], time.monotonic())
 
-    async with beating(hand, notes) as thread:
-        hand.extend(message, timedelta(minutes=10)).cancel()
-        await asyncio.wrap_future(hand.extend(message, timedelta(minutes=20)))
+    async with beating(in_flight, notes) as thread:
+        in_flight.extend(message, timedelta(minutes=10)).cancel()
+        await asyncio.wrap_future(in_flight.extend(message, timedelta(minutes=20)))
         assert thread.is_alive()
 
 
 async def test_a_cancellation_is_known_before_the_event_loop_hears_of_the_loss(claimed: Claimed) -> None:
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
-    hand.add([message], time.monotonic())
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
+    in_flight.add([message], time.monotonic())
     notes.lost = notes.cancelled = [message.id]
     known: list[bool] = []
 
-    async with beating(hand, notes, lambda lost: known.append(hand.is_cancelled(message))) as thread:
+    async with beating(in_flight, notes, lambda lost: known.append(in_flight.is_cancelled(message))) as thread:
         await until(lambda: notes.connections)
-        thread.poke()
+        thread.run_now()
         await until(lambda: known)
 
     assert known == [True]
@@ -327,19 +325,19 @@ async def test_a_cancellation_is_known_before_the_event_loop_hears_of_the_loss(c
 async def test_progress_is_written_at_once_and_then_once_a_second(
     claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=3600)
-    hand.add([message], time.monotonic())
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
+    in_flight.add([message], time.monotonic())
 
-    async with beating(hand, notes) as thread:
+    async with beating(in_flight, notes) as thread:
         await until(lambda: notes.signed)
         assert progress.WRITE_EVERY_S == 1
-        hand.progress.note(message, "0")
+        in_flight.progress.note(message, "0")
         await until(lambda: notes.progress)
         # The second lasts until the test has seen that nothing is written in it.
         monkeypatch.setattr(progress, "WRITE_EVERY_S", 3600.0)
-        hand.progress.note(message, "1")
-        hand.progress.note(message, "2")
-        thread.poke()
+        in_flight.progress.note(message, "1")
+        in_flight.progress.note(message, "2")
+        thread.run_now()
         await until(lambda: notes.beats_of(message))
         assert len(notes.progress) == 1
         monkeypatch.setattr(progress, "WRITE_EVERY_S", 1.0)
@@ -348,34 +346,34 @@ async def test_progress_is_written_at_once_and_then_once_a_second(
     assert [said for _, said in notes.progress] == [["0"], ["2"]]
 
 
-@pytest.mark.parametrize("refused", [b"worker_seen", b"drain_asked_at"])
+@pytest.mark.parametrize("refused", [b"touch_worker", b"drain_asked_at"])
 async def test_a_sign_of_life_that_is_refused_is_said_once_and_costs_no_connection(
     claimed: Claimed, logged: LogCapture, monkeypatch: pytest.MonkeyPatch, refused: bytes
 ) -> None:
-    monkeypatch.setattr(heartbeat, "SIGN_AGAIN_S", 0.02)
-    hand, notes, message = Hand(), Notes(), claimed(lock_for_s=0.06)
-    hand.add([message], time.monotonic())
+    monkeypatch.setattr(heartbeat, "REGISTRY_RETRY_S", 0.02)
+    in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=0.06)
+    in_flight.add([message], time.monotonic())
     notes.refuses = refused
     drained: list[bool] = []
 
-    async with beating(hand, notes, on_drain=lambda: drained.append(True)) as thread:
+    async with beating(in_flight, notes, on_drain_requested=lambda: drained.append(True)) as thread:
         await until(lambda: len(notes.beats) > 5)
-        assert (thread.is_failing, thread.seen_at, drained) == (False, 0.0, [])
+        assert (thread.is_failing, thread.last_seen_at, drained) == (False, 0.0, [])
         notes.refuses = b"nothing"
-        await until(lambda: drained and thread.seen_at > 0)
+        await until(lambda: drained and thread.last_seen_at > 0)
 
-    assert [entry["event"] for entry in logged.entries] == ["sign.refused"]
+    assert [entry["event"] for entry in logged.entries] == ["registry.update_failed"]
     assert notes.connections == 1
 
 
-@pytest.mark.parametrize(("lock_for_s", "timeout_ms"), [(3600, "1000"), (0.6, "200"), (0.03, "50")])
+@pytest.mark.parametrize(("lock_duration_s", "timeout_ms"), [(3600, "1000"), (0.6, "200"), (0.03, "50")])
 async def test_what_follows_the_locks_is_given_a_third_of_the_shortest_lock_at_most(
-    claimed: Claimed, lock_for_s: float, timeout_ms: str
+    claimed: Claimed, lock_duration_s: float, timeout_ms: str
 ) -> None:
-    hand, notes = Hand(), Notes()
-    hand.add([claimed(lock_for_s=3600), claimed(lock_for_s=lock_for_s)], time.monotonic())
+    in_flight, notes = InFlight(), Notes()
+    in_flight.add([claimed(lock_duration_s=3600), claimed(lock_duration_s=lock_duration_s)], time.monotonic())
 
-    async with beating(hand, notes):
+    async with beating(in_flight, notes):
         await until(lambda: notes.timeouts)
 
     assert notes.timeouts[0] == timeout_ms

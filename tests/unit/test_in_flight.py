@@ -1,4 +1,4 @@
-"""The hand: what a worker holds, from the claim until the settle has arrived."""
+"""The in_flight: what a worker holds, from the claim until the settle has arrived."""
 
 from __future__ import annotations
 
@@ -6,39 +6,41 @@ from collections.abc import Callable
 
 import pytest
 
-from pgrouse.worker.in_flight import Hand
 from pgrouse.client.message import Message
+from pgrouse.worker.in_flight import InFlight
 
 Claimed = Callable[..., Message]
 
 
 @pytest.fixture
-def hand() -> Hand:
-    return Hand()
+def in_flight() -> InFlight:
+    return InFlight()
 
 
-def test_it_holds_a_message_under_its_claim_and_under_no_other(hand: Hand, claimed: Claimed) -> None:
+def test_it_holds_a_message_under_its_claim_and_under_no_other(in_flight: InFlight, claimed: Claimed) -> None:
     first = claimed(claim_id=1)
     again = first._replace(claim_id=2)
-    hand.add([first], 0)
+    in_flight.add([first], 0)
 
-    hand.add([again], 0)
+    in_flight.add([again], 0)
 
-    assert (hand.holds(first), hand.holds(again)) == (False, True)
-    hand.let_go([first])
-    assert hand.find(first.id) == again
+    assert (in_flight.holds(first), in_flight.holds(again)) == (False, True)
+    in_flight.remove([first])
+    assert in_flight.find(first.id) == again
 
 
-def test_what_was_given_up_is_not_held_but_still_known_until_it_is_claimed_again(hand: Hand, claimed: Claimed) -> None:
+def test_what_was_given_up_is_not_held_but_still_known_until_it_is_claimed_again(
+    in_flight: InFlight, claimed: Claimed
+) -> None:
     message, other = claimed(), claimed()
-    hand.add([message, other], 0)
+    in_flight.add([message, other], 0)
 
-    hand.give_up(message)
+    in_flight.abandon(message)
 
-    assert not hand.holds(message)
-    assert len(hand) == 1
-    assert [held.message for held in hand.snapshot()] == [other]
-    assert sorted(hand.ids()) == [message.id, other.id]
-    hand.add([message], 0)
-    hand.let_go([message])
-    assert hand.ids() == [other.id]
+    assert not in_flight.holds(message)
+    assert len(in_flight) == 1
+    assert [held.message for held in in_flight.snapshot()] == [other]
+    assert sorted(in_flight.ids()) == [message.id, other.id]
+    in_flight.add([message], 0)
+    in_flight.remove([message])
+    assert in_flight.ids() == [other.id]

@@ -19,7 +19,7 @@ def test_a_string_that_was_cut_is_shown_as_far_as_it_is_there(cut: str) -> None:
 
 
 def test_a_cut_string_full_of_quotes_is_read_once() -> None:
-    """Begun anew at each quote, this one would take an hour."""
+    """Begun again at each quote, this one would take an hour."""
     shown, is_cut = pretty('"' + '\\"' * 500_000, 100_000)
 
     assert (len(shown), is_cut) == (100_000, True)

@@ -1,4 +1,4 @@
-"""The meters: what is counted, into which bucket a time falls, and that no thread's share gets lost."""
+"""The metrics: what is counted, into which bucket a time falls, and that no thread's share gets lost."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from pgrouse.worker.claim_planner import Source
 from pgrouse.client.message import Message
-from pgrouse.worker.metrics_recorder import BOUNDS_S, BUCKETS, Histogram, Meters, Result
-from pgrouse.handlers.outcome import Ended, Kind
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.worker.claim_planner import WakeReason
+from pgrouse.worker.metrics_recorder import BOUNDS_S, BUCKETS, AttemptResult, Histogram, MetricsRecorder
 
 Claimed = Callable[..., Message]
 
 
 def filled(histogram: Histogram) -> dict[int, int]:
     """The buckets that count something, the first being 1."""
-    histogram.sort_in()
+    histogram.flush()
     return {nth: count for nth, count in enumerate(histogram.counts, 1) if count}
 
 
@@ -51,28 +51,28 @@ class TestHistogram:
         times = [rng.lognormvariate(-4, 3) for _ in range(2000)]
         histogram = Histogram()
         histogram.add_all(times)
-        histogram.sort_in()
+        histogram.flush()
 
         assert histogram.counts == [sum(bisect_left(BOUNDS_S, each) == nth for each in times) for nth in range(BUCKETS)]
         assert histogram.sum_s == pytest.approx(sum(times))
 
     def test_what_is_added_while_it_is_sorted_in_stays_for_the_next_time(self) -> None:
         histogram = Histogram()
-        histogram._fresh = Busy([0.01])
+        histogram._unsorted = Busy([0.01])
 
         assert sum(filled(histogram).values()) == 1
         assert sum(filled(histogram).values()) == 2
 
     def test_what_threads_add_is_neither_lost_nor_counted_twice(self) -> None:
-        meters, done = Meters(["job"]), threading.Event()
+        metrics, done = MetricsRecorder(["job"]), threading.Event()
 
         def add(_: int) -> None:
             for _ in range(5000):
-                meters.of("job").runs.add(0.01)
+                metrics.for_topic("job").runs.add(0.01)
 
         def sort() -> None:
             while not done.is_set():
-                meters.sort_in()
+                metrics.flush()
 
         sorters = [threading.Thread(target=sort) for _ in range(2)]
         for each in sorters:
@@ -83,80 +83,88 @@ class TestHistogram:
         for each in sorters:
             each.join()
 
-        assert sum(filled(meters.of("job").runs).values()) == 20_000
+        assert sum(filled(metrics.for_topic("job").runs).values()) == 20_000
 
 
 class TestClaims:
     def test_the_waits_of_each_topic_stand_in_its_own_histogram(self, claimed: Claimed) -> None:
-        meters = Meters()
-        meters.claimed(
-            [claimed("a", waited_s=1.0), claimed("a", waited_s=1.0), claimed("b", waited_s=0.0)], Source.BUSY, 0
+        metrics = MetricsRecorder()
+        metrics.record_claim(
+            [claimed("a", waited_s=1.0), claimed("a", waited_s=1.0), claimed("b", waited_s=0.0)], WakeReason.BUSY, 0
         )
 
-        assert [sum(filled(meters.of(topic).waits).values()) for topic in "ab"] == [2, 1]
-        assert (meters.claims[Source.BUSY], meters.found[Source.BUSY]) == (1, 3)
+        assert [sum(filled(metrics.for_topic(topic).waits).values()) for topic in "ab"] == [2, 1]
+        assert (metrics.claims[WakeReason.BUSY], metrics.claimed_messages[WakeReason.BUSY]) == (1, 3)
 
     def test_only_what_came_during_the_sleep_was_woken_for(self, claimed: Claimed) -> None:
-        meters = Meters()
-        meters.claimed([claimed(waited_s=0.002), claimed(waited_s=60.0)], Source.NOTIFY, slept_s=5.0)
+        metrics = MetricsRecorder()
+        metrics.record_claim([claimed(waited_s=0.002), claimed(waited_s=60.0)], WakeReason.NOTIFY, slept_s=5.0)
 
-        assert sum(filled(meters.of("job").wakes).values()) == 1
-        assert meters.of("job").missed == 0
+        assert sum(filled(metrics.for_topic("job").wakes).values()) == 1
+        assert metrics.for_topic("job").missed == 0
 
     def test_what_came_during_the_sleep_and_was_found_late_by_a_poll_was_missed(self, claimed: Claimed) -> None:
         just_now, missed, from_before = claimed(waited_s=0.2), claimed(waited_s=3.0), claimed(waited_s=60.0)
-        meters = Meters()
-        meters.claimed([just_now, missed, from_before], Source.POLL, slept_s=5.0)
+        metrics = MetricsRecorder()
+        metrics.record_claim([just_now, missed, from_before], WakeReason.POLL, slept_s=5.0)
 
-        assert meters.of("job").missed == 1
-        assert filled(meters.of("job").wakes) == {}
+        assert metrics.for_topic("job").missed == 1
+        assert filled(metrics.for_topic("job").wakes) == {}
 
     def test_a_claim_that_brings_nothing_counts_as_a_claim(self) -> None:
-        meters = Meters()
-        meters.claimed([], Source.TIMER, 1.0)
+        metrics = MetricsRecorder()
+        metrics.record_claim([], WakeReason.TIMER, 1.0)
 
-        assert (meters.claims[Source.TIMER], meters.found[Source.TIMER], meters.topics) == (1, 0, {})
+        assert (metrics.claims[WakeReason.TIMER], metrics.claimed_messages[WakeReason.TIMER], metrics.topics) == (
+            1,
+            0,
+            {},
+        )
 
 
 class TestEnds:
     @pytest.mark.parametrize(
         ("kind", "attempt", "result"),
         [
-            (Kind.COMPLETE, 1, Result.SUCCESS),
-            (Kind.REJECT, 1, Result.REJECTED),
-            (Kind.FAIL, 1, Result.FAILED),
-            (Kind.RETRY, 1, Result.RETRIED),
-            (Kind.RETRY, 3, Result.FAILED),
-            (Kind.EXPIRE, 1, Result.LOCK_EXPIRED),
-            (Kind.DEFER, 1, Result.DEFERRED),
-            (Kind.RELEASE, 1, Result.RELEASED),
+            (SettleKind.COMPLETE, 1, AttemptResult.SUCCESS),
+            (SettleKind.REJECT, 1, AttemptResult.REJECTED),
+            (SettleKind.FAIL, 1, AttemptResult.FAILED),
+            (SettleKind.RETRY, 1, AttemptResult.RETRIED),
+            (SettleKind.RETRY, 3, AttemptResult.FAILED),
+            (SettleKind.EXPIRE, 1, AttemptResult.LOCK_EXPIRED),
+            (SettleKind.DEFER, 1, AttemptResult.DEFERRED),
+            (SettleKind.RELEASE, 1, AttemptResult.RELEASED),
         ],
     )
-    def test_each_end_has_its_result(self, claimed: Claimed, kind: Kind, attempt: int, result: Result) -> None:
-        meters = Meters()
+    def test_each_end_has_its_result(
+        self, claimed: Claimed, kind: SettleKind, attempt: int, result: AttemptResult
+    ) -> None:
+        metrics = MetricsRecorder()
 
-        kinds = meters.settled([Ended(claimed(attempt=attempt, max_attempts=3), kind)], [])
+        kinds = metrics.record_settled([Settlement(claimed(attempt=attempt, max_attempts=3), kind)], [])
 
-        assert {each: count for each, count in meters.of("job").results.items() if count} == {result: 1}
+        assert {each: count for each, count in metrics.for_topic("job").results.items() if count} == {result: 1}
         assert kinds == {kind: 1}
 
     def test_without_a_limit_no_attempt_is_the_last(self, claimed: Claimed) -> None:
-        meters = Meters()
-        meters.settled([Ended(claimed(attempt=99, max_attempts=None), Kind.RETRY)], [])
+        metrics = MetricsRecorder()
+        metrics.record_settled([Settlement(claimed(attempt=99, max_attempts=None), SettleKind.RETRY)], [])
 
-        assert meters.of("job").results[Result.RETRIED] == 1
+        assert metrics.for_topic("job").results[AttemptResult.RETRIED] == 1
 
     def test_what_was_lost_ended_in_no_other_way(self, claimed: Claimed) -> None:
         fine, lost = claimed(), claimed()
-        meters = Meters()
+        metrics = MetricsRecorder()
 
-        kinds = meters.settled([Ended(fine, Kind.COMPLETE), Ended(lost, Kind.COMPLETE)], [lost.id])
+        kinds = metrics.record_settled(
+            [Settlement(fine, SettleKind.COMPLETE), Settlement(lost, SettleKind.COMPLETE)], [lost.id]
+        )
 
-        results = meters.of("job").results
-        assert (results[Result.SUCCESS], results[Result.LOST], kinds) == (1, 1, {Kind.COMPLETE: 2})
+        results = metrics.for_topic("job").results
+        assert (results[AttemptResult.SUCCESS], results[AttemptResult.LOST], kinds) == (1, 1, {SettleKind.COMPLETE: 2})
 
     def test_topics_are_counted_apart(self, claimed: Claimed) -> None:
-        meters = Meters()
-        meters.settled([Ended(claimed(topic), Kind.COMPLETE) for topic in ("a", "b", "a")], [])
+        metrics = MetricsRecorder()
+        metrics.record_settled([Settlement(claimed(topic), SettleKind.COMPLETE) for topic in ("a", "b", "a")], [])
 
-        assert [meters.of(topic).results[Result.SUCCESS] for topic in "ab"] == [2, 1]
+        assert [metrics.for_topic(topic).results[AttemptResult.SUCCESS] for topic in "ab"] == [2, 1]

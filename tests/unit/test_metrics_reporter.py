@@ -1,4 +1,4 @@
-"""The reports of measures: what has grown since the last one, and the same again until it has arrived."""
+"""The reports of measures: what has grown since the last one, and the same again until it has acknowledged."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from pgrouse.worker.claim_planner import Source
-from pgrouse.worker.metrics_reporter import Report, Reports
 from pgrouse.client.message import Message
-from pgrouse.worker.metrics_recorder import Meters
-from pgrouse.handlers.outcome import Ended, Kind
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.worker.claim_planner import WakeReason
+from pgrouse.worker.metrics_recorder import MetricsRecorder
+from pgrouse.worker.metrics_reporter import MetricsReport, MetricsReporter
 
 Claimed = Callable[..., Message]
 
 
-def told(report: Report | None) -> list[dict[str, Any]]:
+def told(report: MetricsReport | None) -> list[dict[str, Any]]:
     assert report is not None
     found: list[dict[str, Any]] = json.loads(report.measures)
     return found
 
 
 def test_a_report_tells_what_has_grown_and_nothing_else(claimed: Claimed) -> None:
-    meters = Meters(["job", "idle"])
-    reports = Reports(meters)
-    meters.claimed([claimed(waited_s=0.0)], Source.BUSY, 0)
-    meters.settled([Ended(claimed(), Kind.COMPLETE)], [])
+    metrics = MetricsRecorder(["job", "idle"])
+    reports = MetricsReporter(metrics)
+    metrics.record_claim([claimed(waited_s=0.0)], WakeReason.BUSY, 0)
+    metrics.record_settled([Settlement(claimed(), SettleKind.COMPLETE)], [])
 
     assert told(reports.next()) == [{"topic": "job", "success": 1, "waits": {"1": 1}}]
 
 
 def test_the_next_report_begins_where_the_last_one_ended(claimed: Claimed) -> None:
-    meters = Meters()
-    reports = Reports(meters)
-    meters.settled([Ended(claimed(), Kind.COMPLETE)], [])
+    metrics = MetricsRecorder()
+    reports = MetricsReporter(metrics)
+    metrics.record_settled([Settlement(claimed(), SettleKind.COMPLETE)], [])
     first = reports.next()
-    reports.arrived()
-    meters.settled([Ended(claimed(), Kind.COMPLETE)] * 2, [])
-    meters.settled([Ended(claimed(), Kind.REJECT)], [])
+    reports.acknowledged()
+    metrics.record_settled([Settlement(claimed(), SettleKind.COMPLETE)] * 2, [])
+    metrics.record_settled([Settlement(claimed(), SettleKind.REJECT)], [])
 
     second = reports.next()
 
@@ -48,23 +48,23 @@ def test_the_next_report_begins_where_the_last_one_ended(claimed: Claimed) -> No
 
 
 def test_a_report_that_has_not_arrived_stays_the_same_whatever_happens_meanwhile(claimed: Claimed) -> None:
-    meters = Meters()
-    reports = Reports(meters)
-    meters.settled([Ended(claimed(), Kind.COMPLETE)], [])
+    metrics = MetricsRecorder()
+    reports = MetricsReporter(metrics)
+    metrics.record_settled([Settlement(claimed(), SettleKind.COMPLETE)], [])
     first = reports.next()
-    meters.settled([Ended(claimed(), Kind.COMPLETE)], [])
+    metrics.record_settled([Settlement(claimed(), SettleKind.COMPLETE)], [])
 
     assert reports.next() == first
-    reports.arrived()
+    reports.acknowledged()
     assert told(reports.next()) == [{"topic": "job", "success": 1}]
 
 
 def test_without_anything_new_there_is_no_report(claimed: Claimed) -> None:
-    meters = Meters(["job"])
-    reports = Reports(meters)
+    metrics = MetricsRecorder(["job"])
+    reports = MetricsReporter(metrics)
 
     assert reports.next() is None
-    meters.settled([Ended(claimed(), Kind.COMPLETE)], [])
+    metrics.record_settled([Settlement(claimed(), SettleKind.COMPLETE)], [])
     reports.next()
-    reports.arrived()
+    reports.acknowledged()
     assert reports.next() is None

@@ -17,7 +17,18 @@ from pydantic import BaseModel
 
 import pgrouse
 from pgrouse.client.message import Message
-from pgrouse.handlers.outcome import ERROR_BYTES, Defer, Ended, Fail, Kind, Reject, Retry, clean, describe, ended, timed_out
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.handlers.outcome import (
+    ERROR_BYTES,
+    Defer,
+    Fail,
+    Reject,
+    Retry,
+    describe,
+    timed_out,
+    to_settlement,
+    to_storable_text,
+)
 
 # Where frames of pgrouse lie; the folder of the checkout may have its name.
 PACKAGE = str(Path(pgrouse.__file__).parent)
@@ -57,42 +68,48 @@ class TestKinds:
     def test_nothing_is_success_without_an_output(self, claimed: Claimed) -> None:
         message = claimed()
 
-        assert ended(message, None) == Ended(message, Kind.COMPLETE)
+        assert to_settlement(message, None) == Settlement(message, SettleKind.COMPLETE)
 
     def test_reject_and_fail_are_final_with_their_reason(self, claimed: Claimed) -> None:
-        assert (ended(claimed(), Reject("bad")).kind, ended(claimed(), Reject("bad")).error) == (Kind.REJECT, "bad")
-        assert (ended(claimed(), Fail("closed")).kind, ended(claimed(), Fail("closed")).error) == (Kind.FAIL, "closed")
+        assert (to_settlement(claimed(), Reject("bad")).kind, to_settlement(claimed(), Reject("bad")).error) == (
+            SettleKind.REJECT,
+            "bad",
+        )
+        assert (to_settlement(claimed(), Fail("closed")).kind, to_settlement(claimed(), Fail("closed")).error) == (
+            SettleKind.FAIL,
+            "closed",
+        )
 
     def test_an_exception_is_tried_again(self, claimed: Claimed, raised: Exception) -> None:
-        said = ended(claimed(), raised)
+        said = to_settlement(claimed(), raised)
 
-        assert said.kind is Kind.RETRY
+        assert said.kind is SettleKind.RETRY
         assert said.error is not None
         assert said.error.rstrip().endswith("ZeroDivisionError: deep down")
 
     def test_retry_says_when_and_with_what_state(self, claimed: Claimed) -> None:
-        said = ended(claimed(), Retry(timedelta(seconds=3), state={"page": 2}, reason="busy"))
+        said = to_settlement(claimed(), Retry(timedelta(seconds=3), state={"page": 2}, reason="busy"))
 
         assert (said.kind, said.after, said.state, said.error) == (
-            Kind.RETRY, timedelta(seconds=3), '{"page": 2}', "busy",
+            SettleKind.RETRY, timedelta(seconds=3), '{"page": 2}', "busy",
         )  # fmt: skip
 
     def test_defer_says_when_and_is_no_failure(self, claimed: Claimed) -> None:
         at = datetime(2030, 1, 1, tzinfo=UTC)
 
-        said = ended(claimed(), Defer(until=at))
+        said = to_settlement(claimed(), Defer(until=at))
 
-        assert (said.kind, said.after, said.until, said.error) == (Kind.DEFER, None, at, None)
+        assert (said.kind, said.after, said.until, said.error) == (SettleKind.DEFER, None, at, None)
 
     def test_a_state_that_is_not_given_is_kept_and_none_clears_it(self, claimed: Claimed) -> None:
-        assert ended(claimed(), Retry()).state is None
-        assert ended(claimed(), Retry(state=None)).state == "null"
-        assert ended(claimed(), Defer(state=None)).state == "null"
+        assert to_settlement(claimed(), Retry()).state is None
+        assert to_settlement(claimed(), Retry(state=None)).state == "null"
+        assert to_settlement(claimed(), Defer(state=None)).state == "null"
 
     def test_a_state_that_is_no_json_fails_the_attempt_and_says_why(self, claimed: Claimed) -> None:
-        said = ended(claimed(), Defer(state=object()))
+        said = to_settlement(claimed(), Defer(state=object()))
 
-        assert said.kind is Kind.RETRY
+        assert said.kind is SettleKind.RETRY
         assert said.error is not None
         assert said.error.startswith("the handler's state is not JSON: ")
 
@@ -130,10 +147,10 @@ class TestKinds:
             kind(after=after)
 
     def test_an_overrun_time_ends_as_an_expired_lock(self, claimed: Claimed) -> None:
-        said = timed_out(claimed(run_timeout_s=2.5))
+        said = timed_out(claimed(timeout_s=2.5))
 
-        assert said.kind is Kind.EXPIRE
-        assert said.error == "lock_expired: the handler ran longer than its run_timeout of 2.5 s"
+        assert said.kind is SettleKind.EXPIRE
+        assert said.error == "lock_expired: the handler ran longer than its timeout of 2.5 s"
 
 
 class TestOutput:
@@ -155,9 +172,9 @@ class TestOutput:
         ],
     )
     def test_what_is_json_or_can_be_told_as_json_is_kept(self, claimed: Claimed, output: Any, kept: str) -> None:
-        said = ended(claimed(), output)
+        said = to_settlement(claimed(), output)
 
-        assert (said.kind, said.output, said.error) == (Kind.COMPLETE, kept, None)
+        assert (said.kind, said.output, said.error) == (SettleKind.COMPLETE, kept, None)
 
     @pytest.mark.parametrize(
         "output",
@@ -176,25 +193,25 @@ class TestOutput:
         ids=lambda output: repr(output)[:20] if not isinstance(output, int) else "10**5000",
     )
     def test_what_cannot_be_kept_is_dropped_and_the_work_stays_done(self, claimed: Claimed, output: Any) -> None:
-        said = ended(claimed(), output)
+        said = to_settlement(claimed(), output)
 
-        assert (said.kind, said.output) == (Kind.COMPLETE, None)
+        assert (said.kind, said.output) == (SettleKind.COMPLETE, None)
         assert said.error is not None
         assert said.error.startswith("the output was dropped: ")
 
 
 class TestErrors:
     def test_a_long_error_keeps_its_end(self) -> None:
-        assert clean("x" * 10_000 + "the end") == "x" * (ERROR_BYTES - 7) + "the end"
+        assert to_storable_text("x" * 10_000 + "the end") == "x" * (ERROR_BYTES - 7) + "the end"
 
     def test_characters_are_not_cut_in_two(self) -> None:
-        cut = clean("é" * 5000 + "x")
+        cut = to_storable_text("é" * 5000 + "x")
 
         assert len(cut.encode()) <= ERROR_BYTES
         assert cut == "é" * (ERROR_BYTES // 2 - 1) + "x"
 
     def test_what_postgresql_cannot_store_is_replaced(self) -> None:
-        assert clean("a\x00b\ud800c") == "a\ufffdb?c"
+        assert to_storable_text("a\x00b\ud800c") == "a\ufffdb?c"
 
     def test_a_traceback_has_no_frame_of_ours_and_not_too_many_of_the_handlers(self, raised: Exception) -> None:
         told = describe(raised)

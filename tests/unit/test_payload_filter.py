@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pgrouse.web.search import _payload
+from pgrouse.web.search import _payload_filter
 
 
 @pytest.mark.parametrize(
@@ -19,25 +19,25 @@ from pgrouse.web.search import _payload
     ],
 )
 def test_a_name_and_a_value(text: str, path: str, value: str) -> None:
-    found, looked_for = _payload(text)
+    found, looked_for = _payload_filter(text)
 
     assert (found, str(looked_for.obj)) == (path, value)
 
 
 @pytest.mark.parametrize("text", ["$ ? (@.id == 7)", "$.a", "strict $.a", "lax $ ? (@.a > 1 && @.b == 2)"])
 def test_a_jsonpath_stays_as_it_is(text: str) -> None:
-    assert _payload(text) == (text, None)
+    assert _payload_filter(text) == (text, None)
 
 
 def test_a_name_alone_asks_whether_it_is_there() -> None:
-    assert _payload("order.id") == ('$."order"."id"', None)
-    assert _payload("order =  ")[1] is None
+    assert _payload_filter("order.id") == ('$."order"."id"', None)
+    assert _payload_filter("order =  ")[1] is None
 
 
 @pytest.mark.parametrize("piece", [" ", "$ ", "a ", " =", "=", "[", "a.", "[1]"])
 def test_a_long_filter_is_read_in_a_moment_whatever_stands_in_it(piece: str) -> None:
     began = time.process_time()
 
-    _payload(piece * (200_000 // len(piece)))
+    _payload_filter(piece * (200_000 // len(piece)))
 
     assert time.process_time() - began < 5

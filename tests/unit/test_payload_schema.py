@@ -106,7 +106,7 @@ def test_what_is_no_schema_is_refused_with_the_place(schema: Any, problem: str) 
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "["])
-def test_a_pattern_without_such_a_bound_is_refused_with_the_mend(pattern: str) -> None:
+def test_a_pattern_without_such_a_bound_is_refused_with_the_fix(pattern: str) -> None:
     for schema in ({"pattern": pattern}, {"patternProperties": {pattern: {}}}):
         with pytest.raises(SchemaUnusable, match="no look-around and no back-references"):
             compile_schema(schema)
@@ -130,6 +130,6 @@ def test_a_file_is_not_read() -> None:
 
 
 def test_who_uses_no_schema_does_not_wait_for_the_library() -> None:
-    code = "import sys, pgrouse.service; sys.exit('jsonschema_rs' in sys.modules)"
+    code = "import sys, pgrouse.worker.daemon; sys.exit('jsonschema_rs' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

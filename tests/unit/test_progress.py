@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.worker.progress import WRITE_EVERY_S, Progress, as_progress
+from pgrouse.handlers.progress import progress_json
+from pgrouse.worker.progress import WRITE_EVERY_S, Progress
 
 Claimed = Callable[..., Message]
 
@@ -95,7 +96,7 @@ def test_the_last_note_is_known_until_the_message_is_gone(progress: Progress, cl
     ],
 )
 def test_a_progress_is_kept_as_it_was_said(said: tuple[Any, ...], text: str) -> None:
-    assert as_progress(*said) == text
+    assert progress_json(*said) == text
 
 
 @pytest.mark.parametrize(
@@ -113,4 +114,4 @@ def test_a_progress_is_kept_as_it_was_said(said: tuple[Any, ...], text: str) -> 
 )
 def test_what_is_none_is_refused_with_its_name_and_value(said: tuple[Any, ...], named: str) -> None:
     with pytest.raises(ValueError, match=rf"ctx\.progress\({named}.*: use a "):
-        as_progress(*said)
+        progress_json(*said)

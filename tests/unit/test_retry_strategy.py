@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from pgrouse.errors import ConfigError
 from pgrouse.client.message import Message
-from pgrouse.handlers.retry_strategy import StrategyFailed, strategy
+from pgrouse.errors import ConfigError
+from pgrouse.handlers.retry_strategy import RetryStrategyFailed, to_strategy
 
 Claimed = Callable[..., Message]
 
 
 def answer(claimed: Claimed, value: Any) -> timedelta | None:
-    return strategy("m:f", lambda attempt, elapsed, error: value).ask(claimed(), OSError())
+    return to_strategy("m:f", lambda attempt, elapsed, error: value).next_delay(claimed(), OSError())
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_it_returns_a_time_or_none(claimed: Claimed, returned: Any, meant: timed
     ],
 )
 def test_what_is_no_time_is_told_with_its_value(claimed: Claimed, rubbish: Any, shown: str) -> None:
-    with pytest.raises(StrategyFailed) as caught:
+    with pytest.raises(RetryStrategyFailed) as caught:
         answer(claimed, rubbish)
 
     assert str(caught.value).startswith(f"m:f returned {shown}")
@@ -61,7 +61,7 @@ def test_it_is_asked_with_the_attempt_the_time_since_the_first_and_the_error(cla
     asked: list[Any] = []
     error = OSError("gone")
 
-    strategy("m:f", lambda *given: asked.extend(given)).ask(claimed(attempt=3, elapsed_s=1.5), error)
+    to_strategy("m:f", lambda *given: asked.extend(given)).next_delay(claimed(attempt=3, elapsed_s=1.5), error)
 
     assert asked == [3, timedelta(seconds=1.5), error]
 
@@ -71,8 +71,8 @@ def test_what_it_raises_is_its_failure(claimed: Claimed, broken: BaseException) 
     def fail(attempt: int, elapsed: timedelta, error: BaseException) -> None:
         raise broken
 
-    with pytest.raises(StrategyFailed, match=f"m:f raised {type(broken).__name__}"):
-        strategy("m:f", fail).ask(claimed(), OSError())
+    with pytest.raises(RetryStrategyFailed, match=f"m:f raised {type(broken).__name__}"):
+        to_strategy("m:f", fail).next_delay(claimed(), OSError())
 
 
 async def a_coroutine(attempt: int, elapsed: timedelta, error: BaseException) -> int:
@@ -91,6 +91,6 @@ async def a_coroutine(attempt: int, elapsed: timedelta, error: BaseException) ->
         (lambda a, b, c, d: 0, r"m:f cannot be called with \(attempt, elapsed, error\): give it three parameters"),
     ],
 )
-def test_what_cannot_be_one_is_refused_with_the_mend(function: Any, problem: str) -> None:
+def test_what_cannot_be_one_is_refused_with_the_fix(function: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        strategy("m:f", function)
+        to_strategy("m:f", function)

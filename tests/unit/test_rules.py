@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from pgrouse.config import config
-
-from pgrouse.handlers import handler
-from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.config.source import ConfigProblems
 from pgrouse.errors import ExitCode
+from pgrouse.handlers import handler
+from pgrouse.handlers.ack_rules import AckPolicy
 
 MODULE = """
 def bare(payload): ...
@@ -57,7 +56,7 @@ def test_each_policy_is_known_by_its_name(settings: Callable[[str], config.Confi
 
 
 def test_a_strategy_is_found_as_a_handler_is(settings: Callable[[str], config.Config]) -> None:
-    strategy = handler.load(settings('retry = "rules_jobs:soon"'))["job"].rules.strategy
+    strategy = handler.load(settings('retry_strategy = "rules_jobs:soon"'))["job"].rules.strategy
 
     assert strategy is not None
     assert strategy.name == "rules_jobs:soon"
@@ -71,19 +70,19 @@ def test_a_strategy_is_found_as_a_handler_is(settings: Callable[[str], config.Co
             "pgrouse.toml:3: topics.job.ack_policy: expected 'ack', 'ack_first', 'reject_on_error', 'nack_on_error' or 'manual', found 'acknowledge'",
         ),
         ("ack_policy = 1", "pgrouse.toml:3: topics.job.ack_policy: expected 'ack',"),
-        ('retry = "soon"', "pgrouse.toml:3: topics.job.retry: expected \"module:function\", found 'soon'"),
-        ('retry = "rules_jobs:later"', "pgrouse.toml:3: topics.job.retry: rules_jobs has no function later"),
-        ('retry = "os:system"', "pgrouse.toml:3: topics.job.retry: module os may not be used: put it into a folder of handlers.path"),
-        ('retry = "rules_jobs:constant"', "pgrouse.toml:3: topics.job.retry: rules_jobs:constant is a int, not a function"),
-        ('retry = "rules_jobs:short"', "pgrouse.toml:3: topics.job.retry: rules_jobs:short cannot be called with (attempt, elapsed, error): give it three"),
-        ('retry = "rules_jobs:slow"', "pgrouse.toml:3: topics.job.retry: rules_jobs:slow is a coroutine function: a retry strategy is a plain function"),
+        ('retry_strategy = "soon"', "pgrouse.toml:3: topics.job.retry_strategy: expected \"module:function\", found 'soon'"),
+        ('retry_strategy = "rules_jobs:later"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs has no function later"),
+        ('retry_strategy = "os:system"', "pgrouse.toml:3: topics.job.retry_strategy: module os may not be used: put it into a folder of handlers.import_path"),
+        ('retry_strategy = "rules_jobs:constant"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:constant is a int, not a function"),
+        ('retry_strategy = "rules_jobs:short"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:short cannot be called with (attempt, elapsed, error): give it three"),
+        ('retry_strategy = "rules_jobs:slow"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:slow is a coroutine function: a retry strategy is a plain function"),
         (
-            'ack_policy = "ack_first"\nretry = "rules_jobs:soon"',
-            'pgrouse.toml:4: topics.job.retry: with ack_policy = "ack_first" nothing is tried again: remove it, or use ack_policy = "nack_on_error"',
+            'ack_policy = "ack_first"\nretry_strategy = "rules_jobs:soon"',
+            'pgrouse.toml:4: topics.job.retry_strategy: with ack_policy = "ack_first" nothing is tried again: remove it, or use ack_policy = "nack_on_error"',
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_file_line_key_and_mend(
+def test_what_cannot_be_is_refused_with_file_line_key_and_fix(
     settings: Callable[[str], config.Config], lines: str, problem: str
 ) -> None:
     with pytest.raises(ConfigProblems) as refused:
@@ -108,21 +107,23 @@ def test_a_handler_that_cannot_acknowledge_is_refused_for_manual(folder: Path) -
     ("lines", "key", "text"),
     [
         ('ack_policy = "ack_first"', "topics.job.ack_policy", "is not worked again"),
-        ('ack_policy = "ack"\nretry = "rules_jobs:soon"', "topics.job.retry", 'with ack_policy = "ack" the strategy is asked only after'),
-        ('ack_policy = "reject_on_error"\nretry = "rules_jobs:soon"', "topics.job.retry", "never after an exception"),
-        ('ack_policy = "manual"\nretry = "rules_jobs:soon"', "topics.job.retry", "never after an exception"),
+        ('ack_policy = "ack"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy", 'with ack_policy = "ack" the strategy is asked only after'),
+        ('ack_policy = "reject_on_error"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy", "never after an exception"),
+        ('ack_policy = "manual"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy", "never after an exception"),
     ],
 )  # fmt: skip
 def test_what_surprises_is_questioned(
     settings: Callable[[str], config.Config], lines: str, key: str, text: str
 ) -> None:
-    (question,) = handler.questions(settings(lines))
+    (question,) = handler.find_suspicious_settings(settings(lines))
 
     assert question.key == key
     assert text in question.text
     assert "pgrouse.toml:" in str(question)
 
 
-@pytest.mark.parametrize("lines", ["", 'retry = "rules_jobs:soon"', 'ack_policy = "manual"', 'ack_policy = "ack"'])
+@pytest.mark.parametrize(
+    "lines", ["", 'retry_strategy = "rules_jobs:soon"', 'ack_policy = "manual"', 'ack_policy = "ack"']
+)
 def test_what_does_not_is_not(settings: Callable[[str], config.Config], lines: str) -> None:
-    assert handler.questions(settings(lines)) == []
+    assert handler.find_suspicious_settings(settings(lines)) == []

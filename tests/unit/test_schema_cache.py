@@ -7,46 +7,47 @@ from collections.abc import Callable
 from structlog.testing import LogCapture
 
 from pgrouse.client.message import Message
-from pgrouse.worker.schema_cache import ERROR_BYTES, TopicSchemas
+from pgrouse.worker.schema_cache import ERROR_BYTES, SchemaCache
 
 Claimed = Callable[..., Message]
 
 NUMBER = '{"type": "number"}'
 
 
-def of(*rows: tuple[str, str]) -> TopicSchemas:
-    schemas = TopicSchemas()
-    schemas.take(rows)
+def of(*rows: tuple[str, str]) -> SchemaCache:
+    schemas = SchemaCache()
+    schemas.update(rows)
     return schemas
 
 
 def test_without_any_schema_there_is_nothing_to_check() -> None:
-    assert not TopicSchemas()
+    assert not SchemaCache()
     assert not of()
 
 
 def test_a_topics_own_schema_wins_over_that_of_the_defaults(claimed: Claimed) -> None:
     schemas = of(("*", NUMBER), ("text", '{"type": "string"}'), ("any", "{}"))
 
-    assert schemas.misfit(claimed("other", payload="1")) is None
+    assert schemas.violation(claimed("other", payload="1")) is None
     assert (
-        schemas.misfit(claimed("other", payload='"a"')) == 'payload_schema: (whole): the value is not of type "number"'
+        schemas.violation(claimed("other", payload='"a"'))
+        == 'payload_schema: (whole): the value is not of type "number"'
     )
-    assert schemas.misfit(claimed("text", payload='"a"')) is None
-    assert schemas.misfit(claimed("any", payload='"a"')) is None
+    assert schemas.violation(claimed("text", payload='"a"')) is None
+    assert schemas.violation(claimed("any", payload='"a"')) is None
 
 
 def test_a_payload_that_python_cannot_hold_does_not_fit(claimed: Claimed) -> None:
     schemas = of(("job", NUMBER))
 
     for hostile in ("[" * 10_000 + "]" * 10_000, "{not json"):
-        assert (schemas.misfit(claimed(payload=hostile)) or "").startswith("payload_schema: it cannot be decoded: ")
+        assert (schemas.violation(claimed(payload=hostile)) or "").startswith("payload_schema: it cannot be decoded: ")
 
 
 def test_a_long_list_of_problems_is_cut_at_its_end(claimed: Claimed) -> None:
     schemas = of(("job", '{"items": {"enum": ["' + "é" * 400 + '"]}}'))
 
-    error = schemas.misfit(claimed(payload=str(list(range(30)))))
+    error = schemas.violation(claimed(payload=str(list(range(30)))))
 
     assert error is not None
     assert error.startswith("payload_schema: 0: ")
@@ -57,17 +58,17 @@ def test_only_what_changed_is_made_ready_anew_and_said_again(claimed: Claimed, l
     schemas = of(("good", NUMBER), ("bad", '{"type": 5}'))
     before = dict(schemas._schemas)
 
-    schemas.take([("good", NUMBER), ("bad", '{"type": 5}'), ("new", NUMBER)])
+    schemas.update([("good", NUMBER), ("bad", '{"type": 5}'), ("new", NUMBER)])
 
     assert schemas._schemas["good"] is before["good"]
-    assert schemas.misfit(claimed("bad", payload="1")) is None, "a schema that cannot be used refuses nothing"
+    assert schemas.violation(claimed("bad", payload="1")) is None, "a schema that cannot be used refuses nothing"
     assert [event["topic"] for event in logged.entries] == ["bad"]
 
 
 def test_what_is_gone_holds_no_longer(claimed: Claimed) -> None:
     schemas = of(("job", NUMBER))
 
-    schemas.take([])
+    schemas.update([])
 
     assert not schemas
-    assert schemas.misfit(claimed(payload='"a"')) is None
+    assert schemas.violation(claimed(payload='"a"')) is None

@@ -1,4 +1,4 @@
-"""The settler: what ended and is not settled yet, and what became of it."""
+"""The settle_buffer: what ended and is not settled yet, and what became of it."""
 
 from __future__ import annotations
 
@@ -8,100 +8,106 @@ import pytest
 from structlog.testing import LogCapture
 
 from pgrouse.client.message import Message
-from pgrouse.handlers.outcome import Ended, Kind
-from pgrouse.worker.settle_buffer import Settler
-from pgrouse.worker.wake_event import Signals
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.wake_event import WakeEvents
 
 Claimed = Callable[..., Message]
 
 
 @pytest.fixture
-def settler() -> Settler:
-    return Settler(Signals())
+def settle_buffer() -> SettleBuffer:
+    return SettleBuffer(WakeEvents())
 
 
 @pytest.fixture
-def ended(claimed: Claimed) -> Callable[[], Ended]:
-    return lambda: Ended(claimed(), Kind.COMPLETE)
+def ended(claimed: Claimed) -> Callable[[], Settlement]:
+    return lambda: Settlement(claimed(), SettleKind.COMPLETE)
 
 
-def test_it_hands_out_everything_that_waits_once(settler: Settler, ended: Callable[[], Ended]) -> None:
+def test_it_hands_out_everything_that_waits_once(settle_buffer: SettleBuffer, ended: Callable[[], Settlement]) -> None:
     first, second = ended(), ended()
-    settler.add(first)
-    settler.add(second)
+    settle_buffer.add(first)
+    settle_buffer.add(second)
 
-    assert settler.take() == [first, second]
-    assert settler.take() == []
-
-
-def test_it_is_idle_when_nothing_waits_and_nothing_is_on_its_way(settler: Settler, ended: Callable[[], Ended]) -> None:
-    assert settler.idle
-    settler.add(ended())
-    assert not settler.idle
-
-    taken = settler.take()
-    assert not settler.idle
-    settler.done(taken, [])
-
-    assert settler.idle
-    assert (settler.settled, settler.counts[Kind.COMPLETE]) == (1, 1)
+    assert settle_buffer.take() == [first, second]
+    assert settle_buffer.take() == []
 
 
-def test_what_could_not_be_flushed_goes_first_next_time(settler: Settler, ended: Callable[[], Ended]) -> None:
+def test_it_is_idle_when_nothing_waits_and_nothing_is_on_its_way(
+    settle_buffer: SettleBuffer, ended: Callable[[], Settlement]
+) -> None:
+    assert settle_buffer.is_idle
+    settle_buffer.add(ended())
+    assert not settle_buffer.is_idle
+
+    taken = settle_buffer.take()
+    assert not settle_buffer.is_idle
+    settle_buffer.done(taken, [])
+
+    assert settle_buffer.is_idle
+    assert (settle_buffer.settled_count, settle_buffer.counts[SettleKind.COMPLETE]) == (1, 1)
+
+
+def test_what_could_not_be_flushed_goes_first_next_time(
+    settle_buffer: SettleBuffer, ended: Callable[[], Settlement]
+) -> None:
     first, second = ended(), ended()
-    settler.add(first)
-    taken = settler.take()
-    settler.add(second)
+    settle_buffer.add(first)
+    taken = settle_buffer.take()
+    settle_buffer.add(second)
 
-    settler.put_back(taken)
+    settle_buffer.put_back(taken)
 
-    assert not settler.idle
-    assert settler.settled == 0
-    assert settler.take() == [first, second]
-
-
-def test_two_flushes_at_once_are_counted_apart(settler: Settler, ended: Callable[[], Ended]) -> None:
-    settler.add(ended())
-    first = settler.take()
-    settler.add(ended())
-    second = settler.take()
-
-    settler.done(first, [])
-    assert not settler.idle
-    settler.put_back(second)
-    settler.done(settler.take(), [])
-
-    assert settler.idle
-    assert settler.settled == 2
+    assert not settle_buffer.is_idle
+    assert settle_buffer.settled_count == 0
+    assert settle_buffer.take() == [first, second]
 
 
-def test_a_lost_lock_is_counted_and_said(settler: Settler, ended: Callable[[], Ended], logged: LogCapture) -> None:
+def test_two_flushes_at_once_are_counted_apart(settle_buffer: SettleBuffer, ended: Callable[[], Settlement]) -> None:
+    settle_buffer.add(ended())
+    first = settle_buffer.take()
+    settle_buffer.add(ended())
+    second = settle_buffer.take()
+
+    settle_buffer.done(first, [])
+    assert not settle_buffer.is_idle
+    settle_buffer.put_back(second)
+    settle_buffer.done(settle_buffer.take(), [])
+
+    assert settle_buffer.is_idle
+    assert settle_buffer.settled_count == 2
+
+
+def test_a_lost_lock_is_counted_and_said(
+    settle_buffer: SettleBuffer, ended: Callable[[], Settlement], logged: LogCapture
+) -> None:
     fine, lost = ended(), ended()
-    settler.add(fine)
-    settler.add(lost)
+    settle_buffer.add(fine)
+    settle_buffer.add(lost)
 
-    settler.done(settler.take(), [lost.message.id])
+    settle_buffer.done(settle_buffer.take(), [lost.message.id])
 
-    assert settler.lost == 1
+    assert settle_buffer.lost_count == 1
     assert [(e["event"], e["message_id"], e["settled_as"]) for e in logged.entries] == [
         ("message.lock_lost", lost.message.id, "complete")
     ]
 
 
 @pytest.mark.parametrize("act", ["add", "put_back", "done"])
-async def test_whoever_waits_is_woken_by_all_that_happens(ended: Callable[[], Ended], act: str) -> None:
-    signals = Signals()
-    settler, waiter = Settler(signals), signals.new()
-    settler.add(ended())
-    taken = settler.take()
+async def test_whoever_waits_is_woken_by_all_that_happens(ended: Callable[[], Settlement], act: str) -> None:
+    wake_events = WakeEvents()
+    settle_buffer, waiter = SettleBuffer(wake_events), wake_events.new()
+    settle_buffer.add(ended())
+    taken = settle_buffer.take()
     await waiter.wait(0)
 
     match act:
         case "add":
-            settler.add(ended())
+            settle_buffer.add(ended())
         case "put_back":
-            settler.put_back(taken)
+            settle_buffer.put_back(taken)
         case "done":
-            settler.done(taken, [])
+            settle_buffer.done(taken, [])
 
     assert await waiter.wait(0)

@@ -6,14 +6,14 @@ import logging
 
 from structlog.testing import LogCapture
 
-from pgrouse.telemetry.otlp_exporter import Failures
+from pgrouse.telemetry.otlp_exporter import ExportFailures
 
 
 def test_failures_in_a_row_are_said_each_time_their_number_doubles_and_the_recovery_once(logged: LogCapture) -> None:
-    failures = Failures("traces", "collector-1")
+    failures = ExportFailures("traces", "collector-1")
 
     for succeeded in (False, False, False, False, False, True, True):
-        failures.take(succeeded=succeeded)
+        failures.record(succeeded=succeeded)
 
     assert [(e["event"], e["failures"]) for e in logged.entries] == [
         ("telemetry.export_failed", 1),
@@ -24,7 +24,7 @@ def test_failures_in_a_row_are_said_each_time_their_number_doubles_and_the_recov
 
 
 def test_what_the_exporter_logs_of_its_tries_is_the_reason_and_is_not_logged_itself(logged: LogCapture) -> None:
-    failures = Failures("traces", "collector-2")
+    failures = ExportFailures("traces", "collector-2")
     logger = logging.getLogger("collector-2")
     written: list[logging.LogRecord] = []
     logger.addHandler(handler := logging.Handler())
@@ -32,7 +32,7 @@ def test_what_the_exporter_logs_of_its_tries_is_the_reason_and_is_not_logged_its
 
     logger.warning("connection\nrefused, retrying in %ss", 1)
     logger.error("gave up")
-    failures.take(succeeded=False)
+    failures.record(succeeded=False)
 
     assert logged.entries[0]["reason"] == "connection refused, retrying in 1s"
     assert written == []

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from pgrouse.web import tokens as secret
+from pgrouse.web import tokens
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 from tests.web.site import Site, Visitor
@@ -35,9 +35,9 @@ EMPTY = """
     messages.channel, messages.breaker, messages.rate, messages.depth, messages.alert, messages.condition, messages.audit,
     messages.depth_change,
     messages.tick_mark, messages.low_water, messages.redrive_log, messages.dead_letter, messages.silence,
-    messages.parked, messages.edge, messages.ending, messages.step RESTART IDENTITY CASCADE;
+    messages.blocked_message, messages.dependency, messages.end_event, messages.step RESTART IDENTITY CASCADE;
   DELETE FROM messages.topic WHERE topic <> '*';
-  UPDATE messages.topic SET max_attempts = 1, paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_why = NULL;
+  UPDATE messages.topic SET max_attempts = 1, paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_reason = NULL;
   DELETE FROM messages.token;
   TRUNCATE messages.audit RESTART IDENTITY"""
 
@@ -121,9 +121,9 @@ def as_token(queue: Queue) -> Callable[..., dict[str, str]]:
     """`as_token("viewer", topics=("mail*",))` makes a token and returns the headers that show it. From then on nobody is local."""
 
     def make(*roles: str, topics: tuple[str, ...] = ("*",)) -> dict[str, str]:
-        token = secret.new()
+        token = tokens.new()
         query = "SELECT messages.add_token('test', %s, %s, %s)"
-        queue.conn.execute(query, [secret.digest(token), list(roles), list(topics)])
+        queue.conn.execute(query, [tokens.digest(token), list(roles), list(topics)])
         return {"Authorization": f"Bearer {token}"}
 
     return make

@@ -24,7 +24,7 @@ def worker(
     queue: Queue, name: str = "w-1", topics: tuple[str, ...] = ("mail",), age: str = "0 s", **status: Any
 ) -> None:
     """Enter a worker into the registry."""
-    said = {"listener": "listening", "in_hand": 1, **status}
+    said = {"listener": "listening", "in_flight": 1, **status}
     queue.conn.execute(
         """INSERT INTO messages.worker (name, host, pid, version, topics, concurrency, status, seen_at)
            VALUES (%s, 'host-1', 4711, '0.1.0', %s, 10, %s::jsonb, clock_timestamp() - %s::interval)""",

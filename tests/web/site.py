@@ -10,8 +10,8 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from pgrouse.config import config
-from pgrouse.web import listen_socket as listen
-from pgrouse.web.server import Server
+from pgrouse.web import listen_socket
+from pgrouse.web.server import WebServer
 
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 400, "height": 800}
 
@@ -25,7 +25,7 @@ class Site:
 
     def __init__(self, dsn: str, **web: Any) -> None:
         self.settings = config.load(
-            None, {}, {"database": {"dsn": dsn}, "web": {"listen": "127.0.0.1:0", "tick": False, **web}}
+            None, {}, {"database": {"dsn": dsn}, "web": {"listen": "127.0.0.1:0", "run_maintenance": False, **web}}
         )
         # What a browser keeps of this server, by the options that its windows are opened with.
         self.contexts: dict[str, BrowserContext] = {}
@@ -33,9 +33,9 @@ class Site:
 
     def begin(self, address: str) -> None:
         """Start to serve."""
-        self._socket = listen.bind(address)
-        self.url = listen.url(self._socket)
-        self.server = Server(self.settings)
+        self._socket = listen_socket.bind(address)
+        self.url = listen_socket.url(self._socket)
+        self.server = WebServer(self.settings)
         self._thread = threading.Thread(target=self.server.run, args=([self._socket],), daemon=True)
         self._thread.start()
 
@@ -45,9 +45,9 @@ class Site:
         return self.url.removeprefix("http://")
 
     @property
-    def hub(self) -> Any:
+    def live_updates(self) -> Any:
         """What keeps the pages up to date."""
-        return self.server.application.state.hub
+        return self.server.application.state.live_updates
 
     def stop(self) -> None:
         """Stop as on SIGTERM, and wait until it has."""

@@ -13,7 +13,7 @@ ROWS = "tbody tr"
 
 
 def test_where_nobody_did_anything_it_says_what_would_stand_there(visitor: Visitor) -> None:
-    expect(visitor.open("/audit").locator(".empty")).to_contain_text("Nobody did anything by hand yet")
+    expect(visitor.open("/audit").locator(".empty")).to_contain_text("No actions yet")
 
 
 def test_it_tells_who_did_what_to_what_with_old_and_new_values(visitor: Visitor, queue: Queue) -> None:
@@ -37,14 +37,14 @@ def test_filters_narrow_it_also_to_one_of_many_messages(visitor: Visitor, queue:
     queue.call("pause", "mail")
 
     page = visitor.open("/audit")
-    page.get_by_label("To what").fill(str(ids[1]))
+    page.get_by_label("Target").fill(str(ids[1]))
     page.keyboard.press("Enter")
 
     page.wait_for_url("**target=*")
     expect(page.locator(ROWS)).to_have_count(1)
     expect(page.locator(ROWS)).to_contain_text("cancel")
     expect(visitor.open("/audit?topic=mail&action=pause&since=1h").locator(ROWS)).to_have_count(1)
-    expect(visitor.open("/audit?actor=nobody").locator(".empty")).to_contain_text("No action fits")
+    expect(visitor.open("/audit?actor=nobody").locator(".empty")).to_contain_text("No action matches")
 
 
 def test_pages_lead_to_the_first_action(visitor: Visitor, queue: Queue) -> None:
@@ -63,13 +63,13 @@ def test_a_filter_that_cannot_be_read_is_told(site: Site, queue: Queue) -> None:
         assert httpx.get(f"{site.url}/audit?{query}", headers={"accept": "text/html"}).status_code == 422
 
 
-def test_the_doctor_says_what_is_wrong_and_what_mends_it(visitor: Visitor, queue: Queue) -> None:
+def test_the_doctor_says_what_is_wrong_and_what_fixes_it(visitor: Visitor, queue: Queue) -> None:
     queue.publish("nobody.handles")
 
     page = visitor.open("/doctor")
 
     expect(page.locator(".findings li").first).to_be_visible(timeout=30_000)
-    expect(page.locator("#findings")).to_contain_text("looks found something")
+    expect(page.locator("#findings")).to_contain_text("checks found a problem")
     expect(page.locator(".findings li pre").first).to_be_visible()
 
 

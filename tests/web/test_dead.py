@@ -23,7 +23,7 @@ def die_many(queue: Queue, count: int, topic: str = "mail", error: str = "ValueE
 
 
 def test_where_nothing_died_it_says_what_would_stand_there(visitor: Visitor) -> None:
-    expect(visitor.open("/dead").locator(".empty")).to_contain_text("Nothing died in this time")
+    expect(visitor.open("/dead").locator(".empty")).to_contain_text("No message died in this period")
 
 
 def test_groups_say_how_many_since_when_and_what(visitor: Visitor, queue: Queue) -> None:
@@ -35,7 +35,7 @@ def test_groups_say_how_many_since_when_and_what(visitor: Visitor, queue: Queue)
     page = visitor.open("/dead")
 
     mail, orders = page.locator("article").all()
-    expect(mail).to_contain_text("4 dead, 1 put back")
+    expect(mail).to_contain_text("4 dead, 1 redriven")
     expect(mail).to_contain_text("ValueError: disk 7 is full")
     expect(mail.get_by_role("img")).to_have_attribute(
         "aria-label", "Deaths over the last 7d: at most 4 in one of 24 parts, 4 in the latest"
@@ -63,12 +63,12 @@ def test_a_group_is_put_back_after_a_preview_in_batches_and_at_a_rate(visitor: V
     page = visitor.open("/dead")
     page.locator("article", has_text="disk 7").get_by_role("link", name="Redrive the group").click()
     expect(page.locator("h1")).to_have_text("Redrive 700 messages of mail?")
-    expect(page.locator("table.counted")).to_contain_text("come back700")
-    page.get_by_label("At most so many a second").fill("10")
+    expect(page.locator("table.counted")).to_contain_text("are redriven700")
+    page.get_by_label("Maximum per second").fill("10")
     page.get_by_role("button", name="Redrive them").click()
 
     expect(page.locator("#progress")).to_contain_text("Done")
-    expect(page.locator("#progress")).to_contain_text("700 put back")
+    expect(page.locator("#progress")).to_contain_text("700 redriven")
     back = queue.rows("SELECT redriven_from AS id, available_at FROM messages.message ORDER BY id")
     assert [row.id for row in back] == ids
     assert other not in ids
@@ -102,7 +102,7 @@ def test_a_group_is_silenced_for_a_while_and_told_again(visitor: Visitor, queue:
     page.get_by_role("button", name="Silence").click()
 
     expect(page.locator("article .badge.warn")).to_contain_text("silenced until")
-    silence = queue.row("SELECT kind, topic, error_fingerprint, why, created_by FROM messages.silence")
+    silence = queue.row("SELECT kind, topic, error_fingerprint, reason, created_by FROM messages.silence")
     fingerprint = queue.archived(died).error_fingerprint
     assert silence == ("dead_message", "mail", fingerprint, "we know", "local")
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_a_group_a_rate_or_a_silence_is_refused(site: Site, queue
         ("/dead/silence", {"group": '{"topic": "mail", "result": "failed"}', "for": "for ever"}),
     ]
 
-    agreed = {"asof": "2026-01-01", "highest": "7", "most": "5"}
+    agreed = {"as_of": "2026-01-01", "max_id": "7", "most": "5"}
     assert [httpx.post(site.url + path, data=agreed | data).status_code for path, data in post] == [422] * len(post)
 
 

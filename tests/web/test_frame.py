@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import TimeoutError, expect  # noqa: A004 - of a page that is not reached
 
 from tests.sql.queue import Queue
-from tests.web import sample_data as stage
+from tests.web import sample_data
 from tests.web.accessible import complaints
 from tests.web.site import NARROW, Visitor, is_live, overflow
 
@@ -77,7 +77,7 @@ def test_the_theme_is_the_systems_until_another_is_chosen_and_that_is_kept(visit
 def test_on_a_narrow_screen_the_navigation_is_folded_and_nothing_is_wider_than_the_screen(
     visitor: Visitor, queue: Queue
 ) -> None:
-    stage.busy(queue)
+    sample_data.busy(queue)
     queue.schedule(
         "a-rather-long-name-of-a-schedule-that-somebody-chose",
         "0 3 * * *",
@@ -97,7 +97,7 @@ def test_on_a_narrow_screen_the_navigation_is_folded_and_nothing_is_wider_than_t
 
 
 def test_nothing_moves_while_a_page_comes_to_life(visitor: Visitor, queue: Queue) -> None:
-    stage.busy(queue)
+    sample_data.busy(queue)
     page = visitor.open("/")
     page.evaluate(
         """window.moved = 0; new PerformanceObserver((list) => {
@@ -111,7 +111,7 @@ def test_nothing_moves_while_a_page_comes_to_life(visitor: Visitor, queue: Queue
 
 
 def test_the_first_page_weighs_less_than_200_kb_in_all(visitor: Visitor, queue: Queue) -> None:
-    stage.busy(queue)
+    sample_data.busy(queue)
     page = visitor.open("/")
     is_live(page)
 
@@ -121,7 +121,7 @@ def test_the_first_page_weighs_less_than_200_kb_in_all(visitor: Visitor, queue: 
 
 
 def test_nothing_comes_from_elsewhere_and_no_script_stands_in_the_page(visitor: Visitor, queue: Queue) -> None:
-    stage.busy(queue)
+    sample_data.busy(queue)
     page = visitor.open("/")
     is_live(page)
 
@@ -138,7 +138,7 @@ def test_nothing_comes_from_elsewhere_and_no_script_stands_in_the_page(visitor: 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path != "/topics/*"])
 def test_axe_finds_nothing_serious_light_or_dark(visitor: Visitor, queue: Queue, path: str) -> None:
-    stage.busy(queue)
+    sample_data.busy(queue)
     queue.call("pause", "orders.created", "the relay is down")
 
     assert complaints(visitor, path) == []

@@ -16,20 +16,18 @@ import psycopg
 import pytest
 from playwright.sync_api import expect
 
-from pgrouse.web import change_listener as ear
-
-from pgrouse.web import live_updates as hub
+from pgrouse.web import change_listener, live_updates
 from tests.daemon.receiver import reserved
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
-from tests.web import sample_data as stage
+from tests.web import sample_data
 from tests.web.site import Site, Visitor, is_live
 
 Eventually = Callable[..., Any]
 
 
 def test_a_change_shows_up_without_a_reload_and_what_was_typed_stays(visitor: Visitor, queue: Queue) -> None:
-    stage.worker(queue)
+    sample_data.worker(queue)
     queue.publish("mail")
     page = visitor.open("/topics/mail")
     is_live(page)
@@ -73,22 +71,22 @@ def test_the_last_change_is_told_once_more_since_a_commit_is_in_the_log_before_i
     told: list[str] = []
     at = ""
 
-    of_the_server = ear._position
+    of_the_server = change_listener._position
 
     async def position(conn: psycopg.AsyncConnection) -> str:
         nonlocal at
-        # The server's own ear may still listen for the viewers of the test before.
-        if not threading.current_thread().name.startswith("ear"):
+        # The server's own listener may still listen for the viewers of the test before.
+        if not threading.current_thread().name.startswith("change_listener"):
             return await of_the_server(conn)
         at = next(positions, "")
         if not at:
             raise LookupError
         return at
 
-    monkeypatch.setattr(ear, "_position", position)
-    monkeypatch.setattr(ear, "ASK_EVERY_S", 0.01)
-    listening = ear.Ear(site.hub.db.connecting, lambda: told.append(at)).run()
-    with ThreadPoolExecutor(1, "ear") as threads, pytest.raises(LookupError):
+    monkeypatch.setattr(change_listener, "_position", position)
+    monkeypatch.setattr(change_listener, "POLL_S", 0.01)
+    listening = change_listener.ChangeListener(site.live_updates.db.connector, lambda: told.append(at)).run()
+    with ThreadPoolExecutor(1, "change_listener") as threads, pytest.raises(LookupError):
         threads.submit(asyncio.run, listening).result()
 
     assert told == ["0/1", "0/2", "0/2"]
@@ -99,35 +97,35 @@ def test_ten_viewers_are_one_show_that_is_read_once(site: Site, queue: Queue, ev
         streams = [viewers.enter_context(stream(site)) for _ in range(10)]
         for each in streams:
             each.next("update")
-        before = site.hub.reads
+        before = site.live_updates.reads
         began = time.monotonic()
 
         queue.publish("mail")
         for each in streams:
             each.next("update", "mail")
 
-        reads = site.hub.reads - before
-        assert len(site.hub.shows) == 1
-        assert reads <= 2 + (time.monotonic() - began) / hub.EVERY_S
+        reads = site.live_updates.reads - before
+        assert len(site.live_updates.shared_views) == 1
+        assert reads <= 2 + (time.monotonic() - began) / live_updates.MIN_INTERVAL_S
 
-    assert eventually(lambda: not site.hub.shows)
+    assert eventually(lambda: not site.live_updates.shared_views)
 
 
 def test_while_nobody_looks_nothing_is_read_and_then_nothing_listens(
     site: Site, queue: Queue, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "LINGER_S", 0.05)
+    monkeypatch.setattr(live_updates, "LINGER_S", 0.05)
     with stream(site) as events:
         events.next("update")
         listening = eventually(lambda: listeners(queue))
-    eventually(lambda: not site.hub.shows)
-    before = site.hub.reads
+    eventually(lambda: not site.live_updates.shared_views)
+    before = site.live_updates.reads
 
     queue.publish("mail")
 
     assert listening
     assert eventually(lambda: listeners(queue) == 0, within_s=30)
-    assert site.hub.reads == before
+    assert site.live_updates.reads == before
 
 
 def test_two_pages_with_the_same_rights_share_and_with_other_rights_do_not(site: Site, queue: Queue) -> None:
@@ -135,7 +133,7 @@ def test_two_pages_with_the_same_rights_share_and_with_other_rights_do_not(site:
         one.next("update")
         other.next("update")
 
-        assert {scope.subject for scope in site.hub.shows} == {"", "mail"}
+        assert {audience.subject for audience in site.live_updates.shared_views} == {"", "mail"}
 
 
 def test_a_page_says_that_it_is_not_live_while_the_database_is_away_and_then_goes_on(
@@ -151,12 +149,12 @@ def test_a_page_says_that_it_is_not_live_while_the_database_is_away_and_then_goe
             "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a WHERE a.datname = %s AND a.application_name LIKE 'pgrouse%%'",
             [shown.name],
         )
-        expect(page.locator("#away")).to_contain_text("The database does not answer. What you see is from")
+        expect(page.locator("#stale")).to_contain_text("The database does not answer. What you see is from")
         expect(page.locator("#live")).to_have_text("not live")
         admin.execute(f"ALTER DATABASE {shown.name} ALLOW_CONNECTIONS true".encode())
 
     is_live(page)
-    expect(page.locator("#away")).to_be_hidden()
+    expect(page.locator("#stale")).to_be_hidden()
     queue.publish("after.the.outage")
     expect(page.locator("#waiting")).to_contain_text("after.the.outage")
 
@@ -169,11 +167,11 @@ def test_a_page_comes_back_to_a_server_that_was_restarted(visitor: Visitor, show
         is_live(page)
 
         first.stop()
-        expect(page.locator("#away")).to_contain_text("The connection to the server is lost.")
+        expect(page.locator("#stale")).to_contain_text("The connection to the server is lost.")
         first.begin(first.address)
 
         is_live(page)
-        expect(page.locator("#away")).to_be_hidden()
+        expect(page.locator("#stale")).to_be_hidden()
         page.goto("about:blank")
         first.stop()
 
@@ -181,8 +179,8 @@ def test_a_page_comes_back_to_a_server_that_was_restarted(visitor: Visitor, show
 def test_who_may_no_longer_see_it_is_shown_no_more(
     shown: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    monkeypatch.setattr(hub, "CHECK_EVERY_S", 0)
-    monkeypatch.setattr(hub, "BEAT_S", 0.1)
+    monkeypatch.setattr(live_updates, "CHECK_EVERY_S", 0)
+    monkeypatch.setattr(live_updates, "HEARTBEAT_S", 0.1)
     # A server of its own: it remembers that there are tokens.
     site = Site(shown.dsn)
     with stream(site) as events:

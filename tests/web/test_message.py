@@ -39,7 +39,8 @@ def test_a_running_one_shows_its_lock_its_progress_and_changes_by_itself(visitor
     published = queue.publish()
     (claimed,) = queue.claim(worker="w-1")
     queue.value(
-        "SELECT messages.progress(%s, %s, %s)", [[claimed.id], [claimed.claim_id], [Jsonb({"done": 30, "total": 100})]]
+        "SELECT messages.set_progress(%s, %s, %s)",
+        [[claimed.id], [claimed.claim_id], [Jsonb({"done": 30, "total": 100})]],
     )
 
     page = visitor.open(f"/messages/{published}")
@@ -106,7 +107,7 @@ def test_a_waiting_one_is_tried_at_once(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open(f"/messages/{published}")
     page.get_by_role("button", name="Retry now").click()
 
-    expect(page.locator(".said")).to_have_text("It is due now.")
+    expect(page.locator(".result")).to_have_text("It is due now.")
     assert queue.claim_one().id == published
 
 
@@ -130,9 +131,9 @@ def test_a_payload_is_edited_in_place_to_the_last_digit(visitor: Visitor, queue:
     page = visitor.open(f"/messages/{published}")
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("Payload (JSON)").fill('{"a": 12345678901234567890.10}')
-    page.get_by_role("button", name="Put it in place").click()
+    page.get_by_role("button", name="Save").click()
 
-    expect(page.locator(".said")).to_have_text("The new payload is in place.")
+    expect(page.locator(".result")).to_have_text("It is edited.")
     assert queue.value("SELECT payload::text FROM messages.message") == '{"a": 12345678901234567890.10}'
     assert queue.message(published).headers == {"trace": "x"}
 
@@ -167,7 +168,7 @@ def test_an_edit_is_fenced_by_the_claim_and_by_other_edits(site: Site, queue: Qu
 
     def edit() -> str:
         answer = httpx.post(f"{site.url}/messages/{published}/edit", data={"payload": "2", "seen": seen})
-        return answer.headers["location"].partition("said=")[2]
+        return answer.headers["location"].partition("result=")[2]
 
     assert edit() == "edited"
     assert edit() == "changed"
@@ -184,7 +185,7 @@ def test_a_dead_one_is_put_back_edited_and_its_line_is_shown(visitor: Visitor, q
     page.get_by_label("Payload (JSON)").fill('{"width": 5}')
     page.get_by_role("button", name="Redrive with this").click()
 
-    expect(page.locator(".said")).to_have_text("It is put back, as the message below.")
+    expect(page.locator(".result")).to_have_text("It is redriven as the message below.")
     (new,) = queue.ids()
     assert (queue.message(new).payload, queue.message(new).redriven_from) == ({"width": 5}, died)
     page.locator(".lineage a").click()
@@ -198,7 +199,7 @@ def test_a_redrive_of_one_that_was_put_back_says_so(site: Site, queue: Queue) ->
 
     answer = httpx.post(f"{site.url}/messages/{died}/redrive")
 
-    assert answer.headers["location"] == f"/messages/{died}?said=redriven_before"
+    assert answer.headers["location"] == f"/messages/{died}?result=redriven_before"
 
 
 def test_a_message_that_there_is_not_is_not_found(site: Site, queue: Queue) -> None:
@@ -244,7 +245,7 @@ def test_what_a_handler_said_of_its_progress_may_be_anything(site: Site, queue: 
     ]
     for each in said:
         values = [[claimed.id], [claimed.claim_id], [Jsonb(each)]]
-        queue.value("SELECT messages.progress(%s, %s, %s)", values)
+        queue.value("SELECT messages.set_progress(%s, %s, %s)", values)
 
         answer = httpx.get(f"{site.url}/messages/{published}")
 
@@ -264,16 +265,16 @@ def test_what_it_waits_for_and_what_waits_for_it_are_links_with_states(visitor: 
     middle = queue.send(after=[first]).id
     last = queue.send(topic="last", after=[middle], after_failed="run").id
     (claimed,) = queue.claim("first")
-    queue.value("SELECT messages.keep_step(%s, %s, 'charge', '{\"paid\": true}')", [claimed.id, claimed.claim_id])
+    queue.value("SELECT messages.save_step(%s, %s, 'charge', '{\"paid\": true}')", [claimed.id, claimed.claim_id])
 
     page = visitor.open(f"/messages/{middle}")
     before, after = page.locator(".neighbours").all()
 
     expect(before).to_have_text(f"{first} first running")
-    expect(after).to_have_text(f"{last} last parked if it ends badly: run")
+    expect(after).to_have_text(f"{last} last blocked if it ends badly: run")
     expect(page.locator("main")).to_contain_text(f"it comes after message {first}, which has not ended")
     assert "9000" not in page.locator("main").inner_text()
     expect(page.get_by_role("button", name="Retry now")).to_have_count(0)
     before.get_by_role("link").click()
-    expect(page.get_by_role("heading", name="Its steps")).to_be_visible()
+    expect(page.get_by_role("heading", name="Steps")).to_be_visible()
     expect(page.locator("main")).to_contain_text('{"paid": true}')

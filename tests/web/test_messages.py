@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from pgrouse.web import bulk_actions as many
+from pgrouse.web import bulk_actions
 from tests.sql.deaths import die
 from tests.sql.queue import Queue
 from tests.web.accessible import complaints
@@ -43,7 +43,7 @@ def test_filters_stand_in_the_address_and_narrow_the_list(visitor: Visitor, queu
     page.wait_for_url("**payload=customer.id*")
     assert ids(page) == [wanted]
     assert ids(visitor.open("/messages?topic=mail&key=k+1&state=ready")) == [wanted]
-    expect(visitor.open("/messages?topic=none").locator(".empty")).to_contain_text("No message fits")
+    expect(visitor.open("/messages?topic=none").locator(".empty")).to_contain_text("No message matches")
 
 
 def test_states_are_links_that_keep_the_other_filters(visitor: Visitor, queue: Queue) -> None:
@@ -88,8 +88,8 @@ def test_a_search_that_reaches_its_bound_says_so_and_goes_on(visitor: Visitor, q
 
     page = visitor.open("/messages?payload=a+%3D+1")
 
-    expect(page.locator(".empty")).to_contain_text("20,000 messages were looked at")
-    page.get_by_role("link", name="Go on searching").click()
+    expect(page.locator(".empty")).to_contain_text("20,000 messages were searched")
+    page.get_by_role("link", name="Continue searching").click()
     page.wait_for_url("**after=*")
     assert ids(page) == [wanted]
 
@@ -139,18 +139,18 @@ def test_whatever_stands_in_an_address_or_a_form_nothing_fails(site: Site, queue
             for place in ("[1]", "{}", '["ended",["x"]]', '["waiting",["a",[1,2]]]', '["running",{}]')
         ),
     )
-    agreed = {"asof": "2026-01-01", "highest": "7", "most": "5"}
+    agreed = {"as_of": "2026-01-01", "max_id": "7", "most": "5"}
     forms = (
         {"act": "cancel", "so_far": '{"done": 1e400}'},
         *({"act": "cancel", "so_far": "[1]"}, {"act": "cancel", "after": "{"}, {"act": "redrive", "rate": "nan"}),
         *({"act": "cancel", "ids": "1,x"}, {"act": "cancel", "topic": "z", "reason": "\0"}),
-        *({"act": "cancel", "asof": "x"}, {"act": "cancel", "highest": "9" * 50}, {"act": "cancel", "most": "-1"}),
-        *({"act": "cancel", "asof": "9999-12-31"}, {"act": "cancel", "asof": "", "highest": "\u0663"}),
+        *({"act": "cancel", "as_of": "x"}, {"act": "cancel", "max_id": "9" * 50}, {"act": "cancel", "most": "-1"}),
+        *({"act": "cancel", "as_of": "9999-12-31"}, {"act": "cancel", "as_of": "", "max_id": "\u0663"}),
     )
 
     with httpx.Client(base_url=site.url, headers={"accept": "text/html"}) as client:
         read = {path: client.get(f"/messages?{path}").status_code for path in paths}
-        sent = [client.post("/messages/many", data=agreed | form).status_code for form in forms]
+        sent = [client.post("/messages/bulk", data=agreed | form).status_code for form in forms]
 
     assert {path: status for path, status in read.items() if status not in (200, 422)} == {}
     assert set(sent) <= {200, 422}
@@ -205,7 +205,7 @@ def confirm(client: httpx.Client, text: str) -> str:
     while fields := agreed(text):
         if "csrf" not in fields:
             fields["csrf"] = ""
-        text = client.post("/messages/many", data=fields).raise_for_status().text
+        text = client.post("/messages/bulk", data=fields).raise_for_status().text
         if "Done</h2>" in text:
             return text
     raise AssertionError(text)
@@ -227,7 +227,7 @@ def test_a_preview_of_few_among_many_counts_to_the_end(site: Site, queue: Queue)
 def test_a_count_that_ended_before_the_search_says_at_least_and_what_it_will_do(
     site: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "MOST_LOOKS", 1)
+    monkeypatch.setattr(bulk_actions, "MAX_SEARCHES", 1)
     queue.conn.execute(
         "INSERT INTO messages.message (topic, payload) SELECT 't', jsonb_build_object('id', n) FROM generate_series(1, 25000) AS n"
     )
@@ -239,8 +239,8 @@ def test_a_count_that_ended_before_the_search_says_at_least_and_what_it_will_do(
         later = queue.publish(payload={"id": 500}, created_at="2000-01-01 00:00+00")
         done = confirm(client, said)
 
-    assert re.search(r"<h1>Cancel all messages that fit, at least \d+\?</h1>", said)
-    assert "Cancel all that fit</button>" in said
+    assert re.search(r"<h1>Cancel all matching messages, at least \d+\?</h1>", said)
+    assert "Cancel all matching</button>" in said
     assert "<strong>50</strong> cancelled" in done
     assert queue.message(later) is not None
 
@@ -267,8 +267,8 @@ def test_nothing_is_done_to_all_that_fit_without_a_preview(site: Site, queue: Qu
     published = queue.publish()
 
     answers = [
-        httpx.post(f"{site.url}/messages/many", data={"act": "cancel", "topic": "t", **more}).status_code
-        for more in ({}, {"asof": "2099-01-01"}, {"asof": "2099-01-01", "highest": "99"}, {"at_least": "1"})
+        httpx.post(f"{site.url}/messages/bulk", data={"act": "cancel", "topic": "t", **more}).status_code
+        for more in ({}, {"as_of": "2099-01-01"}, {"as_of": "2099-01-01", "max_id": "99"}, {"at_least": "1"})
     ]
 
     assert (answers, queue.ids()) == ([422] * 4, [published])
@@ -282,7 +282,7 @@ def test_dead_ones_are_put_back_from_the_list(visitor: Visitor, queue: Queue) ->
     page.locator("#list").get_by_role("button", name="Redrive").click()
     page.get_by_role("button", name="Redrive it").click()
 
-    expect(page.locator("#progress")).to_contain_text("1 put back")
+    expect(page.locator("#progress")).to_contain_text("1 redriven")
     assert queue.row("SELECT redriven_from FROM messages.message").redriven_from == died
 
 
@@ -307,7 +307,7 @@ def test_it_works_without_a_script_too(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/messages/preview?act=cancel&topic=t", java_script_enabled=False)
     page.get_by_role("button", name="Cancel them").click()
     expect(page.locator("#progress")).to_contain_text("500 cancelled")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
 
     expect(page.locator("#progress")).to_contain_text("700 cancelled")
     assert queue.ids() == []
@@ -323,7 +323,7 @@ def test_a_viewer_sees_no_action_and_cannot_act(visitor: Visitor, site: Site, qu
     expect(page.locator("input[type=checkbox]")).to_have_count(0)
     expect(page.locator(".acts")).to_have_count(0)
     for answer in (
-        httpx.post(f"{site.url}/messages/many", headers=headers, data={"act": "cancel", "ids": str(published)}),
+        httpx.post(f"{site.url}/messages/bulk", headers=headers, data={"act": "cancel", "ids": str(published)}),
         httpx.get(f"{site.url}/messages/preview?act=cancel", headers=headers),
     ):
         assert answer.status_code == 403
@@ -337,9 +337,9 @@ def test_topics_of_a_token_limit_what_is_seen_and_what_is_done(site: Site, queue
     listed = httpx.get(f"{site.url}/messages", headers=headers).text
     assert (f"/messages/{mine}" in listed, f"/messages/{other}" in listed) == (True, False)
     assert httpx.get(f"{site.url}/messages/{other}", headers=headers).status_code == 404
-    httpx.post(f"{site.url}/messages/many", headers=headers, data={"act": "cancel", "ids": f"{mine},{other}"})
+    httpx.post(f"{site.url}/messages/bulk", headers=headers, data={"act": "cancel", "ids": f"{mine},{other}"})
     assert queue.ids() == [other]
-    httpx.post(f"{site.url}/messages/many", headers=headers, data={"act": "cancel"})
+    httpx.post(f"{site.url}/messages/bulk", headers=headers, data={"act": "cancel"})
     assert queue.ids() == [other]
 
 

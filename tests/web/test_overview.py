@@ -9,12 +9,12 @@ import httpx
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
-from tests.web import sample_data as stage
+from tests.web import sample_data
 from tests.web.site import Site, Visitor
 
 
 def test_it_says_how_much_waits_for_how_long_what_died_and_who_works(visitor: Visitor, queue: Queue) -> None:
-    stage.busy(queue)
+    sample_data.busy(queue)
 
     page = visitor.open("/")
 
@@ -24,12 +24,12 @@ def test_it_says_how_much_waits_for_how_long_what_died_and_who_works(visitor: Vi
     expect(figures).to_contain_text(re.compile(r"Running\s*2\s*by 2 workers"))
     expect(figures).to_contain_text(re.compile(r"Dead\s*1\s*in the last day"))
     expect(page.locator("#state")).to_contain_text("1 silent")
-    expect(page.locator("#state")).to_contain_text("1 hear nothing and poll")
-    expect(page.locator("#waiting")).to_contain_text(re.compile(r"nobody.listens\s+nobody handles it"))
+    expect(page.locator("#state")).to_contain_text("1 not listening, polling")
+    expect(page.locator("#waiting")).to_contain_text(re.compile(r"nobody.listens\s+no worker handles it"))
 
 
 def test_its_charts_show_how_attempts_ended_and_its_table_how_long_they_took(visitor: Visitor, queue: Queue) -> None:
-    stage.measured(queue, success=600, failed=6)
+    sample_data.measured(queue, success=600, failed=6)
 
     page = visitor.open("/")
 
@@ -52,8 +52,8 @@ def test_an_empty_queue_says_what_to_do_and_nothing_is_wrong(visitor: Visitor) -
     page = visitor.open("/")
 
     expect(page.locator("#waiting")).to_contain_text("No topic yet")
-    expect(page.locator("#state")).to_contain_text("nobody works")
-    expect(page.locator("#wrong")).to_contain_text("Nothing that the queue itself can see.")
+    expect(page.locator("#state")).to_contain_text("no worker")
+    expect(page.locator("#wrong")).to_contain_text("The queue itself sees no problem.")
 
 
 def test_large_counts_stop_at_their_bound_and_say_so(visitor: Visitor, queue: Queue) -> None:
@@ -79,9 +79,9 @@ def test_with_a_million_messages_every_page_comes_within_its_statement_timeout(v
         expect(page.locator("h1")).not_to_have_text("Timed out")
 
 
-def test_what_is_wrong_is_told_with_its_mend(visitor: Visitor, queue: Queue) -> None:
+def test_what_is_wrong_is_told_with_its_fix(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, mend) VALUES ('backlog_age', 'mail', now(), 'topic mail waits for an hour', 'start more workers')"
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('backlog_age', 'mail', now(), 'topic mail waits for an hour', 'start more workers')"
     )
 
     page = visitor.open("/")
@@ -91,7 +91,7 @@ def test_what_is_wrong_is_told_with_its_mend(visitor: Visitor, queue: Queue) -> 
 
 
 def test_another_time_is_a_link_away(visitor: Visitor, queue: Queue) -> None:
-    stage.measured(queue)
+    sample_data.measured(queue)
 
     page = visitor.open("/")
     page.get_by_role("link", name="24h").click()

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
-from tests.web import sample_data as stage
+from tests.web import sample_data
 from tests.web.site import Site, Visitor, is_live
 
 ACTIONS = {
@@ -34,7 +34,7 @@ def ready(queue: Queue) -> Queue:
     queue.publish("orders")
     queue.schedule("nightly", "0 3 * * *", topic="mail")
     queue.schedule("hourly", "0 * * * *", topic="orders")
-    stage.worker(queue, "w-1", ("mail", "orders"))
+    sample_data.worker(queue, "w-1", ("mail", "orders"))
     return queue
 
 
@@ -52,7 +52,7 @@ def test_what_is_wrong_with_the_whole_fleet_is_told_only_to_who_sees_all_of_it(
     site: Site, queue: Queue, as_token: Any, topics: tuple[str, ...], sees_all: bool
 ) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, mend) VALUES "
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES "
         "('listener_degraded', '', now(), 'worker payroll:77 hears nothing', ''), ('backlog', 'orders', now(), 'orders waits', '')"
     )
 
@@ -77,7 +77,7 @@ def test_whoever_may_not_act_is_refused_and_nothing_changes(site: Site, ready: Q
 
 
 def test_the_topics_of_a_token_are_all_that_is_shown(site: Site, ready: Queue, as_token: Any) -> None:
-    stage.measured(ready, "mail", success=600)
+    sample_data.measured(ready, "mail", success=600)
     headers = as_token("viewer", topics=("orders*",)) | {"accept": "text/html"}
 
     def text(path: str) -> str:
@@ -94,7 +94,7 @@ def test_the_topics_of_a_token_are_all_that_is_shown(site: Site, ready: Queue, a
 def test_a_database_user_who_is_an_operator_and_no_more_has_all_pages_and_actions(
     shown: Database, ready: Queue
 ) -> None:
-    stage.measured(ready)
+    sample_data.measured(ready)
     site = Site(f"{shown.dsn} options='-c role=messages_operator'")
     pages = ["/", "/topics", "/topics/mail", "/topics/*", "/schedules", "/schedules/nightly", "/workers"]
 

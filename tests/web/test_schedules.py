@@ -10,7 +10,7 @@ from tests.web.site import Visitor
 
 def test_the_list_shows_when_each_runs_next_and_what_it_did_last(visitor: Visitor, queue: Queue) -> None:
     queue.schedule("nightly", "0 3 * * *", topic="reports", time_zone="Europe/Berlin")
-    queue.call("run_now", "nightly")
+    queue.call("run_schedule", "nightly")
 
     page = visitor.open("/schedules")
 
@@ -28,7 +28,7 @@ def test_without_a_schedule_it_says_what_one_is(visitor: Visitor) -> None:
 
 def test_one_shows_its_next_five_runs_and_its_history(visitor: Visitor, queue: Queue) -> None:
     queue.schedule("nightly", "0 3 * * *", topic="reports")
-    queue.call("run_now", "nightly")
+    queue.call("run_schedule", "nightly")
 
     page = visitor.open("/schedules/nightly")
 

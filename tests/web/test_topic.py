@@ -7,12 +7,12 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.sql.queue import Queue
-from tests.web import sample_data as stage
+from tests.web import sample_data
 from tests.web.site import Visitor
 
 
 def test_it_shows_figures_charts_limits_and_channels(visitor: Visitor, queue: Queue) -> None:
-    stage.busy(queue)
+    sample_data.busy(queue)
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('mail', 'customer-1', 3)")
 
     page = visitor.open("/topics/mail")
@@ -49,13 +49,13 @@ def test_the_order_of_channels_is_a_limit(visitor: Visitor, queue: Queue) -> Non
 
 
 def test_a_pause_takes_a_reason_and_a_time(visitor: Visitor, queue: Queue) -> None:
-    stage.worker(queue)
+    sample_data.worker(queue)
     queue.publish("mail")
     page = visitor.open("/topics/mail")
 
     page.get_by_text("Pause with a reason").click()
     page.get_by_label("Why").fill("the relay is down")
-    page.get_by_label("Resume by itself after").fill("30m")
+    page.get_by_label("Resume automatically after").fill("30m")
     page.get_by_role("button", name="Pause", exact=True).click()
     expect(page.locator("#state")).to_contain_text("by local")
     expect(page.locator("#state")).to_contain_text("“the relay is down”")
@@ -70,7 +70,7 @@ def test_a_time_that_is_none_is_refused_with_what_it_may_be(visitor: Visitor, qu
     page = visitor.open("/topics/mail")
 
     page.get_by_text("Pause with a reason").click()
-    page.get_by_label("Resume by itself after").fill("soon")
+    page.get_by_label("Resume automatically after").fill("soon")
     page.get_by_role("button", name="Pause", exact=True).click()
 
     expect(page.locator("#toasts")).to_contain_text('expected a duration like "250ms"')
@@ -89,20 +89,20 @@ def test_a_channel_is_paused_alone(visitor: Visitor, queue: Queue) -> None:
     assert [each.channel for each in queue.claim("mail")] == ["customer-2"]
 
 
-def knob(page: Page, name: str) -> None:
-    """Open the group that a knob is in."""
+def setting(page: Page, name: str) -> None:
+    """Open the group that a setting is in."""
     group = page.locator("#policy-form details", has=page.locator(f"[name='{name}']"))
     if group.get_attribute("open") is None:
         group.locator("summary").click()
 
 
-def test_a_knob_shows_its_own_value_beside_what_it_would_inherit(visitor: Visitor, queue: Queue) -> None:
+def test_a_setting_shows_its_own_value_beside_what_it_would_inherit(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=5)
 
     page = visitor.open("/topics/mail")
 
     expect(page.locator("label[for=k-max_attempts]")).to_contain_text("its own: 5, not 1")
-    expect(page.locator("label[for=k-lock_for]")).to_contain_text("inherits 30s")
+    expect(page.locator("label[for=k-lock_duration]")).to_contain_text("inherits 30s")
     expect(page.locator("#h-k-max_attempts")).to_contain_text("How many attempts a message has")
 
 
@@ -127,11 +127,11 @@ def test_what_cannot_be_is_said_while_it_is_typed_and_cannot_be_applied(visitor:
     queue.publish("mail")
     page = visitor.open("/topics/mail")
 
-    page.locator("[name=lock_for]").fill("1 parsec")
+    page.locator("[name=lock_duration]").fill("1 parsec")
 
     preview = page.locator("#policy-preview")
-    expect(preview).to_contain_text("This cannot be")
-    expect(preview.get_by_role("link", name="lock_for")).to_have_attribute("href", "#k-lock_for")
+    expect(preview).to_contain_text("Invalid values")
+    expect(preview.get_by_role("link", name="lock_duration")).to_have_attribute("href", "#k-lock_duration")
     expect(preview).to_contain_text("expected a duration")
     expect(preview.get_by_role("button", name="Apply")).to_have_count(0)
 
@@ -141,12 +141,12 @@ def test_only_what_was_typed_is_changed_not_what_others_set_meanwhile(visitor: V
     page = visitor.open("/topics/mail")
     queue.policy("mail", max_attempts=7)
 
-    page.locator("[name=run_timeout]").fill("2m")
+    page.locator("[name=timeout]").fill("2m")
     page.get_by_role("button", name="Apply").click()
     expect(page.locator("#toasts")).to_contain_text("1 changed")
 
-    row = queue.row("SELECT max_attempts, run_timeout FROM messages.topic WHERE topic = 'mail'")
-    assert (row.max_attempts, row.run_timeout.total_seconds()) == (7, 120)
+    row = queue.row("SELECT max_attempts, timeout FROM messages.topic WHERE topic = 'mail'")
+    assert (row.max_attempts, row.timeout.total_seconds()) == (7, 120)
 
 
 def test_an_emptied_field_inherits_again_and_a_backoff_is_one_thing(visitor: Visitor, queue: Queue) -> None:
@@ -169,7 +169,7 @@ def test_the_schema_of_payloads_is_no_file_of_the_server(visitor: Visitor, queue
     queue.publish("mail")
     page = visitor.open("/topics/mail")
 
-    knob(page, "payload_schema")
+    setting(page, "payload_schema")
     page.locator("[name=payload_schema]").fill("@/etc/passwd")
 
     expect(page.locator("#policy-preview")).to_contain_text("give the schema itself")

@@ -7,12 +7,12 @@ import re
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
-from tests.web import sample_data as stage
+from tests.web import sample_data
 from tests.web.site import NARROW, Visitor, overflow
 
 
 def test_each_topic_shows_what_stands_in_it_how_it_goes_and_its_state(visitor: Visitor, queue: Queue) -> None:
-    stage.busy(queue)
+    sample_data.busy(queue)
 
     page = visitor.open("/topics")
 
@@ -23,11 +23,11 @@ def test_each_topic_shows_what_stands_in_it_how_it_goes_and_its_state(visitor: V
     expect(mail.locator("[data-label='Dead 24 h']")).to_have_text("1")
     expect(mail.locator("[data-label=Rate]")).to_have_text(re.compile(r"/s$"))
     expect(mail.locator("svg.spark")).to_be_visible()
-    expect(page.get_by_role("row", name="nobody.listens")).to_contain_text("nobody handles it")
+    expect(page.get_by_role("row", name="nobody.listens")).to_contain_text("no worker handles it")
 
 
 def test_pause_in_its_row_stops_the_claims_and_resume_lets_them_go_on(visitor: Visitor, queue: Queue) -> None:
-    stage.worker(queue)
+    sample_data.worker(queue)
     queue.publish("mail")
     page = visitor.open("/topics")
 
@@ -51,7 +51,7 @@ def test_all_topics_are_paused_only_after_a_question(visitor: Visitor, queue: Qu
     page = visitor.open("/topics")
 
     page.get_by_role("button", name="Pause all").click()
-    page.get_by_role("button", name="Do nothing").click()
+    page.get_by_role("button", name="Cancel").click()
     untouched = queue.value("SELECT paused_at IS NULL FROM messages.topic WHERE topic = '*'")
     page.get_by_role("button", name="Pause all").click()
     page.get_by_role("dialog").get_by_role("button", name="Pause all").click()

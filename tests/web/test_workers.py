@@ -5,14 +5,14 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
-from tests.web import sample_data as stage
+from tests.web import sample_data
 from tests.web.site import Visitor
 
 
 def test_each_shows_what_it_runs_how_it_hears_and_when_it_was_seen(visitor: Visitor, queue: Queue) -> None:
-    stage.worker(queue, "w-1")
-    stage.worker(queue, "w-2", listener="degraded")
-    stage.worker(queue, "w-3", age="5 min")
+    sample_data.worker(queue, "w-1")
+    sample_data.worker(queue, "w-2", listener="degraded")
+    sample_data.worker(queue, "w-3", age="5 min")
     published = queue.publish("mail")
     queue.claim("mail", worker="w-1/0")
 
@@ -22,7 +22,7 @@ def test_each_shows_what_it_runs_how_it_hears_and_when_it_was_seen(visitor: Visi
     expect(first).to_contain_text("working")
     expect(first).to_contain_text("host-1, process 4711, version 0.1.0")
     expect(first.locator("tbody tr")).to_contain_text(f"#{published}")
-    expect(page.get_by_role("region", name="w-2", exact=True)).to_contain_text("hears nothing, polls")
+    expect(page.get_by_role("region", name="w-2", exact=True)).to_contain_text("not listening, polling")
     expect(page.get_by_role("region", name="w-3", exact=True)).to_contain_text("silent")
 
 
@@ -33,7 +33,7 @@ def test_without_one_it_says_how_to_start_one(visitor: Visitor) -> None:
 
 
 def test_of_many_messages_in_hand_the_oldest_are_shown(visitor: Visitor, queue: Queue) -> None:
-    stage.worker(queue, "w-1")
+    sample_data.worker(queue, "w-1")
     queue.publish_many(30, "mail")
     queue.claim("mail", worker="w-1/1", limit=30)
 
@@ -44,7 +44,7 @@ def test_of_many_messages_in_hand_the_oldest_are_shown(visitor: Visitor, queue: 
 
 
 def test_drain_asks_the_worker_to_stop_after_a_question(visitor: Visitor, queue: Queue) -> None:
-    stage.worker(queue, "w-1")
+    sample_data.worker(queue, "w-1")
     page = visitor.open("/workers")
 
     page.get_by_role("button", name="Drain w-1").click()

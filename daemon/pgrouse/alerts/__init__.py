@@ -1,4 +1,4 @@
-"""Alerts on their way: from the outbox of the database to mail, chat, pagers, programs.
+"""Delivery of alerts: from the outbox in the database to mail, chat, pagers and programs.
 
-What is due, in which order and to whom, is decided in SQL (messages.deliver_next); here it is written, sent, and what became of it is said.
+SQL decides what is due, in which order and to which sink (messages.claim_delivery). The code here writes the text, sends it and reports the result.
 """

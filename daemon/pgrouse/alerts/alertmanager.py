@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgrouse.alerts.notice import DEAD, advice, excerpt, one_line, path, severity, summary
-from pgrouse.alerts.http_post import post
+from pgrouse.alerts.http_post import http_post
+from pgrouse.alerts.notice import DEAD, advice, dashboard_path, excerpt, one_line, severity, summary
 from pgrouse.alerts.secret import reveal
 
 if TYPE_CHECKING:
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pgrouse.config.alerts import AlertSink
 
 NAMES = {DEAD: "PgrouseDeadMessages"}
-# A condition fires until its end is told. If that never happens (no daemon is left), Alertmanager ends it by itself.
+# A condition fires until its end is group_labels. If that never happens (no daemon is left), Alertmanager ends it by itself.
 FIRES_FOR = timedelta(days=1)
-# A group of dead messages has no end that anybody could tell: it ends when nothing died for this long.
+# A group of dead messages has no end of its own: it is resolved when no message died for this long.
 QUIET_AFTER = timedelta(minutes=30)
 
 
-class Alertmanager:
+class AlertmanagerSink:
     """POSTs alerts to one Alertmanager, by /api/v2/alerts."""
 
     def __init__(self, settings: AlertSink) -> None:
@@ -34,21 +34,21 @@ class Alertmanager:
         """Send a message; return the status of the answer."""
         alerts = [self._alert(notice, group) for group in notice.groups]
         body = json.dumps(alerts, ensure_ascii=False).encode(errors="replace")
-        return post(self.url, body, {"Content-Type": "application/json", **self.headers}, timeout_s)
+        return http_post(self.url, body, {"Content-Type": "application/json", **self.headers}, timeout_s)
 
     def _alert(self, notice: Notice, group: Mapping[str, Any]) -> dict[str, Any]:
-        told = {
+        group_labels = {
             "kind": group["kind"],
             "topic": group["topic"],
             "result": group["result"],
             "fingerprint": group["fingerprint"],
         }
         name = NAMES.get(group["kind"]) or "Pgrouse" + "".join(map(str.capitalize, group["kind"].split("_")))
-        single = notice.told["group_count"] == 1
-        place, to_do = notice.place, advice(group)
-        own = {"severity": severity(group), **({"environment": place.environment} if place.environment else {})}
-        link = place.link(path(group))
-        known = {label: value for label, value in told.items() if value}
+        single = notice.content["group_count"] == 1
+        queue, to_do = notice.queue, advice(group)
+        own = {"severity": severity(group), **({"environment": queue.environment} if queue.environment else {})}
+        link = queue.link(dashboard_path(group))
+        known = {label: value for label, value in group_labels.items() if value}
         return {
             "labels": {**own, **self.labels, "alertname": name, **known},
             "annotations": {
@@ -56,7 +56,7 @@ class Alertmanager:
                 "description": notice.body if single else excerpt(group["error"]),
                 "count": str(group["count"]),
                 "total": str(group["total"]),
-                **({"mend": one_line(to_do)} if to_do else {}),
+                **({"fix": one_line(to_do)} if to_do else {}),
             },
             **({"generatorURL": link} if link else {}),
             "startsAt": group["first_at"],
@@ -68,5 +68,5 @@ def _end(notice: Notice, group: Mapping[str, Any]) -> datetime:
     last = datetime.fromisoformat(group["last_at"])
     if group["status"] != "firing":
         return last
-    # From when it was written: sent late, it must still fire.
+    # Counted from its creation: an alert that is sent late must still fire.
     return notice.created_at + (QUIET_AFTER if group["kind"] == DEAD else FIRES_FOR)

@@ -1,4 +1,4 @@
-"""The sink `url`: whatever apprise can reach."""
+"""The sink `url`: every service that apprise knows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgrouse.alerts.notice import one_line
 from pgrouse.alerts.secret import reveal
-from pgrouse.alerts.sink import SendFailed, missing
+from pgrouse.alerts.sink import SendFailed, missing_package
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
     from pgrouse.config.alerts import AlertSink
 
 
-class ByApprise:
-    """Sends by apprise. It says only whether all went well; the reason is read from its log."""
+class AppriseSink:
+    """Sends by apprise. It returns only whether all went well; the reason is read from its log."""
 
     def __init__(self, settings: AlertSink) -> None:
         try:
             import apprise  # noqa: PLC0415
         except ModuleNotFoundError:
-            raise missing("alerts", settings.name) from None
+            raise missing_package("alerts", settings.name) from None
         self._apprise: Any = apprise
         self._to = apprise.Apprise()
         if not self._to.add(reveal(settings.url)):
             raise ConfigError(
-                f"the url of the sink {settings.name} is none that apprise knows: see its list of services"
+                f"the url of the sink {settings.name} is not one that apprise knows: see its list of services"
             )
 
     def send(self, notice: Notice, timeout_s: float) -> str:
-        """Send a message; return that it was taken. How long it may take, apprise knows best; the caller stops waiting in time."""
+        """Send a message; return that it was accepted. apprise has time-outs of its own; the caller stops waiting in time."""
         kind = self._apprise.NotifyType.SUCCESS if notice.resolved else self._apprise.NotifyType.FAILURE
-        with self._apprise.LogCapture(level=self._apprise.logging.WARNING, fmt="%(message)s") as said:
-            taken = self._to.notify(
+        with self._apprise.LogCapture(level=self._apprise.logging.WARNING, fmt="%(message)s") as log:
+            accepted = self._to.notify(
                 title=notice.title,
                 body=notice.body or notice.title,
                 notify_type=kind,
                 body_format=self._apprise.NotifyFormat.TEXT,
             )
-            reason = one_line(said.getvalue(), 300)
-        if not taken:
-            raise SendFailed(f"apprise: {reason or 'it was not taken'}")
-        return "taken"
+            reason = one_line(log.getvalue(), 300)
+        if not accepted:
+            raise SendFailed(f"apprise: {reason or 'it was not accepted'}")
+        return "accepted"

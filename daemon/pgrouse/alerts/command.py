@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
     from pgrouse.config.alerts import AlertSink
 
-# What programs need to run at all. The daemon's environment has passwords in it.
+# Variables that programs need to run at all. The daemon's environment holds passwords, so it is not passed on.
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ")
-SAID_BYTES = 2000
-# sysexits.h, EX_DATAERR: this input is wrong and will be so the next time.
-REFUSED = 65
+STDERR_BYTES = 2000
+# sysexits.h, EX_DATAERR: the input is wrong, and trying again does not help.
+REJECTED = 65
 
 
-class Command:
-    """Runs a program for each message: exit status 0 means that it has arrived, 65 that it never will."""
+class CommandSink:
+    """Runs a program for each message: exit status 0 means delivered, 65 that a retry is useless."""
 
     def __init__(self, settings: AlertSink) -> None:
         self.argv = list(settings.command or [])
@@ -33,26 +33,26 @@ class Command:
 
     def send(self, notice: Notice, timeout_s: float) -> str:
         """Run it; return how it ended."""
-        # Files, not pipes: nobody has to read while somebody writes, and what a grandchild holds open holds up nobody.
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
-            given.write(json.dumps(notice.payload(), ensure_ascii=False).encode(errors="replace"))
-            given.seek(0)
-            status = self._run(notice, given, said, timeout_s)
+        # Files, not pipes: nothing has to be read while the program writes, and a grandchild that keeps them open does not block us.
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
+            stdin.write(json.dumps(notice.payload(), ensure_ascii=False).encode(errors="replace"))
+            stdin.seek(0)
+            status = self._run(notice, stdin, stderr, timeout_s)
             if status == 0:
                 return "exit status 0"
-            said.seek(0)
-            text = one_line(said.read(SAID_BYTES).decode(errors="replace"), 300)
+            stderr.seek(0)
+            text = one_line(stderr.read(STDERR_BYTES).decode(errors="replace"), 300)
         ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-        raise SendFailed(f"{self.argv[0]} {ended}" + (f": {text}" if text else ""), refused=status == REFUSED)
+        raise SendFailed(f"{self.argv[0]} {ended}" + (f": {text}" if text else ""), refused=status == REJECTED)
 
-    def _run(self, notice: Notice, given: BinaryIO, said: BinaryIO, timeout_s: float) -> int:
+    def _run(self, notice: Notice, stdin: BinaryIO, stderr: BinaryIO, timeout_s: float) -> int:
         known = {name: os.environ[name] for name in self.environment if name in os.environ}
         try:
             process = subprocess.Popen(  # noqa: S603 - the configuration names it
                 self.argv,
-                stdin=given,
+                stdin=stdin,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=stderr,
                 close_fds=True,
                 start_new_session=True,
                 env={**known, "PGROUSE_ALERT_ID": notice.id},
@@ -64,7 +64,7 @@ class Command:
         except subprocess.TimeoutExpired:
             raise SendFailed(f"{self.argv[0]} was killed: it took longer than {timeout_s:g}s") from None
         finally:
-            # Also what it left behind.
+            # Also the processes that it started.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -17,12 +17,12 @@ from urllib.request import getproxies, proxy_bypass
 
 from pgrouse.alerts.sink import SendFailed
 
-# Of this message, as it is, nothing will ever come. Anything else may be mended at the other end: a token, a path, a rate.
-REFUSED = frozenset({400, 413, 415, 422})
+# Statuses for which a retry of the same message is useless. All others may be fixed at the other end: a token, a path, a rate.
+REJECTED = frozenset({400, 413, 415, 422})
 ANSWER_BYTES = 2000
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> str:
+def http_post(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> str:
     """Send it; return the status as text.
 
     Raises:
@@ -33,12 +33,12 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float) ->
         parts = urlsplit(url)
         connection, target = _connection(parts, timeout_s)
         connection.connect()
-        with closing(connection), _cut_off(connection.sock, ends_at) as cut:
+        with closing(connection), _close_at(connection.sock, ends_at) as cut:
             connection.request("POST", target, body, {**_own_headers(parts), **headers})
             answer = connection.getresponse()
             text = answer.read(ANSWER_BYTES).decode(errors="replace")
         if cut.is_set():
-            # To the client what was cut off in the middle looks like what has ended.
+            # To the HTTP client a connection that was cut looks like the end of the answer.
             raise TimeoutError
     except (OSError, http.client.HTTPException, ValueError) as error:
         if time.monotonic() >= ends_at:
@@ -50,7 +50,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float) ->
     said = " ".join(text.split())[:200]
     raise SendFailed(
         f"answered {status}" + (f": {said}" if said else ""),
-        refused=answer.status in REFUSED,
+        refused=answer.status in REJECTED,
         retry_after_s=_retry_after_s(answer.getheader("Retry-After")),
     )
 
@@ -64,7 +64,7 @@ def _own_headers(parts: SplitResult) -> dict[str, str]:
 
 
 def _connection(parts: SplitResult, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
-    """Return a connection, over the proxy that the environment names if there is one, and what to ask for on it."""
+    """Return a connection, through the proxy of the environment if there is one, and the request target."""
     host, target = parts.hostname or "", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     proxy = None if proxy_bypass(host) else getproxies().get(parts.scheme)
     via = urlsplit(proxy if "//" in proxy else f"//{proxy}") if proxy else None
@@ -82,14 +82,14 @@ def _connection(parts: SplitResult, timeout_s: float) -> tuple[http.client.HTTPC
 
 
 @contextmanager
-def _cut_off(sock: socket.socket, ends_at: float) -> Iterator[threading.Event]:
-    """Cut the connection when its time is over, and say so: the limit of a socket is one for each piece that arrives, not for all."""
+def _close_at(sock: socket.socket, ends_at: float) -> Iterator[threading.Event]:
+    """Shut the connection down when its time is over, and set the event. The time-out of a socket counts for each piece that arrives, not for all."""
     over = threading.Event()
 
     def cut() -> None:
         over.set()
         with suppress(OSError):
-            # Not the wrapper's own: that of TLS would talk to the other side first.
+            # Not the method of the TLS socket, which would talk to the other side first.
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     timer = threading.Timer(max(0.0, ends_at - time.monotonic()), cut)
@@ -102,7 +102,7 @@ def _cut_off(sock: socket.socket, ends_at: float) -> Iterator[threading.Event]:
 
 
 def _retry_after_s(header: str | None) -> float | None:
-    """Read when to come again: seconds, or a date."""
+    """Parse Retry-After: seconds, or a date."""
     if header is None:
         return None
     if header.strip().isdecimal():

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from pgrouse import events
-
-from pgrouse.install import schema
-
-from pgrouse.worker import systemd
+from pgrouse.alerts import delivery
 from pgrouse.client.database import Database
 from pgrouse.errors import ExitCode
-from pgrouse.alerts import delivery as alerts
-from pgrouse.worker import loop
+from pgrouse.install import schema
+from pgrouse.worker import loop, systemd
+from pgrouse.worker.shutdown_signals import ShutdownSignals
+from pgrouse.worker.wake_event import WakeEvents
 from pgrouse.worker.watchdog import Watchdog
-from pgrouse.worker.wake_event import Signals
-from pgrouse.worker.shutdown_signals import Stop
 
 if TYPE_CHECKING:
     from pgrouse.config.config import Config
@@ -31,51 +28,51 @@ log = structlog.get_logger()
 
 
 def run(settings: Config) -> ExitCode:
-    """Deliver until told to stop; return the exit code.
+    """Deliver until a signal stops it; return the exit code.
 
     Raises:
         SchemaMismatch: the database has another schema.
     """
-    return asyncio.run(Process(settings).run())
+    return asyncio.run(DeliveryProcess(settings).run())
 
 
-class Process:
-    """The process: its loops, their start and their stop."""
+class DeliveryProcess:
+    """Starts and stops the loops that deliver."""
 
     def __init__(self, settings: Config) -> None:
         self.settings = settings
         self.name = f"{settings.worker.name or socket.gethostname()}:{os.getpid()}:{token_hex(2)}"
         self.db = Database(settings.database, self.name)
-        self.stop = Stop(Signals(), _never)
+        self.shutdown = ShutdownSignals(WakeEvents(), _never)
 
     async def run(self) -> ExitCode:
-        """Run until told to stop."""
-        self.stop.install()
+        """Run until a signal stops it."""
+        self.shutdown.install()
         systemd.notify(READY=1, STATUS="waiting for the database")
         watchdog = asyncio.create_task(loop.run(Watchdog()), name=Watchdog.name)
-        if await loop.until_the_database_answers(self._check_database, self.stop):
+        if await loop.wait_for_database(self._check_database, self.shutdown):
             await self._deliver()
         watchdog.cancel()
-        return ExitCode.INTERRUPTED if self.stop.by is signal.SIGINT else ExitCode.OK
+        return ExitCode.INTERRUPTED if self.shutdown.signal is signal.SIGINT else ExitCode.OK
 
     async def _deliver(self) -> None:
         sinks = [each.name for each in self.settings.alerts.to]
         log.info(events.ALERTS_STARTED, deliverer=self.name, sinks=sinks)
         systemd.notify(STATUS=f"delivering to {len(sinks)} sinks")
         async with asyncio.TaskGroup() as group:
-            found = alerts.loops(self.db, self.settings.alerts, self.name, self.settings.web.url)
+            found = delivery.delivery_loops(self.db, self.settings.alerts, self.name, self.settings.web.url)
             tasks = [group.create_task(loop.run(each), name=each.name) for each in found]
-            await self.stop.requested.wait()
+            await self.shutdown.requested.wait()
             systemd.notify(STOPPING=1)
             for task in tasks:
                 task.cancel()
         log.info(events.ALERTS_STOPPED, deliverer=self.name)
 
     def _check_database(self) -> None:
-        with self.db.starting() as conn:
+        with self.db.startup_connection() as conn:
             schema.check(conn)
 
 
 async def _never() -> bool:
-    """There is nothing that a SIGHUP could reload without a restart."""
+    """Ignore SIGHUP: nothing can be reloaded without a restart."""
     return False

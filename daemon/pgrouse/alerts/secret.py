@@ -1,4 +1,4 @@
-"""What of a sink must be seen by nobody: in no log, no error, no answer."""
+"""The secrets of a sink, which must not appear in any log, error or answer."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
 
     from pgrouse.config.alerts import AlertSink
 
-# Shorter pieces of addresses are ordinary words: to hide them everywhere would hide those.
+# Shorter pieces of addresses are ordinary words, which should not be hidden everywhere.
 SHORTEST_SECRET = 8
-# What stands where apprise may have a token, and is none.
+# Host names: where another address of apprise may have a token.
 THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 
 def secrets(settings: AlertSink) -> list[str]:
-    """Return every text of a sink that must not be seen, the longest first: addresses of webhooks are secrets as a whole."""
+    """Return all secret texts of a sink, the longest first. Webhook addresses are secret as a whole."""
     found: set[str] = set()
     for given in (settings.url, settings.webhook, settings.alertmanager, settings.sentry):
-        found |= _pieces(reveal(given))
-    found |= _place(reveal(settings.url))
+        found |= _url_pieces(reveal(given))
+    found |= _host_pieces(reveal(settings.url))
     found |= {reveal(each) for each in (settings.secret, *settings.headers.values())}
     return sorted((each for each in found if len(each) >= SHORTEST_SECRET), key=len, reverse=True)
 
 
-def _pieces(url: str) -> set[str]:
-    """Return an address and what stands in it: clients repeat parts of it in their errors."""
+def _url_pieces(url: str) -> set[str]:
+    """Return an address and its parts: clients repeat parts of it in their errors."""
     parts = urlsplit(url)
     user = parts.netloc.rpartition("@")[0]
     pieces = {
@@ -41,12 +41,12 @@ def _pieces(url: str) -> set[str]:
     return pieces | {unquote(each) for each in pieces}
 
 
-def _place(url: str) -> set[str]:
-    """Return what stands in the place of the host, and its halves: in addresses of apprise that is often a token."""
-    place = urlsplit(url).netloc.rpartition("@")[2]
-    if place.startswith(THIS_MACHINE):
+def _host_pieces(url: str) -> set[str]:
+    """Return the host part and its halves: in addresses of apprise that is often a token."""
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    if host.startswith(THIS_MACHINE):
         return set()
-    pieces = {place, *place.split(":")}
+    pieces = {host, *host.split(":")}
     return pieces | {unquote(each) for each in pieces}
 
 

@@ -1,6 +1,6 @@
 """The sink `sentry`: each message is an event, grouped by Sentry as pgrouse groups.
 
-The client of the SDK sends in the background and never says what became of it; here the envelope is posted and the answer read.
+The client of the SDK sends in the background and never reports the result. This module posts the envelope itself and reads the answer.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from pgrouse.alerts.http_post import post
+from pgrouse.alerts.http_post import http_post
 from pgrouse.alerts.secret import reveal
-from pgrouse.alerts.sink import missing
+from pgrouse.alerts.sink import missing_package
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pgrouse.config.alerts import AlertSink
 
 
-class Sentry:
+class SentrySink:
     """Posts events to one project."""
 
     def __init__(self, settings: AlertSink) -> None:
@@ -26,12 +26,12 @@ class Sentry:
             from sentry_sdk.envelope import Envelope  # noqa: PLC0415
             from sentry_sdk.utils import BadDsn, Dsn  # noqa: PLC0415
         except ModuleNotFoundError:
-            raise missing("sentry", settings.name) from None
+            raise missing_package("sentry", settings.name) from None
         self._envelope = Envelope
         try:
             self._auth = Dsn(reveal(settings.sentry)).to_auth("pgrouse")
         except BadDsn:
-            raise ConfigError(f"the sentry of the sink {settings.name} is no DSN of Sentry") from None
+            raise ConfigError(f"the sentry of the sink {settings.name} is not a DSN of Sentry") from None
 
     def send(self, notice: Notice, timeout_s: float) -> str:
         """Send a message; return the status of the answer."""
@@ -41,26 +41,26 @@ class Sentry:
         body = io.BytesIO()
         envelope.serialize_into(body)
         headers = {"Content-Type": "application/x-sentry-envelope", "X-Sentry-Auth": self._auth.to_header()}
-        return post(self._auth.get_api_url(), body.getvalue(), headers, timeout_s)
+        return http_post(self._auth.get_api_url(), body.getvalue(), headers, timeout_s)
 
 
 def _event(notice: Notice) -> dict[str, Any]:
     group = notice.groups[0]
     tags = {name: str(group[name]) for name in ("kind", "topic", "result", "fingerprint") if group[name]}
     return {
-        # Sentry takes one event of an id: a repetition is not a second one.
+        # Sentry stores one event per id, so a repetition is not a second event.
         "event_id": notice.id.replace("-", ""),
         "timestamp": notice.created_at.isoformat(),
         "platform": "python",
         "logger": "pgrouse.alerts",
-        **({"environment": notice.place.environment} if notice.place.environment else {}),
+        **({"environment": notice.queue.environment} if notice.queue.environment else {}),
         "level": "info" if notice.resolved else "error",
         "message": {"formatted": f"{notice.title}\n\n{notice.body}"},
-        "fingerprint": ["pgrouse", *([group["group"]] if notice.told["group_count"] == 1 else ["several groups"])],
+        "fingerprint": ["pgrouse", *([group["group"]] if notice.content["group_count"] == 1 else ["several groups"])],
         "tags": tags,
         "extra": {
-            "count": notice.told["count"],
-            "group_count": notice.told["group_count"],
+            "count": notice.content["count"],
+            "group_count": notice.content["group_count"],
             "id": notice.id,
             "link": notice.link,
         },

@@ -1,4 +1,4 @@
-"""What every sink is: something that a message can be sent to, and that says what came back."""
+"""The interface of all sinks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class SendFailed(Exception):
-    """A message did not arrive, or nobody knows whether it did.
+    """A message did not arrive, or it is not known whether it did.
 
     Attributes:
-        refused: whether the sink understood and will not take this message, however often it comes.
-        retry_after_s: when the sink itself says to come again, in seconds.
+        refused: whether the sink rejected this message, so that a retry is useless.
+        retry_after_s: how long the sink asks to wait before the next attempt, in seconds.
     """
 
     def __init__(self, reason: str, *, refused: bool = False, retry_after_s: float | None = None) -> None:
@@ -24,7 +24,7 @@ class SendFailed(Exception):
 
 
 class Sink(Protocol):
-    """A place to send messages to. It blocks: it is called on a thread of its own."""
+    """Sends messages to one address. It blocks: it is called on its own thread."""
 
     def send(self, notice: Notice, timeout_s: float) -> str:
         """Send a message; return what came back, in a few words.
@@ -34,6 +34,6 @@ class Sink(Protocol):
         """
 
 
-def missing(extra: str, name: str) -> ConfigError:
-    """Return the error of a sink whose package is not installed."""
+def missing_package(extra: str, name: str) -> ConfigError:
+    """Return the error for a sink if its package is not installed."""
     return ConfigError(f"the sink {name} needs a package that is not installed: pip install 'pgrouse[{extra}]'")

@@ -1,4 +1,4 @@
-"""What a sink wants and when, as messages.deliver_next reads it."""
+"""The rules of a sink: which alerts it gets and when, as messages.claim_delivery reads them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ if TYPE_CHECKING:
 
 # More groups than this at once become one message. Alertmanager groups by itself, and takes each as an alert of its own.
 DIGEST_OVER = 5
-MOST_GROUPS = 10_000
-MOST_OF_ALERTMANAGER = 100
+MAX_GROUPS = 10_000
+MAX_GROUPS_OF_ALERTMANAGER = 100
 
 
-def rules(alerts: Alerts, sink: AlertSink) -> dict[str, Any]:
-    """Return the rules of one sink: its own, else those of `[alerts]`; times in seconds, what it does not restrict left out."""
+def sink_rules(alerts: Alerts, sink: AlertSink) -> dict[str, Any]:
+    """Return the rules of one sink: its own, else those of `[alerts]`; times in seconds, without the rules that are not set."""
     to_alertmanager = sink.type == "alertmanager"
     times = {
         name: own if (own := getattr(sink, name)) is not None else getattr(alerts, name)
-        for name in ("wait", "every", "repeat")
+        for name in ("group_wait", "group_interval", "repeat_interval")
     }
     given = {
-        "on": sink.on or alerts.on,
+        "kinds": sink.kinds or alerts.kinds,
         "topics": sink.topics,
         "group_by": alerts.group_by if sink.group_by is None else sink.group_by,
-        "after": sink.after and sink.after.total_seconds(),
-        "after_count": sink.after_count,
-        "per_minute": sink.per_minute,
+        "escalate_after": sink.escalate_after and sink.escalate_after.total_seconds(),
+        "escalate_count": sink.escalate_count,
+        "rate_limit_per_minute": sink.rate_limit_per_minute,
         "digest_over": 0 if to_alertmanager else DIGEST_OVER,
-        "most": MOST_OF_ALERTMANAGER if to_alertmanager else MOST_GROUPS,
+        "most": MAX_GROUPS_OF_ALERTMANAGER if to_alertmanager else MAX_GROUPS,
         **{name: value.total_seconds() for name, value in times.items()},
     }
     return {name: value for name, value in given.items() if value or name in ("group_by", "digest_over", *times)}

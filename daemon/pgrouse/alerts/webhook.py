@@ -10,7 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from pgrouse.alerts.http_post import post
+from pgrouse.alerts.http_post import http_post
 from pgrouse.alerts.secret import reveal
 from pgrouse.errors import ConfigError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PREFIX = "whsec_"
 
 
-class Webhook:
+class WebhookSink:
     """POSTs each message as JSON."""
 
     def __init__(self, settings: AlertSink) -> None:
@@ -36,7 +36,7 @@ class Webhook:
         headers = {"Content-Type": "application/json", "webhook-id": notice.id, "webhook-timestamp": str(at)}
         if self.key:
             headers["webhook-signature"] = signature(self.key, notice.id, at, body)
-        return post(self.url, body, {**headers, **self.headers}, timeout_s)
+        return http_post(self.url, body, {**headers, **self.headers}, timeout_s)
 
 
 def signature(key: bytes, message_id: str, at: int, body: bytes) -> str:
@@ -46,10 +46,10 @@ def signature(key: bytes, message_id: str, at: int, body: bytes) -> str:
 
 
 def _key(secret: str, name: str) -> bytes:
-    """Return the bytes of a secret: behind whsec_ they are in base64, else the text is the key."""
+    """Return the bytes of a secret: base64 after whsec_, else the text itself."""
     if not secret.startswith(PREFIX):
         return secret.encode()
     try:
         return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except binascii.Error:
-        raise ConfigError(f"the secret of the sink {name} begins with {PREFIX}, but is no base64 behind it") from None
+        raise ConfigError(f"the secret of the sink {name} begins with {PREFIX}, but the rest is not base64") from None

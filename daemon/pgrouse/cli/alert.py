@@ -1,4 +1,4 @@
-"""`pgrouse alert`: whom dead messages and other trouble are told, what was told, and who wants silence."""
+"""`pgrouse alert`: deliver alerts, list them, silence them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import Group, Session
-from pgrouse.cli.output import Column, plural, show_age, show_ago
-from pgrouse.cli.param_types import DURATION, MOMENT
+from pgrouse.cli.command import CliSession, CommandGroup
+from pgrouse.cli.output import Column
+from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.error_line import last_line
 from pgrouse.errors import ConfigError, ExitCode
+from pgrouse.format import plural, show_age, show_ago
 
 if TYPE_CHECKING:
     import psycopg
@@ -22,7 +23,7 @@ INCIDENTS = """
   SELECT i.sink, i.kind, i.topic, i.result, i.error_fingerprint,
          CASE WHEN i.state <> 'over' AND silenced.until IS NOT NULL THEN 'silenced' ELSE i.state END AS state,
          i.count, i.pending, i.silenced, i.told, i.told_at, i.escalated_at, i.due_at, i.first_at, i.last_at,
-         i.first_message_id, i.last_message_id, i.sample_error, i.mend, clock_timestamp() - i.last_at AS age
+         i.first_message_id, i.last_message_id, i.sample_error, i.fix, clock_timestamp() - i.last_at AS age
   FROM messages.alert_incident AS i
   CROSS JOIN LATERAL (SELECT messages.silenced_until(i.kind, i.topic, i.error_fingerprint) AS until) AS silenced
   WHERE (%(sink)s::text IS NULL OR i.sink = %(sink)s) AND (%(all)s OR i.state <> 'over')
@@ -31,23 +32,23 @@ SINKS = """
   SELECT s.name, s.type,
          CASE
            WHEN s.failing_since IS NOT NULL THEN 'failing'
-           WHEN s.seen_at < clock_timestamp() - interval '1 minute' THEN 'nobody delivers'
+           WHEN s.seen_at < clock_timestamp() - interval '1 minute' THEN 'no deliverer'
            ELSE 'ok'
          END AS state,
          s.held_by, s.seen_at, s.delivered_at, s.failing_since, s.failures,
          CASE WHEN s.failing_since IS NOT NULL THEN s.last_error END AS last_error,
-         waiting.messages AS waiting, waiting.since AS waiting_since, aside.messages AS put_aside,
+         waiting.messages AS waiting, waiting.since AS waiting_since, aside.messages AS abandoned,
          clock_timestamp() - s.delivered_at AS age
   FROM messages.alert_sink AS s
   CROSS JOIN LATERAL (
     SELECT count(*) AS messages, min(d.created_at) AS since FROM messages.alert_delivery AS d
-    WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.put_aside_at IS NULL) AS waiting
+    WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.abandoned_at IS NULL) AS waiting
   CROSS JOIN LATERAL (
     SELECT count(*) AS messages FROM messages.alert_delivery AS d
-    WHERE d.sink = s.name AND d.put_aside_at IS NOT NULL) AS aside
+    WHERE d.sink = s.name AND d.abandoned_at IS NOT NULL) AS aside
   ORDER BY s.name"""
 SILENCES = """
-  SELECT s.id, s.kind, s.topic, s.error_fingerprint, s.until, s.why, s.created_at, s.created_by,
+  SELECT s.id, s.kind, s.topic, s.error_fingerprint, s.until, s.reason, s.created_at, s.created_by,
          s.until - clock_timestamp() AS ends_in
   FROM messages.silence AS s
   WHERE s.ended_at IS NULL AND s.until > clock_timestamp()
@@ -64,14 +65,14 @@ BOUNDS = (
 CONDITIONS = "SELECT c.*, clock_timestamp() - c.since AS age FROM messages.conditions() AS c"
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def alert() -> None:
-    """Deliver alerts, see what was told, silence what is known."""
+    """Deliver alerts, list them, silence known ones."""
 
 
 @alert.command()
 @click.pass_obj
-def run(session: Session) -> int:
+def run(session: CliSession) -> int:
     """Deliver alerts and do nothing else, until stopped.
 
     Daemons whose configuration names sinks deliver by themselves; any number may, and one of them has a sink at a time.
@@ -81,9 +82,9 @@ def run(session: Session) -> int:
     _refuse_without_sinks(config.alerts.to)
     from pgrouse import log  # noqa: PLC0415
     from pgrouse.alerts import process  # noqa: PLC0415
-    from pgrouse.alerts.validate import check  # noqa: PLC0415
+    from pgrouse.alerts.validate import validate_sinks  # noqa: PLC0415
 
-    check(config)
+    validate_sinks(config)
     log.setup(config)
     return process.run(config)
 
@@ -96,10 +97,10 @@ def _refuse_without_sinks(sinks: list[AlertSink]) -> None:
 @alert.command()
 @click.argument("sink", required=False)
 @click.pass_obj
-def test(session: Session, sink: str | None) -> int:
-    """Send a marked message to the sinks, and say what came back.
+def test(session: CliSession, sink: str | None) -> int:
+    """Send a test message to the sinks, and print the answers.
 
-    To every one, or to SINK. Exit code 1 if one did not arrive. It goes there directly, not by way of the database: it tests the sink and its settings.
+    To all sinks, or to SINK. Exit code 1 if one did not arrive. The message is sent directly, not through the database: this tests the sink and its settings.
     """
     sinks = session.config.alerts.to
     _refuse_without_sinks(sinks)
@@ -110,16 +111,16 @@ def test(session: Session, sink: str | None) -> int:
     return ExitCode.OK if all(worked) else ExitCode.FOUND_A_PROBLEM
 
 
-def _try(session: Session, settings: AlertSink) -> bool:
-    """Send one sink its test; return whether it arrived."""
-    from pgrouse.config import dsn  # noqa: PLC0415
+def _try(session: CliSession, settings: AlertSink) -> bool:
+    """Send the test message to one sink; return whether it arrived."""
     from pgrouse.alerts import secret, sink, sinks  # noqa: PLC0415
-    from pgrouse.alerts.notice import Place, trial_notice  # noqa: PLC0415
+    from pgrouse.alerts.notice import QueueInfo, make_test_notice  # noqa: PLC0415
+    from pgrouse.config import dsn  # noqa: PLC0415
 
-    place = Place(environment=session.config.alerts.environment, dashboard=session.config.web.url)
-    notice = trial_notice(settings.name, settings.title, settings.body, place)
+    queue = QueueInfo(environment=session.config.alerts.environment, dashboard=session.config.web.url)
+    notice = make_test_notice(settings.name, settings.title, settings.body, queue)
     try:
-        said, arrived = sinks.make(settings).send(notice, settings.timeout.total_seconds()), True
+        said, arrived = sinks.create_sink(settings).send(notice, settings.timeout.total_seconds()), True
     except (sink.SendFailed, ConfigError) as error:
         said, arrived = dsn.redact(str(error), secret.secrets(settings)), False
     except Exception as error:  # noqa: BLE001 - what a sink's library raises is what came back
@@ -136,14 +137,14 @@ def _try(session: Session, settings: AlertSink) -> bool:
 
 
 @alert.command("list")
-@click.option("--sink", help="Only what is told to this sink.")
-@click.option("--all", "over", is_flag=True, help="Also what is over; it is kept for a week.")
+@click.option("--sink", help="Only alerts of this sink.")
+@click.option("--all", "over", is_flag=True, help="Also alerts that are over; they are kept for a week.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
 @click.pass_obj
-def list_incidents(session: Session, sink: str | None, over: bool, limit: int) -> None:
-    """List what goes on, by sink and group.
+def list_incidents(session: CliSession, sink: str | None, over: bool, limit: int) -> None:
+    """List the current alerts, by sink and group.
 
-    How many, since when, and how many of them nobody was told of yet.
+    With their number of messages, since when, and how many are not sent yet.
     """
     rows = _read(session, INCIDENTS, {"sink": sink, "all": over, "limit": limit})
     colours = {"firing": "red", "silenced": "dim", "resolved": "green", "over": "green"}
@@ -159,15 +160,15 @@ def list_incidents(session: Session, sink: str | None, over: bool, limit: int) -
         Column("LAST", "age", show_ago),
         Column("ERROR", "sample_error", last_line, wide=True, optional=True),
     ]
-    session.output.rows(columns, rows, "nothing goes on that a sink would be told of")
+    session.output.rows(columns, rows, "no alerts")
 
 
 @alert.command()
 @click.pass_obj
-def sinks(session: Session) -> int:
-    """List the sinks, and whether they take what they are sent.
+def sinks(session: CliSession) -> int:
+    """List the sinks, and whether alerts reach them.
 
-    As the database knows them. Exit code 1 if one does not, or if nobody delivers to it.
+    From the database. Exit code 1 if a sink fails, or if no process delivers to it.
     """
     rows = _read(session, SINKS, {})
     columns = [
@@ -176,7 +177,7 @@ def sinks(session: Session) -> int:
         Column("STATE", "state", style=lambda state: "green" if state == "ok" else "red"),
         Column("DELIVERED", "age", show_ago),
         Column("WAITING", "waiting", right=True),
-        Column("PUT ASIDE", "put_aside", right=True),
+        Column("ABANDONED", "abandoned", right=True),
         Column("BY", "held_by", wide=True, spare=True),
         Column("ERROR", "last_error", wide=True, optional=True),
     ]
@@ -186,17 +187,17 @@ def sinks(session: Session) -> int:
 
 @alert.command()
 @click.pass_obj
-def conditions(session: Session) -> int:
-    """List what is wrong now, and how to mend it. Exit code 1 if anything is."""
+def conditions(session: CliSession) -> int:
+    """List current problems, and how to fix them. Exit code 1 if there are any."""
     rows = _read(session, CONDITIONS, {})
     columns = [
         Column("KIND", "kind", style=lambda _: "red"),
         Column("TOPIC", "topic", wide=True, optional=True),
         Column("FOR", "age", show_age, right=True),
         Column("WHAT", "what", folds=True, wide=True),
-        Column("MEND", "mend", folds=True, wide=True),
+        Column("FIX", "fix", folds=True, wide=True),
     ]
-    session.output.rows(columns, rows, "nothing is wrong, as far as the database can tell")
+    session.output.rows(columns, rows, "no problems are known")
     return ExitCode.FOUND_A_PROBLEM if rows else ExitCode.OK
 
 
@@ -207,13 +208,13 @@ def conditions(session: Session) -> int:
     "given",
     multiple=True,
     metavar="BOUND=VALUE",
-    help="Like backlog_age=10m or dead_per_hour=50; 0 lifts it, an empty value takes the default.",
+    help="Like backlog_age=10m or dead_per_hour=50; 0 removes the limit, an empty value takes the default.",
 )
 @click.pass_obj
-def bounds(session: Session, topic: str | None, given: tuple[str, ...]) -> None:
-    """Show or set from when on something is wrong.
+def bounds(session: CliSession, topic: str | None, given: tuple[str, ...]) -> None:
+    """Show or set the limits that raise alerts.
 
-    Of TOPIC; * stands for the defaults and for what is about no topic.
+    Of TOPIC; * stands for the defaults and for alerts without a topic.
 
     \b
     pgrouse alert bounds import.nightly --set backlog_age=6h --set dead_per_hour=1000
@@ -233,13 +234,13 @@ def bounds(session: Session, topic: str | None, given: tuple[str, ...]) -> None:
         Column("TOPIC", "topic", wide=True),
         *(Column(name.replace("_", " ").upper(), name, show_bound, right=True) for name in BOUNDS),
     ]
-    session.output.rows(columns, rows, f"{topic} has no bounds of its own: those of * hold")
+    session.output.rows(columns, rows, f"{topic} has no bounds of its own: those of * apply")
 
 
 def show_bound(value: timedelta | int) -> str:
-    """Write a bound; one that is lifted as a word."""
+    """Format a bound; one that is switched off as a word."""
     if not value:
-        return "lifted"
+        return "none"
     return show_age(value) if isinstance(value, timedelta) else f"{value:,}"
 
 
@@ -269,9 +270,9 @@ def _set_bounds(conn: psycopg.Connection, topic: str | None, wanted: dict[str, t
     conn.execute(statement.encode(), {"topic": topic, **wanted})
 
 
-@alert.group(cls=Group)
+@alert.group(cls=CommandGroup)
 def silence() -> None:
-    """Let nobody be told of what is known."""
+    """Silence known alerts."""
 
 
 @silence.command("add")
@@ -279,24 +280,24 @@ def silence() -> None:
 @click.option("--kind", help="dead_message, breaker, or the kind of a condition.")
 @click.option("--fingerprint", help="The fingerprint of an error, as `pgrouse dead group` shows it.")
 @click.option("--for", "for_", type=DURATION, help="For how long, like 2h.")
-@click.option("--until", type=MOMENT, help="Until when, in ISO 8601 with its time zone.")
-@click.option("--why", help="Why, for whoever sees it.")
+@click.option("--until", type=TIMESTAMP, help="Until when, in ISO 8601 with its time zone.")
+@click.option("--reason", help="The reason, shown to other operators.")
 @click.pass_obj
 def add_silence(
-    session: Session,
+    session: CliSession,
     topic: str | None,
     kind: str | None,
     fingerprint: str | None,
     for_: timedelta | None,
     until: datetime | None,
-    why: str | None,
+    reason: str | None,
 ) -> None:
-    """Tell nobody of alerts that match all that is given.
+    """Silence the alerts that match all given options.
 
-    Prints the number of this silence. They are counted meanwhile. What still goes on when it ends is told then.
+    Prints the number of the silence. Silenced alerts are still counted. Those that are not over when it ends are sent then.
 
     \b
-    pgrouse alert silence add --topic 'import.*' --for 2h --why 'the supplier is down'
+    pgrouse alert silence add --topic 'import.*' --for 2h --reason 'the supplier is down'
     """  # noqa: D301 - click reads the real \b
     if (for_ is None) == (until is None):
         raise click.UsageError("give --for or --until, one of them")
@@ -304,7 +305,7 @@ def add_silence(
         raise click.UsageError("give --topic, --kind or --fingerprint; --topic '*' is every topic")
     with session.connect() as conn:
         row = conn.execute(
-            "SELECT messages.silence(%s, %s, %s, %s, %s, %s)", [kind, topic, fingerprint, for_, until, why]
+            "SELECT messages.silence(%s, %s, %s, %s, %s, %s)", [kind, topic, fingerprint, for_, until, reason]
         ).fetchone()
     number = row[0] if row else None
     session.output.record({"id": number}) if session.as_json else session.output.say(str(number))
@@ -312,8 +313,8 @@ def add_silence(
 
 @silence.command("list")
 @click.pass_obj
-def list_silences(session: Session) -> None:
-    """List the silences that last."""
+def list_silences(session: CliSession) -> None:
+    """List the active silences."""
     columns = [
         Column("ID", "id", right=True),
         Column("KIND", "kind", optional=True),
@@ -321,7 +322,7 @@ def list_silences(session: Session) -> None:
         Column("FINGERPRINT", "error_fingerprint", optional=True),
         Column("ENDS IN", "ends_in", show_age, right=True),
         Column("BY", "created_by"),
-        Column("WHY", "why", wide=True),
+        Column("REASON", "reason", wide=True),
     ]
     session.output.rows(columns, _read(session, SILENCES, {}), "no silence")
 
@@ -329,8 +330,8 @@ def list_silences(session: Session) -> None:
 @silence.command("remove")
 @click.argument("number", type=click.IntRange(1), metavar="ID")
 @click.pass_obj
-def remove_silence(session: Session, number: int) -> int:
-    """End a silence before its time."""
+def remove_silence(session: CliSession, number: int) -> int:
+    """End a silence early."""
     with session.connect() as conn:
         removed = conn.execute("SELECT messages.unsilence(%s)", [number]).fetchone() == (True,)
     return _done(
@@ -339,14 +340,14 @@ def remove_silence(session: Session, number: int) -> int:
 
 
 @alert.command()
-@click.option("--sink", help="Only to this sink. Default: to every one what it was sent.")
-@click.option("--since", type=DURATION, default="1h", show_default=True, help="What was written in this time.")
-@click.option("--id", "message_id", type=click.UUID, help="The message of this id, whenever it was.")
+@click.option("--sink", help="Only to this sink. Default: to all.")
+@click.option("--since", type=DURATION, default="1h", show_default=True, help="Alerts written in this time.")
+@click.option("--id", "message_id", type=click.UUID, help="The alert with this id, however old it is.")
 @click.pass_obj
-def replay(session: Session, sink: str | None, since: timedelta, message_id: Any) -> int:
-    """Send messages to sinks once more.
+def replay(session: CliSession, sink: str | None, since: timedelta, message_id: Any) -> int:
+    """Send alerts to sinks again.
 
-    What was delivered, and what was put aside. Each has an id of its own and says that it is sent again. Exit code 1 if there is none.
+    Delivered and abandoned ones. Each has a new id and is marked as sent again. Exit code 1 if there is none.
     """
     with session.connect() as conn:
         row = conn.execute("SELECT messages.replay_alerts(%s, %s, %s)", [sink, since, message_id]).fetchone()
@@ -359,21 +360,21 @@ def replay(session: Session, sink: str | None, since: timedelta, message_id: Any
 @alert.command()
 @click.argument("sink")
 @click.pass_obj
-def forget(session: Session, sink: str) -> int:
-    """Forget a sink that no configuration names any more."""
+def forget(session: CliSession, sink: str) -> int:
+    """Delete a sink that no configuration names any more."""
     with session.connect() as conn:
-        known = conn.execute("SELECT messages.forget_sink(%s)", [sink]).fetchone() == (True,)
-    return _done(session, known, f"{sink} is forgotten", f"there is no sink '{sink}'", sink=sink)
+        known = conn.execute("SELECT messages.delete_sink(%s)", [sink]).fetchone() == (True,)
+    return _done(session, known, f"{sink} is deleted", f"there is no sink '{sink}'", sink=sink)
 
 
-def _read(session: Session, query: str, values: dict[str, Any]) -> list[dict[str, Any]]:
+def _read(session: CliSession, query: str, values: dict[str, Any]) -> list[dict[str, Any]]:
     from psycopg.rows import dict_row  # noqa: PLC0415
 
     with session.read() as conn:
         return conn.cursor(row_factory=dict_row).execute(query.encode(), values).fetchall()
 
 
-def _done(session: Session, found: bool, text: str, problem: str, **values: Any) -> int:
+def _done(session: CliSession, found: bool, text: str, problem: str, **values: Any) -> int:
     if session.as_json:
         session.output.record({**values, "found": found})
     elif found:

@@ -1,4 +1,4 @@
-"""`pgrouse archive`: what the archive keeps, by hand. By itself it keeps what the topics' retention says."""
+"""`pgrouse archive`: delete messages from the archive by hand. Normally the retention of the topics does that."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import READ_TIMEOUT, Group, Session
-from pgrouse.cli.output import plural
+from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.param_types import DURATION
 from pgrouse.errors import ExitCode
+from pgrouse.format import plural
 
 if TYPE_CHECKING:
     import psycopg
@@ -26,23 +26,21 @@ COUNT = """
 PURGE = "SELECT p.deleted, p.place FROM messages.purge_archive(%(before)s, %(topic)s, %(place)s) AS p"
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def archive() -> None:
-    """Delete old messages from the archive by hand."""
+    """Delete old messages from the archive."""
 
 
 @archive.command()
 @click.option("--topic", help="Only of this topic.")
-@click.option(
-    "--older-than", type=DURATION, required=True, help="Those that ended earlier than this time ago, like 7d."
-)
+@click.option("--older-than", type=DURATION, required=True, help="Messages that ended longer ago than this, like 7d.")
 @click.option("--dry-run", is_flag=True, help="Only say how many would be deleted.")
 @click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
 @click.pass_obj
-def purge(session: Session, topic: str | None, older_than: timedelta, dry_run: bool, yes: bool) -> int:
+def purge(session: CliSession, topic: str | None, older_than: timedelta, dry_run: bool, yes: bool) -> int:
     """Delete messages that have ended before their retention does it.
 
-    Whatever their result. It goes through the archive in short transactions, and can be interrupted and begun again.
+    With any result. It works in short transactions, and can be interrupted and started again.
     """
     with session.connect() as conn:
         row: Any = conn.execute("SELECT clock_timestamp() - %s::interval", [older_than]).fetchone()
@@ -65,14 +63,14 @@ def _count(conn: psycopg.Connection, before: datetime, topic: str | None) -> int
     return int(row[0])
 
 
-def _preview(session: Session, found: int, what: str) -> int:
+def _preview(session: CliSession, found: int, what: str) -> int:
     if session.as_json:
         session.output.record({"messages": found, "at_least": found >= BOUND})
-    session.output.say(f"would delete {what}: run it again without --dry-run" if found else "nothing is that old")
+    session.output.say(f"would delete {what}: run it again without --dry-run" if found else "no message is that old")
     return ExitCode.OK
 
 
-def _purge(session: Session, conn: psycopg.Connection, before: datetime, topic: str | None) -> int:
+def _purge(session: CliSession, conn: psycopg.Connection, before: datetime, topic: str | None) -> int:
     deleted, place = 0, None
     while True:
         row: Any = conn.execute(PURGE, {"before": before, "topic": topic, "place": place}).fetchone()

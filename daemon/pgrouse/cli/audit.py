@@ -1,4 +1,4 @@
-"""`pgrouse audit`: who did what by hand."""
+"""`pgrouse audit`: the actions of operators."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.command import Command, Session
-from pgrouse.cli.output import Column, show_ago
+from pgrouse.cli.command import CliSession, Command
+from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, MESSAGE_ID
+from pgrouse.format import show_ago
 
 LIST = b"""
   SELECT a.id, a.at, a.actor, a.db_user, a.action, a.topic, a.target, a.detail, clock_timestamp() - a.at AS age
@@ -24,17 +25,17 @@ LONGEST = 200  # characters of the detail in a table
 
 
 @click.command(cls=Command)
-@click.option("--since", type=DURATION, help="Only of this time, like 30m or 7d.")
-@click.option("--actor", help="Only what this user, or this token, did.")
-@click.option("--topic", help="Only what was about this topic.")
-@click.option("--before", type=MESSAGE_ID, help="Only those listed behind this id: the next page.")
+@click.option("--since", type=DURATION, help="Only actions of this time, like 30m or 7d.")
+@click.option("--actor", help="Only actions of this user or token.")
+@click.option("--topic", help="Only actions on this topic.")
+@click.option("--before", type=MESSAGE_ID, help="Only those after this id: the next page.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @click.pass_obj
-def audit(session: Session, /, limit: int, **filters: str | int | timedelta | None) -> None:
-    """List who did what by hand, the latest first.
+def audit(session: CliSession, /, limit: int, **filters: str | int | timedelta | None) -> None:
+    """List the actions of operators, the latest first.
 
-    Cancelled, skipped, edited and redriven messages, pauses, changed policies, schedules, subscriptions and tokens; whether by the command
-    line, Python, SQL, HTTP or the dashboard. It is kept for a year.
+    Cancelled, skipped, edited and redriven messages, pauses, changed policies, schedules, subscriptions and tokens; by the command line,
+    Python, SQL, HTTP or the dashboard. Entries are kept for a year.
     """
     from psycopg.rows import dict_row  # noqa: PLC0415
 
@@ -43,7 +44,7 @@ def audit(session: Session, /, limit: int, **filters: str | int | timedelta | No
     ages = [row.pop("age") for row in rows]
     if not session.as_json:
         rows = [_shown(row) | {"age": age} for row, age in zip(rows, ages, strict=True)]
-    if session.output.rows(_columns(), rows, "nobody did anything by hand") == limit:
+    if session.output.rows(_columns(), rows, "no actions") == limit:
         session.output.note(f"there may be more: --before {rows[-1]['id']}")
 
 
@@ -69,7 +70,7 @@ def _lines(detail: dict[str, Any]) -> list[str]:
     lines = []
     for name, value in detail.items():
         if name == "changes" and isinstance(value, dict):
-            lines += [f"{knob} {_text(each['old'])} -> {_text(each['new'])}" for knob, each in value.items()]
+            lines += [f"{setting} {_text(each['old'])} -> {_text(each['new'])}" for setting, each in value.items()]
         else:
             lines.append(f"{name} {_text(value)}")
     return lines

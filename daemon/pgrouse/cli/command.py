@@ -1,4 +1,4 @@
-"""What every command has: the options --config and --json, and a session to work in."""
+"""Common parts of all commands: the options --config and --json, and the session."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pgrouse.cli.output import Output
     from pgrouse.config.config import Config
 
-# A listing that takes longer has the wrong filter; whoever waits is told so.
+# A listing that takes longer has the wrong filter, and fails with a hint.
 READ_TIMEOUT = b"SET LOCAL statement_timeout = '30s'"
 
 
-class Session:
+class CliSession:
     """One call of the command line: its configuration, its connection, its output.
 
     Attributes:
@@ -65,7 +65,7 @@ class Session:
 
     @contextmanager
     def read(self) -> Iterator[psycopg.Connection]:
-        """Open a connection in one transaction that only reads, and not for long."""
+        """Yield a connection in a read-only transaction with a time limit."""
         from pgrouse.client import search_path  # noqa: PLC0415 - as the driver
 
         with self.connect() as conn, conn.transaction():
@@ -77,12 +77,12 @@ class Session:
 
 def _use_config(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None:
     if path is not None:
-        ctx.ensure_object(Session).config_path = path
+        ctx.ensure_object(CliSession).config_path = path
 
 
 def _use_json(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted:
-        ctx.ensure_object(Session).as_json = True
+        ctx.ensure_object(CliSession).as_json = True
 
 
 def _shared_options() -> list[click.Parameter]:
@@ -112,13 +112,13 @@ class Command(click.Command):
         self.params += _shared_options()
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A noun and its verbs."""
 
     command_class = Command
 
 
-class Lazy(click.Group):
+class LazyGroup(click.Group):
     """A group that imports a command only when it is called: by its name, where it is and what its help says of it."""
 
     def __init__(self, *args: Any, lazy: dict[str, tuple[str, str]], **kwargs: Any) -> None:
@@ -141,7 +141,7 @@ class Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of a name; for an unknown one say the nearest."""
+        """Find a command; suggest the nearest name for an unknown one."""
         name = args[0]
         if name in self._lazy or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)

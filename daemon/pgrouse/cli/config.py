@@ -1,4 +1,4 @@
-"""`pgrouse config`: is the configuration right, what does it say, and where does each value come from?"""
+"""`pgrouse config`: check the configuration, and show each value with its origin."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import Group, Session
-from pgrouse.cli.output import Column, plural
-from pgrouse.cli.policy_diff import plain
+from pgrouse.cli.command import CliSession, CommandGroup
+from pgrouse.cli.output import Column
+from pgrouse.cli.policy_diff import change_as_json
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
+from pgrouse.format import plural
 
 if TYPE_CHECKING:
+    from pgrouse.client.policy_change import SettingChange
     from pgrouse.config.config import Config
-    from pgrouse.client.policy_change import Change
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Check and show the configuration."""
 
 
 @config.command()
 @click.pass_obj
-def check(session: Session) -> int:
+def check(session: CliSession) -> int:
     """Check the configuration, its handlers, keys and policies.
 
-    Handlers are imported, keys are read. Every problem is told with its file, line and key. Exit code 1: the database holds other
-    policies than the file. One that cannot be asked is no error.
+    Handlers are imported, keys are read. Every problem is reported with file, line and key. Exit code 1: the policies in the database
+    differ from the file. A database that cannot be reached is no error.
     """
-    from pgrouse.alerts.validate import check as check_sinks  # noqa: PLC0415
-    from pgrouse.handlers.handler import load, questions  # noqa: PLC0415
+    from pgrouse.alerts.validate import validate_sinks  # noqa: PLC0415
+    from pgrouse.handlers.handler import find_suspicious_settings, load  # noqa: PLC0415
 
     try:
         handlers = load(session.config)
-        check_sinks(session.config)
+        validate_sinks(session.config)
         _check_keys(session.config)
     except ConfigError as error:
         if not session.as_json:
@@ -43,12 +44,12 @@ def check(session: Session) -> int:
         for problem in _problems(error):
             session.output.record(problem)
         return error.exit_code
-    for question in questions(session.config):
+    for question in find_suspicious_settings(session.config):
         session.output.note(f"warning: {question}")
     where = str(session.config.path) if session.config.path else None
     changes, unasked = _compare(session)
     if session.as_json:
-        about: dict[str, Any] = {"not_in_force": [plain(each) for each in changes]} if changes else {}
+        about: dict[str, Any] = {"not_in_force": [change_as_json(each) for each in changes]} if changes else {}
         about |= {"not_checked": f"the policies: {unasked}"} if unasked else {}
         session.output.record({"ok": not changes, "file": where, "topics": sorted(handlers), **about})
     for change in changes:
@@ -63,8 +64,8 @@ def check(session: Session) -> int:
     return ExitCode.OK
 
 
-def _compare(session: Session) -> tuple[list[Change], str | None]:
-    """Return what the database holds otherwise than the configuration says; or nothing, and why it could not be asked."""
+def _compare(session: CliSession) -> tuple[list[SettingChange], str | None]:
+    """Return how the policies in the database differ from the configuration; or nothing, and why it could not be read."""
     if not session.config.policies:
         return [], None
     import psycopg  # noqa: PLC0415 - only where there is something to compare
@@ -80,9 +81,9 @@ def _compare(session: Session) -> tuple[list[Change], str | None]:
 
 def _check_keys(settings: Config) -> None:
     if settings.crypto.current is not None:
-        from pgrouse.crypto.keys import cipher_of  # noqa: PLC0415 - only where it is configured
+        from pgrouse.crypto.keys import load_cipher  # noqa: PLC0415 - only where it is configured
 
-        cipher_of(settings)
+        load_cipher(settings)
 
 
 def _problems(error: ConfigError) -> list[dict[str, Any]]:
@@ -105,14 +106,14 @@ def _problems(error: ConfigError) -> list[dict[str, Any]]:
 
 @config.command()
 @click.pass_obj
-def show(session: Session) -> None:
+def show(session: CliSession) -> None:
     """Show every value and where it was given. Passwords are hidden."""
-    from pgrouse.config.config import leaves  # noqa: PLC0415
+    from pgrouse.config.config import flat_items  # noqa: PLC0415
     from pgrouse.config.source import show_key  # noqa: PLC0415
 
     rows = [
         {"key": show_key(key), "value": _shown(value), "origin": str(session.config.origin(*key))}
-        for key, value in leaves(session.config)
+        for key, value in flat_items(session.config)
     ]
     columns = [
         Column("KEY", "key"),

@@ -1,29 +1,29 @@
-"""`pgrouse cron`: the jobs of pg_cron, which keep the promises while no daemon is alive."""
+"""`pgrouse cron`: the jobs of pg_cron, which do the maintenance while no daemon is alive."""
 
 from __future__ import annotations
 
 import click
 
-from pgrouse.cli.command import Group, Session
+from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.errors import ExitCode
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def cron() -> None:
     """Install, check and remove the jobs of pg_cron.
 
-    They do the maintenance while no daemon is alive. As long as one lives, it does the same work.
+    They do the maintenance while no daemon is alive. Running daemons do the same work.
     """
 
 
 @cron.command()
 @click.pass_obj
-def install(session: Session) -> int:
-    """Schedule the jobs, and mend those that differ."""
+def install(session: CliSession) -> int:
+    """Schedule the jobs, and fix those that differ."""
     return install_jobs(session)
 
 
-def install_jobs(session: Session) -> int:
+def install_jobs(session: CliSession) -> int:
     """Install the jobs and say which were changed."""
     from pgrouse.install import pg_cron as jobs  # noqa: PLC0415
 
@@ -33,14 +33,14 @@ def install_jobs(session: Session) -> int:
         session.output.record({"scheduled": changed})
     for name in changed:
         session.output.say(f"scheduled {name}")
-    session.output.say("the jobs of pg_cron are as they shall be")
+    session.output.say("the jobs of pg_cron are up to date")
     return ExitCode.OK
 
 
 @cron.command()
 @click.pass_obj
-def check(session: Session) -> int:
-    """Say what keeps pg_cron from maintaining the queue. Exit code 1 if there is anything."""
+def check(session: CliSession) -> int:
+    """Report what prevents pg_cron from maintaining the queue. Exit code 1 if anything does."""
     from pgrouse.install import pg_cron as jobs  # noqa: PLC0415
 
     with session.connect() as conn:
@@ -48,7 +48,7 @@ def check(session: Session) -> int:
     for finding in findings:
         if session.as_json:
             session.output.record(
-                {"kind": str(finding.kind), "job": finding.job, "problem": finding.text, "mend": finding.mend}
+                {"kind": str(finding.kind), "job": finding.job, "problem": finding.text, "fix": finding.fix}
             )
         session.output.say(str(finding))
     if not findings:
@@ -58,7 +58,7 @@ def check(session: Session) -> int:
 
 @cron.command()
 @click.pass_obj
-def remove(session: Session) -> int:
+def remove(session: CliSession) -> int:
     """Unschedule the jobs."""
     from pgrouse.install import pg_cron as jobs  # noqa: PLC0415
 

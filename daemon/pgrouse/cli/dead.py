@@ -1,4 +1,4 @@
-"""`pgrouse dead`: the messages that ended badly."""
+"""`pgrouse dead`: messages that failed for good."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.bulk import PUT_BACK, WILL_NOT_DO, put_back, report
-from pgrouse.cli.command import READ_TIMEOUT, Group, Session
+from pgrouse.cli.bulk import REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, redrive_in_batches, report
+from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.message import style_of_state
-from pgrouse.cli.output import Column, plural, show_ago
+from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
+from pgrouse.format import plural, show_ago
 
 if TYPE_CHECKING:
     import psycopg
 
 PAGE = 10_000  # ids that are chosen at once
 
-# Topic by topic, and of each no more than the page: in the index message_archive_dead the latest of a topic stand together.
+# Topic by topic, at most a page of each: in the index message_archive_dead the latest of a topic are adjacent.
 # The conditions repeat the predicate of that index. %(before)s: the last id of the page before.
 LIST = """
   SELECT d.*, clock_timestamp() - d.archived_at AS age
@@ -57,7 +58,7 @@ GROUP = """
   ORDER BY g.count - g.redriven DESC, g.last_seen DESC LIMIT %(limit)s"""
 REQUEUE = """
   SELECT r.copy_id, r.message_id, r.outcome
-  FROM messages.requeue(%(ids)s, %(rate)s, %(delay)s, %(force)s) AS r ORDER BY r.copy_id"""
+  FROM messages.requeue_dead_letters(%(ids)s, %(rate)s, %(delay)s, %(force)s) AS r ORDER BY r.copy_id"""
 # One branch per index of the table.
 BRANCH = """
   (SELECT m.id FROM messages.message AS m
@@ -70,25 +71,25 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 BARS = "▁▂▃▄▅▆▇█"
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def dead() -> None:
-    """List, group and show dead messages, move dead letters back."""
+    """List, group and show dead messages, requeue dead letters."""
 
 
 @dead.command("list")
 @click.option("--topic", help="Only of this topic.")
 @click.option("--result", type=click.Choice(DEAD_RESULTS), help="Only with this result.")
 @click.option("--fingerprint", help="Only with this kind of error: see `pgrouse dead group`.")
-@click.option("--error", help="Only those whose error has this text, in whatever case.")
-@click.option("--since", type=DURATION, help="Only those that ended in this time, like 30m or 7d.")
-@click.option("--until", type=DURATION, help="Only those that ended earlier than this time ago.")
-@click.option("--before", type=MESSAGE_ID, help="Only those listed behind this id: the next page.")
+@click.option("--error", help="Only those whose error contains this text, in any case.")
+@click.option("--since", type=DURATION, help="Only those that ended within this time, like 30m or 7d.")
+@click.option("--until", type=DURATION, help="Only those that ended longer ago than this.")
+@click.option("--before", type=MESSAGE_ID, help="Only those after this id: the next page.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
-@click.option("--redriven", is_flag=True, help="Those too that were put back since.")
+@click.option("--redriven", is_flag=True, help="Also those that were redriven since.")
 @click.option("--fail-if-any", is_flag=True, help="Exit with 1 if the list is not empty: for scripts and probes.")
 @click.pass_obj
 def list_dead(
-    session: Session, /, fail_if_any: bool, limit: int, **filters: str | int | bool | timedelta | None
+    session: CliSession, /, fail_if_any: bool, limit: int, **filters: str | int | bool | timedelta | None
 ) -> int:
     """List dead messages, the latest first."""
     from psycopg.rows import dict_row  # noqa: PLC0415
@@ -129,15 +130,15 @@ def _columns() -> list[Column]:
     help="How far back to look; 2d or less is shown by the hour.",
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many groups.")
-@click.option("--redriven", is_flag=True, help="Groups too of which all were put back since.")
+@click.option("--redriven", is_flag=True, help="Also groups whose messages were all redriven since.")
 @click.pass_obj
 def group(
-    session: Session, topic: str | None, result: str | None, since: timedelta, limit: int, redriven: bool
+    session: CliSession, topic: str | None, result: str | None, since: timedelta, limit: int, redriven: bool
 ) -> None:
     """Group dead messages by topic, result and kind of error.
 
-    Of each topic the latest 2,000 are looked at: where there are more, numbers end with a plus. The trend shows how many died in each hour
-    or day, the latest at the right.
+    The latest 2,000 of each topic are counted: where there are more, numbers end with a plus. The trend shows the deaths of each hour or
+    day, the latest at the right.
     """
     from psycopg.rows import dict_row  # noqa: PLC0415
 
@@ -157,7 +158,7 @@ def _group_columns(unit: str) -> list[Column]:
         Column("DEAD", "dead", right=True),
         Column("TOPIC", "topic", wide=True),
         Column("RESULT", "result", style=style_of_state),
-        Column("PUT BACK", "put_back", "{:,}".format, right=True, optional=True),
+        Column("REDRIVEN", "redriven_shown", "{:,}".format, right=True, optional=True),
         Column("FIRST", "first_age", show_ago, spare=True),
         Column("LAST", "last_age", show_ago),
         Column(f"BY {unit.upper()}", "bars", spare=True),
@@ -169,43 +170,45 @@ def _group_columns(unit: str) -> list[Column]:
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     dead = f"{row['count'] - row['redriven']:,}" + ("+" if row["at_least"] else "")
-    return {"dead": dead, "put_back": row["redriven"] or None, "bars": _bars(row["trend"])}
+    return {"dead": dead, "redriven_shown": row["redriven"] or None, "bars": _sparkline(row["trend"])}
 
 
-def _bars(counts: list[int]) -> str:
-    """Draw numbers as bars, the largest one highest; zero is a dot."""
+def _sparkline(counts: list[int]) -> str:
+    """Draw numbers as bars, the largest one the highest; zero is a dot."""
     highest = max(counts)
     return "".join(BARS[(count * len(BARS) - 1) // highest] if count else "·" for count in counts)
 
 
 @dead.command()
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, metavar="[ID...]")
-@click.option("--topic", help="All that wait in the .dlq of this topic.")
+@click.option("--topic", help="All that wait in the .dlq topic of this topic.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
 @click.option(
-    "--rate", type=click.FloatRange(0.001, 1_000_000), help="So many a second become available. Default: all at once."
+    "--rate",
+    type=click.FloatRange(0.001, 1_000_000),
+    help="How many become available per second. Default: all at once.",
 )
-@click.option("--force", is_flag=True, help="Also those that were put back max_redrives times already.")
+@click.option("--force", is_flag=True, help="Also those that were redriven max_redrives times already.")
 @click.pass_obj
 def requeue(
-    session: Session,
+    session: CliSession,
     message_ids: tuple[int, ...],
     topic: str | None,
     limit: int | None,
     rate: float | None,
     force: bool,
 ) -> int:
-    """Move dead letters from a .dlq topic back to where they died.
+    """Move dead letters from a .dlq topic back to their own topic.
 
-    As for a redrive of the dead message itself: it is put back once, by whichever of the two.
+    It is the same as a redrive of the dead message: it is redriven once, by one of the two.
     """
     if bool(message_ids) == (topic is not None) or (message_ids and limit):
-        raise click.UsageError("say which: either IDs, or --topic, with a --limit if you like")
+        raise click.UsageError("give either IDs or --topic, optionally with --limit")
     with session.connect() as conn:
         pages = (
             iter([list(message_ids)]) if topic is None else _waiting(conn, f"{topic.removesuffix('.dlq')}.dlq", limit)
         )
-        rows = put_back(conn, REQUEUE, pages, rate=rate, force=force)
+        rows = redrive_in_batches(conn, REQUEUE, pages, rate=rate, force=force)
         return _conclude(session, rows, by_id=bool(message_ids))
 
 
@@ -223,25 +226,25 @@ def _waiting(conn: psycopg.Connection, topic: str, limit: int | None) -> Iterato
         left, after = left - len(ids), ids[-1]
 
 
-def _conclude(session: Session, rows: Iterable[tuple[int, int | None, str]], *, by_id: bool) -> int:
+def _conclude(session: CliSession, rows: Iterable[tuple[int, int | None, str]], *, by_id: bool) -> int:
     outcomes = report(session, rows, "copy_id", by_id=by_id)
-    done = sum(outcomes[outcome] for outcome in PUT_BACK)
+    done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
     if not by_id:
         session.output.say(
-            f"moved {plural(done, 'message')} back" if outcomes else "no dead letter waits: nothing was moved"
+            f"moved {plural(done, 'message')} back" if outcomes else "no dead letters wait: nothing was moved"
         )
-    not_moved = by_id and any(outcomes[outcome] for outcome in ("not_waiting", *WILL_NOT_DO))
+    not_moved = by_id and any(outcomes[outcome] for outcome in ("not_waiting", *REFUSED_OUTCOMES))
     return ExitCode.FOUND_A_PROBLEM if not_moved else ExitCode.OK
 
 
 @dead.command()
 @click.argument("message_id", type=MESSAGE_ID, metavar="ID")
 @click.option(
-    "--no-payload", is_flag=True, help="Leave the contents out; users without the right to read them need this."
+    "--no-payload", is_flag=True, help="Leave the contents out; needed by users without the right to read them."
 )
 @click.pass_obj
-def show(session: Session, message_id: int, no_payload: bool) -> int:
-    """Show all that is known of a dead message."""
+def show(session: CliSession, message_id: int, no_payload: bool) -> int:
+    """Show everything about a dead message."""
     from pgrouse.cli.message_view import show_message  # noqa: PLC0415
 
     return show_message(session, message_id, contents=not no_payload, only_dead=True)

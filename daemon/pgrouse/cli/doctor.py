@@ -1,4 +1,4 @@
-"""`pgrouse doctor`: what goes wrong without a word, and how to mend it."""
+"""`pgrouse doctor`: finds problems that cause no error, and says how to fix them."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pgrouse.cli.command import Command, Session
-from pgrouse.cli.output import harmless, plural
+from pgrouse.cli.command import CliSession, Command
 from pgrouse.errors import ExitCode
+from pgrouse.format import harmless, plural
 
 if TYPE_CHECKING:
     from pgrouse.doctor import Finding, Level
 
-# As wide as lines of text are pleasant to read; a terminal may be wider.
+# The widest lines that are easy to read; a terminal may be wider.
 WIDEST = 120
-# More of the same are counted, unless they were asked for.
+# Further findings of one code are only counted, unless they were asked for by --only.
 MANY = 5
 STYLES = {"ok": ("green", False), "warn": ("yellow", True), "fail": ("red", True)}
 
 
 @click.command(cls=Command)
-@click.option("--only", metavar="CODE", multiple=True, help="Only look at this; may be given several times.")
-@click.option("--quiet", is_flag=True, help="Say nothing of what is well.")
+@click.option("--only", metavar="CODE", multiple=True, help="Only this check; may be given several times.")
+@click.option("--quiet", is_flag=True, help="Do not print checks without a problem.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 @click.pass_obj
-def doctor(session: Session, only: tuple[str, ...], quiet: bool, strict: bool) -> int:
-    """Say what goes wrong without a word, and how to mend it.
+def doctor(session: CliSession, only: tuple[str, ...], quiet: bool, strict: bool) -> int:
+    """Find problems that cause no error, and how to fix them.
 
     It changes nothing. Exit code 0 if nothing fails, warnings or not; 1 if something does; 69 if the database cannot be reached.
     """
@@ -48,7 +48,7 @@ def doctor(session: Session, only: tuple[str, ...], quiet: bool, strict: bool) -
                     "code": each.code,
                     "level": str(each.level),
                     "what": each.what,
-                    "mend": each.mend,
+                    "fix": each.fix,
                     "detail": each.detail,
                 }
             )
@@ -65,7 +65,7 @@ def _refuse_unknown(code: str, known: tuple[str, ...]) -> None:
 
 
 def _in_order(found: list[Finding]) -> list[Finding]:
-    """Put the worst last, next to the prompt."""
+    """Sort by level, the worst last, next to the prompt."""
     ranks = {"ok": 0, "warn": 1, "fail": 2}
     places = {each.code: place for place, each in reversed(list(enumerate(found)))}
     return sorted(found, key=lambda each: (ranks[each.level], places[each.code]))
@@ -94,13 +94,13 @@ def _print(shown: list[Finding], found: list[Finding], on_terminal: bool, *, all
 
 
 def _lines(each: Finding, column: int, width: int) -> list[str]:
-    """Return the lines of one finding: level, code, what is so; below it how to mend it."""
+    """Return the lines of one finding: level, code and state; below them the fix."""
     indent = " " * (column + 8)
     lines = _folded(each.what, indent, width)
     head = f"{_level(each.level)}  {each.code:<{column}}  "
-    word = "hint" if each.level == "ok" else "mend"
-    mend = _folded(f"{word}: {each.mend}", indent, width, more="      ") if each.mend else []
-    return [head + lines[0].lstrip(), *lines[1:], *mend]
+    word = "hint" if each.level == "ok" else "fix"
+    fix = _folded(f"{word}: {each.fix}", indent, width, more="      ") if each.fix else []
+    return [head + lines[0].lstrip(), *lines[1:], *fix]
 
 
 def _level(level: Level) -> str:
@@ -125,7 +125,7 @@ def _folded(text: str, indent: str, width: int, more: str = "") -> list[str]:
 
 def _summary(found: list[Finding]) -> str:
     worst = {each.code: each.level for each in _in_order(found)}
-    looked = f"{plural(len(worst), 'thing')} looked at"
+    looked = f"{plural(len(worst), 'check')} made"
     counts = Counter(str(level) for level in worst.values())
     wrong = [f"{counts[level]} {level}" for level in ("fail", "warn") if counts[level]]
-    return f"{looked}: {', '.join(wrong)}" if wrong else f"all is well: {looked}"
+    return f"{looked}: {', '.join(wrong)}" if wrong else f"no problems: {looked}"

@@ -1,4 +1,4 @@
-"""How a command that failed ends: one line on the standard error that says what is wrong and how to mend it, and the exit code."""
+"""Reports the error of a failed command: one line on the standard error with the problem and the fix, and the exit code."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ import click
 
 from pgrouse.errors import ExitCode, PgrouseError
 
-CLOSED_PIPE = 128 + 13  # as a shell shows the end by SIGPIPE
+SIGPIPE_EXIT_CODE = 128 + 13  # as a shell shows the end by SIGPIPE
 
 
 def report(error: BaseException, stream: TextIO) -> int:
-    """Write what went wrong; return the exit code. What nobody foresaw is shown in full."""
+    """Write the error; return the exit code. Unexpected errors are shown in full."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         stream.write(f"{error.format_message()}\n")
         return ExitCode.USAGE
-    text, code = explain(error)
-    stream.writelines(f"{_for_people(line)}\n" for line in text.splitlines())
-    if code == CLOSED_PIPE:
+    text, code = explain_error(error)
+    stream.writelines(f"{_printable_line(line)}\n" for line in text.splitlines())
+    if code == SIGPIPE_EXIT_CODE:
         # The interpreter would complain at exit that it cannot flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return int(code)
 
 
-def _for_people(line: str) -> str:
-    from pgrouse.cli.output import folded, harmless  # noqa: PLC0415
+def _printable_line(line: str) -> str:
+    from pgrouse.cli.output import folded  # noqa: PLC0415
     from pgrouse.config.dsn import redact  # noqa: PLC0415
+    from pgrouse.format import harmless  # noqa: PLC0415
 
     return folded(f"pgrouse: {redact(harmless(line))}")
 
 
-def explain(error: BaseException) -> tuple[str, int]:
+def explain_error(error: BaseException) -> tuple[str, int]:
     """Return the line to print, empty for none, and the exit code."""
     match error:
         case click.exceptions.Exit():
@@ -43,7 +44,7 @@ def explain(error: BaseException) -> tuple[str, int]:
         case click.Abort() | KeyboardInterrupt():
             return "interrupted", ExitCode.INTERRUPTED
         case BrokenPipeError():
-            return "", CLOSED_PIPE
+            return "", SIGPIPE_EXIT_CODE
         case PgrouseError():
             return explain_own(error)
     return _of_system(error)
@@ -58,7 +59,7 @@ def _of_command_line(error: click.ClickException) -> str:
 
 
 def explain_own(error: PgrouseError) -> tuple[str, int]:
-    """Explain an error that pgrouse raised on purpose; if the database caused it, with what that said."""
+    """Explain an error that pgrouse raised on purpose; if the database caused it, with its message."""
     if error.__cause__ is not None and error.exit_code is ExitCode.DATABASE_UNREACHABLE:
         return _of_database(error.__cause__)
     return str(error), error.exit_code
@@ -74,8 +75,8 @@ def _of_database(error: BaseException) -> tuple[str, int]:
     if "psycopg" in sys.modules:
         import psycopg  # noqa: PLC0415 - it is loaded
 
-        from pgrouse.database_errors import explain_database  # noqa: PLC0415
+        from pgrouse.database_errors import explain_database_error  # noqa: PLC0415
 
         if isinstance(error, psycopg.Error):
-            return explain_database(error)
+            return explain_database_error(error)
     raise error

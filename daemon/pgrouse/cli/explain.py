@@ -1,4 +1,4 @@
-"""`pgrouse explain`: why is my message not running?"""
+"""`pgrouse explain`: why a message is not running."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.command import Command, Session
+from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.message import style_of_state
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import MESSAGE_ID
@@ -26,10 +26,10 @@ FINE = {
 @click.command(cls=Command)
 @click.argument("message_id", type=MESSAGE_ID, metavar="ID")
 @click.pass_obj
-def explain(session: Session, message_id: int) -> int:
-    """Say why a message is not running, or how it ended.
+def explain(session: CliSession, message_id: int) -> int:
+    """Explain why a message is not running, or how it ended.
 
-    The most decisive reason stands first. Exit code 1 if there is no such message.
+    The most decisive reason comes first. Exit code 1 if there is no such message.
     """
     from psycopg.rows import dict_row  # noqa: PLC0415
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pgrouse.cli.command import Command, Session
+from pgrouse.cli.command import CliSession, Command
 from pgrouse.errors import ConfigError
 
 TEMPLATES = ("pgrouse.toml", "handlers.py")
@@ -16,14 +16,16 @@ TEMPLATES = ("pgrouse.toml", "handlers.py")
 @click.command(cls=Command)
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]")
 @click.pass_obj
-def init(session: Session, folder: Path) -> None:
+def init(session: CliSession, folder: Path) -> None:
     """Write a pgrouse.toml and a handlers.py to start from.
 
     They go into a folder, the working directory unless named. Files that exist are never overwritten.
     """
-    standing = [folder / name for name in TEMPLATES if (folder / name).exists()]
-    if standing:
-        raise ConfigError(f"{standing[0]} exists already: nothing was written; choose another folder, or move it away")
+    existing = [folder / name for name in TEMPLATES if (folder / name).exists()]
+    if existing:
+        raise ConfigError(
+            f"{existing[0]} exists already: nothing was written; choose another folder, or move the file away"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     for name in TEMPLATES:
         _write(folder / name, files("pgrouse.cli").joinpath("template", name).read_text(encoding="utf-8"))
@@ -35,7 +37,7 @@ def init(session: Session, folder: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    # "x": whoever made the file in between keeps it.
+    # "x": a file that was made in between is kept.
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
 

@@ -1,25 +1,25 @@
-"""`pgrouse maintenance`: one tick by hand."""
+"""`pgrouse maintenance`: run the maintenance by hand."""
 
 from __future__ import annotations
 
 import click
 
-from pgrouse.cli.command import Group, Session
+from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.errors import ExitCode
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def maintenance() -> None:
-    """Run the maintenance functions by hand."""
+    """Run the maintenance by hand."""
 
 
 @maintenance.command()
 @click.pass_obj
-def run(session: Session) -> int:
+def run(session: CliSession) -> int:
     """Run all maintenance functions once.
 
-    As pg_cron and the daemons do all the time; it may be called at any time.
+    As pg_cron and the daemons do regularly; it may be called at any time.
     """
     from psycopg.rows import dict_row  # noqa: PLC0415
 
@@ -37,5 +37,5 @@ def run(session: Session) -> int:
             style=lambda did: "red" if did < 0 else "",
         ),
     ]
-    session.output.rows(columns, rows, "somebody else runs them at this moment: nothing was left to do")
+    session.output.rows(columns, rows, "another process runs them at the moment: nothing to do")
     return ExitCode.FOUND_A_PROBLEM if any(row["did"] < 0 for row in rows) else ExitCode.OK

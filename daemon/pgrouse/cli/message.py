@@ -1,4 +1,4 @@
-"""`pgrouse message`: what single messages are, and the end of those that nobody wants."""
+"""`pgrouse message`: list, show, retry and end single messages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import Group, Session
-from pgrouse.cli.output import Column, show_ago
+from pgrouse.cli.command import CliSession, CommandGroup
+from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, MESSAGE_ID, RESULTS
-from pgrouse.errors import ExitCode
 from pgrouse.client.message_query import NEVER, STATE
+from pgrouse.errors import ExitCode
+from pgrouse.format import show_ago
 
 if TYPE_CHECKING:
     import psycopg
@@ -45,9 +46,9 @@ LIST_ENDED = """
   ORDER BY a.id LIMIT %(limit)s"""
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def message() -> None:
-    """List, show, retry, cancel, skip and unpark messages."""
+    """List, show, retry, cancel, skip and unblock messages."""
 
 
 @message.command("list")
@@ -56,13 +57,17 @@ def message() -> None:
     "--state", type=click.Choice([*LIVE_STATES, *RESULTS]), help="Only in this state. Default: all that have not ended."
 )
 @click.option(
-    "--since", type=DURATION, default="1d", show_default=True, help="For a state that ended: how far back to look."
+    "--since",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="For the state of ended messages: how far back to look.",
 )
 @click.option("--after", type=click.IntRange(0), default=0, help="Only ids above this one: the next page.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @click.pass_obj
 def list_messages(
-    session: Session, topic: str | None, state: str | None, since: timedelta, after: int, limit: int
+    session: CliSession, topic: str | None, state: str | None, since: timedelta, after: int, limit: int
 ) -> None:
     """List messages, the oldest first."""
     from psycopg.rows import dict_row  # noqa: PLC0415
@@ -109,12 +114,12 @@ def style_of_state(state: str) -> str:
 @message.command()
 @click.argument("message_id", type=MESSAGE_ID, metavar="ID")
 @click.option(
-    "--no-payload", is_flag=True, help="Leave the contents out; users without the right to read them need this."
+    "--no-payload", is_flag=True, help="Leave the contents out; needed by users without the right to read them."
 )
-@click.option("--decrypt", is_flag=True, help="Decrypt what is encrypted, by the keys of the configuration.")
+@click.option("--decrypt", is_flag=True, help="Decrypt the contents with the keys of the configuration.")
 @click.pass_obj
-def show(session: Session, message_id: int, no_payload: bool, decrypt: bool) -> int:
-    """Show all that is known of a message, live or archived."""
+def show(session: CliSession, message_id: int, no_payload: bool, decrypt: bool) -> int:
+    """Show everything about a message, live or archived."""
     from pgrouse.cli.message_view import show_message  # noqa: PLC0415
 
     if decrypt and no_payload:
@@ -124,10 +129,10 @@ def show(session: Session, message_id: int, no_payload: bool, decrypt: bool) -> 
 
 @message.command()
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
-@click.option("--reason", help="Is kept as the message's error.")
+@click.option("--reason", help="Stored as the error of the message.")
 @click.pass_obj
-def cancel(session: Session, message_ids: tuple[int, ...], reason: str | None) -> int:
-    """End messages; they are archived as cancelled. A handler that runs is told to stop."""
+def cancel(session: CliSession, message_ids: tuple[int, ...], reason: str | None) -> int:
+    """Cancel messages; they are archived as cancelled. A running handler is stopped."""
     with session.connect() as conn:
         row: Any = conn.execute("SELECT messages.cancel(%s, %s)", [list(message_ids), reason]).fetchone()
     cancelled = set(row[0])
@@ -145,15 +150,15 @@ def cancel(session: Session, message_ids: tuple[int, ...], reason: str | None) -
 
 @message.command()
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
-@click.option("--reason", help="Is kept as the message's error.")
+@click.option("--reason", help="Stored as the error of the message.")
 @click.pass_obj
-def skip(session: Session, message_ids: tuple[int, ...], reason: str | None) -> int:
-    """Take messages that wait out of the way of those behind them.
+def skip(session: CliSession, message_ids: tuple[int, ...], reason: str | None) -> int:
+    """Skip waiting messages that block those after them.
 
-    It is meant for the message that holds up an ordered channel. They are archived as failed, and can be redriven.
+    It is meant for the message that blocks an ordered channel. They are archived as failed, and can be redriven.
     """
     with session.connect() as conn:
-        # That they are dead now is no news to whoever does this.
+        # The notice about new dead messages is expected here.
         conn.execute("SET client_min_messages = error")
         row: Any = conn.execute("SELECT messages.skip(%s, %s)", [list(message_ids), reason]).fetchone()
     skipped = set(row[0])
@@ -172,10 +177,10 @@ def skip(session: Session, message_ids: tuple[int, ...], reason: str | None) -> 
 @message.command()
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
-def delete(session: Session, message_ids: tuple[int, ...]) -> int:
-    """Delete messages that wait, without a trace.
+def delete(session: CliSession, message_ids: tuple[int, ...]) -> int:
+    """Delete waiting messages without a trace.
 
-    Nothing of them is kept, not in the archive either; to keep a trace, cancel them. What runs is left alone.
+    They are not archived; to archive them, cancel them instead. Running messages are left alone.
     """
     with session.connect() as conn:
         row: Any = conn.execute("SELECT messages.delete(%s)", [list(message_ids)]).fetchone()
@@ -195,13 +200,13 @@ def delete(session: Session, message_ids: tuple[int, ...]) -> int:
 @message.command()
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
-def unpark(session: Session, message_ids: tuple[int, ...]) -> int:
-    """Let messages that come after others wait for those no longer.
+def unblock(session: CliSession, message_ids: tuple[int, ...]) -> int:
+    """Let messages that depend on others no longer wait for them.
 
-    It is meant for one that waits for a dead or cancelled message that nobody puts back. What comes after it waits for it as before.
+    It is meant for a message that waits for a dead or cancelled one that will not be redriven. Its own successors still wait for it.
     """
     with session.connect() as conn:
-        row: Any = conn.execute("SELECT messages.unpark(%s)", [list(message_ids)]).fetchone()
+        row: Any = conn.execute("SELECT messages.unblock(%s)", [list(message_ids)]).fetchone()
     released = set(row[0])
     missed = [each for each in dict.fromkeys(message_ids) if each not in released]
     if session.as_json:
@@ -216,10 +221,10 @@ def unpark(session: Session, message_ids: tuple[int, ...]) -> int:
 @message.command()
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
-def retry(session: Session, message_ids: tuple[int, ...]) -> int:
-    """Let messages that wait for a time be tried at once.
+def retry(session: CliSession, message_ids: tuple[int, ...]) -> int:
+    """Let waiting messages be tried at once.
 
-    Delayed ones, and those that failed and wait for their next attempt. Limits, pauses and an open breaker still hold.
+    Delayed ones, and those that wait for their next attempt. Limits, pauses and an open breaker still apply.
     """
     with session.connect() as conn:
         row: Any = conn.execute("SELECT messages.retry_now(%s)", [list(message_ids)]).fetchone()
@@ -230,5 +235,5 @@ def retry(session: Session, message_ids: tuple[int, ...]) -> int:
     for each in sorted(moved):
         session.output.say(f"{each} is due")
     for each in missed:
-        session.output.problem(f"message {each} waits for no time (`pgrouse explain {each}`)")
+        session.output.problem(f"message {each} does not wait for a time (`pgrouse explain {each}`)")
     return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK

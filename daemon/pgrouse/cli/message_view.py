@@ -1,4 +1,4 @@
-"""One message in full, live or archived."""
+"""Shows one message in full, live or archived."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.command import Session
-from pgrouse.cli.output import harmless, show_age, show_ago
+from pgrouse.cli.command import CliSession
+from pgrouse.client.message_query import JSON_COLUMNS, NEIGHBOURS, NEVER, STEPS, query
 from pgrouse.crypto import envelope
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
+from pgrouse.format import harmless, show_age, show_ago
 from pgrouse.jsonb import Raw
-from pgrouse.client.message_query import JSON_COLUMNS, NEIGHBOURS, NEVER, STEPS, query
 
 DEAD = ("rejected", "failed", "lock_expired", "expired")
 LINEAGE = "SELECT l.id, l.kind, l.topic, l.state, l.redrives, l.archived_at FROM messages.lineage(%s) AS l"
 LONGEST = 20_000  # characters of one value that a terminal is given
 
-# The two times of a message that was not delayed are read one after the other.
+# The two times of a message that was not delayed differ by less than this.
 AT_ONCE = timedelta(milliseconds=100)
 
 
 def show_message(
-    session: Session, message_id: int, *, contents: bool, only_dead: bool = False, decrypt: bool = False
+    session: CliSession, message_id: int, *, contents: bool, only_dead: bool = False, decrypt: bool = False
 ) -> int:
     """Print a message. contents: its payload too; only_dead: refuse one that is not dead, and tell where it comes from; decrypt: as it was published."""
     from psycopg.rows import dict_row  # noqa: PLC0415
@@ -45,7 +45,9 @@ def show_message(
                 row[side] = [_without_direction(each) for each in neighbours if each["direction"] == side]
             row["steps"] = cursor.execute(STEPS.encode(), values).fetchall() if contents else []
     if row is None:
-        session.output.problem(f"there is no message {message_id}: it was never published, or its day left the archive")
+        session.output.problem(
+            f"there is no message {message_id}: it was never published, or was deleted from the archive"
+        )
         return ExitCode.FOUND_A_PROBLEM
     if only_dead and row["state"] not in DEAD:
         session.output.problem(
@@ -56,7 +58,7 @@ def show_message(
         _decrypt(session, row)
     _name_envelopes(row)
     for step in row["steps"]:
-        step["result"] = envelope.shown_json(step["result"]) or step["result"]
+        step["result"] = envelope.describe_json(step["result"]) or step["result"]
     if session.as_json:
         session.output.record(
             {name: Raw(value) if name in JSON_COLUMNS and value is not None else value for name, value in row.items()}
@@ -66,29 +68,29 @@ def show_message(
     return ExitCode.OK
 
 
-def _decrypt(session: Session, row: dict[str, Any]) -> None:
-    """Put what was encrypted in the place of the envelopes.
+def _decrypt(session: CliSession, row: dict[str, Any]) -> None:
+    """Replace the envelopes by their decrypted contents.
 
     Raises:
-        KeyMissing, DecryptionFailed: it cannot be.
+        EncryptionKeyMissing, DecryptionFailed: it cannot be.
     """
-    from pgrouse.crypto.keys import cipher_of_file  # noqa: PLC0415
+    from pgrouse.crypto.keys import require_cipher  # noqa: PLC0415
 
-    cipher = cipher_of_file(session.config)
-    if row["body"] is not None and envelope.read(row["body"]) is not None:
+    cipher = require_cipher(session.config)
+    if row["body"] is not None and envelope.read_header(row["body"]) is not None:
         kind, data = cipher.decrypt(row["body"])
-        row["payload"], row["body"] = (data.decode(), None) if kind is envelope.Kind.JSON else (None, data)
-    for name, kind in (("state_kept", envelope.Kind.STATE), ("output", envelope.Kind.OUTPUT)):
+        row["payload"], row["body"] = (data.decode(), None) if kind is envelope.ContentKind.JSON else (None, data)
+    for name, kind in (("state_kept", envelope.ContentKind.STATE), ("output", envelope.ContentKind.OUTPUT)):
         if row[name] is not None:
-            row[name] = cipher.opened_json(None, row[name], kind)
+            row[name] = cipher.decrypt_json(None, row[name], kind)
 
 
 def _name_envelopes(row: dict[str, Any]) -> None:
-    """Say in the place of each envelope what it is: nobody can read it."""
-    if row.get("body") is not None and (said := envelope.shown(row["body"])):
+    """Replace each envelope by a description."""
+    if row.get("body") is not None and (said := envelope.describe(row["body"])):
         row["body"] = said
     for name in ("state_kept", "output"):
-        if said := envelope.shown_json(row.get(name)):
+        if said := envelope.describe_json(row.get(name)):
             row[name] = json.dumps(said)
 
 
@@ -100,7 +102,7 @@ def _print(row: dict[str, Any], now: datetime) -> None:
     for name in ("before", "after"):
         for each in row[name]:
             label = "comes after " if name == "before" else "followed by "
-            click.echo(f"  {_dim(f'{label:<13}')}{harmless(_neighbour(each))}")
+            click.echo(f"  {_dim(f'{label:<13}')}{harmless(_dependency_text(each))}")
     for step in row["steps"]:
         click.echo(f"  {_dim('step         ')}{harmless(_step(step))}")
     for attempt in _attempts(row):
@@ -120,18 +122,18 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         "channel": row["channel"],
         "key": row["key"],
         "priority": row["priority"],
-        "published": _moment(row["created_at"], now),
-        "available": _moment(row["available_at"], now)
+        "published": _time_text(row["created_at"], now),
+        "available": _time_text(row["available_at"], now)
         if row["available_at"] - row["created_at"] > AT_ONCE and row["available_at"] != NEVER
         else None,
-        "expires": _moment(row.get("expires_at"), now) if row.get("expires_at") != NEVER else None,
+        "expires": _time_text(row.get("expires_at"), now) if row.get("expires_at") != NEVER else None,
         "attempts": f"{row['attempts']}" + (f" of {limit}" if limit else ""),
         "runs": row["runs"] if row["runs"] != row["attempts"] else None,
         "progress": _progress(row.get("progress")),
         "worker": row["worker"],
-        "locked": _moment(row["locked_at"], now),
-        "locked until": _moment(row["lock_expires_at"], now),
-        "ended": _moment(row["archived_at"], now),
+        "locked": _time_text(row["locked_at"], now),
+        "locked until": _time_text(row["lock_expires_at"], now),
+        "ended": _time_text(row["archived_at"], now),
         "fingerprint": row["error_fingerprint"],
         "redriven from": row["redriven_from"],
         "redriven as": row.get("redriven_as"),
@@ -146,8 +148,8 @@ def _without_direction(each: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in each.items() if name != "direction"}
 
 
-def _neighbour(each: dict[str, Any]) -> str:
-    state = each["state"] or "nothing of it is kept"
+def _dependency_text(each: dict[str, Any]) -> str:
+    state = each["state"] or "it is no longer stored"
     return f"{each['id']} {each['topic'] or ''} ({state}; if it ends badly: {each['after_failed']})".replace("  ", " ")
 
 
@@ -158,13 +160,13 @@ def _step(step: dict[str, Any]) -> str:
 
 
 def _lineage(members: list[dict[str, Any]]) -> str | None:
-    """Write the circle of redrives, the oldest first; None if a message went through none."""
+    """Format the chain of redrives, the oldest first; None if there was none."""
     circle = [m for m in members if m["kind"] != "copy"]
     return " → ".join(f"{m['id']} ({_state(m)})" for m in circle) if len(circle) > 1 else None
 
 
 def _state(member: dict[str, Any]) -> str:
-    return "this one" if member["kind"] == "this" else member["state"] or "left the archive"
+    return "this one" if member["kind"] == "this" else member["state"] or "no longer archived"
 
 
 def _progress(text: str | None) -> str | None:
@@ -181,7 +183,7 @@ def _progress(text: str | None) -> str | None:
     return " ".join(filter(None, [f"{done:,}", of, str(unit or ""), share]))
 
 
-def _moment(at: datetime | None, now: datetime) -> str | None:
+def _time_text(at: datetime | None, now: datetime) -> str | None:
     return None if at is None else f"{at.astimezone():%Y-%m-%d %H:%M:%S%z} ({show_ago(now - at)})"
 
 

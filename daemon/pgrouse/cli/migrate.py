@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import click
 
-from pgrouse.cli.command import Command, Session
+from pgrouse.cli.command import CliSession, Command
 
 
 @click.command(cls=Command)
-@click.option("--dry-run", is_flag=True, help="Only say what would be applied; all of it is tried and rolled back.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be applied; it is tried and rolled back.")
 @click.option(
     "--cron", "with_cron", is_flag=True, help="Install the jobs of pg_cron too, as `pgrouse cron install` does."
 )
-@click.option("--apply-topics", is_flag=True, help="Then write the policies that the file names into the database.")
+@click.option("--apply-policies", is_flag=True, help="Then write the policies of the file into the database.")
 @click.pass_obj
-def migrate(session: Session, dry_run: bool, with_cron: bool, apply_topics: bool) -> int:
+def migrate(session: CliSession, dry_run: bool, with_cron: bool, apply_policies: bool) -> int:
     """Install the schema, or bring it up to date.
 
-    It happens in one transaction, under a lock: any number may call this at once.
+    It runs in one transaction, under a lock: several processes may call it at once.
     """
     from pgrouse.install import schema  # noqa: PLC0415
 
-    session.overrides["database"] = {"apply_topics": "migrate" if apply_topics else None}
+    session.overrides["database"] = {"apply_policies": "migrate" if apply_policies else None}
     with session.connect() as conn:
         applied = schema.migrate(conn, dry_run=dry_run)
     _report(session, applied, dry_run)
-    if session.config.database.apply_topics != "never" and (apply_topics or session.config.policies):
-        _apply_topics(session, dry_run)
+    if session.config.database.apply_policies != "never" and (apply_policies or session.config.policies):
+        _apply_policies(session, dry_run)
     if with_cron and not dry_run:
         from pgrouse.cli.cron import install_jobs  # noqa: PLC0415
 
@@ -34,17 +34,17 @@ def migrate(session: Session, dry_run: bool, with_cron: bool, apply_topics: bool
     return 0
 
 
-def _apply_topics(session: Session, dry_run: bool) -> None:
-    from pgrouse.cli.policy_diff import put  # noqa: PLC0415
+def _apply_policies(session: CliSession, dry_run: bool) -> None:
+    from pgrouse.cli.policy_diff import apply_policies  # noqa: PLC0415
 
     with session.connect() as conn:
         if conn.execute("SELECT to_regclass('messages.topic')").fetchone() == (None,):
-            session.output.say("the policies cannot be compared before the schema is there")
+            session.output.say("the policies cannot be compared before the schema is installed")
         else:
-            put(session, conn, session.config.policies, dry_run=dry_run)
+            apply_policies(session, conn, session.config.policies, dry_run=dry_run)
 
 
-def _report(session: Session, applied: list[str], dry_run: bool) -> None:
+def _report(session: CliSession, applied: list[str], dry_run: bool) -> None:
     if session.as_json:
         session.output.record({"applied": applied, "dry_run": dry_run})
     for name in applied if dry_run else ():

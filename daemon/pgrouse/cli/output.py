@@ -1,13 +1,12 @@
-"""What commands print: a table for people on a terminal, plain lines into a pipe, JSON where it is asked for.
+"""The output of commands: a table on a terminal, plain lines into a pipe, JSON with --json.
 
-Whatever comes from the database may come from anybody: it never reaches a terminal as control characters or markup.
+Data from the database may come from anybody: it never reaches a terminal as control characters or markup.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import re
 import shutil
 import sys
 import textwrap
@@ -17,6 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from pgrouse.format import harmless
 from pgrouse.jsonb import Raw
 
 Row = Mapping[str, Any]
@@ -29,10 +29,10 @@ class Column:
     Attributes:
         title: its heading.
         key: which value of a row it shows.
-        show: how a value is written for people; None as a value is always a dash.
-        right: whether it stands at the right, as numbers do.
-        wide: whether it gives way, and is cut, when the terminal is narrow.
-        folds: whether it is broken into lines instead of cut: every word of it counts.
+        show: formats a value; None is always a dash.
+        right: whether it is right-aligned, as numbers are.
+        wide: whether it is cut when the terminal is narrow.
+        folds: whether it is wrapped instead of cut.
         spare: whether it is left out when the terminal is too narrow for all.
         style: a style of rich for a value, on terminals only.
         optional: whether the column is left out when no row has a value for it.
@@ -99,7 +99,7 @@ class Output:
             print(harmless(text), flush=True)  # noqa: T201
 
     def problem(self, text: str) -> None:
-        """Print to the standard error what is wrong, as the errors are printed that end a command."""
+        """Print a problem to the standard error, in the form of errors that end a command."""
         self.note(f"pgrouse: {text}")
 
     def note(self, text: str) -> None:
@@ -127,15 +127,6 @@ def plain_table(columns: list[Column], rows: Iterable[Row]) -> str:
     )
 
 
-# C0 and C1 controls except line feed and tab, what is invisible or turns the direction of text, halves of surrogate pairs.
-_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def harmless(text: str) -> str:
-    """Return the text with control characters (colours, cursor movements, bells) written out; lines and tabs stay."""
-    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
 def to_json(row: Row) -> str:
     """Write one object on one line; JSON from the database goes in as it is, every digit of it."""
     return "{" + ", ".join(f"{json.dumps(key)}: {_json_value(value)}" for key, value in row.items()) + "}"
@@ -157,31 +148,3 @@ def _plain(value: Any) -> Any:
             return str(value)
         case _:
             raise TypeError(type(value).__name__)
-
-
-def show_count(bound: int) -> Callable[[int], str]:
-    """Return how to write a count that stops at a bound: `10,000+`."""
-    return lambda count: f"{count:,}" + ("+" if count >= bound else "")
-
-
-def plural(count: int, noun: str) -> str:
-    """Write how many there are of what: `1 message`, `1,200 messages`."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def show_age(seconds: float | timedelta) -> str:
-    """Write how long ago, or how long, in one unit: `40ms`, `4.2s`, `17m`, `3h`, `12d`."""
-    seconds = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-    if abs(seconds) < 1:
-        return f"{seconds * 1000:.0f}ms"
-    if abs(seconds) < 10:  # noqa: PLR2004
-        return f"{seconds:.1f}s"
-    for unit, size, limit in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 48)):
-        if abs(seconds) < size * limit:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds / 86400:.0f}d"
-
-
-def show_ago(age: timedelta) -> str:
-    """Write how long ago; `in 5m` for what is to come."""
-    return f"{show_age(age)} ago" if age >= timedelta(0) else f"in {show_age(-age)}"

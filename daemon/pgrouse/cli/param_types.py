@@ -27,7 +27,7 @@ class DurationType(click.ParamType[timedelta]):
             self.fail(str(error), param, ctx)
 
 
-class MomentType(click.ParamType[datetime]):
+class TimestampType(click.ParamType[datetime]):
     """A point in time in ISO 8601, its time zone included."""
 
     name = "time"
@@ -69,6 +69,6 @@ class MessageIdType(click.ParamType[int]):
 
 
 DURATION = DurationType()
-MOMENT = MomentType()
+TIMESTAMP = TimestampType()
 HEADER = HeaderType()
 MESSAGE_ID = MessageIdType()

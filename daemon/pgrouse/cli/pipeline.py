@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import click
 
-from pgrouse.cli.command import Lazy
+from pgrouse.cli.command import LazyGroup
 from pgrouse.errors import ConfigError
 
 JOBS = {
@@ -18,7 +18,7 @@ JOBS = {
 }
 
 
-class Jobs(Lazy):
+class Jobs(LazyGroup):
     """The jobs, if what they need is installed."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

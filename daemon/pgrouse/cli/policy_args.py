@@ -1,4 +1,4 @@
-"""Knobs of a policy as arguments: `max_attempts=5 lock_for=2m backoff.kind=exponential`."""
+"""PolicyTable of a policy as arguments: `max_attempts=5 lock_duration=2m backoff.kind=exponential`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from pgrouse.config.topic_policy import Knobs
+    from pgrouse.config.topic_policy import PolicyTable
 
 
-class KnobType(click.ParamType[str]):
-    """The name of a knob; with `assigned` an equals sign and a value behind it."""
+class PolicySettingType(click.ParamType[str]):
+    """The name of a setting; with `assigned` an equals sign and a value behind it."""
 
-    name = "knob"
+    name = "setting"
 
     def __init__(self, *, assigned: bool) -> None:
         self.assigned = assigned
@@ -25,30 +25,34 @@ class KnobType(click.ParamType[str]):
         """Make sure that there is an equals sign, or none."""
         name, equals, _ = str(value).partition("=")
         if self.assigned and not (name and equals):
-            self.fail(f"expected a knob and its value like max_attempts=5, found {value!r:.100}", param, ctx)
+            self.fail(f"expected a policy setting and its value like max_attempts=5, found {value!r:.100}", param, ctx)
         if equals and not self.assigned:
-            self.fail(f"expected the name of a knob like max_attempts, found {value!r:.100}", param, ctx)
+            self.fail(f"expected the name of a policy setting like max_attempts, found {value!r:.100}", param, ctx)
         if not self.assigned and "." in name:
-            self.fail(f"expected a whole knob like {name.partition('.')[0]!r:.100}, found {value!r:.100}", param, ctx)
+            self.fail(
+                f"expected a whole policy setting like {name.partition('.')[0]!r:.100}, found {value!r:.100}",
+                param,
+                ctx,
+            )
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Offer the names of knobs, and behind the equals sign the values of those that have few."""
-        from pgrouse.config.topic_policy import KNOBS, PARTS  # noqa: PLC0415
+        """Offer the names of settings, and behind the equals sign the values of those that have few."""
+        from pgrouse.config.topic_policy import NESTED, SETTINGS  # noqa: PLC0415
 
         name, equals, _ = incomplete.partition("=")
-        fields = KNOBS[model_of(ctx.params.get("channel"))]
-        for knob, parts in PARTS.items() if self.assigned and ctx.params.get("channel") is None else ():
-            fields = {**fields, **{f"{knob}.{part}": field for part, field in KNOBS[parts].items()}}
+        fields = SETTINGS[model_of(ctx.params.get("channel"))]
+        for setting, parts in NESTED.items() if self.assigned and ctx.params.get("channel") is None else ():
+            fields = {**fields, **{f"{setting}.{part}": field for part, field in SETTINGS[parts].items()}}
         if equals:
             offered = [f"{name}={value}" for value in _values(fields[name].annotation)] if name in fields else []
         else:
-            offered = [f"{knob}=" if self.assigned else knob for knob in fields]
+            offered = [f"{setting}=" if self.assigned else setting for setting in fields]
         return [CompletionItem(each) for each in offered if each.startswith(incomplete)]
 
 
 def _values(annotation: Any) -> list[str]:
-    """Return the values that a knob can have, and its words, if they can be counted."""
+    """Return the values that a setting can have, and its words, if they can be counted."""
     if get_origin(annotation) is Literal:
         return list(get_args(annotation))
     if annotation is bool:
@@ -56,80 +60,80 @@ def _values(annotation: Any) -> list[str]:
     return [value for kind in get_args(annotation) for value in _values(kind)]
 
 
-def model_of(channel: str | None) -> type[Knobs]:
-    """Return the knobs that there are: those of a topic, or of one of its channels."""
+def model_of(channel: str | None) -> type[PolicyTable]:
+    """Return the settings that there are: those of a topic, or of one of its channels."""
     from pgrouse.config.topic_policy import ChannelPolicy, TopicPolicy  # noqa: PLC0415
 
     return TopicPolicy if channel is None else ChannelPolicy
 
 
 def read_policy(topic: str, channel: str | None, assigned: dict[str, str]) -> Any:
-    """Make a policy of what was typed.
+    """Parse a policy from the arguments.
 
     Raises:
-        click.UsageError: everything that is wrong with it: knob, value and mend.
+        click.UsageError: everything that is wrong: setting, value and fix.
     """
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from pgrouse.config.topic_policy import misplaced  # noqa: PLC0415
+    from pgrouse.config.topic_policy import invalid_keywords  # noqa: PLC0415
 
     model = model_of(channel)
     values: dict[str, Any] = {}
-    for knob, text in assigned.items():
-        outer, dot, inner = knob.partition(".")
+    for setting, text in assigned.items():
+        outer, dot, inner = setting.partition(".")
         table = values.setdefault(outer, {}) if dot else values
         if not isinstance(table, dict):
-            raise click.UsageError(f"{knob}: {outer} is given as a whole already; leave one of them out")
-        table[inner if dot else outer] = _value(knob, text)
+            raise click.UsageError(f"{setting}: {outer} is given as a whole already; leave one of them out")
+        table[inner if dot else outer] = _value(setting, text)
     try:
         policy = model.model_validate(values, strict=False, context={"folder": Path.cwd()})
     except ValidationError as error:
         raise click.UsageError("; ".join(_problems(error, model))) from None
-    if wrong := misplaced(topic, policy, model):
-        raise click.UsageError("; ".join(f"{knob}: {text}" for knob, text in wrong.items()))
+    if wrong := invalid_keywords(topic, policy, model):
+        raise click.UsageError("; ".join(f"{setting}: {text}" for setting, text in wrong.items()))
     return policy
 
 
-def _value(knob: str, text: str) -> Any:
-    """Read a value that is JSON; all others are read by the knob's type."""
-    from pgrouse.config.topic_policy import PARTS, Word  # noqa: PLC0415
+def _value(setting: str, text: str) -> Any:
+    """Read a value that is JSON; all others are read by the setting's type."""
+    from pgrouse.config.topic_policy import NESTED, Keyword  # noqa: PLC0415
 
-    if knob in PARTS and not text.startswith("{") and text not in {word.value for word in Word}:
-        part = next(iter(PARTS[knob].names()))
-        raise click.UsageError(f"{knob}: expected its parts one by one, like {knob}.{part}=…, found {text!r:.80}")
-    if not text.startswith("{") and (knob != "payload_schema" or text not in ("true", "false")):
+    if setting in NESTED and not text.startswith("{") and text not in {word.value for word in Keyword}:
+        part = next(iter(NESTED[setting].names()))
+        raise click.UsageError(f"{setting}: expected its parts separately, like {setting}.{part}=…, found {text!r:.80}")
+    if not text.startswith("{") and (setting != "payload_schema" or text not in ("true", "false")):
         return text
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"{knob}: is no JSON: {error}, found {text!r:.80}") from None
+        raise click.UsageError(f"{setting}: is not valid JSON: {error}, found {text!r:.80}") from None
 
 
-def _problems(error: Any, model: type[Knobs]) -> list[str]:
-    from pgrouse.config.problem import problem  # noqa: PLC0415
-    from pgrouse.config.source import Source  # noqa: PLC0415
-    from pgrouse.config.topic_policy import PARTS  # noqa: PLC0415
+def _problems(error: Any, model: type[PolicyTable]) -> list[str]:
+    from pgrouse.config.problem import to_problem  # noqa: PLC0415
+    from pgrouse.config.source import ConfigSource  # noqa: PLC0415
+    from pgrouse.config.topic_policy import NESTED  # noqa: PLC0415
 
     return [
-        problem(each, Source(), PARTS.get(".".join(map(str, each["loc"][:-1])), model).names()).text.replace(
-            "unknown key", "unknown knob"
+        to_problem(each, ConfigSource(), NESTED.get(".".join(map(str, each["loc"][:-1])), model).names()).text.replace(
+            "unknown key", "unknown setting"
         )
         for each in error.errors(include_url=False)
     ]
 
 
 def assignments(given: tuple[str, ...]) -> dict[str, str]:
-    """Split `knob=value` arguments.
+    """Split `setting=value` arguments.
 
     Raises:
-        click.UsageError: a knob is given twice.
+        click.UsageError: a setting is given twice.
     """
     found: dict[str, str] = {}
     for each in given:
-        knob, _, value = each.partition("=")
-        if knob in found:
+        setting, _, value = each.partition("=")
+        if setting in found:
             raise click.UsageError(
-                f"{knob} is given twice: {found[knob]!r:.80} and {value!r:.80}; leave one of them out"
+                f"{setting} is given twice: {found[setting]!r:.80} and {value!r:.80}; leave one of them out"
             )
-        found[knob] = value
+        found[setting] = value
     return found

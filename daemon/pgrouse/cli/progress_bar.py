@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
-class Bar:
+class ProgressBar:
     """A bar for one piece of work. total: how much there is to do, as far as that is known."""
 
     def __init__(self, title: str, total: int) -> None:

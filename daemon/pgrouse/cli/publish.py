@@ -10,20 +10,20 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import Command, Session
-from pgrouse.cli.output import plural
-from pgrouse.cli.param_types import DURATION, HEADER, MESSAGE_ID, MOMENT
+from pgrouse.cli.command import CliSession, Command
+from pgrouse.cli.param_types import DURATION, HEADER, MESSAGE_ID, TIMESTAMP
+from pgrouse.format import plural
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
     from pgrouse.publishing.new_message import NewMessage
 
 
-# What is said besides the id.
+# The note besides the id.
 WHAT = {
-    "replaced": "replaced what waited under this key",
-    "ignored": "not published: this message waits under the key",
-    "appended": "appended to what waited under this key",
+    "replaced": "replaced the waiting message with this key",
+    "ignored": "not published: this message with the key waits already",
+    "appended": "appended to the waiting message with this key",
     "held": "not published: this message still holds the key",
     "dropped": "dropped: the topic is full",
 }
@@ -41,8 +41,8 @@ WHAT = {
     help="Publish one message per line of JSON in a file (- is the standard input), all or none.",
 )
 @click.option("--delay", type=DURATION, help="Not available before this time has passed, like 90s or 1h30m.")
-@click.option("--available-at", type=MOMENT, help="Not available before this time, like 2027-01-31T08:00:00+01:00.")
-@click.option("--ttl", type=DURATION, help="How long it may wait to be worked, from when it is available, like 1h.")
+@click.option("--available-at", type=TIMESTAMP, help="Not available before this time, like 2027-01-31T08:00:00+01:00.")
+@click.option("--ttl", type=DURATION, help="How long it may wait once it is available, like 1h.")
 @click.option("--priority", type=click.IntRange(0, 9), help="0 goes first, 9 last. [default: 5]")
 @click.option("--key", help="Deduplication key: at most one untried message of the topic has it.")
 @click.option(
@@ -50,24 +50,27 @@ WHAT = {
     type=click.Choice(("error", "replace", "ignore", "append")),
     default="error",
     show_default=True,
-    help="What happens if a message with this key waits already. replace keeps its id and its place.",
+    help="What happens if a message with this key waits already. replace keeps its id and its position.",
 )
 @click.option(
-    "--after", type=MESSAGE_ID, multiple=True, help="Not before this message has succeeded; may be given several times."
+    "--after",
+    type=MESSAGE_ID,
+    multiple=True,
+    help="Run only after this message has succeeded; may be given several times.",
 )
 @click.option(
     "--after-failed",
     type=click.Choice(("hold", "cancel", "run")),
     default="hold",
     show_default=True,
-    help="What happens if one of those ends otherwise: wait for its redrive, end as cancelled too, or run all the same.",
+    help="What happens if one of those fails: wait for its redrive, be cancelled too, or run anyway.",
 )
 @click.option("--channel", help="Fairness and limit group inside the topic.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")
 @click.option("--max-attempts", type=click.IntRange(0), help="Attempts instead of the topic's; 0 is no limit.")
 @click.pass_obj
 def publish(
-    session: Session,
+    session: CliSession,
     /,
     topic: str,
     payload: str | None,
@@ -87,9 +90,9 @@ def publish(
     if sum(given is not None for given in (payload, body_file, lines)) > 1:
         raise click.UsageError("a payload, --body-file and --lines exclude each other")
     if lines is not None and options["on_conflict"] != "error":
-        raise click.UsageError("--lines publishes by COPY, which knows no --on-conflict")
+        raise click.UsageError("--lines publishes by COPY, which does not support --on-conflict")
     if lines is not None and options["after"]:
-        raise click.UsageError("--lines publishes by COPY, which knows no --after")
+        raise click.UsageError("--lines publishes by COPY, which does not support --after")
     shared = {"topic": topic, "headers": _headers(headers) or None, **options}
     if lines is not None:
         _publish_lines(session, lines, shared)
@@ -98,11 +101,11 @@ def publish(
 
 
 def _headers(given: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the headers, behind those of the trace that the command was called in."""
+    """Return the headers, with those of the trace context of the command."""
     from pgrouse.publishing import trace_context  # noqa: PLC0415
 
     headers = dict(given)
-    return headers if trace_context.TRACEPARENT in headers else trace_context.of_environment(os.environ) | headers
+    return headers if trace_context.TRACEPARENT in headers else trace_context.from_environment(os.environ) | headers
 
 
 def _content(payload: str | None, body_file: IO[bytes] | None) -> dict[str, Any]:
@@ -119,19 +122,19 @@ def utf8(data: bytes, where: str) -> str:
     """Decode what a file or the standard input held.
 
     Raises:
-        PublishRefused: it is not UTF-8; says where.
+        InvalidMessage: it is not UTF-8; says where.
     """
-    from pgrouse.errors import PublishRefused  # noqa: PLC0415
+    from pgrouse.errors import InvalidMessage  # noqa: PLC0415
 
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise PublishRefused(
+        raise InvalidMessage(
             f"{where} is not UTF-8 (byte {error.start}): JSON is; other bytes are published by --body-file"
         ) from error
 
 
-def _publish_one(session: Session, values: dict[str, Any]) -> None:
+def _publish_one(session: CliSession, values: dict[str, Any]) -> None:
     from pgrouse.publishing.publish import publish as publish_one  # noqa: PLC0415
 
     cipher = _cipher(session)
@@ -146,15 +149,15 @@ def _publish_one(session: Session, values: dict[str, Any]) -> None:
         session.output.say(str(message_id))
 
 
-def _cipher(session: Session) -> Cipher | None:
+def _cipher(session: CliSession) -> Cipher | None:
     if session.config.crypto.current is None:
         return None
-    from pgrouse.crypto.keys import cipher_of  # noqa: PLC0415 - only where it is configured
+    from pgrouse.crypto.keys import load_cipher  # noqa: PLC0415 - only where it is configured
 
-    return cipher_of(session.config)
+    return load_cipher(session.config)
 
 
-def _publish_lines(session: Session, lines: IO[bytes], shared: dict[str, Any]) -> None:
+def _publish_lines(session: CliSession, lines: IO[bytes], shared: dict[str, Any]) -> None:
     from pgrouse.publishing.publish import publish_many  # noqa: PLC0415
 
     cipher = _cipher(session)

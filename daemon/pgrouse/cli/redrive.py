@@ -1,4 +1,4 @@
-"""`pgrouse redrive`: dead messages get another chance."""
+"""`pgrouse redrive`: put dead messages back into the queue."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.bulk import BATCH, PUT_BACK, WILL_NOT_DO, put_back, report, tell_stayed
-from pgrouse.cli.command import READ_TIMEOUT, Command, Session
-from pgrouse.cli.output import Column, plural, show_ago
+from pgrouse.cli.bulk import BATCH, REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, redrive_in_batches, report, report_skipped
+from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
+from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
+from pgrouse.format import plural, show_ago
 
 if TYPE_CHECKING:
     import psycopg
@@ -35,7 +36,7 @@ FIND = """
   ORDER BY f.archived_at, f.id"""
 WOULD = """
   SELECT m.outcome, a.topic, a.result, a.error_fingerprint, a.id, a.error, clock_timestamp() - a.archived_at AS age
-  FROM messages.may_redrive(%(ids)s, NULL, %(force)s) AS m
+  FROM messages.preview_redrive(%(ids)s, NULL, %(force)s) AS m
   LEFT JOIN messages.message_archive AS a ON a.id = m.archived_id AND a.archived_at = m.archived_at
   ORDER BY a.archived_at, a.id"""
 
@@ -45,23 +46,25 @@ WOULD = """
 @click.option("--topic", help="Those of this topic.")
 @click.option("--result", type=click.Choice(DEAD_RESULTS), help="Those with this result.")
 @click.option("--fingerprint", help="Those with this kind of error: see `pgrouse dead group`.")
-@click.option("--error", help="Those whose error has this text, in whatever case.")
+@click.option("--error", help="Those whose error contains this text, in any case.")
 @click.option("--since", type=DURATION, help="Those that ended in this time, like 30m or 7d.")
-@click.option("--until", type=DURATION, help="Those that ended earlier than this time ago.")
+@click.option("--until", type=DURATION, help="Those that ended longer ago than this.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
 @click.option("--all", "every", is_flag=True, help="All of them.")
 @click.option(
-    "--rate", type=click.FloatRange(0.001, 1_000_000), help="So many a second become available. Default: all at once."
+    "--rate",
+    type=click.FloatRange(0.001, 1_000_000),
+    help="How many become available per second. Default: all at once.",
 )
-@click.option("--force", is_flag=True, help="Also those that were put back max_redrives times already.")
+@click.option("--force", is_flag=True, help="Also those that were redriven max_redrives times already.")
 @click.option("--payload", metavar="JSON", help="For one ID: merge this into its payload.")
 @click.option("--headers", metavar="JSON", help="For one ID: merge this into its headers.")
 @click.option("--to", metavar="TOPIC", help="For one ID: put it into this topic.")
-@click.option("--replace", is_flag=True, help="Let --payload and --headers replace the old ones instead.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be put back.")
+@click.option("--replace", is_flag=True, help="Replace the payload and headers instead of merging.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be redriven.")
 @click.pass_obj
 def redrive(
-    session: Session,
+    session: CliSession,
     /,
     message_ids: tuple[int, ...],
     every: bool,
@@ -76,22 +79,22 @@ def redrive(
 ) -> int:
     """Put dead messages back.
 
-    Those of the given ids, those that fit all filters, or all: each becomes a new message. A message is redriven once; its new message
-    may be redriven when it dies, up to max_redrives times. One whose key waits in a newer message stays dead.
+    Those with the given ids, those that match all filters, or all: each becomes a new message. A message is redriven once; its new
+    message may be redriven again when it dies, up to max_redrives times. A message stays dead if a newer one with its key waits.
     """
     edit = {"payload": payload, "headers": headers, "to": to}
     chosen = any(value is not None for value in filters.values())
     if sum((bool(message_ids), chosen, every and not chosen)) != 1:
-        raise click.UsageError("say which: either IDs, or filters, or --all")
+        raise click.UsageError("give either IDs, or filters, or --all")
     if any(value is not None for value in edit.values()):
         return _redrive_edited(session, _only(message_ids, rate, dry_run), edit, merge=not replace, force=force)
     if replace:
-        raise click.UsageError("--replace says how --payload and --headers are meant: give one of them")
+        raise click.UsageError("--replace needs --payload or --headers")
     with session.connect() as conn:
         pages = iter([message_ids]) if message_ids else _pages(conn, filters)
         if dry_run:
             return _preview(session, conn, pages, force=force)
-        rows = put_back(conn, REDRIVE, pages, rate=rate, force=force)
+        rows = redrive_in_batches(conn, REDRIVE, pages, rate=rate, force=force)
         return _conclude(session, rows, by_id=bool(message_ids))
 
 
@@ -103,7 +106,9 @@ def _only(message_ids: tuple[int, ...], rate: float | None, dry_run: bool) -> in
     return message_ids[0]
 
 
-def _redrive_edited(session: Session, message_id: int, edit: dict[str, str | None], *, merge: bool, force: bool) -> int:
+def _redrive_edited(
+    session: CliSession, message_id: int, edit: dict[str, str | None], *, merge: bool, force: bool
+) -> int:
     from pgrouse.jsonb import Raw, encode  # noqa: PLC0415
 
     texts = {name: None if (text := edit[name]) is None else encode(Raw(text), name) for name in ("payload", "headers")}
@@ -114,7 +119,7 @@ def _redrive_edited(session: Session, message_id: int, edit: dict[str, str | Non
 
 
 def _pages(conn: psycopg.Connection, filters: dict[str, Any]) -> Iterator[list[int]]:
-    """Choose page by page, up to the moment at which it begins: what dies again meanwhile is not put back again and again."""
+    """Select page by page, only messages that died before the start: what dies again meanwhile is not redriven again."""
     times: Any = conn.execute(TIMES, {name: filters[name] for name in ("since", "until")}).fetchone()
     since, until = times
     left, after = filters["limit"] or 2**62, None
@@ -134,18 +139,18 @@ def _page(conn: psycopg.Connection, values: dict[str, str | int | datetime | Non
         return [message_id for (message_id,) in conn.execute(FIND, values)]
 
 
-def _conclude(session: Session, rows: Iterable[tuple[int, int | None, str]], *, by_id: bool) -> int:
+def _conclude(session: CliSession, rows: Iterable[tuple[int, int | None, str]], *, by_id: bool) -> int:
     outcomes = report(session, rows, "archived_id", by_id=by_id)
-    done = sum(outcomes[outcome] for outcome in PUT_BACK)
+    done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
     if not by_id:
         session.output.say(
-            f"put back {plural(done, 'message')}" if outcomes else "no dead message fits: nothing was put back"
+            f"redrove {plural(done, 'message')}" if outcomes else "no dead message matches: nothing was redriven"
         )
-    not_done = by_id and any(outcomes[outcome] for outcome in WILL_NOT_DO)
+    not_done = by_id and any(outcomes[outcome] for outcome in REFUSED_OUTCOMES)
     return ExitCode.FOUND_A_PROBLEM if not_done else ExitCode.OK
 
 
-def _preview(session: Session, conn: psycopg.Connection, pages: Iterator[Any], *, force: bool) -> int:
+def _preview(session: CliSession, conn: psycopg.Connection, pages: Iterator[Any], *, force: bool) -> int:
     found = _would(conn, next(pages, [])[:BOUND], force)
     groups = _grouped(found)
     columns = [
@@ -157,13 +162,13 @@ def _preview(session: Session, conn: psycopg.Connection, pages: Iterator[Any], *
         Column("SAMPLE", "sample_id", right=True),
         Column("ERROR", "sample_error", last_line, wide=True),
     ]
-    session.output.rows(columns, groups, "no dead message fits: nothing would be put back")
+    session.output.rows(columns, groups, "no dead message matches: nothing would be redriven")
     outcomes = Counter(row["outcome"] for row in found)
-    done = sum(outcomes[outcome] for outcome in PUT_BACK)
+    done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
     if groups:
         least = "at least " if len(found) == BOUND else ""
-        session.output.say(f"would put back {least}{plural(done, 'message')}: run it again without --dry-run")
-    tell_stayed(session, outcomes)
+        session.output.say(f"would redrive {least}{plural(done, 'message')}: run it again without --dry-run")
+    report_skipped(session, outcomes)
     return ExitCode.OK
 
 
@@ -181,7 +186,7 @@ def _grouped(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what would be put back, by topic, result and kind of error; the oldest of each is its sample."""
     groups: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in found:
-        if row["outcome"] not in PUT_BACK:
+        if row["outcome"] not in REDRIVEN_OUTCOMES:
             continue
         key = (row["topic"] or "", row["result"] or "", row["error_fingerprint"] or "")
         group = groups.setdefault(

@@ -1,4 +1,4 @@
-"""`pgrouse replay`: what succeeded is published again."""
+"""`pgrouse replay`: publish succeeded messages again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.bulk import BATCH, Pace, show_progress, tell_stayed
-from pgrouse.cli.command import READ_TIMEOUT, Command, Session
-from pgrouse.cli.output import plural
-from pgrouse.cli.param_types import MESSAGE_ID, MOMENT
+from pgrouse.cli.bulk import BATCH, RateSpreader, report_skipped, show_progress
+from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
+from pgrouse.cli.param_types import MESSAGE_ID, TIMESTAMP
 from pgrouse.errors import ExitCode
+from pgrouse.format import plural
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,19 +38,25 @@ REPLAY = """
 @click.command(cls=Command)
 @click.argument("topic")
 @click.option(
-    "--from", "since", type=MOMENT, required=True, help="Successes from this time on, like 2027-01-31T08:00:00+01:00."
+    "--from",
+    "since",
+    type=TIMESTAMP,
+    required=True,
+    help="Successes from this time on, like 2027-01-31T08:00:00+01:00.",
 )
-@click.option("--to", "until", type=MOMENT, help="Successes before this time. Default: now.")
+@click.option("--to", "until", type=TIMESTAMP, help="Successes before this time. Default: now.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, those that were published first.")
 @click.option(
-    "--rate", type=click.FloatRange(0.001, 1_000_000), help="So many a second become available. Default: all at once."
+    "--rate",
+    type=click.FloatRange(0.001, 1_000_000),
+    help="How many become available per second. Default: all at once.",
 )
-@click.option("--after", type=MESSAGE_ID, default=0, help="Go on behind this id: where a replay was interrupted.")
-@click.option("--dry-run", is_flag=True, help="Only say how many would be published again.")
+@click.option("--after", type=MESSAGE_ID, default=0, help="Continue after this id: where a replay was interrupted.")
+@click.option("--dry-run", is_flag=True, help="Only print how many would be published again.")
 @click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
 @click.pass_obj
 def replay(
-    session: Session,
+    session: CliSession,
     topic: str,
     since: datetime,
     until: datetime | None,
@@ -60,9 +66,9 @@ def replay(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Publish again what succeeded in a time.
+    """Publish again the messages that succeeded in a time.
 
-    Each becomes a new message without a key that knows its ancestor. Whatever its handler did, it does again.
+    Each becomes a new message without a key that refers to the old one. Its handler runs again, with all its effects.
     """
     if until is not None and until <= since:
         raise click.UsageError(f"--to {until.isoformat()} is not later than --from {since.isoformat()}")
@@ -99,18 +105,20 @@ def _shown(count: int) -> str:
     return f"{'at least ' if count >= BOUND else ''}{plural(count, 'message')}"
 
 
-def _preview(session: Session, found: int, whole: int) -> None:
+def _preview(session: CliSession, found: int, whole: int) -> None:
     if session.as_json:
         session.output.record({"messages": whole, "no_payload": found - whole, "at_least": found >= BOUND})
     if found:
         session.output.say(f"would publish {_shown(whole)} again: run it again without --dry-run")
     else:
-        session.output.note("no success fits: nothing is published again")
-    tell_stayed(session, Counter(no_payload=found - whole))
+        session.output.note("no succeeded message matches: nothing is published again")
+    report_skipped(session, Counter(no_payload=found - whole))
 
 
-def _replay(session: Session, conn: psycopg.Connection, wanted: dict[str, Any], rate: float | None, found: int) -> int:
-    pace, outcomes, left, after = Pace(rate), Counter[str](), wanted["limit"], wanted["after"]
+def _replay(
+    session: CliSession, conn: psycopg.Connection, wanted: dict[str, Any], rate: float | None, found: int
+) -> int:
+    spreader, outcomes, left, after = RateSpreader(rate), Counter[str](), wanted["limit"], wanted["after"]
     with show_progress("replaying", found) as progress:
         progress.expect(found)
         try:
@@ -118,7 +126,7 @@ def _replay(session: Session, conn: psycopg.Connection, wanted: dict[str, Any], 
                 page = {
                     "page": min(left, BATCH),
                     "rate": rate,
-                    "delay": pace.delay(outcomes["replayed"]),
+                    "delay": spreader.delay(outcomes["replayed"]),
                     "after": after,
                 }
                 rows = conn.execute(REPLAY, wanted | page).fetchall()
@@ -134,11 +142,11 @@ def _replay(session: Session, conn: psycopg.Connection, wanted: dict[str, Any], 
             )
             raise
     session.output.say(f"published {plural(outcomes['replayed'], 'message')} again")
-    tell_stayed(session, outcomes)
+    report_skipped(session, outcomes)
     return ExitCode.OK
 
 
-def _report(session: Session, rows: list[tuple[int, int | None, str]]) -> None:
+def _report(session: CliSession, rows: list[tuple[int, int | None, str]]) -> None:
     if session.as_json:
         for archived_id, message_id, outcome in rows:
             session.output.record({"archived_id": archived_id, "message_id": message_id, "outcome": outcome})

@@ -1,4 +1,4 @@
-"""The command `pgrouse` itself: global options, and the list of what there is."""
+"""The command `pgrouse` itself: global options, and the list of commands."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import os
 
 import click
 
-from pgrouse.cli.command import Lazy, Session
+from pgrouse.cli.command import CliSession, LazyGroup
 
 COMMANDS = {
     "init": ("pgrouse.cli.init:init", "Write a pgrouse.toml and a handlers.py to start from."),
     "migrate": ("pgrouse.cli.migrate:migrate", "Install the schema, or bring it up to date."),
-    "run": ("pgrouse.cli.run:run", "Run the daemon: work messages until it is stopped."),
+    "run": ("pgrouse.cli.run:run", "Run the daemon: process messages until it is stopped."),
     "publish": ("pgrouse.cli.publish:publish", "Publish a message and print its id."),
-    "message": ("pgrouse.cli.message:message", "List, show, retry, cancel, skip and unpark messages."),
-    "dead": ("pgrouse.cli.dead:dead", "List, group and show dead messages, move dead letters back."),
+    "message": ("pgrouse.cli.message:message", "List, show, retry, cancel, skip and unblock messages."),
+    "dead": ("pgrouse.cli.dead:dead", "List, group and show dead messages, requeue dead letters."),
     "redrive": ("pgrouse.cli.redrive:redrive", "Put dead messages back."),
-    "replay": ("pgrouse.cli.replay:replay", "Publish again what succeeded in a time."),
-    "archive": ("pgrouse.cli.archive:archive", "Delete old messages from the archive by hand."),
-    "explain": ("pgrouse.cli.explain:explain", "Say why a message is not running, or how it ended."),
+    "replay": ("pgrouse.cli.replay:replay", "Publish again the messages that succeeded in a time."),
+    "archive": ("pgrouse.cli.archive:archive", "Delete old messages from the archive."),
+    "explain": ("pgrouse.cli.explain:explain", "Explain why a message is not running, or how it ended."),
     "topic": ("pgrouse.cli.topic:topic", "Show, set and pause the policies of topics."),
-    "subscription": ("pgrouse.cli.subscription:subscription", "Let topics get what is published to others."),
-    "schedule": ("pgrouse.cli.schedule:schedule", "Publish messages by the clock."),
-    "worker": ("pgrouse.cli.worker:worker", "List the workers, and ask one to drain."),
-    "audit": ("pgrouse.cli.audit:audit", "List who did what by hand, the latest first."),
-    "stats": ("pgrouse.cli.stats:stats", "Show what stands in the queue, by topic."),
+    "subscription": ("pgrouse.cli.subscription:subscription", "Copy messages that are published to a topic to others."),
+    "schedule": ("pgrouse.cli.schedule:schedule", "Publish messages on a schedule."),
+    "worker": ("pgrouse.cli.worker:worker", "List the workers, and drain them."),
+    "audit": ("pgrouse.cli.audit:audit", "List the actions of operators, the latest first."),
+    "stats": ("pgrouse.cli.stats:stats", "Show how many messages are in the queue, by topic."),
     "top": ("pgrouse.cli.top:top", "Watch topics, workers and dead messages live, and act on them."),
-    "doctor": ("pgrouse.cli.doctor:doctor", "Say what goes wrong without a word, and how to mend it."),
+    "doctor": ("pgrouse.cli.doctor:doctor", "Find problems that cause no error, and how to fix them."),
     "health": ("pgrouse.cli.health:health", "Check the database, the schema and the worker of this host."),
     "web": ("pgrouse.cli.web:web", "Serve the HTTP API and the dashboard until stopped."),
-    "token": ("pgrouse.cli.token:token", "Make, list and revoke the tokens of the web server."),
-    "alert": ("pgrouse.cli.alert:alert", "Deliver alerts, see what was told, silence what is known."),
-    "crypto": ("pgrouse.cli.crypto:crypto", "Make keys, see who needs them, put what waits under a new one."),
+    "token": ("pgrouse.cli.token:token", "Create, list and revoke the tokens of the web server."),
+    "alert": ("pgrouse.cli.alert:alert", "Deliver alerts, list them, silence known ones."),
+    "crypto": ("pgrouse.cli.crypto:crypto", "Make keys, see which are needed, rotate them."),
     "config": ("pgrouse.cli.config:config", "Check and show the configuration."),
     "cron": ("pgrouse.cli.cron:cron", "Install, check and remove the jobs of pg_cron."),
-    "maintenance": ("pgrouse.cli.maintenance:maintenance", "Run the maintenance functions by hand."),
+    "maintenance": ("pgrouse.cli.maintenance:maintenance", "Run the maintenance by hand."),
     "pipeline": ("pgrouse.cli.pipeline:pipeline", "Run the data pipeline over the archive, on Spark."),
     "demo": ("pgrouse.demo.command:demo", "See pgrouse work on real files, with a database of its own."),
     "completion": ("pgrouse.cli.completion:completion", "Print the completion script of a shell."),
@@ -50,7 +50,7 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
 
 
 @click.command(
-    cls=Lazy,
+    cls=LazyGroup,
     lazy=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 ok, 1 found a problem, 2 usage, 69 database unreachable, 75 try again, 78 bad configuration, 130 interrupted.",
@@ -64,6 +64,6 @@ def root(ctx: click.Context) -> None:
 
     The database is the one that pgrouse.toml names, or PGROUSE_DSN, or DATABASE_URL, or libpq's own variables (PGHOST, PGSERVICE, ...).
     """
-    ctx.ensure_object(Session)
+    ctx.ensure_object(CliSession)
     if os.environ.get("NO_COLOR"):
         ctx.color = False

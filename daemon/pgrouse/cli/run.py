@@ -4,46 +4,44 @@ from __future__ import annotations
 
 import click
 
-from pgrouse.cli.command import Command, Session
+from pgrouse.cli.command import CliSession, Command
 from pgrouse.errors import ConfigError
 
 
 @click.command(cls=Command)
-@click.option("--concurrency", type=int, help="Messages in hand at once, per process: instead of worker.concurrency.")
+@click.option("--concurrency", type=int, help="Messages in flight at once, per process: instead of worker.concurrency.")
 @click.option("--processes", type=int, help="Daemon processes: instead of worker.processes.")
 @click.option("--name", help="The worker's name: instead of worker.name.")
 @click.option(
     "--log-level", "level", type=click.Choice(["debug", "info", "warning", "error"]), help="Instead of log.level."
 )
 @click.option("--log-format", "format_", type=click.Choice(["auto", "console", "json"]), help="Instead of log.format.")
-@click.option("--apply-topics", is_flag=True, help="Write the policies that the file names into the database first.")
+@click.option("--apply-policies", is_flag=True, help="Write the policies of the file into the database first.")
 @click.pass_obj
 def run(
-    session: Session,
+    session: CliSession,
     concurrency: int | None,
     processes: int | None,
     name: str | None,
     level: str | None,
     format_: str | None,
-    apply_topics: bool,
+    apply_policies: bool,
 ) -> int:
-    """Run the daemon: work messages until it is stopped.
+    """Run the daemon: process messages until it is stopped.
 
-    SIGTERM or Ctrl-C lets running handlers end (worker.drain), a second one stops at once, SIGHUP reads the configuration again.
+    SIGTERM or Ctrl-C lets running handlers end (worker.shutdown_timeout), a second one stops at once, SIGHUP reads the configuration again.
     """
     session.overrides["worker"] = {"concurrency": concurrency, "processes": processes, "name": name}
     session.overrides["log"] = {"level": level, "format": format_ or ("json" if session.as_json else None)}
-    session.overrides["database"] = {"apply_topics": "run" if apply_topics else None}
+    session.overrides["database"] = {"apply_policies": "run" if apply_policies else None}
     config = session.config
-    if not config.worked:
+    if not config.topics_with_handler:
         where = config.path or "a pgrouse.toml (`pgrouse init` writes one)"
-        raise ConfigError(
-            f'there is nothing to work: add a table [topics."orders.created"] with its handler to {where}'
-        )
+        raise ConfigError(f'there is no handler: add a table [topics."orders.created"] with its handler to {where}')
     if config.alerts.to:
-        from pgrouse.alerts.validate import check  # noqa: PLC0415
+        from pgrouse.alerts.validate import validate_sinks  # noqa: PLC0415
 
-        check(config)
+        validate_sinks(config)
     from pgrouse import log  # noqa: PLC0415
     from pgrouse.worker import daemon as service  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`pgrouse schedule`: messages that publish themselves by the clock."""
+"""`pgrouse schedule`: publish messages on a schedule."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import Group, Session
-from pgrouse.cli.output import Column, show_age, show_ago
+from pgrouse.cli.command import CliSession, CommandGroup
+from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, HEADER
 from pgrouse.cli.publish import utf8
 from pgrouse.errors import ExitCode
+from pgrouse.format import show_age, show_ago
 
 if TYPE_CHECKING:
     import psycopg
@@ -42,7 +43,7 @@ FACTS = """
            WHEN s.next_tick IS NULL THEN 'over'
            ELSE 'on'
          END AS state,
-         s.paused_at, s.paused_by, s.paused_why, s.next_tick, s.last_tick, s.last_fired_at, s.last_message_id,
+         s.paused_at, s.paused_by, s.paused_reason, s.next_tick, s.last_tick, s.last_fired_at, s.last_message_id,
          s.last_error, s.failed_at, s.failures, s.retry_at, s.created_at, s.created_by,
          s.payload::text AS payload, s.headers::text AS headers
   FROM messages.schedule AS s
@@ -56,9 +57,9 @@ LAST_RUNS = """
   FROM messages.schedule_run AS r WHERE r.schedule = %s ORDER BY r.tick DESC LIMIT %s"""
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def schedule() -> None:
-    """Publish messages by the clock."""
+    """Publish messages on a schedule."""
 
 
 @schedule.command()
@@ -66,15 +67,13 @@ def schedule() -> None:
 @click.argument("cron")
 @click.argument("topic")
 @click.argument("payload", required=False, metavar="[JSON | -]")
-@click.option(
-    "--time-zone", default="UTC", show_default=True, help="The time zone whose clocks count, by its IANA name."
-)
+@click.option("--time-zone", default="UTC", show_default=True, help="The time zone of the schedule, by its IANA name.")
 @click.option(
     "--missed",
     type=click.Choice(("skip", "once", "all")),
     default="once",
     show_default=True,
-    help="Ticks at which nobody was there: leave them out, publish one message for all of them, or one for each.",
+    help="For missed ticks: skip them, publish one message for all of them, or one for each.",
 )
 @click.option(
     "--missed-limit",
@@ -88,10 +87,10 @@ def schedule() -> None:
 @click.option("--key", help="Deduplication key: while a message with it waits, a tick publishes none.")
 @click.option("--channel", help="Fairness and limit group inside the topic.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")
-@click.option("--replace", is_flag=True, help="If there is a schedule of this name, make it what is given here.")
+@click.option("--replace", is_flag=True, help="Replace the schedule of this name if it exists.")
 @click.pass_obj
 def add(
-    session: Session,
+    session: CliSession,
     /,
     name: str,
     payload: str | None,
@@ -100,7 +99,7 @@ def add(
     replace: bool,
     **values: str | int | timedelta | None,
 ) -> None:
-    """Publish a message to TOPIC whenever CRON says so.
+    """Publish a message to TOPIC at the times of CRON.
 
     CRON has five fields (minute, hour, day of month, month, day of week), or is @hourly, @daily, @weekly, @monthly or @yearly, or an
     interval like "30 seconds". The payload is JSON; - reads it from the standard input. Without one it is {}.
@@ -142,7 +141,7 @@ def _statement(replace: bool) -> bytes:
 
 @schedule.command("list")
 @click.pass_obj
-def list_schedules(session: Session) -> None:
+def list_schedules(session: CliSession) -> None:
     """List the schedules."""
     with session.connect() as conn:
         rows = _facts(conn)
@@ -161,7 +160,7 @@ def list_schedules(session: Session) -> None:
     session.output.rows(columns, shown, "no schedule: add one with `pgrouse schedule add`")
 
 
-def _listed(session: Session, conn: psycopg.Connection, row: dict[str, Any], now: datetime) -> dict[str, Any]:
+def _listed(session: CliSession, conn: psycopg.Connection, row: dict[str, Any], now: datetime) -> dict[str, Any]:
     """Return a row of the list: for people with times from now, as JSON with all that is known."""
     if session.as_json:
         return _as_json(row) | {"next_ticks": [at for at, _ in _next_ticks(conn, row)]}
@@ -172,7 +171,7 @@ def _listed(session: Session, conn: psycopg.Connection, row: dict[str, Any], now
 @schedule.command()
 @click.argument("name")
 @click.pass_obj
-def show(session: Session, name: str) -> int:
+def show(session: CliSession, name: str) -> int:
     """Show a schedule, its next five ticks and its last ten runs."""
     with session.connect() as conn:
         return _show(session, conn, name)
@@ -180,12 +179,12 @@ def show(session: Session, name: str) -> int:
 
 @schedule.command()
 @click.argument("name")
-@click.option("--why", help="Why, for whoever sees it paused.")
+@click.option("--reason", help="The reason, shown to other operators.")
 @click.pass_obj
-def pause(session: Session, name: str, why: str | None) -> None:
-    """Stop a schedule until it is resumed. The ticks meanwhile never come."""
+def pause(session: CliSession, name: str, reason: str | None) -> None:
+    """Pause a schedule until it is resumed. The ticks in between are skipped."""
     with session.connect() as conn:
-        was_on = conn.execute("SELECT messages.pause_schedule(%s, %s)", [name, why]).fetchone() == (True,)
+        was_on = conn.execute("SELECT messages.pause_schedule(%s, %s)", [name, reason]).fetchone() == (True,)
     _say(
         session, name, f"{name} is paused" if was_on else f"{name} was paused already", was="on" if was_on else "paused"
     )
@@ -194,8 +193,8 @@ def pause(session: Session, name: str, why: str | None) -> None:
 @schedule.command()
 @click.argument("name")
 @click.pass_obj
-def resume(session: Session, name: str) -> None:
-    """Let a paused schedule go on with its next tick."""
+def resume(session: CliSession, name: str) -> None:
+    """Resume a paused schedule with its next tick."""
     with session.connect() as conn:
         was_paused = conn.execute("SELECT messages.resume_schedule(%s)", [name]).fetchone() == (True,)
     _say(
@@ -209,10 +208,12 @@ def resume(session: Session, name: str) -> None:
 @schedule.command("run-now")
 @click.argument("name")
 @click.pass_obj
-def run_now(session: Session, name: str) -> int:
+def run_now(session: CliSession, name: str) -> int:
     """Publish the message of a schedule now, and print its id. Its ticks stay as they are."""
     with session.connect() as conn:
-        message_id, what = conn.execute("SELECT r.id, r.what FROM messages.run_now(%s) AS r", [name]).fetchone() or ()
+        message_id, what = (
+            conn.execute("SELECT r.id, r.what FROM messages.run_schedule(%s) AS r", [name]).fetchone() or ()
+        )
     if session.as_json:
         session.output.record({"name": name, "id": message_id, "what": what})
     elif what == "published":
@@ -220,7 +221,7 @@ def run_now(session: Session, name: str) -> int:
     if what == "published":
         return ExitCode.OK
     session.output.problem(
-        "the topic is full and drops what comes: nothing was published"
+        "the topic is full and drops messages: nothing was published"
         if message_id is None
         else f"message {message_id} has the key of this schedule: nothing was published"
     )
@@ -230,8 +231,8 @@ def run_now(session: Session, name: str) -> int:
 @schedule.command()
 @click.argument("name")
 @click.pass_obj
-def remove(session: Session, name: str) -> int:
-    """Remove a schedule and what is known of its runs. Messages that it published stay."""
+def remove(session: CliSession, name: str) -> int:
+    """Remove a schedule and the history of its runs. Messages that it published stay."""
     with session.connect() as conn:
         removed = conn.execute("DELETE FROM messages.schedule AS s WHERE s.name = %s", [name]).rowcount
     if not removed:
@@ -264,7 +265,7 @@ def _next_ticks(conn: psycopg.Connection, row: dict[str, Any]) -> list[tuple[dat
         return []
 
 
-def _show(session: Session, conn: psycopg.Connection, name: str) -> int:
+def _show(session: CliSession, conn: psycopg.Connection, name: str) -> int:
     from psycopg.rows import dict_row  # noqa: PLC0415
 
     rows = _facts(conn, name)
@@ -286,7 +287,11 @@ def _as_json(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(
-    session: Session, row: dict[str, Any], ticks: list[tuple[datetime, str]], runs: list[dict[str, Any]], now: datetime
+    session: CliSession,
+    row: dict[str, Any],
+    ticks: list[tuple[datetime, str]],
+    runs: list[dict[str, Any]],
+    now: datetime,
 ) -> None:
     """Print a schedule for people: what it is, when it is next, what it did."""
     session.output.say(f"schedule {row['name']}  {row['state']}")
@@ -301,7 +306,7 @@ def _print(
         "jitter": show_age(row["jitter"]) if row["jitter"] else None,
         "missed": row["missed"] + (f", {row['missed_limit']} at most" if row["missed"] == "all" else ""),
         "paused": row["paused_at"]
-        and f"{_ago(row['paused_at'], now)} by {row['paused_by']}: {row['paused_why'] or 'no reason given'}",
+        and f"{_ago(row['paused_at'], now)} by {row['paused_by']}: {row['paused_reason'] or 'no reason given'}",
         "error": row["last_error"] and f"{row['last_error']} (tried again {_ago(row['retry_at'], now)})",
     }
     lines = [(label, value) for label, value in facts.items() if value is not None]
@@ -314,7 +319,7 @@ def _print(
 def _run(run: dict[str, Any], now: datetime) -> str:
     message = "" if run["message_id"] is None else f" message {run['message_id']}"
     by = f" by {run['run_by']}" if run["run_by"] else ""
-    # Whoever runs one by hand does it at no tick.
+    # A run by hand has no tick.
     tick = "" if run["run_by"] else f", of {_moment(run['tick'])}"
     missed = f", none since {_moment(run['missed_from'])}" if run["missed_from"] else ""
     return f"{run['outcome']}{message}{by} {_ago(run['fired_at'], now)}{tick}{missed}"
@@ -328,12 +333,12 @@ def _ago(at: datetime | None, now: datetime) -> str | None:
     return None if at is None else show_ago(now - at)
 
 
-def _say(session: Session, name: str, text: str, **facts: str | bool) -> None:
+def _say(session: CliSession, name: str, text: str, **facts: str | bool) -> None:
     if session.as_json:
         session.output.record({"name": name, **facts})
     session.output.say(text)
 
 
-def _missing(session: Session, name: str) -> int:
+def _missing(session: CliSession, name: str) -> int:
     session.output.problem(f"there is no schedule {name}: see `pgrouse schedule list`")
     return ExitCode.FOUND_A_PROBLEM

@@ -1,4 +1,4 @@
-"""`pgrouse stats`: what stands in the queue."""
+"""`pgrouse stats`: how many messages are in the queue."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import READ_TIMEOUT, Command, Session
-from pgrouse.cli.output import Column, plain_table, show_age, show_count
+from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
+from pgrouse.cli.output import Column, plain_table
 from pgrouse.cli.param_types import DURATION
+from pgrouse.format import show_age, show_count
 
 if TYPE_CHECKING:
     import psycopg
@@ -22,13 +23,13 @@ MAINTENANCE = """
   SELECT k.caller, extract(epoch FROM clock_timestamp() - max(k.ran_at))::double precision FROM messages.tick_mark AS k
   GROUP BY k.caller ORDER BY k.caller"""
 HELD = """
-  SELECT h.name, h.lake, h.advanced_at, h.oldest_at, h.held_since FROM messages.held_by_export() AS h
+  SELECT h.name, h.lake, h.advanced_at, h.oldest_at, h.held_since FROM messages.list_exports() AS h
   WHERE h.held_since IS NOT NULL ORDER BY h.name"""
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What stands in the queue.
+    """The numbers of messages in the queue.
 
     Attributes:
         topics: one row per topic.
@@ -43,10 +44,10 @@ class Stats:
 
 @click.command(cls=Command)
 @click.option("--watch", is_flag=True, help="Go on until interrupted.")
-@click.option("--every", type=DURATION, default="2s", show_default=True, help="How often, with --watch.")
+@click.option("--interval", type=DURATION, default="2s", show_default=True, help="How often, with --watch.")
 @click.pass_obj
-def stats(session: Session, watch: bool, every: timedelta) -> None:
-    """Show what stands in the queue, by topic.
+def stats(session: CliSession, watch: bool, interval: timedelta) -> None:
+    """Show how many messages are in the queue, by topic.
 
     Counts stop at 10,000 (shown as 10,000+): nothing here reads a big table to its end.
     """
@@ -54,9 +55,9 @@ def stats(session: Session, watch: bool, every: timedelta) -> None:
         if not watch:
             _print(session, _read(conn))
         elif session.output.on_terminal:
-            _watch_on_terminal(conn, every)
+            _watch_on_terminal(conn, interval)
         else:
-            _watch_in_pipe(session, conn, every)
+            _watch_in_pipe(session, conn, interval)
 
 
 def _read(conn: psycopg.Connection) -> Stats:
@@ -82,20 +83,20 @@ def _columns() -> list[Column]:
         Column(
             "HANDLED",
             "handled",
-            lambda handled: "yes" if handled else "nobody",
+            lambda handled: "yes" if handled else "no",
             style=lambda handled: "" if handled else "yellow",
         ),
     ]
 
 
-def _print(session: Session, found: Stats) -> None:
+def _print(session: CliSession, found: Stats) -> None:
     if session.as_json:
         session.output.record(
             {
                 "topics": found.topics,
                 "count_bound": BOUND,
                 "maintenance_age_s": found.maintenance,
-                "held_by_export": found.held,
+                "list_exports": found.held,
             }
         )
         return
@@ -105,13 +106,13 @@ def _print(session: Session, found: Stats) -> None:
 
 
 def _remarks(found: Stats) -> list[str]:
-    """Say what a person should know besides the numbers."""
-    lonely = [row["topic"] for row in found.topics if not row["handled"] and (row["ready"] or row["delayed"])]
+    """Return what to know besides the numbers."""
+    unhandled = [row["topic"] for row in found.topics if not row["handled"] and (row["ready"] or row["delayed"])]
     remarks = (
         [
-            f"nobody handles {', '.join(lonely[:3])}{' …' if lonely[3:] else ''}: what is published there waits, nothing is lost"
+            f"no worker handles {', '.join(unhandled[:3])}{' …' if unhandled[3:] else ''}: messages published there wait, nothing is lost"
         ]
-        if lonely
+        if unhandled
         else []
     )
     said = ", ".join(f"by {caller} {show_age(age)} ago" for caller, age in found.maintenance.items())
@@ -129,17 +130,17 @@ def _held(export: dict[str, Any]) -> str:
     )
 
 
-def _watch_in_pipe(session: Session, conn: psycopg.Connection, every: timedelta) -> None:
+def _watch_in_pipe(session: CliSession, conn: psycopg.Connection, interval: timedelta) -> None:
     while True:
         found = _read(conn)
         if session.as_json:
             _print(session, found)
         else:
             session.output.say(plain_table(_columns(), found.topics) + "\n")
-        time.sleep(every.total_seconds())
+        time.sleep(interval.total_seconds())
 
 
-def _watch_on_terminal(conn: psycopg.Connection, every: timedelta) -> None:
+def _watch_on_terminal(conn: psycopg.Connection, interval: timedelta) -> None:
     from rich.console import Console, Group  # noqa: PLC0415
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -152,4 +153,4 @@ def _watch_on_terminal(conn: psycopg.Connection, every: timedelta) -> None:
             found = _read(conn)
             remarks = [Text(line, style="dim") for line in _remarks(found)]
             live.update(Group(rich_table(_columns(), found.topics, console.width), Text(), *remarks), refresh=True)
-            time.sleep(every.total_seconds())
+            time.sleep(interval.total_seconds())

@@ -1,10 +1,10 @@
-"""`pgrouse subscription`: which topics get what is published to another."""
+"""`pgrouse subscription`: which topics get copies of the messages of another."""
 
 from __future__ import annotations
 
 import click
 
-from pgrouse.cli.command import Group, Session
+from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.errors import ExitCode
 
@@ -16,9 +16,9 @@ ADD = "INSERT INTO messages.subscription (topic, subscriber) VALUES (%s, %s) ON 
 REMOVE = "DELETE FROM messages.subscription WHERE topic = %s AND subscriber = %s"
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def subscription() -> None:
-    """Let topics get what is published to others.
+    """Copy messages that are published to a topic to others.
 
     A message that is published to TOPIC becomes one ordinary message in each SUBSCRIBER's topic, in the publisher's transaction.
     """
@@ -27,7 +27,7 @@ def subscription() -> None:
 @subscription.command("list")
 @click.argument("topic", required=False)
 @click.pass_obj
-def list_subscriptions(session: Session, topic: str | None) -> None:
+def list_subscriptions(session: CliSession, topic: str | None) -> None:
     """List the subscriptions, or those of one topic on either side."""
     from psycopg.rows import dict_row  # noqa: PLC0415
 
@@ -45,8 +45,8 @@ def list_subscriptions(session: Session, topic: str | None) -> None:
 @click.argument("topic")
 @click.argument("subscriber")
 @click.pass_obj
-def add(session: Session, topic: str, subscriber: str) -> None:
-    """Let SUBSCRIBER get what is published to TOPIC from now on."""
+def add(session: CliSession, topic: str, subscriber: str) -> None:
+    """Subscribe SUBSCRIBER to TOPIC from now on."""
     with session.connect() as conn:
         added = conn.execute(ADD, [topic, subscriber]).rowcount > 0
     if session.as_json:
@@ -60,8 +60,8 @@ def add(session: Session, topic: str, subscriber: str) -> None:
 @click.argument("topic")
 @click.argument("subscriber")
 @click.pass_obj
-def remove(session: Session, topic: str, subscriber: str) -> int:
-    """End a subscription. What was published before stays. Exit code 1 if there was none."""
+def remove(session: CliSession, topic: str, subscriber: str) -> int:
+    """End a subscription. Messages published before stay. Exit code 1 if there was none."""
     with session.connect() as conn:
         removed = conn.execute(REMOVE, [topic, subscriber]).rowcount > 0
     if session.as_json:

@@ -1,4 +1,4 @@
-"""`pgrouse token`: who may use the web server."""
+"""`pgrouse token`: tokens of the web server."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.command import Group, Session
-from pgrouse.cli.output import Column, show_ago
+from pgrouse.cli.command import CliSession, CommandGroup
+from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION
 from pgrouse.errors import ExitCode
+from pgrouse.format import show_ago
 
 ROLES = ("viewer", "publisher", "worker", "operator")
 LIST = """
@@ -25,15 +26,20 @@ LIST = """
   ORDER BY t.name"""
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def token() -> None:
-    """Make, list and revoke the tokens of the web server."""
+    """Create, list and revoke the tokens of the web server."""
 
 
 @token.command()
 @click.argument("name")
 @click.option(
-    "--role", "roles", type=click.Choice(ROLES), multiple=True, required=True, help="What it may do; several are fine."
+    "--role",
+    "roles",
+    type=click.Choice(ROLES),
+    multiple=True,
+    required=True,
+    help="What it may do; may be given several times.",
 )
 @click.option(
     "--topic",
@@ -41,35 +47,35 @@ def token() -> None:
     multiple=True,
     default=("*",),
     show_default=True,
-    help="With which topics: a name, or a beginning and *.",
+    help="For which topics: a name, or a prefix and *.",
 )
-@click.option("--expires", type=DURATION, help="After how long it is worth nothing, as 90d. Default: never.")
+@click.option("--expires", type=DURATION, help="When it expires, like 90d. Default: never.")
 @click.pass_obj
 def add(
-    session: Session, name: str, roles: tuple[str, ...], topics: tuple[str, ...], expires: timedelta | None
+    session: CliSession, name: str, roles: tuple[str, ...], topics: tuple[str, ...], expires: timedelta | None
 ) -> None:
-    """Make a token and print it, once.
+    """Create a token and print it, once.
 
-    Only its digest is kept: nobody can read it again.
+    Only its digest is stored: it cannot be shown again.
     """
-    from pgrouse.web import tokens as secret  # noqa: PLC0415
+    from pgrouse.web import tokens  # noqa: PLC0415
 
-    made = secret.new()
+    made = tokens.new()
     with session.connect() as conn:
         conn.execute(
             "SELECT messages.add_token(%s, %s, %s, %s, %s)",
-            [name, secret.digest(made), sorted(set(roles)), sorted(set(topics)), expires],
+            [name, tokens.digest(made), sorted(set(roles)), sorted(set(topics)), expires],
         )
     if session.as_json:
         session.output.record({"name": name, "token": made})
         return
     click.echo(made)
-    session.output.note(f"this is the token {name}: keep it now, it is not shown again")
+    session.output.note(f"this is the token {name}: store it now, it is not shown again")
 
 
 @token.command("list")
 @click.pass_obj
-def list_tokens(session: Session) -> None:
+def list_tokens(session: CliSession) -> None:
     """List the tokens, without their secrets. The last use is exact to five minutes."""
     from psycopg.rows import dict_row  # noqa: PLC0415
 
@@ -84,21 +90,21 @@ def list_tokens(session: Session) -> None:
         Column("EXPIRES", "expires", show_ago, optional=True),
         Column("BY", "created_by", wide=True),
     ]
-    session.output.rows(columns, rows, "no token: make one with `pgrouse token add NAME --role operator`")
+    session.output.rows(columns, rows, "no token: create one with `pgrouse token add NAME --role operator`")
 
 
 @token.command()
 @click.argument("name")
 @click.pass_obj
-def revoke(session: Session, name: str) -> int:
+def revoke(session: CliSession, name: str) -> int:
     """End a token, and the sessions that were opened with it.
 
-    Web servers hear of it within two seconds.
+    Web servers notice it within two seconds.
     """
     with session.connect() as conn:
         row: Any = conn.execute("SELECT messages.revoke_token(%s)", [name]).fetchone()
     if session.as_json:
         session.output.record({"name": name, "was_good": row[0]})
         return ExitCode.OK
-    session.output.say(f"revoked {name}" if row[0] else f"{name} was worth nothing before")
+    session.output.say(f"revoked {name}" if row[0] else f"{name} was not valid before")
     return ExitCode.OK

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import READ_TIMEOUT, Group, Session
-from pgrouse.cli.policy_args import KnobType, assignments, read_policy
-from pgrouse.cli.output import Column, plural
-from pgrouse.cli.param_types import DURATION, MOMENT
+from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
+from pgrouse.cli.output import Column
+from pgrouse.cli.param_types import DURATION, TIMESTAMP
+from pgrouse.cli.policy_args import PolicySettingType, assignments, read_policy
 from pgrouse.errors import ExitCode
+from pgrouse.format import plural
 
 if TYPE_CHECKING:
     from typing import LiteralString
@@ -23,18 +24,18 @@ CHANNEL = click.option("--channel", metavar="CHANNEL", help="One channel of the 
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say what would change.")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def topic() -> None:
     """Show, set and pause the policies of topics.
 
-    The topic '*' holds the defaults. A change holds at once; nothing is restarted.
+    The topic '*' holds the defaults. A change takes effect at once, without a restart.
     """
 
 
 @topic.command("list")
 @click.pass_obj
-def list_topics(session: Session) -> None:
-    """List the topics with a policy of their own, and what each sets."""
+def list_topics(session: CliSession) -> None:
+    """List the topics with their own policy, and what each sets."""
     from pgrouse.cli.policy_view import policies  # noqa: PLC0415
 
     with session.read() as conn:
@@ -48,114 +49,114 @@ def list_topics(session: Session) -> None:
 
 
 def _summary(row: dict[str, Any]) -> dict[str, Any]:
-    from pgrouse.cli.policy_view import pause_of  # noqa: PLC0415
+    from pgrouse.cli.policy_view import read_pause  # noqa: PLC0415
     from pgrouse.config.topic_policy import TopicPolicy  # noqa: PLC0415
 
-    policy = {knob: row[knob] for knob in TopicPolicy.names() if row[knob] is not None}
-    return {"topic": row["topic"], "paused": pause_of(row), "policy": policy}
+    policy = {setting: row[setting] for setting in TopicPolicy.names() if row[setting] is not None}
+    return {"topic": row["topic"], "paused": read_pause(row), "policy": policy}
 
 
 def _in_one_line(policy: dict[str, Any]) -> str:
-    from pgrouse.config.topic_policy import show_knob  # noqa: PLC0415
+    from pgrouse.config.topic_policy import show_setting  # noqa: PLC0415
 
-    return " ".join(f"{knob}={show_knob(knob, value)}" for knob, value in policy.items()) or "nothing"
+    return " ".join(f"{setting}={show_setting(setting, value)}" for setting, value in policy.items()) or "nothing"
 
 
 @topic.command()
 @click.argument("topic_name", metavar="TOPIC")
 @CHANNEL
 @click.pass_obj
-def show(session: Session, topic_name: str, channel: str | None) -> None:
-    """Show what holds for a topic, knob by knob, and what is paused."""
-    from pgrouse.cli.policy_view import look, show_policy  # noqa: PLC0415
+def show(session: CliSession, topic_name: str, channel: str | None) -> None:
+    """Show the policy of a topic, setting by setting, and what is paused."""
+    from pgrouse.cli.policy_view import read_policy_view, show_policy  # noqa: PLC0415
 
     with session.read() as conn:
-        portrait = look(conn, topic_name, channel)
-    show_policy(session, portrait)
+        view = read_policy_view(conn, topic_name, channel)
+    show_policy(session, view)
 
 
 @topic.command("set")
 @click.argument("topic_name", metavar="TOPIC")
-@click.argument("given", nargs=-1, required=True, metavar="KNOB=VALUE...", type=KnobType(assigned=True))
+@click.argument("given", nargs=-1, required=True, metavar="SETTING=VALUE...", type=PolicySettingType(assigned=True))
 @CHANNEL
 @DRY_RUN
 @click.pass_obj
-def set_(session: Session, topic_name: str, given: tuple[str, ...], channel: str | None, dry_run: bool) -> None:
-    """Set knobs of a topic, of one channel, or ('*') of the defaults.
+def set_(session: CliSession, topic_name: str, given: tuple[str, ...], channel: str | None, dry_run: bool) -> None:
+    """Set policy settings of a topic, a channel, or ('*') the defaults.
 
-    `inherit` as a value: as the defaults say. `none`: no limit, also where the defaults have one. `payload_schema=@FILE` reads a file.
-    `backoff.kind` begins a new backoff; other parts like `backoff.base` leave the rest as it is.
+    The value `inherit` means as the defaults; `none` means no limit, even if the defaults have one. `payload_schema=@FILE` reads a file.
+    `backoff.kind` starts a new backoff; other parts like `backoff.base` keep the rest.
     """
     _put(session, topic_name, channel, assignments(given), dry_run=dry_run)
 
 
 @topic.command()
 @click.argument("topic_name", metavar="TOPIC")
-@click.argument("knobs", nargs=-1, required=True, metavar="KNOB...", type=KnobType(assigned=False))
+@click.argument("settings", nargs=-1, required=True, metavar="SETTING...", type=PolicySettingType(assigned=False))
 @CHANNEL
 @DRY_RUN
 @click.pass_obj
-def unset(session: Session, topic_name: str, knobs: tuple[str, ...], channel: str | None, dry_run: bool) -> None:
-    """Let a topic inherit knobs again.
+def unset(session: CliSession, topic_name: str, settings: tuple[str, ...], channel: str | None, dry_run: bool) -> None:
+    """Let a topic inherit settings again.
 
-    From the defaults ('*') they are taken away.
+    In the defaults ('*') they are removed.
     """
     from pgrouse.config.topic_policy import DEFAULTS  # noqa: PLC0415
 
     word = "none" if topic_name == DEFAULTS else "inherit"
-    _put(session, topic_name, channel, dict.fromkeys(knobs, word), dry_run=dry_run)
+    _put(session, topic_name, channel, dict.fromkeys(settings, word), dry_run=dry_run)
 
 
-def _put(session: Session, topic_name: str, channel: str | None, assigned: dict[str, str], *, dry_run: bool) -> None:
-    from pgrouse.cli.policy_diff import put  # noqa: PLC0415
-    from pgrouse.config.topic_policy import Wanted  # noqa: PLC0415
+def _put(session: CliSession, topic_name: str, channel: str | None, assigned: dict[str, str], *, dry_run: bool) -> None:
+    from pgrouse.cli.policy_diff import apply_policies  # noqa: PLC0415
+    from pgrouse.config.topic_policy import DesiredPolicy  # noqa: PLC0415
 
     policy = read_policy(topic_name, channel, assigned)
-    wanted = Wanted(policy=policy) if channel is None else Wanted(channels={channel: policy})
+    wanted = DesiredPolicy(policy=policy) if channel is None else DesiredPolicy(channels={channel: policy})
     with session.connect() as conn:
-        put(session, conn, {topic_name: wanted}, dry_run=dry_run)
+        apply_policies(session, conn, {topic_name: wanted}, dry_run=dry_run)
 
 
 @topic.command()
 @DRY_RUN
 @click.pass_obj
-def apply(session: Session, dry_run: bool) -> None:
+def apply(session: CliSession, dry_run: bool) -> None:
     """Write the policies of the configuration into the database.
 
-    What it does not name is left alone.
+    Policies that it does not name stay as they are.
     """
-    from pgrouse.cli.policy_diff import put  # noqa: PLC0415
+    from pgrouse.cli.policy_diff import apply_policies  # noqa: PLC0415
 
     if not session.config.policies:
-        session.output.note("the configuration names no policy: write knobs into its [topics] tables")
+        session.output.note("the configuration has no policies: write settings into its [topics] tables")
     with session.connect() as conn:
-        put(session, conn, session.config.policies, dry_run=dry_run)
+        apply_policies(session, conn, session.config.policies, dry_run=dry_run)
 
 
 @topic.command()
 @click.argument("topic_name", metavar="TOPIC")
 @CHANNEL
-@click.option("--why", metavar="TEXT", help="Is shown to whoever asks.")
-@click.option("--for", "resume_in", type=DURATION, help="Resume by itself after this time, like 30m.")
-@click.option("--until", type=MOMENT, help="Resume by itself at this time, given with its zone.")
+@click.option("--reason", metavar="TEXT", help="The reason, shown to other operators.")
+@click.option("--for", "resume_in", type=DURATION, help="Resume automatically after this time, like 30m.")
+@click.option("--until", type=TIMESTAMP, help="Resume automatically at this time, given with its zone.")
 @click.pass_obj
 def pause(
-    session: Session,
+    session: CliSession,
     topic_name: str,
     channel: str | None,
-    why: str | None,
+    reason: str | None,
     resume_in: timedelta | None,
     until: datetime | None,
 ) -> None:
     """Stop a topic, one channel of it, or ('*') all topics.
 
-    Nothing of it is begun, by any worker. What runs already may end.
+    No worker starts its messages. Those that run already may end.
     """
     if resume_in is not None and until is not None:
         raise click.UsageError("--for and --until exclude each other")
     with session.connect() as conn:
         row = conn.execute(
-            "SELECT messages.pause(%s, %s, %s, %s, %s)", [topic_name, why, resume_in, until, channel]
+            "SELECT messages.pause(%s, %s, %s, %s, %s)", [topic_name, reason, resume_in, until, channel]
         ).fetchone()
     resume_at: datetime | None = row[0] if row else None
     if session.as_json:
@@ -168,7 +169,7 @@ def pause(
 @click.argument("topic_name", metavar="TOPIC")
 @CHANNEL
 @click.pass_obj
-def resume(session: Session, topic_name: str, channel: str | None) -> int:
+def resume(session: CliSession, topic_name: str, channel: str | None) -> int:
     """End a pause. Exit code 1 if there was none."""
     with session.connect() as conn:
         row = conn.execute("SELECT messages.resume(%s, %s)", [topic_name, channel]).fetchone()
@@ -196,10 +197,10 @@ HIGHEST = "SELECT coalesce(max(m.id), 0) FROM messages.message AS m"
 @click.option("--dry-run", is_flag=True, help="Only say how many would be deleted.")
 @click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
 @click.pass_obj
-def purge(session: Session, topic_name: str, dry_run: bool, yes: bool) -> int:
-    """Delete what waits in a topic, without a trace.
+def purge(session: CliSession, topic_name: str, dry_run: bool, yes: bool) -> int:
+    """Delete the waiting messages of a topic, without a trace.
 
-    What runs is left alone, and so is what is published from now on. It goes in short transactions, and can be interrupted.
+    Running messages stay, and so do those published from now on. It works in short transactions, and can be interrupted.
     """
     with session.connect() as conn:
         with conn.transaction():
@@ -215,14 +216,14 @@ def purge(session: Session, topic_name: str, dry_run: bool, yes: bool) -> int:
         return _purge(session, conn, topic_name, upto)
 
 
-def _would_purge(session: Session, found: int, what: str) -> int:
+def _would_purge(session: CliSession, found: int, what: str) -> int:
     if session.as_json:
         session.output.record({"messages": found, "at_least": found >= BOUND})
-    session.output.say(f"would delete {what}: run it again without --dry-run" if found else "nothing waits there")
+    session.output.say(f"would delete {what}: run it again without --dry-run" if found else "no messages wait there")
     return ExitCode.OK
 
 
-def _purge(session: Session, conn: psycopg.Connection, topic_name: str, upto: int) -> int:
+def _purge(session: CliSession, conn: psycopg.Connection, topic_name: str, upto: int) -> int:
     deleted = 0
     while batch := _value(conn, "SELECT messages.purge_topic(%s, p_upto => %s)", [topic_name, upto]):
         deleted += batch

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import click
 
-from pgrouse.cli.command import Command, Session
+from pgrouse.cli.command import CliSession, Command
 from pgrouse.errors import ConfigError
 
 
 @click.command(cls=Command)
 @click.option("--listen", help="Address and port: instead of web.listen.")
 @click.pass_obj
-def web(session: Session, listen: str | None) -> int:
+def web(session: CliSession, listen: str | None) -> int:
     """Serve the HTTP API and the dashboard until stopped.
 
-    Only this machine reaches it unless web.listen says otherwise; then a token is needed (`pgrouse token add`).
+    Only this machine can reach it unless web.listen says otherwise; then a token is needed (`pgrouse token add`).
     """
     session.overrides["web"] = {"listen": listen}
     config = session.config

@@ -1,4 +1,4 @@
-"""`pgrouse worker`: who works."""
+"""`pgrouse worker`: list and drain workers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.command import Group, Session
-from pgrouse.cli.output import Column, show_age, show_ago
+from pgrouse.cli.command import CliSession, CommandGroup
+from pgrouse.cli.output import Column
 from pgrouse.errors import ExitCode
+from pgrouse.format import show_age, show_ago
 
 LIST = """
   SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status, w.kind,
@@ -23,15 +24,15 @@ LIST = """
   ORDER BY w.name"""
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def worker() -> None:
-    """List the workers, and ask one to drain."""
+    """List the workers, and drain them."""
 
 
 @worker.command("list")
 @click.pass_obj
-def list_workers(session: Session) -> None:
-    """List the workers of the last hour. One that is silent for 30 seconds is dead, frozen, or cut off."""
+def list_workers(session: CliSession) -> None:
+    """List the workers of the last hour. One that is silent for 30 seconds is dead, frozen, or disconnected."""
     from psycopg.rows import dict_row  # noqa: PLC0415
 
     with session.read() as conn:
@@ -56,10 +57,10 @@ def list_workers(session: Session) -> None:
 @worker.command()
 @click.argument("name")
 @click.pass_obj
-def drain(session: Session, name: str) -> int:
-    """Ask a worker to let what runs end, and to stop, as on SIGTERM.
+def drain(session: CliSession, name: str) -> int:
+    """Ask a worker to finish its running messages and stop, as on SIGTERM.
 
-    It obeys within seconds. Whoever started it, a service manager say, may start it again.
+    It reacts within seconds. A service manager may start it again.
     """
     with session.connect() as conn:
         row: Any = conn.execute("SELECT messages.drain_worker(%s)", [name]).fetchone()

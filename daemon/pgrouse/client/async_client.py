@@ -1,7 +1,7 @@
 """What operators do, from coroutines: the methods of `Client`, each to be awaited.
 
     async with AsyncClient("postgresql://…") as queue:
-        await queue.pause("mail.send", why="the relay is down")
+        await queue.pause("mail.send", reason="the relay is down")
 
 There is one implementation, the blocking one, which runs here in a thread: docs/decisions/0018-one-client-and-a-thread.md.
 """
@@ -22,9 +22,9 @@ import psycopg
 
 from pgrouse.client import search_path
 from pgrouse.client.client import Client
-from pgrouse.client.wait_for import Ending, wait_for
+from pgrouse.client.wait_for import MessageResult, wait_for
 
-# How long a cancelled call waits for the server to hear of it.
+# How long a cancelled call waits for the server to learn of it.
 CANCEL_S = 5.0
 
 
@@ -60,7 +60,7 @@ class AsyncClient:
             raise AttributeError(f"AsyncClient has no method {name!r}: it has those of Client, and closes itself")
         return partial(self._call, name)
 
-    async def wait_for(self, message_id: int, timeout: timedelta | float | None = None) -> Ending:  # noqa: ASYNC109 - as of Client
+    async def wait_for(self, message_id: int, timeout: timedelta | float | None = None) -> MessageResult:  # noqa: ASYNC109 - as of Client
         """Wait until a message has ended, and return how; on a connection of its own, so that other calls go on meanwhile."""
         async with await search_path.fix_async(
             await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
@@ -74,7 +74,7 @@ class AsyncClient:
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
-            done.add_done_callback(_heard)
+            done.add_done_callback(_ignore_result)
             # One that still waits for its turn is just left out.
             if not going.cancel() and not going.done():
                 await asyncio.to_thread(self._cancel, going)
@@ -92,7 +92,7 @@ class AsyncClient:
                 self._client.conn.cancel_safe(timeout=CANCEL_S)
 
 
-def _heard(done: asyncio.Future[Any]) -> None:
-    """What came of it is of no interest to anybody any more."""
+def _ignore_result(done: asyncio.Future[Any]) -> None:
+    """Ignore the result of a cancelled call."""
     if not done.cancelled():
         done.exception()

@@ -1,7 +1,7 @@
 """What operators do, from Python: each method is one of the SQL functions, called on one connection.
 
     with Client("postgresql://…") as queue:
-        queue.pause("mail.send", why="the relay is down")
+        queue.pause("mail.send", reason="the relay is down")
 
 Blocking; for coroutines there is `AsyncClient`.
 """
@@ -20,18 +20,14 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 from pydantic_core import from_json
 
+from pgrouse.client import message_query, policy_change, search_path
+from pgrouse.client.wait_for import MessageResult, wait_for
 from pgrouse.config import duration
-
-from pgrouse.client import message_query as message_row
-
-from pgrouse.client import policy_change
-
-from pgrouse.client import search_path
+from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, TopicPolicy
 from pgrouse.errors import UnknownMessage
 from pgrouse.publishing.new_message import NewMessage, Options
-from pgrouse.publishing.publish import Published, PublishedMany, publish, publish_many
-from pgrouse.config.topic_policy import DEFAULTS, TopicPolicy, Wanted
-from pgrouse.client.wait_for import Ending, wait_for
+from pgrouse.publishing.publish import publish, publish_many
+from pgrouse.publishing.published import Published, PublishedMany
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
@@ -64,11 +60,11 @@ class Filters(TypedDict, total=False):
 class Client:
     """The queue of one database, for those who operate it (the role messages_operator).
 
-    As a context manager it closes the connection that it made. Errors of the server are psycopg's; their hint is the mend.
+    As a context manager it closes the connection that it made. Errors of the server are psycopg's; their hint is the fix.
 
     Args:
-        where: a connection string, for a connection of its own in autocommit mode; or a connection of the caller, who then says what is
-            one transaction, and commits.
+        where: a connection string, for a connection of its own in autocommit mode; or a connection of the caller, who then begins
+            and commits the transactions.
     """
 
     def __init__(self, where: str | psycopg.Connection[Any]) -> None:
@@ -108,10 +104,10 @@ class Client:
         Raises:
             UnknownMessage: there is none, or no more.
         """
-        rows = self._run(message_row.query(contents=True), {"id": message_id})
+        rows = self._run(message_query.query(contents=True), {"id": message_id})
         if not rows:
             raise UnknownMessage(
-                f"there is no message {message_id}: it was never published, or its day left the archive"
+                f"there is no message {message_id}: it was never published, or was deleted from the archive"
             )
         return {name: _decoded(name, value) for name, value in rows[0].items()}
 
@@ -125,7 +121,7 @@ class Client:
         return cancelled
 
     def delete(self, *message_ids: int) -> list[int]:
-        """Delete messages that wait, without a trace; return the ids of those that did wait."""
+        """Delete waiting messages without a trace; return the ids of those that were deleted."""
         deleted: list[int] = self._value("delete", ids=list(message_ids))
         return deleted
 
@@ -141,16 +137,16 @@ class Client:
         return deleted
 
     def skip(self, *message_ids: int, reason: str | None = None) -> list[int]:
-        """End messages that wait, as failed, so that those behind them in an ordered channel go on; return the ids of those that did."""
+        """End waiting messages as failed, so that those behind them in an ordered channel go on; return the ids of those that were ended."""
         skipped: list[int] = self._value("skip", ids=list(message_ids), reason=reason)
         return skipped
 
     def retry_now(self, *message_ids: int) -> list[int]:
-        """Let messages that wait for a time be tried at once; return the ids of those that did wait."""
+        """Make messages that wait for a time available at once; return the ids of those that waited."""
         due: list[int] = self._value("retry_now", ids=list(message_ids))
         return due
 
-    def wait_for(self, message_id: int, timeout: timedelta | float | None = None) -> Ending:
+    def wait_for(self, message_id: int, timeout: timedelta | float | None = None) -> MessageResult:
         """Wait until a message has ended, and return how: `pgrouse.wait_for` on the connection of this client."""
         return wait_for(self.conn, message_id, timeout)
 
@@ -201,7 +197,9 @@ class Client:
         self, *copy_ids: int, rate: float | None = None, delay: timedelta | float | None = None, force: bool = False
     ) -> list[Row]:
         """Move copies that wait in a `.dlq` topic back to where they died; the rest is as of `redrive`, with `copy_id`."""
-        return self._call("requeue", ids=list(copy_ids), rate=rate, delay=_time("delay", delay), force=force)
+        return self._call(
+            "requeue_dead_letters", ids=list(copy_ids), rate=rate, delay=_time("delay", delay), force=force
+        )
 
     def replay(
         self,
@@ -216,7 +214,7 @@ class Client:
         """Publish again what succeeded in a time, the oldest first; return for each `archived_id`, `message_id` and `outcome`.
 
         Args:
-            topic: of which topic.
+            topic: the topic.
             from_: when it succeeded: from this time on,
             to: and before this one.
             limit: at most so many; 1,000 unless given.
@@ -228,24 +226,26 @@ class Client:
     # Topics
 
     def policy(self, topic: str = DEFAULTS) -> Row:
-        """Return what holds for a topic, knob by knob: its own values, else the defaults. None = no limit."""
+        """Return what holds for a topic, setting by setting: its own values, else the defaults. None = no limit."""
         rows = {
             row["topic"]: row for row in self._run("SELECT * FROM messages.topic WHERE topic IN ('*', %s)", [topic])
         }
         own, defaults = rows.get(topic, {}), rows[DEFAULTS]
-        return {knob: defaults[knob] if own.get(knob) is None else own[knob] for knob in TopicPolicy.names()}
+        return {
+            setting: defaults[setting] if own.get(setting) is None else own[setting] for setting in TopicPolicy.names()
+        }
 
-    def set_policy(self, topic: str, **knobs: Any) -> list[str]:
-        """Set knobs of a topic's policy; return what changed, one line each. It holds at once.
+    def set_policy(self, topic: str, **settings: Any) -> list[str]:
+        """Set settings of a topic's policy; return what changed, one line each. It holds at once.
 
         Args:
             topic: which; '*' for the defaults.
-            **knobs: as `[topics."NAME"]` of the configuration takes them; "inherit" and "none" too.
+            **settings: as `[topics."NAME"]` of the configuration takes them; "inherit" and "none" too.
 
         Raises:
-            pydantic.ValidationError: a knob that there is not, or a value that it cannot have.
+            pydantic.ValidationError: a setting that there is not, or a value that it cannot have.
         """
-        wanted = {topic: Wanted(TopicPolicy(**knobs))}
+        wanted = {topic: DesiredPolicy(TopicPolicy(**settings))}
         with self._path():
             return [str(change) for change in policy_change.apply(self.conn, wanted)]
 
@@ -253,14 +253,14 @@ class Client:
         self,
         topic: str,
         *,
-        why: str | None = None,
+        reason: str | None = None,
         resume_in: timedelta | float | None = None,
         until: datetime | None = None,
         channel: str | None = None,
     ) -> datetime | None:
         """Stop a topic ('*': all), or one channel of it, until it is resumed or the time has come; return that time."""
         ends_at: datetime | None = self._value(
-            "pause", topic=topic, why=why, resume_in=_time("resume_in", resume_in), until=until, channel=channel
+            "pause", topic=topic, reason=reason, resume_in=_time("resume_in", resume_in), until=until, channel=channel
         )
         return ends_at
 
@@ -270,7 +270,7 @@ class Client:
         return was_paused
 
     def stats(self) -> list[Row]:
-        """Return what stands in the queue, one row per topic. Counts stop at 10,000: then they mean "at least"."""
+        """Return the counts of the queue, one row per topic. Counts stop at 10,000: then they mean "at least"."""
         return self._call("stats")
 
     # Schedules
@@ -280,12 +280,12 @@ class Client:
         return self._run("SELECT * FROM messages.schedule ORDER BY name", [])
 
     def add_schedule(self, name: str, cron: str, topic: str, payload: Any = None, **options: Any) -> None:
-        """Publish a message again and again, by the clock.
+        """Publish a message on a schedule.
 
         Args:
             name: what to call it.
             cron: when, in the five fields of cron.
-            topic: of which topic the messages are.
+            topic: the topic of the messages.
             payload: of each; {} unless given.
             **options: time_zone, channel, key, priority, headers, jitter, missed, missed_limit: columns of messages.schedule.
         """
@@ -299,12 +299,12 @@ class Client:
         self.conn.execute(insert, values)
 
     def remove_schedule(self, name: str) -> bool:
-        """Take a schedule away; return whether it was there. What it has published stays."""
+        """Delete a schedule; return whether it was there. What it has published stays."""
         return self.conn.execute("DELETE FROM messages.schedule WHERE name = %s", [name]).rowcount > 0
 
-    def pause_schedule(self, name: str, *, why: str | None = None) -> bool:
+    def pause_schedule(self, name: str, *, reason: str | None = None) -> bool:
         """Stop a schedule until it is resumed; return whether it was running."""
-        was_running: bool = self._value("pause_schedule", name=name, why=why)
+        was_running: bool = self._value("pause_schedule", name=name, reason=reason)
         return was_running
 
     def resume_schedule(self, name: str) -> bool:
@@ -314,7 +314,7 @@ class Client:
 
     def run_schedule_now(self, name: str) -> Row:
         """Publish the message of a schedule now; return `what` became of it (published, else as in messages.schedule_run) and its `id`."""
-        (row,) = self._call("run_now", name=name)
+        (row,) = self._call("run_schedule", name=name)
         return row
 
     # How
@@ -348,8 +348,8 @@ class Client:
 
 
 def _time(name: str, value: timedelta | float | None) -> timedelta | None:
-    return None if value is None else duration.given(value, name)
+    return None if value is None else duration.to_timedelta(value, name)
 
 
 def _decoded(name: str, value: Any) -> Any:
-    return from_json(value) if name in message_row.JSON_COLUMNS and value is not None else value
+    return from_json(value) if name in message_query.JSON_COLUMNS and value is not None else value

@@ -36,19 +36,19 @@ DEFAULTS: dict[str, Any] = {
 # The first statement. The path: see search_path. Above READ COMMITTED ends are left to the tick, and settles may fail to serialize. Not as startup
 # options, which a pooler refuses; and behind a pooler, which invents the process id that it tells, the session belongs to others too: there
 # nothing is set.
-FIRST = b"""
+SET_UP = b"""
     SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),
            CASE WHEN pg_catalog.current_setting('default_transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed'
                 THEN pg_catalog.set_config('default_transaction_isolation', 'read committed', false) END
     WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
 """
-# What the server says of a message that it cannot hand out is none of these: they are about the connection, a lock, the schema, rights.
-NOT_OF_A_MESSAGE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "55", "57")
+# Errors about a message that the server cannot return have none of these classes: they are about the connection, a lock, the schema, rights.
+NOT_CAUSED_BY_MESSAGE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "55", "57")
 # Where the server says that it has no memory for more locks: any role that may connect can take all of that.
 SHARED_MEMORY = ("lock.c", "predicate.c")
-# What a start asks takes milliseconds. Whoever holds it up (a migration) does so for longer, and a stop must not wait for that.
+# What a start asks takes milliseconds. What blocks it (a migration) takes longer, and a stop must not wait for that.
 START_S = 30.0
-BOUNDED = b"""
+SET_TIMEOUTS = b"""
     SELECT pg_catalog.set_config('lock_timeout', '2s', false), pg_catalog.set_config('statement_timeout', '10s', false)
     WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
 """
@@ -103,7 +103,7 @@ class Database:
         conn = await psycopg.AsyncConnection.connect(
             self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
         )
-        await self._begin(conn, FIRST, [conn.info.backend_pid])
+        await self._begin(conn, SET_UP, [conn.info.backend_pid])
         return conn
 
     async def connect_listener(self, *channels: str) -> psycopg.AsyncConnection:
@@ -143,21 +143,21 @@ class Database:
             raise DatabaseUnreachable(f"no connection to PostgreSQL: {' '.join(str(error).split())}") from error
 
     @contextmanager
-    def starting(self) -> Iterator[psycopg.Connection]:
+    def startup_connection(self) -> Iterator[psycopg.Connection]:
         """Lend the connection of a process's start, on which no wait is without a bound: what takes too long is to be tried again.
 
         Raises:
             DatabaseUnreachable: with the reason that libpq gave.
         """
-        with self.connect_blocking("start") as conn, hung_up_after(START_S, conn):
-            conn.execute(BOUNDED, [conn.info.backend_pid], prepare=False)
+        with self.connect_blocking("start") as conn, closed_after(START_S, conn):
+            conn.execute(SET_TIMEOUTS, [conn.info.backend_pid], prepare=False)
             with search_path.fixed(conn):
                 yield conn
 
     def _committed(self, conn: psycopg.Connection) -> psycopg.Connection:
         try:
-            with hung_up_after(self.connect_timeout_s, conn):
-                conn.execute(FIRST, [conn.info.backend_pid], prepare=False)
+            with closed_after(self.connect_timeout_s, conn):
+                conn.execute(SET_UP, [conn.info.backend_pid], prepare=False)
         except BaseException:
             conn.close()
             raise
@@ -189,9 +189,9 @@ class Database:
 
 
 @contextmanager
-def hung_up_after(seconds: float, conn: psycopg.Connection) -> Iterator[None]:
-    """Cut the connection if the block takes longer, so that whoever waits for an answer on it gets an error instead."""
-    timer = threading.Timer(seconds, _hang_up, [conn])
+def closed_after(seconds: float, conn: psycopg.Connection) -> Iterator[None]:
+    """Close the connection if the block takes longer, so that waiting for an answer on it ends with an error."""
+    timer = threading.Timer(seconds, _close_socket, [conn])
     timer.daemon = True
     timer.start()
     try:
@@ -200,7 +200,7 @@ def hung_up_after(seconds: float, conn: psycopg.Connection) -> Iterator[None]:
         timer.cancel()
 
 
-def _hang_up(conn: psycopg.Connection) -> None:
+def _close_socket(conn: psycopg.Connection) -> None:
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as wire:
         wire.shutdown(socket.SHUT_RDWR)
 
@@ -211,18 +211,18 @@ async def close(conn: psycopg.AsyncConnection | None) -> None:
         await asyncio.shield(conn.close())
 
 
-def may_be_of_a_message(error: BaseException) -> bool:
+def may_be_caused_by_message(error: BaseException) -> bool:
     """Whether a claim may have failed because of one of its messages: it is too much for the server, the connection, or the time."""
     if isinstance(error, psycopg.errors.OutOfMemory):
         return error.diag.source_file not in SHARED_MEMORY
     if isinstance(error, TimeoutError | psycopg.errors.QueryCanceled):
         return True
     state = error.sqlstate if isinstance(error, psycopg.Error) else None
-    return state is not None and not state.startswith(NOT_OF_A_MESSAGE)
+    return state is not None and not state.startswith(NOT_CAUSED_BY_MESSAGE)
 
 
-def why_not_handed_out(error: psycopg.Error) -> str:
-    """Return the reason with which a message is rejected whose contents the server cannot hand out."""
-    return f"its contents cannot be handed out: {error.diag.message_primary or error} (SQLSTATE {error.sqlstate})"[
+def unclaimable_reason(error: psycopg.Error) -> str:
+    """Return the reason for rejecting a message whose contents the server cannot return."""
+    return f"the server cannot return its contents: {error.diag.message_primary or error} (SQLSTATE {error.sqlstate})"[
         :1000
     ]

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Message(NamedTuple):
-    """What one claim handed out for one message, column by column as in the SQL type `messages.claimed`.
+    """What one claim returned for one message, column by column as in the SQL type `messages.claimed`.
 
-    JSON is still text: it is decoded for each message alone, so that a value Python cannot hold harms nobody else.
+    JSON is still text: it is decoded for each message alone, so that a value that Python cannot hold harms no other message.
     """
 
     id: int
@@ -23,8 +23,8 @@ class Message(NamedTuple):
     body: bytes | None
     headers: str | None
     state: str | None
-    lock_for_s: float
-    run_timeout_s: float | None
+    lock_duration_s: float
+    timeout_s: float | None
     waited_s: float
     elapsed_s: float
     runs: int = 1

@@ -39,11 +39,11 @@ CONTENTS = {
     "expires_at": ("m.expires_at", "a.expires_at"),
     "max_attempts": ("m.max_attempts", "a.max_attempts"),
     "original_topic": ("m.original_topic", "a.original_topic"),
-    "headers": ("messages.shown(m.headers)", "messages.shown(a.headers)"),
-    "state_kept": ("messages.shown(m.state)", "messages.shown(a.state)"),
-    "progress": ("messages.shown(m.progress)", "messages.shown(a.progress)"),
-    "output": ("NULL", "messages.shown(a.output)"),
-    "payload": ("messages.shown(m.payload)", "messages.shown(a.payload)"),
+    "headers": ("messages.display_json(m.headers)", "messages.display_json(a.headers)"),
+    "state_kept": ("messages.display_json(m.state)", "messages.display_json(a.state)"),
+    "progress": ("messages.display_json(m.progress)", "messages.display_json(a.progress)"),
+    "output": ("NULL", "messages.display_json(a.output)"),
+    "payload": ("messages.display_json(m.payload)", "messages.display_json(a.payload)"),
     "body": ("m.body", "a.body"),
 }
 JSON_COLUMNS = ("history", "headers", "state_kept", "progress", "output", "payload")

@@ -1,6 +1,6 @@
-"""The policies that the database holds: how they differ from what a file or a command says, and how they become the same.
+"""The policies that the database holds: how they differ from a file or a command, and how to apply those.
 
-What is not named is left alone. All of it is one transaction under the lock that every change of a policy takes: whoever applies the same
+What is not named is left alone. All of it is one transaction under the lock that every change of a policy takes: a process that applies the same
 at the same time waits, and then finds nothing to do.
 """
 
@@ -19,59 +19,59 @@ from psycopg.types.json import Jsonb
 from pgrouse.config.duration import parse
 from pgrouse.config.topic_policy import (
     DEFAULTS,
-    PARTS,
+    NESTED,
     Backoff,
     ChannelPolicy,
-    Knobs,
+    DesiredPolicy,
+    Keyword,
+    PolicyTable,
     TopicPolicy,
-    Wanted,
-    Word,
     column,
-    named,
+    given_settings,
     show,
-    show_knob,
+    show_setting,
 )
 
 # As the trigger topic_changed.
 LOCK = b"SELECT messages.lock_policies()"
-JSON_KNOBS = ("backoff", "breaker", "payload_schema")
+JSON_SETTINGS = ("backoff", "breaker", "payload_schema")
 LONGEST = 100  # characters of a value in a diff
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Change:
-    """One knob that is to be set otherwise than it is, or (knob `subscription`) a topic to subscribe to.
+class SettingChange:
+    """One setting that is to be set otherwise than it is, or (setting `subscription`) a topic to subscribe to.
 
     Attributes:
         old: what the column holds; None = it inherits, or of the defaults: there is none.
-        new: what it shall hold.
+        new: what it is to hold.
     """
 
     topic: str
     channel: str | None
-    knob: str
+    setting: str
     old: Any
     new: Any
 
     def __str__(self) -> str:
         where = self.topic if self.channel is None else f"{self.topic}, channel {self.channel}"
-        if self.knob == "subscription":
+        if self.setting == "subscription":
             return f"{where}: + subscription to {self.new}"
-        return f"{where}: {self.knob} {self.text(self.old)} -> {self.text(self.new)}"
+        return f"{where}: {self.setting} {self.text(self.old)} -> {self.text(self.new)}"
 
     def text(self, value: Any) -> str:
-        """Write a value of this knob."""
+        """Write a value of this setting."""
         if value is None:
-            return show(Word.NONE if self.topic == DEFAULTS else Word.INHERIT)
-        text = show_knob(self.knob, _plain(value))
+            return show(Keyword.NONE if self.topic == DEFAULTS else Keyword.INHERIT)
+        text = show_setting(self.setting, _plain(value))
         return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def differences(conn: psycopg.Connection, wanted: Mapping[str, Wanted]) -> list[Change]:
+def differences(conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy]) -> list[SettingChange]:
     """Return what would have to change so that the database holds what is wanted."""
-    found: list[Change] = []
+    found: list[SettingChange] = []
     policies = _rows(conn, b"SELECT * FROM messages.topic", "topic")
     # The defaults first: a part of a backoff is put over what holds for the topic, and that may be theirs.
     for topic in sorted(wanted, key=lambda topic: topic != DEFAULTS):
@@ -79,16 +79,16 @@ def differences(conn: psycopg.Connection, wanted: Mapping[str, Wanted]) -> list[
     return [*found, *_of_channels(conn, wanted), *_of_subscriptions(conn, wanted)]
 
 
-def apply(conn: psycopg.Connection, wanted: Mapping[str, Wanted]) -> list[Change]:
+def apply(conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy]) -> list[SettingChange]:
     """Make the database hold what is wanted; return what changed.
 
     Raises:
-        psycopg.errors.InvalidParameterValue: the server refuses a value; its hint is the mend.
+        psycopg.errors.InvalidParameterValue: the server refuses a value; its hint is the fix.
         psycopg.errors.InsufficientPrivilege: the user is no messages_operator.
-        psycopg.errors.LockNotAvailable: somebody else has changed a policy and stays open.
+        psycopg.errors.LockNotAvailable: another transaction has changed a policy and is still open.
     """
     if not differences(conn, wanted):
-        return []  # whoever may only read has nothing to change either
+        return []  # works for a role that may only read
     with conn.transaction():
         conn.execute(LOCK)
         changes = differences(conn, wanted)
@@ -101,24 +101,24 @@ def _rows(conn: psycopg.Connection, query: bytes, key: str) -> dict[str, Row]:
     return {row[key]: row for row in conn.cursor(row_factory=dict_row).execute(query)}
 
 
-def _of_policy(topic: str, policy: TopicPolicy, policies: dict[str, Row]) -> Iterator[Change]:
+def _of_policy(topic: str, policy: TopicPolicy, policies: dict[str, Row]) -> Iterator[SettingChange]:
     row = policies.setdefault(topic, dict.fromkeys(TopicPolicy.names()))
-    for knob, value in named(policy, TopicPolicy).items():
-        new = column(topic, knob, value)
-        if isinstance(new, Knobs):
-            new = _whole(new, row[knob] or policies[DEFAULTS][knob] or {})
-        old, row[knob] = row[knob], new
-        if not _same(knob, old, new):
-            yield Change(topic, None, knob, old, new)
+    for setting, value in given_settings(policy, TopicPolicy).items():
+        new = column(topic, setting, value)
+        if isinstance(new, PolicyTable):
+            new = _whole(new, row[setting] or policies[DEFAULTS][setting] or {})
+        old, row[setting] = row[setting], new
+        if not _same(setting, old, new):
+            yield SettingChange(topic, None, setting, old, new)
 
 
-def _whole(given: Knobs, effective: Row) -> Row:
+def _whole(given: PolicyTable, effective: Row) -> Row:
     """Return a backoff or breaker with the parts that are given over those that hold; a backoff's `kind` begins a new one."""
-    parts = {name: _json(value) for name, value in named(given, type(given)).items()}
+    parts = {name: _json(value) for name, value in given_settings(given, type(given)).items()}
     return parts if isinstance(given, Backoff) and given.kind else effective | parts
 
 
-def _of_channels(conn: psycopg.Connection, wanted: Mapping[str, Wanted]) -> Iterator[Change]:
+def _of_channels(conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy]) -> Iterator[SettingChange]:
     if not any(each.channels for each in wanted.values()):
         return
     held = {
@@ -130,24 +130,24 @@ def _of_channels(conn: psycopg.Connection, wanted: Mapping[str, Wanted]) -> Iter
     for topic, each in wanted.items():
         for channel, policy in each.channels.items():
             row = held.get((topic, channel), {})
-            for knob, value in named(policy, ChannelPolicy).items():
-                old, new = row.get(knob), column(topic, knob, value)
+            for setting, value in given_settings(policy, ChannelPolicy).items():
+                old, new = row.get(setting), column(topic, setting, value)
                 if old != new:
-                    yield Change(topic, channel, knob, old, new)
+                    yield SettingChange(topic, channel, setting, old, new)
 
 
-def _of_subscriptions(conn: psycopg.Connection, wanted: Mapping[str, Wanted]) -> Iterator[Change]:
+def _of_subscriptions(conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy]) -> Iterator[SettingChange]:
     if not any(each.subscriptions for each in wanted.values()):
         return
     held = set(conn.execute(b"SELECT subscriber, topic FROM messages.subscription").fetchall())
     for subscriber, each in wanted.items():
         for topic in dict.fromkeys(each.subscriptions):
             if (subscriber, topic) not in held:
-                yield Change(subscriber, None, "subscription", None, topic)
+                yield SettingChange(subscriber, None, "subscription", None, topic)
 
 
-def _same(knob: str, old: Any, new: Any) -> bool:
-    if knob in PARTS and old and new:
+def _same(setting: str, old: Any, new: Any) -> bool:
+    if setting in NESTED and old and new:
         return {k: _time(v) for k, v in old.items()} == {k: _time(v) for k, v in new.items()}
     return bool(old == new) and isinstance(old, bool) == isinstance(new, bool)
 
@@ -165,28 +165,28 @@ def _json(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return value if not isinstance(value, Knobs) else named(value, type(value))
+    return value if not isinstance(value, PolicyTable) else given_settings(value, type(value))
 
 
-def _write(conn: psycopg.Connection, topic: str, channel: str | None, changes: list[Change]) -> None:
+def _write(conn: psycopg.Connection, topic: str, channel: str | None, changes: list[SettingChange]) -> None:
     for each in changes:
-        if each.knob == "subscription":
+        if each.setting == "subscription":
             conn.execute(
                 b"INSERT INTO messages.subscription (topic, subscriber) VALUES (%s, %s) ON CONFLICT DO NOTHING",
                 [each.new, topic],
             )
-    knobs = {each.knob: _adapted(each.knob, each.new) for each in changes if each.knob != "subscription"}
-    if knobs:
+    settings = {each.setting: _adapted(each.setting, each.new) for each in changes if each.setting != "subscription"}
+    if settings:
         key = {"topic": topic} if channel is None else {"topic": topic, "channel": channel}
-        _write_row(conn, "topic" if channel is None else "channel", key, knobs)
+        _write_row(conn, "topic" if channel is None else "channel", key, settings)
 
 
-def _write_row(conn: psycopg.Connection, table: str, key: Row, knobs: Row) -> None:
-    """Update the row; insert it if it is not there. Nobody else does meanwhile: the lock is ours."""
-    assigned = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(k), sql.Placeholder(k)) for k in knobs)
+def _write_row(conn: psycopg.Connection, table: str, key: Row, settings: Row) -> None:
+    """Update the row; insert it if it is not there. The lock keeps others from doing it meanwhile."""
+    assigned = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(k), sql.Placeholder(k)) for k in settings)
     found = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier(k), sql.Placeholder(k)) for k in key)
     name = sql.Identifier("messages", table)
-    values = key | knobs
+    values = key | settings
     if conn.execute(sql.SQL("UPDATE {} SET {} WHERE {}").format(name, assigned, found), values).rowcount:
         return
     columns, places = map(sql.Identifier, values), map(sql.Placeholder, values)
@@ -198,5 +198,5 @@ def _write_row(conn: psycopg.Connection, table: str, key: Row, knobs: Row) -> No
     )
 
 
-def _adapted(knob: str, value: Any) -> Any:
-    return Jsonb(value) if knob in JSON_KNOBS and value is not None else value
+def _adapted(setting: str, value: Any) -> Any:
+    return Jsonb(value) if setting in JSON_SETTINGS and value is not None else value

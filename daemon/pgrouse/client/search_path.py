@@ -1,6 +1,6 @@
 """What the names in a statement mean on a connection of ours: PostgreSQL's own, whatever the path of the role or the database says.
 
-Who may create objects in a schema of that path could put a function or an operator there that fits better than PostgreSQL's own, and it would
+A role that may create objects in a schema of that path could put a function or an operator there that fits better than PostgreSQL's own, and it would
 run with the rights of the connection. So the path is fixed by the first statement of each connection. That is not done where the session
 belongs to others too (behind a pooler in transaction mode), nor on connections of users and handlers, whose own statements need their path:
 what we execute there names the schema of each function, operator and type.
@@ -53,9 +53,9 @@ async def fix_async(conn: A) -> A:
 
 @contextmanager
 def fixed(conn: psycopg.Connection[Any]) -> Iterator[None]:
-    """Fix the path for a block on a connection of the caller's, in his transaction or one of its own. Then it is his again."""
+    """Fix the path for a block on a connection of the caller's, in its transaction or a new one, and then restore it."""
     if not conn.autocommit:
-        # Joins his transaction, or begins it; without this the block would commit.
+        # Joins the transaction of the caller, or begins one; without this the block would commit.
         psycopg.Cursor(conn).execute(b"SELECT")
     with conn.transaction(), _replaced(conn, local=True):
         yield

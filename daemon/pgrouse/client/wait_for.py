@@ -1,7 +1,7 @@
-"""Wait for the end of a message, without polling: the end rings, and rings only because somebody waits.
+"""Wait for the end of a message without polling: the end of a message notifies those that wait for it.
 
-`wait_for(dsn, message_id, timeout)` returns how it ended. Instead of a connection string it takes an idle autocommit connection, which is
-then this wait's alone; on an AsyncConnection the result is something to await.
+`wait_for(dsn, message_id, timeout)` returns how it ended. Instead of a connection string it takes an idle autocommit connection, which this
+wait then uses alone; on an AsyncConnection the result is awaited.
 """
 
 from __future__ import annotations
@@ -19,26 +19,25 @@ import psycopg
 from psycopg.rows import tuple_row
 from pydantic_core import from_json
 
-from pgrouse.config import duration
-
 from pgrouse.client import search_path
+from pgrouse.config import duration
 from pgrouse.errors import UnknownMessage
 
 LISTEN, UNLISTEN = b"LISTEN settled", b"UNLISTEN settled"
 PROCESS = b"SELECT pg_catalog.pg_backend_pid()"
-# A call is good for two minutes and made anew each minute: a notification that is lost costs a minute, and who dies is soon forgotten.
-LOOK = b"SELECT w.result, w.output::pg_catalog.text, w.error, w.attempts, w.archived_at FROM messages.wait_for(%s, '2 minutes') AS w"
-LOOK_EVERY_S = 60.0
+# A call registers the waiter for two minutes and is repeated each minute: a lost notification costs a minute, and a waiter that died is soon dropped.
+QUERY = b"SELECT w.result, w.output::pg_catalog.text, w.error, w.attempts, w.archived_at FROM messages.wait_for(%s, '2 minutes') AS w"
+CHECK_EVERY_S = 60.0
 POLL_EVERY_S = 1.0
-THROUGH_A_POOLER = "wait_for is connected through a pooler, where no notification arrives: it looks each second; connect to the server itself"
+THROUGH_A_POOLER = "wait_for is connected through a pooler, where no notification arrives: it polls each second; connect to the server itself"
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
-# What a wait asks for: a query and its values, answered with its first row; or so many seconds of listening, answered with what was heard.
-Request = tuple[bytes, list[Any]] | float
+# What a wait asks for: a query and its values, answered with its first row; or so many seconds of listening, answered with the notifications.
+_Request = tuple[bytes, list[Any]] | float
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class MessageResult:
     """How a message ended.
 
     Attributes:
@@ -66,27 +65,27 @@ class Ending:
 @overload
 def wait_for(
     where: str | psycopg.Connection[Any], message_id: int, timeout: timedelta | float | None = None
-) -> Ending: ...
+) -> MessageResult: ...
 
 
 @overload
 def wait_for(
     where: psycopg.AsyncConnection[Any], message_id: int, timeout: timedelta | float | None = None
-) -> Coroutine[Any, Any, Ending]: ...
+) -> Coroutine[Any, Any, MessageResult]: ...
 
 
 def wait_for(
     where: str | AnyConnection,
     message_id: int,
     timeout: timedelta | float | None = None,
-) -> Ending | Coroutine[Any, Any, Ending]:
+) -> MessageResult | Coroutine[Any, Any, MessageResult]:
     """Wait until a message has ended, and return how; await it on an AsyncConnection.
 
     A message that is retried has not ended; one that is redriven has, and its successor is another message.
 
     Args:
-        where: a connection string, or a connection in autocommit mode that nobody else uses meanwhile. It must lead to the server
-            itself: through a pooler no notification arrives; then this warns and looks each second.
+        where: a connection string, or a connection in autocommit mode that nothing else uses meanwhile. It must lead to the server
+            itself: through a pooler no notification arrives; then this warns and polls each second.
         message_id: what publish returned. The publish must be committed.
         timeout: how long to wait at most, a timedelta or seconds; None = as long as it takes.
 
@@ -95,7 +94,7 @@ def wait_for(
         UnknownMessage: it was never published, or ended and nothing of it is kept.
         psycopg.Error: no right to call messages.wait_for, or no connection.
     """
-    wait = Wait(message_id, timeout)
+    wait = _WaitProtocol(message_id, timeout)
     match where:
         case str():
             with search_path.fix(psycopg.connect(where, autocommit=True)) as conn:
@@ -115,12 +114,12 @@ def wait_for(
 def _refuse_transactions(conn: AnyConnection) -> None:
     if not conn.autocommit:
         raise ValueError(
-            "wait_for needs a connection in autocommit mode: in a transaction nothing is heard, and the end would wait for the waiter"
+            "wait_for needs a connection in autocommit mode: in a transaction no notification arrives, and the end would wait for the waiter"
         )
 
 
-class Wait:
-    """The course of one wait, without input and output.
+class _WaitProtocol:
+    """The protocol of one wait, without input and output.
 
     Args:
         message_id: for whose end.
@@ -129,78 +128,78 @@ class Wait:
 
     def __init__(self, message_id: int, timeout: timedelta | float | None) -> None:
         self.message_id = int(message_id)
-        self.timeout = None if timeout is None else duration.given(timeout, "timeout")
+        self.timeout = None if timeout is None else duration.to_timedelta(timeout, "timeout")
         self.deadline = time.monotonic() + (math.inf if self.timeout is None else self.timeout.total_seconds())
 
-    def course(self, connected_to: int) -> Generator[Request, Any, Ending]:
+    def steps(self, connected_to: int) -> Generator[_Request, Any, MessageResult]:
         """Yield what is to be done next, take what came of it, return the ending. connected_to: the server process that libpq knows."""
         yield LISTEN, []
         (process,) = yield PROCESS, []
-        pause_s = LOOK_EVERY_S if process == connected_to else POLL_EVERY_S
+        pause_s = CHECK_EVERY_S if process == connected_to else POLL_EVERY_S
         if process != connected_to:
             warnings.warn(THROUGH_A_POOLER, RuntimeWarning, stacklevel=4)
-        lived = False
-        while (row := (yield LOOK, [self.message_id])) and row[0] is None:
-            lived = True
+        was_seen = False
+        while (row := (yield QUERY, [self.message_id])) and row[0] is None:
+            was_seen = True
             if time.monotonic() >= self.deadline:
                 raise TimeoutError(f"message {self.message_id} had not ended after {self.timeout}")
-            yield from self._hear(pause_s)
-        return self._ending(row, lived)
+            yield from self._listen(pause_s)
+        return self._result(row, was_seen)
 
-    def _hear(self, pause_s: float) -> Generator[Request, Any, None]:
-        """Listen until the message's end rings, at most until it is time to look or to give up."""
+    def _listen(self, pause_s: float) -> Generator[_Request, Any, None]:
+        """Listen until the end of the message is notified, at most until the next query or the deadline."""
         until = min(time.monotonic() + pause_s, self.deadline)
         while (left := until - time.monotonic()) > 0:
-            heard = yield left
-            if str(self.message_id) in heard:
+            notified = yield left
+            if str(self.message_id) in notified:
                 return
 
-    def _ending(self, row: tuple[Any, ...] | None, lived: bool) -> Ending:
+    def _result(self, row: tuple[Any, ...] | None, was_seen: bool) -> MessageResult:
         if row is not None:
             result, output, error, attempts, archived_at = row
-            return Ending(self.message_id, result, output and from_json(output), error, attempts, archived_at)
-        if lived:
+            return MessageResult(self.message_id, result, output and from_json(output), error, attempts, archived_at)
+        if was_seen:
             # Only a success can leave nothing behind.
-            return Ending(self.message_id, "success")
+            return MessageResult(self.message_id, "success")
         raise UnknownMessage(
             f"there is no message {self.message_id}: it was never published, its publish is not committed, or nothing of it is kept"
         )
 
 
-def _run(conn: psycopg.Connection[Any], wait: Wait) -> Ending:
-    course = wait.course(conn.info.backend_pid)
+def _run(conn: psycopg.Connection[Any], wait: _WaitProtocol) -> MessageResult:
+    steps = wait.steps(conn.info.backend_pid)
     answer: Any = None
     try:
         while True:
-            answer = _do(conn, course.send(answer))
+            answer = _do(conn, steps.send(answer))
     except StopIteration as end:
-        return cast("Ending", end.value)
+        return cast("MessageResult", end.value)
     finally:
         with suppress(psycopg.Error):
             conn.execute(UNLISTEN)
 
 
-def _do(conn: psycopg.Connection[Any], request: Request) -> Any:
+def _do(conn: psycopg.Connection[Any], request: _Request) -> Any:
     if isinstance(request, float):
         return [each.payload for each in conn.notifies(timeout=request, stop_after=1)]
     cursor = psycopg.Cursor(conn, row_factory=tuple_row).execute(*request)
     return cursor.fetchone() if cursor.description else None
 
 
-async def _run_async(conn: psycopg.AsyncConnection[Any], wait: Wait) -> Ending:
-    course = wait.course(conn.info.backend_pid)
+async def _run_async(conn: psycopg.AsyncConnection[Any], wait: _WaitProtocol) -> MessageResult:
+    steps = wait.steps(conn.info.backend_pid)
     answer: Any = None
     try:
         while True:
-            answer = await _do_async(conn, course.send(answer))
+            answer = await _do_async(conn, steps.send(answer))
     except StopIteration as end:
-        return cast("Ending", end.value)
+        return cast("MessageResult", end.value)
     finally:
         with suppress(psycopg.Error):
             await conn.execute(UNLISTEN)
 
 
-async def _do_async(conn: psycopg.AsyncConnection[Any], request: Request) -> Any:
+async def _do_async(conn: psycopg.AsyncConnection[Any], request: _Request) -> Any:
     if isinstance(request, float):
         return [each.payload async for each in conn.notifies(timeout=request, stop_after=1)]
     cursor = await psycopg.AsyncCursor(conn, row_factory=tuple_row).execute(*request)

@@ -1,7 +1,7 @@
-"""Titles and texts with places in them: `{{topic}}`. Nothing else has a meaning.
+"""Templates of titles and texts: placeholders like `{{topic}}`, and nothing else.
 
-Deliberately no more than that. What is filled in comes from errors of handlers, and so from anybody: it is never read as a template, has no
-attributes to reach for, and no loop to run. Whoever wants logic has the command and the webhook.
+Deliberately no more than that. The values come from errors of handlers, and so from anybody: a value is never read as a template, and
+templates have no attributes and no loops. For logic there are the sinks `command` and `webhook`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 
-PLACE = re.compile(r"\{\{\s*+([A-Za-z_]*)\s*+\}\}")
+PLACEHOLDER = re.compile(r"\{\{\s*+([A-Za-z_]*)\s*+\}\}")
 NAMES = (
     "summary",
     "status",
@@ -21,7 +21,7 @@ NAMES = (
     "total",
     "group_count",
     "error",
-    "mend",
+    "fix",
     "severity",
     "environment",
     "database",
@@ -37,20 +37,20 @@ NAMES = (
 )
 
 
-def checked(text: str) -> str:
+def check_placeholders(text: str) -> str:
     """Return the template as it is.
 
     Raises:
-        ValueError: it has a place of a name that there is not.
+        ValueError: it has a placeholder with an unknown name.
     """
-    for name in PLACE.findall(text):
+    for name in PLACEHOLDER.findall(text):
         if name not in NAMES:
             near = difflib.get_close_matches(name, NAMES, n=1)
-            mend = f"did you mean {{{{{near[0]}}}}}?" if near else f"there are: {', '.join(NAMES)}"
-            raise ValueError(f"{{{{{name}}}}} is no place of a template; {mend}")
+            fix = f"did you mean {{{{{near[0]}}}}}?" if near else f"there are: {', '.join(NAMES)}"
+            raise ValueError(f"{{{{{name}}}}} is not a placeholder; {fix}")
     return text
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Put the values in, in one go: a value that looks like a place stays what it is."""
-    return PLACE.sub(lambda found: values[found[1]], text)
+    """Fill in the values in one pass: a value that looks like a placeholder stays as it is."""
+    return PLACEHOLDER.sub(lambda found: values[found[1]], text)

@@ -1,4 +1,4 @@
-"""The tables `[alerts]` and `[[alerts.to]]` of the configuration: whom to tell of what, and how often."""
+"""The tables `[alerts]` and `[[alerts.to]]` of the configuration: which alerts go to which sink, and how often."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from pgrouse.config import alert_template as template
-from pgrouse.config.section import S, Section
 from pgrouse.config.duration import Duration, between
+from pgrouse.config.section import S, Section
 
 
 def _matching(pattern: str, expected: str) -> AfterValidator:
-    """Check a text, and say in words what was expected."""
+    """Check a text; the error says what was expected."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -27,22 +27,22 @@ SinkName = Annotated[
     str,
     _matching(
         "[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
-        "is no name of a sink: 1 to 63 of A-Z a-z 0-9 . _ - and a letter or digit first",
+        "is not a valid sink name: 1 to 63 of A-Z a-z 0-9 . _ - and a letter or digit first",
     ),
 ]
 TopicPattern = Annotated[
     str,
     _matching(
-        "[A-Za-z0-9._:*-]{1,200}", "is no pattern of topics: 1 to 200 of A-Z a-z 0-9 . _ : - and * for any of them"
+        "[A-Za-z0-9._:*-]{1,200}", "is not a valid topic pattern: 1 to 200 of A-Z a-z 0-9 . _ : - and * for any of them"
     ),
 ]
-VariableName = Annotated[str, _matching("[A-Za-z_][A-Za-z0-9_]*", "is no name: letters, digits and _")]
+VariableName = Annotated[str, _matching("[A-Za-z_][A-Za-z0-9_]*", "is not a valid name: letters, digits and _")]
 EnvironmentName = Annotated[
-    str, _matching(r"[^\x00-\x1f\x7f]{1,100}", "is no name of an environment: 1 to 100 characters on one line")
+    str, _matching(r"[^\x00-\x1f\x7f]{1,100}", "is not a valid environment name: 1 to 100 characters on one line")
 ]
-Template = Annotated[str, AfterValidator(template.checked)]
+Template = Annotated[str, AfterValidator(template.check_placeholders)]
 GroupBy = Literal["topic", "result", "fingerprint"]
-# What alerts are about: kinds, and the results of dead messages.
+# Kinds of alerts, and the results of dead messages.
 AlertKind = Literal[
     "dead_message",
     "rejected",
@@ -95,21 +95,21 @@ class AlertSink(Section):
     """With command: environment variables that the program gets; no others but PATH, HOME, LANG and TZ."""
     topics: list[TopicPattern] = []
     """Topics of which it is told, as `orders.*`. Empty: all, and what is about no topic."""
-    on: list[AlertKind] = []
-    """Instead of alerts.on."""
+    kinds: list[AlertKind] = []
+    """Instead of alerts.kinds."""
     group_by: list[GroupBy] | None = None
     """Instead of alerts.group_by."""
-    wait: Annotated[Duration, between(0 * S, 3600 * S)] | None = None
-    """Instead of alerts.wait."""
-    every: Annotated[Duration, between(S, 7 * 86400 * S)] | None = None
-    """Instead of alerts.every."""
-    repeat: Annotated[Duration, between(0 * S, 30 * 86400 * S)] | None = None
-    """Instead of alerts.repeat."""
-    after: Annotated[Duration, between(0 * S, 30 * 86400 * S)] | None = None
+    group_wait: Annotated[Duration, between(0 * S, 3600 * S)] | None = None
+    """Instead of alerts.group_wait."""
+    group_interval: Annotated[Duration, between(S, 7 * 86400 * S)] | None = None
+    """Instead of alerts.group_interval."""
+    repeat_interval: Annotated[Duration, between(0 * S, 30 * 86400 * S)] | None = None
+    """Instead of alerts.repeat_interval."""
+    escalate_after: Annotated[Duration, between(0 * S, 30 * 86400 * S)] | None = None
     """An escalation: tell it only of what has gone on for this long."""
-    after_count: int | None = Field(default=None, ge=1, le=10**12)
+    escalate_count: int | None = Field(default=None, ge=1, le=10**12)
     """An escalation: tell it only of groups with so many messages. With both, whichever comes first."""
-    per_minute: int = Field(default=10, ge=1, le=1000)
+    rate_limit_per_minute: int = Field(default=10, ge=1, le=1000)
     """At most so many messages in a minute; what is more is gathered."""
     timeout: Annotated[Duration, between(0.1 * S, 300 * S)] = 10 * S
     """How long sending one message may take."""
@@ -150,18 +150,18 @@ class Alerts(Section):
 
     environment: EnvironmentName | None = None
     """What this queue is called, as `production`: it stands before every title, so that messages about two queues are told apart."""
-    on: list[AlertKind] = []
+    kinds: list[AlertKind] = []
     """What to tell: kinds of alerts, and results of dead messages. Empty: everything."""
     group_by: list[GroupBy] = ["topic", "result", "fingerprint"]
     """Dead messages that are alike in these are told together."""
-    wait: Annotated[Duration, between(0 * S, 3600 * S)] = 10 * S
+    group_wait: Annotated[Duration, between(0 * S, 3600 * S)] = 10 * S
     """How long the first alert of a group waits for others, so that a burst is one message."""
-    every: Annotated[Duration, between(S, 7 * 86400 * S)] = 15 * 60 * S
+    group_interval: Annotated[Duration, between(S, 7 * 86400 * S)] = 15 * 60 * S
     """At most one message about a group in this time; it says how many died since the last. A group that is quiet for this long is over."""
-    repeat: Annotated[Duration, between(0 * S, 30 * 86400 * S)] = 4 * 3600 * S
+    repeat_interval: Annotated[Duration, between(0 * S, 30 * 86400 * S)] = 4 * 3600 * S
     """Tell again of a condition that goes on, each time this is over. 0s: never."""
-    give_up: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 7 * 86400 * S
-    """How long a message is tried again before it is put aside."""
+    give_up_after: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 7 * 86400 * S
+    """How long a message is tried again before it is abandoned."""
     to: list[AlertSink] = []
     """The sinks: tables `[[alerts.to]]`."""
 

@@ -1,6 +1,6 @@
 """The configuration: a TOML file, over it the environment, over that the flags of the command line.
 
-Every value is checked once, here; what is wrong is said all at once, each with the line to mend. docs/reference/configuration.md
+Every value is checked once, here; what is wrong is said all at once, each with the line to fix. docs/reference/configuration.md
 lists the keys.
 """
 
@@ -26,14 +26,23 @@ from pydantic import (
 )
 
 from pgrouse.config.alerts import Alerts
-from pgrouse.config.problem import problem
-from pgrouse.config.section import S, Section
-from pgrouse.config.source import ConfigProblems, Key, Origin, Problem, Source, environment, read_file, show_key
 from pgrouse.config.crypto import Crypto
 from pgrouse.config.dsn import is_dsn
 from pgrouse.config.duration import Duration, between
+from pgrouse.config.problem import to_problem
+from pgrouse.config.section import S, Section
+from pgrouse.config.source import (
+    ConfigProblem,
+    ConfigProblems,
+    ConfigSource,
+    Key,
+    Origin,
+    read_environment,
+    read_file,
+    show_key,
+)
+from pgrouse.config.topic_policy import DEFAULTS, ChannelPolicy, DesiredPolicy, TopicPolicy, invalid_keywords
 from pgrouse.printable import printable
-from pgrouse.config.topic_policy import DEFAULTS, ChannelPolicy, TopicPolicy, Wanted, misplaced
 
 DEFAULT_PATH = Path("pgrouse.toml")
 
@@ -83,7 +92,7 @@ class Database(Section):
     """Use prepared statements. Set false behind a pooler in transaction mode that does not support them."""
     pool_size: int = Field(default=10, ge=1, le=1000)
     """Connections for handlers' own transactions, per process; opened when needed."""
-    apply_topics: Literal["never", "migrate", "run"] = "migrate"
+    apply_policies: Literal["never", "migrate", "run"] = "migrate"
     """When the policies that the file names are written into the database: by `pgrouse migrate`, or by `pgrouse run` too."""
 
 
@@ -93,47 +102,48 @@ class Worker(Section):
     name: WorkerName | None = None
     """The worker's name in the registry and in `locked_by`. Default: made of host, process id and a random part. Several processes add their number."""
     concurrency: int = Field(default=100, ge=1, le=10_000)
-    """At most this many messages in hand at once, per process."""
+    """At most this many messages in flight at once, per process."""
     threads: int = Field(default=16, ge=1, le=1000)
     """At most this many sync handlers at once, per process."""
-    lanes: int = Field(default=2, ge=1, le=16)
+    claim_connections: int = Field(default=2, ge=1, le=16)
     """Connections that claim and settle side by side, per process."""
-    fetch_batch_size: int = Field(default=1000, ge=1, le=10_000)
+    claim_batch_size: int = Field(default=1000, ge=1, le=10_000)
     """At most this many messages in one claim."""
     prefetch: int = Field(default=0, ge=0, le=10_000)
     """Claim so many messages more than there are free places, of topics whose handlers are async and have no `concurrency` of their own.
     They wait locked, so that others cannot take them."""
-    poll: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
+    poll_interval: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
     """Look for messages at least so often (± 20 %): what a lost notification costs at most."""
-    degraded_poll: Annotated[Duration, between(0.05 * S, 60 * S)] = 1 * S
+    degraded_poll_interval: Annotated[Duration, between(0.05 * S, 60 * S)] = 1 * S
     """The same while there is no working listener."""
-    drain: Annotated[Duration, between(0 * S, 86400 * S)] = 25 * S
+    shutdown_timeout: Annotated[Duration, between(0 * S, 86400 * S)] = 25 * S
     """After SIGTERM, how long running handlers may take to end before they are cancelled."""
-    tick: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
+    maintenance_interval: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
     """How often the daemon runs the maintenance functions."""
     processes: int = Field(default=1, ge=1, le=256)
-    """Daemon processes; each has the concurrency, threads, lanes and connections above."""
+    """Daemon processes; each has the concurrency, threads and connections above."""
 
 
 class Handlers(Section):
     """Where handler modules are found, and which of them may be used."""
 
-    path: list[LenientPath] = [Path()]
+    import_path: list[LenientPath] = [Path()]
     """Folders that are put on the import path, relative to the file (without a file, to the working directory)."""
-    allow: list[ModuleName] = []
-    """Modules outside `path` that handlers may come from: `"shop"` permits `shop` and `shop.jobs`, `"*"` every module."""
+    allowed_modules: list[ModuleName] = []
+    """Modules outside `import_path` that handlers may come from: `"shop"` permits `shop` and `shop.jobs`, `"*"` every module."""
 
     def permits(self, module: str) -> bool:
         """Say whether a handler may come from this module, without importing anything.
 
-        A module found in one of the folders of `path` may be used; an installed one, or one of the standard library, only if `allow` names it.
+        A module found in one of the folders of `import_path` may be used; an installed one, or one of the standard library, only if
+        `allowed_modules` names it.
         """
-        if any(name in ("*", module) or module.startswith(f"{name}.") for name in self.allow):
+        if any(name in ("*", module) or module.startswith(f"{name}.") for name in self.allowed_modules):
             return True
         top = module.partition(".")[0]
         return (
             top not in sys.stdlib_module_names
-            and PathFinder.find_spec(top, [str(folder) for folder in self.path]) is not None
+            and PathFinder.find_spec(top, [str(folder) for folder in self.import_path]) is not None
         )
 
 
@@ -143,16 +153,16 @@ class Topic(TopicPolicy):
     handler: HandlerName = ""
     """The function, as `module:function`. A table without one sets policies only."""
     concurrency: int | None = Field(default=None, ge=1, le=10_000)
-    """At most this many messages of the topic in hand at once, per process. Default: the worker's."""
+    """At most this many messages of the topic in flight at once, per process. Default: the worker's."""
     isolation: Literal["none", "process"] = "none"
     """`process`: run the handler in a child process, which may crash, leak or hang without harm to others."""
-    batch: int | None = Field(default=None, ge=1, le=10_000)
+    batch_size: int | None = Field(default=None, ge=1, le=10_000)
     """Give the handler a list of at most this many messages at once. `concurrency` then counts such batches, and is 1 unless given."""
-    batch_wait: Annotated[Duration, between(0 * S, 60 * S)] = 0 * S
+    batch_timeout: Annotated[Duration, between(0 * S, 60 * S)] = 0 * S
     """How long the first message of a batch waits for others to fill it. 0s: take what is there."""
     ack_policy: Literal["ack", "ack_first", "reject_on_error", "nack_on_error", "manual"] = "nack_on_error"
     """What becomes of a message whose handler raised an exception: `nack_on_error` tries again while attempts are left, `reject_on_error` rejects it, `ack` is a success all the same, `ack_first` is one before the handler runs (at most once), `manual` rejects whatever the handler does not acknowledge."""
-    retry: HandlerName | None = None
+    retry_strategy: HandlerName | None = None
     """A function, as `module:function`, that says when a failed attempt is followed by the next. Default: the topic's backoff says it."""
     channels: dict[ChannelName, ChannelPolicy] = Field(default_factory=dict)
     """What differs for single channels."""
@@ -160,13 +170,13 @@ class Topic(TopicPolicy):
     """Topics whose messages this topic gets too, each as a message of its own."""
 
     @property
-    def wanted(self) -> Wanted:
+    def desired_policy(self) -> DesiredPolicy:
         """The policies that the table names."""
-        return Wanted(self, self.channels, tuple(self.subscriptions))
+        return DesiredPolicy(self, self.channels, tuple(self.subscriptions))
 
     @model_validator(mode="after")
-    def _says_something(self) -> Topic:
-        if not self.handler and (not self.wanted or self.model_fields_set & WITH_HANDLER):
+    def _check_not_empty(self) -> Topic:
+        if not self.handler and (not self.desired_policy or self.model_fields_set & WITH_HANDLER):
             raise ValueError('handler is missing: name the function like "module:function"')
         return self
 
@@ -201,12 +211,12 @@ class Web(Section):
     """How long one query may take."""
     max_body_bytes: int = Field(default=33_554_432, ge=1024, le=268_435_456)
     """How large a request may be."""
-    session: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 12 * 3600 * S
+    session_ttl: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 12 * 3600 * S
     """How long somebody stays logged in to the dashboard."""
     url: WebAddress | None = None
     """The address under which people open the dashboard, as `https://queue.example.com`: alerts link to it."""
-    tick: bool = True
-    """Run the maintenance functions as a daemon does, every `worker.tick`: locks expire and schedules fire though no daemon runs."""
+    run_maintenance: bool = True
+    """Run the maintenance functions as a daemon does, every `worker.maintenance_interval`: locks expire and schedules fire though no daemon runs."""
 
 
 class Metrics(Section):
@@ -214,7 +224,7 @@ class Metrics(Section):
 
     listen: ListenAddress | None = None
     """Address and port, as `127.0.0.1:9465`; nothing is served unless given. Of several processes the second takes the port after it, and so on. Port 0: any that is free. No payload is told, so that others may reach it. Needs `pip install 'pgrouse[metrics]'`."""
-    alive_within: Annotated[Duration, between(S, 3600 * S)] = 30 * S
+    liveness_timeout: Annotated[Duration, between(S, 3600 * S)] = 30 * S
     """For how long the event loop or the heartbeat may stand still before /livez fails, and with it whatever restarts the daemon then."""
 
 
@@ -223,7 +233,7 @@ class Otel(Section):
 
     enabled: bool = False
     """Export spans and metrics of this daemon; needs `pip install 'pgrouse[otel]'`."""
-    flush: Annotated[Duration, between(0 * S, 60 * S)] = 3 * S
+    flush_timeout: Annotated[Duration, between(0 * S, 60 * S)] = 3 * S
     """How long the daemon's end may wait for what is not exported yet."""
 
 
@@ -241,7 +251,7 @@ class Config(Section):
     alerts: Alerts = Alerts()
     crypto: Crypto = Crypto()
     _path: Path | None = PrivateAttr(default=None)
-    _source: Source = PrivateAttr(default_factory=Source)
+    _source: ConfigSource = PrivateAttr(default_factory=ConfigSource)
 
     @property
     def path(self) -> Path | None:
@@ -249,14 +259,14 @@ class Config(Section):
         return self._path
 
     @property
-    def worked(self) -> dict[str, Topic]:
+    def topics_with_handler(self) -> dict[str, Topic]:
         """The topics that a daemon of this configuration works: those with a handler."""
         return {topic: chosen for topic, chosen in self.topics.items() if chosen.handler}
 
     @property
-    def policies(self) -> dict[str, Wanted]:
+    def policies(self) -> dict[str, DesiredPolicy]:
         """The policies that the configuration names, by topic."""
-        return {topic: wanted for topic, chosen in self.topics.items() if (wanted := chosen.wanted)}
+        return {topic: wanted for topic, chosen in self.topics.items() if (wanted := chosen.desired_policy)}
 
     def origin(self, *key: str) -> Origin:
         """Return where a value was given, like `pgrouse.toml:7`: `origin("topics", "orders.created", "handler")`."""
@@ -279,7 +289,7 @@ def load(
         ConfigProblems: everything that is wrong, with file, line and key.
     """
     path = _find(path, environ)
-    source = read_file(path, environ) if path else Source()
+    source = read_file(path, environ) if path else ConfigSource()
     _add_environment(source, environ)
     _add_overrides(source, overrides or {})
     try:
@@ -287,26 +297,28 @@ def load(
             source.values, context={"folder": path.absolute().parent if path else Path.cwd()}
         )
     except ValidationError as error:
-        problems = [problem(each, source, _known(each["loc"][:-1])) for each in error.errors(include_url=False)]
+        problems = [to_problem(each, source, _known(each["loc"][:-1])) for each in error.errors(include_url=False)]
         raise ConfigProblems(_in_order(source.problems + problems)) from None
-    if source.problems or (misplaced := list(_misplaced(config, source))):
+    if source.problems or (misplaced := list(_find_misplaced(config, source))):
         raise ConfigProblems(_in_order(source.problems or misplaced))
     return _placed(config, path, source)
 
 
-def _misplaced(config: Config, source: Source) -> Iterator[Problem]:
+def _find_misplaced(config: Config, source: ConfigSource) -> Iterator[ConfigProblem]:
     """Yield what is right by itself, but not where it stands."""
     for topic, chosen in config.topics.items():
-        wrong: dict[Key, str] = {(knob,): text for knob, text in misplaced(topic, chosen, TopicPolicy).items()}
+        wrong: dict[Key, str] = {
+            (setting,): text for setting, text in invalid_keywords(topic, chosen, TopicPolicy).items()
+        }
         for channel, policy in chosen.channels.items():
-            found = misplaced(topic, policy, ChannelPolicy)
-            wrong |= {("channels", channel, knob): text for knob, text in found.items()}
+            found = invalid_keywords(topic, policy, ChannelPolicy)
+            wrong |= {("channels", channel, setting): text for setting, text in found.items()}
         if topic == DEFAULTS:
             has = [name for name in ("handler", "channels", "subscriptions") if getattr(chosen, name)]
             wrong |= {(name,): "is for a topic with a name: the defaults have policies only" for name in has}
         for inner, text in wrong.items():
             key = ("topics", topic, *inner)
-            yield Problem(source.origin(key), show_key(key), f"{show_key(key)}: {text}")
+            yield ConfigProblem(source.origin(key), show_key(key), f"{show_key(key)}: {text}")
 
 
 def _find(path: Path | None, environ: Mapping[str, str]) -> Path | None:
@@ -315,10 +327,10 @@ def _find(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     return path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
 
 
-def _add_environment(source: Source, environ: Mapping[str, str]) -> None:
+def _add_environment(source: ConfigSource, environ: Mapping[str, str]) -> None:
     if dsn := environ.get("PGROUSE_DSN"):
         source.put(("database", "dsn"), dsn, Origin("environment", variable="PGROUSE_DSN"))
-    for key, text, origin in environment(environ):
+    for key, text, origin in read_environment(environ):
         source.put(key, _from_text(text, _annotation(key)), origin)
     # DATABASE_URL is not ours alone: it must not lead away from the database that the file names.
     if (url := environ.get("DATABASE_URL")) and not _table(source.values, "database").get("dsn"):
@@ -330,7 +342,7 @@ def _table(values: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _add_overrides(source: Source, overrides: Mapping[str, Mapping[str, Any]]) -> None:
+def _add_overrides(source: ConfigSource, overrides: Mapping[str, Mapping[str, Any]]) -> None:
     for section, values in overrides.items():
         for name, value in values.items():
             if value is not None:
@@ -374,28 +386,30 @@ def _known(key: Key) -> list[str]:
     return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
 
 
-def _in_order(problems: list[Problem]) -> list[Problem]:
+def _in_order(problems: list[ConfigProblem]) -> list[ConfigProblem]:
     return sorted(problems, key=lambda p: (str(p.origin.file or ""), p.origin.line or 0, str(p.origin), p.key))
 
 
-def _placed(config: Config, path: Path | None, source: Source) -> Config:
+def _placed(config: Config, path: Path | None, source: ConfigSource) -> Config:
     """Return the configuration with absolute paths, and knowing where it came from."""
     folder = path.absolute().parent if path else Path.cwd()
-    handlers = config.handlers.model_copy(update={"path": [folder / each for each in config.handlers.path]})
+    handlers = config.handlers.model_copy(
+        update={"import_path": [folder / each for each in config.handlers.import_path]}
+    )
     placed = config.model_copy(update={"handlers": handlers})
     placed._path = path.absolute() if path else None  # noqa: SLF001 - its own
     placed._source = source  # noqa: SLF001
     return placed
 
 
-def leaves(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
+def flat_items(config: Config) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield every key and its value; durations as text, nothing redacted."""
-    yield from _leaves((), config.model_dump(mode="json"))
+    yield from _flat_items((), config.model_dump(mode="json"))
 
 
-def _leaves(key: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _flat_items(key: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     if not isinstance(value, dict):
         yield key, value
         return
     for name, inner in value.items():
-        yield from _leaves((*key, name), inner)
+        yield from _flat_items((*key, name), inner)

@@ -10,16 +10,16 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pgrouse.config.alerts import TopicPattern
-from pgrouse.config.section import S, Section
 from pgrouse.config.duration import Duration, between
+from pgrouse.config.section import S, Section
 
 KEY_BYTES = 32
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 SOURCES = ("env", "file", "command")
-HOW = 'say where it is instead: env = "NAME", file = "/path" or command = ["program"]'
+WHERE_KEYS_BELONG = 'say where it is instead: env = "NAME", file = "/path" or command = ["program"]'
 
 
-def decoded(text: str) -> bytes | None:
+def decode_key(text: str) -> bytes | None:
     """Return the key that a text is, with or without the = at its end; None if it is none."""
     given = text.strip().rstrip("=")
     try:
@@ -30,16 +30,16 @@ def decoded(text: str) -> bytes | None:
 
 
 def _not_a_key(text: str) -> str:
-    """Refuse a key that stands in the file itself; it is not repeated."""
-    if decoded(text) is not None:
-        raise ValueError(f"holds a key itself, and whoever reads the file has it: {HOW}")
+    """Refuse a key in the file itself, without repeating it."""
+    if decode_key(text) is not None:
+        raise ValueError(f"holds a key itself, so everybody who reads the file has it: {WHERE_KEYS_BELONG}")
     return text
 
 
 def _key_name(text: str) -> str:
     _not_a_key(text)
     if not NAME.fullmatch(text):
-        raise ValueError("is no name of a key: 1 to 63 of A-Z a-z 0-9 . _ - and a letter or digit first")
+        raise ValueError("is not a valid key name: 1 to 63 of A-Z a-z 0-9 . _ - and a letter or digit first")
     return text
 
 
@@ -52,27 +52,27 @@ def _variable(text: str) -> str:
 
 def _no_text(given: Any) -> Any:
     if isinstance(given, str):
-        raise ValueError(f"a key must not stand in the configuration: {HOW}")  # noqa: TRY004 - pydantic's way
+        raise ValueError(f"a key must not stand in the configuration: {WHERE_KEYS_BELONG}")  # noqa: TRY004 - pydantic's way
     return given
 
 
 KeyName = Annotated[str, AfterValidator(_key_name)]
-Elsewhere = AfterValidator(_not_a_key)
+NotAKey = AfterValidator(_not_a_key)
 
 
 class CryptoKey(Section):
-    """Where one key is. Exactly one of env, file and command says it; it is 32 bytes as base64, as `pgrouse crypto key` prints them."""
+    """Where one key is: exactly one of env, file and command. A key is 32 bytes as base64, as `pgrouse crypto key` prints them."""
 
-    env: Annotated[str, Elsewhere, AfterValidator(_variable)] | None = None
+    env: Annotated[str, NotAKey, AfterValidator(_variable)] | None = None
     """An environment variable that holds it."""
-    file: Annotated[str, Elsewhere] | None = None
+    file: Annotated[str, NotAKey] | None = None
     """A file that holds it, relative to the configuration."""
-    command: Annotated[list[Annotated[str, Elsewhere]], Field(min_length=1)] | None = None
+    command: Annotated[list[Annotated[str, NotAKey]], Field(min_length=1)] | None = None
     """A program and its arguments that prints it, within 10 seconds. No shell."""
 
     @property
-    def place(self) -> str:
-        """Where it is, without what is there."""
+    def source(self) -> str:
+        """Where it is, without the key."""
         if self.env is not None:
             return f"the environment variable {self.env}"
         # The arguments of a program may be secrets.
@@ -82,7 +82,7 @@ class CryptoKey(Section):
     @classmethod
     def _is_elsewhere(cls, given: Any) -> Any:
         if isinstance(given, dict) and not set(given) & set(SOURCES) and any(map(_is_key, given.values())):
-            raise ValueError(f"a key must not stand in the configuration: {HOW}")
+            raise ValueError(f"a key must not stand in the configuration: {WHERE_KEYS_BELONG}")
         return given
 
     @model_validator(mode="after")
@@ -99,7 +99,7 @@ def _first_word(command: list[str] | None) -> str:
 
 
 def _is_key(value: Any) -> bool:
-    return isinstance(value, str) and decoded(value) is not None
+    return isinstance(value, str) and decode_key(value) is not None
 
 
 class Crypto(Section):
@@ -111,14 +111,14 @@ class Crypto(Section):
     """Topics whose messages are encrypted by who publishes with this configuration, as `orders.*`. What is encrypted is decrypted wherever a key is."""
     keys: dict[KeyName, Annotated[CryptoKey, BeforeValidator(_no_text)]] = Field(default_factory=dict)
     """The keys: a table `[crypto.keys.NAME]` for each."""
-    plain: Literal["accept", "reject"] = "accept"
+    unencrypted: Literal["accept", "reject"] = "accept"
     """What becomes of a message of an encrypted topic that is not encrypted: it is worked as it is, or rejected."""
-    accept: dict[TopicPattern, list[TopicPattern]] = Field(default_factory=dict)
+    accept_from: dict[TopicPattern, list[TopicPattern]] = Field(default_factory=dict)
     """Topics that take messages which were encrypted for other topics: `"invoices" = ["orders.*"]`. A topic's `subscriptions` in the file count by themselves."""
-    errors: Literal["text", "type"] = "text"
+    error_detail: Literal["text", "type"] = "text"
     """What is kept and logged of an exception in an encrypted topic: its text and traceback, which may quote the payload, or its type alone."""
     missing_key_delay: Annotated[Duration, between(S, 86400 * S)] = 60 * S
-    """How long a message waits whose key is not here, before it is looked at again. It costs no attempt."""
+    """How long a message waits if its key is not configured here, before it is tried again. It costs no attempt."""
 
     @model_validator(mode="after")
     def _has_its_key(self) -> Crypto:

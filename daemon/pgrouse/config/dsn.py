@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 HIDDEN = "****"
 # To the last @ of the word: a password with an unescaped @ or / in it must not shine through. Rather hide too much. Neither of the two looks
-# at any character again and again: whoever logs a long line without a space must not hold up the daemon.
+# at any character again and again: a long line without a space in the log must not hold up the daemon.
 _TO_THE_LAST_AT = re.compile(r"(?<!\S)\S*@")
 _HEAD_OF_URI = re.compile(r"(?<!\w)\w++://[^:/@\s]*+:")
 _AS_KEYWORD = re.compile(

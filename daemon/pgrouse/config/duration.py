@@ -28,7 +28,7 @@ def parse(value: Any) -> timedelta:
     return timedelta(microseconds=round(seconds * 1_000_000))
 
 
-def given(value: Any, name: str) -> timedelta:
+def to_timedelta(value: Any, name: str) -> timedelta:
     """Take a duration that code gives: a timedelta, or a number of seconds. name: as the error calls it.
 
     Raises:

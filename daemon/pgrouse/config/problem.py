@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in the words of whoever wrote it."""
+"""What is wrong with a configuration, in terms of what its author wrote."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from pgrouse.config.source import Key, Problem, Source, show_key
+from pgrouse.config.source import ConfigProblem, ConfigSource, Key, show_key
 
 # Keys whose values are never repeated.
 SECRETS = frozenset({("database", "dsn"), ("database", "listen_dsn")})
@@ -36,8 +36,8 @@ EXPECTED = {
 }
 NAMES = {
     "handler": 'expected "module:function"',
-    "retry": 'expected "module:function"',
-    "allow": 'expected the name of a module like "shop.jobs", or "*"',
+    "retry_strategy": 'expected "module:function"',
+    "allowed_modules": 'expected the name of a module like "shop.jobs", or "*"',
     "name": "must be 1 to 200 printable characters",
     "channels": "is no channel name: 1 to 200 printable characters",
     "subscriptions": "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first",
@@ -45,8 +45,8 @@ NAMES = {
 }
 
 
-def problem(error: ErrorDetails, source: Source, known: list[str]) -> Problem:
-    """Say one error of pydantic's in the user's terms. known: the keys that there are where the error is."""
+def to_problem(error: ErrorDetails, source: ConfigSource, known: list[str]) -> ConfigProblem:
+    """Describe an error of pydantic in the terms of the user. known: the keys that there are where the error is."""
     key = tuple(part for part in error["loc"] if part != "[key]")
     origin, key = source.origin(key), _showable(key)
     match error["type"]:
@@ -55,14 +55,14 @@ def problem(error: ErrorDetails, source: Source, known: list[str]) -> Problem:
         case "missing":
             text = f"{show_key(key)} is missing"
         case "value_error":
-            text = f"{show_key(key)}: {_said(key, error)}"
+            text = f"{show_key(key)}: {_describe(key, error)}"
         case "string_pattern_mismatch":
             name = next((str(part) for part in reversed(key) if part in NAMES), "")
             text = f"{show_key(key)}: {NAMES.get(name, error['msg'])}{_found(key, error['input'])}"
         case kind:
             expected = EXPECTED.get(kind, error["msg"]).format(**error.get("ctx", {}))
             text = f"{show_key(key)}: {expected}{_found(key, error['input'])}"
-    return Problem(origin, show_key(key), text)
+    return ConfigProblem(origin, show_key(key), text)
 
 
 def _showable(key: Key) -> Key:
@@ -75,15 +75,15 @@ def _showable(key: Key) -> Key:
 def _unknown(key: Key, known: list[str]) -> str:
     *table, name = key
     near = difflib.get_close_matches(str(name), known, n=1)
-    mend = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(known)}"
+    fix = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(known)}"
     shown = "unknown key" if HIDING in key[:1] else f"unknown key '{name}'"
-    return shown + (f" in [{show_key(tuple(table))}]" if table else "") + f"; {mend}"
+    return shown + (f" in [{show_key(tuple(table))}]" if table else "") + f"; {fix}"
 
 
-def _said(key: Key, error: ErrorDetails) -> str:
-    """Return what a check of ours said of a value, which it may repeat at the end."""
-    said = str(error["ctx"]["error"])
-    return said.partition(", found ")[0] if HIDING in key[:1] and not isinstance(error["input"], dict) else said
+def _describe(key: Key, error: ErrorDetails) -> str:
+    """Return the text of one of our checks, which may repeat the value at its end."""
+    text = str(error["ctx"]["error"])
+    return text.partition(", found ")[0] if HIDING in key[:1] and not isinstance(error["input"], dict) else text
 
 
 def _found(key: Key, value: Any) -> str:
@@ -91,10 +91,10 @@ def _found(key: Key, value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return f", found {str(value).lower()}"
-    return f", found {value!r:.80}" if isinstance(value, str | int | float) else f", found {_noun(value)}"
+    return f", found {value!r:.80}" if isinstance(value, str | int | float) else f", found {_type_name(value)}"
 
 
-def _noun(value: Any) -> str:
+def _type_name(value: Any) -> str:
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
     return f"a {type(value).__name__}"

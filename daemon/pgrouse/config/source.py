@@ -34,7 +34,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConfigProblem:
     """One thing that is wrong with a configuration."""
 
     origin: Origin
@@ -48,12 +48,12 @@ class Problem:
 class ConfigProblems(ConfigError):
     """Everything that is wrong with a configuration, at once; one line each."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[ConfigProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
 
-class KeyProblem(ConfigError):
+class TopicKeyError(ConfigError):
     """What is wrong with another key of a topic than its handler."""
 
     def __init__(self, key: str, text: str) -> None:
@@ -62,12 +62,12 @@ class KeyProblem(ConfigError):
 
 
 @dataclass
-class Source:
+class ConfigSource:
     """Values, and for each key where it was given."""
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[Key, Origin] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ConfigProblem] = field(default_factory=list)
 
     def put(self, key: Key, value: Any, origin: Origin) -> None:
         """Set one value over what was there."""
@@ -96,7 +96,7 @@ def _show_part(part: str | int) -> str:
     return f".{part}" if re.fullmatch(r"[A-Za-z0-9_-]+", part) else "." + json.dumps(part, ensure_ascii=False)
 
 
-def read_file(path: Path, environ: Mapping[str, str]) -> Source:
+def read_file(path: Path, environ: Mapping[str, str]) -> ConfigSource:
     """Read a TOML file, and replace `${NAME}` in its strings by environment variables.
 
     Raises:
@@ -107,7 +107,7 @@ def read_file(path: Path, environ: Mapping[str, str]) -> Source:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: also an integer of more than 4,300 digits
         raise ConfigProblems([_syntax_problem(path, text, error)]) from error
-    source = Source()
+    source = ConfigSource()
     for key, line in _key_lines(text):
         source.origins.setdefault(key, Origin("file", path, line))
     source.origins[()] = Origin("file", path)
@@ -121,22 +121,24 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigProblems(
-            [Problem(Origin("file", path, line), "", "is not UTF-8: save the file in that encoding")]
+            [ConfigProblem(Origin("file", path, line), "", "is not UTF-8: save the file in that encoding")]
         ) from error
     except OSError as error:
-        mend = ": run `pgrouse init`, or name the file by --config" if isinstance(error, FileNotFoundError) else ""
-        raise ConfigProblems([Problem(Origin("file", path), "", f"cannot be read ({error.strerror}){mend}")]) from error
+        fix = ": run `pgrouse init`, or name the file by --config" if isinstance(error, FileNotFoundError) else ""
+        raise ConfigProblems(
+            [ConfigProblem(Origin("file", path), "", f"cannot be read ({error.strerror}){fix}")]
+        ) from error
 
 
-def _syntax_problem(path: Path, text: str, error: Exception) -> Problem:
+def _syntax_problem(path: Path, text: str, error: Exception) -> ConfigProblem:
     if isinstance(error, RecursionError):
-        return Problem(Origin("file", path), "", "is nested too deeply")
+        return ConfigProblem(Origin("file", path), "", "is nested too deeply")
     at_end = " (at end of document)"
-    said = str(error).removesuffix(at_end)
+    message = str(error).removesuffix(at_end)
     line = text.count("\n") + 1 if str(error).endswith(at_end) else None
-    if found := re.search(r" \(at line (\d+), column (\d+)\)$", said):
-        said, line = f"{said[: found.start()]}, column {found[2]}", int(found[1])
-    return Problem(Origin("file", path, line), "", f"is no TOML: {said}")
+    if found := re.search(r" \(at line (\d+), column (\d+)\)$", message):
+        message, line = f"{message[: found.start()]}, column {found[2]}", int(found[1])
+    return ConfigProblem(Origin("file", path, line), "", f"is no TOML: {message}")
 
 
 def _key_lines(text: str) -> Iterator[tuple[Key, int]]:
@@ -191,7 +193,7 @@ def _keys(values: dict[str, Any]) -> Iterator[Key]:
                 yield (name, *key)
 
 
-def _expanded(value: Any, key: Key, environ: Mapping[str, str], source: Source) -> Any:
+def _expanded(value: Any, key: Key, environ: Mapping[str, str], source: ConfigSource) -> Any:
     """Return the value with `${NAME}` and `${NAME:-default}` replaced in its strings; `$${` stays `${`."""
     if isinstance(value, dict):
         return {name: _expanded(inner, (*key, name), environ, source) for name, inner in value.items()}
@@ -206,14 +208,14 @@ def _expanded(value: Any, key: Key, environ: Mapping[str, str], source: Source) 
         if (known := environ.get(found["name"]) or found["default"]) is not None:
             return known
         text = f"{show_key(key)} needs the environment variable {found['name']}, which is not set: set it, or write ${{{found['name']}:-default}}"
-        source.problems.append(Problem(source.origin(key), show_key(key), text))
+        source.problems.append(ConfigProblem(source.origin(key), show_key(key), text))
         return ""
 
     return re.sub(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}", replace, value)
 
 
-def environment(environ: Mapping[str, str]) -> Iterator[tuple[Key, str, Origin]]:
-    """Yield what `PGROUSE_SECTION__KEY` variables say, as text. An empty variable says nothing."""
+def read_environment(environ: Mapping[str, str]) -> Iterator[tuple[Key, str, Origin]]:
+    """Yield the values of `PGROUSE_SECTION__KEY` variables, as text. An empty variable is ignored."""
     for variable, text in sorted(environ.items()):
         if text and variable.startswith(PREFIX) and SEPARATOR in variable:
             key = tuple(variable.removeprefix(PREFIX).lower().split(SEPARATOR))

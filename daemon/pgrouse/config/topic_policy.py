@@ -1,6 +1,6 @@
-"""The knobs of a topic's policy: what each means, its unit and its bounds. One description for the file, the command line and the docs.
+"""The settings of a topic's policy: what each means, its unit and its bounds. One description for the file, the command line and the docs.
 
-What a table or a command does not name is left as it is. Two words stand for values: `inherit` takes the default of topic `*`,
+What a table or a command does not name is left as it is. Two keywords stand for values: `inherit` takes the default of topic `*`,
 `none` lifts a limit although the default has one.
 """
 
@@ -37,18 +37,18 @@ S = timedelta(seconds=1)
 DAY = timedelta(days=1)
 
 
-class Word(Enum):
-    """What a knob may be set to besides a value."""
+class Keyword(Enum):
+    """What a setting may be set to besides a value."""
 
     INHERIT = "inherit"  # as the defaults say
     NONE = "none"  # no limit
 
 
-class Words:
-    """Lets a knob take the words."""
+class TakesKeywords:
+    """Lets a setting take the keywords."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Look for a word first: keep_success has a value of its own called none."""
+        """Look for a keyword first: archive_success has a value of its own called none."""
         return core_schema.no_info_wrap_validator_function(
             _read,
             handler(source),
@@ -56,23 +56,23 @@ class Words:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Describe the value or the words."""
-        return {"anyOf": [handler(schema), {"enum": [each.value for each in Word]}]}
+        """Describe the value or the keywords."""
+        return {"anyOf": [handler(schema), {"enum": [each.value for each in Keyword]}]}
 
 
 def _read(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    if isinstance(value, Word) or value == Word.INHERIT.value:
-        return Word(value)
+    if isinstance(value, Keyword) or value == Keyword.INHERIT.value:
+        return Keyword(value)
     try:
         return handler(value)
     except ValueError:
-        if value == Word.NONE.value:
-            return Word.NONE
+        if value == Keyword.NONE.value:
+            return Keyword.NONE
         raise
 
 
 def _write(value: Any, handler: SerializerFunctionWrapHandler) -> Any:
-    return value.value if isinstance(value, Word) else handler(value)
+    return value.value if isinstance(value, Keyword) else handler(value)
 
 
 def _share(value: Any) -> float | str:
@@ -96,7 +96,7 @@ def _schema(value: Any, info: ValidationInfo) -> Any:
     try:
         compile_schema(value)
     except SchemaUnusable as error:
-        # Whoever reports this names the knob himself.
+        # The caller that reports this names the setting.
         raise ValueError(str(error).removeprefix("payload_schema: ")) from None
     return value
 
@@ -110,29 +110,29 @@ def _read_json(path: Path) -> Any:
         raise ValueError(f"{path} is no JSON: {error}") from None
 
 
-Count = Annotated[int, Field(ge=0, le=2**31 - 1), Words()]
-Rate = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False), Words()]
-Switch = Annotated[bool, Words()]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1), TakesKeywords()]
+Rate = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False), TakesKeywords()]
+Switch = Annotated[bool, TakesKeywords()]
 
 
-class Knobs(BaseModel):
-    """A table of knobs: frozen, with no key but its own, no guessing of types. None = the table does not name it."""
+class PolicyTable(BaseModel):
+    """A table of settings: frozen, with no key but its own, no guessing of types. None = the table does not name it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
     @model_serializer(mode="wrap")
     def _named_only(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        knobs = {name for model, names in KNOBS.items() if isinstance(self, model) for name in names}
-        unnamed = {name for name in knobs if getattr(self, name) is None}
+        settings = {name for model, names in SETTINGS.items() if isinstance(self, model) for name in names}
+        unnamed = {name for name in settings if getattr(self, name) is None}
         return {name: value for name, value in handler(self).items() if name not in unnamed}
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return all knobs, in the order of the reference."""
-        return list(KNOBS[cls])
+        """Return all settings, in the order of the reference."""
+        return list(SETTINGS[cls])
 
 
-class Backoff(Knobs):
+class Backoff(PolicyTable):
     """How long to wait before the next attempt. With `kind` this is the whole of it; without, the rest stays as it is."""
 
     kind: Literal["none", "constant", "linear", "exponential"] | None = None
@@ -151,7 +151,7 @@ class Backoff(Knobs):
     """No attempt begins later than so long after the first."""
 
 
-class Breaker(Knobs):
+class Breaker(PolicyTable):
     """When a topic stops by itself because its messages fail, and how it tries again. What is not given stays as it is."""
 
     failure_rate: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -166,84 +166,84 @@ class Breaker(Knobs):
     """How many messages may run to see whether things are well again."""
 
 
-class TopicPolicy(Knobs):
+class TopicPolicy(PolicyTable):
     """What holds for all workers of a topic: the columns of `messages.topic`."""
 
     max_attempts: Count | None = None
     """How many attempts a message has. 1: a failure, or a worker that dies, ends it."""
-    lock_for: Annotated[Duration, between(0.1 * S, 7 * DAY), Words()] | None = None
+    lock_duration: Annotated[Duration, between(0.1 * S, 7 * DAY), TakesKeywords()] | None = None
     """How long a claim and a heartbeat lock."""
-    run_timeout: Annotated[Duration, between(0.001 * S, 30 * DAY), Words()] | None = None
+    timeout: Annotated[Duration, between(0.001 * S, 30 * DAY), TakesKeywords()] | None = None
     """How long an attempt may run."""
-    backoff: Annotated[Backoff, Words()] | None = None
+    backoff: Annotated[Backoff, TakesKeywords()] | None = None
     """How long to wait before the next attempt: `kind`, `base`, `step`, `factor`, `cap`, `jitter`, `max_total`."""
-    on_lock_expired_delay: Annotated[Duration, between(0 * S, 30 * DAY), Words()] | None = None
+    lock_expired_delay: Annotated[Duration, between(0 * S, 30 * DAY), TakesKeywords()] | None = None
     """The same after an expired lock; without it the backoff."""
     strict_lock: Switch | None = None
-    """A lock that has run out cannot be settled any more, even if nobody else has the message."""
-    key_ttl: Annotated[Duration, between(0 * S, 365 * DAY), Words()] | None = None
+    """A lock that has run out cannot be settled any more, even if no other worker has the message."""
+    key_ttl: Annotated[Duration, between(0 * S, 365 * DAY), TakesKeywords()] | None = None
     """How long a key blocks further publishes after its message has ended."""
-    key_retry: Annotated[Literal["supersede", "keep"], Words()] | None = None
+    key_on_retry: Annotated[Literal["supersede", "keep"], TakesKeywords()] | None = None
     """What becomes of a message that would be ready again while a newer one of its key is: it gives way (`supersede`), or both stay (`keep`)."""
-    ttl: Annotated[Duration, between(0 * S, 3650 * DAY), Words()] | None = None
+    ttl: Annotated[Duration, between(0 * S, 3650 * DAY), TakesKeywords()] | None = None
     """How long a message may wait; then it ends as expired."""
-    max_depth: Annotated[int, Field(ge=0, le=2**63 - 1), Words()] | None = None
+    max_depth: Annotated[int, Field(ge=0, le=2**63 - 1), TakesKeywords()] | None = None
     """How many messages may stand in the topic."""
-    on_full: Annotated[Literal["error", "drop"], Words()] | None = None
+    on_full: Annotated[Literal["error", "drop"], TakesKeywords()] | None = None
     """What a publish to a full topic gets: an error, or nothing while the message is dropped."""
-    max_payload_bytes: Annotated[int, Field(ge=1, le=16_777_216), Words()] | None = None
+    max_payload_bytes: Annotated[int, Field(ge=1, le=16_777_216), TakesKeywords()] | None = None
     """How large a payload may be."""
     max_concurrency: Count | None = None
     """How many messages of the topic may run at once, over all daemons."""
     dequeue_rate: Rate | None = None
     """How many messages of the topic begin per second, over all daemons."""
-    burst: Annotated[int, Field(ge=1, le=1_000_000), Words()] | None = None
+    burst: Annotated[int, Field(ge=1, le=1_000_000), TakesKeywords()] | None = None
     """How many may pass at once after a quiet time; without it a tenth of a second's worth of `dequeue_rate`, a second's of `publish_rate`."""
     publish_rate: Rate | None = None
     """How many messages may be published to the topic per second."""
     channel_concurrency: Count | None = None
     """How many messages of one channel may run at once, over all daemons."""
-    channel_min_interval: Annotated[Duration, between(0 * S, 30 * DAY), Words()] | None = None
+    channel_min_interval: Annotated[Duration, between(0 * S, 30 * DAY), TakesKeywords()] | None = None
     """How long between the beginnings of two messages of one channel."""
     ordered: Switch | None = None
     """Strict order within each channel: no message begins before the earlier ones have ended."""
-    keep_success: Annotated[Literal["full", "no_payload", "none"], Words()] | None = None
+    archive_success: Annotated[Literal["full", "no_payload", "none"], TakesKeywords()] | None = None
     """What the archive keeps of a success."""
-    retention: Annotated[Duration, between(3600 * S, 10_000 * DAY), Words()] | None = None
+    retention: Annotated[Duration, between(3600 * S, 10_000 * DAY), TakesKeywords()] | None = None
     """How long the archive keeps the topic's messages."""
     dead_letter: Switch | None = None
     """Dead messages also get a live copy in `<topic>.dlq`."""
     max_redrives: Count | None = None
     """How many times a message and its successors may be put back."""
-    notify: Annotated[Literal["auto", "always", "off"], Words()] | None = None
+    notify: Annotated[Literal["auto", "always", "off"], TakesKeywords()] | None = None
     """Whether publishes ring: for armed sleepers, for everybody, never."""
-    breaker: Annotated[Breaker, Words()] | None = None
+    breaker: Annotated[Breaker, TakesKeywords()] | None = None
     """When the topic stops by itself: `failure_rate`, `min_attempts`, `window`, `pause`, `probes`."""
-    payload_schema: Annotated[Any, BeforeValidator(_schema), Words()] | None = None
+    payload_schema: Annotated[Any, BeforeValidator(_schema), TakesKeywords()] | None = None
     """The JSON Schema of payloads; `"@FILE"` reads it from a file, relative to the configuration."""
     registered: Switch | None = None
     """In the defaults: only registered topics may be published to. In a topic: it is one of them."""
 
 
-class ChannelPolicy(Knobs):
+class ChannelPolicy(PolicyTable):
     """What differs for one channel of a topic: the columns of `messages.channel`."""
 
     concurrency: Count | None = None
     """How many messages of the channel may run at once, over all daemons."""
-    min_interval: Annotated[Duration, between(0 * S, 30 * DAY), Words()] | None = None
+    min_interval: Annotated[Duration, between(0 * S, 30 * DAY), TakesKeywords()] | None = None
     """How long between the beginnings of two messages of the channel."""
 
 
-KNOBS: dict[type[Knobs], dict[str, Any]] = {}
-KNOBS |= {model: dict(model.model_fields) for model in (Backoff, Breaker, TopicPolicy, ChannelPolicy)}
+SETTINGS: dict[type[PolicyTable], dict[str, Any]] = {}
+SETTINGS |= {model: dict(model.model_fields) for model in (Backoff, Breaker, TopicPolicy, ChannelPolicy)}
 
-# The knobs that are tables themselves, on the command line `backoff.base=5s`.
-PARTS: dict[str, type[Knobs]] = {"backoff": Backoff, "breaker": Breaker}
+# The settings that are tables themselves, on the command line `backoff.base=5s`.
+NESTED: dict[str, type[PolicyTable]] = {"backoff": Backoff, "breaker": Breaker}
 
 # What the defaults must have, since every topic may inherit it.
-WHOLE = frozenset(
+REQUIRED_DEFAULTS = frozenset(
     (
-        *("lock_for", "backoff", "strict_lock", "key_retry", "on_full", "ordered", "keep_success"),
+        *("lock_duration", "backoff", "strict_lock", "key_on_retry", "on_full", "ordered", "archive_success"),
         *("retention", "dead_letter", "max_redrives", "notify", "registered"),
     )
 )
@@ -261,17 +261,17 @@ NO_LIMIT: dict[str, Any] = {
 }
 
 
-def named(policy: Knobs, model: type[Knobs]) -> dict[str, Any]:
-    """Return the knobs of a model that a table names, and what it says; nothing else that the table has."""
-    return {name: value for name in KNOBS[model] if (value := getattr(policy, name)) is not None}
+def given_settings(policy: PolicyTable, model: type[PolicyTable]) -> dict[str, Any]:
+    """Return the settings of a model that a table gives, and their values; nothing else that the table has."""
+    return {name: value for name in SETTINGS[model] if (value := getattr(policy, name)) is not None}
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What shall hold for one topic, as far as somebody has said it.
+class DesiredPolicy:
+    """The policies wanted for one topic, as far as they are given.
 
     Attributes:
-        policy: the topic's own knobs.
+        policy: the topic's own settings.
         channels: those of single channels.
         subscriptions: the topics whose messages this one gets too.
     """
@@ -281,37 +281,41 @@ class Wanted:
     subscriptions: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything was said."""
-        return bool(named(self.policy, TopicPolicy) or self.channels or self.subscriptions)
+        """Whether anything is given."""
+        return bool(given_settings(self.policy, TopicPolicy) or self.channels or self.subscriptions)
 
 
-def misplaced(topic: str, policy: Knobs, model: type[Knobs]) -> dict[str, str]:
-    """Return the knobs whose word has no meaning where it stands, each with what is wrong and the mend."""
-    return {knob: text for knob, value in named(policy, model).items() if (text := _misplaced(topic, knob, value))}
+def invalid_keywords(topic: str, policy: PolicyTable, model: type[PolicyTable]) -> dict[str, str]:
+    """Return the settings whose keyword has no meaning where it stands, each with what is wrong and the fix."""
+    return {
+        setting: text
+        for setting, value in given_settings(policy, model).items()
+        if (text := _invalid_keyword(topic, setting, value))
+    }
 
 
-def _misplaced(topic: str, knob: str, value: Any) -> str | None:
-    if value is Word.INHERIT and topic == DEFAULTS:
-        mend = "set a value" if knob in WHOLE else "'none' takes it away"
-        return f"the defaults have nothing to inherit from: {mend}, found 'inherit'"
-    if value is not Word.NONE or knob in NO_LIMIT:
+def _invalid_keyword(topic: str, setting: str, value: Any) -> str | None:
+    if value is Keyword.INHERIT and topic == DEFAULTS:
+        fix = "set a value" if setting in REQUIRED_DEFAULTS else "'none' takes it away"
+        return f"the defaults have nothing to inherit from: {fix}, found 'inherit'"
+    if value is not Keyword.NONE or setting in NO_LIMIT:
         return None
     if topic != DEFAULTS:
         return "a topic cannot be without it: set a value or 'inherit', found 'none'"
-    return "the defaults cannot be without it: set a value, found 'none'" if knob in WHOLE else None
+    return "the defaults cannot be without it: set a value, found 'none'" if setting in REQUIRED_DEFAULTS else None
 
 
-def column(topic: str, knob: str, value: Any) -> Any:
-    """Return what the column of a knob holds for a value or word that is not misplaced."""
-    if value is Word.INHERIT or (value is Word.NONE and topic == DEFAULTS and knob not in WHOLE):
+def column(topic: str, setting: str, value: Any) -> Any:
+    """Return what the column of a setting holds for a value or word that is not misplaced."""
+    if value is Keyword.INHERIT or (value is Keyword.NONE and topic == DEFAULTS and setting not in REQUIRED_DEFAULTS):
         return None
-    return NO_LIMIT[knob] if value is Word.NONE else value
+    return NO_LIMIT[setting] if value is Keyword.NONE else value
 
 
 def show(value: Any) -> str:
-    """Write what a knob is set to as the command line reads it."""
+    """Write what a setting is set to as the command line reads it."""
     match value:
-        case Word():
+        case Keyword():
             return str(value.value)
         case bool():
             return str(value).lower()
@@ -325,7 +329,7 @@ def show(value: Any) -> str:
             return str(value)
 
 
-def show_knob(knob: str, value: Any) -> str:
-    """Write what a knob is set to; a zero that lifts a limit as the word for it."""
-    lifts = not NO_LIMIT.get(knob, True) and value == NO_LIMIT[knob]
-    return show(Word.NONE if lifts else value)
+def show_setting(setting: str, value: Any) -> str:
+    """Write what a setting is set to; a zero that lifts a limit as the word for it."""
+    lifts = not NO_LIMIT.get(setting, True) and value == NO_LIMIT[setting]
+    return show(Keyword.NONE if lifts else value)

@@ -1,6 +1,6 @@
-"""Encrypts and decrypts what messages carry: AES-256-GCM, with a key of its own for each message.
+"""Encrypts and decrypts the contents of messages: AES-256-GCM, with its own key for each message.
 
-That key is HKDF-Expand of the key that was configured, by SHA-256, with the random salt of the message. Why so, and how many messages one
+That key is HKDF-Expand of the configured key, by SHA-256, with the random salt of the message. The reason, and how many messages one
 key is good for: docs/decisions/0017-a-key-for-each-message.md.
 """
 
@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from pgrouse import jsonb
+from pgrouse.config.crypto import KEY_BYTES, NAME, decode_key
 from pgrouse.crypto import envelope
-from pgrouse.crypto.envelope import MARK, NONCE, SALT, Head, Kind
-from pgrouse.config.crypto import KEY_BYTES, NAME, decoded
-from pgrouse.errors import ConfigError, DecryptionFailed, KeyMissing, PublishRefused
+from pgrouse.crypto.envelope import ENCRYPTED_BY, NONCE, SALT, ContentKind, EnvelopeHeader
+from pgrouse.errors import ConfigError, DecryptionFailed, EncryptionKeyMissing, InvalidMessage
 
 try:
     from cryptography.exceptions import InvalidTag
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
     from pgrouse.config.config import Config
 
-DLQ = ".dlq"
+DLQ_SUFFIX = ".dlq"
 PURPOSE = b"pgrouse message 1 "
 PURPOSE_OF_REQUEST = b"pgrouse request 1 "
 PURPOSE_OF_FINGERPRINT = b"pgrouse fingerprint 1"
-# The first block of HKDF-Expand, and there is no other: a key is as long as SHA-256.
+# The only block of HKDF-Expand: a key is as long as SHA-256.
 FIRST_BLOCK = b"\x01"
-PAYLOADS = frozenset({Kind.JSON, Kind.BYTES})
+PAYLOADS = frozenset({ContentKind.JSON, ContentKind.BYTES})
 
 
-class Opened(NamedTuple):
-    """What was in an envelope."""
+class Decrypted(NamedTuple):
+    """The decrypted content of an envelope."""
 
-    kind: Kind
+    kind: ContentKind
     data: bytes
 
 
-class Key:
-    """One key. Nothing of it can be seen but its name and its fingerprint."""
+class EncryptionKey:
+    """One key. Only its name and its fingerprint can be seen."""
 
     __slots__ = ("_secret", "fingerprint", "name")
 
@@ -57,17 +57,17 @@ class Key:
         self.fingerprint = hmac.digest(secret, PURPOSE_OF_FINGERPRINT, "sha256")[: envelope.FINGERPRINT]
 
     def __repr__(self) -> str:
-        return f"Key({self.name!r})"
+        return f"EncryptionKey({self.name!r})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key cannot be pickled: make the Cipher where it is used")
 
-    def of_message(self, salt: bytes) -> AESGCM:
+    def message_cipher(self, salt: bytes) -> AESGCM:
         """Return the cipher of one message."""
         return AESGCM(hmac.digest(self._secret, PURPOSE + salt + FIRST_BLOCK, "sha256"))
 
-    def of_request(self, digest: bytes) -> bytes:
-        """Return what a request is known by."""
+    def request_digest(self, digest: bytes) -> bytes:
+        """Return the keyed digest that identifies a request."""
         return hmac.digest(self._secret, PURPOSE_OF_REQUEST + digest, "sha256")
 
 
@@ -77,11 +77,11 @@ class Cipher:
     Args:
         keys: by name, each 32 bytes, or these as base64.
         current: the name of the one that encrypts.
-        topics: patterns of the topics that are encrypted, as `orders.*`; all unless given.
-        accept: topics that take what was encrypted for others, by patterns of their names.
+        topics: patterns of the topics that are encrypted, like `orders.*`; by default all.
+        accept_from: topics that accept messages which were encrypted for other topics, as patterns.
 
     Raises:
-        ConfigError: a name or a key cannot be used; says which, and nothing of the key.
+        ConfigError: a name or a key cannot be used; it says which one, and never shows the key.
     """
 
     def __init__(
@@ -89,26 +89,26 @@ class Cipher:
         keys: Mapping[str, bytes | str],
         current: str,
         topics: Iterable[str] = ("*",),
-        accept: Mapping[str, Iterable[str]] | None = None,
+        accept_from: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
-        self._keys = {name: Key(name, _secret(name, given)) for name, given in keys.items()}
+        self._keys = {name: EncryptionKey(name, _secret(name, given)) for name, given in keys.items()}
         if current not in self._keys:
             raise ConfigError(f"there is no key {current!r:.80}: known are {', '.join(self._keys) or 'none'}")
         self._current = self._keys[current]
         self._covers = _pattern(topics)
-        self._accept = [(_pattern([topic]), _pattern(others)) for topic, others in (accept or {}).items()]
+        self._accept_from = [(_pattern([topic]), _pattern(others)) for topic, others in (accept_from or {}).items()]
         self._accepted: dict[tuple[str, str], bool] = {}
 
     @classmethod
     def from_config(cls, config: Config | Path | str | None = None) -> Cipher:
-        """Return the cipher that a configuration describes, or its file; the usual one unless given.
+        """Return the cipher of a configuration, or of its file; by default of the usual file.
 
         Raises:
             ConfigError: it has no `[crypto]`, or one of the keys cannot be read.
         """
-        from pgrouse.crypto.keys import cipher_of_file  # noqa: PLC0415 - brings the configuration along
+        from pgrouse.crypto.keys import require_cipher  # noqa: PLC0415 - brings the configuration along
 
-        return cipher_of_file(config)
+        return require_cipher(config)
 
     def __repr__(self) -> str:
         return f"Cipher({', '.join(self._keys)}; current: {self.current})"
@@ -125,129 +125,131 @@ class Cipher:
 
     def covers(self, topic: str) -> bool:
         """Whether messages of this topic are encrypted."""
-        return bool(self._covers.fullmatch(topic) or self._covers.fullmatch(topic.removesuffix(DLQ)))
+        return bool(self._covers.fullmatch(topic) or self._covers.fullmatch(topic.removesuffix(DLQ_SUFFIX)))
 
-    def encrypt(self, topic: str, data: bytes, kind: Kind = Kind.BYTES, randomness: bytes | None = None) -> bytes:
-        """Return an envelope. randomness: salt and nonce, for test vectors; used twice with other data they give both away."""
+    def encrypt(
+        self, topic: str, data: bytes, kind: ContentKind = ContentKind.BYTES, randomness: bytes | None = None
+    ) -> bytes:
+        """Return an envelope. randomness: salt and nonce, for test vectors only; reused for other data they reveal both."""
         drawn = os.urandom(SALT + NONCE) if randomness is None else randomness
         key = self._current
-        head = Head(kind, key.fingerprint, key.name, topic, drawn[:SALT], drawn[SALT:])
-        public = bytes(head)
-        return public + key.of_message(head.salt).encrypt(head.nonce, data, public)
+        header = EnvelopeHeader(kind, key.fingerprint, key.name, topic, drawn[:SALT], drawn[SALT:])
+        public = bytes(header)
+        return public + key.message_cipher(header.salt).encrypt(header.nonce, data, public)
 
-    def decrypt(self, data: bytes, topic: str | None = None, kinds: frozenset[Kind] = PAYLOADS) -> Opened:
+    def decrypt(self, data: bytes, topic: str | None = None, kinds: frozenset[ContentKind] = PAYLOADS) -> Decrypted:
         """Return what is in an envelope.
 
         Args:
             data: the envelope.
-            topic: where it was found; None = wherever.
-            kinds: what may be inside.
+            topic: where it was found; None = any.
+            kinds: what it may contain.
 
         Raises:
-            KeyMissing: its key is not among those known here, or another one has its name.
-            DecryptionFailed: it is none, or not as it was made, or is not meant for this topic.
+            EncryptionKeyMissing: its key is not known here, or another key has its name.
+            DecryptionFailed: it is not an envelope, was changed, or was encrypted for another topic.
         """
-        head = envelope.read(data)
-        if head is None:
-            raise DecryptionFailed("it is no envelope: what was encrypted was changed, or cut")
-        key = self._keys.get(head.key)
-        if key is None or key.fingerprint != head.fingerprint:
-            raise KeyMissing(head.key, is_another=key is not None)
-        public = bytes(head)
+        header = envelope.read_header(data)
+        if header is None:
+            raise DecryptionFailed("it is not an envelope: the encrypted data was changed or cut")
+        key = self._keys.get(header.key)
+        if key is None or key.fingerprint != header.fingerprint:
+            raise EncryptionKeyMissing(header.key, is_another=key is not None)
+        public = bytes(header)
         try:
-            plain = key.of_message(head.salt).decrypt(head.nonce, data[len(public) :], public)
+            plain = key.message_cipher(header.salt).decrypt(header.nonce, data[len(public) :], public)
         except InvalidTag:
-            raise DecryptionFailed("it is not what was encrypted: something changed it") from None
-        if head.kind not in kinds:
-            raise DecryptionFailed(f"it is the encrypted {Kind(head.kind).name.lower()} of something else")
-        if topic is not None and not self._is_accepted(head.topic, topic):
+            raise DecryptionFailed("the encrypted data was changed") from None
+        if header.kind not in kinds:
+            raise DecryptionFailed(f"it is the encrypted {ContentKind(header.kind).name.lower()} of something else")
+        if topic is not None and not self._is_accepted(header.topic, topic):
             raise DecryptionFailed(
-                f"it was encrypted for topic {head.topic}, which {topic} does not take: add it to the subscriptions of {topic}, or to crypto.accept"
+                f"it was encrypted for topic {header.topic}, which {topic} does not take: add it to the subscriptions of {topic}, or to crypto.accept_from"
             )
-        return Opened(Kind(head.kind), plain)
+        return Decrypted(ContentKind(header.kind), plain)
 
     def accepts(self, home: str, topic: str) -> bool:
-        """Whether what was encrypted for one topic is taken by another: its dead letters are, and what `accept` names."""
-        if home in (topic, topic.removesuffix(DLQ)):
+        """Whether what was encrypted for one topic is taken by another: its dead letters are, and what `accept_from` names."""
+        if home in (topic, topic.removesuffix(DLQ_SUFFIX)):
             return True
-        here = topic.removesuffix(DLQ)
-        return any(to.fullmatch(here) and homes.fullmatch(home) for to, homes in self._accept)
+        here = topic.removesuffix(DLQ_SUFFIX)
+        return any(to.fullmatch(here) and homes.fullmatch(home) for to, homes in self._accept_from)
 
     def _is_accepted(self, home: str, topic: str) -> bool:
         if home == topic:
             return True
         known = self._accepted
-        if len(known) > 10_000:  # noqa: PLR2004 - whoever invents topics shall not fill the memory
+        if len(known) > 10_000:  # noqa: PLR2004 - made-up topics must not fill the memory
             known.clear()
         if (home, topic) not in known:
             known[home, topic] = self.accepts(home, topic)
         return known[home, topic]
 
-    def sealed(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Return the columns of a new message with its payload or body encrypted, if its topic is; as they are if not.
+    def encrypt_columns(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns of a new message, with payload or body encrypted if the topic is encrypted.
 
         Raises:
-            PublishRefused: it would be too large.
+            InvalidMessage: it would be too large.
         """
         topic = columns["topic"]
         if not self.covers(topic):
             return columns
         payload: str | None = columns.get("payload")
-        kind, data = (Kind.BYTES, columns["body"]) if payload is None else (Kind.JSON, payload.encode())
+        kind, data = (ContentKind.BYTES, columns["body"]) if payload is None else (ContentKind.JSON, payload.encode())
         body = self.encrypt(topic, data, kind)
         if len(body) > jsonb.MAX_BYTES:
-            raise PublishRefused(
+            raise InvalidMessage(
                 f"encrypted it has {len(body):,} bytes, {jsonb.MAX_BYTES:,} is the limit: store it elsewhere and publish where it is"
             )
         rest = {name: value for name, value in columns.items() if name != "payload"}
-        return rest | {"body": body, "headers": marked(columns.get("headers"), self.current)}
+        return rest | {"body": body, "headers": mark_headers(columns.get("headers"), self.current)}
 
-    def opened(self, topic: str, body: bytes) -> tuple[str | None, bytes | None]:
-        """Return payload (as JSON text) and body of what lies encrypted in a message; one of them is None.
+    def decrypt_payload(self, topic: str, body: bytes) -> tuple[str | None, bytes | None]:
+        """Decrypt the body of a message; return its payload (as JSON text) and its body, of which one is None.
 
         Raises:
-            KeyMissing, DecryptionFailed: as decrypt.
+            EncryptionKeyMissing, DecryptionFailed: as decrypt.
         """
         kind, data = self.decrypt(body, topic)
-        return (data.decode(), None) if kind is Kind.JSON else (None, data)
+        return (data.decode(), None) if kind is ContentKind.JSON else (None, data)
 
-    def sealed_json(self, topic: str, text: str, kind: Kind) -> str:
-        """Encrypt a checkpoint or an output; return the JSON that is kept instead."""
-        return envelope.as_json(self.encrypt(topic, text.encode(), kind), self.current)
+    def encrypt_json(self, topic: str, text: str, kind: ContentKind) -> str:
+        """Encrypt a checkpoint or an output; return the JSON that is stored instead."""
+        return envelope.to_json(self.encrypt(topic, text.encode(), kind), self.current)
 
-    def opened_json(self, topic: str | None, text: str, kind: Kind) -> str:
-        """Return a checkpoint or an output as it was; what is not encrypted as it is.
+    def decrypt_json(self, topic: str | None, text: str, kind: ContentKind) -> str:
+        """Decrypt a checkpoint or an output; text that is not encrypted is returned unchanged.
 
         Raises:
-            KeyMissing, DecryptionFailed: as decrypt.
+            EncryptionKeyMissing, DecryptionFailed: as decrypt.
         """
-        data = envelope.of_json(text)
+        data = envelope.from_json(text)
         return text if data is None else self.decrypt(data, topic, frozenset({kind})).data.decode()
 
-    def renewed(self, data: bytes) -> bytes:
-        """Return an envelope with the same in it under the current key; for the same topic, whatever that is.
+    def reencrypt(self, data: bytes) -> bytes:
+        """Encrypt the content of an envelope again under the current key, for the same topic.
 
         Raises:
-            KeyMissing, DecryptionFailed: as decrypt.
+            EncryptionKeyMissing, DecryptionFailed: as decrypt.
         """
-        head = envelope.read(data)
-        opened = self.decrypt(data, kinds=frozenset(Kind))
-        assert head is not None  # noqa: S101 - it was just decrypted
-        return self.encrypt(head.topic, opened.data, opened.kind)
+        header = envelope.read_header(data)
+        opened = self.decrypt(data, kinds=frozenset(ContentKind))
+        assert header is not None  # noqa: S101 - it was just decrypted
+        return self.encrypt(header.topic, opened.data, opened.kind)
 
-    def digests(self, digest: bytes) -> list[bytes]:
-        """Return what a request is known by, of its SHA-256: under each key, so that nobody without one can try what was asked.
+    def request_digests(self, digest: bytes) -> list[bytes]:
+        """Return the keyed digests of a request, one per key, from its SHA-256: without a key the request cannot be guessed.
 
-        The first is what is kept, and stays the same when another key becomes current: it is that of the first key by name.
+        The first one is stored. It is that of the first key by name, so it stays the same when another key becomes current.
         """
-        return [self._keys[name].of_request(digest) for name in sorted(self._keys)]
+        return [self._keys[name].request_digest(digest) for name in sorted(self._keys)]
 
-    def is_current(self, head: Head) -> bool:
-        """Whether an envelope is under the current key already."""
-        return head.fingerprint == self._current.fingerprint and head.key == self.current
+    def is_current(self, header: EnvelopeHeader) -> bool:
+        """Whether an envelope is already encrypted by the current key."""
+        return header.fingerprint == self._current.fingerprint and header.key == self.current
 
-    def knows(self, name: str, fingerprint: bytes) -> bool:
-        """Whether this very key is here, under this name."""
+    def has_key(self, name: str, fingerprint: bytes) -> bool:
+        """Whether this key is known here under this name."""
         return name in self._keys and self._keys[name].fingerprint == fingerprint
 
     def fingerprint(self, name: str) -> bytes:
@@ -255,12 +257,12 @@ class Cipher:
         return self._keys[name].fingerprint
 
 
-def marked(headers: str | None, key: str) -> str:
-    """Return headers, as JSON text, with the mark that says which key the message is encrypted by."""
-    mark = f'{{"{MARK}":"{key}"'
+def mark_headers(headers: str | None, key: str) -> str:
+    """Return headers, as JSON text, with the header that names the key of the message."""
+    mark = f'{{"{ENCRYPTED_BY}":"{key}"'
     if headers is None:
         return mark + "}"
-    # Behind those that were given: of two members of one name jsonb keeps the last.
+    # After the given headers: of two members with one name jsonb keeps the last.
     given = headers.rstrip().removesuffix("}").rstrip()
     return mark + "}" if given == "{" else f"{given},{mark[1:]}}}"
 
@@ -268,15 +270,15 @@ def marked(headers: str | None, key: str) -> str:
 def _secret(name: str, given: bytes | str) -> bytes:
     if not NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r:.80} is no name of a key: use 1 to 63 of A-Z a-z 0-9 . _ - and a letter or digit first"
+            f"{name!r:.80} is not a valid key name: use 1 to 63 of A-Z a-z 0-9 . _ - and a letter or digit first"
         )
-    secret = decoded(given) if isinstance(given, str) else given
+    secret = decode_key(given) if isinstance(given, str) else given
     if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
         raise ConfigError(f"key {name} is not {KEY_BYTES} bytes as base64: make one by `pgrouse crypto key`")
     return secret
 
 
 def _pattern(patterns: Iterable[str]) -> re.Pattern[str]:
-    """Return what matches any of these, in which * stands for any characters; nothing if there are none."""
+    """Return a regular expression that matches any of these patterns, with * for any characters."""
     each = ["[A-Za-z0-9._:-]*".join(map(re.escape, pattern.split("*"))) for pattern in patterns]
     return re.compile("|".join(f"(?:{one})" for one in each) or "(?!)")

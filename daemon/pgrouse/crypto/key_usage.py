@@ -1,4 +1,4 @@
-"""Which keys what stands in the database needs, as far as a bounded look tells. It needs no key itself."""
+"""Which keys the messages in the database need, from a bounded number of rows. Reading this needs no key."""
 
 from __future__ import annotations
 
@@ -10,31 +10,35 @@ from typing import Any
 import psycopg
 
 from pgrouse.crypto import envelope
-from pgrouse.crypto.envelope import DATA, MARK, MOST_HEAD, Head
+from pgrouse.crypto.envelope import DATA, ENCRYPTED_BY, MAX_HEADER_BYTES, EnvelopeHeader
 
 PAGE = 5000
-# Of a checkpoint so many characters of Base64 hold the head of its envelope.
-STATE_CHARS = 4 * (MOST_HEAD // 3 + 1)
-HEAD = f"CASE WHEN substring({{row}}.body FOR 4) = '\\x93504752' THEN substring({{row}}.body FOR {MOST_HEAD}) END"
-STATE = f"CASE WHEN {{row}}.state ? '{MARK}' THEN left({{row}}.state ->> '{DATA}', {STATE_CHARS}) END"
-# By the primary key, page by page: whatever there is of it, a page reads so many rows and no more.
+# How many characters of Base64 hold the header of the envelope of a checkpoint.
+STATE_HEADER_CHARS = 4 * (MAX_HEADER_BYTES // 3 + 1)
+BODY_HEADER = (
+    f"CASE WHEN substring({{row}}.body FOR 4) = '\\x93504752' THEN substring({{row}}.body FOR {MAX_HEADER_BYTES}) END"
+)
+STATE_HEADER = (
+    f"CASE WHEN {{row}}.state ? '{ENCRYPTED_BY}' THEN left({{row}}.state ->> '{DATA}', {STATE_HEADER_CHARS}) END"
+)
+# By the primary key, page by page: a page reads a fixed number of rows, however many messages there are.
 WAITING = f"""
-  SELECT m.id, m.topic::text, m.claim_id IS NOT NULL, {HEAD.format(row="m")}, {STATE.format(row="m")}, octet_length(m.body)
+  SELECT m.id, m.topic::text, m.claim_id IS NOT NULL, {BODY_HEADER.format(row="m")}, {STATE_HEADER.format(row="m")}, octet_length(m.body)
   FROM messages.message AS m
   WHERE m.id > %(after)s
   ORDER BY m.id
   LIMIT %(page)s"""  # noqa: S608 - constants only
-# Of each message one for each key: of its name, and of as much of the envelope as has the fingerprint.
+# One row per message and key: by the name of the key and the part of the envelope with its fingerprint.
 STEPS = f"""
-  SELECT DISTINCT ON (s.message_id, s.result ->> '{MARK}', left(s.result ->> '{DATA}', 21))
-    s.message_id, left(s.result ->> '{DATA}', {STATE_CHARS})
+  SELECT DISTINCT ON (s.message_id, s.result ->> '{ENCRYPTED_BY}', left(s.result ->> '{DATA}', 21))
+    s.message_id, left(s.result ->> '{DATA}', {STATE_HEADER_CHARS})
   FROM messages.step AS s
-  WHERE s.message_id = ANY (%s) AND s.result ? '{MARK}'"""  # noqa: S608 - constants only
+  WHERE s.message_id = ANY (%s) AND s.result ? '{ENCRYPTED_BY}'"""  # noqa: S608 - constants only
 DEAD = f"""
-  SELECT d.head, d.state
+  SELECT d.header, d.state
   FROM messages.dead_topics() AS t (topic)
   CROSS JOIN LATERAL (
-    SELECT {HEAD.format(row="a")} AS head, {STATE.format(row="a")} AS state
+    SELECT {BODY_HEADER.format(row="a")} AS header, {STATE_HEADER.format(row="a")} AS state
     FROM messages.message_archive AS a
     WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = t.topic COLLATE "C"
     ORDER BY a.archived_at DESC, a.id DESC
@@ -44,24 +48,24 @@ DEAD = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A message that has not ended, as far as it is encrypted.
+class LiveMessage:
+    """A message that has not ended: what of it is encrypted.
 
     Attributes:
-        heads: of its body and its checkpoint; none if nothing of it is encrypted.
+        headers: of its body and its checkpoint; none if nothing of it is encrypted.
         size: of its body, in bytes.
     """
 
     id: int
     topic: str
     is_running: bool
-    heads: tuple[Head, ...]
+    headers: tuple[EnvelopeHeader, ...]
     size: int
 
 
 @dataclass(slots=True)
-class Need:
-    """What needs one key."""
+class KeyUse:
+    """How many messages need one key."""
 
     key: str
     fingerprint: bytes
@@ -71,55 +75,56 @@ class Need:
 
 
 @dataclass(slots=True)
-class Census:
-    """Who needs which keys.
+class KeyUsage:
+    """Which keys are needed by how many messages.
 
     Attributes:
-        needs: by name and fingerprint.
-        saw_all: whether every message that has not ended was looked at.
+        uses: by name and fingerprint.
+        saw_all: whether every message that has not ended was read.
         saw_all_dead: whether every dead one was.
     """
 
-    needs: dict[tuple[str, bytes], Need] = field(default_factory=dict)
+    uses: dict[tuple[str, bytes], KeyUse] = field(default_factory=dict)
     saw_all: bool = True
     saw_all_dead: bool = True
 
-    def of(self, head: Head) -> Need:
-        """Return what needs the key of an envelope."""
-        return self.needs.setdefault((head.key, head.fingerprint), Need(head.key, head.fingerprint))
+    def of(self, header: EnvelopeHeader) -> KeyUse:
+        """Return the use of the key of an envelope."""
+        return self.uses.setdefault((header.key, header.fingerprint), KeyUse(header.key, header.fingerprint))
 
 
-def take(conn: psycopg.Connection[Any], most: int) -> Census:
-    """Look at so many messages that have not ended, the oldest first, with the kept results of their steps, and at so many dead ones."""
-    census = Census()
+def read_key_usage(conn: psycopg.Connection[Any], most: int) -> KeyUsage:
+    """Read at most this many messages that have not ended, the oldest first, with the stored results of their steps, and as many dead ones."""
+    usage = KeyUsage()
     looked = 0
     for page in pages(conn, most):
         looked += len(page)
         steps = _of_steps(conn, [each.id for each in page])
         for each in page:
-            heads = (*each.heads, *steps.get(each.id, ()))
-            for head in {(h.key, h.fingerprint): h for h in heads}.values():
-                need = census.of(head)
-                need.running += each.is_running
-                need.waiting += not each.is_running
-    census.saw_all = looked < most
+            headers = (*each.headers, *steps.get(each.id, ()))
+            for header in {(h.key, h.fingerprint): h for h in headers}.values():
+                use = usage.of(header)
+                use.running += each.is_running
+                use.waiting += not each.is_running
+    usage.saw_all = looked < most
     dead = conn.execute(DEAD.encode(), {"most": most}).fetchall()
-    census.saw_all_dead = len(dead) < most
+    usage.saw_all_dead = len(dead) < most
     for row in dead:
-        for head in {(h.key, h.fingerprint): h for h in _heads(*row)}.values():
-            census.of(head).dead += 1
-    return census
+        for header in {(h.key, h.fingerprint): h for h in _headers(*row)}.values():
+            usage.of(header).dead += 1
+    return usage
 
 
-def pages(conn: psycopg.Connection[Any], most: int | None = None) -> Iterator[list[Standing]]:
-    """Yield what has not ended, page by page in the order of the ids. most: so many messages, then stop."""
+def pages(conn: psycopg.Connection[Any], most: int | None = None) -> Iterator[list[LiveMessage]]:
+    """Yield the messages that have not ended, page by page in the order of the ids. most: the limit of messages."""
     after, left = 0, most
     while left is None or left > 0:
         size = PAGE if left is None else min(PAGE, left)
         rows = conn.execute(WAITING.encode(), {"after": after, "page": size}).fetchall()
         if rows:
             yield [
-                Standing(i, topic, runs, _heads(head, state), size or 0) for i, topic, runs, head, state, size in rows
+                LiveMessage(i, topic, runs, _headers(header, state), size or 0)
+                for i, topic, runs, header, state, size in rows
             ]
         if len(rows) < size:
             return
@@ -127,24 +132,24 @@ def pages(conn: psycopg.Connection[Any], most: int | None = None) -> Iterator[li
         left = None if left is None else left - len(rows)
 
 
-def _of_steps(conn: psycopg.Connection[Any], ids: list[int]) -> dict[int, list[Head]]:
-    """Return the heads of what steps of these messages left, by the message."""
-    found: dict[int, list[Head]] = {}
+def _of_steps(conn: psycopg.Connection[Any], ids: list[int]) -> dict[int, list[EnvelopeHeader]]:
+    """Return the envelope headers of the steps of these messages, by message id."""
+    found: dict[int, list[EnvelopeHeader]] = {}
     for message_id, state in conn.execute(STEPS.encode(), [ids]):
-        if (head := _head_of_state(state)) is not None:
-            found.setdefault(message_id, []).append(head)
+        if (header := _header_of_state(state)) is not None:
+            found.setdefault(message_id, []).append(header)
     return found
 
 
-def _heads(body: bytes | None, state: str | None) -> tuple[Head, ...]:
-    found = [None if body is None else envelope.read(body), _head_of_state(state)]
-    return tuple(head for head in found if head is not None)
+def _headers(body: bytes | None, state: str | None) -> tuple[EnvelopeHeader, ...]:
+    found = [None if body is None else envelope.read_header(body), _header_of_state(state)]
+    return tuple(header for header in found if header is not None)
 
 
-def _head_of_state(text: str | None) -> Head | None:
+def _header_of_state(text: str | None) -> EnvelopeHeader | None:
     if text is None:
         return None
     try:
-        return envelope.read(base64.b64decode(text[: len(text) // 4 * 4]))
+        return envelope.read_header(base64.b64decode(text[: len(text) // 4 * 4]))
     except ValueError:
         return None

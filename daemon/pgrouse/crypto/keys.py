@@ -1,4 +1,4 @@
-"""Reads the keys from where the configuration says that they are. Nothing of what is read gets into an error."""
+"""Reads the keys that the configuration names. Errors never show a key."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pgrouse.config.source import ConfigProblems, Problem
-from pgrouse.config.crypto import KEY_BYTES, CryptoKey, decoded
+from pgrouse.config.crypto import KEY_BYTES, CryptoKey, decode_key
+from pgrouse.config.source import ConfigProblem, ConfigProblems
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ COMMAND_S = 10.0
 LONGEST_FILE = 4096
 
 
-def cipher_of(settings: Config, environ: Mapping[str, str] = os.environ) -> Cipher | None:
+def load_cipher(settings: Config, environ: Mapping[str, str] = os.environ) -> Cipher | None:
     """Return the cipher of a configuration; None if it has no `[crypto]`.
 
     Raises:
-        ConfigProblems: keys that cannot be read, each with its place and the mend.
+        ConfigProblems: keys that cannot be read, each with its place in the configuration and the fix.
     """
     crypto = settings.crypto
     if crypto.current is None:
@@ -35,18 +35,18 @@ def cipher_of(settings: Config, environ: Mapping[str, str] = os.environ) -> Ciph
     problems = []
     for name, given in crypto.keys.items():
         try:
-            keys[name] = read(given, folder(settings), environ)
+            keys[name] = read_key(given, key_folder(settings), environ)
         except ConfigError as error:
             problems.append(
-                Problem(settings.origin("crypto", "keys", name), f"crypto.keys.{name}", f"key {name}: {error}")
+                ConfigProblem(settings.origin("crypto", "keys", name), f"crypto.keys.{name}", f"key {name}: {error}")
             )
     if problems:
         raise ConfigProblems(problems)
-    return Cipher(keys, crypto.current, crypto.topics, accepted(settings))
+    return Cipher(keys, crypto.current, crypto.topics, accepted_topics(settings))
 
 
-def cipher_of_file(config: Config | Path | str | None) -> Cipher:
-    """Return the cipher of a configuration, or of its file; the usual one unless given.
+def require_cipher(config: Config | Path | str | None) -> Cipher:
+    """Return the cipher of a configuration, or of its file; by default of the usual file.
 
     Raises:
         ConfigError: it has no `[crypto]`, or a key cannot be read.
@@ -54,14 +54,14 @@ def cipher_of_file(config: Config | Path | str | None) -> Cipher:
     from pgrouse.config.config import Config, load  # noqa: PLC0415 - pydantic takes its time
 
     settings = config if isinstance(config, Config) else load(None if config is None else Path(config))
-    cipher = cipher_of(settings)
+    cipher = load_cipher(settings)
     if cipher is None:
         raise ConfigError(f"{settings.path or 'the configuration'} has no [crypto]: add current, topics and keys")
     return cipher
 
 
-def accepted(settings: Config) -> dict[str, list[str]]:
-    """Return which topics take messages of which others: what `crypto.accept` says, and subscriptions through any number of topics."""
+def accepted_topics(settings: Config) -> dict[str, list[str]]:
+    """Return which topics accept messages of which others: by `crypto.accept_from`, and by subscriptions through any number of topics."""
     subscriptions = {topic: chosen.subscriptions for topic, chosen in settings.topics.items() if chosen.subscriptions}
     sources: dict[str, list[str]] = {}
     for topic, direct in subscriptions.items():
@@ -73,33 +73,33 @@ def accepted(settings: Config) -> dict[str, list[str]]:
                 found[source] = None
                 left += subscriptions.get(source, [])
         sources[topic] = list(found)
-    for topic, others in settings.crypto.accept.items():
+    for topic, others in settings.crypto.accept_from.items():
         sources[topic] = [*sources.get(topic, []), *others]
     return sources
 
 
-def folder(settings: Config) -> Path:
+def key_folder(settings: Config) -> Path:
     """Return what relative paths of keys are relative to."""
     return settings.path.parent if settings.path else Path.cwd()
 
 
-def read(key: CryptoKey, base: Path, environ: Mapping[str, str] = os.environ) -> bytes:
+def read_key(key: CryptoKey, base: Path, environ: Mapping[str, str] = os.environ) -> bytes:
     """Return one key.
 
     Raises:
-        ConfigError: it is not there, or is no key; says where it was looked for, and nothing of what was found.
+        ConfigError: it does not exist, or is not a key; it names the place and never shows what was found.
     """
     text = _text(key, base, environ)
-    found = decoded(text)
+    found = decode_key(text)
     if found is None:
-        raise ConfigError(f"{key.place} does not hold {KEY_BYTES} bytes as base64: make a key by `pgrouse crypto key`")
+        raise ConfigError(f"{key.source} does not hold {KEY_BYTES} bytes as base64: make a key by `pgrouse crypto key`")
     return found
 
 
 def _text(key: CryptoKey, base: Path, environ: Mapping[str, str]) -> str:
     if key.env is not None:
         if not environ.get(key.env):
-            raise ConfigError(f"{key.place} is not set")
+            raise ConfigError(f"{key.source} is not set")
         return environ[key.env]
     return _of_file(key, base / key.file) if key.file is not None else _of_command(key)
 
@@ -109,27 +109,27 @@ def _of_file(key: CryptoKey, path: Path) -> str:
         with path.open("rb") as file:
             return file.read(LONGEST_FILE).decode("ascii", "replace")
     except OSError as error:
-        raise ConfigError(f"{key.place} cannot be read ({error.strerror})") from None
+        raise ConfigError(f"{key.source} cannot be read ({error.strerror})") from None
 
 
 def _of_command(key: CryptoKey) -> str:
     try:
-        # No input, so that it cannot wait for somebody to type; what it says on the standard error may be a secret.
+        # No input, so that it cannot wait for a prompt. Its standard error may hold a secret.
         done = subprocess.run(  # noqa: S603 - the operator's own
             key.command or [], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"{key.place} did not end within {COMMAND_S:.0f} s") from None
+        raise ConfigError(f"{key.source} did not end within {COMMAND_S:.0f} s") from None
     except OSError as error:
-        raise ConfigError(f"{key.place} cannot be run ({error.strerror})") from None
+        raise ConfigError(f"{key.source} cannot be run ({error.strerror})") from None
     if done.returncode:
-        raise ConfigError(f"{key.place} ended with exit code {done.returncode}")
+        raise ConfigError(f"{key.source} ended with exit code {done.returncode}")
     return done.stdout[:LONGEST_FILE].decode("ascii", "replace")
 
 
-def weakness(secret: bytes) -> str | None:
-    """Return why a key looks as if nobody had drawn it at random; None if it does not."""
-    # Of 32 random bytes fewer than 16 kinds are seen once in 10^17 keys, and only printable ones once in 10^13.
+def weak_key_reason(secret: bytes) -> str | None:
+    """Return why a key does not look random; None if it does."""
+    # 32 random bytes have fewer than 16 different ones once in 10^17 keys, and only printable ones once in 10^13.
     if len(set(secret)) < 16:  # noqa: PLR2004
         return "its bytes repeat"
     if all(32 <= byte < 127 for byte in secret):  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""What a daemon does about encryption: decrypts messages right before their handlers, and encrypts what those leave behind."""
+"""Encryption in a daemon: decrypts messages right before their handlers, and encrypts what handlers produce."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import structlog
 from pydantic_core import from_json
 
 from pgrouse import events
+from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.crypto import envelope
-from pgrouse.crypto.cipher import marked
-from pgrouse.crypto.envelope import MARK
-from pgrouse.crypto.envelope import Kind as Inside
-from pgrouse.errors import DecryptionFailed, KeyMissing
-from pgrouse.handlers.outcome import Defer, Ended, Kind, Outcome, clean, describe
+from pgrouse.crypto.cipher import mark_headers
+from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
+from pgrouse.errors import DecryptionFailed, EncryptionKeyMissing
+from pgrouse.handlers.outcome import Defer, Outcome, describe, to_storable_text
 
 if TYPE_CHECKING:
-    from pgrouse.crypto.cipher import Cipher
-    from pgrouse.config.crypto import Crypto
     from pgrouse.client.message import Message
+    from pgrouse.config.crypto import Crypto
+    from pgrouse.crypto.cipher import Cipher
 
 log = structlog.get_logger()
 
 CLEARED = "null"
-NOT_KEPT = "what it said is not kept (crypto.errors)"
-# So many pairs of topics and keys are told of; whoever invents names of keys shall not fill the memory.
-MOST_TOLD = 1000
+NOT_KEPT = "its text is not stored (crypto.error_detail)"
+# For how many pairs of topic and key the last warning is remembered: made-up key names must not fill the memory.
+MAX_WARNED = 1000
 
 
-class Seals:
-    """Opens what was encrypted, and seals what handlers leave.
+class MessageCrypto:
+    """Decrypts messages, and encrypts what handlers produce.
 
     Args:
         clock: monotonic seconds.
@@ -40,124 +40,127 @@ class Seals:
 
     def __init__(self, cipher: Cipher, settings: Crypto, clock: Callable[[], float] = time.monotonic) -> None:
         self.cipher, self.settings, self.clock = cipher, settings, clock
-        self._told: dict[tuple[str, str], float] = {}
+        self._warned_at: dict[tuple[str, str], float] = {}
 
-    def open(self, message: Message) -> Message | Ended:
-        """Return a message as it was published; or how its attempt ends, since it cannot be read.
+    def decrypt(self, message: Message) -> Message | Settlement:
+        """Return a message as it was published, or the end of its attempt if it cannot be decrypted.
 
-        Of a key that is not here only the operator can be the reason: the message is put back, with its attempt, and waits. What was changed
-        is rejected.
+        A missing key is the operator's mistake: the message is deferred without using up its attempt. A changed message is rejected.
         """
         if not (_is_envelope(message.body) or _is_marked(message)):
-            return self._plain(message)
+            return self._accept_plain(message)
         try:
-            return self._opened(message)
-        except KeyMissing as missing:
-            self._tell(message, missing)
-            return Ended(message, Kind.DEFER, after=self.settings.missing_key_delay)
+            return self._decrypt_message(message)
+        except EncryptionKeyMissing as missing:
+            self._warn_missing_key(message, missing)
+            return Settlement(message, SettleKind.DEFER, after=self.settings.missing_key_delay)
         except DecryptionFailed as error:
-            return Ended(message, Kind.REJECT, error=f"this message cannot be decrypted: {error}")
+            return Settlement(message, SettleKind.REJECT, error=f"this message cannot be decrypted: {error}")
 
-    def open_all(self, messages: list[Message]) -> tuple[list[Message], list[Ended]]:
-        """Return those that can be read, as they were published, and how the attempts of the others end."""
+    def decrypt_all(self, messages: list[Message]) -> tuple[list[Message], list[Settlement]]:
+        """Return the messages that can be decrypted, and the ends of the attempts of the others."""
         opened: list[Message] = []
-        closed: list[Ended] = []
+        unreadable: list[Settlement] = []
         for message in messages:
-            found = self.open(message)
-            if isinstance(found, Ended):
-                closed.append(found)
+            found = self.decrypt(message)
+            if isinstance(found, Settlement):
+                unreadable.append(found)
             else:
                 opened.append(found)
-        return opened, closed
+        return opened, unreadable
 
-    def close(self, ended: Ended) -> Ended:
-        """Return the end of an attempt as it may be kept: what the handler made of what was encrypted is encrypted. Once is enough."""
+    def encrypt_settlement(self, ended: Settlement) -> Settlement:
+        """Return the end of an attempt as it may be stored: what the handler made of encrypted data is encrypted, once."""
         message = ended.message
-        says_nothing = ended.output is None and ended.state is None and ended.error is None and not ended.remarks
-        if says_nothing or ended.is_sealed or not self._is_secret(message):
+        says_nothing = ended.output is None and ended.state is None and ended.error is None and not ended.warnings
+        if says_nothing or ended.is_encrypted or not self._is_secret(message):
             return ended
         return replace(
             ended,
-            output=self.output(message, ended.output),
-            state=self._sealed(message, ended.state, Inside.STATE),
-            error=self._error(ended),
-            remarks=ended.remarks if self.settings.errors == "text" else tuple((e, NOT_KEPT) for e, _ in ended.remarks),
-            is_sealed=True,
+            output=self.encrypt_output(message, ended.output),
+            state=self._encrypt(message, ended.state, ContentKind.STATE),
+            error=self._error_text(ended),
+            warnings=ended.warnings
+            if self.settings.error_detail == "text"
+            else tuple((e, NOT_KEPT) for e, _ in ended.warnings),
+            is_encrypted=True,
         )
 
-    def described(self, message: Message, error: BaseException) -> str:
-        """Return what may be logged of an exception that changes nothing any more."""
-        if self.settings.errors == "text" or not self._is_secret(message):
+    def describe_error(self, message: Message, error: BaseException) -> str:
+        """Return what may be logged of an exception that has no effect any more."""
+        if self.settings.error_detail == "text" or not self._is_secret(message):
             return describe(error)
-        # Not its traceback, which quotes what it was raised from.
-        return clean(f"{type(error).__qualname__}: {error if isinstance(error, Outcome) else NOT_KEPT}")
+        # Without its traceback, which quotes source lines and causes.
+        return to_storable_text(f"{type(error).__qualname__}: {error if isinstance(error, Outcome) else NOT_KEPT}")
 
-    def output(self, message: Message, text: str | None) -> str | None:
-        """Return an output as it may be kept."""
-        return self._sealed(message, text, Inside.OUTPUT) if self._is_secret(message) else text
+    def encrypt_output(self, message: Message, text: str | None) -> str | None:
+        """Return an output as it may be stored."""
+        return self._encrypt(message, text, ContentKind.OUTPUT) if self._is_secret(message) else text
 
-    def opened_output(self, message: Message, text: str) -> str:
-        """Return the kept result of a step as it was; what is not encrypted as it is.
+    def decrypt_output(self, message: Message, text: str) -> str:
+        """Decrypt the stored result of a step; a result that is not encrypted is returned unchanged.
 
         Raises:
-            Defer: its key is not here; no fault of the handler's, and the message waits for it as for the key of its payload.
+            Defer: its key is not known here. That is not the handler's fault, and the message waits.
             DecryptionFailed: it cannot be read here.
         """
         try:
-            return self.cipher.opened_json(message.topic, text, Inside.OUTPUT)
-        except KeyMissing as missing:
-            self._tell(message, missing)
+            return self.cipher.decrypt_json(message.topic, text, ContentKind.OUTPUT)
+        except EncryptionKeyMissing as missing:
+            self._warn_missing_key(message, missing)
             raise Defer(self.settings.missing_key_delay) from missing
 
-    def _opened(self, message: Message) -> Message:
+    def _decrypt_message(self, message: Message) -> Message:
         body = message.body
         if body is None:
-            raise DecryptionFailed(f"its header {MARK} says that it is encrypted, and it is not")
-        payload, plain = self.cipher.opened(message.topic, body)
-        if self.settings.plain == "reject" and _is_plain_state(message.state):
-            raise DecryptionFailed('its checkpoint is not encrypted (crypto.plain = "reject")')
-        # From here on nothing else tells that it was encrypted, if whoever made its envelope gave it no header.
-        headers = message.headers if _is_marked(message) else marked(message.headers, self.cipher.current)
-        return self._with_state(message._replace(payload=payload, body=plain, headers=headers))
+            raise DecryptionFailed(f"its header {ENCRYPTED_BY} says that it is encrypted, and it is not")
+        payload, plain = self.cipher.decrypt_payload(message.topic, body)
+        if self.settings.unencrypted == "reject" and _is_unencrypted_state(message.state):
+            raise DecryptionFailed('its checkpoint is not encrypted (crypto.unencrypted = "reject")')
+        # From here on only the header says that it was encrypted, and its publisher may not have set it.
+        headers = message.headers if _is_marked(message) else mark_headers(message.headers, self.cipher.current)
+        return self._with_plain_state(message._replace(payload=payload, body=plain, headers=headers))
 
-    def _with_state(self, message: Message) -> Message:
+    def _with_plain_state(self, message: Message) -> Message:
         if message.state is None:
             return message
-        return message._replace(state=self.cipher.opened_json(message.topic, message.state, Inside.STATE))
+        return message._replace(state=self.cipher.decrypt_json(message.topic, message.state, ContentKind.STATE))
 
-    def _plain(self, message: Message) -> Message | Ended:
-        if self.settings.plain == "reject" and self.cipher.covers(message.topic):
-            said = 'this message is not encrypted, and its topic is: publish it with the key (crypto.plain = "reject")'
-            return Ended(message, Kind.REJECT, error=said)
+    def _accept_plain(self, message: Message) -> Message | Settlement:
+        if self.settings.unencrypted == "reject" and self.cipher.covers(message.topic):
+            reason = 'this message is not encrypted, and its topic is: publish it with the key (crypto.unencrypted = "reject")'
+            return Settlement(message, SettleKind.REJECT, error=reason)
         try:
-            return self._with_state(message)
-        except KeyMissing as missing:
-            self._tell(message, missing)
-            return Ended(message, Kind.DEFER, after=self.settings.missing_key_delay)
+            return self._with_plain_state(message)
+        except EncryptionKeyMissing as missing:
+            self._warn_missing_key(message, missing)
+            return Settlement(message, SettleKind.DEFER, after=self.settings.missing_key_delay)
         except DecryptionFailed as error:
-            return Ended(message, Kind.REJECT, error=f"the checkpoint of this message cannot be decrypted: {error}")
+            return Settlement(
+                message, SettleKind.REJECT, error=f"the checkpoint of this message cannot be decrypted: {error}"
+            )
 
     def _is_secret(self, message: Message) -> bool:
         return _is_marked(message) or _is_envelope(message.body) or self.cipher.covers(message.topic)
 
-    def _sealed(self, message: Message, text: str | None, kind: Inside) -> str | None:
+    def _encrypt(self, message: Message, text: str | None, kind: ContentKind) -> str | None:
         if text is None or text == CLEARED:
             return text
-        return self.cipher.sealed_json(message.topic, text, kind)
+        return self.cipher.encrypt_json(message.topic, text, kind)
 
-    def _error(self, ended: Ended) -> str | None:
-        if ended.error is None or ended.error_type is None or self.settings.errors == "text":
+    def _error_text(self, ended: Settlement) -> str | None:
+        if ended.error is None or ended.error_type is None or self.settings.error_detail == "text":
             return ended.error
         return f"{ended.error_type}: {NOT_KEPT}"
 
-    def _tell(self, message: Message, missing: KeyMissing) -> None:
-        """Log that a key is missing, once in the time that its messages wait: there may be any number of them."""
+    def _warn_missing_key(self, message: Message, missing: EncryptionKeyMissing) -> None:
+        """Log that a key is missing, once per missing_key_delay: any number of messages may need it."""
         told, now = (message.topic, missing.key), self.clock()
-        if now - self._told.get(told, -1e9) < self.settings.missing_key_delay.total_seconds():
+        if now - self._warned_at.get(told, -1e9) < self.settings.missing_key_delay.total_seconds():
             return
-        if len(self._told) >= MOST_TOLD:
-            self._told.clear()
-        self._told[told] = now
+        if len(self._warned_at) >= MAX_WARNED:
+            self._warned_at.clear()
+        self._warned_at[told] = now
         log.warning(
             events.CRYPTO_KEY_MISSING,
             message_id=message.id,
@@ -165,7 +168,7 @@ class Seals:
             key=missing.key,
             known=self.cipher.names,
             reason=str(missing),
-            mend="configure the key and restart or reload; its messages wait",
+            fix="configure the key and restart or reload; its messages wait",
         )
 
 
@@ -173,15 +176,15 @@ def _is_envelope(body: bytes | None) -> bool:
     return body is not None and body.startswith(envelope.MAGIC)
 
 
-def _is_plain_state(state: str | None) -> bool:
-    return state not in (None, CLEARED) and envelope.of_json(state) is None
+def _is_unencrypted_state(state: str | None) -> bool:
+    return state not in (None, CLEARED) and envelope.from_json(state) is None
 
 
 def _is_marked(message: Message) -> bool:
-    # What is cheap first: few headers are read for this.
-    if message.headers is None or f'"{MARK}"' not in message.headers:
+    # The cheap test first: few headers need to be parsed.
+    if message.headers is None or f'"{ENCRYPTED_BY}"' not in message.headers:
         return False
     try:
-        return MARK in from_json(message.headers)
+        return ENCRYPTED_BY in from_json(message.headers)
     except ValueError:  # nested deeper than it reads
         return True

@@ -1,6 +1,6 @@
-"""Puts what waits under the current key, in bounded batches, while daemons go on working.
+"""Encrypts waiting messages again under the current key, in bounded batches, while daemons go on working.
 
-A message that runs is left alone, and so is one that is claimed, or changed by anybody, between the look and the write.
+Running messages are left alone, and so are those that are claimed or changed between the read and the write.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from pgrouse.crypto import envelope
-
-from pgrouse.crypto import key_usage as census
-from pgrouse.errors import DecryptionFailed, KeyMissing
+from pgrouse.crypto import envelope, key_usage
+from pgrouse.errors import DecryptionFailed, EncryptionKeyMissing
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
@@ -25,18 +23,18 @@ BATCH, BATCH_BYTES = 200, 16 * 1024 * 1024
 READ = b"""
   SELECT m.id, m.topic::text, m.body::bytea, m.state::text
   FROM messages.message AS m WHERE m.id = ANY (%s::bigint[]) AND m.claim_id IS NULL"""
-RESEAL = b"SELECT messages.reseal(%s::bigint[], %s::text[], %s::bytea[], %s::text[]::jsonb[], %s)"
+REENCRYPT = b"SELECT messages.reencrypt(%s::bigint[], %s::text[], %s::bytea[], %s::text[]::jsonb[], %s)"
 
 
 @dataclass(slots=True)
-class Rotated:
-    """What became of some messages that were under another key.
+class RotationResult:
+    """The result of a rotation.
 
     Attributes:
-        done: under the current key now.
-        left: run, or were claimed or changed meanwhile; the next run finds them.
-        missing: by key: how many need one that is not here.
-        broken: the ids of those that no key opens.
+        done: encrypted by the current key now.
+        left: running, or claimed or changed meanwhile; the next run finds them.
+        missing: how many messages need a key that is not known here, by key.
+        broken: the ids of messages that no key can decrypt.
     """
 
     done: int = 0
@@ -44,8 +42,8 @@ class Rotated:
     missing: Counter[str] = field(default_factory=Counter)
     broken: list[int] = field(default_factory=list)
 
-    def add(self, other: Rotated) -> None:
-        """Take in what became of others."""
+    def add(self, other: RotationResult) -> None:
+        """Add another result."""
         self.done += other.done
         self.left += other.left
         self.missing.update(other.missing)
@@ -54,33 +52,33 @@ class Rotated:
 
 def rotate(
     conn: psycopg.Connection[Any], cipher: Cipher, topic: str | None = None, *, dead_letters: bool = False
-) -> Iterator[Rotated]:
-    """Put what waits under the current key; yield what became of each batch, which is a transaction of its own.
+) -> Iterator[RotationResult]:
+    """Encrypt waiting messages again under the current key; yield the result of each batch, which is its own transaction.
 
     Args:
         conn: in autocommit mode, with the rights of an operator.
         cipher: has the old keys and the current one.
-        topic: of this topic only; None = of all.
-        dead_letters: also the copies that wait in topics that end with `.dlq`.
+        topic: only this topic; None = all.
+        dead_letters: also the copies that wait in `.dlq` topics.
     """
-    for page in census.pages(conn):
+    for page in key_usage.pages(conn):
         due = [each for each in page if _is_due(each, cipher, topic, dead_letters)]
         running = sum(each.is_running for each in due)
         if running:
-            yield Rotated(left=running)
+            yield RotationResult(left=running)
         for batch in _batches([each for each in due if not each.is_running]):
-            yield _renew(conn, cipher, batch)
+            yield _reencrypt_batch(conn, cipher, batch)
 
 
-def _is_due(each: census.Standing, cipher: Cipher, topic: str | None, dead_letters: bool) -> bool:
+def _is_due(each: key_usage.LiveMessage, cipher: Cipher, topic: str | None, dead_letters: bool) -> bool:
     if topic is not None and each.topic != topic:
         return False
     if each.topic.endswith(".dlq") and not dead_letters:
         return False
-    return any(not cipher.is_current(head) for head in each.heads)
+    return any(not cipher.is_current(header) for header in each.headers)
 
 
-def _batches(due: Sequence[census.Standing]) -> Iterator[list[int]]:
+def _batches(due: Sequence[key_usage.LiveMessage]) -> Iterator[list[int]]:
     batch: list[int] = []
     size = 0
     for each in due:
@@ -93,36 +91,36 @@ def _batches(due: Sequence[census.Standing]) -> Iterator[list[int]]:
         yield batch
 
 
-def _renew(conn: psycopg.Connection[Any], cipher: Cipher, ids: list[int]) -> Rotated:
-    rotated = Rotated()
+def _reencrypt_batch(conn: psycopg.Connection[Any], cipher: Cipher, ids: list[int]) -> RotationResult:
+    rotated = RotationResult()
     rows = conn.cursor(binary=True).execute(READ, [ids]).fetchall()
-    renewed = []
+    reencrypted = []
     for row in rows:
         try:
-            renewed.append(_renewed(cipher, *row))
-        except KeyMissing as missing:
+            reencrypted.append(_reencrypted_row(cipher, *row))
+        except EncryptionKeyMissing as missing:
             rotated.missing[missing.key] += 1
         except DecryptionFailed:
             rotated.broken.append(row[0])
-    if renewed:
-        found: Any = conn.execute(RESEAL, [*map(list, zip(*renewed, strict=True)), cipher.current]).fetchone()
+    if reencrypted:
+        found: Any = conn.execute(REENCRYPT, [*map(list, zip(*reencrypted, strict=True)), cipher.current]).fetchone()
         rotated.done = len(found[0])
     rotated.left = len(ids) - rotated.done - sum(rotated.missing.values()) - len(rotated.broken)
     return rotated
 
 
-def _renewed(
+def _reencrypted_row(
     cipher: Cipher, message_id: int, topic: str, body: bytes | None, state: str | None
 ) -> tuple[int, str, bytes | None, str | None]:
     """Return a message's id, what was seen of it, and its body and checkpoint if they are new."""
     seen = hashlib.md5((_md5(body) + _md5(None if state is None else state.encode())).encode(), usedforsecurity=False)
-    fresh_body = body if body is not None and envelope.read(body) is not None else None
-    sealed_state = envelope.of_json(state)
+    fresh_body = body if body is not None and envelope.read_header(body) is not None else None
+    encrypted_state = envelope.from_json(state)
     return (
         message_id,
         seen.hexdigest(),
-        None if fresh_body is None else cipher.renewed(fresh_body),
-        None if sealed_state is None else envelope.as_json(cipher.renewed(sealed_state), cipher.current),
+        None if fresh_body is None else cipher.reencrypt(fresh_body),
+        None if encrypted_state is None else envelope.to_json(cipher.reencrypt(encrypted_state), cipher.current),
     )
 
 

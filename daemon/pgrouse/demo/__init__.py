@@ -17,6 +17,6 @@ def main(arguments: Sequence[str]) -> int:
         click.ClickException: the arguments are wrong.
         KeyboardInterrupt: Ctrl-C; everything that was started has been stopped.
     """
-    from pgrouse.demo.command import demo  # noqa: PLC0415 - whoever asks for --help of something else starts faster
+    from pgrouse.demo.command import demo  # noqa: PLC0415 - other commands start faster
 
     return int(demo.main(list(arguments), prog_name="pgrouse demo", standalone_mode=False) or 0)

@@ -1,4 +1,4 @@
-"""A listener outside of the daemons, as an operator's would be: it hears `dead_message` and reads the outbox `messages.alert`."""
+"""A listener outside of the daemons, like an operator's: it listens to the NOTIFY channel `dead_message` and reads the outbox `messages.alert`."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class Alert:
         return f"{self.message_id}{more}, {self.topic}, {self.result}{why}"
 
 
-class Alerts:
-    """What was heard so far.
+class AlertFeed:
+    """What was received so far.
 
     Args:
         conn: an autocommit connection that nobody else uses.
 
     Attributes:
         notifications: how many came.
-        heard: the alerts that they led to, by id.
+        received: the alerts that they led to, by id.
     """
 
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self._conn = conn
         self.notifications = 0
-        self.heard: dict[int, Alert] = {}
+        self.received: dict[int, Alert] = {}
         conn.execute("LISTEN dead_message")
 
-    def hear(self) -> list[Alert]:
+    def read_new(self) -> list[Alert]:
         """Take in what has come, without waiting; return the alerts that are new."""
         came = list(self._conn.notifies(timeout=0))
         self.notifications += len(came)
@@ -60,8 +60,8 @@ class Alerts:
             WHERE a.kind = 'dead_message' AND a.id > %s
             ORDER BY a.id
             """,
-            [max(self.heard, default=0) - LATE],
+            [max(self.received, default=0) - LATE],
         )
-        new = [Alert(*row) for row in rows if row[0] not in self.heard]
-        self.heard |= {each.id: each for each in new}
+        new = [Alert(*row) for row in rows if row[0] not in self.received]
+        self.received |= {each.id: each for each in new}
         return new

@@ -38,8 +38,8 @@ def demo(
     """See pgrouse work on real files, with a database of its own.
 
     It starts a private PostgreSQL and two daemons, publishes a message for each file in one transaction with its row in a table, and shows how
-    the files are read, how failed messages are tried again, what becomes of the messages of a worker that is killed, how a notification
-    that was lost is made good, and how soon a sleeping worker wakes. Then it checks its own books: exit code 0 if they balance, 1 if not.
+    the files are read, how failed messages are tried again, what happens to the messages of a killed worker, how messages without a
+    notification are found, and how soon a sleeping worker wakes. Then it checks its results: exit code 0 if all are right, 1 if not.
     """
     from pgrouse.demo import run, screen  # noqa: PLC0415 - --help is quick
 
@@ -48,7 +48,7 @@ def demo(
         if stop:
             run.stop(dsn, shown)
             return ExitCode.OK
-        report = run.run(run.Wish(directory, limit, dsn, keep, spark), shown)
+        report = run.run(run.DemoOptions(directory, limit, dsn, keep, spark), shown)
     if as_json:
         click.echo(report.as_json())
     return ExitCode.OK if report.balanced else ExitCode.FOUND_A_PROBLEM

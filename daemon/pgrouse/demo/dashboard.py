@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from pgrouse.demo.worker import Workers
+from pgrouse.demo.worker import DemoWorkers
 
 # Where `pgrouse web` listens unless told otherwise; any other port if somebody has it.
 PORT = 8420
@@ -22,7 +22,7 @@ def is_installed() -> bool:
     return all(find_spec(each) for each in NEEDS)
 
 
-def start(workers: Workers, config: Path) -> str | None:
+def start(workers: DemoWorkers, config: Path) -> str | None:
     """Start the web server beside the daemons, and return its address, as soon as it answers; None: it is not installed.
 
     Raises:

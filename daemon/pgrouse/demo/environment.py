@@ -1,4 +1,4 @@
-"""What the demo stands on: a PostgreSQL server, and in it the schema and the tables of the examples."""
+"""The environment of the demo: a PostgreSQL server with the schema and the tables of the examples."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any, Self
 import psycopg
 
 from pgrouse import devdb
-
-from pgrouse.install import schema
-
 from pgrouse.client import search_path
 from pgrouse.demo.screen import Screen
 from pgrouse.errors import ExitCode, PgrouseError
+from pgrouse.install import schema
 
 NAME = "demo"
 MARK = "made by pgrouse demo"
@@ -36,7 +34,7 @@ def examples() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "examples"
 
 
-class Stage:
+class DemoEnvironment:
     """A server, private unless the user named one.
 
     Args:
@@ -49,12 +47,12 @@ class Stage:
         self._keep = False
         if self.is_private:
             _forget_libpq()
-        self.place = devdb.find(NAME, dsn, say=lambda text: screen.tell("database", text, "dim"))
+        self.server = devdb.find(NAME, dsn, say=lambda text: screen.tell("database", text, "dim"))
 
     @property
     def dsn(self) -> str:
         """Where the database is."""
-        return self.place.dsn()
+        return self.server.dsn()
 
     def __enter__(self) -> Self:
         """Start the server and say which one it is.
@@ -62,8 +60,8 @@ class Stage:
         Raises:
             DatabaseUnreachable: it cannot be had.
         """
-        self.place.start()
-        self.screen.tell("database", str(self.place))
+        self.server.start()
+        self.screen.tell("database", str(self.server))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -78,7 +76,7 @@ class Stage:
         """Stop the private server; take what the demo has put there out of a database of the user's."""
         if not self.is_private:
             self._uninstall()
-        self.place.stop()
+        self.server.stop()
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open an autocommit connection."""
@@ -93,7 +91,7 @@ class Stage:
         began = time.monotonic()
         with self.connect() as conn, conn.transaction():
             conn.execute("SET LOCAL client_min_messages = warning")
-            _make_room(conn)
+            _remove_old_schemas(conn)
             schema.migrate(conn)
             conn.execute((examples() / "schema.sql").read_bytes())
             conn.execute(f"COMMENT ON SCHEMA demo IS '{MARK}'".encode())
@@ -106,7 +104,7 @@ class Stage:
                 conn.execute(REMOVE)
 
 
-def _make_room(conn: psycopg.Connection[Any]) -> None:
+def _remove_old_schemas(conn: psycopg.Connection[Any]) -> None:
     """Remove what an earlier demo has left."""
     if _is_ours(conn):
         conn.execute(REMOVE)

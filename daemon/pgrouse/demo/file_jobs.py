@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgrouse.demo.worker_kill import Death
-from pgrouse.demo.input_files import Directory, File
-from pgrouse.demo.progress_watch import Watch
+from pgrouse.demo.input_files import File, InputFiles
+from pgrouse.demo.progress_watch import ProgressWatch
+from pgrouse.demo.worker_kill import WorkerKill
 
 TOPIC = "file.read"
 FILES_A_TRANSACTION = 300
 
 
-def publish(watch: Watch, directory: Directory) -> None:
+def publish(watch: ProgressWatch, directory: InputFiles) -> None:
     """Publish all files, and look at the queue after each transaction."""
     aside = f" ({directory.unnamed} left out: their names are no UTF-8)" if directory.unnamed else ""
     watch.screen.tell(
@@ -32,7 +32,7 @@ def _batches(files: list[File]) -> Iterator[list[File]]:
     return (files[i : i + FILES_A_TRANSACTION] for i in range(0, len(files), FILES_A_TRANSACTION))
 
 
-def tell(watch: Watch, death: Death) -> float:
+def tell(watch: ProgressWatch, worker_kill: WorkerKill) -> float:
     """Say how fast the files were read; return how many a second. Those that waited for the dead worker's locks to expire would only blur it."""
     row = watch.conn.execute(
         """
@@ -40,11 +40,11 @@ def tell(watch: Watch, death: Death) -> float:
         FROM messages.message_archive AS a
         WHERE a.topic = %s AND NOT a.id = ANY (%s)
         """,
-        [TOPIC, death.ids],
+        [TOPIC, worker_kill.ids],
     ).fetchone()
     count, seconds = row or (0, 0.0)
     per_s = count / max(seconds, 0.001)
-    died = death.held.get(TOPIC)
-    aside = f"; the {died} that {death.name} held came later" if died else ""
+    died = worker_kill.held.get(TOPIC)
+    aside = f"; the {died} that {worker_kill.name} held came later" if died else ""
     watch.screen.tell("read", f"{count:,} files in {seconds:.1f} s, {per_s:,.0f} a second{aside}")
     return per_s

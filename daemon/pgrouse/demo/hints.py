@@ -8,8 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from pgrouse.demo.screen import Screen
 from pgrouse.config.dsn import redact
+from pgrouse.demo.screen import Screen
 
 INSERT = """insert into messages.message (topic, payload) values ('orders.created', '{"id": 7}');"""
 

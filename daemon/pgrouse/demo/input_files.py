@@ -35,7 +35,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Directory:
+class InputFiles:
     """The files of one run.
 
     Attributes:
@@ -49,7 +49,7 @@ class Directory:
     unnamed: int
 
 
-def find(directory: Path | None, limit: int | None) -> Directory:
+def find(directory: Path | None, limit: int | None) -> InputFiles:
     """Walk a directory, by default the standard library. Links are not followed; folders that may not be read are left out."""
     root = Path(os.path.realpath(directory or sysconfig.get_path("stdlib")))
     leave_out = frozenset() if directory else NOT_THE_LIBRARY
@@ -58,7 +58,7 @@ def find(directory: Path | None, limit: int | None) -> Directory:
     if all(each.path != interpreter for each in found):
         found.append(File(interpreter, _state(os.stat(interpreter))))  # noqa: PTH116
     named = [each for each in found if _is_utf8(each.path)]
-    return Directory(root, named, len(found) - len(named))
+    return InputFiles(root, named, len(found) - len(named))
 
 
 def _walk(folder: str, leave_out: frozenset[str]) -> Iterator[File]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from pgrouse.demo.progress_watch import Watch
+from pgrouse.demo.progress_watch import ProgressWatch
 
 TOPIC = "orders.created"
 SILENT = "orders.overnight"  # notify = 'off': as if every notification got lost
@@ -16,7 +16,7 @@ QUIET_S = 0.2  # a worker that has just worked looks for more; so does one that 
 
 
 @dataclass(frozen=True)
-class Wake:
+class WakeLatency:
     """Latencies in milliseconds: from the return of the publishing commit to the start of the handler, both by the machine's monotonic clock."""
 
     publishes: int
@@ -26,7 +26,7 @@ class Wake:
 
 
 @dataclass(frozen=True)
-class Silence:
+class LostNotifications:
     """Messages for which no notification was sent.
 
     Attributes:
@@ -38,7 +38,7 @@ class Silence:
     poll: str
 
 
-def measure(watch: Watch) -> Wake:
+def measure(watch: ProgressWatch) -> WakeLatency:
     """Publish one message after the other for workers that sleep."""
     watch.until(lambda: _all_sleep(watch), "waiting until all workers sleep")
     watch.doing = "waking sleeping workers"
@@ -50,7 +50,7 @@ def measure(watch: Watch) -> Wake:
     watch.until(lambda: not watch.waiting, watch.doing)
     started = _started(watch, TOPIC)
     latencies = sorted(1000 * (started[each] - at) for each, at in committed.items())
-    wake = Wake(PUBLISHES, _quantile(latencies, 0.5), _quantile(latencies, 0.99), latencies[-1])
+    wake = WakeLatency(PUBLISHES, _quantile(latencies, 0.5), _quantile(latencies, 0.99), latencies[-1])
     watch.screen.tell(
         "wake",
         f"{PUBLISHES} orders, {1000 * APART_S:.0f} ms apart, to sleeping workers: p50 {wake.p50_ms:.1f} ms, p99 {wake.p99_ms:.1f} ms"
@@ -59,7 +59,7 @@ def measure(watch: Watch) -> Wake:
     return wake
 
 
-def lose_notifications(watch: Watch, poll: str) -> Silence:
+def lose_notifications(watch: ProgressWatch, poll: str) -> LostNotifications:
     """Publish messages for which nobody is woken, one after the other, and see how long each takes."""
     committed = {}
     for n in range(LOST):
@@ -69,7 +69,7 @@ def lose_notifications(watch: Watch, poll: str) -> Silence:
         watch.count()
         watch.until(lambda: not watch.waiting, "waiting for a message whose notification was lost")
     started = _started(watch, SILENT)
-    silence = Silence([started[each] - at for each, at in committed.items()], poll)
+    silence = LostNotifications([started[each] - at for each, at in committed.items()], poll)
     *first, last = [f"{after_s:.1f}" for after_s in silence.after_s]
     watch.screen.tell(
         "lost",
@@ -79,7 +79,7 @@ def lose_notifications(watch: Watch, poll: str) -> Silence:
     return silence
 
 
-def _all_sleep(watch: Watch) -> bool:
+def _all_sleep(watch: ProgressWatch) -> bool:
     """Whether every worker has been asleep for a while, and will not look by itself at this very moment.
 
     A worker notes when it will look by itself, and that the note counts twice as long: from both follows when it fell asleep.
@@ -98,7 +98,7 @@ def _all_sleep(watch: Watch) -> bool:
     return row == (len(watch.workers.running),)
 
 
-def _started(watch: Watch, topic: str) -> dict[int, float]:
+def _started(watch: ProgressWatch, topic: str) -> dict[int, float]:
     """Return when the handler of each message started: it says so in its output."""
     rows = watch.conn.execute(
         "SELECT a.id, (a.output ->> 'started_at')::float8 FROM messages.message_archive AS a WHERE a.topic = %s",

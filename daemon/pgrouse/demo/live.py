@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pgrouse.cli.output import harmless
 from pgrouse.demo.screen import LABEL_WIDTH, Gauge
+from pgrouse.format import harmless
 
 # Lines longer than this are hard to read, however wide the terminal is.
 WIDEST = 110
@@ -20,7 +20,7 @@ STYLES = {"SUCCESS": "green", "REJECTED": "red", "FAILED": "red", "LOCK_EXPIRED"
 
 
 class LiveScreen:
-    """A terminal. It is drawn by whoever calls, never by a thread of its own: a measurement must not wait for a drawing."""
+    """A terminal. It is drawn by the caller, not by its own thread: a measurement must not wait for a drawing."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)

@@ -1,4 +1,4 @@
-"""The epilogue on Spark: the archive goes to a lake, the lake becomes a report, and the dead messages are put back."""
+"""The part on Spark: the archive goes to a lake, the lake becomes a report, and the dead messages are redriven."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.demo.verification import Check
 from pgrouse.demo.screen import Screen
+from pgrouse.demo.verification import Verification
 from pgrouse.errors import PgrouseError
 
 WITHIN_S = 300
@@ -27,7 +27,7 @@ class JobFailed(PgrouseError):
     """A job of the pipeline did not end well."""
 
 
-def play(conn: psycopg.Connection[Any], dsn: str, screen: Screen) -> Iterator[Check]:
+def play(conn: psycopg.Connection[Any], dsn: str, screen: Screen) -> Iterator[Verification]:
     """Run the three jobs, tell what each did, and check it by SQL.
 
     Raises:
@@ -38,24 +38,26 @@ def play(conn: psycopg.Connection[Any], dsn: str, screen: Screen) -> Iterator[Ch
     archived = _count(conn, ARCHIVED)
     exported = _run(dsn, "export", f"{place}/lake")
     screen.tell("export", f"{exported['rows']:,} messages in {exported['files']} Parquet files in {place}/lake")
-    yield Check("lake", exported["rows"] == archived, f"{exported['rows']:,} of {archived:,} archived are in the lake")
+    yield Verification(
+        "lake", exported["rows"] == archived, f"{exported['rows']:,} of {archived:,} archived are in the lake"
+    )
 
     report = _run(dsn, "report", "--lake", f"{place}/lake", "--since", "1h", "--out", f"{place}/report")
     screen.tell("report", "open this page in a browser:")
     screen.quote(report["page"])
-    yield Check("report", report["ended"] == archived, f"the report tells of {report['ended']:,} of them")
+    yield Verification("report", report["ended"] == archived, f"the report tells of {report['ended']:,} of them")
 
     dead = _count(conn, DEAD)
     _run(dsn, "redrive", "--lake", f"{place}/lake", "--where", "true")
     back = _count(conn, PUT_BACK)
     screen.tell("redrive", f"{back} dead messages wait for another try, once each")
-    yield Check(
+    yield Verification(
         "redriven", back == dead, f"{back} of {dead} dead messages were put back, and each stays in the archive"
     )
 
 
 def _run(dsn: str, job: str, *arguments: str) -> dict[str, Any]:
-    """Run a job in a process of its own and return the last thing it printed. What it says meanwhile is heard only if it fails."""
+    """Run a job in a process of its own and return the last thing it printed. Its standard error is shown only if it fails."""
     done = subprocess.run(  # noqa: S603 - a program of this package
         [sys.executable, "-m", "pgrouse", "pipeline", job, *arguments, "--json"],
         env={**os.environ, "PGROUSE_DSN": dsn},

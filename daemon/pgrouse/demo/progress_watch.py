@@ -1,4 +1,4 @@
-"""The eyes of the demo: they look at the queue, at the daemons and at the alerts while something is waited for."""
+"""Watches the queue, the daemons and the alerts while the demo waits for something."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from pgrouse.demo.alerts import Alerts
-from pgrouse.demo.published import Published
+from pgrouse.demo.alerts import AlertFeed
+from pgrouse.demo.published import PublishedMessages
 from pgrouse.demo.screen import Gauge, Screen
-from pgrouse.demo.worker import Workers
+from pgrouse.demo.worker import DemoWorkers
 from pgrouse.errors import PgrouseError
 
 T = TypeVar("T")
@@ -35,8 +35,8 @@ class Stuck(PgrouseError):
     """Nothing has moved for a long time."""
 
 
-class Watch:
-    """Looks around.
+class ProgressWatch:
+    """Watches the progress of the demo.
 
     Args:
         conn: an autocommit connection.
@@ -48,7 +48,12 @@ class Watch:
     """
 
     def __init__(
-        self, conn: psycopg.Connection[Any], published: Published, workers: Workers, alerts: Alerts, screen: Screen
+        self,
+        conn: psycopg.Connection[Any],
+        published: PublishedMessages,
+        workers: DemoWorkers,
+        alerts: AlertFeed,
+        screen: Screen,
     ) -> None:
         self.conn, self.published, self.workers, self.alerts, self.screen = conn, published, workers, alerts, screen
         self.counts: Counts = {}
@@ -86,7 +91,7 @@ class Watch:
         """
         self.workers.check()
         if time.monotonic() >= self._count_at:
-            self._hear()
+            self._read_alerts()
             self.count()
             self.screen.show(self._gauge())
 
@@ -116,13 +121,13 @@ class Watch:
         if self.first_seen_at is None and self.done:
             self.first_seen_at = now
 
-    def _hear(self) -> None:
+    def _read_alerts(self) -> None:
         """Tell the first alert of each topic and result; more would only scroll by."""
-        known = {(each.topic, each.result) for each in self.alerts.heard.values()}
-        for alert in self.alerts.hear():
+        known = {(each.topic, each.result) for each in self.alerts.received.values()}
+        for alert in self.alerts.read_new():
             if (alert.topic, alert.result) not in known:
                 known.add((alert.topic, alert.result))
-                self.screen.tell("alert", f"dead_message heard: {alert}", "red")
+                self.screen.tell("alert", f"dead_message received: {alert}", "red")
 
     def _gauge(self) -> Gauge:
         now, done = time.monotonic(), self.done

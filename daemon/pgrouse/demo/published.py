@@ -1,4 +1,4 @@
-"""What the demo has published: its own side of the books."""
+"""The messages that the demo has published."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 from pgrouse.publishing.publish import publish
 
 
-class Published:
+class PublishedMessages:
     """The ids of the messages that were published, by topic."""
 
     def __init__(self) -> None:

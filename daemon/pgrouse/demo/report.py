@@ -6,28 +6,28 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pgrouse.demo.verification import Check
-from pgrouse.demo.worker_kill import Death
-from pgrouse.demo.latency import Silence, Wake
+from pgrouse.demo.latency import LostNotifications, WakeLatency
 from pgrouse.demo.progress_watch import Counts
+from pgrouse.demo.verification import Verification
+from pgrouse.demo.worker_kill import WorkerKill
 
 RESULTS = ("success", "rejected", "failed", "lock_expired")
 
 
 @dataclass(frozen=True)
-class Report:
+class DemoReport:
     """The end of a demo.
 
     Attributes:
         database: which one it was.
-        directory: whose files.
+        directory: the folder of the files.
         topics: how the messages of each topic ended.
         files_per_s: files read a second, those of the killed worker not counted.
         retry_pauses_s: how long a failing message waited between its attempts.
         alerts_heard: notifications on dead_message.
         work_began_after_s: from the start of the command to the first message that had ended.
         took_s: the whole demo.
-        checks: the books.
+        checks: the results of the verification.
     """
 
     database: str
@@ -35,17 +35,17 @@ class Report:
     topics: list[dict[str, Any]]
     files_per_s: float
     retry_pauses_s: list[float]
-    killed: Death
-    wake: Wake
-    lost_notifications: Silence
+    killed: WorkerKill
+    wake: WakeLatency
+    lost_notifications: LostNotifications
     alerts_heard: int
     work_began_after_s: float
     took_s: float
-    checks: list[Check]
+    checks: list[Verification]
 
     @property
     def balanced(self) -> bool:
-        """Whether the books balance."""
+        """Whether all checks passed."""
         return all(each.ok for each in self.checks)
 
     def as_json(self) -> str:

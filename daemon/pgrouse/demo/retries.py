@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.demo.progress_watch import Watch
+from pgrouse.demo.progress_watch import ProgressWatch
 
 TOPIC = "mail.send"
 MAILS = 3
@@ -23,7 +23,7 @@ ORDER BY h.n
 """
 
 
-def publish(watch: Watch) -> None:
+def publish(watch: ProgressWatch) -> None:
     """Publish some."""
     with watch.conn.transaction():
         for n in range(MAILS):
@@ -35,7 +35,7 @@ def pauses_s(conn: psycopg.Connection[Any]) -> list[float]:
     return [pause for (pause,) in conn.execute(PAUSES, [TOPIC])]
 
 
-def tell(watch: Watch) -> list[float]:
+def tell(watch: ProgressWatch) -> list[float]:
     """Say how often and how far apart they were tried; return the pauses, in seconds."""
     pauses = pauses_s(watch.conn)
     again = " and ".join(f"{pause:.1f} s" for pause in pauses)

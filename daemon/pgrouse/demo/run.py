@@ -1,4 +1,4 @@
-"""The story of the demo, from the first line to the verdict."""
+"""Runs the demo, from the first line to the verdict."""
 
 from __future__ import annotations
 
@@ -8,40 +8,41 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgrouse.demo import dashboard, hints, pipeline, report, retries
-
-from pgrouse.demo import verification as books
-
-from pgrouse.demo import worker_kill as death
-
-from pgrouse.demo import input_files as directory
-
-from pgrouse.demo import file_jobs as reading
-
-from pgrouse.demo import latency as wake
-from pgrouse.demo.alerts import Alerts
-from pgrouse.demo.worker_kill import Death
-from pgrouse.demo.input_files import Directory
-from pgrouse.demo.run_folder import Folder
-from pgrouse.demo.published import Published
-from pgrouse.demo.report import Report
+from pgrouse.demo import (
+    dashboard,
+    file_jobs,
+    hints,
+    input_files,
+    latency,
+    pipeline,
+    report,
+    retries,
+    verification,
+    worker_kill,
+)
+from pgrouse.demo.alerts import AlertFeed
+from pgrouse.demo.environment import DemoEnvironment, examples
+from pgrouse.demo.input_files import InputFiles
+from pgrouse.demo.latency import LostNotifications, WakeLatency
+from pgrouse.demo.progress_watch import ProgressWatch
+from pgrouse.demo.published import PublishedMessages
+from pgrouse.demo.report import DemoReport
+from pgrouse.demo.run_folder import RunFolder
 from pgrouse.demo.screen import Screen
-from pgrouse.demo.environment import Stage, examples
-from pgrouse.demo.latency import Silence, Wake
-from pgrouse.demo.progress_watch import Watch
-from pgrouse.demo.worker import Workers
+from pgrouse.demo.worker import DemoWorkers
+from pgrouse.demo.worker_kill import WorkerKill
 
 CONFIG = examples() / "pgrouse.toml"
-# The worker dies when a part of the files is done: it holds some of them, and others are left for who comes after.
+# The worker is killed when a part of the files is done: it holds some of them, and others are left for its successor.
 KILL_AT = 0.25
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the user asked for.
+class DemoOptions:
+    """The options of the demo.
 
     Attributes:
-        directory: whose files; None = the standard library.
+        directory: the folder of the files; None = the standard library.
         limit: at most so many files.
         dsn: a database of the user's; None = a private server.
         keep: leave everything running.
@@ -56,93 +57,99 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Events:
+class DemoEvents:
     """What happened."""
 
-    files: Directory
+    files: InputFiles
     files_per_s: float
     pauses_s: list[float]
-    killed: Death
-    wake: Wake
-    lost: Silence
+    killed: WorkerKill
+    wake: WakeLatency
+    lost: LostNotifications
 
 
-def run(wish: Wish, screen: Screen) -> Report:
+def run(options: DemoOptions, screen: Screen) -> DemoReport:
     """Run the demo; everything that it started has ended when it returns, unless it is to be kept."""
     began = time.monotonic()
     screen.tell("demo", "two daemons work through real files, and a few things are broken on purpose")
     with ExitStack() as ends:
-        folder = ends.enter_context(Folder(wish.dsn))
-        stage = _set_up(folder, ends.enter_context(Stage(wish.dsn, screen)))
-        workers = ends.enter_context(Workers(stage.dsn, CONFIG, folder.path, keep=wish.keep, note=folder.note))
-        alerts = Alerts(ends.enter_context(stage.connect()))
-        watch = Watch(ends.enter_context(stage.connect()), Published(), workers, alerts, screen)
-        told = _report(watch, wish, _play(watch, wish), stage, began)
-        if wish.spark:
-            told = replace(told, checks=[*told.checks, *pipeline.play(watch.conn, stage.dsn, screen)])
+        folder = ends.enter_context(RunFolder(options.dsn))
+        environment = _set_up(folder, ends.enter_context(DemoEnvironment(options.dsn, screen)))
+        workers = ends.enter_context(
+            DemoWorkers(environment.dsn, CONFIG, folder.path, keep=options.keep, note=folder.note)
+        )
+        alerts = AlertFeed(ends.enter_context(environment.connect()))
+        watch = ProgressWatch(ends.enter_context(environment.connect()), PublishedMessages(), workers, alerts, screen)
+        told = _report(watch, options, _play(watch, options), environment, began)
+        if options.spark:
+            told = replace(told, checks=[*told.checks, *pipeline.play(watch.conn, environment.dsn, screen)])
         _conclude(told, screen)
         if not told.balanced:
             folder.keep_logs = True
             screen.tell("logs", f"what the daemons said is in {folder.path}")
-        address = dashboard.start(workers, CONFIG) if wish.keep else None
-        if wish.keep:
-            for each in (folder, workers, stage):
+        address = dashboard.start(workers, CONFIG) if options.keep else None
+        if options.keep:
+            for each in (folder, workers, environment):
                 each.keep()
-    if wish.keep:
-        hints.tell(stage.dsn, wish.dsn, folder.path, address, screen)
+    if options.keep:
+        hints.tell(environment.dsn, options.dsn, folder.path, address, screen)
     return told
 
 
 def stop(dsn: str | None, screen: Screen) -> None:
     """Stop what a demo with --keep, or one that was killed, has left running."""
-    with Folder(dsn) as folder:
+    with RunFolder(dsn) as folder:
         if not folder.was_left:
             screen.tell("stop", "no demo was left running")
             return
         processes = folder.stop_daemons()
-        stage = Stage(dsn, screen)
-        stage.place.start()
-        stage.clear_away()
+        environment = DemoEnvironment(dsn, screen)
+        environment.server.start()
+        environment.clear_away()
         screen.tell(
             "stop",
-            f"{processes} processes and {'the private server' if stage.is_private else 'the schemas of the demo'} are gone",
+            f"{processes} processes and {'the private server' if environment.is_private else 'the schemas of the demo'} are gone",
         )
 
 
-def _set_up(folder: Folder, stage: Stage) -> Stage:
+def _set_up(folder: RunFolder, environment: DemoEnvironment) -> DemoEnvironment:
     """Make everything new and empty, whatever an earlier demo has left."""
     if folder.stop_daemons():
-        stage.screen.tell("kept", "the daemons that an earlier demo had left running are stopped")
+        environment.screen.tell("kept", "the daemons that an earlier demo had left running are stopped")
     folder.note([])
-    stage.install()
-    return stage
+    environment.install()
+    return environment
 
 
-def _play(watch: Watch, wish: Wish) -> Events:
-    """The story itself. Each act says what happened."""
+def _play(watch: ProgressWatch, options: DemoOptions) -> DemoEvents:
+    """Run the acts of the demo; each prints what happened."""
     survivor, victim = watch.workers.start(), watch.workers.start()
     watch.screen.tell("workers", f"{survivor} and {victim} run {_short(CONFIG)}")
-    files = directory.find(wish.directory, wish.limit)
-    reading.publish(watch, files)
+    files = input_files.find(options.directory, options.limit)
+    file_jobs.publish(watch, files)
     retries.publish(watch)
     watch.until(lambda: watch.done >= KILL_AT * len(watch.published), "working through the files")
-    killed = death.kill(watch, victim)
+    killed = worker_kill.kill(watch, victim)
     watch.until(lambda: not watch.waiting, "working through the rest")
-    files_per_s = reading.tell(watch, killed)
+    files_per_s = file_jobs.tell(watch, killed)
     pauses = retries.tell(watch)
-    woken = wake.measure(watch)
-    lost = wake.lose_notifications(watch, _poll())
-    if not wish.keep:
+    woken = latency.measure(watch)
+    lost = latency.lose_notifications(watch, _poll())
+    if not options.keep:
         _stop_workers(watch)
-    return Events(files, files_per_s, pauses, killed, woken, lost)
+    return DemoEvents(files, files_per_s, pauses, killed, woken, lost)
 
 
-def _report(watch: Watch, wish: Wish, events: Events, stage: Stage, began: float) -> Report:
-    watch.doing = "checking the books"
-    checks = list(books.check(watch.conn, watch.published, events.files, events.killed, watch.alerts, watch.step))
+def _report(
+    watch: ProgressWatch, options: DemoOptions, events: DemoEvents, environment: DemoEnvironment, began: float
+) -> DemoReport:
+    watch.doing = "checking the results"
+    checks = list(
+        verification.check(watch.conn, watch.published, events.files, events.killed, watch.alerts, watch.step)
+    )
     watch.count()
-    return Report(
-        database=str(stage.place),
+    return DemoReport(
+        database=str(environment.server),
         directory=str(events.files.root),
         topics=report.topics(watch.published.by_topic, watch.counts),
         files_per_s=events.files_per_s,
@@ -157,19 +164,19 @@ def _report(watch: Watch, wish: Wish, events: Events, stage: Stage, began: float
     )
 
 
-def _conclude(told: Report, screen: Screen) -> None:
+def _conclude(told: DemoReport, screen: Screen) -> None:
     screen.table(report.table(told.topics))
     for each in told.checks:
         screen.check(each.ok, each.text)
-    verdict = "the books balance" if told.balanced else "THE BOOKS DO NOT BALANCE"
+    verdict = "all checks passed" if told.balanced else "SOME CHECKS FAILED"
     screen.tell(
-        "so",
+        "result",
         f"{verdict}; {told.took_s:.1f} s in all, first message done after {told.work_began_after_s:.1f} s",
         "bold green" if told.balanced else "bold red",
     )
 
 
-def _stop_workers(watch: Watch) -> None:
+def _stop_workers(watch: ProgressWatch) -> None:
     began = time.monotonic()
     names = " and ".join(each.name for each in watch.workers.running)
     in_order = watch.workers.stop()

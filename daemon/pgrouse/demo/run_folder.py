@@ -10,8 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
-from pgrouse.demo.worker import Remains
-from pgrouse.devdb import os_user as account
+from pgrouse.demo.worker import WorkerRecord
+from pgrouse.devdb import os_user
 from pgrouse.errors import ExitCode, PgrouseError
 
 
@@ -21,7 +21,7 @@ class DemoRuns(PgrouseError):
     exit_code = ExitCode.TRY_AGAIN
 
 
-class Folder:
+class RunFolder:
     """Held by one demo at a time; each database that is named by a DSN has its own.
 
     Attributes:
@@ -32,7 +32,7 @@ class Folder:
     def __init__(self, dsn: str | None) -> None:
         self._is_private = dsn is None
         name = "demo-run" if dsn is None else f"demo-run-{sha256(dsn.encode()).hexdigest()[:12]}"
-        self.path = account.own_folder(_cache_folder() / name)
+        self.path = os_user.own_folder(_cache_folder() / name)
         self.keep_logs = self._is_private
         self._kept = False
         self._state = self.path / "daemons.json"
@@ -68,16 +68,16 @@ class Folder:
         """Whether an earlier demo has left something running, on purpose or because it was killed."""
         return self._state.exists()
 
-    def note(self, remains: list[Remains]) -> None:
-        """Write down that the demo runs and with which daemons, for whoever has to stop them."""
+    def note(self, record: list[WorkerRecord]) -> None:
+        """Write down that the demo runs and with which daemons, for a later process that stops them."""
         half = self._state.with_suffix(".new")
-        half.write_text(json.dumps([each.as_dict() for each in remains]))
+        half.write_text(json.dumps([each.as_dict() for each in record]))
         half.replace(self._state)
 
     def stop_daemons(self) -> int:
         """Stop the daemons that an earlier demo has left; return how many."""
         noted = json.loads(self._state.read_text()) if self.was_left else []
-        stopped = sum(Remains.from_dict(each).stop() for each in noted)
+        stopped = sum(WorkerRecord.from_dict(each).stop() for each in noted)
         for log in self.path.glob("*.log"):
             log.unlink()
         return stopped

@@ -1,4 +1,4 @@
-"""What is seen: the story line by line, and below it, on a terminal, how far the work is."""
+"""The output of the demo: the story line by line, and on a terminal the progress below it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol, Self, TextIO
 
-from pgrouse.cli.output import harmless
+from pgrouse.format import harmless
 
 LABEL_WIDTH = 10
 GAUGE_EVERY_S = 2.0
@@ -54,7 +54,7 @@ class Screen(Protocol):
         """Show the results: a row of titles, then the rows. What comes first in a row stands at the left, numbers at the right."""
 
     def check(self, ok: bool, text: str) -> None:
-        """Show one line of the books."""
+        """Show one check."""
 
 
 def choose(stream: TextIO) -> Screen:

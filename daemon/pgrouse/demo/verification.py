@@ -1,4 +1,4 @@
-"""The books: what must be true at the end, each checked by SQL or by reading the files once more. Nothing here uses the daemon's code."""
+"""Verifies the results of the demo, by SQL and by reading the files again. It uses none of the daemon's code."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from pgrouse.demo.alerts import Alerts
-from pgrouse.demo.worker_kill import Death
-from pgrouse.demo.input_files import Directory, File
-from pgrouse.demo.published import Published
+from pgrouse.demo.alerts import AlertFeed
+from pgrouse.demo.input_files import File, InputFiles
+from pgrouse.demo.published import PublishedMessages
 from pgrouse.demo.retries import MAILS
+from pgrouse.demo.worker_kill import WorkerKill
 
 BLOCK_BYTES = 1024 * 1024
 MOST_BYTES = 16 * 1024 * 1024  # what examples/files.py reads
@@ -22,7 +22,7 @@ EXAMPLES = 3  # of what is wrong, in the line that says so
 Connection = psycopg.Connection[Any]
 
 
-class Facts(NamedTuple):
+class FileFacts(NamedTuple):
     """What is known of a text file."""
 
     sha256: bytes
@@ -31,7 +31,7 @@ class Facts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Check:
+class Verification:
     """One thing that must be true.
 
     Attributes:
@@ -47,23 +47,23 @@ class Check:
 
 def check(
     conn: Connection,
-    published: Published,
-    directory: Directory,
-    death: Death,
-    alerts: Alerts,
+    published: PublishedMessages,
+    directory: InputFiles,
+    worker_kill: WorkerKill,
+    alerts: AlertFeed,
     look: Callable[[], object],
-) -> Iterator[Check]:
-    """Check everything; `look` is called now and then while the files are read once more."""
+) -> Iterator[Verification]:
+    """Verification everything; `look` is called now and then while the files are read once more."""
     yield _one_place(conn, published)
     yield _once(conn, directory)
     yield _files(conn, directory, look)
     yield _outcomes(conn)
-    yield _killed(conn, death)
-    alerts.hear()
-    yield _alerts(conn, set(alerts.heard))
+    yield _killed(conn, worker_kill)
+    alerts.read_new()
+    yield _alerts(conn, set(alerts.received))
 
 
-def _one_place(conn: Connection, published: Published) -> Check:
+def _one_place(conn: Connection, published: PublishedMessages) -> Verification:
     waiting = _number(conn, "SELECT count(*) FROM messages.message")
     archived = _number(conn, "SELECT count(*) FROM messages.message_archive")
     misplaced = _number(
@@ -77,11 +77,11 @@ def _one_place(conn: Connection, published: Published) -> Check:
     )
     text = f"{len(published):,} published = {archived:,} archived + {waiting:,} waiting"
     if misplaced:
-        return Check("one_place", ok=False, text=f"{text}, but {misplaced:,} are nowhere or in two places")
-    return Check("one_place", len(published) == archived + waiting, text)
+        return Verification("one_place", ok=False, text=f"{text}, but {misplaced:,} are nowhere or in two places")
+    return Verification("one_place", len(published) == archived + waiting, text)
 
 
-def _once(conn: Connection, directory: Directory) -> Check:
+def _once(conn: Connection, directory: InputFiles) -> Verification:
     ended_twice = _number(conn, "SELECT count(*) - count(DISTINCT a.id) FROM messages.message_archive AS a")
     rows = _number(conn, "SELECT count(*) FROM demo.file")
     wrong = _number(
@@ -93,26 +93,26 @@ def _once(conn: Connection, directory: Directory) -> Check:
     )
     if ended_twice or wrong or rows != len(directory.files):
         text = f"{ended_twice} messages ended twice, {wrong} files were not stored exactly once, {rows:,} of {len(directory.files):,} rows are there"
-        return Check("once", ok=False, text=text)
-    return Check("once", ok=True, text="no message ended twice, every file read is stored exactly once")
+        return Verification("once", ok=False, text=text)
+    return Verification("once", ok=True, text="no message ended twice, every file read is stored exactly once")
 
 
-def _files(conn: Connection, directory: Directory, look: Callable[[], object]) -> Check:
+def _files(conn: Connection, directory: InputFiles, look: Callable[[], object]) -> Verification:
     stored = _stored(conn)
     verdicts: dict[str, list[str]] = {"right": [], "rejected": [], "changed": [], "wrong": []}
     for file in directory.files:
         look()
-        verdicts[_judge(file, *stored.get(file.path, (None, None)))].append(file.path)
+        verdicts[_verdict(file, *stored.get(file.path, (None, None)))].append(file.path)
     right, rejected, changed, wrong = verdicts.values()
     if wrong:
         text = f"{len(wrong):,} of {len(directory.files):,} files are not what is stored of them: {', '.join(wrong[:EXAMPLES])}"
-        return Check("files", ok=False, text=text)
+        return Verification("files", ok=False, text=text)
     aside = f" ({len(changed)} changed meanwhile and were not compared)" if changed else ""
     text = f"{len(right):,} digests right, {len(rejected):,} rejected with reason: each file read again{aside}"
-    return Check("files", ok=True, text=text)
+    return Verification("files", ok=True, text=text)
 
 
-def _stored(conn: Connection) -> dict[str, tuple[str | None, Facts | None]]:
+def _stored(conn: Connection) -> dict[str, tuple[str | None, FileFacts | None]]:
     """Return the result of each file's message, and what is stored of the file."""
     rows = conn.execute(
         """
@@ -120,16 +120,16 @@ def _stored(conn: Connection) -> dict[str, tuple[str | None, Facts | None]]:
         FROM demo.file AS f LEFT JOIN messages.message_archive AS a ON a.id = f.message_id
         """
     )
-    return {path: (result, None if facts[0] is None else Facts(*facts)) for path, result, *facts in rows}
+    return {path: (result, None if facts[0] is None else FileFacts(*facts)) for path, result, *facts in rows}
 
 
-def _judge(file: File, result: str | None, facts: Facts | None) -> str:
+def _verdict(file: File, result: str | None, facts: FileFacts | None) -> str:
     """Read the file once more and compare. One that does not fit, and was written to since it was found, proves nothing."""
     verdict = _compare(file, result, facts)
     return "changed" if verdict == "wrong" and not file.is_unchanged() else verdict
 
 
-def _compare(file: File, result: str | None, facts: Facts | None) -> str:
+def _compare(file: File, result: str | None, facts: FileFacts | None) -> str:
     try:
         again, is_binary = _read(file.path)
     except OSError:
@@ -140,7 +140,7 @@ def _compare(file: File, result: str | None, facts: Facts | None) -> str:
     return "right" if result == "success" and not unfit and facts == again else "wrong"
 
 
-def _read(path: str) -> tuple[Facts, bool]:
+def _read(path: str) -> tuple[FileFacts, bool]:
     """Return the facts of a file, and whether it is binary."""
     digest, size, lines, is_binary = hashlib.sha256(), 0, 0, False
     with open(path, "rb") as file:  # noqa: PTH123 - paths are text here
@@ -149,10 +149,10 @@ def _read(path: str) -> tuple[Facts, bool]:
             size += len(block)
             lines += block.count(b"\n")
             is_binary = is_binary or b"\x00" in block
-    return Facts(digest.digest(), size, lines), is_binary
+    return FileFacts(digest.digest(), size, lines), is_binary
 
 
-def _outcomes(conn: Connection) -> Check:
+def _outcomes(conn: Connection) -> Verification:
     """Orders and invoices succeed, mails fail at their third attempt, and nothing else happens to them."""
     rows = conn.execute(
         """
@@ -165,11 +165,11 @@ def _outcomes(conn: Connection) -> Check:
     mails = _number(conn, "SELECT count(*) FROM messages.message_archive AS a WHERE a.topic = 'mail.send'")
     if rows or mails != MAILS:
         text = f"orders or mails ended as they should not: {', '.join(map(str, rows[:EXAMPLES]))}; {mails} of {MAILS} mails"
-        return Check("outcomes", ok=False, text=text)
-    return Check("outcomes", ok=True, text="orders and invoices succeeded, mails failed at the third attempt")
+        return Verification("outcomes", ok=False, text=text)
+    return Verification("outcomes", ok=True, text="orders and invoices succeeded, mails failed at the third attempt")
 
 
-def _killed(conn: Connection, death: Death) -> Check:
+def _killed(conn: Connection, worker_kill: WorkerKill) -> Verification:
     """With one attempt allowed a message of the killed worker is dead, with more it came back and ended otherwise."""
     expired, back = conn.execute(
         """
@@ -178,13 +178,13 @@ def _killed(conn: Connection, death: Death) -> Check:
         FROM messages.message_archive AS a JOIN messages.topic AS t ON t.topic = a.topic
         WHERE a.id = ANY (%s)
         """,
-        [death.ids],
+        [worker_kill.ids],
     ).fetchone() or (0, 0)
-    text = f"the killed worker's {len(death.ids)}: {back} were worked by others, {expired} are lock_expired"
-    return Check("killed", expired + back == len(death.ids), text)
+    text = f"the killed worker's {len(worker_kill.ids)}: {back} were worked by others, {expired} are lock_expired"
+    return Verification("killed", expired + back == len(worker_kill.ids), text)
 
 
-def _alerts(conn: Connection, heard: set[int]) -> Check:
+def _alerts(conn: Connection, received: set[int]) -> Verification:
     unequal = _number(
         conn,
         """
@@ -199,10 +199,10 @@ def _alerts(conn: Connection, heard: set[int]) -> Check:
     )
     dead = _number(conn, "SELECT count(*) FROM messages.dead")
     ids = {row[0] for row in conn.execute("SELECT a.id FROM messages.alert AS a WHERE a.kind = 'dead_message'")}
-    text = f"{dead:,} dead messages, each in one of the {len(ids):,} alerts that were heard"
-    if unequal or ids != heard:
-        text = f"{dead:,} dead messages: for {unequal} topics and results the alerts are not as many, {len(ids - heard)} alerts were not heard"
-    return Check("alerts", not unequal and ids == heard, text)
+    text = f"{dead:,} dead messages, each in one of the {len(ids):,} alerts that were received"
+    if unequal or ids != received:
+        text = f"{dead:,} dead messages: for {unequal} topics and results the alerts are not as many, {len(ids - received)} alerts were not received"
+    return Verification("alerts", not unequal and ids == received, text)
 
 
 def _number(conn: Connection, query: str, *values: Any) -> int:

@@ -27,8 +27,8 @@ class WorkerDied(PgrouseError):
 
 
 @dataclass(frozen=True)
-class Remains:
-    """A daemon as a later process knows it.
+class WorkerRecord:
+    """A running daemon, as recorded for a later process.
 
     Attributes:
         pid: its process id; process ids are used again, so that alone it proves nothing.
@@ -39,7 +39,7 @@ class Remains:
     log: str
 
     @classmethod
-    def from_dict(cls, noted: dict[str, Any]) -> Remains:
+    def from_dict(cls, noted: dict[str, Any]) -> WorkerRecord:
         """Read what `as_dict` wrote."""
         return cls(**noted)
 
@@ -70,7 +70,7 @@ class Remains:
         return False
 
 
-class Worker:
+class DemoWorker:
     """One daemon process.
 
     Attributes:
@@ -80,7 +80,7 @@ class Worker:
     def __init__(self, name: str, log: Path, command: list[str], environ: dict[str, str], outlives_us: bool) -> None:
         self.name, self.log = name, log
         with log.open("wb") as out:
-            fcntl.flock(out, fcntl.LOCK_EX)  # see Remains; the child inherits the lock with the file
+            fcntl.flock(out, fcntl.LOCK_EX)  # see WorkerRecord; the child inherits the lock with the file
             self._process = _start(command, environ, out, outlives_us)
         self.pid = self._process.pid
 
@@ -88,9 +88,9 @@ class Worker:
         return f"{self.name} (pid {self.pid})"
 
     @property
-    def remains(self) -> Remains:
+    def record(self) -> WorkerRecord:
         """What a later process has to know of it."""
-        return Remains(self.pid, str(self.log))
+        return WorkerRecord(self.pid, str(self.log))
 
     def check(self) -> None:
         """Make sure that it runs.
@@ -119,7 +119,7 @@ class Worker:
             return False
 
 
-class Workers:
+class DemoWorkers:
     """The daemons of one run. Those that run when the block ends are killed, unless they are to be kept.
 
     Args:
@@ -131,13 +131,13 @@ class Workers:
     """
 
     def __init__(
-        self, dsn: str, config: Path, folder: Path, *, keep: bool, note: Callable[[list[Remains]], None]
+        self, dsn: str, config: Path, folder: Path, *, keep: bool, note: Callable[[list[WorkerRecord]], None]
     ) -> None:
         self._dsn, self._config, self._folder, self._note = dsn, config, folder, note
         self._keep = keep
         self._kept = False
         self._started = 0
-        self.running: list[Worker] = []
+        self.running: list[DemoWorker] = []
 
     def __enter__(self) -> Self:
         return self
@@ -147,17 +147,17 @@ class Workers:
             for each in self.running:
                 each.kill()
 
-    def start(self) -> Worker:
+    def start(self) -> DemoWorker:
         """Start one more; returns before it works."""
         self._started += 1
         name = f"worker-{self._started}"
         return self.start_other(name, ["run", "--config", str(self._config), "--name", name])
 
-    def start_other(self, name: str, command: list[str]) -> Worker:
+    def start_other(self, name: str, command: list[str]) -> DemoWorker:
         """Start another command of pgrouse beside the daemons, on the same terms."""
-        worker = Worker(name, self._folder / f"{name}.log", [*PGROUSE, *command], _environ(self._dsn), self._keep)
+        worker = DemoWorker(name, self._folder / f"{name}.log", [*PGROUSE, *command], _environ(self._dsn), self._keep)
         self.running.append(worker)
-        self._note([each.remains for each in self.running])
+        self._note([each.record for each in self.running])
         return worker
 
     def check(self) -> None:
@@ -169,11 +169,11 @@ class Workers:
         for each in self.running:
             each.check()
 
-    def kill(self, worker: Worker) -> None:
+    def kill(self, worker: DemoWorker) -> None:
         """Kill one with -9."""
         self.running.remove(worker)
         worker.kill()
-        self._note([each.remains for each in self.running])
+        self._note([each.record for each in self.running])
 
     def stop(self) -> bool:
         """Stop all in order; return whether all obeyed in time."""

@@ -1,4 +1,4 @@
-"""A worker is killed with -9 while it works, and what becomes of the messages that it held."""
+"""Kills a worker with -9 while it works, and reports what happens to its messages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from pgrouse.demo.progress_watch import Watch
-from pgrouse.demo.worker import Worker
+from pgrouse.demo.progress_watch import ProgressWatch
+from pgrouse.demo.worker import DemoWorker
 
 # Handlers of these take a second, and each daemon takes four at once: with eight of each, both daemons have some in hand.
 SLOW = ("invoice.render", "label.print")
@@ -15,14 +15,14 @@ OF_EACH = 8
 
 
 @dataclass(frozen=True)
-class Death:
+class WorkerKill:
     """One killed worker.
 
     Attributes:
         name: the worker's.
         held: the messages that were locked by it when it was gone, by topic.
         ids: their ids.
-        freed_after_s: how long after its death the last of them was free again, or archived.
+        freed_after_s: how long after its worker_kill the last of them was free again, or archived.
     """
 
     name: str
@@ -31,46 +31,48 @@ class Death:
     freed_after_s: float
 
 
-def kill(watch: Watch, victim: Worker) -> Death:
+def kill(watch: ProgressWatch, victim: DemoWorker) -> WorkerKill:
     """Give the workers something slow, kill one that has it in hand, start another in its place, and wait for the locks to expire."""
     _publish(watch)
-    watch.until(lambda: _is_in_the_middle(watch, victim), f"waiting until {victim.name} is in the middle of something")
+    watch.until(lambda: _is_working(watch, victim), f"waiting until {victim.name} is in the middle of something")
     watch.workers.kill(victim)
     died_at = time.monotonic()
     # What it had already sent may still be committed; what is locked after that, nobody will settle.
     watch.until(lambda: not _backends(watch, victim), "waiting until its connections are gone")
     locked = _locked(watch, victim)
     held = Counter(locked.values())
-    heir = watch.workers.start()
-    watch.screen.tell("kill", f"{victim.name} killed with -9, holding {_list(held)}; {heir.name} takes over", "red")
+    successor = watch.workers.start()
+    watch.screen.tell(
+        "kill", f"{victim.name} killed with -9, holding {_enumerate(held)}; {successor.name} takes over", "red"
+    )
     watch.until(lambda: not _locked(watch, victim), f"waiting for the locks of {victim.name} to expire")
-    death = Death(victim.name, dict(held), list(locked), time.monotonic() - died_at)
-    _tell_what_became(watch, death)
-    return death
+    worker_kill = WorkerKill(victim.name, dict(held), list(locked), time.monotonic() - died_at)
+    _tell_what_became(watch, worker_kill)
+    return worker_kill
 
 
-def _tell_what_became(watch: Watch, death: Death) -> None:
+def _tell_what_became(watch: ProgressWatch, worker_kill: WorkerKill) -> None:
     rows = watch.conn.execute(
         "SELECT a.topic, count(*) FROM messages.message_archive AS a WHERE a.id = ANY (%s) AND a.result = 'lock_expired' GROUP BY 1",
-        [death.ids],
+        [worker_kill.ids],
     )
     expired = Counter(dict(rows.fetchall()))
-    back = Counter(death.held) - expired
+    back = Counter(worker_kill.held) - expired
     watch.screen.tell(
         "recover",
-        f"{death.freed_after_s:.1f} s later its locks had expired: {_list(back)} came back to be tried again,"
-        f" {_list(expired)} (one attempt, no more) archived as lock_expired",
+        f"{worker_kill.freed_after_s:.1f} s later its locks had expired: {_enumerate(back)} came back to be tried again,"
+        f" {_enumerate(expired)} (one attempt, no more) archived as lock_expired",
     )
 
 
-def _publish(watch: Watch) -> None:
+def _publish(watch: ProgressWatch) -> None:
     with watch.conn.transaction():
         for n in range(OF_EACH):
             for topic in SLOW:
                 watch.published.publish(watch.conn, topic, {"order": n})
 
 
-def _is_in_the_middle(watch: Watch, victim: Worker) -> bool:
+def _is_working(watch: ProgressWatch, victim: DemoWorker) -> bool:
     if {*SLOW} <= {*_locked(watch, victim).values()}:
         return True
     if not any(watch.counts.get((topic, None)) for topic in SLOW):  # the other worker was quicker, with all of them
@@ -79,7 +81,7 @@ def _is_in_the_middle(watch: Watch, victim: Worker) -> bool:
     return False
 
 
-def _locked(watch: Watch, worker: Worker) -> dict[int, str]:
+def _locked(watch: ProgressWatch, worker: DemoWorker) -> dict[int, str]:
     """Return the messages that a worker has locked: id and topic."""
     rows = watch.conn.execute(
         "SELECT m.id, m.topic FROM messages.message AS m WHERE m.claim_id IS NOT NULL AND starts_with(m.locked_by, %s) ORDER BY m.id",
@@ -88,7 +90,7 @@ def _locked(watch: Watch, worker: Worker) -> dict[int, str]:
     return dict(rows.fetchall())
 
 
-def _backends(watch: Watch, worker: Worker) -> int:
+def _backends(watch: ProgressWatch, worker: DemoWorker) -> int:
     row = watch.conn.execute(
         "SELECT count(*) FROM pg_stat_activity AS s WHERE s.datname = current_database() AND s.application_name LIKE %s",
         [f"pgrouse % {worker.name}:%"],
@@ -96,6 +98,6 @@ def _backends(watch: Watch, worker: Worker) -> int:
     return row[0] if row else 0
 
 
-def _list(counts: Counter[str]) -> str:
+def _enumerate(counts: Counter[str]) -> str:
     *first, last = [f"{count} {topic}" for topic, count in sorted(counts.items())] or ["nothing"]
     return f"{', '.join(first)} and {last}" if first else last

@@ -1,8 +1,17 @@
-"""A PostgreSQL to try pgrouse on: found on this machine, or made. Nothing but the demo and the tests uses it; it is not for production."""
+"""A PostgreSQL to try pgrouse on: found on this machine, or created. Only the demo and the tests use it; it is not for production."""
 
-from pgrouse.devdb.choice import Place, find
+from pgrouse.devdb.choice import DatabaseServer, find
 from pgrouse.devdb.container import Container
 from pgrouse.devdb.installation import Installation, embedded, local
-from pgrouse.devdb.server import FAST_AND_LOOSE, Server
+from pgrouse.devdb.server import FAST_UNSAFE_SETTINGS, PrivateServer
 
-__all__ = ["FAST_AND_LOOSE", "Container", "Installation", "Place", "Server", "embedded", "find", "local"]
+__all__ = [
+    "FAST_UNSAFE_SETTINGS",
+    "Container",
+    "DatabaseServer",
+    "Installation",
+    "PrivateServer",
+    "embedded",
+    "find",
+    "local",
+]

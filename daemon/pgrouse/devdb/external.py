@@ -1,4 +1,4 @@
-"""A database that the user named: used as it is, never stopped, never removed."""
+"""A server that the user named: used as it is, never stopped, never removed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pgrouse.config.dsn import redact
 from pgrouse.errors import DatabaseUnreachable
 
 
-class Given:
+class ExternalServer:
     """The server behind a connection string."""
 
     def __init__(self, dsn: str) -> None:

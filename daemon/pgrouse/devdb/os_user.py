@@ -1,4 +1,4 @@
-"""Who the private server runs as, and where its files may lie. PostgreSQL refuses to run as root."""
+"""The operating system user of the private server, and the folders for its files. PostgreSQL refuses to run as root."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Identity(TypedDict, total=False):
 
 @cache
 def server_user() -> pwd.struct_passwd:
-    """Return the user that the server runs as: oneself, but `postgres` or `nobody` for root."""
+    """Return the user of the server: the current user, but `postgres` or `nobody` for root."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid())
     known = {each.pw_name: each for each in pwd.getpwall()}
@@ -43,7 +43,7 @@ def server_user() -> pwd.struct_passwd:
 
 
 def identity() -> Identity:
-    """Return the arguments that make `subprocess` run a child as the server's user; none when that is oneself."""
+    """Return the arguments that make `subprocess` run a child as the server's user; none if that is the current user."""
     if os.geteuid() != 0:
         return {}
     return {"user": server_user().pw_uid, "group": server_user().pw_gid, "extra_groups": []}
@@ -71,7 +71,7 @@ def own_folder(folder: Path, *, mode: int = 0o700) -> Path:
     found = folder.lstat()
     if found.st_uid not in {os.geteuid(), server_user().pw_uid} or folder.is_symlink():
         raise DatabaseUnreachable(
-            f"{folder} belongs to somebody else: remove it, or set XDG_CACHE_HOME to a folder of yours"
+            f"{folder} belongs to another user: remove it, or set XDG_CACHE_HOME to your own folder"
         )
     return folder
 

@@ -1,4 +1,4 @@
-"""Folders that live as long as the process that made them, and the sweeping of those whose process was killed."""
+"""Folders that live as long as their process, and the cleanup of those whose process was killed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from pgrouse.devdb import postmaster
-
-from pgrouse.devdb import os_user as account
+from pgrouse.devdb import os_user, postmaster
 
 OWNER = "owner"
 
@@ -31,8 +29,8 @@ class Scratch:
     def __init__(self, kind: str, *, in_memory: bool = False) -> None:
         with _one_at_a_time(kind):
             self.abandoned = _clear_away_abandoned(kind)
-            place = (account.memory_folder() if in_memory else None) or account.cache_folder()
-            parent = account.own_folder(place / kind, mode=0o755)
+            place = (os_user.memory_folder() if in_memory else None) or os_user.cache_folder()
+            parent = os_user.own_folder(place / kind, mode=0o755)
             self.folder = Path(tempfile.mkdtemp(prefix="", dir=parent))
             self._owner = (self.folder / OWNER).open("w")
             fcntl.flock(self._owner, fcntl.LOCK_EX)
@@ -47,14 +45,14 @@ class Scratch:
 @contextmanager
 def _one_at_a_time(kind: str) -> Iterator[None]:
     """Keep a folder that was made but is not locked yet from looking abandoned."""
-    with (account.cache_folder() / f"{kind}.lock").open("w") as lock:
+    with (os_user.cache_folder() / f"{kind}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _clear_away_abandoned(kind: str) -> list[str]:
     """Stop the servers in folders whose process is gone, delete the folders, and return their names."""
-    places = filter(None, [account.cache_folder(), account.memory_folder()])
+    places = filter(None, [os_user.cache_folder(), os_user.memory_folder()])
     return [folder.name for place in places for folder in (place / kind).glob("*") if _clear_away(folder)]
 
 
@@ -64,7 +62,7 @@ def _clear_away(folder: Path) -> bool:
             return False
         for data in folder.glob("*/data"):
             postmaster.end(data, postmaster.IMMEDIATE)
-            account.delete(data.parent)
+            os_user.delete(data.parent)
         shutil.rmtree(folder, ignore_errors=True)
         return True
 

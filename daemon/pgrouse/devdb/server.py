@@ -18,18 +18,17 @@ from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
 from pgrouse.client import search_path
-from pgrouse.devdb import postmaster
-from pgrouse.devdb import os_user as account
+from pgrouse.devdb import os_user, postmaster
 from pgrouse.devdb.installation import Installation
 from pgrouse.errors import DatabaseUnreachable
 
 START_WITHIN_S = 60
 SUPERUSER = "postgres"
 # For tests: a killed server loses nothing, a power cut may ruin all. Shared memory is kept beside the data, so that it goes with them.
-FAST_AND_LOOSE = {"fsync": "off", "full_page_writes": "off", "dynamic_shared_memory_type": "mmap"}
+FAST_UNSAFE_SETTINGS = {"fsync": "off", "full_page_writes": "off", "dynamic_shared_memory_type": "mmap"}
 
 
-class Server:
+class PrivateServer:
     """A PostgreSQL server with data of its own, reached through a socket that only its user and root can open.
 
     Args:
@@ -52,7 +51,7 @@ class Server:
         self.folder = folder
         self.data = folder / "data"
         self.log = folder / "server.log"
-        self.socket = account.socket_folder(folder)
+        self.socket = os_user.socket_folder(folder)
         self.database = database
         self.pg_cron = installation.pg_cron
         self._installation = installation
@@ -89,8 +88,8 @@ class Server:
         Raises:
             DatabaseUnreachable: it cannot be made or started; with the end of the log.
         """
-        account.server_folder(self.folder)
-        account.server_folder(self.socket)
+        os_user.server_folder(self.folder)
+        os_user.server_folder(self.socket)
         with self._alone():
             if self.running():
                 return False
@@ -131,14 +130,14 @@ class Server:
     def remove(self) -> None:
         """Stop the server at once and delete its data."""
         self.crash()
-        account.delete(self.folder)
+        os_user.delete(self.folder)
 
     def _ping(self) -> pq.Ping:
         return pq.Ping(pq.PGconn.ping(self.dsn("postgres", connect_timeout="5").encode()))
 
     @cached_property
     def _bindir(self) -> Path:
-        return account.readable(self._installation).bindir
+        return os_user.readable(self._installation).bindir
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -194,13 +193,13 @@ class Server:
     def _give_to_server(self, file: Path) -> None:
         file.chmod(0o600)
         if os.geteuid() == 0:
-            os.chown(file, account.server_user().pw_uid, account.server_user().pw_gid)
+            os.chown(file, os_user.server_user().pw_uid, os_user.server_user().pw_gid)
 
     def _run(self, program: str, *arguments: str | Path) -> bool:
         """Run one of the server's programs as its user, away from the caller's terminal, folder and PG* variables; return if it did well."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}
         command = [self._bindir / program, *arguments]
-        # Not a pipe: the server would inherit it, and whoever reads it would wait for the server's end.
+        # Not a pipe: the server would inherit it, and its reader would wait for the server's end.
         with (self.folder / "command.log").open("wb") as said:
             done = subprocess.run(  # noqa: S603 - our own programs
                 command,
@@ -210,7 +209,7 @@ class Server:
                 check=False,
                 cwd="/",
                 env=env,
-                **account.identity(),
+                **os_user.identity(),
             )
         return done.returncode == 0
 
@@ -223,6 +222,6 @@ def cron_settings(database: str) -> dict[str, str]:
     return {
         "shared_preload_libraries": "pg_cron",
         "cron.database_name": database,
-        # The other way is a libpq connection to localhost, where nobody listens.
+        # Otherwise pg_cron connects to localhost by libpq, where no server listens.
         "cron.use_background_workers": "on",
     }

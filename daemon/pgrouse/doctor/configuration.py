@@ -1,20 +1,18 @@
-"""What is allowed in the configuration, but surprises."""
+"""Settings that are allowed but surprising."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from pgrouse.doctor.finding import Finding, ok, warn
-from pgrouse.doctor.target import Subject
-from pgrouse.handlers.handler import questions
+from pgrouse.doctor.target import DoctorTarget
+from pgrouse.handlers.handler import find_suspicious_settings
 
 
-def look(subject: Subject) -> Iterator[Finding]:
-    """Say which keys say nothing together, or more than their reader may think."""
-    asked = questions(subject.settings)
+def check(target: DoctorTarget) -> Iterator[Finding]:
+    """Report settings that contradict each other or do more than they seem to."""
+    asked = find_suspicious_settings(target.settings)
     for each in asked:
-        yield warn(
-            "configuration", str(each), "choose one of the two; docs/reference/configuration.md tells what each does"
-        )
+        yield warn("configuration", str(each), "choose one of the two; docs/reference/configuration.md describes both")
     if not asked:
-        yield ok("configuration", str(subject.settings.path or "no file, defaults only"))
+        yield ok("configuration", str(target.settings.path or "no file, defaults only"))

@@ -1,6 +1,6 @@
-"""Whether the schema is that of this version, and still as it was installed: somebody may have changed or dropped parts of it by hand.
+"""Whether the schema is that of this version, and still as it was installed: parts of it may have been changed or dropped by hand.
 
-The files of this version say how it should be. The ledger says which of them were applied, but not what became of them since.
+The files of this version say how it should be. The ledger says which of them were applied, but not what was changed since.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from pgrouse.install import schema
 from pgrouse.doctor.finding import Finding, fail, ok
-from pgrouse.doctor.target import Subject
+from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import SchemaMismatch
+from pgrouse.install import schema
 
 FUNCTION = re.compile(
     r"CREATE OR REPLACE FUNCTION messages\.(?P<name>\w+)\(.*?\n(?P<head>LANGUAGE\b.*?)AS \$\$(?P<body>.*?)\$\$;",
@@ -42,8 +42,8 @@ OBJECTS = """
 
 
 @dataclass(frozen=True)
-class Function:
-    """A function as its file has it: where that is, its body, and whether it runs with the owner's rights."""
+class SchemaFunction:
+    """A function in a file: its file, its body, and whether it runs with the owner's rights."""
 
     file: str
     body: str
@@ -51,33 +51,33 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Object:
-    """An index, a trigger or a view: the file that makes it, and how to make it anew."""
+class SchemaObject:
+    """An index, a trigger or a view: its file, and how to create it again."""
 
     file: str
-    mend: str
+    fix: str
 
 
-def look_at_version(subject: Subject) -> Iterator[Finding]:
-    """Say whether the schema was installed by this version."""
+def check_version(target: DoctorTarget) -> Iterator[Finding]:
+    """Report whether the schema was installed by this version."""
     try:
-        with subject.reading() as conn:
+        with target.reading() as conn:
             schema.check(conn)
             applied = _applied(conn)
     except SchemaMismatch as mismatch:
-        what, _, mend = str(mismatch).partition(": ")
-        yield fail("schema", what, mend)
+        what, _, fix = str(mismatch).partition(": ")
+        yield fail("schema", what, fix)
         return
     if other := [each.name for each in _files() if each.name not in applied]:
-        what = f"{len(other)} objects are not those of this version, the first is {other[0]}"
+        what = f"{len(other)} objects differ from this version, the first is {other[0]}"
         yield fail("schema", what, "run `pgrouse migrate`", "\n".join(other))
     else:
-        yield ok("schema", "is that of this version")
+        yield ok("schema", "matches this version")
 
 
-def look_at_functions(subject: Subject) -> Iterator[Finding]:
-    """Say which functions are gone, or are not what their file says, though it was applied."""
-    with subject.reading() as conn:
+def check_functions(target: DoctorTarget) -> Iterator[Finding]:
+    """Report functions that are gone, or differ from their file although it was applied."""
+    with target.reading() as conn:
         applied = _applied(conn)
         found: dict[str, set[tuple[str, bool]]] = {}
         for name, body, definer in conn.execute(FUNCTIONS):
@@ -89,47 +89,47 @@ def look_at_functions(subject: Subject) -> Iterator[Finding]:
     ]
     for name in wrong:
         what = f"messages.{name} is not as it was installed" if name in found else f"messages.{name} is gone"
-        yield fail("functions", what, _anew(functions()[name].file))
+        yield fail("functions", what, _reapply(functions()[name].file))
     if not wrong:
         yield ok("functions", f"all {len(functions())} are as they were installed")
 
 
-def look_at_objects(subject: Subject) -> Iterator[Finding]:
-    """Say which indexes, triggers and views are gone."""
-    with subject.reading() as conn:
+def check_objects(target: DoctorTarget) -> Iterator[Finding]:
+    """Report indexes, triggers and views that are gone."""
+    with target.reading() as conn:
         there, applied = _column(conn, OBJECTS), _applied(conn)
-    gone = {name: each.mend for name, each in objects().items() if each.file in applied and name not in there}
-    for name, mend in gone.items():
-        yield fail("objects", f"the {name} is gone", mend)
+    gone = {name: each.fix for name, each in objects().items() if each.file in applied and name not in there}
+    for name, fix in gone.items():
+        yield fail("objects", f"the {name} is gone", fix)
     if not gone:
         yield ok("objects", f"all {len(objects())} indexes, triggers and views are there")
 
 
 @cache
-def functions() -> dict[str, Function]:
-    """Return the functions that the files of this version make, by name."""
+def functions() -> dict[str, SchemaFunction]:
+    """Return the functions in the files of this version, by name."""
     found = {}
     for each in _files():
         for made in FUNCTION.finditer(each.text.decode()):
-            found[made["name"]] = Function(each.name, made["body"], "SECURITY DEFINER" in made["head"])
+            found[made["name"]] = SchemaFunction(each.name, made["body"], "SECURITY DEFINER" in made["head"])
     return found
 
 
 @cache
-def objects() -> dict[str, Object]:
-    """Return the indexes, triggers and views that the files of this version make, by name."""
-    found: dict[str, Object] = {}
+def objects() -> dict[str, SchemaObject]:
+    """Return the indexes, triggers and views in the files of this version, by name."""
+    found: dict[str, SchemaObject] = {}
     for each in schema.scripts():
         text = each.text.decode()
         for made in INDEX.finditer(text):
             name = f"index {made['name']}"
             found.pop(name, None)
             if made["verb"] != "DROP INDEX":
-                found[name] = Object(each.name, _as_statement(made))
+                found[name] = SchemaObject(each.name, _as_statement(made))
         if each.kind == "object":
-            anew = Object(each.name, _anew(each.name))
-            found |= {f"trigger {made['name']} of {made['table']}": anew for made in TRIGGER.finditer(text)}
-            found |= {f"view {made['name']}": anew for made in VIEW.finditer(text)}
+            reapplied = SchemaObject(each.name, _reapply(each.name))
+            found |= {f"trigger {made['name']} of {made['table']}": reapplied for made in TRIGGER.finditer(text)}
+            found |= {f"view {made['name']}": reapplied for made in VIEW.finditer(text)}
     return found
 
 
@@ -138,19 +138,19 @@ def _files() -> list[schema.Script]:
 
 
 def _applied(conn: psycopg.Connection[Any]) -> set[str]:
-    """Return the files of this version that the ledger knows with the text that they have."""
+    """Return the files of this version that were applied with their present text."""
     files = list(schema.scripts())
     return _column(conn, LEDGER, [each.name for each in files], [each.digest for each in files])
 
 
 def _as_statement(made: re.Match[str]) -> str:
-    # Partitioned tables know no CONCURRENTLY.
+    # CONCURRENTLY is not possible on partitioned tables.
     verb = made["verb"] if "message_archive" in made["rest"] else f"{made['verb']} CONCURRENTLY"
     return " ".join(f"{verb} {made['name']}{made['rest']};".split())
 
 
-def _anew(file: str) -> str:
-    """Return how to have a file applied once more."""
+def _reapply(file: str) -> str:
+    """Return how to apply a file again."""
     forget = f"UPDATE messages.migration SET digest = '' WHERE name = '{file}';"  # noqa: S608 - for people to run
     return f"{forget} and run `pgrouse migrate`"
 

@@ -1,4 +1,4 @@
-"""Whether the keys of `[crypto]` are there and good, and whether what waits can be decrypted by them."""
+"""Whether the keys of `[crypto]` exist and are good, and whether waiting messages can be decrypted with them."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pgrouse.crypto import keys
-
-from pgrouse.crypto import key_usage as census
+from pgrouse.crypto import key_usage, keys
 from pgrouse.doctor.finding import Finding, fail, ok, warn
-from pgrouse.doctor.target import Subject
+from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pgrouse.crypto.cipher import Cipher
     from pgrouse.config.crypto import CryptoKey
+    from pgrouse.crypto.cipher import Cipher
 
-# So many messages are looked at: those that have waited longest.
-MOST = 10_000
+# How many messages are checked: those that have waited longest.
+MAX_MESSAGES = 10_000
 NEW_KEY = "make another by `pgrouse crypto key`, make it current, and run `pgrouse crypto rotate`"
 SUBSCRIPTIONS = "SELECT s.topic::text, s.subscriber::text FROM messages.subscription AS s ORDER BY 1, 2 LIMIT 10000"
 
 
-def look_at_keys(subject: Subject) -> Iterator[Finding]:
-    """Say which keys cannot be read, or are worse than keys should be."""
-    settings = subject.settings
-    found = [each for name, key in settings.crypto.keys.items() for each in _look_at(subject, name, key)]
+def check_keys(target: DoctorTarget) -> Iterator[Finding]:
+    """Report keys that cannot be read or are weak."""
+    settings = target.settings
+    found = [each for name, key in settings.crypto.keys.items() for each in _check_key(target, name, key)]
     yield from found
     if not found and settings.crypto.current is None:
         yield ok("crypto_keys", "nothing is encrypted: there is no [crypto]")
@@ -34,63 +32,61 @@ def look_at_keys(subject: Subject) -> Iterator[Finding]:
         yield ok("crypto_keys", f"{len(settings.crypto.keys)} keys, {settings.crypto.current} encrypts")
 
 
-def _look_at(subject: Subject, name: str, key: CryptoKey) -> Iterator[Finding]:
-    folder = keys.folder(subject.settings)
+def _check_key(target: DoctorTarget, name: str, key: CryptoKey) -> Iterator[Finding]:
+    folder = keys.key_folder(target.settings)
     try:
-        weakness = keys.weakness(keys.read(key, folder))
+        weak_reason = keys.weak_key_reason(keys.read_key(key, folder))
     except ConfigError as error:
-        yield fail(
-            "crypto_keys", f"key {name}: {error}", "put it there: a daemon with this configuration does not start"
-        )
+        yield fail("crypto_keys", f"key {name}: {error}", "provide it: a daemon with this configuration does not start")
         return
-    if weakness:
-        yield warn("crypto_keys", f"key {name} was not drawn at random: {weakness}", NEW_KEY)
+    if weak_reason:
+        yield warn("crypto_keys", f"key {name} is not random: {weak_reason}", NEW_KEY)
     if (
         key.file is not None
         and stat.S_IMODE((folder / key.file).stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO) & ~stat.S_IRGRP
     ):
-        yield warn("crypto_keys", f"key {name}: others may use {key.place}", f"chmod 0400 {folder / key.file}")
+        yield warn("crypto_keys", f"key {name}: other users can read {key.source}", f"chmod 0400 {folder / key.file}")
 
 
-def look_at_needs(subject: Subject) -> Iterator[Finding]:
-    """Say what waits for a key that is not here, and which subscribers get what they will not take."""
-    cipher = _cipher(subject)
-    with subject.reading() as conn:
-        taken = census.take(conn, MOST)
+def check_needed_keys(target: DoctorTarget) -> Iterator[Finding]:
+    """Report messages that wait for a missing key, and subscribers that reject encrypted messages."""
+    cipher = _cipher(target)
+    with target.reading() as conn:
+        usage = key_usage.read_key_usage(conn, MAX_MESSAGES)
         subscriptions = conn.execute(SUBSCRIPTIONS).fetchall() if cipher is not None else []
     found = [
         fail(
             "crypto_needed",
-            f"key {need.key} is not here: {_at_least(need.waiting, taken)} in need of it",
-            _mend(need, cipher),
+            f"key {use.key} is not configured here: {_at_least(use.waiting, usage)} wait for it",
+            _fix(use, cipher),
         )
-        for need in taken.needs.values()
-        if need.waiting and (cipher is None or not cipher.knows(need.key, need.fingerprint))
+        for use in usage.uses.values()
+        if use.waiting and (cipher is None or not cipher.has_key(use.key, use.fingerprint))
     ]
     yield from found
     for topic, subscriber in subscriptions:
         if cipher is not None and cipher.covers(topic) and not cipher.accepts(topic, subscriber):
-            what = f"{subscriber} subscribes to {topic}, which is encrypted, and its workers will reject what they get"
-            found.append(warn("crypto_needed", what, f'crypto.accept = {{ "{subscriber}" = ["{topic}"] }}'))
+            what = f"{subscriber} subscribes to {topic}, which is encrypted, and its workers reject the messages"
+            found.append(warn("crypto_needed", what, f'crypto.accept_from = {{ "{subscriber}" = ["{topic}"] }}'))
             yield found[-1]
     if not found:
-        yield ok("crypto_needed", "every key that a waiting message needs is here")
+        yield ok("crypto_needed", "every key that a waiting message needs is configured here")
 
 
-def _cipher(subject: Subject) -> Cipher | None:
+def _cipher(target: DoctorTarget) -> Cipher | None:
     try:
-        return keys.cipher_of(subject.settings)
+        return keys.load_cipher(target.settings)
     except ConfigError:
-        # crypto_keys says so.
+        # The check crypto_keys reports it.
         return None
 
 
-def _at_least(count: int, taken: census.Census) -> str:
+def _at_least(count: int, usage: key_usage.KeyUsage) -> str:
     noun = "message" if count == 1 else "messages"
-    return f"{count:,} {noun}" if taken.saw_all else f"at least {count:,} {noun}"
+    return f"{count:,} {noun}" if usage.saw_all else f"at least {count:,} {noun}"
 
 
-def _mend(need: census.Need, cipher: Cipher | None) -> str:
-    if cipher is not None and need.key in cipher.names:
-        return f"another key has the name {need.key} here: configure the right one under it, then restart or reload the daemons"
-    return f'configure it, [crypto.keys."{need.key}"], where the daemons run, and restart or reload them; messages.cancel ends what nobody can read'
+def _fix(use: key_usage.KeyUse, cipher: Cipher | None) -> str:
+    if cipher is not None and use.key in cipher.names:
+        return f"another key has the name {use.key} here: configure the right one under this name, then restart or reload the daemons"
+    return f'configure it, [crypto.keys."{use.key}"], where the daemons run, and restart or reload them; messages.cancel ends messages whose key is lost'

@@ -1,4 +1,4 @@
-"""What an examination finds."""
+"""The findings of the doctor."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The level of a finding."""
 
     OK = "ok"
-    """All is well, or as somebody decided it to be."""
+    """No problem, or a state that somebody chose, like a pause."""
     WARN = "warn"
-    """It costs, or will fail; or it could not be examined."""
+    """It is costly, or will fail later; or it could not be checked."""
     FAIL = "fail"
-    """Work is not done, or a promise does not hold."""
+    """Work is not done, or a guarantee does not hold."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found about one thing.
+    """The result of one check.
 
     Attributes:
-        code: what was looked at, for programs: one of `CODES`.
-        level: how bad it is.
-        what: what is so, in words.
-        mend: the statement, setting or command that mends it; None if nothing has to be.
-        detail: more lines about it, for who wants to know; mostly empty.
+        code: what was checked, for programs: one of `CODES`.
+        level: ok, warn or fail.
+        what: the state, in words.
+        fix: the statement, setting or command that fixes it; None if there is nothing to fix.
+        detail: more lines about it; mostly empty.
     """
 
     code: str
     level: Level
     what: str
-    mend: str | None = None
+    fix: str | None = None
     detail: str = ""
 
 
 def ok(code: str, what: str) -> Finding:
-    """Return that something is well."""
+    """Return a finding without a problem."""
     return Finding(code, Level.OK, what)
 
 
-def warn(code: str, what: str, mend: str, detail: str = "") -> Finding:
-    """Return that something costs, or will fail."""
-    return Finding(code, Level.WARN, what, mend, detail)
+def warn(code: str, what: str, fix: str, detail: str = "") -> Finding:
+    """Return a warning."""
+    return Finding(code, Level.WARN, what, fix, detail)
 
 
-def fail(code: str, what: str, mend: str, detail: str = "") -> Finding:
-    """Return that something does not work."""
-    return Finding(code, Level.FAIL, what, mend, detail)
+def fail(code: str, what: str, fix: str, detail: str = "") -> Finding:
+    """Return a failure."""
+    return Finding(code, Level.FAIL, what, fix, detail)

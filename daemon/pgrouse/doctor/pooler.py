@@ -1,7 +1,7 @@
-"""Whether a pooler stands in between, and whether the configuration knows.
+"""Whether there is a pooler between, and whether the configuration fits it.
 
-A pooler invents the process id that it tells at the connect. One in transaction mode hands each transaction to another session of the
-server, where a statement that was prepared before is not known: it depends on pooler and version, so it is tried.
+A pooler reports a made-up process id at the connect. In transaction mode each transaction runs in another session of the server, which may
+not know statements that were prepared before. That depends on the pooler and its version, so it is tried.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ import psycopg
 from psycopg import errors
 
 from pgrouse.doctor.finding import Finding, fail, ok
-from pgrouse.doctor.target import Subject
+from pgrouse.doctor.target import DoctorTarget
 
 PROCESS = b"SELECT pg_backend_pid()"
 PREPARED = b"SELECT 1 AS prepared_by_pgrouse_doctor"
 LOST = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
 
-def look(subject: Subject) -> Iterator[Finding]:
-    """Say what is in between, and whether prepared statements survive it."""
-    if not _is_between(subject):
-        yield ok("pooler", "there is none in between")
-    elif not subject.settings.database.prepare:
-        yield ok("pooler", "there is one in between, and no statement is prepared")
-    elif _forgets(subject):
+def check(target: DoctorTarget) -> Iterator[Finding]:
+    """Report whether there is a pooler, and whether prepared statements work through it."""
+    if not _has_pooler(target):
+        yield ok("pooler", "there is no pooler")
+    elif not target.settings.database.prepare:
+        yield ok("pooler", "there is a pooler, and no statement is prepared")
+    elif _loses_prepared_statements(target):
         yield fail(
             "pooler",
-            "there is a pooler in between that loses prepared statements: workers fail at random",
+            "the pooler loses prepared statements: workers fail at random",
             "set database.prepare = false, or connect to the server itself",
         )
     else:
-        yield ok("pooler", "there is one in between, and it keeps prepared statements")
+        yield ok("pooler", "there is a pooler, and it keeps prepared statements")
 
 
-def _is_between(subject: Subject) -> bool:
-    with subject.reading() as conn:
+def _has_pooler(target: DoctorTarget) -> bool:
+    with target.reading() as conn:
         return conn.execute(PROCESS).fetchone() != (conn.info.backend_pid,)
 
 
-def _forgets(subject: Subject) -> bool:
+def _loses_prepared_statements(target: DoctorTarget) -> bool:
     """Prepare a statement, let another client take the session that it was prepared in, and use it again."""
-    with subject.connect() as first, subject.connect() as second, subject.bounded(first), subject.bounded(second):
+    with target.connect() as first, target.connect() as second, target.bounded(first), target.bounded(second):
         first.prepare_threshold = 0
         try:
             first.execute(PREPARED)
@@ -52,6 +52,6 @@ def _forgets(subject: Subject) -> bool:
         except LOST:
             return True
         except psycopg.OperationalError:
-            # The pooler has one session for all, and that is taken: then what is prepared stays there.
+            # The pooler has a single session, and that is in use: then prepared statements stay there.
             return False
         return False

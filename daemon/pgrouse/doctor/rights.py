@@ -1,4 +1,4 @@
-"""Whether the roles have the rights that the schema gives them, and whether the user of the configuration may do what it is for."""
+"""Whether the roles have the rights that the schema grants, and whether the configured user has the rights of its tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 
 from pgrouse.doctor.finding import Finding, fail, ok
-from pgrouse.doctor.target import Subject
+from pgrouse.doctor.target import DoctorTarget
 from pgrouse.install.schema import script
 
 GRANT = re.compile(r"\['(messages_\w+)', 'EXECUTE ON FUNCTION ([^']+)'\]")
@@ -26,7 +26,7 @@ ROLES_MISSING = """
   SELECT array_agg(DISTINCT g.role ORDER BY g.role)
   FROM unnest(%s::text[]) AS g (role)
   WHERE NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = g.role)
-    -- Who is no superuser installs the schema for himself, and needs no roles.
+    -- A user that is no superuser installs the schema for itself, and needs no roles.
     AND (SELECT n.nspowner::regrole::text FROM pg_namespace AS n WHERE n.nspname = 'messages') = 'messages_owner'
 """
 ME = """
@@ -39,40 +39,40 @@ ME = """
 
 @cache
 def granted() -> dict[str, tuple[str, ...]]:
-    """Return which functions each role may call, as this version grants them."""
+    """Return which functions this version grants to each role."""
     found: dict[str, tuple[str, ...]] = {}
     for role, names in GRANT.findall(script("grants.sql").decode()):
         found[role] = (*found.get(role, ()), *re.findall(r"messages\.(\w+)", names))
     return found
 
 
-def look_at_roles(subject: Subject) -> Iterator[Finding]:
-    """Say what was taken from the roles since the schema was installed."""
+def check_roles(target: DoctorTarget) -> Iterator[Finding]:
+    """Report rights that were revoked from the roles since the schema was installed."""
     pairs = [(role, name) for role, names in granted().items() for name in names]
     roles, names = [role for role, _ in pairs], [name for _, name in pairs]
-    with subject.reading() as conn:
+    with target.reading() as conn:
         lacking = conn.execute(LACKING, [roles, names]).fetchall()
         missing = _value(conn, ROLES_MISSING, roles) or []
     for role, functions in lacking:
         what = f"{role} may not call {_few(functions)}, which it needs"
-        yield fail("grants", what, "run `pgrouse migrate`, which gives all rights anew", "\n".join(functions))
+        yield fail("grants", what, "run `pgrouse migrate`, which grants all rights again", "\n".join(functions))
     for role in missing:
         yield fail("grants", f"the role {role} does not exist", "run `pgrouse migrate` as a superuser")
     if not lacking and not missing:
-        yield ok("grants", "every role may do what it is for")
+        yield ok("grants", "every role has its rights")
 
 
-def look_at_user(subject: Subject) -> Iterator[Finding]:
-    """Say what the user may not do that workers with this configuration have to."""
-    with subject.reading() as conn:
-        user, lacking = conn.execute(ME, [list(granted()["messages_worker"])]).fetchone() or ("nobody", None)
-    if not subject.settings.worked:
-        yield ok("rights", f"this configuration has no handlers, {user} needs no rights of a worker")
+def check_user(target: DoctorTarget) -> Iterator[Finding]:
+    """Report rights that the user lacks and that workers with this configuration need."""
+    with target.reading() as conn:
+        user, lacking = conn.execute(ME, [list(granted()["messages_worker"])]).fetchone() or ("the user", None)
+    if not target.settings.topics_with_handler:
+        yield ok("rights", f"this configuration has no handlers, {user} needs no worker rights")
     elif lacking:
         what = f"{user} may not call {_few(lacking)}, which the handlers of this configuration need"
         yield fail("rights", what, f'GRANT messages_worker TO "{user}";', "\n".join(lacking))
     else:
-        yield ok("rights", f"{user} may work messages")
+        yield ok("rights", f"{user} has the rights of a worker")
 
 
 def _few(names: list[str]) -> str:

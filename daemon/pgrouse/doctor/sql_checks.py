@@ -1,4 +1,4 @@
-"""What SQL can see: the parts of `messages.doctor()`, each with a time limit of its own."""
+"""The checks in SQL: the parts of `messages.doctor()`, each with its own time limit."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from psycopg import sql
 
 from pgrouse.doctor.finding import Finding, Level
-from pgrouse.doctor.target import Subject
+from pgrouse.doctor.target import DoctorTarget
 
-# Which codes each part speaks of. In the order in which one reads them.
+# The codes of each part, in reading order.
 PARTS: dict[str, tuple[str, ...]] = {
     "ticks": ("ticks", "tick_tasks", "expired_locks", "schedules"),
     "workers": ("workers", "workers_gone", "worker_versions", "listeners", "unhandled_topics", "idle_topics"),
@@ -26,16 +26,16 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 
 
-def look(part: str) -> Callable[[Subject], Iterator[Finding]]:
-    """Return what asks one part."""
-    query = sql.SQL("SELECT e.code, e.level, e.what, e.mend FROM {}() AS e").format(
+def sql_check(part: str) -> Callable[[DoctorTarget], Iterator[Finding]]:
+    """Return the check of one part."""
+    query = sql.SQL("SELECT e.code, e.level, e.what, e.fix FROM {}() AS e").format(
         sql.Identifier("messages", f"examine_{part}")
     )
 
-    def ask(subject: Subject) -> Iterator[Finding]:
-        with subject.reading() as conn:
+    def ask(target: DoctorTarget) -> Iterator[Finding]:
+        with target.reading() as conn:
             rows = conn.execute(query).fetchall()
-        for code, level, what, mend in rows:
-            yield Finding(code, Level(level), what, mend)
+        for code, level, what, fix in rows:
+            yield Finding(code, Level(level), what, fix)
 
     return ask

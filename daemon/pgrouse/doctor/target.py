@@ -1,4 +1,4 @@
-"""What is examined: a configuration, and the database that it names."""
+"""The target of the doctor: a configuration, and the database that it names."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 import psycopg
 
 from pgrouse.client import search_path
+from pgrouse.client.database import Database, closed_after
 from pgrouse.config.config import Config
-from pgrouse.client.database import Database, hung_up_after
 from pgrouse.config.dsn import redact, secrets
 
 LONGEST_CONNECT = timedelta(seconds=5)
-# What waits behind a lock says so instead of waiting with it.
+# A statement that waits for a lock fails after this time.
 LIMITS = (
     "SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', '1s', true)"
 )
-# A server that does not even time out gets so much longer before the line is cut.
+# How much longer a server that ignores its time-out gets before the connection is closed.
 GRACE_S = 2.0
 
 
-class Subject:
-    """What is examined. It changes nothing, and sets nothing that outlives a transaction: there may be a pooler in between.
+class DoctorTarget:
+    """The target of the checks. It changes nothing, and sets nothing that outlives a transaction: there may be a pooler.
 
     Args:
         settings: the configuration.
-        within_s: how long each look may take, in seconds.
+        within_s: the time limit of each check, in seconds.
     """
 
     def __init__(self, settings: Config, within_s: float) -> None:
@@ -45,18 +45,18 @@ class Subject:
             DatabaseUnreachable: with the reason that libpq gave.
         """
         conn = self.database.connect_blocking("doctor")
-        # Through a pooler a prepared statement would stay behind, and stand in somebody else's way.
+        # Through a pooler a prepared statement would stay in the session and disturb other clients.
         conn.prepare_threshold = None
         return conn
 
     def redacted(self, said: object) -> str:
-        """Return what an error says on one line, without any password of the configuration."""
+        """Return the text of an error on one line, without the passwords of the configuration."""
         given = self.settings.database
         return redact(" ".join(str(said).split()), secrets(given.dsn, given.listen_dsn))
 
     @property
     def conn(self) -> psycopg.Connection[Any]:
-        """The connection to look through: the one there was, or a new one if that broke.
+        """The connection of the checks; a new one if the last one broke.
 
         Raises:
             DatabaseUnreachable: with the reason that libpq gave.
@@ -66,12 +66,12 @@ class Subject:
         return self._conn
 
     def bounded(self, conn: psycopg.Connection[Any]) -> AbstractContextManager[None]:
-        """Cut a connection if it does not answer in time, on which no time limit can be set."""
-        return hung_up_after(self.within_s + GRACE_S, conn)
+        """Close a connection if it does not answer in time: on LISTEN no time limit can be set."""
+        return closed_after(self.within_s + GRACE_S, conn)
 
     @contextmanager
     def reading(self) -> Iterator[psycopg.Connection[Any]]:
-        """Open a transaction that only reads, and not for long; it gives the connection."""
+        """Yield the connection in a read-only transaction with a time limit."""
         with self.bounded(self.conn), self.conn.transaction():
             self.conn.execute("SET TRANSACTION READ ONLY")
             self.conn.execute(search_path.LOCAL)

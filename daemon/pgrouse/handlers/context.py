@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import structlog
 from pydantic_core import from_json
 
 from pgrouse import events
-
-from pgrouse.config import duration
-
-from pgrouse.publishing import trace_context
-from pgrouse.errors import LockLost
 from pgrouse.client.message import Message
-from pgrouse.handlers.outcome import UNCHANGED, Acked, Outcome, Reject, Retry
-from pgrouse.handlers.publish_tracker import Promised
-from pgrouse.worker.progress import as_progress
+from pgrouse.config import duration
+from pgrouse.errors import LockLost
+from pgrouse.handlers.context_publish import ContextPublish
+from pgrouse.handlers.event_loop import DONE, is_on_event_loop
+from pgrouse.handlers.outcome import UNCHANGED, Ack, Outcome, Reject, Retry
+from pgrouse.handlers.progress import progress_json
+from pgrouse.handlers.publish_tracker import PublishTracker
+from pgrouse.handlers.step import Steps, to_step
 from pgrouse.handlers.transaction import Transaction
+from pgrouse.publishing import trace_context
 
 if TYPE_CHECKING:
     import psycopg
 
     from pgrouse.publishing.new_message import Options
-    from pgrouse.worker.daemon_runtime import Scene
-    from pgrouse.handlers.step import Steps
+    from pgrouse.worker.daemon_runtime import DaemonRuntime
 
 
 # What messages.heartbeat takes.
-LONGEST_LOCK = timedelta(days=7)
-
-
-class Nothing:
-    """Something to await that is there already."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield from ()
-
-
-NOTHING: Final = Nothing()
+MAX_LOCK = timedelta(days=7)
 
 
 class Context:
@@ -52,21 +41,21 @@ class Context:
     Attributes:
         output: what `transaction()` stores as the message's output. A handler without one just returns it.
         completed: whether the message is completed already, by `transaction()` or before the handler began (ack_first).
-        action: what the first of `ack()`, `nack()` and `reject()` said; None if none was called.
+        action: the outcome of the first of `ack()`, `nack()` and `reject()`; None if none was called.
     """
 
-    __slots__ = ("_connection", "_message", "_promised", "_scene", "_since", "_steps", "action", "completed", "output")
+    __slots__ = ("_connection", "_message", "_runtime", "_since", "_steps", "_tracker", "action", "completed", "output")
 
-    def __init__(self, message: Message, scene: Scene, *, completed: bool = False) -> None:
+    def __init__(self, message: Message, runtime: DaemonRuntime, *, completed: bool = False) -> None:
         self._message = message
-        self._scene = scene
+        self._runtime = runtime
         self._since = time.monotonic()
         self.output: Any = None
         self.completed = completed
         self.action: Outcome | None = None
         self._connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None = None
         self._steps: Steps | None = None
-        self._promised: Promised | None = None
+        self._tracker: PublishTracker | None = None
 
     @property
     def id(self) -> int:
@@ -95,7 +84,7 @@ class Context:
 
     @property
     def runs(self) -> int:
-        """How many times the message was begun, this time included. A deferral hands its attempt back, but not its run."""
+        """How many times the message was begun, this time included. A deferral takes back the attempt, but not the run."""
         return self._message.runs
 
     @property
@@ -132,24 +121,24 @@ class Context:
 
     @property
     def time_left_s(self) -> float | None:
-        """How long the handler may still run before its run_timeout ends it; None = as long as it takes."""
-        limit = self._message.run_timeout_s
+        """How long the handler may still run before its timeout ends it; None = as long as it takes."""
+        limit = self._message.timeout_s
         return None if limit is None else max(0.0, self._since + limit - time.monotonic())
 
     @property
     def stopping(self) -> bool:
-        """Whether the daemon wants to stop. A long handler does well to look, and to `Defer` with its state."""
-        return self._scene.stopping
+        """Whether the daemon wants to stop. A long handler should check it, and `Defer` with its state."""
+        return self._runtime.stopping
 
     @property
     def lost(self) -> bool:
         """Whether the message is not this worker's any more: it was cancelled, overran its time, or its lock expired."""
-        return not self.completed and not self._scene.holds(self._message)
+        return not self.completed and not self._runtime.holds(self._message)
 
     @property
     def cancelled(self) -> bool:
-        """Whether the message was cancelled by somebody; then it is lost, too. A thread does well to look: nobody can stop it."""
-        return self._scene.cancelled(self._message)
+        """Whether the message was cancelled; then it is lost, too. A handler in a thread should check it: a thread cannot be stopped."""
+        return self._runtime.cancelled(self._message)
 
     @property
     def log(self) -> structlog.stdlib.BoundLogger:
@@ -176,8 +165,8 @@ class Context:
         if self.lost:
             raise LockLost(f"message {self.id} is not this worker's any more: stop working on it")
         if wished is None or self.completed:
-            return NOTHING
-        return self._scene.extend(self._message, wished)
+            return DONE
+        return self._runtime.extend(self._message, wished)
 
     def progress(self, done: float, total: float | None = None, unit: str | None = None) -> None:
         """Note how far the work is. Others see it within about a second; nothing waits for that.
@@ -190,7 +179,7 @@ class Context:
         Raises:
             ValueError: one of them is no such thing.
         """
-        self._scene.note_progress(self._message, as_progress(done, total, unit))
+        self._runtime.note_progress(self._message, progress_json(done, total, unit))
 
     def ack(self, output: Any = None) -> bool:
         """Say that the message succeeded, whatever the handler returns or raises after this. It is settled when the handler ends.
@@ -201,7 +190,7 @@ class Context:
         Returns:
             Whether this counts: of ack, nack and reject the first one does.
         """
-        return self._act(Acked(output))
+        return self._act(Ack(output))
 
     def nack(
         self,
@@ -220,7 +209,7 @@ class Context:
     def _act(self, action: Outcome) -> bool:
         if self.completed or self.action is not None:
             first = "it is completed" if self.completed else type(self.action).__name__
-            self.log.warning(events.ACTION_IGNORED, action=type(action).__name__, first=first)
+            self.log.warning(events.ATTEMPT_ACTION_IGNORED, action=type(action).__name__, first=first)
             return False
         self.action = action
         return True
@@ -250,16 +239,14 @@ class Context:
             **named: what it is called with, too.
 
         Raises:
-            StepRefused: the result is no JSON, has more than 1 MiB or does not fit its type, or the name was used before in this attempt.
+            InvalidStep: the result is no JSON, has more than 1 MiB or does not fit its type, or the name was used before in this attempt.
             LockLost: the message is not this worker's any more; nothing was kept.
             RuntimeError: the handler runs with isolation = "process".
         """
-        from pgrouse.handlers.step import step_of  # noqa: PLC0415 - most handlers have none
-
-        step = step_of(name, function, args, named, returns, transaction, not self.completed)
+        step = to_step(name, function, args, named, returns, transaction, not self.completed)
         if self._steps is None:
-            self._steps = self._scene.steps(self._message)
-        done = self._steps.on_the_loop if is_on_a_loop() else self._steps.in_a_thread
+            self._steps = self._runtime.steps(self._message)
+        done = self._steps.run_async if is_on_event_loop() else self._steps.run_blocking
         return done(step, self.connection)  # type: ignore[arg-type]
 
     def publish(self, topic: str, payload: Any = None, **options: Unpack[Options]) -> Any:
@@ -275,18 +262,18 @@ class Context:
             **options: as of `pgrouse.publish`.
 
         Raises:
-            PublishRefused, NotAdmitted: as `pgrouse.publish`.
+            InvalidMessage, PublishRejected: as `pgrouse.publish`.
             RuntimeError: the handler runs with isolation = "process".
 
         What an async handler does not await is not published, and fails its attempt.
         """
-        from pgrouse.handlers.context_publish import FollowUp  # noqa: PLC0415 - most handlers publish nothing
+        return ContextPublish(self._runtime, self.headers, topic, payload, options).publish(
+            self.connection, self._get_tracker()
+        )
 
-        return FollowUp(self._scene, self.headers, topic, payload, options).publish(self.connection, self._promises())
-
-    def _promises(self) -> Promised:
-        self._promised = self._promised or Promised()
-        return self._promised
+    def _get_tracker(self) -> PublishTracker:
+        self._tracker = self._tracker or PublishTracker()
+        return self._tracker
 
     def transaction(self) -> Transaction:
         """Open a transaction that also completes the message: `[async] with ctx.transaction() as conn`.
@@ -297,22 +284,13 @@ class Context:
         Raises:
             LockLost: at the end of the block, if the message is not this worker's any more; everything was rolled back.
         """
-        return Transaction(self, self._message, self._scene)
-
-
-def is_on_a_loop() -> bool:
-    """Whether this is called on an event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+        return Transaction(self, self._message, self._runtime)
 
 
 def _lock_time(extend: Any) -> timedelta:
     with suppress(TypeError, ValueError):
-        time_ = duration.given(extend, "extend")
-        if timedelta(0) < time_ <= LONGEST_LOCK:
+        time_ = duration.to_timedelta(extend, "extend")
+        if timedelta(0) < time_ <= MAX_LOCK:
             return time_
     raise ValueError(
         f"ctx.heartbeat(extend={extend!r:.50}): use a timedelta or seconds, more than 0 and at most 7 days"

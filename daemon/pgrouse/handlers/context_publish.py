@@ -7,66 +7,72 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import AsyncConnection, AsyncCursor
 
-from pgrouse.publishing import publish as publishing
-
+from pgrouse.handlers.event_loop import is_on_event_loop
+from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.publishing import trace_context
-from pgrouse.handlers.context import is_on_a_loop
 from pgrouse.publishing.new_message import Options
-from pgrouse.handlers.publish_tracker import Pending, Promised
+from pgrouse.publishing.publish import publish
+from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 
 if TYPE_CHECKING:
-    from pgrouse.publishing.drivers.connection_types import OfAsyncPsycopg, OfPsycopg
-    from pgrouse.publishing.publish import Published
-    from pgrouse.worker.daemon_runtime import Scene
+    from pgrouse.publishing.drivers.connection_types import AsyncPsycopgConnection, PsycopgConnection
+    from pgrouse.publishing.published import Published
+    from pgrouse.worker.daemon_runtime import DaemonRuntime
 
 
-class FollowUp:
+class ContextPublish:
     """One message to publish.
 
     Args:
-        scene: whose connections it goes through, and whose keys encrypt it.
+        runtime: whose connections it goes through, and whose keys encrypt it.
         headers: of the message that is worked: its trace goes on.
         topic: of the new one; payload and options as of `publish`.
     """
 
-    def __init__(self, scene: Scene, headers: Mapping[str, Any], topic: str, payload: Any, options: Options) -> None:
-        self._scene, self._topic, self._payload = scene, topic, payload
+    def __init__(
+        self, runtime: DaemonRuntime, headers: Mapping[str, Any], topic: str, payload: Any, options: Options
+    ) -> None:
+        self._runtime, self._topic, self._payload = runtime, topic, payload
         self._options = options
         inherited, given = trace_context.inherited(headers), options.get("headers")
         if inherited and (given is None or isinstance(given, Mapping)):
             self._options = {**options, "headers": {**inherited, **(given or {})}}
 
-    def publish(self, conn: OfAsyncPsycopg | OfPsycopg | None, promised: Promised) -> Published | Pending[Published]:
-        """Publish it on an open connection, else on one of the pools; something to await on the event loop, which the handler has promised to.
+    def publish(
+        self, conn: AsyncPsycopgConnection | PsycopgConnection | None, tracker: PublishTracker
+    ) -> Published | TrackedCoroutine[Published]:
+        """Publish it on an open connection, else on one of the pools; something to await on the event loop, which the handler has tracker to.
 
         Raises:
-            RuntimeError: the open connection is of the other kind than is wanted here: nobody would await what it gives, or nobody could.
+            RuntimeError: the open connection is async and the caller is not, or the reverse.
         """
         published = self._publish(conn)
-        return promised.watch(published) if isinstance(published, Pending) else published
+        return tracker.track(published) if isinstance(published, TrackedCoroutine) else published
 
-    def _publish(self, conn: OfAsyncPsycopg | OfPsycopg | None) -> Published | Pending[Published]:
+    def _publish(
+        self, conn: AsyncPsycopgConnection | PsycopgConnection | None
+    ) -> Published | TrackedCoroutine[Published]:
         if conn is not None:
-            _refuse_elsewhere(conn)
-            published: Published | Pending[Published] = self._on(conn)
+            _check_same_kind(conn)
+            published: Published | TrackedCoroutine[Published] = self._on(conn)
             return published
-        return Pending(self._on_the_loop(), self._topic) if is_on_a_loop() else self._in_a_thread()
+        return TrackedCoroutine(self._publish_async(), self._topic) if is_on_event_loop() else self._publish_blocking()
 
     def _on(self, conn: Any) -> Any:
-        cipher = None if self._scene.seals is None else self._scene.seals.cipher
-        return publishing.publish(conn, self._topic, self._payload, cipher=cipher, **self._options)
+        cipher = None if self._runtime.message_crypto is None else self._runtime.message_crypto.cipher
+        return publish(conn, self._topic, self._payload, cipher=cipher, **self._options)
 
-    async def _on_the_loop(self) -> Published:
-        async with self._scene.pool.connection() as conn:
+    async def _publish_async(self) -> Published:
+        async with self._runtime.pool.connection() as conn:
             published: Published = await self._on(conn)
             return published
 
-    def _in_a_thread(self) -> Published:
-        with self._scene.blocking_pool.connection() as conn:
+    def _publish_blocking(self) -> Published:
+        with self._runtime.blocking_pool.connection() as conn:
             published: Published = self._on(conn)
             return published
 
 
-def _refuse_elsewhere(conn: object) -> None:
-    if isinstance(conn, AsyncConnection | AsyncCursor) != is_on_a_loop():
+def _check_same_kind(conn: object) -> None:
+    if isinstance(conn, AsyncConnection | AsyncCursor) != is_on_event_loop():
         raise RuntimeError("ctx.publish inside of ctx.transaction(): call it where the transaction was opened")

@@ -20,21 +20,23 @@ import pydantic
 from pydantic import TypeAdapter
 from pydantic_core import core_schema, from_json
 
-from pgrouse.config import config
-from pgrouse.handlers.ack_rules import DEFAULT_RULES, AckPolicy, Rules
-from pgrouse.handlers.batch import BatchContext, Batching, batching_of, contradictions
-from pgrouse.config.source import ConfigProblems, KeyProblem, Problem, show_key
-from pgrouse.handlers.context import Context
-from pgrouse.errors import ConfigError
 from pgrouse.client.message import Message
+from pgrouse.config import config
+from pgrouse.config.source import ConfigProblem, ConfigProblems, TopicKeyError, show_key
+from pgrouse.errors import ConfigError
+from pgrouse.handlers.ack_rules import DEFAULT_ACK_RULES, AckPolicy, AckRules
+from pgrouse.handlers.batch import BatchContext, BatchOptions, find_batch_problems, to_batch_options
+from pgrouse.handlers.context import Context
 from pgrouse.handlers.outcome import Reject
-from pgrouse.handlers.retry_strategy import Strategy, strategy
+from pgrouse.handlers.retry_strategy import RetryStrategy, to_strategy
 
 # Children of one topic with isolation = "process", unless its concurrency says otherwise.
-CHILDREN = 4
+DEFAULT_CHILDREN = 4
 # Kinds of misfits whose texts quote what was found, or are written by validators that may. Kinds of their own may, too.
-QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid", "get_attribute_error", "timezone_offset"})
-QUIET = frozenset(get_args(core_schema.ErrorType)) - QUOTING
+ERRORS_WITH_VALUES = frozenset(
+    {"value_error", "assertion_error", "union_tag_invalid", "get_attribute_error", "timezone_offset"}
+)
+ERRORS_WITHOUT_VALUES = frozenset(get_args(core_schema.ErrorType)) - ERRORS_WITH_VALUES
 
 
 class Mode(Enum):
@@ -58,7 +60,7 @@ class Handler:
         payload: what its payload is validated against; None = any JSON.
         concurrency: at most so many at once in this process; None = the worker's.
         rules: how its attempts end.
-        batching: how its messages are gathered, if it takes lists of them.
+        batch_options: how its messages are gathered, if it takes lists of them.
     """
 
     topic: str
@@ -68,8 +70,8 @@ class Handler:
     arguments: int
     payload: TypeAdapter[Any] | None
     concurrency: int | None = None
-    rules: Rules = DEFAULT_RULES
-    batching: Batching | None = None
+    rules: AckRules = DEFAULT_ACK_RULES
+    batch_options: BatchOptions | None = None
 
     def decode(self, message: Message) -> Any:
         """Return the message's payload as the handler wants it.
@@ -100,70 +102,70 @@ def load(settings: config.Config) -> dict[str, Handler]:
     """Import the handlers of all topics.
 
     Raises:
-        ConfigProblems: those that may not be used, cannot be imported, or do not take a payload and a context; says which and where.
+        ConfigProblems: those that may not be used, cannot be imported, or do not take a payload and a context; with which and where.
     """
-    for folder in reversed(settings.handlers.path):
+    for folder in reversed(settings.handlers.import_path):
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
-    problems: list[Problem] = contradictions(settings)
+    problems: list[ConfigProblem] = find_batch_problems(settings)
     handlers: dict[str, Handler] = {}
-    for topic, chosen in settings.worked.items():
+    for topic, chosen in settings.topics_with_handler.items():
         try:
-            handlers[topic] = find(topic, chosen, settings.handlers)
+            handlers[topic] = find_handler(topic, chosen, settings.handlers)
         except ConfigError as error:
-            key = ("topics", topic, error.key if isinstance(error, KeyProblem) else "handler")
-            problems.append(Problem(settings.origin(*key), show_key(key), f"{show_key(key)}: {error}"))
+            key = ("topics", topic, error.key if isinstance(error, TopicKeyError) else "handler")
+            problems.append(ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {error}"))
     if problems:
         raise ConfigProblems(problems)
     return handlers
 
 
-def find(topic: str, chosen: config.Topic, rules: config.Handlers) -> Handler:
+def find_handler(topic: str, chosen: config.Topic, rules: config.Handlers) -> Handler:
     """Import one handler and see what it is.
 
     Raises:
-        ConfigError: why it cannot be used, and the mend.
+        ConfigError: why it cannot be used, and the fix.
     """
-    return described(topic, chosen.handler, _find_function(chosen.handler, rules), chosen, rules)
+    return inspect_handler(topic, chosen.handler, _find_function(chosen.handler, rules), chosen, rules)
 
 
-def described(topic: str, name: str, function: Any, chosen: config.Topic, rules: config.Handlers) -> Handler:
+def inspect_handler(topic: str, name: str, function: Any, chosen: config.Topic, rules: config.Handlers) -> Handler:
     """See what a function is as the handler of a topic. name: as errors call it.
 
     Raises:
-        ConfigError: why it cannot be used, and the mend.
+        ConfigError: why it cannot be used, and the fix.
     """
     if not callable(function):
         raise ConfigError(f"{name} is a {type(function).__name__}, not a function")
     if any(map(_is_a_generator, (function, getattr(function, "__call__", None)))):  # noqa: B004
         raise ConfigError(f"{name} has a yield, so that a call of it does nothing: a handler returns its result")
     arguments, wanted = _signature(name, function)
-    batching, wanted = batching_of(chosen, arguments, wanted)
+    batch_options, wanted = to_batch_options(chosen, arguments, wanted)
     payload = _adapter(name, wanted)
     mode = _mode(chosen, function)
-    usual = 1 if batching else CHILDREN if mode is Mode.PROCESS else None
+    usual = 1 if batch_options else DEFAULT_CHILDREN if mode is Mode.PROCESS else None
     concurrency = chosen.concurrency or usual
     # A batch handler acknowledges by its items, not by its context.
-    ends = _rules(chosen, rules, 2 if batching else arguments)
-    return Handler(topic, name, function, mode, arguments, payload, concurrency, ends, batching)
+    ends = _rules(chosen, rules, 2 if batch_options else arguments)
+    return Handler(topic, name, function, mode, arguments, payload, concurrency, ends, batch_options)
 
 
 def _is_a_generator(function: Any) -> bool:
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
-def questions(settings: config.Config) -> list[Problem]:
-    """Return what is allowed but surprises: keys of topics that say nothing together, or say more than their reader may think."""
+def find_suspicious_settings(settings: config.Config) -> list[ConfigProblem]:
+    """Return what is allowed but surprises: keys of topics that mean nothing together, or more than their author may think."""
     found = []
     for topic, chosen in settings.topics.items():
-        key = ("topics", topic, "retry" if chosen.retry else "ack_policy")
-        if text := _question(chosen):
-            found.append(Problem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}"))
+        key = ("topics", topic, "retry_strategy" if chosen.retry_strategy else "ack_policy")
+        if text := _suspicion(chosen):
+            found.append(ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}"))
     return found
 
 
-def _question(chosen: config.Topic) -> str | None:
-    match chosen.ack_policy, chosen.retry:
+def _suspicion(chosen: config.Topic) -> str | None:
+    match chosen.ack_policy, chosen.retry_strategy:
         case "ack_first", _:
             return (
                 'with ack_policy = "ack_first" a message whose handler fails, or whose worker dies, is not worked again'
@@ -173,26 +175,26 @@ def _question(chosen: config.Topic) -> str | None:
     return None
 
 
-def _rules(chosen: config.Topic, rules: config.Handlers, arguments: int) -> Rules:
+def _rules(chosen: config.Topic, rules: config.Handlers, arguments: int) -> AckRules:
     policy = AckPolicy(chosen.ack_policy)
     if policy is AckPolicy.MANUAL and arguments < 2:  # noqa: PLR2004 - payload and context
-        raise KeyProblem(
+        raise TopicKeyError(
             "ack_policy",
             f'"manual" needs a handler that can acknowledge: give {chosen.handler} a second parameter for the context',
         )
-    if policy is AckPolicy.ACK_FIRST and chosen.retry is not None:
-        raise KeyProblem(
-            "retry",
+    if policy is AckPolicy.ACK_FIRST and chosen.retry_strategy is not None:
+        raise TopicKeyError(
+            "retry_strategy",
             'with ack_policy = "ack_first" nothing is tried again: remove it, or use ack_policy = "nack_on_error"',
         )
-    return Rules(policy, _strategy(chosen.retry, rules) if chosen.retry else None)
+    return AckRules(policy, _strategy(chosen.retry_strategy, rules) if chosen.retry_strategy else None)
 
 
-def _strategy(name: str, rules: config.Handlers) -> Strategy:
+def _strategy(name: str, rules: config.Handlers) -> RetryStrategy:
     try:
-        return strategy(name, _find_function(name, rules))
+        return to_strategy(name, _find_function(name, rules))
     except ConfigError as error:
-        raise KeyProblem("retry", str(error)) from error
+        raise TopicKeyError("retry_strategy", str(error)) from error
 
 
 def _find_function(name: str, rules: config.Handlers) -> Any:
@@ -200,7 +202,7 @@ def _find_function(name: str, rules: config.Handlers) -> Any:
     module_name, _, function_name = name.partition(":")
     if not rules.permits(module_name):
         raise ConfigError(
-            f"module {module_name} may not be used: put it into a folder of handlers.path, or name it in handlers.allow"
+            f"module {module_name} may not be used: put it into a folder of handlers.import_path, or name it in handlers.allowed_modules"
         )
     return _import(module_name, function_name)
 
@@ -265,7 +267,7 @@ def _signature(name: str, function: Callable[..., Any]) -> tuple[int, Any]:
 
 
 def _takes_a_context(second: inspect.Parameter, wanted: Any) -> bool:
-    """Whether a context fits what a second parameter says of itself. One that says nothing takes what it gets."""
+    """Whether a context fits what a second parameter says of itself. One without an annotation takes any."""
     if wanted is Any:
         return second.default in (second.empty, None)
     if get_origin(wanted) is Annotated:
@@ -289,9 +291,9 @@ def _adapter(name: str, wanted: Any) -> TypeAdapter[Any] | None:
 
 
 def _list(error: pydantic.ValidationError) -> str:
-    """Return the errors without the values: what a payload holds is nobody's business in an archive that analysts read."""
+    """Return the errors without the values: the contents of a payload must not get into an archive that analysts read."""
     each = (
-        f"{'.'.join(map(str, e['loc'])) or '(whole)'}: {e['msg'] if e['type'] in QUIET else e['type']}"
+        f"{'.'.join(map(str, e['loc'])) or '(whole)'}: {e['msg'] if e['type'] in ERRORS_WITHOUT_VALUES else e['type']}"
         for e in error.errors(include_url=False, include_input=False)
     )
     return "; ".join(each)

@@ -1,6 +1,6 @@
-"""How an attempt ended: what a handler may say, and what that means for the queue.
+"""How an attempt ended: the outcomes of a handler, and how they are settled.
 
-A handler returns a value (success, kept as the output) or returns or raises `Reject`, `Retry`, `Defer` or `Fail`, or says the same by
+A handler returns a value (success, kept as the output) or returns or raises `Reject`, `Retry`, `Defer` or `Fail`, or calls
 `ctx.ack()`, `ctx.nack()`, `ctx.reject()`. What any other exception means, and silence, is for the topic's ack_policy: see there.
 """
 
@@ -10,19 +10,18 @@ import json
 import re
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from pgrouse.config import duration
 from pgrouse.client.message import Message
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.config import duration
 
 ERROR_BYTES = 8192  # the CHECK of messages.message_archive
-SAID = 2000  # characters of an exception's own message that are kept
+MESSAGE_CHARS = 2000  # characters of an exception's own message that are kept
 OUTPUT_BYTES = 1024 * 1024
-OURS = Path(__file__).parent
+OUR_CODE = Path(__file__).parents[1]
 ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -71,12 +70,12 @@ class Retry(Outcome):
         reason: str = "the handler asked for a retry",
     ) -> None:
         super().__init__(reason)
-        self.after = None if after is None else duration.given(after, "Retry(after=...)")
+        self.after = None if after is None else duration.to_timedelta(after, "Retry(after=...)")
         self.state = state
 
 
 class Defer(Outcome):
-    """Come back later. Nothing failed: the attempt is handed back.
+    """Come back later. Nothing failed: the attempt is not counted.
 
     Args:
         after: how long to wait from now, by the server's clock: a timedelta or seconds.
@@ -95,117 +94,86 @@ class Defer(Outcome):
             raise TypeError(f"Defer(until=...) is a {type(until).__name__}: give a datetime with its time zone")
         if until is not None and until.tzinfo is None:
             raise ValueError("Defer(until=...) needs a time zone: a naive time means another moment on another machine")
-        self.after = None if after is None else duration.given(after, "Defer(after=...)")
+        self.after = None if after is None else duration.to_timedelta(after, "Defer(after=...)")
         self.until, self.state = until, state
 
 
-class Kind(StrEnum):
-    """The settle functions, by their names in SQL."""
-
-    COMPLETE = "complete"
-    RETRY = "retry"
-    EXPIRE = "expire"  # messages.retry with result 'lock_expired'
-    REJECT = "reject"
-    FAIL = "fail"
-    DEFER = "defer"
-    RELEASE = "release"
-
-
-class Acked(Outcome):
-    """What `ctx.ack()` says. Nobody raises it."""
+class Ack(Outcome):
+    """The outcome of `ctx.ack()`. It is never raised."""
 
     def __init__(self, output: Any = None) -> None:
         super().__init__("acknowledged")
         self.output = output
 
 
-@dataclass(slots=True)
-class Ended:
-    """One attempt that ended and how it is to be settled. Texts are fit for PostgreSQL; JSON is text.
-
-    Attributes:
-        ran: of a message that is given back: whether its handler had begun.
-        progress: the last progress that the handler noted; written before it is settled.
-        remarks: what there is to log of it besides its error: names of events, and why.
-        ran_s: how long its handler ran, if that is known better than from outside: by the child that ran it.
-        error_type: the class of the exception that ended it, if one did that is no outcome, or that its error quotes.
-        is_sealed: whether it may be kept and told as it is; of topics that are not encrypted it does not matter.
-    """
-
-    message: Message
-    kind: Kind
-    output: str | None = None
-    error: str | None = None
-    after: timedelta | None = None
-    until: datetime | None = None
-    state: str | None = None
-    ran: bool | None = None
-    progress: str | None = None
-    remarks: tuple[tuple[str, str], ...] = ()
-    error_type: str | None = None
-    ran_s: float | None = None
-    is_sealed: bool = False
-
-
-def checked(said: object) -> object:
+def check_returned(returned: object) -> object:
     """Return what a handler returned; a TypeError, as if it had raised that, where it surely means something else than a success.
 
     A class of an exception is no outcome. Of what would have to be awaited, or to be gone through, nothing was done.
     """
-    match said:
+    match returned:
         case None | Outcome() | str() | int() | dict() | list():
-            return said
-        case type() if issubclass(said, BaseException):
-            return TypeError(f"the handler returned the class {said.__name__}: return an outcome, {said.__name__}(...)")
-        case Awaitable():
-            if isinstance(said, Coroutine):
-                said.close()
+            return returned
+        case type() if issubclass(returned, BaseException):
             return TypeError(
-                f"the handler returned a {type(said).__name__}, which nobody awaits: await it, or make the handler `async def`"
+                f"the handler returned the class {returned.__name__}: return an outcome, {returned.__name__}(...)"
+            )
+        case Awaitable():
+            if isinstance(returned, Coroutine):
+                returned.close()
+            return TypeError(
+                f"the handler returned a {type(returned).__name__}, which is never awaited: await it, or make the handler `async def`"
             )
         case Generator() | AsyncGenerator():
-            return TypeError("the handler returned a generator, of which nothing has run: a handler has no yield")
-    return said
+            return TypeError("the handler returned a generator, which has not run: a handler has no yield")
+    return returned
 
 
-def ended(message: Message, said: object) -> Ended:
+def to_settlement(message: Message, returned: object) -> Settlement:
     """Return what a handler's return value, outcome or exception means by itself; of an exception: that the attempt failed."""
-    match said.output if isinstance(said, Acked) else said:
+    match returned.output if isinstance(returned, Ack) else returned:
         case None:
-            return Ended(message, Kind.COMPLETE)
+            return Settlement(message, SettleKind.COMPLETE)
         case Reject() as it:
-            return Ended(message, Kind.REJECT, error=clean(str(it)))
+            return Settlement(message, SettleKind.REJECT, error=to_storable_text(str(it)))
         case Fail() as it:
-            return Ended(message, Kind.FAIL, error=clean(str(it)))
+            return Settlement(message, SettleKind.FAIL, error=to_storable_text(str(it)))
         case Retry() | Defer() as it:
-            return _later(message, it)
+            return _retry_or_defer(message, it)
         case BaseException() as it:
-            return Ended(message, Kind.RETRY, error=describe(it), error_type=type(it).__qualname__)
+            return Settlement(message, SettleKind.RETRY, error=describe(it), error_type=type(it).__qualname__)
         case it:
             return _completed(message, it)
 
 
-def _later(message: Message, said: Retry | Defer) -> Ended:
+def _retry_or_defer(message: Message, returned: Retry | Defer) -> Settlement:
     try:
-        state = as_state(said.state)
+        state = encode_state(returned.state)
     except ValueError as error:
-        return Ended(
+        return Settlement(
             message,
-            Kind.RETRY,
-            error=clean(f"the handler's state is not JSON: {error}"),
+            SettleKind.RETRY,
+            error=to_storable_text(f"the handler's state is not JSON: {error}"),
             error_type=_cause(error),
         )
-    if isinstance(said, Retry):
-        return Ended(message, Kind.RETRY, error=clean(str(said)), after=said.after, state=state)
-    return Ended(message, Kind.DEFER, after=said.after, until=said.until, state=state)
+    if isinstance(returned, Retry):
+        return Settlement(
+            message, SettleKind.RETRY, error=to_storable_text(str(returned)), after=returned.after, state=state
+        )
+    return Settlement(message, SettleKind.DEFER, after=returned.after, until=returned.until, state=state)
 
 
-def _completed(message: Message, output: object) -> Ended:
+def _completed(message: Message, output: object) -> Settlement:
     """The work is done; an output that cannot be kept must not make it be done again."""
     try:
-        return Ended(message, Kind.COMPLETE, output=as_json(output))
+        return Settlement(message, SettleKind.COMPLETE, output=encode_output(output))
     except ValueError as error:
-        return Ended(message, Kind.COMPLETE, error=clean(f"the output was dropped: {error}"), error_type=_cause(error))
+        return Settlement(
+            message,
+            SettleKind.COMPLETE,
+            error=to_storable_text(f"the output was dropped: {error}"),
+            error_type=_cause(error),
+        )
 
 
 def _cause(error: ValueError) -> str | None:
@@ -213,44 +181,49 @@ def _cause(error: ValueError) -> str | None:
     return None if error.__cause__ is None else type(error.__cause__).__qualname__
 
 
-def timed_out(message: Message) -> Ended:
-    """The attempt overran its run_timeout: it ends as an expired lock does."""
-    return Ended(
+def timed_out(message: Message) -> Settlement:
+    """The attempt overran its timeout: it ends as an expired lock does."""
+    return Settlement(
         message,
-        Kind.EXPIRE,
-        error=f"lock_expired: the handler ran longer than its run_timeout of {message.run_timeout_s} s",
+        SettleKind.EXPIRE,
+        error=f"lock_expired: the handler ran longer than its timeout of {message.timeout_s} s",
     )
 
 
 def describe(error: BaseException) -> str:
     """Return the traceback of an error without our own frames, the end of it if it is long, fit for the archive.
 
-    A long message is cut behind its beginning: that says what kind of error it is, and the frames must have room too.
+    A long message is cut behind its beginning: it names the kind of error, and the frames need space too.
     """
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and Path(trace.tb_frame.f_code.co_filename).parent == OURS:
+    while (
+        trace is not None and trace.tb_next is not None and OUR_CODE in Path(trace.tb_frame.f_code.co_filename).parents
+    ):
         trace = trace.tb_next
     parts = traceback.format_exception(type(error), error, trace, limit=-20)
-    return clean(
+    return to_storable_text(
         "".join(
-            part if len(part) <= SAID else f"{part[:SAID]}… {len(part) - SAID:,} characters more\n" for part in parts
+            part
+            if len(part) <= MESSAGE_CHARS
+            else f"{part[:MESSAGE_CHARS]}… {len(part) - MESSAGE_CHARS:,} characters more\n"
+            for part in parts
         )
     )
 
 
-def clean(text: str) -> str:
+def to_storable_text(text: str) -> str:
     """Return the text without what PostgreSQL cannot store, at most ERROR_BYTES of it; of a long one the end."""
     data = text.replace("\x00", "\ufffd").encode("utf-8", "replace")
     return data[-ERROR_BYTES:].decode("utf-8", "ignore")
 
 
-def as_json(value: Any) -> str | None:
+def encode_output(value: Any) -> str | None:
     """Return the value as JSON that jsonb accepts.
 
     Raises:
         ValueError: it is no JSON (a type without one, NaN, a NUL or a lone surrogate in a string), or too large.
     """
-    text = _jsonable(value)
+    text = _to_json(value)
     if ESCAPED_NUL.search(text):
         raise ValueError("a string has a NUL character, which jsonb cannot hold")
     if len(text.encode()) > OUTPUT_BYTES:
@@ -258,12 +231,12 @@ def as_json(value: Any) -> str | None:
     return text
 
 
-def as_state(state: Any) -> str | None:
+def encode_state(state: Any) -> str | None:
     """Return a checkpoint as JSON: None = unchanged, 'null' = cleared."""
-    return None if state is UNCHANGED else as_json(state)
+    return None if state is UNCHANGED else encode_output(state)
 
 
-def _jsonable(value: Any) -> str:
+def _to_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_to_plain)
     except Exception as error:  # an object's own way to JSON may fail in any way

@@ -9,50 +9,50 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pgrouse.client.message import Message
 from pgrouse.config import duration
 from pgrouse.errors import ConfigError, PgrouseError
-from pgrouse.client.message import Message
 
 EXPECTED = "expected a timedelta, a number of seconds, or None to give up"
 
 
-class StrategyFailed(PgrouseError):
+class RetryStrategyFailed(PgrouseError):
     """The strategy raised, or returned what is no time."""
 
 
 @dataclass(frozen=True)
-class Strategy:
+class RetryStrategy:
     """The function, under the name that the configuration has for it."""
 
     name: str
     function: Callable[[int, timedelta, BaseException], Any]
 
-    def ask(self, message: Message, error: BaseException) -> timedelta | None:
-        """Return how long to wait before the next attempt; None = there shall be none.
+    def next_delay(self, message: Message, error: BaseException) -> timedelta | None:
+        """Return how long to wait before the next attempt; None = no further attempt.
 
         Raises:
-            StrategyFailed: it raised, or returned what is no time.
+            RetryStrategyFailed: it raised, or returned what is no time.
         """
         try:
             answer = self.function(message.attempt, timedelta(seconds=message.elapsed_s), error)
         except BaseException as broken:  # sys.exit in it is no reason for the daemon to exit
-            raise StrategyFailed(f"{self.name} raised {type(broken).__name__}: {broken}") from broken
+            raise RetryStrategyFailed(f"{self.name} raised {type(broken).__name__}: {broken}") from broken
         return None if answer is None else self._as_time(answer)
 
     def _as_time(self, answer: Any) -> timedelta:
         with suppress(TypeError, ValueError):
-            return duration.given(answer, self.name)
+            return duration.to_timedelta(answer, self.name)
         if inspect.iscoroutine(answer):
             answer.close()
         shown = repr(answer) if isinstance(answer, int | float | str | timedelta) else f"a {type(answer).__name__}"
-        raise StrategyFailed(f"{self.name} returned {shown:.100}: {EXPECTED}")
+        raise RetryStrategyFailed(f"{self.name} returned {shown:.100}: {EXPECTED}")
 
 
-def strategy(name: str, function: Any) -> Strategy:
+def to_strategy(name: str, function: Any) -> RetryStrategy:
     """Take a function as a strategy.
 
     Raises:
-        ConfigError: why it cannot be one, and the mend.
+        ConfigError: why it cannot be one, and the fix.
     """
     if not callable(function):
         raise ConfigError(f"{name} is a {type(function).__name__}, not a function")
@@ -62,4 +62,4 @@ def strategy(name: str, function: Any) -> Strategy:
         inspect.signature(function).bind(1, timedelta(), Exception())
     except (TypeError, ValueError):
         raise ConfigError(f"{name} cannot be called with (attempt, elapsed, error): give it three parameters") from None
-    return Strategy(name, function)
+    return RetryStrategy(name, function)

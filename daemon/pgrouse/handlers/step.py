@@ -1,6 +1,6 @@
 """Steps of a handler (`ctx.step`): what one returned is kept by the queue, and a later attempt of its message gets that instead of doing it again.
 
-A step's function runs at least once: whoever dies between its end and the moment when its result is kept does it again. Exactly once is only
+A step's function runs at least once: a worker that dies between its end and the saving of its result runs it again. Exactly once is only
 what it does in the same database in the transaction that keeps its result.
 """
 
@@ -20,19 +20,19 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from pgrouse import jsonb
-from pgrouse.run_sync import finish
-from pgrouse.errors import LockLost, PublishRefused, StepRefused
-from pgrouse.worker.loop import backoff_s, tell
+from pgrouse.backoff import backoff_s, log_failure
+from pgrouse.errors import InvalidMessage, InvalidStep, LockLost
 from pgrouse.publishing.new_message import LABEL
+from pgrouse.run_sync import run_sync
 
 if TYPE_CHECKING:
     from pgrouse.client.message import Message
-    from pgrouse.worker.daemon_runtime import Scene
+    from pgrouse.worker.daemon_runtime import DaemonRuntime
 
 MAX_BYTES = 1024 * 1024
 # The first time all of them, later that of one name: what another attempt kept meanwhile must not be done again.
-KEPT = b"SELECT s.name, s.result FROM messages.kept_steps(%s, %s, %s) AS s"
-KEEP = b"SELECT messages.keep_step(%s, %s, %s, %s::pg_catalog.text::pg_catalog.jsonb)"
+LOAD = b"SELECT s.name, s.result FROM messages.load_steps(%s, %s, %s) AS s"
+SAVE = b"SELECT messages.save_step(%s, %s, %s, %s::pg_catalog.text::pg_catalog.jsonb)"
 Rows = list[tuple[Any, ...]]
 Conn = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
 
@@ -45,42 +45,42 @@ class Step:
         function: what is done if no earlier attempt kept its result, with all its arguments but the connection.
         returns: the type of its result; None = what JSON says.
         transaction: whether the function gets a connection first, whose transaction also keeps the result.
-        is_kept: whether its result is of use later; not if its message is completed already.
+        is_saved: whether its result is of use later; not if its message is completed already.
     """
 
     name: str
     function: Callable[..., Any]
     returns: Any = None
     transaction: bool = False
-    is_kept: bool = True
+    is_saved: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not LABEL.fullmatch(self.name):
-            raise StepRefused(f"ctx.step: name {self.name!r:.250} must be a string of 1 to 200 printable characters")
+            raise InvalidStep(f"ctx.step: name {self.name!r:.250} must be a string of 1 to 200 printable characters")
 
     def text(self, result: Any) -> str:
         """Return a result as it is kept.
 
         Raises:
-            StepRefused: it is no JSON, or too large.
+            InvalidStep: it is no JSON, or too large.
         """
         try:
             return jsonb.encode(result, f"the result of step {self.name!r}", MAX_BYTES)
-        except PublishRefused as error:
-            raise StepRefused(str(error)) from error
+        except InvalidMessage as error:
+            raise InvalidStep(str(error)) from error
 
     def result(self, text: str) -> Any:
         """Return what was kept, as its type: the same whether it was kept by this attempt or an earlier one.
 
         Raises:
-            StepRefused: it does not fit its type.
+            InvalidStep: it does not fit its type.
         """
         if self.returns is None:
             return from_json(text)
         try:
             return _adapter(self.returns).validate_json(text)
         except ValidationError as error:
-            raise StepRefused(
+            raise InvalidStep(
                 f"the result of step {self.name!r} is no {self.returns}: {error.error_count()} problems, the first: "
                 f"{error.errors(include_url=False, include_input=False)[0]['msg']}"
             ) from error
@@ -89,68 +89,70 @@ class Step:
 class Steps:
     """The steps of one message in one attempt."""
 
-    def __init__(self, message: Message, scene: Scene) -> None:
-        self._message, self._scene = message, scene
-        self._kept: dict[str, str] = {}
-        self._has_asked = False
-        self._taken: set[str] = set()
+    def __init__(self, message: Message, runtime: DaemonRuntime) -> None:
+        self._message, self._runtime = message, runtime
+        self._saved: dict[str, str] = {}
+        self._is_loaded = False
+        self._used_names: set[str] = set()
         # Those whose fate is that of the handler's transaction.
         self._pending: set[str] = set()
 
-    def on_the_loop(self, step: Step, conn: psycopg.AsyncConnection[Any] | None) -> Coroutine[Any, Any, Any]:
+    def run_async(self, step: Step, conn: psycopg.AsyncConnection[Any] | None) -> Coroutine[Any, Any, Any]:
         """Return what awaits the result of a step; conn: that of the handler's open transaction."""
-        return self._result(step, OnTheLoop(self._scene), conn)
+        return self._result(step, AsyncStepConnection(self._runtime), conn)
 
-    def in_a_thread(self, step: Step, conn: psycopg.Connection[Any] | None) -> Any:
+    def run_blocking(self, step: Step, conn: psycopg.Connection[Any] | None) -> Any:
         """Return the result of a step in a thread."""
-        return finish(self._result(step, InAThread(self._scene), conn))
+        return run_sync(self._result(step, BlockingStepConnection(self._runtime), conn))
 
     def rolled_back(self) -> None:
         """The handler's transaction came to nothing, and so did the steps in it: they may be done again."""
-        self._taken -= self._pending
+        self._used_names -= self._pending
         self._pending.clear()
 
-    async def _result(self, step: Step, way: OnTheLoop | InAThread, conn: Conn | None) -> Any:
-        self._take(step)
+    async def _result(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> Any:
+        self._use_name(step)
         try:
-            text = await self._text(step, way, conn)
+            text = await self._text(step, access, conn)
         except BaseException:
-            self._taken.discard(step.name)
+            self._used_names.discard(step.name)
             raise
         if conn is not None:
             self._pending.add(step.name)
         return step.result(text)
 
-    def _take(self, step: Step) -> None:
-        if step.name in self._taken:
-            raise StepRefused(
+    def _use_name(self, step: Step) -> None:
+        if step.name in self._used_names:
+            raise InvalidStep(
                 f"step {step.name!r} of message {self._message.id} was done already in this attempt: "
                 "give each step a name of its own, in a loop with its number"
             )
-        self._taken.add(step.name)
+        self._used_names.add(step.name)
 
-    async def _text(self, step: Step, way: OnTheLoop | InAThread, conn: Conn | None) -> str:
-        if step.is_kept and step.name not in self._kept:
-            await self._look(step, way, conn)
-        kept = self._kept.get(step.name)
-        return await self._done(step, way, conn) if kept is None else kept
+    async def _text(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> str:
+        if step.is_saved and step.name not in self._saved:
+            await self._load(step, access, conn)
+        kept = self._saved.get(step.name)
+        return await self._run(step, access, conn) if kept is None else kept
 
-    async def _look(self, step: Step, way: OnTheLoop | InAThread, conn: Conn | None) -> None:
+    async def _load(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> None:
         """Ask what is kept, right before a step would be done: that is also the last moment to learn that the message was lost."""
-        rows = await self._ask(way, conn, KEPT, [*self._claim(), step.name if self._has_asked else None])
+        rows = await self._ask(access, conn, LOAD, [*self._claim(), step.name if self._is_loaded else None])
         if not rows:
             raise LockLost(f"message {self._message.id} is not this worker's any more: step {step.name!r} was not done")
-        self._kept |= {name: self._scene.opened(self._message, result) for name, result in rows if name is not None}
-        self._has_asked = True
+        self._saved |= {
+            name: self._runtime.decrypt_output(self._message, result) for name, result in rows if name is not None
+        }
+        self._is_loaded = True
 
-    async def _done(self, step: Step, way: OnTheLoop | InAThread, conn: Conn | None) -> str:
+    async def _run(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> str:
         if step.transaction and conn is None:
-            async with way.transaction() as own:
-                return await self._done(step, way, own)
-        text = step.text(await way.value(step, step.function(conn) if step.transaction else step.function()))
-        if step.is_kept:
-            values = [*self._claim(), step.name, self._scene.output(self._message, text)]
-            self._check(step, await self._ask(way, conn, KEEP, values))
+            async with access.transaction() as own:
+                return await self._run(step, access, own)
+        text = step.text(await access.value(step, step.function(conn) if step.transaction else step.function()))
+        if step.is_saved:
+            values = [*self._claim(), step.name, self._runtime.encrypt_output(self._message, text)]
+            self._check(step, await self._ask(access, conn, SAVE, values))
         return text
 
     def _claim(self) -> list[Any]:
@@ -162,35 +164,41 @@ class Steps:
                 f"message {self._message.id} is not this worker's any more: the result of step {step.name!r} was not kept"
             )
 
-    async def _ask(self, way: OnTheLoop | InAThread, conn: Conn | None, statement: bytes, values: list[Any]) -> Rows:
+    async def _ask(
+        self,
+        access: AsyncStepConnection | BlockingStepConnection,
+        conn: Conn | None,
+        statement: bytes,
+        values: list[Any],
+    ) -> Rows:
         """Ask; outside of a transaction until the database answers, or the message is lost."""
         if conn is not None:
-            return await _answer(way, conn, statement, values)
+            return await _answer(access, conn, statement, values)
         failures = 0
         while True:
             try:
-                async with way.connection() as own:
-                    return await _answer(way, own, statement, values)
+                async with access.connection() as own:
+                    return await _answer(access, own, statement, values)
             except psycopg.OperationalError as error:
                 failures = self._failed(failures, error)
-            await way.pause(backoff_s(failures))
+            await access.pause(backoff_s(failures))
 
     def _failed(self, failures: int, error: psycopg.OperationalError) -> int:
-        tell("step", failures + 1, error)
-        if not self._scene.holds(self._message):
+        log_failure("step", failures + 1, error)
+        if not self._runtime.holds(self._message):
             raise LockLost(f"message {self._message.id} is not this worker's any more: stop working on it") from error
         return failures + 1
 
 
-class OnTheLoop:
+class AsyncStepConnection:
     """How a step of an async handler asks and waits."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, runtime: DaemonRuntime) -> None:
+        self._runtime = runtime
 
     def connection(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
         """Lend a connection."""
-        return self._scene.pool.connection()
+        return self._runtime.pool.connection()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
@@ -212,16 +220,16 @@ class OnTheLoop:
         await asyncio.sleep(seconds)
 
 
-class InAThread:
-    """The same for a handler in a thread: nothing here ever waits for an event loop, so that it is run to its end by hand."""
+class BlockingStepConnection:
+    """The same for a handler in a thread: nothing here ever waits for an event loop, so that `run_sync` runs it to its end."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, runtime: DaemonRuntime) -> None:
+        self._runtime = runtime
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.Connection[Any]]:
         """Lend a connection."""
-        with self._scene.blocking_pool.connection() as own:
+        with self._runtime.blocking_pool.connection() as own:
             yield own
 
     @asynccontextmanager
@@ -239,11 +247,11 @@ class InAThread:
         """Return what a step's function returned.
 
         Raises:
-            StepRefused: that would have to be awaited.
+            InvalidStep: that would have to be awaited.
         """
         if inspect.iscoroutine(result):
             result.close()
-            raise StepRefused(
+            raise InvalidStep(
                 f"step {step.name!r}: its function is async and its handler is not: make both the one or the other"
             )
         return result
@@ -253,11 +261,13 @@ class InAThread:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no loop that it would hold up
 
 
-async def _answer(way: OnTheLoop | InAThread, conn: Conn, statement: bytes, values: list[Any]) -> Rows:
+async def _answer(
+    access: AsyncStepConnection | BlockingStepConnection, conn: Conn, statement: bytes, values: list[Any]
+) -> Rows:
     try:
-        return await way.rows(conn, statement, values)
+        return await access.rows(conn, statement, values)
     except (psycopg.DataError, psycopg.errors.UniqueViolation) as error:
-        raise StepRefused(f"ctx.step: {error.diag.message_primary}") from error
+        raise InvalidStep(f"ctx.step: {error.diag.message_primary}") from error
 
 
 @lru_cache(maxsize=256)
@@ -265,17 +275,17 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def step_of(
+def to_step(
     name: str,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     named: dict[str, Any],
     returns: Any,
     transaction: bool,
-    is_kept: bool,
+    is_saved: bool,
 ) -> Step:
     """Return the step with the arguments of its function; a connection goes before them."""
-    return Step(name, partial(_call, function, args, named), returns, transaction, is_kept)
+    return Step(name, partial(_call, function, args, named), returns, transaction, is_saved)
 
 
 def _call(function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], *conn: Any) -> Any:

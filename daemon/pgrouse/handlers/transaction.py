@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING
 
 from psycopg import AsyncConnection, Connection
 
-from pgrouse.errors import LockLost
-from pgrouse.handlers.outcome import as_json
-from pgrouse.handlers.publish_tracker import promised_by
 from pgrouse.client.worker_client import complete_statement, progress_statement
+from pgrouse.errors import LockLost
+from pgrouse.handlers.outcome import encode_output
+from pgrouse.handlers.publish_tracker import tracker_of
 
 if TYPE_CHECKING:
-    from pgrouse.handlers.context import Context
     from pgrouse.client.message import Message
-    from pgrouse.worker.daemon_runtime import Scene
+    from pgrouse.handlers.context import Context
+    from pgrouse.worker.daemon_runtime import DaemonRuntime
 
 
 class Transaction:
     """`async with` gives an async connection, `with` (in sync handlers) a blocking one."""
 
-    def __init__(self, context: Context, message: Message, scene: Scene) -> None:
-        self._context, self._message, self._scene = context, message, scene
+    def __init__(self, context: Context, message: Message, runtime: DaemonRuntime) -> None:
+        self._context, self._message, self._runtime = context, message, runtime
         self._async: AbstractAsyncContextManager[AsyncConnection]
         self._blocking: AbstractContextManager[Connection]
 
     async def __aenter__(self) -> AsyncConnection:
-        self._async = self._on_the_loop()
+        self._async = self._open_async()
         return await self._async.__aenter__()
 
     async def __aexit__(
@@ -38,7 +38,7 @@ class Transaction:
         return await self._async.__aexit__(kind, error, trace)
 
     def __enter__(self) -> Connection:
-        self._blocking = self._in_a_thread()
+        self._blocking = self._open_blocking()
         return self._blocking.__enter__()
 
     def __exit__(
@@ -47,28 +47,28 @@ class Transaction:
         return self._blocking.__exit__(kind, error, trace)
 
     @asynccontextmanager
-    async def _on_the_loop(self) -> AsyncIterator[AsyncConnection]:
-        self._refuse_a_second()
-        async with self._scene.pool.connection() as conn, conn.transaction():
+    async def _open_async(self) -> AsyncIterator[AsyncConnection]:
+        self._check_not_completed()
+        async with self._runtime.pool.connection() as conn, conn.transaction():
             with self._open(conn):
                 yield conn
-            self._refuse_a_second()
-            if (promised := promised_by(self._context)) is not None:
-                promised.refuse_forgotten()
-            if (last := self._scene.last_progress(self._message)) is not None:
+            self._check_not_completed()
+            if (tracker := tracker_of(self._context)) is not None:
+                tracker.raise_if_not_awaited()
+            if (last := self._runtime.last_progress(self._message)) is not None:
                 await conn.execute(*progress_statement([(self._message, last)]))
             cursor = await conn.execute(*self._completion())
             self._check(await cursor.fetchone())
         self._committed()
 
     @contextmanager
-    def _in_a_thread(self) -> Iterator[Connection]:
-        self._refuse_a_second()
-        with self._scene.blocking_pool.connection() as conn, conn.transaction():
+    def _open_blocking(self) -> Iterator[Connection]:
+        self._check_not_completed()
+        with self._runtime.blocking_pool.connection() as conn, conn.transaction():
             with self._open(conn):
                 yield conn
-            self._refuse_a_second()
-            if (last := self._scene.last_progress(self._message)) is not None:
+            self._check_not_completed()
+            if (last := self._runtime.last_progress(self._message)) is not None:
                 conn.execute(*progress_statement([(self._message, last)]))
             self._check(conn.execute(*self._completion()).fetchone())
         self._committed()
@@ -84,7 +84,7 @@ class Transaction:
 
     def _completion(self) -> tuple[bytes, list[object]]:
         output = self._context.output
-        kept = None if output is None else self._scene.output(self._message, as_json(output))
+        kept = None if output is None else self._runtime.encrypt_output(self._message, encode_output(output))
         return complete_statement([self._message], [kept])
 
     def _check(self, row: tuple[list[int]] | None) -> None:
@@ -95,12 +95,12 @@ class Transaction:
 
     def _committed(self) -> None:
         self._context.completed = True
-        self._scene.completed(self._message)
+        self._runtime.completed(self._message)
 
-    def _refuse_a_second(self) -> None:
+    def _check_not_completed(self) -> None:
         if self._context.action is not None:
             raise RuntimeError(
-                f"of message {self._message.id} ctx.ack(), ctx.nack() or ctx.reject() said how it ends: "
+                f"message {self._message.id} has an outcome by ctx.ack(), ctx.nack() or ctx.reject(): "
                 "use one of them or ctx.transaction(), not both"
             )
         if self._context.completed:

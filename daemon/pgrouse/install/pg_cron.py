@@ -32,7 +32,7 @@ LONGEST_NAME = 63  # bytes; pg_cron 1.4 cuts longer names off
 INSTALL = "run `pgrouse cron install`"
 
 
-class Kind(StrEnum):
+class CronFindingKind(StrEnum):
     """What can be wrong with the jobs."""
 
     ABSENT = "absent"
@@ -52,36 +52,36 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CronFinding:
     """Something that keeps pg_cron from maintaining the queue.
 
     Attributes:
         kind: what it is, for programs.
         job: the name of the job, None if it is not about one.
         text: what it is, for people.
-        mend: what to do about it.
+        fix: what to do about it.
     """
 
-    kind: Kind
+    kind: CronFindingKind
     job: str | None
     text: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.text}: {self.mend}"
+        return f"{self.text}: {self.fix}"
 
 
 class CronUnavailable(PgrouseError):
     """The jobs of pg_cron cannot be reached from here; `finding` says why."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: CronFinding) -> None:
         super().__init__(str(finding))
         self.finding = finding
 
 
 @dataclass(frozen=True)
-class Job:
-    """A job as pg_cron shall have it."""
+class CronJob:
+    """A job as pg_cron is to have it."""
 
     name: str
     schedule: str
@@ -91,7 +91,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Scheduled(Job):
+class ScheduledJob(CronJob):
     """A job as pg_cron has it."""
 
     jobid: int
@@ -99,7 +99,7 @@ class Scheduled(Job):
 
 
 @dataclass(frozen=True)
-class Place:
+class CronPlacement:
     """Where things are.
 
     Attributes:
@@ -117,20 +117,20 @@ class Place:
     superuser: bool
 
     @property
-    def together(self) -> bool:
+    def is_same_database(self) -> bool:
         """Whether pg_cron keeps its jobs in the database of the queue."""
         return self.cron == self.queue
 
 
 def install(conn: Connection) -> list[str]:
-    """Make pg_cron's jobs what they shall be: schedule what is missing, mend what differs, switch on what is off.
+    """Make the jobs of pg_cron as they are to be: schedule what is missing, fix what differs, switch on what is off.
 
     A superuser makes pg_cron's extension and the role `messages_cron`, too, where they are needed. What is right already is left alone.
-    A job that is mended gets a new number. Where pg_cron keeps its jobs in another database, what `conn` has begun is committed: the role must
+    A job that is fixed gets a new number. Where pg_cron keeps its jobs in another database, what `conn` has begun is committed: the role must
     be seen from there.
 
     Returns:
-        The names of the jobs that were scheduled or mended.
+        The names of the jobs that were scheduled or fixed.
 
     Raises:
         CronUnavailable: pg_cron is absent, or `conn` has no right to use it.
@@ -148,13 +148,13 @@ def _install(conn: Connection) -> list[str]:
             _prepare(conn, cron, place)
         _refuse_if_hidden(cron, place)
         wanted = _wanted(conn, place)
-        for stray in _strays(cron, place, wanted):
+        for stray in _duplicates(cron, place, wanted):
             _unschedule(cron, stray)
-        return [job.name for job in wanted if _mend(cron, place, job)]
+        return [job.name for job in wanted if _schedule_as_wanted(cron, place, job)]
 
 
-def check(conn: Connection, *, silent_after_s: float = SILENT_AFTER_S) -> list[Finding]:
-    """Look whether pg_cron maintains the queue; change nothing.
+def check(conn: Connection, *, silent_after_s: float = SILENT_AFTER_S) -> list[CronFinding]:
+    """Check whether pg_cron maintains the queue; change nothing.
 
     Args:
         conn: a connection to the database of the queue.
@@ -170,14 +170,14 @@ def check(conn: Connection, *, silent_after_s: float = SILENT_AFTER_S) -> list[F
         return _check(conn, silent_after_s)
 
 
-def _check(conn: Connection, silent_after_s: float) -> list[Finding]:
+def _check(conn: Connection, silent_after_s: float) -> list[CronFinding]:
     place = _place(conn)
     try:
         with _cron(conn, place) as cron:
             _refuse_if_hidden(cron, place)
             wanted = _wanted(conn, place)
             findings = [finding for job in wanted for finding in _about(cron, job)]
-            findings += [_duplicate(each) for each in _strays(cron, place, wanted)]
+            findings += [_duplicate(each) for each in _duplicates(cron, place, wanted)]
             findings += _about_server(cron)
             return findings + _silence(conn, findings, silent_after_s)
     except CronUnavailable as unavailable:
@@ -211,7 +211,7 @@ def _remove(conn: Connection) -> list[str]:
     return sorted({each.name for each in removed})
 
 
-def _place(conn: Connection) -> Place:
+def _place(conn: Connection) -> CronPlacement:
     query = """
         SELECT current_database()::text AS queue, me.rolname::text AS user, me.rolsuper AS superuser,
                -- Who may not read the settings can still see whether the extension is here.
@@ -224,78 +224,80 @@ def _place(conn: Connection) -> Place:
         FROM pg_roles AS me
         WHERE me.rolname = current_user
         """
-    place = conn.cursor(row_factory=class_row(Place)).execute(query).fetchone()
+    place = conn.cursor(row_factory=class_row(CronPlacement)).execute(query).fetchone()
     assert place is not None  # noqa: S101 - everybody is a role
     if place.job_user is None:
         raise SchemaMismatch(f"the database {place.queue} has no schema `messages`: run `pgrouse migrate`")
     return place
 
 
-def _refuse_without_right(place: Place) -> None:
+def _refuse_without_right(place: CronPlacement) -> None:
     """Raise unless jobs may be scheduled; only superusers may for another role or another database."""
     if place.superuser or place.cron is None:
         return
-    if not place.together:
+    if not place.is_same_database:
         reason = f"pg_cron keeps its jobs in the database {place.cron}, and only a superuser may schedule from there"
-        raise CronUnavailable(Finding(Kind.NOT_VISIBLE, None, reason, "connect as a superuser"))
+        raise CronUnavailable(CronFinding(CronFindingKind.NOT_VISIBLE, None, reason, "connect as a superuser"))
     if place.user != place.job_user:
         reason = f"the jobs run as {place.job_user}, and {place.user} may not schedule for others"
-        raise CronUnavailable(Finding(Kind.NOT_VISIBLE, None, reason, "connect as that role or as a superuser"))
+        raise CronUnavailable(
+            CronFinding(CronFindingKind.NOT_VISIBLE, None, reason, "connect as that role or as a superuser")
+        )
 
 
 @contextmanager
-def _cron(conn: Connection, place: Place) -> Iterator[Connection]:
+def _cron(conn: Connection, place: CronPlacement) -> Iterator[Connection]:
     """Give a connection to the database in which pg_cron keeps its jobs."""
     if place.cron is None:
         text = f"pg_cron is not loaded, or not in the database {place.queue}; the daemons do its work as long as one is alive"
-        mend = "set shared_preload_libraries = 'pg_cron' and cron.database_name, restart PostgreSQL, " + INSTALL
-        raise CronUnavailable(Finding(Kind.ABSENT, None, text, mend))
-    if place.together:
+        fix = "set shared_preload_libraries = 'pg_cron' and cron.database_name, restart PostgreSQL, " + INSTALL
+        raise CronUnavailable(CronFinding(CronFindingKind.ABSENT, None, text, fix))
+    if place.is_same_database:
         yield conn
         return
     try:
         cron = psycopg.connect(conn.info.dsn, dbname=place.cron, password=conn.info.password or None, autocommit=True)
     except psycopg.OperationalError as error:
         text = f"pg_cron keeps its jobs in the database {place.cron}, which cannot be reached ({_line(error)})"
-        mend = "create it, or let this role connect to it, or use one that may"
-        raise CronUnavailable(Finding(Kind.NOT_VISIBLE, None, text, mend)) from error
+        fix = "create it, or let this role connect to it, or use one that may"
+        raise CronUnavailable(CronFinding(CronFindingKind.NOT_VISIBLE, None, text, fix)) from error
     with search_path.fix(cron):
         yield cron
 
 
-def _refuse_if_hidden(cron: Connection, place: Place) -> None:
+def _refuse_if_hidden(cron: Connection, place: CronPlacement) -> None:
     """Raise unless pg_cron's tables exist and may be read."""
     if not _scalar(cron, "SELECT count(*) FROM pg_extension AS e WHERE e.extname = 'pg_cron'"):
         text = f"pg_cron is loaded, but the database {place.cron} does not have its extension"
-        raise CronUnavailable(Finding(Kind.ABSENT, None, text, INSTALL + " as a superuser"))
+        raise CronUnavailable(CronFinding(CronFindingKind.ABSENT, None, text, INSTALL + " as a superuser"))
     if not _scalar(cron, "SELECT has_schema_privilege('cron', 'USAGE')"):
-        text = f"{place.user} may not look at the jobs of pg_cron in the database {place.cron}"
-        mend = f"as a superuser there: GRANT USAGE ON SCHEMA cron TO {place.user}"
-        raise CronUnavailable(Finding(Kind.NOT_VISIBLE, None, text, mend))
+        text = f"{place.user} may not read the jobs of pg_cron in the database {place.cron}"
+        fix = f"as a superuser there: GRANT USAGE ON SCHEMA cron TO {place.user}"
+        raise CronUnavailable(CronFinding(CronFindingKind.NOT_VISIBLE, None, text, fix))
 
 
-def _prepare(conn: Connection, cron: Connection, place: Place) -> None:
+def _prepare(conn: Connection, cron: Connection, place: CronPlacement) -> None:
     """Make what only a superuser can: the extension, the role, its rights."""
     cron.execute("CREATE EXTENSION IF NOT EXISTS pg_cron")
     if place.job_user == "messages_cron":
         with conn.transaction():
             conn.execute(script("cron/role.sql"))
-    if not place.together:
+    if not place.is_same_database:
         conn.commit()
     user = sql.Identifier(place.job_user or "")
     cron.execute(sql.SQL("GRANT USAGE ON SCHEMA cron TO {}").format(user))
     cron.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(sql.Identifier(place.cron or ""), user))
 
 
-def _wanted(conn: Connection, place: Place) -> list[Job]:
-    """Return the jobs as they shall be."""
+def _wanted(conn: Connection, place: CronPlacement) -> list[CronJob]:
+    """Return the jobs as they are to be."""
     rows = conn.cursor(row_factory=tuple_row).execute(script("cron/jobs.sql")).fetchall()
     user = place.job_user or ""
-    jobs = [Job(name, schedule, command, place.queue, user) for name, schedule, command in rows]
-    return jobs if place.together else [_elsewhere(job, place) for job in jobs]
+    jobs = [CronJob(name, schedule, command, place.queue, user) for name, schedule, command in rows]
+    return jobs if place.is_same_database else [_in_shared_database(job, place) for job in jobs]
 
 
-def _elsewhere(job: Job, place: Place) -> Job:
+def _in_shared_database(job: CronJob, place: CronPlacement) -> CronJob:
     """Return a job as it is in a database that keeps the jobs of several queues: by another name, and pruning right there."""
     name = f"{job.name}@{place.queue}"
     if len(name.encode()) > LONGEST_NAME:
@@ -305,16 +307,16 @@ def _elsewhere(job: Job, place: Place) -> Job:
     return replace(job, name=name)
 
 
-def _scheduled(cron: Connection, name: str) -> list[Scheduled]:
+def _scheduled(cron: Connection, name: str) -> list[ScheduledJob]:
     """Return the jobs of this name: at most one for each role."""
     query = """
         SELECT j.jobid, j.jobname::text AS name, j.schedule, j.command, j.database, j.username, j.active
         FROM cron.job AS j WHERE j.jobname = %s ORDER BY j.jobid
         """
-    return cron.cursor(row_factory=class_row(Scheduled)).execute(query, [name]).fetchall()
+    return cron.cursor(row_factory=class_row(ScheduledJob)).execute(query, [name]).fetchall()
 
 
-def _strays(cron: Connection, place: Place, wanted: list[Job]) -> list[Scheduled]:
+def _duplicates(cron: Connection, place: CronPlacement, wanted: list[CronJob]) -> list[ScheduledJob]:
     """Return the jobs that do the same for this queue by another name: they were renamed, or scheduled by hand."""
     query = """
         SELECT j.jobid, coalesce(j.jobname::text, 'number ' || j.jobid) AS name,
@@ -324,14 +326,16 @@ def _strays(cron: Connection, place: Place, wanted: list[Job]) -> list[Scheduled
         ORDER BY j.jobid
         """
     names, commands = [job.name for job in wanted], [job.command for job in wanted]
-    return cron.cursor(row_factory=class_row(Scheduled)).execute(query, [place.queue, commands, names]).fetchall()
+    return cron.cursor(row_factory=class_row(ScheduledJob)).execute(query, [place.queue, commands, names]).fetchall()
 
 
-def _duplicate(job: Scheduled) -> Finding:
-    return Finding(Kind.DUPLICATE, job.name, f"the job {job.name} does what another job does already", INSTALL)
+def _duplicate(job: ScheduledJob) -> CronFinding:
+    return CronFinding(
+        CronFindingKind.DUPLICATE, job.name, f"the job {job.name} does what another job does already", INSTALL
+    )
 
 
-def _mend(cron: Connection, place: Place, wanted: Job) -> bool:
+def _schedule_as_wanted(cron: Connection, place: CronPlacement, wanted: CronJob) -> bool:
     """Schedule the job if need be, without any that differ; return whether there was anything to do.
 
     Not by scheduling over it: that leaves a job off that is off, and pg_cron 1.4 leaves it in its database.
@@ -348,39 +352,41 @@ def _mend(cron: Connection, place: Place, wanted: Job) -> bool:
     return bool(wrong) or missing
 
 
-def _unschedule(cron: Connection, job: Scheduled) -> None:
+def _unschedule(cron: Connection, job: ScheduledJob) -> None:
     cron.execute("SELECT cron.unschedule(%s::bigint)", [job.jobid])
 
 
-def _about(cron: Connection, wanted: Job) -> Iterator[Finding]:
+def _about(cron: Connection, wanted: CronJob) -> Iterator[CronFinding]:
     """Say what is wrong with one job."""
     found = _scheduled(cron, wanted.name)
     if not found:
-        yield Finding(Kind.MISSING, wanted.name, f"pg_cron has no job {wanted.name}", INSTALL)
+        yield CronFinding(CronFindingKind.MISSING, wanted.name, f"pg_cron has no job {wanted.name}", INSTALL)
     for each in found:
         yield from _differences(wanted, each)
         yield from _failure(cron, each)
 
 
-def _differences(wanted: Job, found: Scheduled) -> Iterator[Finding]:
-    """Say in what a job differs from what it shall be."""
+def _differences(wanted: CronJob, found: ScheduledJob) -> Iterator[CronFinding]:
+    """Yield how a job differs from what it is to be."""
     name = wanted.name
     if found.database != wanted.database:
         text = f"the job {name} runs in the database {found.database}, not in {wanted.database}"
-        yield Finding(Kind.OTHER_DATABASE, name, text, INSTALL)
+        yield CronFinding(CronFindingKind.OTHER_DATABASE, name, text, INSTALL)
     if found.username != wanted.username:
         text = f"the job {name} runs as {found.username}, not as {wanted.username}"
-        yield Finding(Kind.OTHER_USER, name, text, INSTALL)
+        yield CronFinding(CronFindingKind.OTHER_USER, name, text, INSTALL)
     if found.schedule != wanted.schedule:
         text = f"the job {name} runs at `{found.schedule}`, not at `{wanted.schedule}`"
-        yield Finding(Kind.OTHER_SCHEDULE, name, text, INSTALL)
+        yield CronFinding(CronFindingKind.OTHER_SCHEDULE, name, text, INSTALL)
     if found.command != wanted.command:
-        yield Finding(Kind.OTHER_COMMAND, name, f"the job {name} runs another command: {found.command!r:.200}", INSTALL)
+        yield CronFinding(
+            CronFindingKind.OTHER_COMMAND, name, f"the job {name} runs another command: {found.command!r:.200}", INSTALL
+        )
     if not found.active:
-        yield Finding(Kind.INACTIVE, name, f"the job {name} is switched off", INSTALL)
+        yield CronFinding(CronFindingKind.INACTIVE, name, f"the job {name} is switched off", INSTALL)
 
 
-def _failure(cron: Connection, job: Scheduled) -> Iterator[Finding]:
+def _failure(cron: Connection, job: ScheduledJob) -> Iterator[CronFinding]:
     """Say whether the last run of the job failed."""
     query = """
         SELECT CASE WHEN d.status = 'failed' THEN coalesce(d.return_message, 'no reason given') END
@@ -389,22 +395,27 @@ def _failure(cron: Connection, job: Scheduled) -> Iterator[Finding]:
         ORDER BY d.runid DESC LIMIT 1
         """
     if reason := _scalar(cron, query, job.jobid):
-        mend = "see cron.job_run_details and the server's log"
+        fix = "see cron.job_run_details and the server's log"
         if "connection failed" in reason:
-            mend = f"set cron.use_background_workers = on, or let {job.username} connect to {job.database} without a password"
-        yield Finding(Kind.LAST_RUN_FAILED, job.name, f"the last run of {job.name} failed ({_line(reason)})", mend)
+            fix = f"set cron.use_background_workers = on, or let {job.username} connect to {job.database} without a password"
+        yield CronFinding(
+            CronFindingKind.LAST_RUN_FAILED, job.name, f"the last run of {job.name} failed ({_line(reason)})", fix
+        )
 
 
-def _about_server(cron: Connection) -> Iterator[Finding]:
+def _about_server(cron: Connection) -> Iterator[CronFinding]:
     """Say what keeps pg_cron from running any job."""
     if _scalar(cron, "SELECT s.setting = 'off' FROM pg_settings AS s WHERE s.name = 'cron.launch_active_jobs'"):
         text = "pg_cron runs no job at all: cron.launch_active_jobs is off"
-        yield Finding(Kind.SWITCHED_OFF, None, text, "switch it on and reload the configuration")
+        yield CronFinding(CronFindingKind.SWITCHED_OFF, None, text, "switch it on and reload the configuration")
     version = _scalar(cron, "SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'pg_cron'")
     if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < OLDEST:
         text = f"pg_cron is of version {version}, and nothing older than 1.4 was ever tried"
-        yield Finding(
-            Kind.TOO_OLD, None, text, "install a newer one, restart PostgreSQL, ALTER EXTENSION pg_cron UPDATE"
+        yield CronFinding(
+            CronFindingKind.TOO_OLD,
+            None,
+            text,
+            "install a newer one, restart PostgreSQL, ALTER EXTENSION pg_cron UPDATE",
         )
     query = """
         SELECT string_agg(DISTINCT quote_literal(j.username), ', ')
@@ -412,23 +423,23 @@ def _about_server(cron: Connection) -> Iterator[Finding]:
         """
     if roles := _scalar(cron, query):
         text = f"there are jobs of roles that do not exist ({roles}), which can stop pg_cron for everybody"
-        yield Finding(Kind.ROLE_MISSING, None, text, "delete their rows from cron.job as a superuser")
+        yield CronFinding(CronFindingKind.ROLE_MISSING, None, text, "delete their rows from cron.job as a superuser")
 
 
-def _silence(conn: Connection, found: list[Finding], silent_after_s: float) -> list[Finding]:
+def _silence(conn: Connection, found: list[CronFinding], silent_after_s: float) -> list[CronFinding]:
     """Say whether pg_cron has been silent for too long, unless that is explained by what was found about its jobs."""
-    if any(each.kind is not Kind.LAST_RUN_FAILED for each in found):
+    if any(each.kind is not CronFindingKind.LAST_RUN_FAILED for each in found):
         return []
     silence = conn.cursor(row_factory=class_row(_Silence)).execute(_Silence.QUERY).fetchone()
     assert silence is not None  # noqa: S101 - an aggregate has one row
     if not silence.launcher:
-        # Before 1.6.1 nothing brings it back, whoever ended it.
-        mend = "if it does not come back within a minute, restart PostgreSQL"
-        return [Finding(Kind.LAUNCHER_NOT_SEEN, None, "the launcher of pg_cron does not run", mend)]
+        # Before 1.6.1 nothing brings it back, however it ended.
+        fix = "if it does not come back within a minute, restart PostgreSQL"
+        return [CronFinding(CronFindingKind.LAUNCHER_NOT_SEEN, None, "the launcher of pg_cron does not run", fix)]
     if silence.ticked and silence.seconds > silent_after_s:
         text = f"pg_cron has not run messages.tick for {silence.seconds:.0f} s"
-        mend = "see the server's log; it may have too few max_worker_processes, or no right to connect"
-        return [Finding(Kind.LAUNCHER_NOT_SEEN, None, text, mend)]
+        fix = "see the server's log; it may have too few max_worker_processes, or no right to connect"
+        return [CronFinding(CronFindingKind.LAUNCHER_NOT_SEEN, None, text, fix)]
     return []
 
 

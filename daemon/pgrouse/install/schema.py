@@ -57,7 +57,7 @@ class Script:
 def sql_root() -> Traversable:
     """Return `pgrouse/sql` of an installed wheel, else `sql/` of the checkout (editable installs)."""
     packaged = files("pgrouse") / "sql"
-    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "sql"
 
 
 def script(path: str) -> bytes:
@@ -171,7 +171,7 @@ OTHERS = """
 
 
 def _act_as_owner(conn: psycopg.Connection) -> None:
-    """Become the role that owns the schema, or shall own it.
+    """Become the role that owns the schema, or should own it.
 
     What the owner has put there (a trigger of the ledger, a view in its place) runs in this session, and can undo `SET ROLE`: so a superuser
     becomes no role that others than superusers can act as.

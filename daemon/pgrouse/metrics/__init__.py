@@ -1,1 +1,1 @@
-"""What a daemon tells of itself by HTTP: metrics, and whether it lives and is ready. Only imported where `metrics.listen` is set."""
+"""The HTTP endpoint of a daemon: metrics, liveness and readiness. Imported only if `metrics.listen` is set."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """The kinds of metrics that there are here."""
 
     COUNTER = "counter"
@@ -15,7 +15,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Metric:
+class MetricDefinition:
     """One metric.
 
     Attributes:
@@ -25,24 +25,24 @@ class Metric:
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
 
 
-def _counter(name: str, meaning: str, *labels: str) -> Metric:
-    return Metric(name, Kind.COUNTER, meaning, labels)
+def _counter(name: str, meaning: str, *labels: str) -> MetricDefinition:
+    return MetricDefinition(name, MetricKind.COUNTER, meaning, labels)
 
 
-def _gauge(name: str, meaning: str, *labels: str) -> Metric:
-    return Metric(name, Kind.GAUGE, meaning, labels)
+def _gauge(name: str, meaning: str, *labels: str) -> MetricDefinition:
+    return MetricDefinition(name, MetricKind.GAUGE, meaning, labels)
 
 
-def _histogram(name: str, meaning: str, *labels: str) -> Metric:
-    return Metric(name, Kind.HISTOGRAM, meaning, labels)
+def _histogram(name: str, meaning: str, *labels: str) -> MetricDefinition:
+    return MetricDefinition(name, MetricKind.HISTOGRAM, meaning, labels)
 
 
-# Of a daemon: one process.
+# Of one daemon process.
 BUILD_INFO = _gauge(
     "pgrouse_build_info", "Always 1; which version this is, and the name of the worker.", "version", "worker"
 )
@@ -59,17 +59,15 @@ MISSED = _counter(
     "Messages that came while the daemon slept, and that it found by polling, more than a second late.",
     "topic",
 )
-LOST = _counter(
-    "pgrouse_locks_lost_total", "Attempts whose lock was gone before they ended, or that somebody cancelled."
-)
+LOST = _counter("pgrouse_locks_lost_total", "Attempts that lost their lock before they ended, or were cancelled.")
 LISTENER = _gauge("pgrouse_listener_connected", "1 while notifications are known to arrive, else 0.")
 CONNECTS = _counter(
     "pgrouse_connections_opened_total", "Connections to PostgreSQL that were opened, by what for.", "role"
 )
-IN_FLIGHT = _gauge("pgrouse_in_flight", "Messages in hand: claimed and not settled yet.")
+IN_FLIGHT = _gauge("pgrouse_in_flight", "Messages in flight: claimed and not settled yet.")
 RUNNING = _gauge("pgrouse_handlers_running", "Handlers that run now; one that has a batch counts once.")
-LIMIT = _gauge("pgrouse_concurrency", "How many messages the daemon has in hand at most, batches apart.")
-HEARTBEAT_AGE = _gauge("pgrouse_heartbeat_age_seconds", "Since the database took the last sign of life in.")
+LIMIT = _gauge("pgrouse_concurrency", "How many messages may be in flight at once, without batches.")
+HEARTBEAT_AGE = _gauge("pgrouse_heartbeat_age_seconds", "Time since the last heartbeat that the database stored.")
 LOOP_LAG = _gauge("pgrouse_event_loop_lag_seconds", "For how long the event loop has not answered; 0 if it does.")
 DRAINING = _gauge("pgrouse_draining", "1 once the daemon is stopping, else 0.")
 
@@ -78,9 +76,9 @@ DAEMON = (
     HEARTBEAT_AGE, LOOP_LAG, DRAINING,
 )  # fmt: skip
 
-# Of the whole queue, as the database knows it: what the web server tells.
+# Of the whole queue, from the database: the metrics of the web server.
 DATABASE_UP = _gauge(
-    "pgrouse_database_up", "1 if the database answers, else 0; then nothing else of the queue is told."
+    "pgrouse_database_up", "1 if the database answers, else 0; then there are no other metrics of the queue."
 )
 DEPTH = _gauge(
     "pgrouse_queue_messages", "Messages that are there, by state; counted up to 10000 of each.", "topic", "state"
@@ -107,11 +105,11 @@ CONDITIONS = _gauge(
 NOTIFY_QUEUE = _gauge("pgrouse_notify_queue_usage_ratio", "How full PostgreSQL's notification queue is, from 0 to 1.")
 SNAPSHOT_AGE = _gauge(
     "pgrouse_oldest_snapshot_seconds",
-    "For how long the oldest transaction has kept vacuum from removing rows; not told without pg_read_all_stats.",
+    "For how long the oldest transaction has kept vacuum from removing rows; missing without pg_read_all_stats.",
 )
 EXPORTS_HELD = _gauge("pgrouse_retention_held_exports", "Exports for which the retention of the archive waits.")
 
-FLEET = (
+QUEUE = (
     DATABASE_UP, DEPTH, OLDEST, DEAD, DIED, STOPPED, NOTIFY, HANDLED, WORKERS, TICK_AGE, ALERTS, ALERTS_AGE, CONDITIONS, NOTIFY_QUEUE,
     SNAPSHOT_AGE, EXPORTS_HELD,
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The endpoint: /metrics, /livez and /readyz of one daemon process, by HTTP, on threads of its own.
+"""The endpoint: /metrics, /livez and /readyz of one daemon process, by HTTP, on its own threads.
 
-It answers also while the event loop is blocked; that is what /livez is for. No payload and no connection string is told here, and nothing
-can be changed, so that it may be reached by others.
+It also answers while the event loop is blocked; that is what /livez is for. It shows no payload and no connection string, and nothing can
+be changed, so it may be reachable by others.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from pgrouse import events
-from pgrouse.worker.health import Check, Vitals
+from pgrouse.worker.health import HealthCheck, HealthProbe
 
 log = structlog.get_logger()
 
-# So many requests at once; who comes when all are busy is hung up on, and asks again at the next scrape.
-AT_ONCE = 8
+# Requests at once; a client that comes when all are busy is disconnected, and asks again at the next scrape.
+MAX_REQUESTS = 8
 REQUEST_S = 5.0
-ASK_EVERY_S = 0.5
-# The port is taken: by a daemon that is about to end, perhaps.
-BIND_AGAIN_S = 5.0
+PING_EVERY_S = 0.5
+# The port may be in use by a daemon that is about to end.
+BIND_RETRY_S = 5.0
 
 
-class Server(ThreadingHTTPServer):
+class MetricsServer(ThreadingHTTPServer):
     """The HTTP server.
 
     Args:
-        place: host and port.
+        listen: host and port.
     """
 
     daemon_threads = True
     block_on_close = False
-    timeout = ASK_EVERY_S
+    timeout = PING_EVERY_S
 
-    def __init__(self, place: tuple[str, int], registry: CollectorRegistry, vitals: Vitals) -> None:
-        (self.address_family, *_, address), *_ = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
-        self.registry, self.vitals = registry, vitals
-        self._places = threading.BoundedSemaphore(AT_ONCE)
-        super().__init__(cast("tuple[str, int]", address), Handler)
+    def __init__(self, listen: tuple[str, int], registry: CollectorRegistry, health: HealthProbe) -> None:
+        (self.address_family, *_, address), *_ = socket.getaddrinfo(*listen, type=socket.SOCK_STREAM)
+        self.registry, self.health = registry, health
+        self._slots = threading.BoundedSemaphore(MAX_REQUESTS)
+        super().__init__(cast("tuple[str, int]", address), MetricsRequestHandler)
 
     def server_bind(self) -> None:
         """Bind, and ask no name server for a name."""
@@ -58,34 +58,34 @@ class Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, if one is free."""
-        if not self._places.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no thread can be started
-            self._places.release()
+            self._slots.release()
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and free the thread. The time of a socket is one for each piece that comes: whoever dribbles is cut off at the end of all."""
-        cut = threading.Timer(REQUEST_S, _cut, [request])
-        cut.daemon = True
+        """Answer, and free the thread. The socket's time-out counts for each piece, so the timer closes slow clients."""
+        timer = threading.Timer(REQUEST_S, _close_socket, [request])
+        timer.daemon = True
         try:
-            cut.start()
+            timer.start()
             super().process_request_thread(request, client_address)
         finally:
-            cut.cancel()
-            self._places.release()
+            timer.cancel()
+            self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a peer that hung up."""
+        """Log nothing if a client hung up."""
 
 
-class Handler(BaseHTTPRequestHandler):
+class MetricsRequestHandler(BaseHTTPRequestHandler):
     """Answers one request."""
 
-    server: Server
+    server: MetricsServer
     timeout = REQUEST_S
     server_version = "pgrouse"
     sys_version = ""
@@ -104,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse; of a method that has no function above this would be 501."""
+        """Send an error; 405 instead of 501 for a method without a function above."""
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self._send(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain; charset=utf-8", b"GET or HEAD\n", Allow="GET, HEAD")
         else:
@@ -115,17 +115,17 @@ class Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.OK, kind, encode(self.server.registry))
 
     def _live(self, complete: bool) -> None:
-        self._tell(self.server.vitals.live(), complete)
+        self._send_checks(self.server.health.live(), complete)
 
     def _ready(self, complete: bool) -> None:
-        self._tell(self.server.vitals.ready(), complete)
+        self._send_checks(self.server.health.ready(), complete)
 
-    def _tell(self, checks: list[Check], complete: bool) -> None:
+    def _send_checks(self, checks: list[HealthCheck], complete: bool) -> None:
         failed = [each.name for each in checks if not each.ok]
         status = HTTPStatus.SERVICE_UNAVAILABLE if failed else HTTPStatus.OK
         if complete:
-            told = {"ok": not failed, "checks": [{"name": c.name, "ok": c.ok, "said": c.said} for c in checks]}
-            self._send(status, "application/json", json.dumps(told).encode())
+            report = {"ok": not failed, "checks": [{"name": c.name, "ok": c.ok, "said": c.detail} for c in checks]}
+            self._send(status, "application/json", json.dumps(report).encode())
         else:
             text = f"failed: {', '.join(failed)}\n" if failed else "ok\n"
             self._send(status, "text/plain; charset=utf-8", text.encode())
@@ -144,17 +144,17 @@ class Handler(BaseHTTPRequestHandler):
         """Log no request: there is one every few seconds."""
 
 
-class Endpoint(threading.Thread):
-    """Serves until stopped, and asks the event loop whether it turns. A port that is taken is no reason not to work: it is said, and tried again.
+class MetricsEndpoint(threading.Thread):
+    """Serves until stopped, and asks the event loop whether it turns. If the port is in use it logs that and tries again.
 
     Args:
-        place: host and port; port 0 takes any.
+        listen: host and port; port 0 takes any.
         registry: makes what to serve; in this thread, so that the daemon's start does not wait for it.
     """
 
-    def __init__(self, place: tuple[str, int], registry: Callable[[], CollectorRegistry], vitals: Vitals) -> None:
+    def __init__(self, listen: tuple[str, int], registry: Callable[[], CollectorRegistry], health: HealthProbe) -> None:
         super().__init__(name="metrics", daemon=True)
-        self.place, self.registry, self.vitals = place, registry, vitals
+        self.listen, self.registry, self.health = listen, registry, health
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -162,32 +162,32 @@ class Endpoint(threading.Thread):
         failures = 0
         while not self._stopping.is_set():
             try:
-                server = Server(self.place, self.registry(), self.vitals)
+                server = MetricsServer(self.listen, self.registry(), self.health)
             except OSError as error:
                 failures += 1
                 if failures == 1:
-                    log.warning(events.METRICS_UNAVAILABLE, listen=_shown(self.place), reason=str(error))
-                self._stopping.wait(BIND_AGAIN_S)
+                    log.warning(events.METRICS_UNAVAILABLE, listen=_address_text(self.listen), reason=str(error))
+                self._stopping.wait(BIND_RETRY_S)
             else:
                 self._serve(server)
 
     def stop(self) -> None:
-        """End within half a second; nobody needs to wait for it."""
+        """Stop within half a second, without waiting for it."""
         self._stopping.set()
 
-    def _serve(self, server: Server) -> None:
-        log.info(events.METRICS_LISTENING, listen=_shown(server.server_address))
+    def _serve(self, server: MetricsServer) -> None:
+        log.info(events.METRICS_LISTENING, listen=_address_text(server.server_address))
         with server:
             while not self._stopping.is_set():
-                self.vitals.pulse.ask()
+                self.health.loop_monitor.ask()
                 server.handle_request()
 
 
-def _cut(request: socket.socket) -> None:
+def _close_socket(request: socket.socket) -> None:
     with suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
 
 
-def _shown(place: Any) -> str:
-    host, port, *_ = place
+def _address_text(listen: Any) -> str:
+    host, port, *_ = listen
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

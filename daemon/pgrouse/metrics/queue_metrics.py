@@ -1,4 +1,4 @@
-"""The metrics of the whole queue, as the database knows them: what the web server tells."""
+"""The metrics of the whole queue, read from the database and served by the web server."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ TICKS = b"""
     FROM messages.tick_mark AS k GROUP BY k.caller ORDER BY k.caller"""
 QUEUE = b"""
     SELECT pg_notification_queue_usage() AS notify_queue, messages.snapshot_age() AS snapshot_s,
-           (SELECT count(*) FROM messages.held_by_export() AS h WHERE h.held_since IS NOT NULL) AS exports_held"""
+           (SELECT count(*) FROM messages.list_exports() AS h WHERE h.held_since IS NOT NULL) AS exports_held"""
 ALERTS = b"""
     SELECT count(*) AS undelivered, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)), 0)::float8 AS oldest_s
     FROM (
       SELECT d.created_at FROM messages.alert_delivery AS d
-      WHERE d.delivered_at IS NULL AND d.put_aside_at IS NULL LIMIT 10000) AS d"""
+      WHERE d.delivered_at IS NULL AND d.abandoned_at IS NULL LIMIT 10000) AS d"""
 CONDITIONS = b"SELECT kind, topic FROM messages.condition ORDER BY kind, topic"
 
 STATES = ("ready", "delayed", "running")
 DEAD_RESULTS = ("rejected", "failed", "lock_expired", "expired")
 
 
-class Found(Collector):
-    """Metrics that were read already."""
+class CachedMetrics(Collector):
+    """Serves metrics that were already read."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = metrics
@@ -63,12 +63,12 @@ class Found(Collector):
         yield from self.metrics
 
 
-async def fleet_metrics(conn: AsyncConnection[Row], sees: Callable[[str], bool] = lambda _: True) -> list[Metric]:
+async def read_queue_metrics(conn: AsyncConnection[Row], sees: Callable[[str], bool] = lambda _: True) -> list[Metric]:
     """Read the metrics of the queue.
 
     Args:
         conn: a connection with dict rows, in a transaction that bounds its statements.
-        sees: whether a topic may be told of.
+        sees: whether the caller may see a topic.
     """
     topics = [row for row in await _rows(conn, TOPICS) if sees(row["topic"])]
     died = [row for row in await _rows(conn, DIED) if sees(row["topic"])]
@@ -89,19 +89,19 @@ async def fleet_metrics(conn: AsyncConnection[Row], sees: Callable[[str], bool] 
         single(c.NOTIFY_QUEUE, queue["notify_queue"]),
         single(c.EXPORTS_HELD, queue["exports_held"]),
     ]
-    # What cannot be seen is not 0.
+    # A value that cannot be read is left out, not 0.
     return metrics if queue["snapshot_s"] is None else [*metrics, single(c.SNAPSHOT_AGE, queue["snapshot_s"])]
 
 
-def down() -> list[Metric]:
-    """Return what there is to tell while the database does not answer."""
+def database_down() -> list[Metric]:
+    """Return the metrics while the database does not answer."""
     return [single(c.DATABASE_UP, 0)]
 
 
 def render(metrics: Sequence[Metric], accept: str) -> tuple[bytes, str]:
     """Return metrics in the format that was asked for, and its media type."""
     registry = CollectorRegistry()
-    registry.register(Found(metrics))
+    registry.register(CachedMetrics(metrics))
     encode, media_type = choose_encoder(accept)
     return encode(registry), media_type
 

@@ -11,16 +11,16 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pgrouse.publishing import schema_cache as known_schema
-from pgrouse.errors import InvalidPayload, PublishRefused
-from pgrouse.publishing.schema_cache import Schemas
-from pgrouse.publishing.new_message import FIRST, NewMessage, row
+from pgrouse.errors import InvalidMessage, InvalidPayload
+from pgrouse.publishing import schema_cache
+from pgrouse.publishing.new_message import FIRST, NewMessage, to_columns
+from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pgrouse.publishing.statement import Statement
-from pgrouse.publishing.trace_context import UNTRACED, Untraced
+from pgrouse.publishing.trace_context import NO_TRACE, NoTrace
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
-    from pgrouse.telemetry.publish_span import Sending
+    from pgrouse.telemetry.publish_span import PublishSpan
 
 DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
 BLOCK_BYTES = 64 * 1024
@@ -28,7 +28,7 @@ BLOCK_BYTES = 64 * 1024
 COPY_BYTES = 1024 * 1024
 # One INSERT holds so many rows, or as many as have so many characters.
 INSERT_ROWS, INSERT_CHARS = 500, 1024 * 1024
-# The server tells the line of a key that is taken; so many keys are remembered until it does.
+# An error of the server names the line of a key that is taken; so many keys are remembered until then.
 KEYS = 10_000
 
 UNTIMED = ("topic", "channel", "key", "priority", "payload", "body", "headers", "max_attempts")
@@ -42,16 +42,16 @@ CASTS = {
     "expires_at": "r.expires_at::pg_catalog.timestamptz",
 }
 # The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look for it too late.
-BEGIN = Statement(
+READ_START = Statement(
     "SELECT (pg_catalog.extract('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint, "  # noqa: S608 - constants only
-    f"({known_schema.READ_ALL}) FROM pg_catalog.pg_current_xact_id()",
+    f"({schema_cache.READ_ALL}) FROM pg_catalog.pg_current_xact_id()",
     {},
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Rows with the same columns, in their order.
+class CopyPart:
+    """CopyRows with the same columns, in their order.
 
     Attributes:
         columns: of messages.message.
@@ -123,42 +123,42 @@ class Part:
         )
 
 
-class Rows:
+class CopyRows:
     """The messages of one `publish_many`, as at most two parts.
 
     The first leaves the times to the server's defaults. From the first message on that has a time of its own, a second one gives all of
     them: the server's clock as it was read before, plus what has passed since.
 
     Attributes:
-        count: how many were handed out.
+        count: how many were yielded.
     """
 
     def __init__(
-        self, messages: Iterable[NewMessage], sending: Untraced | Sending = UNTRACED, cipher: Cipher | None = None
+        self, messages: Iterable[NewMessage], sending: NoTrace | PublishSpan = NO_TRACE, cipher: Cipher | None = None
     ) -> None:
         self.count = 0
         self._cipher = cipher
         self._began = 0
         self._keys: deque[tuple[int, str, str]] = deque(maxlen=KEYS)
         self._carry = sending.carry
-        self._schemas = Schemas(None)
+        self._schemas = SchemaSnapshot(None)
         self._rows = self._checked(messages)
         self._next = next(self._rows, None)
 
-    def parts(self, found: tuple[Any, ...] | None) -> Iterator[Part]:
-        """Yield them, each to be taken whole before the next. found: what BEGIN returned, the server's clock and all schemas."""
-        assert found is not None  # noqa: S101 - BEGIN returns a row
+    def parts(self, found: tuple[Any, ...] | None) -> Iterator[CopyPart]:
+        """Yield them, each to be taken whole before the next. found: what READ_START returned, the server's clock and all schemas."""
+        assert found is not None  # noqa: S101 - READ_START returns a row
         started, clock = time.monotonic(), FIRST + timedelta(microseconds=found[0])
-        self._schemas = Schemas(found[1])
+        self._schemas = SchemaSnapshot(found[1])
 
         def now() -> datetime:
             moment: datetime = clock + timedelta(seconds=time.monotonic() - started)
             return moment
 
         if self._next is not None and not _is_timed(self._next):
-            yield Part(UNTIMED, self._untimed(), self._begin)
+            yield CopyPart(UNTIMED, self._untimed(), self._begin)
         if self._next is not None:
-            yield Part(TIMED, self._timed(now), self._begin)
+            yield CopyPart(TIMED, self._timed(now), self._begin)
 
     def key_of(self, line: int) -> tuple[str, str] | None:
         """Return topic and key of a line of the COPY that is under way, if they are remembered."""
@@ -170,10 +170,10 @@ class Rows:
     def _checked(self, messages: Iterable[NewMessage]) -> Iterator[dict[str, Any]]:
         for number, message in enumerate(messages, 1):
             try:
-                columns = {"priority": DEFAULT_PRIORITY} | _row_of_many(message)
+                columns = {"priority": DEFAULT_PRIORITY} | _columns_of_many(message)
                 yield columns if self._carry is None else self._carry(columns)
-            except PublishRefused as error:
-                raise PublishRefused(f"message number {number}: {error}") from error
+            except InvalidMessage as error:
+                raise InvalidMessage(f"message number {number}: {error}") from error
 
     def _untimed(self) -> Iterator[dict[str, Any]]:
         while self._next is not None and not _is_timed(self._next):
@@ -192,15 +192,15 @@ class Rows:
         if "key" in row:
             self._keys.append((self.count, row["topic"], row["key"]))
         self._next = next(self._rows, None)
-        return row if self._cipher is None else self._cipher.sealed(row)
+        return row if self._cipher is None else self._cipher.encrypt_columns(row)
 
 
-def _row_of_many(message: NewMessage) -> dict[str, Any]:
+def _columns_of_many(message: NewMessage) -> dict[str, Any]:
     if message.on_conflict != "error":
-        raise PublishRefused(f"on_conflict {message.on_conflict!r} is not for many at once: call publish for each")
-    columns = row(message)
+        raise InvalidMessage(f"on_conflict {message.on_conflict!r} is not for many at once: call publish for each")
+    columns = to_columns(message)
     if "after" in columns:
-        raise PublishRefused("after is not for many at once: call publish for each")
+        raise InvalidMessage("after is not for many at once: call publish for each")
     return columns
 
 

@@ -13,10 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypedDict
 
 from pgrouse import jsonb
-
 from pgrouse.config import duration
-from pgrouse.crypto.envelope import MAGIC, MARK
-from pgrouse.errors import PublishRefused
+from pgrouse.crypto.envelope import ENCRYPTED_BY, MAGIC
+from pgrouse.errors import InvalidMessage
 from pgrouse.printable import INVISIBLE
 
 TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}", re.ASCII)
@@ -28,8 +27,8 @@ OnConflict = Literal["error", "replace", "ignore", "append"]
 ON_CONFLICT: tuple[OnConflict, ...] = ("error", "replace", "ignore", "append")
 AfterFailed = Literal["hold", "cancel", "run"]
 AFTER_FAILED: tuple[AfterFailed, ...] = ("hold", "cancel", "run")
-MOST_BEFORE = 1000
-BIGGEST_ID = 2**63 - 1
+MAX_AFTER = 1000
+MAX_ID = 2**63 - 1
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
@@ -89,7 +88,7 @@ class Options(TypedDict, total=False):
     after_failed: AfterFailed
 
 
-def row(message: NewMessage) -> dict[str, Any]:
+def to_columns(message: NewMessage) -> dict[str, Any]:
     """Check a message; return its columns, without those that were not given.
 
     A timedelta as available_at counts from the server's now; `ttl`, which is no column, from available_at. Nor are `after` and
@@ -118,7 +117,7 @@ def row(message: NewMessage) -> dict[str, Any]:
 def _topic(topic: str) -> str:
     if isinstance(topic, str) and TOPIC.fullmatch(topic):
         return topic
-    raise PublishRefused(
+    raise InvalidMessage(
         f"topic {topic!r:.250} is no topic name: use 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first"
     )
 
@@ -126,13 +125,13 @@ def _topic(topic: str) -> str:
 def _label(name: str, value: str | None) -> str | None:
     if value is None or (isinstance(value, str) and LABEL.fullmatch(value)):
         return value
-    raise PublishRefused(f"{name} {value!r:.250} cannot be used: it must be a string of 1 to 200 printable characters")
+    raise InvalidMessage(f"{name} {value!r:.250} cannot be used: it must be a string of 1 to 200 printable characters")
 
 
 def _integer(name: str, value: int | None, highest: int) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= highest):
         return value
-    raise PublishRefused(f"{name} {value!r:.50} cannot be used: it must be an integer from 0 to {highest}")
+    raise InvalidMessage(f"{name} {value!r:.50} cannot be used: it must be an integer from 0 to {highest}")
 
 
 def _payload(message: NewMessage) -> str | None:
@@ -140,7 +139,7 @@ def _payload(message: NewMessage) -> str | None:
         return jsonb.encode(message.payload)
     if message.payload is None:
         return None
-    raise PublishRefused(
+    raise InvalidMessage(
         "payload and body were both given: a message has one of them; put what is about the body into headers"
     )
 
@@ -149,12 +148,12 @@ def _body(message: NewMessage) -> bytes | None:
     if message.body is None:
         return None
     if not isinstance(message.body, bytes | bytearray | memoryview):
-        raise PublishRefused(
+        raise InvalidMessage(
             f"body is a {type(message.body).__name__}, not bytes: encode it, or publish it as the payload"
         )
     body = bytes(message.body)
     if len(body) > jsonb.MAX_BYTES:
-        raise PublishRefused(
+        raise InvalidMessage(
             f"body has {len(body):,} bytes, {jsonb.MAX_BYTES:,} is the limit: store it elsewhere and publish where it is"
         )
     return body
@@ -164,11 +163,11 @@ def _headers(headers: Mapping[str, Any] | None, body: bytes | None) -> str | Non
     if headers is None:
         return None
     if not isinstance(headers, Mapping):
-        raise PublishRefused(f"headers is a {type(headers).__name__}: it must be a mapping of names to values")
+        raise InvalidMessage(f"headers is a {type(headers).__name__}: it must be a mapping of names to values")
     given = dict(headers)
     if body is None or not body.startswith(MAGIC):
         # Of a message whose headers were passed on: it was encrypted, and this one is not, or not yet.
-        given.pop(MARK, None)
+        given.pop(ENCRYPTED_BY, None)
     return jsonb.encode(given, "headers", MAX_HEADER_BYTES)
 
 
@@ -177,13 +176,13 @@ def _available_at(message: NewMessage) -> datetime | timedelta | None:
     if at is None:
         return _wait("delay", message.delay)
     if message.delay is not None:
-        raise PublishRefused("delay and available_at were both given: use one of them")
+        raise InvalidMessage("delay and available_at were both given: use one of them")
     if not isinstance(at, datetime) or at.tzinfo is None:
-        raise PublishRefused(
+        raise InvalidMessage(
             f"available_at {at!r:.100} cannot be used: it must be a datetime with a time zone, or use delay"
         )
     if not FIRST <= at <= LAST:
-        raise PublishRefused(
+        raise InvalidMessage(
             f"available_at {at.isoformat()} cannot be used: it must be between {FIRST.year} and {LAST.year}"
         )
     return at
@@ -192,38 +191,38 @@ def _available_at(message: NewMessage) -> datetime | timedelta | None:
 def _ttl(message: NewMessage) -> timedelta | None:
     ttl, at = _wait("ttl", message.ttl), message.available_at
     if ttl is not None and at is not None and at.astimezone(UTC) > LAST - ttl:
-        raise PublishRefused(f"ttl {ttl} cannot be used: the message would expire after the year {LAST.year}")
+        raise InvalidMessage(f"ttl {ttl} cannot be used: the message would expire after the year {LAST.year}")
     return ttl
 
 
 def _check_on_conflict(message: NewMessage) -> None:
     mode = message.on_conflict
     if mode not in ON_CONFLICT:
-        raise PublishRefused(f"on_conflict {mode!r:.50} cannot be used: it must be one of {', '.join(ON_CONFLICT)}")
+        raise InvalidMessage(f"on_conflict {mode!r:.50} cannot be used: it must be one of {', '.join(ON_CONFLICT)}")
     if mode != "error" and message.key is None:
-        raise PublishRefused(f"on_conflict {mode!r} needs a key")
+        raise InvalidMessage(f"on_conflict {mode!r} needs a key")
     if mode == "append" and message.body is not None:
-        raise PublishRefused("on_conflict 'append' gathers payloads: a body cannot be appended")
+        raise InvalidMessage("on_conflict 'append' gathers payloads: a body cannot be appended")
 
 
 def _after(message: NewMessage) -> str | None:
     """Return the ids as an array of PostgreSQL; None if there are none."""
     if message.after_failed not in AFTER_FAILED:
-        raise PublishRefused(
+        raise InvalidMessage(
             f"after_failed {message.after_failed!r:.50} cannot be used: it must be one of {', '.join(AFTER_FAILED)}"
         )
     if isinstance(message.after, int | str):
-        raise PublishRefused(f"after {message.after!r:.50} cannot be used: it must be a list of ids")
+        raise InvalidMessage(f"after {message.after!r:.50} cannot be used: it must be a list of ids")
     ids = list(message.after or ())
     for each in ids:
-        if not isinstance(each, int) or isinstance(each, bool) or not 1 <= each <= BIGGEST_ID:
-            raise PublishRefused(f"after has {each!r:.50}, which is no id of a message (0 is one that was dropped)")
-    if len(ids) > MOST_BEFORE:
-        raise PublishRefused(
-            f"after has {len(ids)} messages, {MOST_BEFORE} is the limit: gather them by messages between"
+        if not isinstance(each, int) or isinstance(each, bool) or not 1 <= each <= MAX_ID:
+            raise InvalidMessage(f"after has {each!r:.50}, which is no id of a message (0 is one that was dropped)")
+    if len(ids) > MAX_AFTER:
+        raise InvalidMessage(
+            f"after has {len(ids)} messages, {MAX_AFTER} is the limit: gather them by messages between"
         )
     if ids and message.on_conflict in ("replace", "append"):
-        raise PublishRefused(
+        raise InvalidMessage(
             f"after and on_conflict {message.on_conflict!r} were both given: what waits under the key keeps its place; "
             "use 'error' or 'ignore'"
         )
@@ -234,9 +233,9 @@ def _wait(name: str, value: timedelta | float | None) -> timedelta | None:
     if value is None:
         return None
     with suppress(TypeError, ValueError):
-        wait = duration.given(value, name)
+        wait = duration.to_timedelta(value, name)
         if wait <= MAX_WAIT:
             return wait
-    raise PublishRefused(
+    raise InvalidMessage(
         f"{name} {value!r:.100} cannot be used: it must be a timedelta or seconds, from 0 to {MAX_WAIT.days:,} days"
     )

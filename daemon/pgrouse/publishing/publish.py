@@ -9,29 +9,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from pgrouse.publishing import schema_cache as known_schema
-
-from pgrouse.publishing import trace_context
-from pgrouse.publishing.copy_rows import BEGIN, Rows
+from pgrouse.errors import InvalidMessage, InvalidPayload
+from pgrouse.publishing import schema_cache, trace_context
+from pgrouse.publishing.copy_rows import READ_START, CopyRows
 from pgrouse.publishing.drivers import driver_of
-from pgrouse.errors import InvalidPayload, PublishRefused
-from pgrouse.publishing.schema_cache import KnownSchema
-from pgrouse.publishing.new_message import NewMessage, OnConflict, Options, row
-from pgrouse.handlers.publish_tracker import Pending
+from pgrouse.publishing.new_message import NewMessage, OnConflict, Options, to_columns
 from pgrouse.publishing.publish_statement import publish_statement
-from pgrouse.publishing.server_errors import Said, in_our_words
+from pgrouse.publishing.published import Published, PublishedMany
+from pgrouse.publishing.schema_cache import CachedSchema
+from pgrouse.publishing.server_errors import ServerError, translate_errors
 from pgrouse.publishing.statement import Statement
-from pgrouse.publishing.trace_context import Untraced
+from pgrouse.publishing.trace_context import NoTrace
+from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 
 if TYPE_CHECKING:
     import psycopg
 
     from pgrouse.crypto.cipher import Cipher
-    from pgrouse.publishing.drivers.connection_types import OfAsync, OfBlocking
+    from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
     from pgrouse.publishing.drivers.driver import Driver
-    from pgrouse.telemetry.publish_span import Sending
+    from pgrouse.telemetry.publish_span import PublishSpan
 
 T = TypeVar("T")
 # To hold a payload beyond it against a schema would keep an event loop from everything else.
@@ -39,47 +38,13 @@ LARGE_CHARS = 262_144
 # How often a topic's schema may change while one message is published.
 TRIES = 20
 
-What = Literal["inserted", "replaced", "ignored", "appended", "held", "dropped"]
 # Holds the columns of a message against a schema.
-Check = Callable[[KnownSchema, dict[str, Any]], Coroutine[Any, Any, list[str]]]
-
-
-class Published(int):
-    """The id of the message that stands for what was published; 0 if it was dropped.
-
-    Attributes:
-        what: `inserted`; by on_conflict: `replaced`, `ignored` or `appended`, with the id of the message that waited; `held`: the topic
-            has a key_ttl, and this message still holds the key; `dropped`: the topic is full and its policy is to drop.
-    """
-
-    what: What
-
-    def __new__(cls, message_id: int | None, what: What) -> Published:
-        """Make one. No id: it was dropped."""
-        published = super().__new__(cls, message_id or 0)
-        published.what = what
-        return published
-
-
-class PublishedMany(int):
-    """How many messages were published.
-
-    Attributes:
-        dropped: how many were not: their topics are full, and their policy is to drop.
-    """
-
-    dropped: int
-
-    def __new__(cls, published: int, dropped: int) -> PublishedMany:
-        """Make one."""
-        many = super().__new__(cls, published)
-        many.dropped = dropped
-        return many
+Check = Callable[[CachedSchema, dict[str, Any]], Coroutine[Any, Any, list[str]]]
 
 
 @overload
 def publish(  # type: ignore[overload-overlap]  # an async connection of SQLAlchemy has all that a blocking one has
-    conn: OfAsync,
+    conn: AnyAsyncConnection,
     topic: str,
     payload: Any = None,
     *,
@@ -90,7 +55,7 @@ def publish(  # type: ignore[overload-overlap]  # an async connection of SQLAlch
 
 @overload
 def publish(
-    conn: OfBlocking,
+    conn: AnyBlockingConnection,
     topic: str,
     payload: Any = None,
     *,
@@ -113,22 +78,22 @@ def publish(
         **options: see the attributes of NewMessage.
 
     Raises:
-        PublishRefused: at the call, on an async connection too; nothing was sent.
+        InvalidMessage: at the call, on an async connection too; nothing was sent.
         InvalidPayload: the payload does not fit the payload_schema of its topic; nothing was published, the transaction can still be used.
-        NotAdmitted: a policy of the topic is against it: TopicFull, PublishRateExceeded, TopicNotRegistered, PayloadTooLarge, KeyTaken.
+        PublishRejected: a policy of the topic is against it: TopicFull, PublishRateExceeded, TopicNotRegistered, PayloadTooLarge, KeyTaken.
             The transaction has failed.
         psycopg.Error, or that of the other drivers: the server refused the row for another reason (no right), or is gone.
         TypeError: the connection is none of these.
     """
     driver = driver_of(conn)
     message = NewMessage(topic=topic, payload=payload, **options)
-    columns = row(message)
-    _refuse_append(message, cipher)
-    sending = trace_context.begin_sending(conn, topic)
-    return _watched(driver.run(_publish(driver, message, columns, sending, _at_once, cipher)), topic)
+    columns = to_columns(message)
+    _check_append(message, cipher)
+    sending = trace_context.start_publish_span(conn, topic)
+    return _track(driver.run(_publish(driver, message, columns, sending, _check_inline, cipher)), topic)
 
 
-async def publish_row(
+async def publish_columns(
     conn: psycopg.AsyncConnection[Any],
     columns: dict[str, Any],
     on_conflict: OnConflict = "error",
@@ -137,24 +102,24 @@ async def publish_row(
     """Publish what `row` has checked already, as `publish` does; a large payload is held against its schema in a thread.
 
     Raises:
-        InvalidPayload, NotAdmitted, psycopg.Error: as publish.
+        InvalidPayload, PublishRejected, psycopg.Error: as publish.
     """
     message = NewMessage(topic=columns["topic"], key=columns.get("key"), on_conflict=on_conflict)
-    _refuse_append(message, cipher)
-    check = _in_a_thread if len(columns.get("payload", "")) > LARGE_CHARS else _at_once
-    sending = trace_context.begin_sending(conn, message.topic)
+    _check_append(message, cipher)
+    check = _check_in_thread if len(columns.get("payload", "")) > LARGE_CHARS else _check_inline
+    sending = trace_context.start_publish_span(conn, message.topic)
     return await _publish(driver_of(conn), message, columns, sending, check, cipher)
 
 
 @overload
 def publish_many(  # type: ignore[overload-overlap]  # as of publish
-    conn: OfAsync, messages: Iterable[NewMessage], *, cipher: Cipher | None = None
+    conn: AnyAsyncConnection, messages: Iterable[NewMessage], *, cipher: Cipher | None = None
 ) -> Coroutine[Any, Any, PublishedMany]: ...
 
 
 @overload
 def publish_many(
-    conn: OfBlocking, messages: Iterable[NewMessage], *, cipher: Cipher | None = None
+    conn: AnyBlockingConnection, messages: Iterable[NewMessage], *, cipher: Cipher | None = None
 ) -> PublishedMany: ...
 
 
@@ -165,29 +130,29 @@ def publish_many(
 
     The messages are streamed, and become available in their order. All are published or none, but for those that a full topic drops.
     The iterable may read from the same blocking connection.
-    COPY gives no ids back and knows no `on_conflict`: whoever needs one calls `publish` for each, best within `conn.pipeline()`.
+    COPY gives no ids back and knows no `on_conflict`: if you need one, call `publish` for each, best within `conn.pipeline()`.
     Where SQLAlchemy or Django is on another driver than psycopg or asyncpg there is no COPY: then it is an INSERT for each 500.
     A `cipher` encrypts those whose topics are its topics.
 
     Raises:
-        PublishRefused: says which message; none was published, and the transaction can still be used.
-        NotAdmitted: a policy of one of the topics is against it; none was published, and the transaction can still be used.
+        InvalidMessage: with the number of the message; none was published, and the transaction can still be used.
+        PublishRejected: a policy of one of the topics is against it; none was published, and the transaction can still be used.
         psycopg.Error, or that of the other drivers: the server refused a row for another reason, or is gone.
         TypeError: the connection is of no driver that is known.
     """
     driver = driver_of(conn)
-    sending = trace_context.begin_sending(conn)
-    return _watched(driver.run(_publish_many(driver, Rows(messages, sending, cipher), sending)), None)
+    sending = trace_context.start_publish_span(conn)
+    return _track(driver.run(_publish_many(driver, CopyRows(messages, sending, cipher), sending)), None)
 
 
-def _watched(result: T | Coroutine[Any, Any, T], topic: str | None) -> T | Pending[T]:
-    """See that somebody awaits what an async connection gives. topic: of what it publishes, if that is one."""
-    return Pending(result, topic) if isinstance(result, Coroutine) else result
+def _track(result: T | Coroutine[Any, Any, T], topic: str | None) -> T | TrackedCoroutine[T]:
+    """Log an error if a coroutine is never awaited. topic: that of the message, if it is one."""
+    return TrackedCoroutine(result, topic) if isinstance(result, Coroutine) else result
 
 
-def _refuse_append(message: NewMessage, cipher: Cipher | None) -> None:
+def _check_append(message: NewMessage, cipher: Cipher | None) -> None:
     if cipher is not None and message.on_conflict == "append" and cipher.covers(message.topic):
-        raise PublishRefused(
+        raise InvalidMessage(
             f"topic {message.topic} is encrypted: nothing can be appended to what the server cannot read; use on_conflict 'replace', 'ignore' or 'error'"
         )
 
@@ -196,12 +161,12 @@ async def _publish(
     driver: Driver,
     message: NewMessage,
     columns: dict[str, Any],
-    sending: Untraced | Sending,
+    sending: NoTrace | PublishSpan,
     check: Check,
     cipher: Cipher | None,
 ) -> Published:
     traced = columns if sending.carry is None else sending.carry(columns)
-    with sending, in_our_words(lambda _: (message.topic, message.key)):
+    with sending, translate_errors(lambda _: (message.topic, message.key)):
         return sending.sent(await _insert(driver, message, traced, check, cipher))
 
 
@@ -214,37 +179,37 @@ async def _insert(
     nothing is refused before it was asked for.
     """
     topic = message.topic
-    stored = columns if cipher is None else cipher.sealed(columns)
-    known, is_fresh = known_schema.recall(topic), False
+    stored = columns if cipher is None else cipher.encrypt_columns(columns)
+    known, is_fresh = schema_cache.get(topic), False
     for _ in range(TRIES):
         problems = await check(known, columns)
         if problems and is_fresh:
             raise InvalidPayload(topic, problems)
-        found = None if problems else await driver.ask(publish_statement(stored, message.on_conflict, known))
+        found = None if problems else await driver.fetch_row(publish_statement(stored, message.on_conflict, known))
         if found is not None:
             return Published(*found)
-        digest, text = await driver.ask(Statement(known_schema.READ, {"topic": topic})) or (None, None)
+        digest, text = await driver.fetch_row(Statement(schema_cache.READ, {"topic": topic})) or (None, None)
         if digest == known.digest and not problems:
             return Published(None, "dropped")
-        known, is_fresh = known_schema.remember(topic, digest, text), True
-    raise PublishRefused(f"the payload_schema of topic {topic} changed {TRIES} times meanwhile: try again")
+        known, is_fresh = schema_cache.put(topic, digest, text), True
+    raise InvalidMessage(f"the payload_schema of topic {topic} changed {TRIES} times meanwhile: try again")
 
 
-async def _publish_many(driver: Driver, rows: Rows, sending: Untraced | Sending) -> PublishedMany:
-    def named(said: Said) -> tuple[str, str] | None:
-        return None if said.line is None else rows.key_of(said.line)
+async def _publish_many(driver: Driver, rows: CopyRows, sending: NoTrace | PublishSpan) -> PublishedMany:
+    def find_key(error: ServerError) -> tuple[str, str] | None:
+        return None if error.line is None else rows.key_of(error.line)
 
     published = 0
-    with sending, in_our_words(named):
+    with sending, translate_errors(find_key):
         async with driver.bulk() as bulk:
-            for part in rows.parts(await bulk.ask(BEGIN)):
-                published += await bulk.pour(part)
+            for part in rows.parts(await bulk.fetch_row(READ_START)):
+                published += await bulk.copy_in(part)
         return sending.sent_many(PublishedMany(published, rows.count - published))
 
 
-async def _at_once(known: KnownSchema, columns: dict[str, Any]) -> list[str]:
+async def _check_inline(known: CachedSchema, columns: dict[str, Any]) -> list[str]:
     return known.problems(columns)
 
 
-async def _in_a_thread(known: KnownSchema, columns: dict[str, Any]) -> list[str]:
+async def _check_in_thread(known: CachedSchema, columns: dict[str, Any]) -> list[str]:
     return await asyncio.to_thread(known.problems, columns)

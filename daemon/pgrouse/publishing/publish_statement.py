@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pgrouse.publishing.schema_cache import KnownSchema
 from pgrouse.publishing.new_message import OnConflict
+from pgrouse.publishing.schema_cache import CachedSchema
 from pgrouse.publishing.statement import Statement, Value
 
-# Said, since nothing else tells the server what a value of a SELECT is. By way of text: see Statement.
+# Without them the server does not know the types of values in a SELECT. Through text: see Statement.
 CASTS = {
     "priority": "int",
     "payload": "pg_catalog.text::pg_catalog.jsonb",
@@ -24,14 +24,14 @@ CASTS = {
 
 # While no topic has a policy that publishing must look at, it has no schema either: to know that costs next to nothing.
 SCHEMA_IS_KNOWN = """
-    CASE WHEN pg_catalog.pg_sequence_last_value('messages.policed'::pg_catalog.regclass) OPERATOR(pg_catalog.=) 1
+    CASE WHEN pg_catalog.pg_sequence_last_value('messages.policy_flag'::pg_catalog.regclass) OPERATOR(pg_catalog.=) 1
          THEN %(known_schema)s::pg_catalog.text IS NULL
-    ELSE coalesce(messages.schema_digest(%(topic)s::pg_catalog.text), '') OPERATOR(pg_catalog.=)
+    ELSE coalesce(messages.payload_schema_digest(%(topic)s::pg_catalog.text), '') OPERATOR(pg_catalog.=)
          coalesce(%(known_schema)s::pg_catalog.text, '') END
 """
 
 
-def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: KnownSchema) -> Statement:
+def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: CachedSchema) -> Statement:
     """Return what publishes one message, if its topic has the schema that is known.
 
     Args:

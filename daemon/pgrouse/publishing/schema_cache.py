@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pgrouse.payload_schema import PayloadSchema
 
 READ = """
-    SELECT messages.schema_digest(%(topic)s::pg_catalog.text), coalesce(t.payload_schema, d.payload_schema)::pg_catalog.text
+    SELECT messages.payload_schema_digest(%(topic)s::pg_catalog.text), coalesce(t.payload_schema, d.payload_schema)::pg_catalog.text
     FROM messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic OPERATOR(pg_catalog.=) %(topic)s
     WHERE d.topic OPERATOR(pg_catalog.=) '*'
@@ -25,7 +25,7 @@ READ_ALL = "SELECT pg_catalog.jsonb_object_agg(t.topic, t.payload_schema)::pg_ca
 
 
 @dataclass(frozen=True, slots=True)
-class KnownSchema:
+class CachedSchema:
     """What was last read of one topic. No digest: it has no schema."""
 
     digest: str | None = None
@@ -35,41 +35,41 @@ class KnownSchema:
         """Return what does not fit in the columns of a message.
 
         Raises:
-            SchemaUnusable: the schema itself cannot be used; nothing can be published to the topic until it is mended.
+            SchemaUnusable: the schema itself cannot be used; nothing can be published to the topic until it is fixed.
         """
         return [] if self.text is None else _compiled(self.text).problems(row.get("payload"))
 
 
-# Whoever publishes to more topics with a schema asks for it anew now and then; who names them by his data must not fill the memory.
-MOST_TOPICS = 1000
-# By topic. What another database has under the same name only costs one more look: it counts for nothing without its digest.
-_last: dict[str, KnownSchema] = {}
-_NONE = KnownSchema()
+# A publisher to more topics with a schema reads schemas again now and then; topics named after data must not fill the memory.
+MAX_TOPICS = 1000
+# By topic. What another database has under the same name only costs one more query: it counts for nothing without its digest.
+_last: dict[str, CachedSchema] = {}
+_NONE = CachedSchema()
 
 
-def recall(topic: str) -> KnownSchema:
+def get(topic: str) -> CachedSchema:
     """Return what was last read of a topic; nothing known is taken for no schema."""
     return _last.get(topic, _NONE)
 
 
-def remember(topic: str, digest: str | None, text: str | None) -> KnownSchema:
+def put(topic: str, digest: str | None, text: str | None) -> CachedSchema:
     """Keep what was read of a topic."""
     if digest is None:
         _last.pop(topic, None)
         return _NONE
-    if len(_last) >= MOST_TOPICS and topic not in _last:
+    if len(_last) >= MAX_TOPICS and topic not in _last:
         _last.clear()
     _last[topic] = known = _shared(digest, text)
     return known
 
 
 @lru_cache(maxsize=256)
-def _shared(digest: str, text: str | None) -> KnownSchema:
+def _shared(digest: str, text: str | None) -> CachedSchema:
     """Return one and the same for all topics: that of `*` holds for any number of them."""
-    return KnownSchema(digest, text)
+    return CachedSchema(digest, text)
 
 
-class Schemas:
+class SchemaSnapshot:
     """The schemas of all topics at one moment, from READ_ALL."""
 
     def __init__(self, text: str | None) -> None:
@@ -84,7 +84,7 @@ class Schemas:
         """
         if not self._texts:
             return
-        if problems := KnownSchema(text=self._texts.get(row["topic"], self._texts.get("*"))).problems(row):
+        if problems := CachedSchema(text=self._texts.get(row["topic"], self._texts.get("*"))).problems(row):
             raise InvalidPayload(row["topic"], problems)
 
 

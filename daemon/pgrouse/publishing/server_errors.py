@@ -1,4 +1,4 @@
-"""What an error of the server means to who publishes, whichever driver it came through."""
+"""Translate errors of the server on publishing, from any driver, to errors of pgrouse."""
 
 from __future__ import annotations
 
@@ -9,24 +9,31 @@ from typing import NamedTuple
 
 from pgrouse.errors import (
     KeyTaken,
-    NotAdmitted,
     PayloadTooLarge,
+    PredecessorNotFound,
     PublishRateExceeded,
+    PublishRejected,
     TopicFull,
     TopicNotRegistered,
     TopicReserved,
-    UnknownPredecessor,
 )
 
-KINDS = (TopicFull, PublishRateExceeded, TopicNotRegistered, PayloadTooLarge, TopicReserved, UnknownPredecessor)
-KEYS = ("message_key", "held_key_pkey")
+ERROR_CLASSES = (
+    TopicFull,
+    PublishRateExceeded,
+    TopicNotRegistered,
+    PayloadTooLarge,
+    TopicReserved,
+    PredecessorNotFound,
+)
+KEY_CONSTRAINTS = ("message_key", "held_key_pkey")
 # In no language are these words translated, nor their order changed.
-NAMED = re.compile(r"\(topic, key\)=\(([^,]+), (.*)\)", re.DOTALL)
-LINE = re.compile(r"COPY message, \S+ (\d+)")
+TOPIC_AND_KEY = re.compile(r"\(topic, key\)=\(([^,]+), (.*)\)", re.DOTALL)
+COPY_LINE = re.compile(r"COPY message, \S+ (\d+)")
 
 
-class Said(NamedTuple):
-    """What the server said of an error."""
+class ServerError(NamedTuple):
+    """What the server answer of an error."""
 
     sqlstate: str | None
     text: str
@@ -39,58 +46,58 @@ class Said(NamedTuple):
     @property
     def line(self) -> int | None:
         """The line of a COPY that is meant."""
-        found = LINE.search(self.context or "")
+        found = COPY_LINE.search(self.context or "")
         return int(found[1]) if found else None
 
 
-Named = tuple[str, str | None]
+TopicAndKey = tuple[str, str | None]
 
 
 @contextmanager
-def in_our_words(named: Callable[[Said], Named | None]) -> Iterator[None]:
-    """Raise what a policy of the topic is against as an error of ours, with the driver's as its cause; let all else pass.
+def translate_errors(find_key: Callable[[ServerError], TopicAndKey | None]) -> Iterator[None]:
+    """Raise a rejection by a policy of the topic as PublishRejected, with the error of the driver as its cause; let all else pass.
 
     Args:
-        named: tells topic and key of the message in question, if they are known.
+        find_key: returns topic and key of the message in question, if they are known.
     """
     try:
         yield
     except Exception as error:
-        said = _said(error)
-        refused = None if said is None else _refusal(said, named)
+        answer = _server_error(error)
+        refused = None if answer is None else _translated(answer, find_key)
         if refused is None:
             raise
         raise refused from error
 
 
-def _refusal(said: Said, named: Callable[[Said], Named | None]) -> NotAdmitted | None:
-    text = ": ".join(filter(None, [said.text, said.hint]))
-    for kind in KINDS:
-        if said.sqlstate == kind.sqlstate:
+def _translated(answer: ServerError, find_key: Callable[[ServerError], TopicAndKey | None]) -> PublishRejected | None:
+    text = ": ".join(filter(None, [answer.text, answer.hint]))
+    for kind in ERROR_CLASSES:
+        if answer.sqlstate == kind.sqlstate:
             return kind(text)
-    if said.sqlstate == KeyTaken.sqlstate and said.constraint in KEYS and said.schema == "messages":
-        return KeyTaken(text if said.hint else _taken(_of_detail(said) or named(said)))
+    if answer.sqlstate == KeyTaken.sqlstate and answer.constraint in KEY_CONSTRAINTS and answer.schema == "messages":
+        return KeyTaken(text if answer.hint else _key_taken(_key_in_detail(answer) or find_key(answer)))
     return None
 
 
-def _taken(named: Named | None) -> str:
-    if named is None:
+def _key_taken(find_key: TopicAndKey | None) -> str:
+    if find_key is None:
         return "a message with this key waits already: nothing was published"
-    topic, key = named
+    topic, key = find_key
     return f"a message of topic {topic} with the key {key!r} waits already: nothing was published"
 
 
-def _of_detail(said: Said) -> Named | None:
-    """Only who may read keys is told."""
-    found = NAMED.search(said.detail or "")
+def _key_in_detail(answer: ServerError) -> TopicAndKey | None:
+    """The detail is only there for roles that may read keys."""
+    found = TOPIC_AND_KEY.search(answer.detail or "")
     return (found[1], found[2]) if found else None
 
 
-def _said(error: BaseException | None) -> Said | None:
-    """Find what the server said; SQLAlchemy and Django raise errors of their own because of the driver's."""
+def _server_error(error: BaseException | None) -> ServerError | None:
+    """Find what the server answer; SQLAlchemy and Django raise errors of their own because of the driver's."""
     while error is not None:
         if (diag := getattr(error, "diag", None)) is not None:  # psycopg
-            return Said(
+            return ServerError(
                 diag.sqlstate,
                 diag.message_primary or "",
                 diag.message_hint,
@@ -100,11 +107,11 @@ def _said(error: BaseException | None) -> Said | None:
                 diag.constraint_name,
             )
         if hasattr(error, "constraint_name"):  # asyncpg
-            return Said(*(getattr(error, name, None) for name in OF_ASYNCPG))  # type: ignore[arg-type]
+            return ServerError(*(getattr(error, name, None) for name in ASYNCPG_FIELDS))  # type: ignore[arg-type]
         if error.args and isinstance(error.args[0], dict):  # pg8000: the fields of the protocol, by their letters
-            return Said(*(error.args[0].get(letter) for letter in "CMHDWsn"))  # type: ignore[arg-type]
+            return ServerError(*(error.args[0].get(letter) for letter in "CMHDWsn"))  # type: ignore[arg-type]
         error = error.__cause__
     return None
 
 
-OF_ASYNCPG = ("sqlstate", "message", "hint", "detail", "context", "schema_name", "constraint_name")
+ASYNCPG_FIELDS = ("sqlstate", "message", "hint", "detail", "context", "schema_name", "constraint_name")

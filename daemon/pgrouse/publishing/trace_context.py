@@ -1,6 +1,6 @@
 """The W3C trace context that a message carries in its headers: `traceparent` and `tracestate`, from the publisher to the handler.
 
-OpenTelemetry is never imported from here. Who has a span has imported it already; for everybody else this is one look into a dict.
+OpenTelemetry is never imported from here. A process that has a span has imported it already; for others this costs one lookup in a dict.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pgrouse.publishing.publish import Published, PublishedMany
-    from pgrouse.telemetry.publish_span import Sending
+    from pgrouse.publishing.published import Published, PublishedMany
+    from pgrouse.telemetry.publish_span import PublishSpan
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 # The version that is known, and ids that are not all zeros.
 VALID = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class Untraced:
-    """What is published while nobody traces: nothing is added to it, nothing is noted."""
+class NoTrace:
+    """The span of a publish without tracing: nothing is added or recorded."""
 
     __slots__ = ()
 
-    def __enter__(self) -> Untraced:
+    def __enter__(self) -> NoTrace:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -42,29 +42,29 @@ class Untraced:
         return published
 
 
-UNTRACED = Untraced()
+NO_TRACE = NoTrace()
 
 
-def begin_sending(conn: object, topic: str | None = None) -> Untraced | Sending:
+def start_publish_span(conn: object, topic: str | None = None) -> NoTrace | PublishSpan:
     """Begin the span `send` if this process uses OpenTelemetry. No topic: of many messages, whose topics are seen as they come."""
     if not _is_used():
-        return UNTRACED
+        return NO_TRACE
     try:
-        from pgrouse.telemetry.publish_span import Sending  # noqa: PLC0415 - only where the API is imported already
+        from pgrouse.telemetry.publish_span import PublishSpan  # noqa: PLC0415 - only where the API is imported already
 
-        return Sending(conn, topic)
+        return PublishSpan(conn, topic)
     except (ImportError, AttributeError, TypeError):
-        # Of which version the application has it nobody knows; too old a one must not keep anybody from publishing.
-        return UNTRACED
+        # The application may have any version; one that is too old must not prevent publishing.
+        return NO_TRACE
 
 
 def current() -> dict[str, str]:
     """Return the headers of the current span; none if there is no span."""
     if not _is_used():
         return {}
-    from pgrouse.telemetry import propagation as carrier  # noqa: PLC0415
+    from pgrouse.telemetry import propagation  # noqa: PLC0415
 
-    return carrier.current()
+    return propagation.current()
 
 
 def inherited(headers: Mapping[str, Any]) -> dict[str, str]:
@@ -75,13 +75,13 @@ def inherited(headers: Mapping[str, Any]) -> dict[str, str]:
     return {TRACEPARENT: parent, TRACESTATE: state} if isinstance(state, str) else {TRACEPARENT: parent}
 
 
-def within(headers: Mapping[str, str]) -> AbstractContextManager[object]:
+def use_context(headers: Mapping[str, str]) -> AbstractContextManager[object]:
     """Let the span that these headers name be the current one for a block; without headers, nothing."""
     if not headers:
         return nullcontext()
-    from pgrouse.telemetry import propagation as carrier  # noqa: PLC0415
+    from pgrouse.telemetry import propagation  # noqa: PLC0415
 
-    return carrier.within(headers)
+    return propagation.within(headers)
 
 
 def log_keys() -> dict[str, str]:
@@ -93,8 +93,8 @@ def log_keys() -> dict[str, str]:
     return {"trace_id": trace_id, "span_id": span_id}
 
 
-def of_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that TRACEPARENT and TRACESTATE name, by which a traced shell or job tells its commands."""
+def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that TRACEPARENT and TRACESTATE name, by which a traced shell or job passes its context to commands."""
     parent, state = environ.get("TRACEPARENT", ""), environ.get("TRACESTATE", "")
     if not VALID.fullmatch(parent):
         return {}

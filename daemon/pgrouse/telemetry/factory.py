@@ -1,4 +1,4 @@
-"""What a daemon is built of that tells OpenTelemetry of its work."""
+"""Creates the parts of a daemon that record OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Callable
 from functools import partial
 
 from pgrouse.config import config
-from pgrouse.worker.executor import Crew
-from pgrouse.worker.claim_loop import Lane
-from pgrouse.telemetry import providers as export
-from pgrouse.telemetry.traced_executor import TracedCrew
-from pgrouse.telemetry.traced_claim_loop import TracedLane
+from pgrouse.telemetry import providers
 from pgrouse.telemetry.telemetry import Telemetry
+from pgrouse.telemetry.traced_claim_loop import TracedClaimLoop
+from pgrouse.telemetry.traced_executor import TracedExecutor
+from pgrouse.worker.claim_loop import ClaimLoop
+from pgrouse.worker.executor import HandlerExecutor
 
 
-class Traced:
-    """The traced parts of one daemon; making this sets the providers of its process.
+class TelemetryFactory:
+    """Creates the traced parts of one daemon; creating it sets the providers of the process.
 
     Args:
         settings: the section `[otel]`.
         worker: the daemon's name.
 
     Attributes:
-        crew: makes the crew, as Crew does.
-        lane: makes a lane, as Lane does.
-        end: exports what is left, in the time that the configuration gives; blocks.
+        executor: creates the executor.
+        claim_loop: creates a claim loop.
+        shutdown: exports what is left, within the configured time; blocks.
 
     Raises:
-        ConfigError: a package is missing, or the environment wants an exporter that is not there.
+        ConfigError: a package is missing, or the environment asks for an exporter that is not available.
     """
 
     def __init__(self, settings: config.Otel, worker: str) -> None:
-        self.end = export.begin(settings, worker).end
+        self.shutdown = providers.set_providers(settings, worker).shutdown
         telemetry = Telemetry(worker)
-        self.crew: Callable[..., Crew] = partial(TracedCrew, telemetry)
-        self.lane: Callable[..., Lane] = partial(TracedLane, telemetry)
+        self.executor: Callable[..., HandlerExecutor] = partial(TracedExecutor, telemetry)
+        self.claim_loop: Callable[..., ClaimLoop] = partial(TracedClaimLoop, telemetry)

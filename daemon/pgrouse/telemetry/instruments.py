@@ -31,7 +31,7 @@ class Instruments:
 
 
 def instruments() -> Instruments:
-    """Return those of the providers that are set now: an application may set its own at any time."""
+    """Return the instruments of the current providers: an application may set its own at any time."""
     return _of(trace.get_tracer_provider(), metrics.get_meter_provider())
 
 

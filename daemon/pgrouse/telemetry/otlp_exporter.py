@@ -1,4 +1,4 @@
-"""The exporters over OTLP/HTTP, with their failures told as events: the first of a row, then every time their number doubles."""
+"""The OTLP/HTTP exporters. Failures are logged as events: the first of a row, then each time their number doubles."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from pgrouse import events
 log = structlog.get_logger()
 
 
-class Chatter(logging.Filter):
-    """Keeps what an exporter says about its tries instead of logging each; the first since the last export counts."""
+class ExportLogFilter(logging.Filter):
+    """Keeps the first log message of an exporter since the last export, instead of logging all."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: str | None = None
+        self._first_message: str | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep it."""
-        self._said = self._said or record.getMessage()
+        """Keep the first message."""
+        self._first_message = self._first_message or record.getMessage()
         return False
 
     def take(self) -> str:
-        """Return what was said, on one line that is not too long."""
-        said, self._said = self._said, None
-        return " ".join((said or "no reason was given").split())[:300]
+        """Return the message on one line, cut, and forget it."""
+        text, self._first_message = self._first_message, None
+        return " ".join((text or "no reason was given").split())[:300]
 
 
-class Failures:
+class ExportFailures:
     """The failures in a row of one exporter.
 
     Args:
@@ -42,12 +42,12 @@ class Failures:
     """
 
     def __init__(self, signal: str, logger: str) -> None:
-        self.signal, self._count, self._chatter = signal, 0, Chatter()
-        logging.getLogger(logger).addFilter(self._chatter)
+        self.signal, self._count, self._log_filter = signal, 0, ExportLogFilter()
+        logging.getLogger(logger).addFilter(self._log_filter)
 
-    def take(self, *, succeeded: bool) -> None:
-        """Take in how an export ended."""
-        reason = self._chatter.take()
+    def record(self, *, succeeded: bool) -> None:
+        """Record the result of an export."""
+        reason = self._log_filter.take()
         if succeeded:
             if self._count:
                 log.info(events.TELEMETRY_RESTORED, signal=self.signal, failures=self._count)
@@ -58,29 +58,29 @@ class Failures:
             log.warning(events.TELEMETRY_FAILED, signal=self.signal, failures=self._count, reason=reason)
 
 
-class Spans(trace_exporter.OTLPSpanExporter):
+class SpanExporter(trace_exporter.OTLPSpanExporter):
     """Exports spans."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._failures = Failures("traces", trace_exporter.__name__)
+        self._failures = ExportFailures("traces", trace_exporter.__name__)
 
     def export(self, spans: Any) -> SpanExportResult:
-        """Export some; tell of failures."""
+        """Export; log failures."""
         result = super().export(spans)
-        self._failures.take(succeeded=result is SpanExportResult.SUCCESS)
+        self._failures.record(succeeded=result is SpanExportResult.SUCCESS)
         return result
 
 
-class Metrics(metric_exporter.OTLPMetricExporter):
+class MetricExporter(metric_exporter.OTLPMetricExporter):
     """Exports metrics."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._failures = Failures("metrics", metric_exporter.__name__)
+        self._failures = ExportFailures("metrics", metric_exporter.__name__)
 
     def export(self, metrics_data: Any, timeout_millis: float | None = 10_000, **more: Any) -> MetricExportResult:
-        """Export some; tell of failures."""
+        """Export; log failures."""
         result = super().export(metrics_data, timeout_millis, **more)
-        self._failures.take(succeeded=result is MetricExportResult.SUCCESS)
+        self._failures.record(succeeded=result is MetricExportResult.SUCCESS)
         return result

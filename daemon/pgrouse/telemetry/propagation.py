@@ -1,4 +1,4 @@
-"""Trace contexts as headers, by OpenTelemetry's own W3C propagator. Baggage does not travel: it may hold what no table should."""
+"""Trace contexts as headers, by OpenTelemetry's own W3C propagator. Baggage is not passed on: it may hold data that must not be stored."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from pydantic_core import from_json
 
 from pgrouse.client.message import Message
-from pgrouse.telemetry import names
 from pgrouse.publishing.trace_context import TRACEPARENT, TRACESTATE
+from pgrouse.telemetry import names
 
 W3C = TraceContextTextMapPropagator()
-# The SDK keeps no more links of a span unless told to.
-MOST_LINKS = 128
+# The default limit of the SDK for the links of a span.
+MAX_LINKS = 128
 
 
 def current() -> dict[str, str]:
@@ -34,7 +34,7 @@ def headers_of(span: trace.Span) -> dict[str, str]:
 
 @contextmanager
 def within(headers: Mapping[str, str]) -> Iterator[None]:
-    """Let the span that these headers name be the current one."""
+    """Make the span of these headers the current one."""
     token = context.attach(W3C.extract(headers))
     try:
         yield
@@ -43,25 +43,25 @@ def within(headers: Mapping[str, str]) -> Iterator[None]:
 
 
 def links(messages: Iterable[Message]) -> list[trace.Link]:
-    """Return links to the spans that sent these messages, as far as they say so, and no more than a span keeps."""
+    """Return links to the spans that sent these messages, at most as many as a span keeps."""
     found: list[trace.Link] = []
     for message in messages:
-        if len(found) == MOST_LINKS:
+        if len(found) == MAX_LINKS:
             break
-        if (sent := _sent_by(message)) is not None:
+        if (sent := _sender_context(message)) is not None:
             found.append(trace.Link(sent, {names.MESSAGE_ID: str(message.id)}))
     return found
 
 
-def _sent_by(message: Message) -> trace.SpanContext | None:
+def _sender_context(message: Message) -> trace.SpanContext | None:
     if message.headers is None or TRACEPARENT not in message.headers:
         return None
     try:
         headers = from_json(message.headers)
     except ValueError:
         return None
-    # Anybody may have written them.
+    # The headers come from the publisher and may hold anything.
     texts = {name: headers[name] for name in (TRACEPARENT, TRACESTATE) if isinstance(headers.get(name), str)}
-    # Not within what is current here: that would be taken for the sender if the headers are no good.
+    # In an empty context: the current span would be taken for the sender if the headers are invalid.
     found = trace.get_current_span(W3C.extract(texts, context.Context())).get_span_context()
     return found if found.is_valid else None

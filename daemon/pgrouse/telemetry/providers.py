@@ -1,6 +1,6 @@
-"""Where spans and metrics go: providers of the SDK with exporters over OTLP/HTTP, as the OTEL_* variables of the environment say.
+"""The providers of spans and metrics, with OTLP/HTTP exporters as the OTEL_* environment variables say.
 
-Whoever has set providers before (a handler's module, `opentelemetry-instrument`) keeps them. Exporting happens on threads of the SDK with
+Anyone who has set providers before (a handler's module, `opentelemetry-instrument`) keeps them. TelemetryProviders happens on threads of the SDK with
 bounded queues: a collector that is gone costs spans, and nothing else.
 """
 
@@ -25,7 +25,7 @@ try:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    from pgrouse.telemetry import otlp_exporter as exporter
+    from pgrouse.telemetry import otlp_exporter
 except ImportError as error:
     raise ConfigError("otel.enabled needs more packages: pip install 'pgrouse[otel]'") from error
 
@@ -33,8 +33,8 @@ HTTP = "http/protobuf"
 
 
 @dataclass(frozen=True)
-class Exporting:
-    """What has to be ended in order.
+class TelemetryProviders:
+    """The providers of this process, to be shut down in order.
 
     Attributes:
         flush_s: how long that may take.
@@ -43,8 +43,8 @@ class Exporting:
     flush_s: float
     _closing: list[Callable[[], object]] = field(default_factory=list)
 
-    def end(self) -> None:
-        """Export what is left, as far as that is possible in the time. Blocks; fails never."""
+    def shutdown(self) -> None:
+        """Export what is left, as far as the time allows. Blocks; never raises."""
         threads = [threading.Thread(target=each, name="otel-flush", daemon=True) for each in self._closing]
         for each in threads:
             each.start()
@@ -53,23 +53,23 @@ class Exporting:
             each.join(share)
 
 
-def begin(settings: config.Otel, instance: str) -> Exporting:
-    """Set the providers of this process, unless somebody has.
+def set_providers(settings: config.Otel, instance: str) -> TelemetryProviders:
+    """Set the providers of this process, unless they are set already.
 
     Args:
         settings: the section `[otel]`.
-        instance: what to call this process: `service.instance.id`.
+        instance: the name of this process: `service.instance.id`.
 
     Raises:
-        ConfigError: the environment wants an exporter that is not there.
+        ConfigError: the environment asks for an exporter that is not available.
     """
     resource = Resource.create({names.SERVICE_INSTANCE_ID: instance, **_service()})
-    flush_s = settings.flush.total_seconds()
-    return Exporting(flush_s, [_traces(resource, flush_s), _metrics(resource, flush_s)])
+    flush_s = settings.flush_timeout.total_seconds()
+    return TelemetryProviders(flush_s, [_traces(resource, flush_s), _metrics(resource, flush_s)])
 
 
 def _service() -> dict[str, str]:
-    """Return our name, unless the environment has another one: what is given to the SDK would win."""
+    """Return our service name, unless the environment sets one: the value given to the SDK would win."""
     named = f"{names.SERVICE_NAME}=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     return {} if named or os.environ.get("OTEL_SERVICE_NAME") else {names.SERVICE_NAME: "pgrouse"}
 
@@ -80,7 +80,7 @@ def _traces(resource: Resource, flush_s: float) -> Callable[[], object]:
         return _flush_of(given, flush_s)
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     if _is_wanted("TRACES"):
-        provider.add_span_processor(BatchSpanProcessor(exporter.Spans()))
+        provider.add_span_processor(BatchSpanProcessor(otlp_exporter.SpanExporter()))
     trace.set_tracer_provider(provider)
     return provider.shutdown
 
@@ -89,23 +89,23 @@ def _metrics(resource: Resource, flush_s: float) -> Callable[[], object]:
     given = metrics.get_meter_provider()
     if not isinstance(given, _ProxyMeterProvider):
         return _flush_of(given, flush_s)
-    readers = [PeriodicExportingMetricReader(exporter.Metrics())] if _is_wanted("METRICS") else []
+    readers = [PeriodicExportingMetricReader(otlp_exporter.MetricExporter())] if _is_wanted("METRICS") else []
     provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
     metrics.set_meter_provider(provider)
     return lambda: provider.shutdown(timeout_millis=flush_s * 1000)
 
 
 def _flush_of(provider: Any, flush_s: float) -> Callable[[], object]:
-    """What is not ours is not shut down; of what has no flush nothing can be asked."""
+    """Return a flush of a foreign provider, which is not shut down; it may have no flush at all."""
     flush: Callable[[int], object] = getattr(provider, "force_flush", lambda _: None)
     return lambda: flush(round(flush_s * 1000))
 
 
 def _is_wanted(signal: str) -> bool:
-    """Say whether the environment wants this signal exported.
+    """Return whether the environment wants this signal exported.
 
     Raises:
-        ConfigError: by something else than OTLP over HTTP.
+        ConfigError: by anything but OTLP over HTTP.
     """
     variable = f"OTEL_{signal}_EXPORTER"
     match os.environ.get(variable, "").strip() or "otlp":

@@ -10,26 +10,25 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import trace
 
 from pgrouse import jsonb
-from pgrouse.telemetry import names
-from pgrouse.telemetry import propagation as carrier
+from pgrouse.publishing.trace_context import TRACEPARENT
+from pgrouse.telemetry import names, propagation
 from pgrouse.telemetry.instruments import instruments
 from pgrouse.telemetry.names import Operation
-from pgrouse.telemetry.server import server
-from pgrouse.publishing.trace_context import TRACEPARENT
+from pgrouse.telemetry.server import server_attributes
 
 if TYPE_CHECKING:
-    from pgrouse.publishing.publish import Published, PublishedMany
+    from pgrouse.publishing.published import Published, PublishedMany
 
-# Larger headers get no context: as jsonb they may be near the limit, and no message is refused because it is traced.
-ROOM_FROM = 8192
+# Longer headers get no context: they may be near the limit, and tracing must not cause a rejected message.
+MAX_HEADER_CHARS = 8192
 
 
-class Sending:
-    """One publish that is traced; a block in which its span is the current one.
+class PublishSpan:
+    """A traced publish; within its block its span is the current one.
 
     Args:
-        conn: where to.
-        topic: what kind of messages; None = many, of any topics.
+        conn: the connection of the publish.
+        topic: the topic; None = many messages of any topics.
     """
 
     def __init__(self, conn: object, topic: str | None) -> None:
@@ -40,9 +39,9 @@ class Sending:
         self._span = self._instruments.tracer.start_span(
             f"{Operation.SEND} {topic}" if topic else Operation.SEND,
             kind=trace.SpanKind.PRODUCER,
-            attributes={**self._attributes(), **server(conn)},
+            attributes={**self._attributes(), **server_attributes(conn)},
         )
-        self._headers = carrier.headers_of(self._span)
+        self._headers = propagation.headers_of(self._span)
         self._current: AbstractContextManager[trace.Span]
 
     def carry(self, columns: dict[str, Any]) -> dict[str, Any]:
@@ -50,18 +49,18 @@ class Sending:
         if self._is_many and len(self._topics) < 2:  # noqa: PLR2004 - more than one is all that counts
             self._topics.add(columns["topic"])
         given: str = columns.get("headers", "{}")
-        if not self._headers or f'"{TRACEPARENT}"' in given or len(given) > ROOM_FROM:
+        if not self._headers or f'"{TRACEPARENT}"' in given or len(given) > MAX_HEADER_CHARS:
             return columns
-        return columns | {"headers": _merged(given, self._headers)}
+        return columns | {"headers": _merge_headers(given, self._headers)}
 
     def sent(self, published: Published) -> Published:
-        """Note what came of one message."""
+        """Record the id of the message."""
         if published:
             self._span.set_attribute(names.MESSAGE_ID, str(int(published)))
         return published
 
     def sent_many(self, published: PublishedMany) -> PublishedMany:
-        """Note how many messages were published."""
+        """Record how many messages were published."""
         self._count = int(published)
         self._span.set_attribute(names.BATCH_MESSAGE_COUNT, self._count)
         if topic := self._topic():
@@ -69,8 +68,8 @@ class Sending:
             self._span.set_attribute(names.DESTINATION_NAME, topic)
         return published
 
-    def __enter__(self) -> Sending:
-        # What goes wrong is noted at the end, in the words of the conventions.
+    def __enter__(self) -> PublishSpan:
+        # Errors are recorded at the end, as the conventions say.
         self._current = trace.use_span(self._span, record_exception=False, set_status_on_exception=False)
         self._current.__enter__()
         return self
@@ -102,8 +101,8 @@ class Sending:
         return next(iter(self._topics)) if len(self._topics) == 1 else None
 
 
-def _merged(given: str, headers: dict[str, str]) -> str:
-    """Put our headers in front of those that were given, as JSON."""
+def _merge_headers(given: str, headers: dict[str, str]) -> str:
+    """Put our headers in front of the given ones, as JSON."""
     rest = given.removeprefix("{").lstrip()
     text = (jsonb.encode(headers) or "").removesuffix("}")
     return f"{text}}}" if rest == "}" else f"{text},{rest}"

@@ -1,4 +1,4 @@
-"""Which server a connection leads to, as attributes of a span."""
+"""The server of a connection, as attributes of a span."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import psycopg
 from pgrouse.telemetry import names
 
 
-def server(conn: object) -> dict[str, str | int]:
-    """Return its address and port, if it is psycopg's; nothing if it is another's, or no connection any more."""
+def server_attributes(conn: object) -> dict[str, str | int]:
+    """Return its address and port, if it is a psycopg connection; nothing for others and for closed ones."""
     if not isinstance(conn, psycopg.Connection | psycopg.AsyncConnection):
         return {}
     try:

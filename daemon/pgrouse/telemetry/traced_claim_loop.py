@@ -1,4 +1,4 @@
-"""The lane of a daemon that tells of its work: its claims and settles are spans. Looks that find nothing are none."""
+"""The claim loop with OpenTelemetry: its claims and settles are spans. Claims without messages are not."""
 
 from __future__ import annotations
 
@@ -6,43 +6,49 @@ import asyncio
 import time
 from typing import Any
 
-from pgrouse.worker.claim_planner import Plan
-from pgrouse.worker.claim_loop import Lane
-from pgrouse.handlers.outcome import Ended
-from pgrouse.client.worker_client import Exchange, Store
+from pgrouse.client.settlement import Settlement
+from pgrouse.client.worker_client import TurnResult, WorkerClient
 from pgrouse.telemetry.names import Operation
 from pgrouse.telemetry.telemetry import Telemetry
+from pgrouse.worker.claim_loop import ClaimLoop
+from pgrouse.worker.claim_planner import TurnPlan
 
 
-class TracedLane(Lane):
-    """A lane whose exchanges are spans.
+class TracedClaimLoop(ClaimLoop):
+    """A claim loop whose claims and settles are spans.
 
     Args:
-        telemetry: whom to tell.
-        arguments: those of Lane.
+        telemetry: records the spans.
+        arguments: those of the base class.
     """
 
     def __init__(self, telemetry: Telemetry, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.telemetry = telemetry
 
-    async def _exchange(self, store: Store, ended: list[Ended], plan: Plan) -> Exchange:
+    async def _settle_and_claim(
+        self, client: WorkerClient, settlements: list[Settlement], plan: TurnPlan
+    ) -> TurnResult:
         began_ns = time.time_ns()
         try:
-            got = await super()._exchange(store, ended, plan)
+            result = await super()._settle_and_claim(client, settlements, plan)
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._tell_failure(store, began_ns, ended, plan, error)
+            self._record_failure(client, began_ns, settlements, plan, error)
             raise
-        if ended:
-            self.telemetry.settled(store.conn, began_ns, ended)
-        if got.claimed:
-            self.telemetry.claimed(store.conn, began_ns, got.claimed)
-        return got
+        if settlements:
+            self.telemetry.record_settle(client.conn, began_ns, settlements)
+        if result.claimed:
+            self.telemetry.record_claim(client.conn, began_ns, result.claimed)
+        return result
 
-    def _tell_failure(self, store: Store, began_ns: int, ended: list[Ended], plan: Plan, error: BaseException) -> None:
-        if ended:
-            self.telemetry.failed(Operation.SETTLE, store.conn, began_ns, [each.message for each in ended], error)
-        if plan.want is not None:
-            self.telemetry.failed(Operation.RECEIVE, store.conn, began_ns, [], error)
+    def _record_failure(
+        self, client: WorkerClient, began_ns: int, settlements: list[Settlement], plan: TurnPlan, error: BaseException
+    ) -> None:
+        if settlements:
+            self.telemetry.record_failure(
+                Operation.SETTLE, client.conn, began_ns, [each.message for each in settlements], error
+            )
+        if plan.request is not None:
+            self.telemetry.record_failure(Operation.RECEIVE, client.conn, began_ns, [], error)

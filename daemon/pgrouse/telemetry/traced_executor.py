@@ -1,4 +1,4 @@
-"""The crew and the batches of a daemon that tells of its work: each attempt in its span, which its handler sees as the current one."""
+"""The executor and the batch runner with OpenTelemetry: each attempt is a span, which is the current one for its handler."""
 
 from __future__ import annotations
 
@@ -11,106 +11,106 @@ from typing import Any, ParamSpec, TypeVar
 
 from structlog.contextvars import bound_contextvars
 
-from pgrouse.worker.batch_runner import Batches, Run
-from pgrouse.worker.executor import Crew
-from pgrouse.worker.stop_reason import Why
 from pgrouse.client.message import Message
-from pgrouse.handlers.outcome import Ended
+from pgrouse.client.settlement import Settlement
+from pgrouse.publishing.trace_context import log_keys
 from pgrouse.telemetry import names
 from pgrouse.telemetry.telemetry import Telemetry
-from pgrouse.publishing.trace_context import log_keys
+from pgrouse.worker.batch_runner import BatchRun, BatchRunner
+from pgrouse.worker.executor import HandlerExecutor
+from pgrouse.worker.stop_reason import StopReason
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Threads(ThreadPoolExecutor):
-    """Threads whose calls see the span that was current when they were asked for."""
+class ContextThreadPool(ThreadPoolExecutor):
+    """A thread pool whose calls see the span that was current at submit."""
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> Future[T]:
-        """Call it in a thread, within a copy of the context of now."""
+        """Run a call in a thread, with a copy of the current context."""
         return super().submit(contextvars.copy_context().run, call, *args, **named)  # type: ignore[arg-type]
 
 
-class TracedCrew(Crew):
-    """A crew whose attempts are spans.
+class TracedExecutor(HandlerExecutor):
+    """An executor whose attempts are spans.
 
     Args:
-        telemetry: whom to tell.
-        arguments: those of Crew.
+        telemetry: records the spans.
+        arguments: those of the base class.
     """
 
-    threads_type = Threads
+    threads_type = ContextThreadPool
 
     def __init__(self, telemetry: Telemetry, *arguments: Any) -> None:
         self.telemetry = telemetry
-        self.batches_type = partial(TracedBatches, telemetry)
+        self.batch_runner_type = partial(TracedBatchRunner, telemetry)
         self._lost: set[tuple[int, int]] = set()
-        # What the log shall say of attempts that have ended and are not told of yet.
+        # The log keys of attempts that have ended and are not logged yet.
         self._spans: dict[tuple[int, int], dict[str, str]] = {}
         super().__init__(*arguments)
 
-    async def _attempt(self, message: Message, me: asyncio.Task[None]) -> Ended | None:
+    async def _attempt(self, message: Message, me: asyncio.Task[None]) -> Settlement | None:
         key = message.id, message.claim_id
-        with self.telemetry.process([message]) as processing:
+        with self.telemetry.process([message]) as span:
             ended = await super()._attempt(message, me)
             if ended is not None:
-                processing.ended(ended)
+                span.record_results(ended)
             elif key in self._lost:
-                processing.fail(names.LOST)
-            if ended is not None and (ended.error is not None or ended.remarks):
+                span.record_error(names.LOST)
+            if ended is not None and (ended.error is not None or ended.warnings):
                 self._spans[key] = log_keys()
         self._lost.discard(key)
         return ended
 
-    def _finish(self, message: Message, ended: Ended | None, *, started: bool = False) -> None:
-        span = self._spans.pop((message.id, message.claim_id), None)
-        if span is None:
+    def _finish(self, message: Message, ended: Settlement | None, *, started: bool = False) -> None:
+        keys = self._spans.pop((message.id, message.claim_id), None)
+        if keys is None:
             super()._finish(message, ended, started=started)
             return
-        with bound_contextvars(**span):
+        with bound_contextvars(**keys):
             super()._finish(message, ended, started=started)
 
-    def _stop_key(self, key: tuple[int, int], why: Why) -> None:
-        if why is Why.LOST and key in self._running:
+    def _interrupt(self, key: tuple[int, int], reason: StopReason) -> None:
+        if reason is StopReason.LOST and key in self._running:
             self._lost.add(key)
-        super()._stop_key(key, why)
+        super()._interrupt(key, reason)
 
 
-class TracedBatches(Batches):
-    """Batches whose runs are spans.
+class TracedBatchRunner(BatchRunner):
+    """BatchRunner whose runs are spans.
 
     Args:
-        telemetry: whom to tell.
-        arguments: those of Batches.
+        telemetry: records the spans.
+        arguments: those of the base class.
     """
 
     def __init__(self, telemetry: Telemetry, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.telemetry = telemetry
-        self._spans: dict[Run, dict[str, str]] = {}
+        self._spans: dict[BatchRun, dict[str, str]] = {}
 
-    async def _attempt(self, run: Run) -> list[Ended]:
-        with self.telemetry.process(run.batch.messages, is_batch=True) as processing:
+    async def _attempt(self, run: BatchRun) -> list[Settlement]:
+        with self.telemetry.process(run.batch.messages, is_batch=True) as span:
             self._spans[run] = log_keys()
             try:
                 ended = await super()._attempt(run)
             except asyncio.CancelledError:
-                processing.fail(_why(run))
+                span.record_error(_why(run))
                 raise
-            processing.ended(*ended)
+            span.record_results(*ended)
             return ended
 
-    def _done(self, run: Run, task: asyncio.Task[list[Ended]]) -> None:
+    def _on_done(self, run: BatchRun, task: asyncio.Task[list[Settlement]]) -> None:
         with bound_contextvars(**self._spans.pop(run, {})):
-            super()._done(run, task)
+            super()._on_done(run, task)
 
 
-def _why(run: Run) -> str:
-    match run.why:
-        case Why.TIMED_OUT:
+def _why(run: BatchRun) -> str:
+    match run.stop_reason:
+        case StopReason.TIMED_OUT:
             return names.TIMEOUT
-        case Why.LOST:
+        case StopReason.LOST:
             return names.LOST
         case _:
             return names.CANCELLED

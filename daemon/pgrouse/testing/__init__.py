@@ -5,9 +5,9 @@ nothing is; `at` sets the time by which the queue lives; `database` makes a data
 """
 
 from pgrouse.testing.attempt import Attempt
+from pgrouse.testing.clock import at
 from pgrouse.testing.drain import drain
 from pgrouse.testing.fixtures import clean, database
-from pgrouse.testing.clock import at
 from pgrouse.testing.perform import perform
 from pgrouse.testing.published import assert_not_published, assert_published, published
 

@@ -1,4 +1,4 @@
-"""How one attempt of one message ended, as a test sees it."""
+"""The result of one attempt, for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from pgrouse.handlers.outcome import Ended, Kind
+from pgrouse.client.settlement import SettleKind, Settlement
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Attempt:
         id: the message; 0 without a queue.
         topic: its topic.
         number: 1 for the first attempt.
-        outcome: what the handler's end was taken for: `complete`, `retry`, `reject`, `fail` or `defer`. A `retry` becomes `failed` when no
+        outcome: how the attempt was settled: `complete`, `retry`, `reject`, `fail` or `defer`. A `retry` becomes `failed` when no
             attempts are left.
-        output: what is kept of it.
-        state: the checkpoint that it leaves; None if it leaves the old one, or none.
-        after: how long it wished to wait; None = as its topic says.
-        error: why it is no success, as the archive has it.
+        output: its stored output.
+        state: the checkpoint that it stored; None if it stored none.
+        after: the requested delay; None = that of the topic's policy.
+        error: the error as the archive stores it; None for a success.
     """
 
     id: int
@@ -38,12 +38,12 @@ class Attempt:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the work was done."""
-        return self.outcome == Kind.COMPLETE
+        """Whether it was completed."""
+        return self.outcome == SettleKind.COMPLETE
 
 
-def attempt(ended: Ended) -> Attempt:
-    """Return what there is to know of an attempt."""
+def attempt(ended: Settlement) -> Attempt:
+    """Return the Attempt of a settlement."""
     message = ended.message
     return Attempt(
         message.id,

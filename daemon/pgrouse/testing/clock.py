@@ -1,4 +1,4 @@
-"""The time by which the queue lives, in one session."""
+"""The clock of the queue in one session."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 
-from pgrouse.run_sync import finish
 from pgrouse.publishing.drivers import driver_of
 from pgrouse.publishing.statement import Statement
+from pgrouse.run_sync import run_sync
 
 SET = "SELECT set_config('messages.fake_now', %(moment)s::text, false)"
 LATER = "SELECT set_config('messages.fake_now', (messages.now() + %(moment)s::text::interval)::text, false)"
 
 
-class at:  # noqa: N801 - it reads as what it does: with at(conn, tomorrow)
+class at:  # noqa: N801 - it is called like a function: with at(conn, tomorrow)
     """Let it be another time, for what is claimed, expires or fires by this connection: `with at(conn, timedelta(hours=2)):`.
 
     `async with` on an async connection. It holds for this session only: of the superuser, or of the owner of the schema; for others it is the
@@ -37,19 +37,19 @@ class at:  # noqa: N801 - it reads as what it does: with at(conn, tomorrow)
             self._set = Statement(SET, {"moment": moment.astimezone(UTC).isoformat()})
 
     async def __aenter__(self) -> None:
-        await self._driver.ask(self._set)
+        await self._driver.fetch_row(self._set)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A transaction that has failed takes the setting back by itself, and would only cover up why.
+        # A failed transaction resets the setting by itself; another statement would hide the error.
         if kind is None:
-            await self._driver.ask(Statement(SET, {"moment": ""}))
+            await self._driver.fetch_row(Statement(SET, {"moment": ""}))
 
     def __enter__(self) -> None:
-        finish(self.__aenter__())
+        run_sync(self.__aenter__())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        finish(self.__aexit__(kind, error, trace))
+        run_sync(self.__aexit__(kind, error, trace))

@@ -1,4 +1,4 @@
-"""Work what is ready until nothing is, in this process and now."""
+"""Process all ready messages, in this process and at once."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import Any, overload
 import psycopg
 from psycopg.rows import tuple_row
 
-from pgrouse.handlers.ack_rules import AckPolicy
-from pgrouse.handlers.context import is_on_a_loop
-from pgrouse.run_sync import finish
-from pgrouse.handlers.handler import Handler
 from pgrouse.client.message import Message
-from pgrouse.handlers.outcome import Ended, Kind
+from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.client.worker_client import settle_statement
+from pgrouse.handlers.ack_rules import AckPolicy
+from pgrouse.handlers.event_loop import is_on_event_loop
+from pgrouse.handlers.handler import Handler
+from pgrouse.run_sync import run_sync
 from pgrouse.testing.attempt import Attempt, attempt
-from pgrouse.testing.handler_call import Handlers, Play, handlers_of
-from pgrouse.testing.runtime import AnyConnection, Stage
+from pgrouse.testing.handler_call import HandlerCall, HandlersSource, handlers_of
+from pgrouse.testing.runtime import AnyConnection, TestRuntime
 
 CLAIM = b"SELECT * FROM messages.claim('pgrouse.testing', %s::pg_catalog.text[], %s)"
 
 
 @overload
-def drain(where: psycopg.Connection[Any], handlers: Handlers, *, limit: int = 1000) -> list[Attempt]: ...
+def drain(where: psycopg.Connection[Any], handlers: HandlersSource, *, limit: int = 1000) -> list[Attempt]: ...
 
 
 @overload
 def drain(
-    where: psycopg.AsyncConnection[Any], handlers: Handlers, *, limit: int = 1000
+    where: psycopg.AsyncConnection[Any], handlers: HandlersSource, *, limit: int = 1000
 ) -> Coroutine[Any, Any, list[Attempt]]: ...
 
 
 @overload
-def drain(where: str, handlers: Handlers, *, limit: int = 1000) -> Any: ...
+def drain(where: str, handlers: HandlersSource, *, limit: int = 1000) -> Any: ...
 
 
 def drain(
-    where: str | AnyConnection, handlers: Handlers, *, limit: int = 1000
+    where: str | AnyConnection, handlers: HandlersSource, *, limit: int = 1000
 ) -> list[Attempt] | Coroutine[Any, Any, list[Attempt]]:
-    """Work the messages of these topics that are ready, and those that handlers publish, until none is; return all attempts in their order.
+    """Process the ready messages of these topics, and those that handlers publish, until none is left; return all attempts in their order.
 
     Each is claimed and settled as a daemon does it: policies, retries, dead letters and the archive are the real ones. Delayed messages,
-    and those that wait for their retry, are left: see `at`. Time-outs (`run_timeout`) are not kept, no lock is extended, and what is encrypted
+    and those that wait for their retry, are left: see `at`. Time-outs (`timeout`) are not kept, no lock is extended, and what is encrypted
     is not decrypted.
 
     Args:
         where: a connection of psycopg: everything happens in its transaction, which may be rolled back, and is seen by nobody else before
-            it is committed; await the result on an AsyncConnection. Handlers of its kind get it by `ctx.transaction()`, the others cannot
+            it is committed; await the result on an AsyncConnection. HandlersSource of its kind get it by `ctx.transaction()`, the others cannot
             work in the database. Or a connection string: everything is committed, and both kinds of handlers get connections; await the
             result where an event loop runs.
         handlers: functions by topic; or a configuration or its file, with all its settings.
@@ -57,59 +57,59 @@ def drain(
         RuntimeError: there is more to do after `limit` attempts.
         ConfigError: a function is no handler; says why.
     """
-    worked = handlers_of(handlers)
+    found = handlers_of(handlers)
     match where:
         case psycopg.AsyncConnection():
-            return _Drain(where, worked, Stage(where), limit).run()
+            return _Drain(where, found, TestRuntime(where), limit).run()
         case psycopg.Connection():
-            return finish(_Drain(where, worked, Stage(where), limit).run())
-    if is_on_a_loop():
-        return _connected(where, worked, limit)
+            return run_sync(_Drain(where, found, TestRuntime(where), limit).run())
+    if is_on_event_loop():
+        return _connected(where, found, limit)
     with psycopg.connect(where, autocommit=True) as conn:
-        return finish(_Drain(conn, worked, Stage(conn, where), limit).run())
+        return run_sync(_Drain(conn, found, TestRuntime(conn, where), limit).run())
 
 
-async def _connected(dsn: str, worked: dict[str, Handler], limit: int) -> list[Attempt]:
+async def _connected(dsn: str, found: dict[str, Handler], limit: int) -> list[Attempt]:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
-        return await _Drain(conn, worked, Stage(conn, dsn), limit).run()
+        return await _Drain(conn, found, TestRuntime(conn, dsn), limit).run()
 
 
 class _Drain:
-    """One drain. On a blocking connection its coroutines never wait."""
+    """One call of drain(). On a blocking connection its coroutines never wait."""
 
-    def __init__(self, conn: AnyConnection, worked: dict[str, Handler], stage: Stage, limit: int) -> None:
-        self.conn, self.worked, self.stage, self.limit = conn, worked, stage, limit
+    def __init__(self, conn: AnyConnection, handlers: dict[str, Handler], runtime: TestRuntime, limit: int) -> None:
+        self.conn, self.handlers, self.runtime, self.limit = conn, handlers, runtime, limit
         self.attempts: list[Attempt] = []
 
     async def run(self) -> list[Attempt]:
-        while claimed := await self._claim(list(self.worked), 1):
+        while claimed := await self._claim(list(self.handlers), 1):
             if len(self.attempts) >= self.limit:
                 raise RuntimeError(
                     f"drain: {self.limit:,} attempts were made and there is more to do, next a message of topic {claimed[0].topic}: "
                     "does a handler publish to itself, or is the limit too low?"
                 )
-            await self._work(self.worked[claimed[0].topic], claimed)
+            await self._work(self.handlers[claimed[0].topic], claimed)
         return self.attempts
 
-    async def _work(self, worked: Handler, claimed: list[Message]) -> None:
-        if worked.batching is not None and worked.batching.size > 1:
-            claimed += await self._claim([worked.topic], worked.batching.size - 1)
-        is_first = worked.rules.policy is AckPolicy.ACK_FIRST
+    async def _work(self, handler: Handler, claimed: list[Message]) -> None:
+        if handler.batch_options is not None and handler.batch_options.size > 1:
+            claimed += await self._claim([handler.topic], handler.batch_options.size - 1)
+        is_first = handler.rules.policy is AckPolicy.ACK_FIRST
         if is_first:
-            await self._settle([Ended(each, Kind.COMPLETE) for each in claimed])
-        play = Play(worked, claimed, self.stage)
-        ended = play.ended(await self._said(play))
+            await self._settle([Settlement(each, SettleKind.COMPLETE) for each in claimed])
+        call = HandlerCall(handler, claimed, self.runtime)
+        settlements = call.settlements(await self._run_handler(call))
         if not is_first:
-            await self._settle([each for each in ended if each.message.id not in self.stage.done])
-        self.attempts += map(attempt, ended)
+            await self._settle([each for each in settlements if each.message.id not in self.runtime.done])
+        self.attempts += map(attempt, settlements)
 
-    async def _said(self, play: Play) -> object:
-        return await play.said_on_the_loop() if isinstance(self.conn, psycopg.AsyncConnection) else play.said()
+    async def _run_handler(self, call: HandlerCall) -> object:
+        return await call.run_async() if isinstance(self.conn, psycopg.AsyncConnection) else call.run()
 
     async def _claim(self, topics: list[str], most: int) -> list[Message]:
         return [Message._make(row) for row in await self._rows(CLAIM, [topics, most])]
 
-    async def _settle(self, ended: list[Ended]) -> None:
+    async def _settle(self, ended: list[Settlement]) -> None:
         for each in ended:
             await self._rows(*settle_statement(each.kind, [each]))
 

@@ -1,4 +1,4 @@
-"""A database to test on."""
+"""Databases for tests."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ import psycopg
 from psycopg import sql
 
 from pgrouse import devdb
-
+from pgrouse.client import search_path
 from pgrouse.install import schema
 
-from pgrouse.client import search_path
-
-# What migrations have written into.
-KEPT = ("migration", "topic", "low_water_mark", "alert_bound", "mutex")
+# Tables that migrations fill.
+KEPT_TABLES = ("migration", "topic", "low_water_mark", "alert_bound", "mutex")
 
 
 @contextmanager
 def database(dsn: str | None = None) -> Iterator[str]:
-    """Make a database with the schema of pgrouse, give its connection string, and drop it at the end.
+    """Create a database with the schema of pgrouse, yield its connection string, and drop it at the end.
 
     Args:
         dsn: of a server, where this role may make databases; unless given $PGROUSE_TEST_DSN, else a PostgreSQL of this machine as
@@ -31,20 +29,20 @@ def database(dsn: str | None = None) -> Iterator[str]:
     Raises:
         DatabaseUnreachable: there is none; says what to do.
     """
-    place = devdb.find("testing", dsn or os.environ.get("PGROUSE_TEST_DSN"), database="postgres")
-    was_started = place.start()
+    server = devdb.find("testing", dsn or os.environ.get("PGROUSE_TEST_DSN"), database="postgres")
+    was_started = server.start()
     name = f"pgrouse_test_{secrets.token_hex(6)}"
     try:
-        _run(place.dsn(), sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        _run(server.dsn(), sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         try:
-            with search_path.fix(psycopg.connect(place.dsn(name), autocommit=True)) as conn:
+            with search_path.fix(psycopg.connect(server.dsn(name), autocommit=True)) as conn:
                 schema.migrate(conn)
-            yield place.dsn(name)
+            yield server.dsn(name)
         finally:
-            _run(place.dsn(), sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+            _run(server.dsn(), sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
     finally:
         if was_started:
-            place.stop()
+            server.stop()
 
 
 def clean(conn: psycopg.Connection) -> None:
@@ -56,7 +54,7 @@ def clean(conn: psycopg.Connection) -> None:
             WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
               AND c.relname <> ALL (%s)
             """,
-            [list(KEPT)],
+            [list(KEPT_TABLES)],
         ).fetchall()
         tables = sql.SQL(", ").join(sql.Identifier("messages", name) for (name,) in names)
         # First: that is audited.

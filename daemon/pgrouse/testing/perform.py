@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pgrouse import jsonb
-from pgrouse.handlers.context import is_on_a_loop
 from pgrouse.client.message import Message
+from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.outcome import Outcome
 from pgrouse.testing.attempt import Attempt, attempt
-from pgrouse.testing.handler_call import Play, handler_of
-from pgrouse.testing.runtime import AnyConnection, Stage
+from pgrouse.testing.handler_call import HandlerCall, handler_of
+from pgrouse.testing.runtime import AnyConnection, TestRuntime
 
 
 def perform(
@@ -50,7 +50,7 @@ def perform(
             `ctx.transaction()` and `ctx.step()` need `drain`.
 
     Raises:
-        PublishRefused: the payload is none that can be published.
+        InvalidMessage: the payload is none that can be published.
         Exception: what the handler raises.
     """
     message = Message(
@@ -66,21 +66,21 @@ def perform(
         body=body,
         headers=None if headers is None else jsonb.encode(dict(headers), "headers"),
         state=None if state is None else jsonb.encode(state, "state"),
-        lock_for_s=30.0,
-        run_timeout_s=None,
+        lock_duration_s=30.0,
+        timeout_s=None,
         waited_s=0.0,
         elapsed_s=0.0,
         runs=number if runs is None else runs,
     )
-    play = Play(handler_of(topic, function), [message], Stage(conn))
-    return _on_the_loop(play) if is_on_a_loop() else _attempt(play, play.said())
+    call = HandlerCall(handler_of(topic, function), [message], TestRuntime(conn))
+    return _on_the_loop(call) if is_on_event_loop() else _attempt(call, call.run())
 
 
-async def _on_the_loop(play: Play) -> Attempt:
-    return _attempt(play, await play.said_on_the_loop())
+async def _on_the_loop(call: HandlerCall) -> Attempt:
+    return _attempt(call, await call.run_async())
 
 
-def _attempt(play: Play, said: object) -> Attempt:
-    if isinstance(said, BaseException) and not isinstance(said, Outcome):
-        raise said
-    return attempt(play.ended(said)[0])
+def _attempt(call: HandlerCall, returned: object) -> Attempt:
+    if isinstance(returned, BaseException) and not isinstance(returned, Outcome):
+        raise returned
+    return attempt(call.settlements(returned)[0])

@@ -1,4 +1,4 @@
-"""What was published, whatever became of it since."""
+"""The messages that were published, whether or not they have ended since."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pgrouse.publishing.drivers import driver_of
 from pgrouse.publishing.drivers.driver import Driver
 from pgrouse.publishing.statement import Statement
 
-# By way of one text: what the codecs of a connection make of JSON and of bytes is different for each.
-SHOWN = ("id", "topic", "payload", "headers", "key", "channel", "priority", "max_attempts")
+# As one text: the codecs for JSON and bytes differ between connections.
+COLUMNS = ("id", "topic", "payload", "headers", "key", "channel", "priority", "max_attempts")
 ALL = f"""
     SELECT coalesce(json_agg(p ORDER BY p.id), '[]')::text
     FROM (
-      SELECT {", ".join(SHOWN)}, encode(body, 'hex') AS body, available_at > messages.now() AS is_delayed FROM messages.message
-      UNION ALL SELECT {", ".join(SHOWN)}, encode(body, 'hex'), false FROM messages.message_archive
+      SELECT {", ".join(COLUMNS)}, encode(body, 'hex') AS body, available_at > messages.now() AS is_delayed FROM messages.message
+      UNION ALL SELECT {", ".join(COLUMNS)}, encode(body, 'hex'), false FROM messages.message_archive
     ) AS p
     WHERE %(topic)s::text IS NULL OR p.topic = %(topic)s::text
 """  # noqa: S608 - constants only
@@ -41,7 +41,7 @@ def published(conn: Any, topic: str | None = None) -> Any:
 
 
 def assert_published(conn: Any, topic: str, payload: Any = ANY, *, count: int | None = None, **options: Any) -> Any:
-    """Make sure that something was published; return the messages that fit. Await it on an async connection.
+    """Assert that a message was published; return the matching messages. Await it on an async connection.
 
     Args:
         conn: as of `published`.
@@ -58,7 +58,7 @@ def assert_published(conn: Any, topic: str, payload: Any = ANY, *, count: int | 
 
 
 def assert_not_published(conn: Any, topic: str, payload: Any = ANY, **options: Any) -> Any:
-    """Make sure that nothing like this was published; arguments as of `assert_published`.
+    """Assert that no such message was published; arguments as for `assert_published`.
 
     Raises:
         AssertionError: something was; lists it.
@@ -67,7 +67,7 @@ def assert_not_published(conn: Any, topic: str, payload: Any = ANY, **options: A
 
 
 async def _published(driver: Driver, topic: str | None) -> list[dict[str, Any]]:
-    (text,) = await driver.ask(Statement(ALL, {"topic": topic})) or ("[]",)
+    (text,) = await driver.fetch_row(Statement(ALL, {"topic": topic})) or ("[]",)
     rows = cast("list[dict[str, Any]]", from_json(text))
     return [row | {"body": None if row["body"] is None else bytes.fromhex(row["body"])} for row in rows]
 

@@ -1,4 +1,4 @@
-"""The surroundings of handlers in a test: what `Scene` is in a daemon. All that a handler does in the database goes through one connection."""
+"""The runtime of handlers in a test. All their database work goes through one connection."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.handlers.context import NOTHING
 from pgrouse.client.message import Message
+from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.step import Steps
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 
-class Stage:
-    """The surroundings.
+class TestRuntime:
+    """The runtime of handlers in a test.
 
     Args:
         conn: the test's connection; None = there is none, and handlers get an error that says so.
         dsn: where handlers of the other kind connect to; None = they cannot.
 
     Attributes:
-        done: the ids of messages that handlers completed themselves, by `ctx.transaction()`.
+        done: the ids of messages that handlers completed by `ctx.transaction()`.
     """
 
+    __test__ = False  # pytest collects classes with such a name
     stopping = False
-    seals = None
+    message_crypto = None
 
     def __init__(self, conn: AnyConnection | None, dsn: str | None = None) -> None:
         self.conn, self.dsn = conn, dsn
@@ -37,44 +38,44 @@ class Stage:
 
     @property
     def pool(self) -> AsyncPool:
-        """What async handlers take a connection of."""
+        """The pool of async handlers."""
         if isinstance(self.conn, psycopg.AsyncConnection) or self.dsn is not None:
             return AsyncPool(self.conn, self.dsn)
-        raise RuntimeError(_lacking(self.conn, "an async handler", "psycopg.AsyncConnection"))
+        raise RuntimeError(_missing_connection(self.conn, "an async handler", "psycopg.AsyncConnection"))
 
     @property
     def blocking_pool(self) -> BlockingPool:
-        """What handlers in threads take a connection of."""
+        """The pool of handlers in threads."""
         if isinstance(self.conn, psycopg.Connection) or self.dsn is not None:
             return BlockingPool(self.conn, self.dsn)
-        raise RuntimeError(_lacking(self.conn, "a sync handler", "psycopg.Connection"))
+        raise RuntimeError(_missing_connection(self.conn, "a sync handler", "psycopg.Connection"))
 
     def holds(self, message: Message) -> bool:
-        """It does: nobody else is there."""
+        """Return True: no other worker exists."""
         return True
 
     def cancelled(self, message: Message) -> bool:
-        """Nobody cancels it."""
+        """Return False: nothing cancels a message here."""
         return False
 
     def note_progress(self, message: Message, text: str) -> None:
-        """Keep what was noted last."""
+        """Store the progress."""
         self._progress[message.id] = text
 
     def last_progress(self, message: Message) -> str | None:
-        """Return what was noted last."""
+        """Return the stored progress."""
         return self._progress.get(message.id)
 
-    def extend(self, message: Message, lock_for: timedelta) -> Awaitable[None]:
-        """No lock runs out meanwhile."""
-        return NOTHING
+    def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
+        """Do nothing: no lock expires here."""
+        return DONE
 
-    def output(self, message: Message, text: str | None) -> str | None:
-        """Keep an output as it is."""
+    def encrypt_output(self, message: Message, text: str | None) -> str | None:
+        """Return the output unchanged."""
         return text
 
-    def opened(self, message: Message, text: str) -> str:
-        """It is as it was."""
+    def decrypt_output(self, message: Message, text: str) -> str:
+        """Return the output unchanged."""
         return text
 
     def steps(self, message: Message) -> Steps:
@@ -82,19 +83,19 @@ class Stage:
         return Steps(message, self)  # type: ignore[arg-type]
 
     def completed(self, *messages: Message) -> None:
-        """Note that nothing is left to settle."""
+        """Record that these messages are settled."""
         self.done.update(message.id for message in messages)
 
 
 class BlockingPool:
-    """What looks like a pool: the test's connection, where what is begun is a savepoint, or one that is made for the handler."""
+    """A pool with the test's connection, on which transactions are savepoints, or with a new connection for the handler."""
 
     def __init__(self, conn: AnyConnection | None, dsn: str | None) -> None:
         self._conn, self._dsn = conn, dsn
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Give it."""
+        """Yield the connection."""
         if isinstance(self._conn, psycopg.Connection):
             yield self._conn
         else:
@@ -110,7 +111,7 @@ class AsyncPool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """Give it."""
+        """Yield the connection."""
         if isinstance(self._conn, psycopg.AsyncConnection):
             yield self._conn
         else:
@@ -118,7 +119,7 @@ class AsyncPool:
                 yield conn
 
 
-def _lacking(conn: object, handler: str, kind: str) -> str:
+def _missing_connection(conn: object, handler: str, kind: str) -> str:
     if conn is None:
-        return "this handler works in the database, and perform() was given no connection: give it conn=..., or use drain()"
-    return f"{handler} that works in the database needs a {kind}, and the test gave a {type(conn).__qualname__}"
+        return "this handler uses the database, but perform() got no connection: pass conn=..., or use drain()"
+    return f"{handler} that uses the database needs a {kind}, but the test passed a {type(conn).__qualname__}"

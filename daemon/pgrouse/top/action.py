@@ -1,4 +1,4 @@
-"""What an operator does from `pgrouse top`: each is a call of the SQL functions that the command line calls, on the view's connection."""
+"""The actions of `pgrouse top`: calls of the SQL functions that the command line uses, on the connection of the view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pgrouse.cli.bulk import PUT_BACK
+from pgrouse.cli.bulk import REDRIVEN_OUTCOMES
 from pgrouse.top.snapshot import DeadGroup
 
 # So many are put back by one confirmation, in transactions of so many each.
@@ -25,8 +25,8 @@ FIND = b"""
 
 
 @dataclass(frozen=True)
-class Redrive:
-    """What putting a group back would do: these ids would come back; how many others would stay, by why."""
+class RedrivePreview:
+    """What a redrive of a group would do: the ids that would be redriven, and how many others not, by reason."""
 
     group: DeadGroup
     ids: list[int]
@@ -34,9 +34,9 @@ class Redrive:
     there_are_more: bool
 
 
-def pause(conn: psycopg.Connection, topic: str, why: str) -> None:
+def pause(conn: psycopg.Connection, topic: str, reason: str) -> None:
     """Stop a topic until it is resumed."""
-    conn.execute("SELECT messages.pause(%s, %s)", [topic, why])
+    conn.execute("SELECT messages.pause(%s, %s)", [topic, reason])
 
 
 def resume(conn: psycopg.Connection, topic: str) -> bool:
@@ -45,16 +45,16 @@ def resume(conn: psycopg.Connection, topic: str) -> bool:
     return row == (True,)
 
 
-def preview(conn: psycopg.Connection, group: DeadGroup) -> Redrive:
+def preview(conn: psycopg.Connection, group: DeadGroup) -> RedrivePreview:
     """Say what putting back the oldest of a group would do."""
     values = {"topic": group.topic, "result": group.result, "fingerprint": group.fingerprint, "limit": AT_ONCE}
     with conn.transaction():
         conn.execute(TIMEOUT)
         ids = [message_id for (message_id,) in conn.execute(FIND, values)]
-        may = conn.execute("SELECT m.archived_id, m.outcome FROM messages.may_redrive(%s) AS m", [ids]).fetchall()
-    backs = {message_id for message_id, outcome in may if outcome in PUT_BACK}
-    staying = Counter(outcome for _, outcome in may if outcome not in PUT_BACK)
-    return Redrive(group, [each for each in ids if each in backs], staying, len(ids) == AT_ONCE)
+        may = conn.execute("SELECT m.archived_id, m.outcome FROM messages.preview_redrive(%s) AS m", [ids]).fetchall()
+    backs = {message_id for message_id, outcome in may if outcome in REDRIVEN_OUTCOMES}
+    staying = Counter(outcome for _, outcome in may if outcome not in REDRIVEN_OUTCOMES)
+    return RedrivePreview(group, [each for each in ids if each in backs], staying, len(ids) == AT_ONCE)
 
 
 def redrive(conn: psycopg.Connection, ids: list[int]) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""The screen of `pgrouse top`: charts of the last hour, topics, workers and dead messages, and what can be done about them."""
+"""The screen of `pgrouse top`: charts of the last hour, topics, workers and dead messages, and actions on them."""
 
 from __future__ import annotations
 
@@ -17,25 +17,30 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Footer, Input, Static
 
-from pgrouse.cli.bulk import PUT_BACK, STAYED
-from pgrouse.cli.output import harmless, plural, show_age, show_count
+from pgrouse.cli.bulk import REDRIVEN_OUTCOMES, SKIP_REASONS
 from pgrouse.client.database import Database
 from pgrouse.error_line import last_line
+from pgrouse.format import harmless, plural, show_age, show_count
 from pgrouse.top import action
-from pgrouse.top.dialog import Ask, Confirm, Note
-from pgrouse.top.feed import Feed, Trouble, words
-from pgrouse.top.snapshot import BOUND, DeadGroup, Snapshot, State, Topic, Worker
+from pgrouse.top.dialog import AskDialog, ConfirmDialog, NoteDialog
+from pgrouse.top.feed import Feed, ReadFailure, error_text
+from pgrouse.top.snapshot import BOUND, DeadGroup, QueueSnapshot, TopicRow, TopicState, WorkerRow
 from pgrouse.top.sparkline import sparkline
-from pgrouse.top.table import Column, Table
+from pgrouse.top.table import LiveColumn, LiveTable
 
 T = TypeVar("T")
 WIDE = 110
 
-STATE_STYLES = {State.RUNNING: "green", State.PAUSED: "yellow", State.BREAKER: "red", State.NOBODY: "yellow"}
+STATE_STYLES = {
+    TopicState.RUNNING: "green",
+    TopicState.PAUSED: "yellow",
+    TopicState.BREAKER: "red",
+    TopicState.UNHANDLED: "yellow",
+}
 WORKER_STYLES = {"working": "green", "stopping": "yellow", "silent": "red"}
 COUNT = show_count(BOUND)
 # Names of topics sort them; of numbers the highest comes first.
-ORDERS: dict[str, Callable[[Topic], Any]] = {
+ORDERS: dict[str, Callable[[TopicRow], Any]] = {
     "name": lambda row: row.topic,
     "ready": lambda row: (-row.ready, row.topic),
     "dead": lambda row: (-row.dead, row.topic),
@@ -50,7 +55,7 @@ HELP = [
     "p             pause the chosen topic, or resume it",
     "r             put the chosen group of dead messages back",
     "e             explain a message: why it does not run, how it ended",
-    "space         stop and go on looking",
+    "space         freeze, or go on",
     "q             quit",
     "",
     "READY, DELAYED and DEAD stop at 10,000+. DEAD and the groups are those of 24 hours.",
@@ -71,54 +76,56 @@ def _red_if(count: Callable[[Any], float]) -> Callable[[Any], str]:
     return lambda row: "red" if count(row) else ""
 
 
-def _topics() -> Table[Topic]:
+def _topics() -> LiveTable[TopicRow]:
     columns = [
-        Column("TOPIC", 0, lambda t: t.topic),
-        Column("READY", 7, lambda t: COUNT(t.ready), right=True),
-        Column("RUNNING", 7, lambda t: f"{t.running:,}", right=True),
-        Column("DELAYED", 7, lambda t: COUNT(t.delayed), right=True, from_width=WIDE),
-        Column("DEAD", 7, lambda t: COUNT(t.dead), _red_if(lambda t: t.dead), right=True),
-        Column("OLDEST", 6, lambda t: _seconds(t.oldest_ready_s), right=True),
-        Column("RATE", 7, lambda t: _number(t.rate), right=True),
-        Column("WAIT", 5, lambda t: _seconds(t.wait_p95_s), right=True),
-        Column("RUN", 5, lambda t: _seconds(t.run_p95_s), right=True),
-        Column("STATE", 7, lambda t: t.state.value, lambda t: STATE_STYLES[t.state]),
+        LiveColumn("TOPIC", 0, lambda t: t.topic),
+        LiveColumn("READY", 7, lambda t: COUNT(t.ready), right=True),
+        LiveColumn("RUNNING", 7, lambda t: f"{t.running:,}", right=True),
+        LiveColumn("DELAYED", 7, lambda t: COUNT(t.delayed), right=True, from_width=WIDE),
+        LiveColumn("DEAD", 7, lambda t: COUNT(t.dead), _red_if(lambda t: t.dead), right=True),
+        LiveColumn("OLDEST", 6, lambda t: _seconds(t.oldest_ready_s), right=True),
+        LiveColumn("RATE", 7, lambda t: _number(t.rate), right=True),
+        LiveColumn("WAIT", 5, lambda t: _seconds(t.wait_p95_s), right=True),
+        LiveColumn("RUN", 5, lambda t: _seconds(t.run_p95_s), right=True),
+        LiveColumn("STATE", 9, lambda t: t.state.value, lambda t: STATE_STYLES[t.state]),
     ]
-    return Table(
+    return LiveTable(
         "Topics", columns, lambda t: t.topic, lambda t: t.topic, "no topic yet: publish a message", id="topics"
     )
 
 
-def _works_on(worker: Worker) -> str | None:
+def _works_on(worker: WorkerRow) -> str | None:
     return ", ".join(f"{topic} {count:,}" for topic, count in worker.running.items()) or None
 
 
-def _workers() -> Table[Worker]:
+def _workers() -> LiveTable[WorkerRow]:
     columns = [
-        Column("WORKER", 0, lambda w: w.name),
-        Column("STATE", 8, lambda w: w.state, lambda w: WORKER_STYLES.get(w.state, "")),
-        Column("SEEN", 6, lambda w: _seconds(w.seen_s), right=True),
-        Column("HEARS", 10, lambda w: w.listener, lambda w: "" if w.listener == "listening" else "yellow"),
-        Column("SLOTS", 6, lambda w: f"{w.concurrency:,}", right=True, from_width=WIDE),
-        Column("SINCE", 6, lambda w: _seconds(w.oldest_s), right=True, from_width=WIDE),
-        Column("WORKS ON", 0, _works_on, share=2),
+        LiveColumn("WORKER", 0, lambda w: w.name),
+        LiveColumn("STATE", 8, lambda w: w.state, lambda w: WORKER_STYLES.get(w.state, "")),
+        LiveColumn("SEEN", 6, lambda w: _seconds(w.seen_s), right=True),
+        LiveColumn("LISTENER", 10, lambda w: w.listener, lambda w: "" if w.listener == "listening" else "yellow"),
+        LiveColumn("SLOTS", 6, lambda w: f"{w.concurrency:,}", right=True, from_width=WIDE),
+        LiveColumn("SINCE", 6, lambda w: _seconds(w.oldest_s), right=True, from_width=WIDE),
+        LiveColumn("WORKS ON", 0, _works_on, share=2),
     ]
     empty = "no worker: start one with `pgrouse run`"
-    return Table("Workers", columns, lambda w: w.name, lambda w: f"{w.name} {' '.join(w.topics)}", empty, id="workers")
+    return LiveTable(
+        "Workers", columns, lambda w: w.name, lambda w: f"{w.name} {' '.join(w.topics)}", empty, id="workers"
+    )
 
 
-def _dead() -> Table[DeadGroup]:
+def _dead() -> LiveTable[DeadGroup]:
     columns = [
-        Column("DEAD", 6, lambda g: f"{g.count:,}{'+' if g.at_least else ''}", lambda _: "red", right=True),
-        Column("TOPIC", 0, lambda g: g.topic),
-        Column("RESULT", 12, lambda g: g.result, from_width=WIDE),
-        Column("LAST", 5, lambda g: _seconds(g.last_s), right=True),
-        Column("BY HOUR", 12, lambda g: sparkline(g.trend, 12)),
-        Column("SAMPLE", 9, lambda g: str(g.sample_id), right=True),
-        Column("FINGERPRINT", 16, lambda g: g.fingerprint, from_width=WIDE),
-        Column("ERROR", 0, lambda g: last_line(g.sample_error or "") or g.result, share=2),
+        LiveColumn("DEAD", 6, lambda g: f"{g.count:,}{'+' if g.at_least else ''}", lambda _: "red", right=True),
+        LiveColumn("TOPIC", 0, lambda g: g.topic),
+        LiveColumn("RESULT", 12, lambda g: g.result, from_width=WIDE),
+        LiveColumn("LAST", 5, lambda g: _seconds(g.last_s), right=True),
+        LiveColumn("BY HOUR", 12, lambda g: sparkline(g.trend, 12)),
+        LiveColumn("SAMPLE", 9, lambda g: str(g.sample_id), right=True),
+        LiveColumn("FINGERPRINT", 16, lambda g: g.fingerprint, from_width=WIDE),
+        LiveColumn("ERROR", 0, lambda g: last_line(g.sample_error or "") or g.result, share=2),
     ]
-    return Table(
+    return LiveTable(
         "Dead",
         columns,
         lambda g: (g.topic, g.result, g.fingerprint),
@@ -128,10 +135,10 @@ def _dead() -> Table[DeadGroup]:
     )
 
 
-class Heard(Message):
-    """Something came from the feed."""
+class FeedMessage(Message):
+    """A message from the feed."""
 
-    def __init__(self, what: Snapshot | Trouble | Exception) -> None:
+    def __init__(self, what: QueueSnapshot | ReadFailure | Exception) -> None:
         super().__init__()
         self.what = what
 
@@ -176,16 +183,16 @@ class Top(App[None]):
     def __init__(self, db: Database, every: timedelta) -> None:
         super().__init__()
         self.theme = "ansi-dark"  # the terminal's own colours, so that they suit a light one, too
-        self.feed = Feed(db, every.total_seconds(), self._hear)
+        self.feed = Feed(db, every.total_seconds(), self._post_feed_message)
         self.topics_table, self.workers_table, self.dead_table = _topics(), _workers(), _dead()
         self.state_line, self.charts = Static("connecting", id="state"), Static("", id="charts")
         self.filter_line = Input(placeholder="show rows with this text", id="filter")
-        self.snapshot: Snapshot | None = None
-        self.trouble: Trouble | None = None
+        self.snapshot: QueueSnapshot | None = None
+        self.trouble: ReadFailure | None = None
         self.is_frozen = False
         self.order = "name"
         self._every = every
-        # A bug of the feed, for whoever started the view.
+        # A bug of the feed, to be raised by the caller.
         self.failure: Exception | None = None
 
     def compose(self) -> ComposeResult:
@@ -206,18 +213,18 @@ class Top(App[None]):
         """Look no more."""
         self.feed.stop()
 
-    def _hear(self, what: Snapshot | Trouble | Exception) -> None:
-        self.post_message(Heard(what))
+    def _post_feed_message(self, what: QueueSnapshot | ReadFailure | Exception) -> None:
+        self.post_message(FeedMessage(what))
 
-    def on_heard(self, event: Heard) -> None:
+    def on_feed_message(self, event: FeedMessage) -> None:
         """Show what the feed has read."""
         match event.what:
-            case Snapshot() as it:
+            case QueueSnapshot() as it:
                 self.trouble = None
                 if not self.is_frozen:
                     self.snapshot = it
                     self._show()
-            case Trouble() as it:
+            case ReadFailure() as it:
                 self.trouble = it
             case error:
                 self.failure = error
@@ -243,7 +250,7 @@ class Top(App[None]):
         if found is not None:
             line.append(f"  {harmless(found.database)}  {found.at:%H:%M:%S}", style="not bold")
         if trouble is not None:
-            line.append(f"  {'no database' if trouble.is_away else 'no answer'}", style="bold red")
+            line.append(f"  {'no database' if trouble.is_disconnected else 'no answer'}", style="bold red")
             line.append(f", again in {show_age(trouble.again_s)}: {harmless(trouble.why)}", style="not bold red")
         elif self.is_frozen:
             line.append("  frozen", style="bold yellow")
@@ -311,7 +318,7 @@ class Top(App[None]):
 
     def action_help(self) -> None:
         """Show the keys."""
-        self.push_screen(Note("Keys", HELP))
+        self.push_screen(NoteDialog("Keys", HELP))
 
     # Doing
 
@@ -321,16 +328,19 @@ class Top(App[None]):
         chosen = self.topics_table.chosen
         if chosen is None:
             return
-        if chosen.state is State.PAUSED:
-            if await self.push_screen_wait(Confirm("Resume", [f"Let topic {chosen.topic} go on?"])):
+        if chosen.state is TopicState.PAUSED:
+            if await self.push_screen_wait(ConfirmDialog("Resume", [f"Let topic {chosen.topic} go on?"])):
                 await self._resume(chosen.topic)
             return
         lines = [
             f"Pause topic {chosen.topic}?",
             "Nothing of it is claimed until somebody resumes it; what runs goes on.",
         ]
-        why = await self.push_screen_wait(Ask("Pause", lines, "the reason, for whoever wonders"))
-        if why is not None and await self._do(partial(action.pause, topic=chosen.topic, why=why)) is not FAILED:
+        reason = await self.push_screen_wait(AskDialog("Pause", lines, "the reason, for others to see"))
+        if (
+            reason is not None
+            and await self._do(partial(action.pause, topic=chosen.topic, reason=reason)) is not FAILED
+        ):
             self.notify(f"paused {chosen.topic}")
 
     async def _resume(self, topic: str) -> None:
@@ -350,15 +360,15 @@ class Top(App[None]):
         if would is FAILED:
             return
         if not would.ids:
-            await self.push_screen_wait(Note("Redrive", ["Nothing would be put back.", *_stay(would)]))
-        elif await self.push_screen_wait(Confirm("Redrive", _preview(would))):
+            await self.push_screen_wait(NoteDialog("Redrive", ["Nothing would be put back.", *_stay(would)]))
+        elif await self.push_screen_wait(ConfirmDialog("Redrive", _preview(would))):
             await self._redrive(would)
 
-    async def _redrive(self, would: action.Redrive) -> None:
+    async def _redrive(self, would: action.RedrivePreview) -> None:
         outcomes = await self._do(partial(action.redrive, ids=would.ids))
         if outcomes is not FAILED:
             self.notify(
-                f"put back {plural(sum(outcomes[each] for each in PUT_BACK), 'message')} of {would.group.topic}"
+                f"put back {plural(sum(outcomes[each] for each in REDRIVEN_OUTCOMES), 'message')} of {would.group.topic}"
             )
 
     @work(exclusive=True, group="dialog")
@@ -366,7 +376,9 @@ class Top(App[None]):
         """Explain a message."""
         group = self.dead_table.chosen if self.dead_table.has_focus else None
         value = "" if group is None else str(group.sample_id)
-        said = await self.push_screen_wait(Ask("Explain", ["Which message?"], "its id", value=value, integer=True))
+        said = await self.push_screen_wait(
+            AskDialog("Explain", ["Which message?"], "its id", value=value, integer=True)
+        )
         if said is None:
             return
         reasons = await self._do(partial(action.explain, message_id=int(said)))
@@ -374,15 +386,15 @@ class Top(App[None]):
             lines = [
                 Text(f"{row['code']}  ", style="bold").append(harmless(row["reason"]), "not bold") for row in reasons
             ]
-            await self.push_screen_wait(Note(f"Message {said}", lines))
+            await self.push_screen_wait(NoteDialog(f"Message {said}", lines))
 
     async def _do(self, do: Callable[[psycopg.Connection], T]) -> T | Any:
         """Let the feed do something; return what came of it, or FAILED when somebody has been told why it did not work."""
         future: Future[T] = self.feed.ask(do)
         try:
             return await asyncio.wrap_future(future)
-        except Exception as error:  # noqa: BLE001 - what is no error of the database is raised by words()
-            self.notify(words(error), title="That did not work", severity="error", timeout=10)
+        except Exception as error:  # noqa: BLE001 - what is no error of the database is raised by error_text()
+            self.notify(error_text(error), title="That did not work", severity="error", timeout=10)
             return FAILED
 
 
@@ -394,7 +406,7 @@ def _latest(values: Sequence[float | None], show: Callable[[float | None], str |
     return show(latest) or "-"
 
 
-def _preview(would: action.Redrive) -> list[str | Text]:
+def _preview(would: action.RedrivePreview) -> list[str | Text]:
     group = would.group
     more = [f"There are more: these are the oldest {action.AT_ONCE:,}, put back the others afterwards."]
     return [
@@ -405,5 +417,5 @@ def _preview(would: action.Redrive) -> list[str | Text]:
     ]
 
 
-def _stay(would: action.Redrive) -> list[str]:
-    return [f"{plural(count, 'message')} {STAYED[outcome]}" for outcome, count in would.staying.items()]
+def _stay(would: action.RedrivePreview) -> list[str]:
+    return [f"{plural(count, 'message')} {SKIP_REASONS[outcome]}" for outcome, count in would.staying.items()]

@@ -11,7 +11,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from pgrouse.cli.output import harmless
+from pgrouse.format import harmless
 
 Lines = Sequence[str | Text]
 
@@ -20,7 +20,7 @@ def _joined(lines: Lines) -> Text:
     return Text("\n").join([each if isinstance(each, Text) else Text(harmless(each)) for each in lines])
 
 
-class Note(ModalScreen[None]):
+class NoteDialog(ModalScreen[None]):
     """Something to read; any of the usual keys closes it."""
 
     AUTO_FOCUS = ".dialog"
@@ -37,7 +37,7 @@ class Note(ModalScreen[None]):
             yield Static(_joined([*self._lines, "", Text("Esc closes", style="dim")]))
 
 
-class Confirm(ModalScreen[bool]):
+class ConfirmDialog(ModalScreen[bool]):
     """A question that `y` says yes to; everything else is no."""
 
     AUTO_FOCUS = ".dialog"
@@ -54,7 +54,7 @@ class Confirm(ModalScreen[bool]):
             yield Static(_joined([*self._lines, "", Text("y yes   n no", style="bold")]))
 
 
-class Ask(ModalScreen[str | None]):
+class AskDialog(ModalScreen[str | None]):
     """A question with a line to answer it; Enter confirms, Esc gives up (None). An empty answer is none."""
 
     AUTO_FOCUS = "Input"

@@ -1,4 +1,4 @@
-"""The one connection of `pgrouse top`, in a thread of its own: it reads snapshots, does what is asked, and comes back when it was cut."""
+"""The one connection of `pgrouse top`, in its own thread: it reads snapshots, runs actions, and reconnects."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from pgrouse.cli.error_report import explain
-from pgrouse.client.database import Database, hung_up_after
+from pgrouse.cli.error_report import explain_error
+from pgrouse.client.database import Database, closed_after
 from pgrouse.config.dsn import redact
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
-from pgrouse.top.snapshot import Reader, Snapshot
+from pgrouse.top.snapshot import QueueSnapshot, SnapshotReader
 
 T = TypeVar("T")
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.5, 10.0
-# A look may take a fifth of the time at most: where the database is slow, it is looked at less often.
-SHARE = 5
-# Longer than the statements' own limits: who answers nothing at all until then is gone.
-SILENCE_S = 40.0
+# Reading may take a fifth of the time at most: a slow database is read less often.
+MAX_READ_SHARE = 5
+# Longer than the limits of the statements: a server that does not answer until then is gone.
+ANSWER_TIMEOUT_S = 40.0
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """The database cannot be read; it is tried again.
+class ReadFailure:
+    """The database cannot be read; it is retried.
 
     Attributes:
         why: one line, without passwords.
-        is_away: whether there is no connection.
+        is_disconnected: whether there is no connection.
         again_s: when it is tried again, in seconds from now.
     """
 
     why: str
-    is_away: bool
+    is_disconnected: bool
     again_s: float
 
 
@@ -48,20 +48,22 @@ class Feed(Thread):
     Args:
         db: where to connect.
         every_s: how often to read.
-        tell: called in this thread with each snapshot, with each trouble, and with the error that ends this thread.
+        on_update: called in this thread with each snapshot, with each trouble, and with the error that ends this thread.
     """
 
-    def __init__(self, db: Database, every_s: float, tell: Callable[[Snapshot | Trouble | Exception], object]) -> None:
+    def __init__(
+        self, db: Database, every_s: float, on_update: Callable[[QueueSnapshot | ReadFailure | Exception], object]
+    ) -> None:
         super().__init__(name="top-feed", daemon=True)
-        self.db, self.every_s, self.tell = db, every_s, tell
+        self.db, self.every_s, self.on_update = db, every_s, on_update
         self._asked: queue.Queue[tuple[Callable[[psycopg.Connection], Any], Future[Any]] | None] = queue.Queue()
         self._stopped = Event()
-        self._reader = Reader()
+        self._reader = SnapshotReader()
         self._conn: psycopg.Connection | None = None
         self._failures = 0
 
     def ask(self, do: Callable[[psycopg.Connection], T]) -> Future[T]:
-        """Let something be done on the connection; the future has what it returns or raises."""
+        """Run a call on the connection; the future has its result or exception."""
         future: Future[T] = Future()
         self._asked.put((do, future))
         return future
@@ -75,24 +77,24 @@ class Feed(Thread):
         """Read until stopped."""
         try:
             while not self._stopped.is_set():
-                pause = self._look()
+                pause = self._read_once()
                 self._serve_until(time.monotonic() + pause)
         except Exception as error:  # noqa: BLE001 - a bug: the view ends with it instead of standing still
-            self.tell(error)
+            self.on_update(error)
         self._disconnect()
 
-    def _look(self) -> float:
+    def _read_once(self) -> float:
         """Read once; return how long to wait."""
         began = time.monotonic()
         try:
             conn = self._connected()
-            with hung_up_after(SILENCE_S, conn):
+            with closed_after(ANSWER_TIMEOUT_S, conn):
                 snapshot = self._reader.read(conn, began)
         except (psycopg.Error, PgrouseError) as error:
             return self._fail(error)
         self._failures = 0
-        self.tell(snapshot)
-        return max(self.every_s, SHARE * (time.monotonic() - began))
+        self.on_update(snapshot)
+        return max(self.every_s, MAX_READ_SHARE * (time.monotonic() - began))
 
     def _connected(self) -> psycopg.Connection:
         if self._conn is None or self._conn.closed:
@@ -103,14 +105,14 @@ class Feed(Thread):
         self._failures += 1
         most = min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(self._failures, 6))
         pause = random.uniform(most / 2, most)  # noqa: S311 - nothing to guess
-        is_away = isinstance(error, DatabaseUnreachable) or self._conn is None or self._conn.closed
-        if is_away:
+        is_disconnected = isinstance(error, DatabaseUnreachable) or self._conn is None or self._conn.closed
+        if is_disconnected:
             self._disconnect()
-        self.tell(Trouble(words(error), is_away, pause))
+        self.on_update(ReadFailure(error_text(error), is_disconnected, pause))
         return pause
 
     def _serve_until(self, when: float) -> None:
-        """Do what is asked until it is time to read; after a deed, read at once."""
+        """Run calls until it is time to read; after a call, read at once."""
         while not self._stopped.is_set():
             try:
                 asked = self._asked.get(timeout=max(0.0, when - time.monotonic()))
@@ -125,9 +127,9 @@ class Feed(Thread):
     def _do(self, do: Callable[[psycopg.Connection], T], future: Future[T]) -> None:
         try:
             conn = self._connected()
-            with hung_up_after(SILENCE_S, conn):
+            with closed_after(ANSWER_TIMEOUT_S, conn):
                 future.set_result(do(conn))
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             future.set_exception(error)
 
     def _disconnect(self) -> None:
@@ -136,6 +138,6 @@ class Feed(Thread):
             conn.close()
 
 
-def words(error: BaseException) -> str:
-    """Say on one line what is wrong and how to mend it, as the commands do."""
-    return " ".join(redact(explain(error)[0]).split())
+def error_text(error: BaseException) -> str:
+    """Return the error and its fix on one line, as the commands print it."""
+    return " ".join(redact(explain_error(error)[0]).split())

@@ -22,7 +22,7 @@ MOST_GROUPS = 500
 MOST_WORKERS = 500
 LIMITS = b"SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'; SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
 
-# What nothing stands of, messages.stats leaves out; who works on it, or did a moment ago, is shown all the same.
+# messages.stats leaves out topics without messages; those with a worker, now or a moment ago, are shown all the same.
 TOPICS = b"""
   WITH stats AS (
     SELECT s.* FROM messages.stats(%(bound)s) AS s
@@ -46,7 +46,7 @@ TOPICS = b"""
       WHEN (t.paused_at IS NOT NULL AND (t.resume_at IS NULL OR t.resume_at > clock_timestamp()))
         OR (d.paused_at IS NOT NULL AND (d.resume_at IS NULL OR d.resume_at > clock_timestamp())) THEN 'paused'
       WHEN b.position = 'open' AND coalesce(t.breaker, d.breaker) IS NOT NULL THEN 'breaker'
-      WHEN h.topic IS NULL THEN 'nobody'
+      WHEN h.topic IS NULL THEN 'unhandled'
       ELSE 'running'
     END AS state
   FROM known AS k
@@ -76,7 +76,7 @@ WORKERS = b"""
   FROM messages.worker AS w
   ORDER BY w.name
   LIMIT %(workers)s"""
-# A worker's lanes claim under its name and their number.
+# The claim loops of a worker claim under its name and their number.
 RUNNING = b"""
   SELECT r.worker, r.topic, count(*) AS count, extract(epoch FROM clock_timestamp() - min(r.locked_at))::double precision AS oldest_s
   FROM (
@@ -114,17 +114,17 @@ VALUES = {
 }
 
 
-class State(StrEnum):
+class TopicState(StrEnum):
     """Whether a topic is worked."""
 
     RUNNING = "running"
     PAUSED = "paused"
     BREAKER = "breaker"
-    NOBODY = "nobody"
+    UNHANDLED = "unhandled"
 
 
 @dataclass(frozen=True)
-class Topic:
+class TopicRow:
     """One topic; times in seconds, rate in messages claimed per minute. None: nothing is known, or there is none."""
 
     topic: str
@@ -134,15 +134,15 @@ class Topic:
     dead: int
     oldest_ready_s: float | None
     handled: bool
-    state: State
+    state: TopicState
     rate: float | None = None
     wait_p95_s: float | None = None
     run_p95_s: float | None = None
 
 
 @dataclass(frozen=True)
-class Worker:
-    """One worker; running: how many messages of which topic it has in hand, the most first."""
+class WorkerRow:
+    """One worker; running: how many messages of each topic it has in flight, the most first."""
 
     name: str
     host: str
@@ -172,7 +172,7 @@ class DeadGroup:
 
 
 @dataclass(frozen=True)
-class Times:
+class ThroughputSeries:
     """The last hour, minute by minute: attempts ended per minute, the 95th percentiles of waits and runs in seconds (NULL: none)."""
 
     rate: list[float]
@@ -181,18 +181,18 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class QueueSnapshot:
     """All of it."""
 
     at: datetime
     database: str
-    topics: list[Topic]
-    workers: list[Worker]
+    topics: list[TopicRow]
+    workers: list[WorkerRow]
     dead: list[DeadGroup]
-    times: Times
+    times: ThroughputSeries
 
 
-class Reader:
+class SnapshotReader:
     """Reads snapshots. The groups of the dead, which cost most, only every few seconds, and a tenth of the time at most."""
 
     DEAD_EVERY_S = 5.0
@@ -202,7 +202,7 @@ class Reader:
         self._dead: list[DeadGroup] = []
         self._dead_at = -math.inf
 
-    def read(self, conn: psycopg.Connection, now: float) -> Snapshot:
+    def read(self, conn: psycopg.Connection, now: float) -> QueueSnapshot:
         """Read one, in one transaction that only reads. now: the monotonic clock."""
         with conn.transaction():
             conn.execute(LIMITS)
@@ -210,7 +210,7 @@ class Reader:
             if now >= self._dead_at:
                 self._read_dead(conn)
         at = datetime.now().astimezone()
-        return Snapshot(at, _name(conn), topics, workers, self._dead, times)
+        return QueueSnapshot(at, _name(conn), topics, workers, self._dead, times)
 
     def _read_dead(self, conn: psycopg.Connection) -> None:
         began = time.monotonic()
@@ -229,28 +229,29 @@ def _name(conn: psycopg.Connection) -> str:
     return conn.info.dbname if host.startswith("/") else f"{conn.info.dbname} at {host}"
 
 
-def _topics(conn: psycopg.Connection) -> list[Topic]:
+def _topics(conn: psycopg.Connection) -> list[TopicRow]:
     measured = {row.pop("topic"): row for row in _rows(conn, LATENCY)}
     return [
-        Topic(**{**row, "state": State(row["state"]), **measured.get(row["topic"], {})}) for row in _rows(conn, TOPICS)
+        TopicRow(**{**row, "state": TopicState(row["state"]), **measured.get(row["topic"], {})})
+        for row in _rows(conn, TOPICS)
     ]
 
 
-def _workers(conn: psycopg.Connection) -> list[Worker]:
+def _workers(conn: psycopg.Connection) -> list[WorkerRow]:
     running: dict[str, dict[str, int]] = {}
     oldest: dict[str, float] = {}
     for row in _rows(conn, RUNNING):
         running.setdefault(row["worker"], {})[row["topic"]] = row["count"]
         oldest[row["worker"]] = max(oldest.get(row["worker"], 0.0), row["oldest_s"])
     return [
-        Worker(**row, running=running.get(row["name"], {}), oldest_s=oldest.get(row["name"]))
+        WorkerRow(**row, running=running.get(row["name"], {}), oldest_s=oldest.get(row["name"]))
         for row in _rows(conn, WORKERS)
     ]
 
 
-def _times(conn: psycopg.Connection) -> Times:
+def _times(conn: psycopg.Connection) -> ThroughputSeries:
     rows = _rows(conn, TIMES)
-    return Times(
+    return ThroughputSeries(
         [float(row["rate"]) for row in rows],
         [row["wait_p95_s"] for row in rows],
         [row["run_p95_s"] for row in rows],

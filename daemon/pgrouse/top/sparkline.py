@@ -1,4 +1,4 @@
-"""Numbers over time in one line of text."""
+"""A sparkline: numbers over time in one line of text."""
 
 from __future__ import annotations
 

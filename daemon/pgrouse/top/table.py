@@ -1,4 +1,4 @@
-"""A table that stays calm while its rows change: the cursor stays with its row, columns keep their width, and only what is seen is drawn."""
+"""A table for changing rows: the cursor stays with its row, columns keep their width, and only visible rows are drawn."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from pgrouse.cli.output import harmless
+from pgrouse.format import harmless
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Column:
+class LiveColumn:
     """One column.
 
     Attributes:
@@ -28,7 +28,7 @@ class Column:
         width: in characters; 0 = what the others leave.
         show: what it shows of a row; None is a dash.
         style: how a row's value is drawn.
-        right: whether it stands at the right, as numbers do.
+        right: whether it is right-aligned, as numbers are.
         from_width: shown only where the table has at least so many characters.
         share: of several columns without a width, how much of the rest this one gets.
     """
@@ -42,7 +42,7 @@ class Column:
     share: int = 1
 
 
-class Table(ScrollView, Generic[R], can_focus=True):
+class LiveTable(ScrollView, Generic[R], can_focus=True):
     """Rows of one kind, by a key that tells them apart.
 
     Args:
@@ -54,8 +54,8 @@ class Table(ScrollView, Generic[R], can_focus=True):
     """
 
     DEFAULT_CSS = """
-    Table { height: 1fr; min-height: 4; overflow-x: hidden; scrollbar-size-vertical: 1; }
-    Table:focus { height: 2fr; }
+    LiveTable { height: 1fr; min-height: 4; overflow-x: hidden; scrollbar-size-vertical: 1; }
+    LiveTable:focus { height: 2fr; }
     """
     BINDINGS = [  # noqa: RUF012 - as textual has it
         Binding("up,k", "move(-1)", "Up", show=False),
@@ -69,7 +69,7 @@ class Table(ScrollView, Generic[R], can_focus=True):
     def __init__(
         self,
         title: str,
-        columns: Sequence[Column],
+        columns: Sequence[LiveColumn],
         key: Callable[[R], object],
         words: Callable[[R], str],
         empty: str,
@@ -172,7 +172,7 @@ class Table(ScrollView, Generic[R], can_focus=True):
             line.append_text(text).append(" ")
         return line
 
-    def _widths(self, width: int) -> list[tuple[Column, int]]:
+    def _widths(self, width: int) -> list[tuple[LiveColumn, int]]:
         shown = [column for column in self.columns if width >= column.from_width]
         rest = width - sum(column.width + 1 for column in shown)
         shares = sum(column.share for column in shown if not column.width)

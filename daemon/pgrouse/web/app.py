@@ -1,4 +1,4 @@
-"""The web application: builds its parts, and names everything that it serves."""
+"""The web application: creates its parts, and includes all routers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,18 @@ from starlette.types import ASGIApp
 
 from pgrouse import events
 from pgrouse.config.config import Config
+from pgrouse.web import live_updates, metrics, pages, probes, problem, static_files, v1
+from pgrouse.web.database_pool import DatabasePool
+from pgrouse.web.http_workers import HttpWorkers
+from pgrouse.web.large_body import LargeBodyReader
+from pgrouse.web.live_updates import LiveUpdates
+from pgrouse.web.long_poll import LongPoll
+from pgrouse.web.maintenance import WebMaintenance
+from pgrouse.web.publish_batcher import PublishBatcher
+from pgrouse.web.publish_fast_path import with_publish_fast_path
+from pgrouse.web.security import Authenticator, SecurityMiddleware
+from pgrouse.web.token_cache import TokenCache
 from pgrouse.worker import loop
-from pgrouse.web import metrics, pages, problem, v1
-from pgrouse.web import static_files as asset
-from pgrouse.web import live_updates as hub
-from pgrouse.web import probes as live
-from pgrouse.web.large_body import Aside
-from pgrouse.web.database_pool import Database
-from pgrouse.web.security import Doorkeeper, Gate
-from pgrouse.web.live_updates import Hub
-from pgrouse.web.token_cache import Keyring
-from pgrouse.web.maintenance import Maintenance
-from pgrouse.web.publish_batcher import Press
-from pgrouse.web.http_workers import Roll
-from pgrouse.web.publish_fast_path import shortcut
-from pgrouse.web.long_poll import Wake
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
@@ -36,30 +33,36 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-def application(settings: Config) -> FastAPI:
+def create_app(settings: Config) -> FastAPI:
     """Return the app. What its routes work with is in `request.app.state`.
 
-    `settings`, `db` (see Database), `keyring`, `doorkeeper`, `hub` (see Hub), and `stopping`: an asyncio.Event that is set when the server is told to stop,
+    `settings`, `db` (see DatabasePool), `token_cache`, `authenticator`, `live_updates` (see LiveUpdates), and `stopping`: an asyncio.Event that is set when the server is told to stop,
     at which streams end.
     """
     app = FastAPI(
-        title="pgrouse", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_life, redirect_slashes=False
+        title="pgrouse",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=_lifespan,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.settings = settings
-    app.state.db = Database(settings)
-    app.state.keyring = Keyring(app.state.db, settings.web.session)
-    app.state.doorkeeper = Doorkeeper(settings, app.state.keyring)
-    app.state.aside = Aside()
-    app.state.press = Press(app.state.db)
+    app.state.db = DatabasePool(settings)
+    app.state.token_cache = TokenCache(app.state.db, settings.web.session_ttl)
+    app.state.authenticator = Authenticator(settings, app.state.token_cache)
+    app.state.large_bodies = LargeBodyReader()
+    app.state.publish_batcher = PublishBatcher(app.state.db)
     app.state.cipher = _cipher(settings)
-    app.state.roll = Roll(app.state.db)
-    app.state.wake = Wake(app.state.db, settings.web.pool_size)
+    app.state.http_workers = HttpWorkers(app.state.db)
+    app.state.long_poll = LongPoll(app.state.db, settings.web.pool_size)
     app.state.stopping = asyncio.Event()
     app.state.settled = 0
-    app.state.hub = Hub(app.state.db, pages.VIEWS, app.state.stopping)
+    app.state.live_updates = LiveUpdates(app.state.db, pages.VIEWS, app.state.stopping)
     problem.install(app)
-    app.router.routes.append(asset.ROUTE)
-    routers = [live.router, metrics.router, hub.router, *v1.ROUTERS, *pages.ROUTERS]
+    app.router.routes.append(static_files.ROUTE)
+    routers = [probes.router, metrics.router, live_updates.router, *v1.ROUTERS, *pages.ROUTERS]
     for router in routers:
         app.include_router(router)
     # Those that a path may lead to, whatever the method.
@@ -70,44 +73,44 @@ def application(settings: Config) -> FastAPI:
 def _cipher(settings: Config) -> Cipher | None:
     if settings.crypto.current is None:
         return None
-    from pgrouse.crypto.keyless_cipher import cipher_or_lock  # noqa: PLC0415 - only where it is configured
+    from pgrouse.crypto.keyless_cipher import load_cipher_or_keyless  # noqa: PLC0415 - only where it is configured
 
-    return cipher_or_lock(settings)
+    return load_cipher_or_keyless(settings)
 
 
-def guarded(app: FastAPI) -> ASGIApp:
-    """Return the app behind its gate: what the server runs."""
-    return Gate(shortcut(app), app.state.settings, app.state.doorkeeper)
+def with_security(app: FastAPI) -> ASGIApp:
+    """Return the app with the fast path and the security middleware: what the server runs."""
+    return SecurityMiddleware(with_publish_fast_path(app), app.state.settings, app.state.authenticator)
 
 
 @asynccontextmanager
-async def _life(app: FastAPI) -> AsyncIterator[None]:
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await app.state.db.open()
-    maintaining = _maintaining(app)
+    maintenance_task = _start_maintenance(app)
     try:
         yield
     finally:
         app.state.stopping.set()
-        if maintaining is not None:
-            maintaining.cancel()
-            await asyncio.wait([maintaining])
-        await app.state.hub.close()
-        await app.state.wake.close()
+        if maintenance_task is not None:
+            maintenance_task.cancel()
+            await asyncio.wait([maintenance_task])
+        await app.state.live_updates.close()
+        await app.state.long_poll.close()
         await app.state.db.close()
 
 
-def _maintaining(app: FastAPI) -> asyncio.Task[None] | None:
+def _start_maintenance(app: FastAPI) -> asyncio.Task[None] | None:
     settings = app.state.settings
-    if not settings.web.tick:
+    if not settings.web.run_maintenance:
         return None
-    tick_s = settings.worker.tick.total_seconds()
-    maintenance = Maintenance(app.state.db.connecting, tick_s, lambda: app.state.settled)
+    tick_s = settings.worker.maintenance_interval.total_seconds()
+    maintenance = WebMaintenance(app.state.db.connector, tick_s, lambda: app.state.settled)
     task = asyncio.create_task(loop.run(maintenance), name="maintenance")
-    task.add_done_callback(_tell)
+    task.add_done_callback(_log_crash)
     return task
 
 
-def _tell(task: asyncio.Task[None]) -> None:
-    """Say of what the maintenance died: the pages and the API go on without it, so nobody else would."""
+def _log_crash(task: asyncio.Task[None]) -> None:
+    """Log why the maintenance ended: pages and API continue without it."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error(events.WEB_FAILED, reason=type(error).__name__, exc_info=error)

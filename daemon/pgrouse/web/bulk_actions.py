@@ -1,4 +1,4 @@
-"""What is done to many messages at once: which they are, how many, and one bounded batch after the other."""
+"""Actions on many messages: select or search, preview, confirm, and run in bounded batches."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.problem import Problem
 
-# So many are done in one transaction.
+# Messages in one transaction.
 BATCH = 500
-LONGEST_NUMBER = 19
-# What all of one batch may take: five hundred large messages are some seconds of work.
+MAX_NUMBER_DIGITS = 19
+# The statement timeout of a batch: 500 large messages take some seconds.
 BATCH_TIME = timedelta(seconds=30)
-# A preview counts no further, and runs a search that gives up before that so many times.
-BOUND = 5000
-MOST_LOOKS = 4
+# A preview counts at most this many messages, in at most this many searches.
+MAX_COUNT = 5000
+MAX_SEARCHES = 4
 
 TOPICS = b"SELECT s.id, s.topic, s.state FROM messages.state AS s WHERE s.id = ANY (%(ids)s) ORDER BY s.id"
-# The row without a topic is the end of the page: its place is where the search goes on.
+# The row without a topic ends the page: the search continues at its place.
 COUNT = (
     b"""
   SELECT f.topic, f.state, count(f.id) AS count, max(f.place::text)::jsonb AS place
@@ -39,11 +39,11 @@ COUNT = (
 NOW = b"""
   SELECT clock_timestamp() AS at, greatest(
     (SELECT m.id FROM messages.message AS m ORDER BY m.id DESC LIMIT 1),
-    (SELECT a.id FROM messages.message_archive AS a ORDER BY a.id DESC LIMIT 1), 0) AS highest"""
+    (SELECT a.id FROM messages.message_archive AS a ORDER BY a.id DESC LIMIT 1), 0) AS max_id"""
 
 
-class Act(StrEnum):
-    """What can be done to many."""
+class BulkAction(StrEnum):
+    """An action on many messages."""
 
     RETRY = "retry"
     CANCEL = "cancel"
@@ -51,42 +51,42 @@ class Act(StrEnum):
 
     @property
     def states(self) -> tuple[str, ...]:
-        """The states of messages that it can be done to."""
+        """The states in which messages accept it."""
         return {
-            Act.RETRY: ("delayed", "retrying"),
-            Act.CANCEL: search.LIVE,
-            Act.REDRIVE: search.DEAD,
+            BulkAction.RETRY: ("delayed", "retrying"),
+            BulkAction.CANCEL: search.LIVE,
+            BulkAction.REDRIVE: search.DEAD,
         }[self]
 
     @property
     def label(self) -> str:
-        """What a button says."""
-        return {Act.RETRY: "Retry now", Act.CANCEL: "Cancel", Act.REDRIVE: "Redrive"}[self]
+        """The text of its button."""
+        return {BulkAction.RETRY: "Retry now", BulkAction.CANCEL: "Cancel", BulkAction.REDRIVE: "Redrive"}[self]
 
     @property
     def done(self) -> str:
-        """What was done, of so many messages."""
-        return {Act.RETRY: "due now", Act.CANCEL: "cancelled", Act.REDRIVE: "put back"}[self]
+        """How the changed messages are described: "3 cancelled"."""
+        return {BulkAction.RETRY: "due now", BulkAction.CANCEL: "cancelled", BulkAction.REDRIVE: "redriven"}[self]
 
 
-# What each does to a list of ids; one row per message, outcome NULL = it was done.
+# Each runs on a list of ids and returns one row per message; outcome NULL: done.
 STATEMENTS = {
-    Act.RETRY: b"SELECT r.id, NULL AS outcome FROM unnest(messages.retry_now(%(ids)s)) AS r (id)",
-    Act.CANCEL: b"SELECT r.id, NULL AS outcome FROM unnest(messages.cancel(%(ids)s, %(reason)s)) AS r (id)",
-    Act.REDRIVE: b"""
+    BulkAction.RETRY: b"SELECT r.id, NULL AS outcome FROM unnest(messages.retry_now(%(ids)s)) AS r (id)",
+    BulkAction.CANCEL: b"SELECT r.id, NULL AS outcome FROM unnest(messages.cancel(%(ids)s, %(reason)s)) AS r (id)",
+    BulkAction.REDRIVE: b"""
       SELECT r.archived_id AS id, CASE WHEN r.outcome NOT IN ('redriven', 'keyless') THEN r.outcome END AS outcome
       FROM messages.redrive(%(ids)s, %(rate)s, %(delay)s, %(force)s) AS r""",
 }
 
 
 @dataclass(frozen=True)
-class Preview:
-    """What would be done.
+class BulkPreview:
+    """What an action would change.
 
     Attributes:
-        count: to how many.
-        at_least: whether there may be more: the search was given up before its end.
-        groups: how many of which topic and state, the most first.
+        count: how many messages.
+        at_least: whether there may be more, because the search stopped before its end.
+        groups: topic, state and number of messages, largest first.
     """
 
     count: int
@@ -95,106 +95,106 @@ class Preview:
 
 
 @dataclass(frozen=True)
-class Consent:
-    """To what somebody agreed when he confirmed what a preview said; it goes with every batch.
+class Confirmation:
+    """What the operator confirmed in the preview; sent with every batch.
 
     Attributes:
-        asof: nothing that was published, or ended, later.
-        highest: nothing with a higher id.
-        most: no more than so many; None: all that fit, since the preview said "at least".
+        as_of: messages published or ended later are not included.
+        max_id: messages with a higher id are not included.
+        most: how many messages at most; None: all that match, because the preview said "at least".
     """
 
-    asof: datetime
-    highest: int
+    as_of: datetime
+    max_id: int
     most: int | None
 
     @classmethod
-    def of(cls, form: Mapping[str, Any]) -> Consent:
-        """Read what the form of a preview brings back.
+    def of(cls, form: Mapping[str, Any]) -> Confirmation:
+        """Read the confirmation from the form of a preview.
 
         Raises:
-            Problem: 422, it says nothing of that.
+            Problem: 422, the form has no confirmation.
         """
-        asof = search.moment(str(form.get("asof") or ""), "asof")
-        highest, most = _number(form.get("highest")), _number(form.get("most"))
-        if asof is None or highest is None or (most is None and form.get("at_least") != "1"):
-            raise Problem(422, "it is not known what was agreed to: look at the preview first", "no_preview")
-        return cls(asof, highest, most)
+        as_of = search.parse_time(str(form.get("as_of") or ""), "as_of")
+        max_id, most = _number(form.get("max_id")), _number(form.get("most"))
+        if as_of is None or max_id is None or (most is None and form.get("at_least") != "1"):
+            raise Problem(422, "the confirmation is missing: open the preview first", "no_preview")
+        return cls(as_of, max_id, most)
 
     @classmethod
-    def selected(cls, count: int) -> Consent:
-        """Return what goes with messages that were selected one by one."""
+    def selected(cls, count: int) -> Confirmation:
+        """Return the confirmation of messages that were selected one by one."""
         return cls(datetime.max.replace(tzinfo=UTC), 0, count)
 
     @property
     def fields(self) -> dict[str, str]:
-        """What the form has to bring back."""
+        """The hidden fields of the form."""
         most = {"at_least": "1"} if self.most is None else {"most": str(self.most)}
-        return {"asof": self.asof.isoformat(), "highest": str(self.highest), **most}
+        return {"as_of": self.as_of.isoformat(), "max_id": str(self.max_id), **most}
 
-    def left(self, so_far: Counter[str]) -> int:
-        """Return how many the next batch may have."""
+    def remaining(self, so_far: Counter[str]) -> int:
+        """Return the size of the next batch."""
         return BATCH if self.most is None else max(0, min(BATCH, self.most - sum(so_far.values())))
 
     def narrow(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a search for no more than that."""
-        return {**arguments, "until": min(filter(None, (arguments["until"], self.asof)))}
+        """Limit a search to what was confirmed."""
+        return {**arguments, "until": min(filter(None, (arguments["until"], self.as_of)))}
 
 
-async def now(conn: Connection) -> Consent:
-    """Return what there is now, before anything is counted."""
+async def confirm_now(conn: Connection) -> Confirmation:
+    """Return a confirmation for everything that exists now."""
     (row,) = await (await conn.execute(NOW)).fetchall()
-    return Consent(row["at"], row["highest"], None)
+    return Confirmation(row["at"], row["max_id"], None)
 
 
 def _number(text: Any) -> int | None:
     digits = str(text or "")
-    is_number = digits.isascii() and digits.isdecimal() and len(digits) < LONGEST_NUMBER
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) < MAX_NUMBER_DIGITS
     return int(digits) if is_number else None
 
 
-def narrowed(arguments: Mapping[str, Any], act: Act) -> dict[str, Any]:
-    """Return a search for those of its messages that can be acted on; with no state left it finds none."""
+def actionable(arguments: Mapping[str, Any], act: BulkAction) -> dict[str, Any]:
+    """Limit a search to the states that accept the action; without such a state it finds nothing."""
     wanted = arguments["states"]
     states = [state for state in act.states if wanted is None or state in wanted]
     return {**arguments, "states": states}
 
 
-async def preview(conn: Connection, arguments: Mapping[str, Any]) -> Preview:
-    """Count what a search finds, no further than `BOUND`."""
+async def preview(conn: Connection, arguments: Mapping[str, Any]) -> BulkPreview:
+    """Count the messages of a search, up to `MAX_COUNT`."""
     if not arguments["states"]:
-        return Preview(0, False, [])
+        return BulkPreview(0, False, [])
     groups: Counter[tuple[str, str]] = Counter()
     place = None
-    for _ in range(MOST_LOOKS):
-        values = {**arguments, "limit": BOUND - groups.total(), "after": None if place is None else Jsonb(place)}
+    for _ in range(MAX_SEARCHES):
+        values = {**arguments, "limit": MAX_COUNT - groups.total(), "after": None if place is None else Jsonb(place)}
         rows = await (await conn.execute(COUNT, values)).fetchall()
         groups.update({(row["topic"], row["state"]): row["count"] for row in rows if row["topic"] is not None})
         place = next((row["place"] for row in rows if row["topic"] is None), None)
-        if place is None or groups.total() >= BOUND:
+        if place is None or groups.total() >= MAX_COUNT:
             break
     by_size = _by_size((topic, state, n) for (topic, state), n in groups.items())
-    return Preview(groups.total(), place is not None, by_size)
+    return BulkPreview(groups.total(), place is not None, by_size)
 
 
-async def chosen(conn: Connection, caller: Caller, act: Act, ids: list[int]) -> list[Row]:
-    """Return id, topic and state of those of the messages that can be acted on, and that the caller sees."""
+async def selected(conn: Connection, caller: Caller, act: BulkAction, ids: list[int]) -> list[Row]:
+    """Return id, topic and state of those selected messages that accept the action and that the caller may see."""
     rows = await (await conn.execute(TOPICS, {"ids": ids})).fetchall()
     return [row for row in rows if row["state"] in act.states and caller.sees(row["topic"])]
 
 
-def preview_of(rows: list[Row]) -> Preview:
-    """Return what would be done to chosen messages."""
+def preview_selected(rows: list[Row]) -> BulkPreview:
+    """Return the preview of selected messages."""
     groups = Counter((row["topic"], row["state"]) for row in rows)
-    return Preview(len(rows), False, _by_size((topic, state, n) for (topic, state), n in groups.items()))
+    return BulkPreview(len(rows), False, _by_size((topic, state, n) for (topic, state), n in groups.items()))
 
 
 def _by_size(groups: Iterable[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
     return sorted(groups, key=lambda group: (-group[2], group))
 
 
-async def do(conn: Connection, act: Act, ids: list[int], **how: Any) -> Counter[str]:
-    """Act on messages; return how many it was done to ("done"), and of the others how many for which reason."""
+async def run(conn: Connection, act: BulkAction, ids: list[int], **how: Any) -> Counter[str]:
+    """Run the action on messages; return how many were changed ("done"), and the others by reason."""
     if not ids:
         return Counter()
     values = {"ids": ids, "reason": None, "rate": None, "delay": "0", "force": False, **how}
@@ -205,19 +205,19 @@ async def do(conn: Connection, act: Act, ids: list[int], **how: Any) -> Counter[
     return outcomes
 
 
-def counted(text: str) -> Counter[str]:
-    """Read how many of which outcome there were so far, as the form of the next batch brings it back.
+def parse_progress(text: str) -> Counter[str]:
+    """Read the outcomes so far from the form of the next batch.
 
     Raises:
-        Problem: 422, it is no such thing.
+        Problem: 422, they are invalid.
     """
     try:
         given = json.loads(text[:1000] or "{}")
         return Counter({str(name)[:50]: min(max(0, int(n)), 10**9) for name, n in given.items()})
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
-        raise Problem(422, "so_far is not what the batch before said: begin again", "invalid_progress") from None
+        raise Problem(422, "so_far is invalid: start again", "invalid_progress") from None
 
 
-def delay(so_far: Counter[str], rate: float | None) -> str:
-    """Return how long the first of the next batch waits: those before it come first."""
+def batch_delay(so_far: Counter[str], rate: float | None) -> str:
+    """Return how long the first message of the next batch waits for the batches before it."""
     return f"{so_far['done'] / rate:.6f} seconds" if rate else "0"

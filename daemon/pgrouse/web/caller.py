@@ -1,4 +1,4 @@
-"""Who asks, and what he may do."""
+"""The caller of a request, and its permissions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a token may be used for. An operator may do what a viewer may; else no role holds another."""
+    """A role of a token. An operator is also a viewer; otherwise no role includes another."""
 
     VIEWER = "viewer"
     PUBLISHER = "publisher"
@@ -20,12 +20,12 @@ ALL_TOPICS = ("*",)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: a token, or the operator of this machine.
+    """The caller: a token, or the local operator.
 
     Attributes:
         name: the token's name.
-        roles: what it may do.
-        topics: patterns of the topics that it may do it with: a name, or a beginning and `*`.
+        roles: its roles.
+        topics: patterns of its topics: a name, or a prefix and `*`.
     """
 
     name: str
@@ -34,21 +34,21 @@ class Caller:
 
     @property
     def sees_all(self) -> bool:
-        """Whether no topic is closed to him."""
+        """Whether the caller may see all topics."""
         return "*" in self.topics
 
     def has(self, role: Role) -> bool:
-        """Say whether he has a role, whatever the topics."""
+        """Return whether the caller has a role, for any topic."""
         return role in self.roles or (role is Role.VIEWER and Role.OPERATOR in self.roles)
 
     def may(self, role: Role, topic: str | None = None) -> bool:
-        """Say whether he may act in a role on a topic; without a topic, on what belongs to all of them."""
+        """Return whether the caller has a role for a topic; without a topic: for all topics."""
         if not self.has(role):
             return False
         return self.sees_all if topic is None else self.sees(topic)
 
     def sees(self, topic: str) -> bool:
-        """Say whether a topic fits one of his patterns. Dead letters belong to the topic where they died."""
+        """Return whether a topic matches one of the patterns."""
         return self.sees_all or any(_fits(name, topic) for name in self.topics)
 
     @property
@@ -66,5 +66,5 @@ def _like(pattern: str) -> str:
     return f"{escaped}%" if pattern.endswith("*") else escaped
 
 
-# On loopback, while no token was ever made: whoever can reach the port can also read the configuration.
+# On loopback, while no token was ever created: any user who can reach the port can also read the configuration.
 LOCAL = Caller("local", frozenset(Role))

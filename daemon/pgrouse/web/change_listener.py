@@ -1,7 +1,7 @@
-"""What tells the web server that something has changed: one connection that listens, and now and then asks how far the log has come.
+"""Tells the web server that something has changed: one connection that listens, and polls the WAL position.
 
-Notifications alone do not do: a message that a busy worker settles notifies nobody. The position of the write-ahead log moves with every change,
-and reading it costs next to nothing; while it stands still nothing has to be read again.
+Notifications are not enough: a message that a busy worker settles sends none. The position of the write-ahead log moves with every change,
+and reading it is cheap; while it does not move, nothing has to be read again.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from pgrouse.config.dsn import redact
 
 log = structlog.get_logger()
 
-# Not new_message: whoever publishes to a topic with notify = always may ring thousands of times a second.
-CHANNELS = ("topic_changed", "schedule_changed", "dead_message", "cancelled")
-POSITION = b"SELECT pg_current_wal_insert_lsn()::text"
-ASK_EVERY_S = 0.25
+# Not new_message: topics with notify = always may notify thousands of times a second.
+NOTIFY_CHANNELS = ("topic_changed", "schedule_changed", "dead_message", "cancelled")
+WAL_POSITION = b"SELECT pg_current_wal_insert_lsn()::text"
+POLL_S = 0.25
 ANSWER_S = 5.0
-RETRY_S, LONGEST_RETRY_S = 0.25, 5.0
+RETRY_S, MAX_RETRY_S = 0.25, 5.0
 
 
-class Ear:
-    """One connection that hears of changes, and comes back by itself when it is lost.
+class ChangeListener:
+    """One listening connection that reconnects by itself.
 
     Args:
         db: where.
         on_change: called when something may have changed.
 
     Attributes:
-        hears: whether silence means that nothing has changed.
+        is_listening: whether it is connected: then silence means that nothing has changed.
     """
 
     def __init__(self, db: Database, on_change: Callable[[], None]) -> None:
         self.db, self.on_change = db, on_change
-        self.hears = False
+        self.is_listening = False
         self._retry_s = RETRY_S
 
     async def run(self) -> None:
@@ -50,24 +50,24 @@ class Ear:
             try:
                 await self._listen()
             except (psycopg.Error, OSError, TimeoutError) as error:
-                if self.hears or self._retry_s >= LONGEST_RETRY_S:
-                    log.debug(events.WEB_DATABASE_AWAY, reason=redact(" ".join(str(error).split())))
+                if self.is_listening or self._retry_s >= MAX_RETRY_S:
+                    log.debug(events.WEB_DATABASE_UNREACHABLE, reason=redact(" ".join(str(error).split())))
             finally:
-                self.hears = False
+                self.is_listening = False
             self.on_change()
             await asyncio.sleep(self._retry_s * (0.75 + random.random() / 2))  # noqa: S311 - so that not all come at once
-            self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
+            self._retry_s = min(2 * self._retry_s, MAX_RETRY_S)
 
     async def _listen(self) -> None:
         async with asyncio.timeout(2 * ANSWER_S):
-            conn = await self.db.connect_listener(*CHANNELS)
+            conn = await self.db.connect_listener(*NOTIFY_CHANNELS)
         try:
-            await self._follow(conn)
+            await self._watch(conn)
         finally:
             with suppress(psycopg.Error):
                 await asyncio.shield(conn.close())
 
-    async def _follow(self, conn: psycopg.AsyncConnection) -> None:
+    async def _watch(self, conn: psycopg.AsyncConnection) -> None:
         before, moved = "", False
         while True:
             position = await _position(conn)
@@ -75,12 +75,12 @@ class Ear:
             if position != before or moved:
                 self.on_change()
             before, moved = position, position != before
-            self.hears, self._retry_s = True, RETRY_S
-            async for _ in conn.notifies(timeout=ASK_EVERY_S):
+            self.is_listening, self._retry_s = True, RETRY_S
+            async for _ in conn.notifies(timeout=POLL_S):
                 self.on_change()
 
 
 async def _position(conn: psycopg.AsyncConnection) -> str:
     async with asyncio.timeout(ANSWER_S):
-        row = await (await conn.execute(POSITION)).fetchone()
+        row = await (await conn.execute(WAL_POSITION)).fetchone()
     return str(row[0]) if row else ""

@@ -1,4 +1,4 @@
-"""What a request shows of who asks. That it shows something decides, not whether it is any good: who shows something is never the local user."""
+"""The credentials of a request. A request with credentials, even invalid ones, is never the local user."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ COOKIE = "pgrouse_session"
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """An `Authorization` header; the secret is empty if there is none in it."""
+class BearerToken:
+    """An `Authorization` header; the secret is empty if the header has none."""
 
     secret: str
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """The cookie of somebody who has logged in."""
+class SessionCookie:
+    """The cookie of a session."""
 
     cookie: str
 
 
-def credentials_of(request: Request) -> Token | Session | None:
-    """Return what a request shows of who asks; None: nothing."""
+def read_credentials(request: Request) -> BearerToken | SessionCookie | None:
+    """Return the credentials of a request; None if it has none."""
     if "authorization" in request.headers:
-        return Token(_secret(request.headers["authorization"]))
-    return Session(request.cookies[COOKIE]) if COOKIE in request.cookies else None
+        return BearerToken(_secret(request.headers["authorization"]))
+    return SessionCookie(request.cookies[COOKIE]) if COOKIE in request.cookies else None
 
 
 def _secret(authorization: str) -> str:
-    """Return the token of the header: as Bearer, or as the password of Basic, for clients that know nothing else."""
+    """Return the token of the header: Bearer, or the password of Basic."""
     scheme, _, value = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()

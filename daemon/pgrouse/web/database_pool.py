@@ -15,8 +15,8 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from pgrouse.client import search_path
+from pgrouse.client.database import Database as DatabaseConnector
 from pgrouse.config.config import Config
-from pgrouse.client.database import Database as Connecting
 from pgrouse.web.caller import Caller
 
 Row = dict[str, Any]
@@ -25,14 +25,14 @@ Connection = AsyncConnection[Row]
 # How long a request waits for a connection: the pool is busy, or the database is away.
 WAIT_S = 3.0
 # So many requests may stand in line for one.
-MOST_WAITING = 500
-# The pool waits longer and longer from try to try, until so long; then the next request begins anew.
+MAX_WAITING = 500
+# The pool waits longer and longer from try to try, until so long; then the next request begins again.
 RECONNECT_S = 1.0
 # What a transaction may take beyond twice the time of a statement.
 GRACE_S = 5.0
 
 
-class Database:
+class DatabasePool:
     """The pool of one web server. `async with db.read() as conn` and `async with db.write(caller) as conn`, rows as dicts.
 
     Args:
@@ -41,20 +41,20 @@ class Database:
 
     def __init__(self, settings: Config) -> None:
         self.statement_timeout: timedelta = settings.web.statement_timeout
-        self.longest_s = 2 * self.statement_timeout.total_seconds() + GRACE_S
+        self.max_lease_s = 2 * self.statement_timeout.total_seconds() + GRACE_S
         section = settings.database
         if settings.web.dsn:
             section = section.model_copy(update={"dsn": settings.web.dsn})
-        self.connecting = Connecting(section, "web")
-        self._checking: asyncio.Task[None] | None = None
+        self.connector = DatabaseConnector(section, "web")
+        self._check_task: asyncio.Task[None] | None = None
         self.pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-            self.connecting.named("web"),
+            self.connector.named("web"),
             connection_class=AsyncConnection[Row],
-            kwargs={"autocommit": True, "prepare_threshold": self.connecting.prepare, "row_factory": dict_row},
+            kwargs={"autocommit": True, "prepare_threshold": self.connector.prepare, "row_factory": dict_row},
             min_size=1,
             max_size=settings.web.pool_size,
             configure=self._configure,
-            max_waiting=MOST_WAITING,
+            max_waiting=MAX_WAITING,
             timeout=WAIT_S,
             reconnect_timeout=RECONNECT_S,
             open=False,
@@ -66,16 +66,16 @@ class Database:
         await self.pool.open(wait=False)
 
     async def _configure(self, conn: Connection) -> None:
-        """Fix the path, and bound what runs outside of the transactions below. Behind a pooler it would stay with whoever comes next."""
+        """Fix the path, and bound what runs outside of the transactions below. Behind a pooler it would stay with anyone who comes next."""
         await conn.execute(search_path.FIX, [conn.info.backend_pid], prepare=False)
-        if self.connecting.prepare is not None:
+        if self.connector.prepare is not None:
             wait_ms = round(self.statement_timeout.total_seconds() * 1000)
             await conn.execute(f"SET statement_timeout = {wait_ms}".encode())
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._checking is not None:
-            self._checking.cancel()
+        if self._check_task is not None:
+            self._check_task.cancel()
         await self.pool.close(timeout=2)
 
     @asynccontextmanager
@@ -84,19 +84,19 @@ class Database:
         async with self.pool.connection(WAIT_S) as conn:
             try:
                 # Also where a proxy keeps the socket alive and nothing comes any more.
-                async with asyncio.timeout(self.longest_s):
+                async with asyncio.timeout(self.max_lease_s):
                     yield conn
             except TimeoutError as error:
                 await conn.close()
                 raise psycopg.OperationalError("no answer of the database in time") from error
             finally:
                 if conn.closed or conn.broken:
-                    self._check_the_others()
+                    self._start_check()
 
-    def _check_the_others(self) -> None:
+    def _start_check(self) -> None:
         """Replace what else died of the same; nobody waits for it."""
-        if self._checking is None or self._checking.done():
-            self._checking = asyncio.create_task(self._check(), name="check")
+        if self._check_task is None or self._check_task.done():
+            self._check_task = asyncio.create_task(self._check(), name="check")
 
     async def _check(self) -> None:
         with suppress(psycopg.Error, TimeoutError):

@@ -9,8 +9,8 @@ from typing import Any
 from jinja2 import Environment
 
 from pgrouse import error_line
-from pgrouse.cli.output import harmless
 from pgrouse.config.duration import show as show_duration
+from pgrouse.format import harmless
 
 NONE = "\N{EN DASH}"
 MILLI_S, MINUTE_S, HOUR_S, DAY_S = 1e-3, 60, 3600, 86400

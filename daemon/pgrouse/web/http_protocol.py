@@ -1,8 +1,8 @@
 """One connection of the web server: uvicorn's, but nobody may take his time with the beginning of a request, nor begin without an end.
 
-uvicorn bounds how long it waits for a further request, not for the first one, nor how long a line and headers take: whoever sends nothing,
+uvicorn bounds how long it waits for a further request, not for the first one, nor how long a line and headers take: anyone who sends nothing,
 or one byte now and then, would keep a place from others for ever, and needs no token for that. Nor does httptools, the parser that it prefers,
-bound how many bytes a line and headers have, or what follows a body in parts; h11 does, see `MOST_HEADER_BYTES`.
+bound how many bytes a line and headers have, or what follows a body in parts; h11 does, see `MAX_HEADER_BYTES`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ else:
 # From the first byte of a request, or from the connect, to the end of its headers.
 HEADERS_S = 10.0
 # Of the line and headers of a request: somewhat more is found out only with the next part.
-MOST_HEADER_BYTES = 65_536
-PART_BYTES = 16_384
+MAX_HEADER_BYTES = 65_536
+CHUNK_BYTES = 16_384
 TOO_LARGE = b'{"title":"Headers too large","status":431,"code":"headers_too_large","detail":"the headers may have 65,536 bytes"}'
 NO_UPGRADE = b'{"title":"Bad request","status":400,"code":"bad_request","detail":"there is no upgrade here: send a body by HTTP/1.1"}'
 
@@ -33,43 +33,43 @@ def _refusal(status: bytes, problem: bytes) -> bytes:
     )
 
 
-class Bounded(Protocol):
+class BoundedProtocol(Protocol):
     """What is added to uvicorn's protocol of either parser."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It begins."""
         super().connection_made(transport)  # type: ignore[arg-type]
-        self._hurry: asyncio.TimerHandle | None = None
-        self._begin()
+        self._header_timer: asyncio.TimerHandle | None = None
+        self._start_header_timer()
 
     def data_received(self, data: bytes) -> None:
         """Take in what comes; of no request that is under way, it is the beginning of the next one."""
         super().data_received(data)
-        if self._is_at_work:
-            self._end()
-        elif self._hurry is None:
-            self._begin()
+        if self._is_responding:
+            self._stop_header_timer()
+        elif self._header_timer is None:
+            self._start_header_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
-        self._end()
+        self._stop_header_timer()
         super().connection_lost(exc)
 
     @property
-    def _is_at_work(self) -> bool:
+    def _is_responding(self) -> bool:
         """Whether a request has come, and its answer is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _begin(self) -> None:
-        self._hurry = self.loop.call_later(HEADERS_S, self.transport.close)
+    def _start_header_timer(self) -> None:
+        self._header_timer = self.loop.call_later(HEADERS_S, self.transport.close)
 
-    def _end(self) -> None:
-        if self._hurry is not None:
-            self._hurry.cancel()
-            self._hurry = None
+    def _stop_header_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
 
 
-class Counting(Bounded):
+class BoundedHttpToolsProtocol(BoundedProtocol):
     """What is added for httptools besides: bytes of which it has made nothing yet, neither headers nor a part of a body, it keeps.
 
     Of a request that asks for another protocol it reads no body: what follows the headers would be taken for further requests.
@@ -82,17 +82,17 @@ class Counting(Bounded):
 
     def data_received(self, data: bytes) -> None:
         """Take in what comes, part by part."""
-        for at in range(0, len(data), PART_BYTES):
+        for at in range(0, len(data), CHUNK_BYTES):
             if self.transport.is_closing() or self._is_last:
                 return
-            part = data[at : at + PART_BYTES]
+            part = data[at : at + CHUNK_BYTES]
             self._kept_bytes += len(part)
             super().data_received(part)
-            if self._kept_bytes > MOST_HEADER_BYTES:
+            if self._kept_bytes > MAX_HEADER_BYTES:
                 self._refuse(b"431 Request Header Fields Too Large", TOO_LARGE)
 
     def _refuse(self, status: bytes, problem: bytes) -> None:
-        if not self._is_at_work:
+        if not self._is_responding:
             self.transport.write(_refusal(status, problem))
         self.transport.close()
 
@@ -136,10 +136,10 @@ class Counting(Bounded):
             super().on_message_complete()
 
 
-def bounded(parser: type) -> type:
+def bounded_protocol(parser: type) -> type:
     """Return the protocol of one of uvicorn's parsers with bounds."""
-    kind = Counting if hasattr(parser, "on_headers_complete") else Bounded
+    kind = BoundedHttpToolsProtocol if hasattr(parser, "on_headers_complete") else BoundedProtocol
     return type("Connection", (kind, parser), {})
 
 
-Connection = bounded(AutoHTTPProtocol)
+HttpProtocol = bounded_protocol(AutoHTTPProtocol)

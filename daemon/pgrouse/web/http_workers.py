@@ -5,61 +5,61 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from pgrouse.web.database_pool import Database
+from pgrouse.web.database_pool import DatabasePool
 
 # How often a worker's row is dated. Whom somebody asks to drain hears it with the first claim after so long.
-EVERY_S = 5.0
+RECORD_EVERY_S = 5.0
 # What it has not asked for in this time is none of its topics any more, and who asked for nothing is forgotten here.
 FORGET_S = 60.0
-MOST_TOPICS = 200
+MAX_TOPICS_PER_WORKER = 200
 # Of more workers each claim is a sign.
-MOST = 10_000
+MAX_WORKERS = 10_000
 
-CLAIMS = b"SELECT messages.worker_claims(%s, %s, %s::text[], %s) AS drains"
+CLAIMS = b"SELECT messages.touch_http_worker(%s, %s, %s::text[], %s) AS drains"
 
 
 @dataclass
-class _Signed:
+class _HttpWorker:
     at: float = 0.0
-    drains: bool = False
+    is_draining: bool = False
     topics: dict[str, float] = field(default_factory=dict)
 
 
-class Roll:
+class HttpWorkers:
     """The workers that claim from one web server.
 
     Args:
         db: the registry's.
     """
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: DatabasePool) -> None:
         self.db = db
-        self._workers: dict[str, _Signed] = {}
+        self._workers: dict[str, _HttpWorker] = {}
 
-    async def sign(self, worker: str, host: str, topics: list[str], limit: int) -> bool:
+    async def record_claim(self, worker: str, host: str, topics: list[str], limit: int) -> bool:
         """Note that a worker asks for messages; return whether it is to drain, and gets none.
 
         Raises:
             psycopg.Error: the database is away.
         """
         now = time.monotonic()
-        signed = self._workers.get(worker) or _Signed()
-        is_known = all(topic in signed.topics for topic in topics)
-        signed.topics |= dict.fromkeys(topics, now)
-        if is_known and now - signed.at < EVERY_S:
-            return signed.drains
-        signed.topics = {topic: at for topic, at in signed.topics.items() if now - at < FORGET_S}
+        known = self._workers.get(worker) or _HttpWorker()
+        is_known = all(topic in known.topics for topic in topics)
+        known.topics |= dict.fromkeys(topics, now)
+        if is_known and now - known.at < RECORD_EVERY_S:
+            return known.is_draining
+        known.topics = {topic: at for topic, at in known.topics.items() if now - at < FORGET_S}
         async with self.db.connection() as conn:
-            values = [worker, host, sorted(signed.topics)[:MOST_TOPICS], limit]
+            values = [worker, host, sorted(known.topics)[:MAX_TOPICS_PER_WORKER], limit]
             row = await (await conn.execute(CLAIMS, values)).fetchone()
-        signed.at, signed.drains = now, bool(row and row["drains"])
-        self._keep(worker, signed)
-        return signed.drains
+        known.at, known.is_draining = now, bool(row and row["drains"])
+        self._remember(worker, known)
+        return known.is_draining
 
-    def _keep(self, worker: str, signed: _Signed) -> None:
+    def _remember(self, worker: str, known: _HttpWorker) -> None:
         """Remember a worker, and forget those that have not asked for a while: they stand first."""
         self._workers.pop(worker, None)
-        while self._workers and next(iter(self._workers.values())).at < signed.at - FORGET_S:
+        while self._workers and next(iter(self._workers.values())).at < known.at - FORGET_S:
             del self._workers[next(iter(self._workers))]
-        if len(self._workers) < MOST:
-            self._workers[worker] = signed
+        if len(self._workers) < MAX_WORKERS:
+            self._workers[worker] = known

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 # Deeper levels are shown on the line where they begin: indented, their blanks alone would be a thousand times the value.
-DEEPEST = 40
+MAX_INDENT_LEVEL = 40
 # A string that was cut has no end: were it asked for, each escaped quote in it would be tried as a beginning again.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],:]|[^\s{}\[\],:"]+')
 _OPEN, _CLOSE = "{[", "}]"
@@ -26,7 +26,7 @@ def pretty(text: str, limit: int) -> tuple[str, bool]:
     """
     parts: list[str] = []
     length = 0
-    for part in _laid_out(text):
+    for part in _format(text):
         parts.append(part)
         length += len(part)
         if length > limit:
@@ -38,7 +38,7 @@ def _visible(text: str) -> str:
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _laid_out(text: str) -> Iterator[str]:
+def _format(text: str) -> Iterator[str]:
     depth, at = 0, 0
     before = ""
     for found in _TOKEN.finditer(text):
@@ -59,7 +59,7 @@ def _gap(before: str, word: str, depth: int) -> str:
     if word in ",:" or before in ("", ":") or (before in _OPEN and word in _CLOSE):
         return ""
     if before in _OPEN or before == "," or word in _CLOSE:
-        return "\n" + "  " * depth if depth <= DEEPEST else ""
+        return "\n" + "  " * depth if depth <= MAX_INDENT_LEVEL else ""
     return ""
 
 

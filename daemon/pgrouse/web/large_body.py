@@ -14,16 +14,16 @@ T = TypeVar("T")
 # What is smaller is read sooner than a thread begins.
 LARGE_BYTES = 262_144
 # More would only share the interpreter, and each holds many times its request in memory.
-MOST_AT_ONCE = 2
+MAX_AT_ONCE = 2
 # What has not begun after so long is given up.
 WAIT_S = 10.0
 
 
-class Aside:
+class LargeBodyReader:
     """The large requests of one web server."""
 
     def __init__(self) -> None:
-        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+        self._places = asyncio.Semaphore(MAX_AT_ONCE)
 
     async def run(self, size: int, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what `do` returns: it reads a request of `size` bytes, and waits for nothing.

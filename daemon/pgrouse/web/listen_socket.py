@@ -12,7 +12,7 @@ from pgrouse.errors import ConfigError
 BACKLOG = 2048
 
 
-def address(listen: str) -> tuple[str, int]:
+def host_and_port(listen: str) -> tuple[str, int]:
     """Return host and port of `host:port`.
 
     Raises:
@@ -28,7 +28,7 @@ def address(listen: str) -> tuple[str, int]:
 
 def is_loopback(listen: str) -> bool:
     """Say whether only this machine reaches it."""
-    host, _ = address(listen)
+    host, _ = host_and_port(listen)
     if host == "localhost":
         return True
     try:
@@ -43,7 +43,7 @@ def bind(listen: str) -> socket.socket:
     Raises:
         ConfigError: the address cannot be had.
     """
-    host, port = address(listen)
+    host, port = host_and_port(listen)
     try:
         (family, *_, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return _listening(socket.socket(family, socket.SOCK_STREAM), place)

@@ -1,8 +1,8 @@
-"""The hub: what keeps pages up to date while somebody looks at them.
+"""Live updates: keeps open pages up to date.
 
-All who look at the same page with the same rights share one show: it is read and rendered once, at most once a second, only while something has
-changed, and each viewer is sent the parts that differ from what he has. There are no queues: whoever is slow gets the newest state next, and
-nothing in between. Nobody watches: nothing is read, and after a while nothing listens.
+All who look at the same page with the same rights share one view: it is read and rendered once, at most once a second, only while something has
+changed, and each viewer gets the parts that differ from what it has. There are no queues: a slow viewer gets the newest state next, and
+nothing in between. Without viewers nothing is read, and after a while nothing listens.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from starlette.responses import Response, StreamingResponse
 from pgrouse import events
 from pgrouse.config.dsn import redact
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Database
-from pgrouse.web.change_listener import Ear
-from pgrouse.web.security import needs
+from pgrouse.web.change_listener import ChangeListener
+from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.problem import Problem
+from pgrouse.web.security import require_role
 from pgrouse.web.view import View
 
 log = structlog.get_logger()
@@ -35,23 +35,23 @@ log = structlog.get_logger()
 router = APIRouter(include_in_schema=False)
 
 # So that with the time it takes to read a change is seen within a second.
-EVERY_S = 0.9
-# At most this part of the time is spent on reading for one show, however long it takes.
-SHARE = 0.1
+MIN_INTERVAL_S = 0.9
+# At most this part of the time is spent on reading for one view, however long it takes.
+MAX_READ_SHARE = 0.1
 # Ages go on while nothing changes; and what was missed is made good.
-AT_LEAST_EVERY_S = 5.0
-BEAT_S = 5.0
+MAX_AGE_S = 5.0
+HEARTBEAT_S = 5.0
 # How often a stream looks whether its viewer may still see it.
 CHECK_EVERY_S = 30.0
 # Who goes from page to page is away for a moment.
 LINGER_S = 15.0
-MOST_VIEWERS = 500
-AWAY = "The database does not answer."
+MAX_VIEWERS = 500
+DATABASE_DOWN = "The database does not answer."
 
 
 @dataclass(frozen=True)
-class Scope:
-    """What viewers have in common who are shown the same.
+class Audience:
+    """What viewers of the same content have in common.
 
     Attributes:
         view: the name of the view.
@@ -64,59 +64,59 @@ class Scope:
     caller: Caller
 
 
-class Turn:
-    """Wakes all who wait, each time it is made."""
+class Broadcast:
+    """Wakes all waiting tasks on each notification."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def make(self) -> None:
-        """Wake them."""
+    def notify(self) -> None:
+        """Wake all waiting tasks."""
         event, self._event = self._event, asyncio.Event()
         event.set()
 
-    def next(self) -> asyncio.Event:
-        """Return what is set by the next one. Take it before you look at what may have changed."""
+    def next_event(self) -> asyncio.Event:
+        """Return the event that the next notification sets. Take it before reading what may have changed."""
         return self._event
 
 
 @dataclass
-class Show:
+class SharedView:
     """One view of one subject, as viewers of the same rights see it.
 
     Attributes:
         viewers: how many look at it.
         version: how often something in it has changed.
-        trouble: why it is not up to date; "" if it is.
+        stale_reason: why it is not up to date; "" if it is.
         parts: each with its version; so are the charts.
     """
 
     viewers: int = 0
     version: int = 0
-    trouble: str = ""
+    stale_reason: str = ""
     parts: dict[str, tuple[int, str]] = field(default_factory=dict)
     charts: dict[str, tuple[int, str]] = field(default_factory=dict)
-    turn: Turn = field(default_factory=Turn)
+    broadcast: Broadcast = field(default_factory=Broadcast)
     _written: tuple[tuple[int, int], bytes] | None = None
 
-    def put(self, parts: Mapping[str, str], charts: Mapping[str, Any]) -> None:
+    def update(self, parts: Mapping[str, str], charts: Mapping[str, Any]) -> None:
         """Take in how it looks now."""
         written = {name: json.dumps(chart, separators=(",", ":")) for name, chart in charts.items()}
         version = self.version + 1
-        changed = [_merge(self.parts, parts, version), _merge(self.charts, written, version)]
+        changed = [_update_changed(self.parts, parts, version), _update_changed(self.charts, written, version)]
         if any(changed):
             self.version = version
-        if any(changed) or self.trouble:
-            self.trouble = ""
-            self.turn.make()
+        if any(changed) or self.stale_reason:
+            self.stale_reason = ""
+            self.broadcast.notify()
 
-    def fail(self, trouble: str) -> None:
+    def mark_stale(self, stale_reason: str) -> None:
         """Say that it is not up to date."""
-        if self.trouble != trouble:
-            self.trouble = trouble
-            self.turn.make()
+        if self.stale_reason != stale_reason:
+            self.stale_reason = stale_reason
+            self.broadcast.notify()
 
-    def news(self, seen: int) -> bytes:
+    def changes_since(self, seen: int) -> bytes:
         """Return what has changed since a version, as an event of the stream. Viewers who are equally far share the text."""
         key = (seen, self.version)
         if self._written is None or self._written[0] != key:
@@ -125,23 +125,23 @@ class Show:
                 f"{json.dumps(name)}:{text}" for name, (version, text) in self.charts.items() if version > seen
             )
             body = f'{{"now":{time.time():.3f},"parts":{json.dumps(parts)},"charts":{{{charts}}}}}'
-            self._written = (key, _event("update", body))
+            self._written = (key, _sse_event("update", body))
         return self._written[1]
 
 
-def _merge(known: dict[str, tuple[int, str]], now: Mapping[str, str], version: int) -> bool:
+def _update_changed(known: dict[str, tuple[int, str]], now: Mapping[str, str], version: int) -> bool:
     """Take in what differs; say whether anything does."""
     changed = {name: (version, text) for name, text in now.items() if known.get(name, (0, None))[1] != text}
     known.update(changed)
     return bool(changed)
 
 
-def _event(name: str, data: str) -> bytes:
+def _sse_event(name: str, data: str) -> bytes:
     return f"event: {name}\ndata: {data}\n\n".encode()
 
 
-class Hub:
-    """What keeps the shows of one web server up to date.
+class LiveUpdates:
+    """What keeps the shared views of one web server up to date.
 
     Args:
         db: where they are read.
@@ -149,130 +149,132 @@ class Hub:
         stopping: set when the server is told to stop: streams end.
     """
 
-    def __init__(self, db: Database, views: Mapping[str, View], stopping: asyncio.Event) -> None:
+    def __init__(self, db: DatabasePool, views: Mapping[str, View], stopping: asyncio.Event) -> None:
         self.db, self.views, self.stopping = db, views, stopping
-        self.changed = Turn()
-        self.ear = Ear(db.connecting, self.changed.make)
-        self.shows: dict[Scope, Show] = {}
+        self.changed = Broadcast()
+        self.listener = ChangeListener(db.connector, self.changed.notify)
+        self.shared_views: dict[Audience, SharedView] = {}
         self.reads = 0
-        self._tasks: dict[Scope, asyncio.Task[None]] = {}
-        self._listening: asyncio.Task[None] | None = None
-        self._leaving: asyncio.TimerHandle | None = None
-        # One show is read at a time: pages that live must not take the connections of those that load.
+        self._tasks: dict[Audience, asyncio.Task[None]] = {}
+        self._listen_task: asyncio.Task[None] | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
+        # One view is read at a time: pages that live must not take the connections of those that load.
         self._reading = asyncio.Semaphore(1)
 
-    def poke(self) -> None:
-        """Say that something was changed here: whoever looks is shown it at once."""
-        self.changed.make()
+    def notify(self) -> None:
+        """Report a change made by this server, so that viewers see it at once."""
+        self.changed.notify()
 
     async def close(self) -> None:
         """End everything that runs."""
-        if self._leaving:
-            self._leaving.cancel()
-        running = [task for task in (*self._tasks.values(), self._listening) if task]
+        if self._linger_timer:
+            self._linger_timer.cancel()
+        running = [task for task in (*self._tasks.values(), self._listen_task) if task]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def stream(self, request: Request, scope: Scope) -> AsyncIterator[bytes]:
-        """Yield the events for one viewer: `update`, `away` (why it is not live), and `beat` at least every five seconds."""
+    async def stream(self, request: Request, audience: Audience) -> AsyncIterator[bytes]:
+        """Yield the events for one viewer: `update`, `stale` (why it is not live), and `heartbeat` at least every five seconds."""
         seen, check_at = 0, time.monotonic() + CHECK_EVERY_S
         yield b": pgrouse\n\n"
-        async with self._watched(scope) as show:
+        async with self._viewing(audience) as shared:
             while not self.stopping.is_set():
-                turn = show.turn.next()
-                if show.trouble:
-                    yield _event("away", show.trouble)
-                elif show.version > seen:
-                    news, seen = show.news(seen), show.version
+                broadcast = shared.broadcast.next_event()
+                if shared.stale_reason:
+                    yield _sse_event("stale", shared.stale_reason)
+                elif shared.version > seen:
+                    news, seen = shared.changes_since(seen), shared.version
                     yield news
                 else:
-                    yield _event("beat", "")
-                await self._wait(turn)
+                    yield _sse_event("heartbeat", "")
+                await self._wait(broadcast)
                 if time.monotonic() > check_at:
                     check_at = time.monotonic() + CHECK_EVERY_S
-                    if not await _may_still(request, scope.caller):
+                    if not await _is_still_allowed(request, audience.caller):
                         return
 
-    async def _wait(self, turn: asyncio.Event) -> None:
+    async def _wait(self, broadcast: asyncio.Event) -> None:
         """Wait for a change, for the next beat, or for the end."""
-        waiting = [asyncio.ensure_future(each.wait()) for each in (turn, self.stopping)]
+        waiting = [asyncio.ensure_future(each.wait()) for each in (broadcast, self.stopping)]
         try:
-            await asyncio.wait(waiting, timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
                 each.cancel()
 
     @asynccontextmanager
-    async def _watched(self, scope: Scope) -> AsyncIterator[Show]:
-        show = self.shows.setdefault(scope, Show())
-        show.viewers += 1
-        self._begin(scope, show)
+    async def _viewing(self, audience: Audience) -> AsyncIterator[SharedView]:
+        shared = self.shared_views.setdefault(audience, SharedView())
+        shared.viewers += 1
+        self._add_viewer(audience, shared)
         try:
-            yield show
+            yield shared
         finally:
-            show.viewers -= 1
-            self._end(scope, show)
+            shared.viewers -= 1
+            self._remove_viewer(audience, shared)
 
-    def _begin(self, scope: Scope, show: Show) -> None:
-        if self._leaving:
-            self._leaving = self._leaving.cancel()  # type: ignore[func-returns-value]
-        if self._listening is None:
-            self._listening = asyncio.create_task(self.ear.run(), name="web ear")
-        if scope not in self._tasks:
-            self._tasks[scope] = asyncio.create_task(self._keep(scope, show), name=f"web show {scope.view}")
+    def _add_viewer(self, audience: Audience, shared: SharedView) -> None:
+        if self._linger_timer:
+            self._linger_timer = self._linger_timer.cancel()  # type: ignore[func-returns-value]
+        if self._listen_task is None:
+            self._listen_task = asyncio.create_task(self.listener.run(), name="web listener")
+        if audience not in self._tasks:
+            self._tasks[audience] = asyncio.create_task(
+                self._keep_current(audience, shared), name=f"web view {audience.view}"
+            )
 
-    def _end(self, scope: Scope, show: Show) -> None:
-        if show.viewers:
+    def _remove_viewer(self, audience: Audience, shared: SharedView) -> None:
+        if shared.viewers:
             return
-        self._tasks.pop(scope).cancel()
-        self.shows.pop(scope)
-        if not self.shows and not self.stopping.is_set():
-            self._leaving = asyncio.get_running_loop().call_later(LINGER_S, self._hush)
+        self._tasks.pop(audience).cancel()
+        self.shared_views.pop(audience)
+        if not self.shared_views and not self.stopping.is_set():
+            self._linger_timer = asyncio.get_running_loop().call_later(LINGER_S, self._stop_listening)
 
-    def _hush(self) -> None:
-        """Nobody has looked for a while: stop listening."""
-        if self._listening and not self.shows:
-            self._listening.cancel()
-            self._listening = None
+    def _stop_listening(self) -> None:
+        """Stop listening: there were no viewers for a while."""
+        if self._listen_task and not self.shared_views:
+            self._listen_task.cancel()
+            self._listen_task = None
 
-    async def _keep(self, scope: Scope, show: Show) -> None:
-        """Keep one show up to date."""
+    async def _keep_current(self, audience: Audience, shared: SharedView) -> None:
+        """Keep one view up to date."""
         while True:
-            changed, began = self.changed.next(), time.monotonic()
+            changed, began = self.changed.next_event(), time.monotonic()
             async with self._reading:
                 took = -time.monotonic()
-                await self._read(scope, show)
+                await self._read(audience, shared)
                 took += time.monotonic()
-            pause = max(EVERY_S - (time.monotonic() - began), took * (1 / SHARE - 1))
+            pause = max(MIN_INTERVAL_S - (time.monotonic() - began), took * (1 / MAX_READ_SHARE - 1))
             await asyncio.sleep(pause)
-            if self.ear.hears:
+            if self.listener.is_listening:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), AT_LEAST_EVERY_S)
+                    await asyncio.wait_for(changed.wait(), MAX_AGE_S)
 
-    async def _read(self, scope: Scope, show: Show) -> None:
-        view = self.views[scope.view]
+    async def _read(self, audience: Audience, shared: SharedView) -> None:
+        view = self.views[audience.view]
         self.reads += 1
         try:
             async with self.db.read() as conn:
-                context = await view.look(conn, scope.caller, scope.subject)
-            show.put(view.render_parts(context, scope.caller), context.get("charts", {}))
+                context = await view.read(conn, audience.caller, audience.subject)
+            shared.update(view.render_parts(context, audience.caller), context.get("charts", {}))
         except Problem as problem:
-            show.fail(f"{problem.detail}.")
+            shared.mark_stale(f"{problem.detail}.")
         except (psycopg.Error, PoolTimeout, OSError, TimeoutError) as error:
-            if not show.trouble:
-                log.warning(events.WEB_DATABASE_AWAY, reason=redact(" ".join(str(error).split())))
-            show.fail(AWAY)
-        except Exception:  # a show that ended would stay as it is for ever, and say so to nobody
-            log.exception(events.WEB_FAILED, reason=f"view {scope.view}")
-            show.fail("Something went wrong on the server's side; its log has it.")
+            if not shared.stale_reason:
+                log.warning(events.WEB_DATABASE_UNREACHABLE, reason=redact(" ".join(str(error).split())))
+            shared.mark_stale(DATABASE_DOWN)
+        except Exception:  # if the task ended, the view would stay stale for ever
+            log.exception(events.WEB_FAILED, reason=f"view {audience.view}")
+            shared.mark_stale("Internal error: see the log of the server.")
 
 
-async def _may_still(request: Request, before: Caller) -> bool:
-    """Say whether the viewer still has the rights that his stream began with. While the database is away nobody can tell."""
-    request.state.identified = None  # who he was when it began is not asked
+async def _is_still_allowed(request: Request, before: Caller) -> bool:
+    """Return whether the viewer still has the permissions that its stream began with. While the database is down, assume it has."""
+    request.state.identified = None  # identify the caller again
     try:
-        caller: Caller = await request.app.state.doorkeeper.caller(request)
+        caller: Caller = await request.app.state.authenticator.caller(request)
     except Problem as problem:
         return bool(problem.status == 503)  # noqa: PLR2004
     except (psycopg.Error, OSError, TimeoutError):
@@ -282,16 +284,16 @@ async def _may_still(request: Request, before: Caller) -> bool:
 
 @router.get("/live/{name}")
 async def live(
-    request: Request, name: str, caller: Annotated[Caller, Depends(needs(Role.VIEWER))], subject: str = ""
+    request: Request, name: str, caller: Annotated[Caller, Depends(require_role(Role.VIEWER))], subject: str = ""
 ) -> Response:
     """Stream what changes in a view."""
-    hub: Hub = request.app.state.hub
-    if name not in hub.views:
+    live_updates: LiveUpdates = request.app.state.live_updates
+    if name not in live_updates.views:
         raise Problem(404, f"there is no view {name!r:.100}", "not_found")
-    if sum(show.viewers for show in hub.shows.values()) >= MOST_VIEWERS:
-        raise Problem(503, f"{MOST_VIEWERS} pages are watched already: load this one by hand", "too_many_viewers")
-    if hub.stopping.is_set():
+    if sum(shared.viewers for shared in live_updates.shared_views.values()) >= MAX_VIEWERS:
+        raise Problem(503, f"{MAX_VIEWERS} live pages are open already: reload this one manually", "too_many_viewers")
+    if live_updates.stopping.is_set():
         raise Problem(503, "the server stops", "unavailable")
-    scope = Scope(name, subject, replace(caller, name=""))
+    audience = Audience(name, subject, replace(caller, name=""))
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(hub.stream(request, scope), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(live_updates.stream(request, audience), media_type="text/event-stream", headers=headers)

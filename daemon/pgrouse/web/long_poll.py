@@ -1,7 +1,7 @@
-"""Who waits for messages over HTTP: one connection listens for all of them, one look a second asks for all of them.
+"""Long polling over HTTP: one connection listens for all waiting requests, and one query a second checks for all of them.
 
-It is armed as a daemon is, so that a publish rings; what rings was missed costs one look. Nothing runs while nobody waits.
-Whoever is woken claims in turn: a few at once, and not at all if somebody has found the topics empty since.
+It is armed like a daemon, so that a publish notifies it; a missed notification costs one check. Nothing runs while no request waits.
+Woken requests claim a few at a time, and not at all if another one has found the topics empty since.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ import structlog
 from pgrouse import events
 from pgrouse.client.database import close
 from pgrouse.config.dsn import redact
-from pgrouse.web.database_pool import Database
+from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.problem import Problem
 
 log = structlog.get_logger()
 
-LOOK_S = 1.0
-MOST_WAITING = 1000
-# Each look asks for every topic that is waited for: so many of all callers together, and of one of them.
-MOST_TOPICS = 2000
-MOST_TOPICS_OF_ONE = 200
+CHECK_S = 1.0
+MAX_WAITING = 1000
+# Each check asks for every waited topic: the limit of all callers together, and of one caller.
+MAX_TOPICS = 2000
+MAX_TOPICS_PER_CALLER = 200
 READY = b"""
     SELECT t.topic FROM pg_catalog.unnest(%s::pg_catalog.text[]) AS t (topic)
     WHERE messages.next_due(ARRAY[t.topic]) OPERATOR(pg_catalog.<=) '0'"""
 
 
 class Waiter:
-    """One request that waits.
+    """One waiting request.
 
     Attributes:
-        topics: what it wants.
-        rung: set when one of them may have something.
+        topics: its topics.
+        woken: set when one of them may have messages.
     """
 
     def __init__(self, topics: list[str]) -> None:
         self.topics = frozenset(topics)
-        self.rung = asyncio.Event()
+        self.woken = asyncio.Event()
 
 
-class Wanted:
-    """The topics that are waited for, each with how many requests wait for it.
+class WaitedTopics:
+    """The topics that requests wait for, with the number of requests for each.
 
     Args:
-        most: how many there may be.
+        most: the maximum number of topics.
     """
 
     def __init__(self, most: int) -> None:
@@ -65,181 +65,183 @@ class Wanted:
         return bool(self._counts)
 
     def topics(self) -> list[str]:
-        """Return them in their order."""
+        """Return the topics in order."""
         return sorted(self._counts)
 
-    def has_room(self, topics: frozenset[str]) -> bool:
-        """Say whether these may be waited for too."""
+    def has_capacity(self, topics: frozenset[str]) -> bool:
+        """Return whether these topics fit too."""
         return len(self._counts.keys() | topics) <= self.most
 
     def add(self, topics: frozenset[str]) -> None:
-        """Let one more request wait."""
+        """Add the topics of a request."""
         self._counts.update(topics)
 
     def remove(self, topics: frozenset[str]) -> None:
-        """Let one of them wait no more."""
+        """Remove the topics of a request."""
         self._counts.subtract(topics)
         for topic in topics:
             if not self._counts[topic]:
                 del self._counts[topic]
 
 
-class Wake:
-    """Wakes the requests of one web server that wait for messages.
+class LongPoll:
+    """Wakes the waiting requests of one web server.
 
     Args:
-        db: the pool, and how to connect.
-        pool_size: how many connections it has; those who were woken use half of them.
+        db: the pool and its connector.
+        pool_size: how many connections the pool has; woken requests use half of them.
 
     Attributes:
-        looks: how often was looked what is there.
+        checks: the number of checks so far.
     """
 
-    def __init__(self, db: Database, pool_size: int) -> None:
+    def __init__(self, db: DatabasePool, pool_size: int) -> None:
         self.db = db
         self.name = f"web:{socket.gethostname()}:{os.getpid()}:{token_hex(2)}"
-        self.looks = 0
-        self._at_once = max(1, pool_size // 2)
-        self._turns = asyncio.Semaphore(self._at_once)
-        self._waiters: dict[Waiter, None] = {}  # who has waited longest first
-        self._wanted = Wanted(MOST_TOPICS)
-        self._wanted_by: dict[str, Wanted] = {}
-        # What the last look found, without what a claim found empty since.
+        self.checks = 0
+        self._max_claims = max(1, pool_size // 2)
+        self._claim_slots = asyncio.Semaphore(self._max_claims)
+        self._waiters: dict[Waiter, None] = {}  # longest waiting first
+        self._waited_topics = WaitedTopics(MAX_TOPICS)
+        self._waited_topics_by_caller: dict[str, WaitedTopics] = {}
+        # What the last check found, without topics that a claim has found empty since.
         self._ready: set[str] = set()
-        self._is_away = False
+        self._is_database_down = False
         self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def waiting(self, caller: str, topics: list[str]) -> AsyncIterator[Waiter]:
-        """Enter a request of a caller that waits for these topics.
+        """Register a waiting request of a caller.
 
         Raises:
-            Problem: 503, too many wait, or for too many topics.
+            Problem: 503, too many requests or topics are waiting.
         """
         waiter = Waiter(topics)
-        of_one = self._wanted_by.get(caller, Wanted(MOST_TOPICS_OF_ONE))
-        self._check_room(waiter.topics, of_one)
-        self._wanted_by[caller] = of_one
+        by_caller = self._waited_topics_by_caller.get(caller, WaitedTopics(MAX_TOPICS_PER_CALLER))
+        self._check_capacity(waiter.topics, by_caller)
+        self._waited_topics_by_caller[caller] = by_caller
         self._waiters[waiter] = None
-        self._wanted.add(waiter.topics)
-        of_one.add(waiter.topics)
+        self._waited_topics.add(waiter.topics)
+        by_caller.add(waiter.topics)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="wake")
+            self._task = asyncio.create_task(self._run(), name="long poll")
         try:
             yield waiter
         finally:
             del self._waiters[waiter]
-            self._wanted.remove(waiter.topics)
-            of_one.remove(waiter.topics)
-            if not of_one:
-                self._wanted_by.pop(caller, None)
+            self._waited_topics.remove(waiter.topics)
+            by_caller.remove(waiter.topics)
+            if not by_caller:
+                self._waited_topics_by_caller.pop(caller, None)
 
-    def _check_room(self, topics: frozenset[str], of_one: Wanted) -> None:
-        if len(self._waiters) >= MOST_WAITING:
+    def _check_capacity(self, topics: frozenset[str], by_caller: WaitedTopics) -> None:
+        if len(self._waiters) >= MAX_WAITING:
             raise _too_many("too many requests wait for messages: try again")
-        if not of_one.has_room(topics):
-            raise _too_many(f"requests of one token may wait for {MOST_TOPICS_OF_ONE} topics together: ask for fewer")
-        if not self._wanted.has_room(topics):
-            raise _too_many(f"requests may wait for {MOST_TOPICS:,} topics together: try again")
+        if not by_caller.has_capacity(topics):
+            raise _too_many(
+                f"requests of one token may wait for {MAX_TOPICS_PER_CALLER} topics together: ask for fewer"
+            )
+        if not self._waited_topics.has_capacity(topics):
+            raise _too_many(f"requests may wait for {MAX_TOPICS:,} topics together: try again")
 
     @asynccontextmanager
-    async def turn(self, until: float) -> AsyncIterator[bool]:
-        """Let a request claim when it is its turn; False: it was not, until then (by time.monotonic)."""
+    async def claim_slot(self, until: float) -> AsyncIterator[bool]:
+        """Wait for a slot to claim; False: there was none until then (by time.monotonic)."""
         try:
             async with asyncio.timeout(max(0, until - time.monotonic())):
-                await self._turns.acquire()
+                await self._claim_slots.acquire()
         except TimeoutError:
             yield False
             return
         try:
             yield True
         finally:
-            self._turns.release()
+            self._claim_slots.release()
 
-    def may_have(self, waiter: Waiter) -> bool:
-        """Say whether there may still be something for a request that was woken."""
+    def may_have_messages(self, waiter: Waiter) -> bool:
+        """Return whether there may still be messages for a woken request."""
         return not waiter.topics.isdisjoint(self._ready)
 
-    def found(self, topics: Iterable[str], waiter: Waiter | None) -> None:
-        """Note of which topics a claim got messages: there may be more, also for who came in vain meanwhile."""
+    def record_messages(self, topics: Iterable[str], waiter: Waiter | None) -> None:
+        """Record the topics of claimed messages: there may be more, also for requests that claimed in vain meanwhile."""
         self._ready.update(topics)
-        others = (each for each in self._waiters if each is not waiter and self.may_have(each))
-        for each in islice(others, self._at_once):
-            each.rung.set()
+        others = (each for each in self._waiters if each is not waiter and self.may_have_messages(each))
+        for each in islice(others, self._max_claims):
+            each.woken.set()
 
-    def found_nothing(self, topics: Iterable[str], looks: int) -> None:
-        """Note that a claim, begun after so many looks, found nothing: nobody who was woken by the last one needs to try again."""
-        if looks == self.looks:
+    def record_no_messages(self, topics: Iterable[str], checks: int) -> None:
+        """Record that a claim, started after so many checks, found nothing: no request woken by the last check needs to try."""
+        if checks == self.checks:
             self._ready.difference_update(topics)
 
-    def ring_all(self) -> None:
-        """Let every request look now: something may have come, or the server stops."""
+    def wake_all(self) -> None:
+        """Wake every request: there may be messages, or the server stops."""
         for waiter in self._waiters:
-            waiter.rung.set()
+            waiter.woken.set()
 
     async def close(self) -> None:
-        """End the task."""
-        self.ring_all()
+        """Stop the task."""
+        self.wake_all()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
 
     async def _run(self) -> None:
-        """Listen and look while somebody waits. A database that is away is tried again with every look."""
+        """Listen and check while requests wait. If the database is down, try again with every check."""
         while self._waiters:
             try:
-                conn = await self.db.connecting.connect_listener("new_message")
+                conn = await self.db.connector.connect_listener("new_message")
             except (psycopg.Error, TimeoutError) as error:
-                self._tell(error)
-                await asyncio.sleep(LOOK_S)
+                self._log_outage(error)
+                await asyncio.sleep(CHECK_S)
                 continue
             try:
                 await self._serve(conn)
             except psycopg.Error as error:
-                self._tell(error)
-                await asyncio.sleep(LOOK_S)
+                self._log_outage(error)
+                await asyncio.sleep(CHECK_S)
             finally:
                 await close(conn)
 
     async def _serve(self, conn: psycopg.AsyncConnection) -> None:
         try:
             while self._waiters:
-                # Which message it was is not asked: the look finds out, once for all that have rung.
-                await self._look()
-                async for _ in conn.notifies(timeout=LOOK_S, stop_after=1):
+                # The payloads are ignored: one check serves all notifications so far.
+                await self._check()
+                async for _ in conn.notifies(timeout=CHECK_S, stop_after=1):
                     pass
                 async for _ in conn.notifies(timeout=0):
                     pass
         finally:
             with suppress(psycopg.Error):
                 async with self.db.connection() as pooled:
-                    await pooled.execute(b"SELECT messages.worker_stopped(%s)", [self.name])
+                    await pooled.execute(b"SELECT messages.unregister_worker(%s)", [self.name])
 
-    async def _look(self) -> None:
-        """Say until when rings are wanted, and wake those for whom something is there."""
-        topics = self._wanted.topics()
+    async def _check(self) -> None:
+        """Say until when rings are wanted, and long_poll those for whom something is there."""
+        topics = self._waited_topics.topics()
         try:
             async with self.db.connection() as conn:
                 await conn.execute(
-                    b"SELECT messages.arm(%s, %s, pg_catalog.make_interval(secs => %s))", [self.name, topics, LOOK_S]
+                    b"SELECT messages.arm(%s, %s, pg_catalog.make_interval(secs => %s))", [self.name, topics, CHECK_S]
                 )
                 found = {row["topic"] for row in await (await conn.execute(READY, [topics])).fetchall()}
         except psycopg.Error as error:
-            self._tell(error)
+            self._log_outage(error)
             return
-        self._is_away = False
-        # At one moment: a claim that began before it knows nothing of what this look has found.
-        self._ready, self.looks = found, self.looks + 1
+        self._is_database_down = False
+        # Set both together: a claim that started before does not know what this check has found.
+        self._ready, self.checks = found, self.checks + 1
         for waiter in self._waiters:
-            if self.may_have(waiter):
-                waiter.rung.set()
+            if self.may_have_messages(waiter):
+                waiter.woken.set()
 
-    def _tell(self, error: psycopg.Error | TimeoutError) -> None:
-        """Log why nobody is woken: loudly when it begins."""
-        say = log.debug if self._is_away else log.warning
-        say(events.WEB_DATABASE_AWAY, reason=redact(" ".join(str(error).split())))
-        self._is_away = True
+    def _log_outage(self, error: psycopg.Error | TimeoutError) -> None:
+        """Log why no request is woken; as a warning only at the beginning of an outage."""
+        say = log.debug if self._is_database_down else log.warning
+        say(events.WEB_DATABASE_UNREACHABLE, reason=redact(" ".join(str(error).split())))
+        self._is_database_down = True
 
 
 def _too_many(detail: str) -> Problem:

@@ -13,8 +13,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from pgrouse.web.caller import Role
-from pgrouse.web.security import needs
 from pgrouse.web.problem import Problem
+from pgrouse.web.security import require_role
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -29,7 +29,7 @@ ANSWER_S = 8.0
 async def metrics(request: Request) -> Response:
     """Tell how the queue is. While the database is away nobody can be known, and all that is told is that it is away."""
     try:
-        from pgrouse.metrics import queue_metrics as fleet  # noqa: PLC0415
+        from pgrouse.metrics import queue_metrics  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
@@ -40,14 +40,14 @@ async def metrics(request: Request) -> Response:
         async with asyncio.timeout(ANSWER_S):
             found = await _found(request)
     except (psycopg.OperationalError, TimeoutError):
-        found = fleet.down()
-    content, media_type = fleet.render(found, request.headers.get("accept", ""))
+        found = queue_metrics.database_down()
+    content, media_type = queue_metrics.render(found, request.headers.get("accept", ""))
     return Response(content, media_type=media_type)
 
 
 async def _found(request: Request) -> list[Metric]:
-    from pgrouse.metrics import queue_metrics as fleet  # noqa: PLC0415
+    from pgrouse.metrics import queue_metrics  # noqa: PLC0415
 
-    caller = await needs(Role.VIEWER)(request)
+    caller = await require_role(Role.VIEWER)(request)
     async with request.app.state.db.read() as conn:
-        return await fleet.fleet_metrics(conn, caller.sees)
+        return await queue_metrics.read_queue_metrics(conn, caller.sees)

@@ -6,33 +6,33 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Place:
+class NavLink:
     """One link of the navigation.
 
     Attributes:
         title: its text.
         path: where it leads.
         key: pressed after `g` it goes there.
-        begins_group: a line stands above it.
+        starts_group: a line stands above it.
     """
 
     title: str
     path: str
     key: str
-    begins_group: bool = False
+    starts_group: bool = False
 
-    def holds(self, path: str) -> bool:
+    def contains(self, path: str) -> bool:
         """Say whether a page is this place, or below it."""
         return path == self.path or (self.path != "/" and path.startswith(f"{self.path}/"))
 
 
-PLACES = (
-    Place("Overview", "/", "o"),
-    Place("Topics", "/topics", "t"),
-    Place("Messages", "/messages", "m"),
-    Place("Dead letters", "/dead", "d"),
-    Place("Schedules", "/schedules", "s"),
-    Place("Workers", "/workers", "w"),
-    Place("Doctor", "/doctor", "c", begins_group=True),
-    Place("Audit", "/audit", "a"),
+NAVIGATION = (
+    NavLink("Overview", "/", "o"),
+    NavLink("Topics", "/topics", "t"),
+    NavLink("Messages", "/messages", "m"),
+    NavLink("Dead letters", "/dead", "d"),
+    NavLink("Schedules", "/schedules", "s"),
+    NavLink("Workers", "/workers", "w"),
+    NavLink("Doctor", "/doctor", "c", starts_group=True),
+    NavLink("Audit", "/audit", "a"),
 )

@@ -11,17 +11,15 @@ from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from pgrouse.web import static_files as asset
-
-from pgrouse.web import formatting as wording
-from pgrouse.web.navigation import PLACES
+from pgrouse.web import formatting, static_files
+from pgrouse.web.navigation import NAVIGATION
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 @cache
 def templates() -> Environment:
-    """Return what templates are read by. Their filters are the functions of `wording`."""
+    """Return what templates are read by. Their filters are the functions of `formatting`."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=select_autoescape(default=True),
@@ -29,17 +27,17 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"static": asset.url, "places": PLACES}
-    wording.install(environment)
+    environment.globals |= {"static": static_files.url, "navigation": NAVIGATION}
+    formatting.install(environment)
     return environment
 
 
 def render(request: Request, template: str, **context: Any) -> HTMLResponse:
     """Return a page. Templates see `request`, `caller` (None: nobody is logged in), `csrf`, `static(name)` and the context."""
-    return HTMLResponse(fragment(request, template, **context))
+    return HTMLResponse(render_fragment(request, template, **context))
 
 
-def fragment(request: Request, template: str, **context: Any) -> str:
+def render_fragment(request: Request, template: str, **context: Any) -> str:
     """Return the text of a page, or of a part of one."""
     state = request.state
     shared = {
@@ -50,7 +48,7 @@ def fragment(request: Request, template: str, **context: Any) -> str:
     return templates().get_template(template).render(shared | context)
 
 
-def to_login(request: Request) -> Response:
+def redirect_to_login(request: Request) -> Response:
     """Lead to the door, and back afterwards. A part of a page cannot be led there; it makes the whole page go."""
     wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     if request.headers.get("hx-request"):

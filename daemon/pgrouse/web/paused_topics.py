@@ -7,16 +7,16 @@ from datetime import datetime
 
 from pgrouse.web.database_pool import Connection
 
-STOPPED = b"""
-  SELECT t.topic, t.paused_at, t.resume_at, t.paused_by, t.paused_why, NULL::timestamptz AS probe_at, NULL AS breaker_why
+PAUSED_TOPICS = b"""
+  SELECT t.topic, t.paused_at, t.resume_at, t.paused_by, t.paused_reason, NULL::timestamptz AS probe_at, NULL AS breaker_why
   FROM messages.topic AS t
   WHERE t.paused_at IS NOT NULL AND (t.resume_at IS NULL OR t.resume_at > messages.now())
   UNION ALL
-  SELECT b.topic, NULL, NULL, NULL, NULL, b.probe_at, b.why FROM messages.breaker AS b WHERE b.position = 'open'"""
+  SELECT b.topic, NULL, NULL, NULL, NULL, b.probe_at, b.reason FROM messages.breaker AS b WHERE b.position = 'open'"""
 
 
 @dataclass
-class Stop:
+class PausedTopic:
     """Why one topic stands still.
 
     Attributes:
@@ -27,17 +27,17 @@ class Stop:
     paused_at: datetime | None = None
     resume_at: datetime | None = None
     paused_by: str | None = None
-    paused_why: str | None = None
+    paused_reason: str | None = None
     probe_at: datetime | None = None
     breaker_why: str | None = None
 
 
-async def stops(conn: Connection) -> dict[str, Stop]:
+async def read_paused_topics(conn: Connection) -> dict[str, PausedTopic]:
     """Return the topics that stand still; '*' if all are paused."""
-    found: dict[str, Stop] = {}
-    for row in await (await conn.execute(STOPPED)).fetchall():
-        stop = found.setdefault(row.pop("topic"), Stop())
+    found: dict[str, PausedTopic] = {}
+    for row in await (await conn.execute(PAUSED_TOPICS)).fetchall():
+        topic = found.setdefault(row.pop("topic"), PausedTopic())
         for name, value in row.items():
             if value is not None:
-                setattr(stop, name, value)
+                setattr(topic, name, value)
     return found

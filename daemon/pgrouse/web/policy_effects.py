@@ -6,27 +6,27 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from pgrouse.client.policy_change import SettingChange
 from pgrouse.config.duration import show
-from pgrouse.client.policy_change import Change
-from pgrouse.config.topic_policy import DEFAULTS, NO_LIMIT, Knobs, named
+from pgrouse.config.topic_policy import DEFAULTS, NO_LIMIT, PolicyTable, given_settings
 
 
-def effect(topic: str, change: Change) -> str:
-    """Return what follows from a change, for whoever is about to make it."""
+def describe_effect(topic: str, change: SettingChange) -> str:
+    """Describe in a sentence what a change of policy does."""
     if change.new is None:
         if topic == DEFAULTS:
-            return "No topic has it any more, unless it has its own."
-        return "From then on what the defaults say holds here, also when they change."
-    sentence = EFFECTS.get(change.knob)
+            return "Topics without a value of their own have none."
+        return "The topic inherits the default, also when it changes later."
+    sentence = EFFECTS.get(change.setting)
     return sentence(change.new) if sentence else ""
 
 
-def _unless(knob: str, lifted: str, limited: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return the sentence of a knob of which one value means: no limit."""
-    return lambda value: lifted if value == NO_LIMIT[knob] else limited(value)
+def _limit_sentence(setting: str, lifted: str, limited: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return the sentence of a setting of which one value means: no limit."""
+    return lambda value: lifted if value == NO_LIMIT[setting] else limited(value)
 
 
-def _time(value: timedelta) -> str:
+def _duration(value: timedelta) -> str:
     return show(value)
 
 
@@ -35,7 +35,13 @@ def _count(value: float, noun: str) -> str:
 
 
 def _backoff(value: Any) -> str:
-    parts = value if isinstance(value, dict) else named(value, type(value)) if isinstance(value, Knobs) else {}
+    parts = (
+        value
+        if isinstance(value, dict)
+        else given_settings(value, type(value))
+        if isinstance(value, PolicyTable)
+        else {}
+    )
     base = parts.get("base", "1s")
     text = show(base) if isinstance(base, timedelta) else str(base)
     match parts.get("kind"):
@@ -50,7 +56,7 @@ def _backoff(value: Any) -> str:
 
 
 EFFECTS: dict[str, Callable[[Any], str]] = {
-    "max_attempts": _unless(
+    "max_attempts": _limit_sentence(
         "max_attempts",
         "A message is tried until it succeeds, however often it fails.",
         lambda n: (
@@ -59,57 +65,57 @@ EFFECTS: dict[str, Callable[[Any], str]] = {
             else "A message that fails once is dead, and so is one whose worker dies."
         ),
     ),
-    "lock_for": lambda t: (
-        f"When a worker dies, its messages are free again after {_time(t)}. Messages that run now keep their lock."
+    "lock_duration": lambda t: (
+        f"When a worker dies, its messages are free again after {_duration(t)}. Messages that run now keep their lock."
     ),
-    "run_timeout": lambda t: f"A handler that runs for longer than {_time(t)} is stopped, and the attempt has failed.",
+    "timeout": lambda t: f"A handler that runs for longer than {_duration(t)} is stopped, and the attempt has failed.",
     "backoff": _backoff,
-    "on_lock_expired_delay": lambda t: f"A message whose worker died waits {_time(t)} before it is tried again.",
+    "lock_expired_delay": lambda t: f"A message whose worker died waits {_duration(t)} before it is tried again.",
     "strict_lock": lambda on: (
-        "A worker that comes too late cannot settle its message, even if nobody else took it."
+        "A worker whose lock has expired cannot settle its message, even if no other worker has claimed it."
         if on
-        else "A worker that comes too late can still settle its message as long as nobody else took it."
+        else "A worker whose lock has expired can still settle its message as long as no other worker has claimed it."
     ),
     "breaker": lambda _: (
         "When too many attempts fail, the topic stops by itself, and tries again with a few messages after the pause."
     ),
-    "max_concurrency": _unless(
+    "max_concurrency": _limit_sentence(
         "max_concurrency",
-        "As many messages run at once as the workers have places.",
+        "The concurrency of the workers is the only limit.",
         lambda n: (
             f"At most {_count(n, 'message')} of the topic run at once, over all workers; others wait. Those that run now go on."
         ),
     ),
-    "dequeue_rate": _unless(
+    "dequeue_rate": _limit_sentence(
         "dequeue_rate",
         "Messages begin as fast as workers take them.",
         lambda n: f"At most {_count(n, 'message')} of the topic begin per second, over all workers; others wait.",
     ),
     "burst": lambda n: f"After a quiet time up to {_count(n, 'message')} may pass at once.",
-    "publish_rate": _unless(
+    "publish_rate": _limit_sentence(
         "publish_rate",
         "Publishers may publish as fast as they can.",
-        lambda n: f"Who publishes more than {_count(n, 'message')} per second gets an error.",
+        lambda n: f"Publishing more than {_count(n, 'message')} per second is an error.",
     ),
-    "channel_concurrency": _unless(
+    "channel_concurrency": _limit_sentence(
         "channel_concurrency",
         "Messages of one channel run side by side without a limit.",
         lambda n: f"At most {_count(n, 'message')} of each channel run at once, over all workers.",
     ),
-    "channel_min_interval": _unless(
+    "channel_min_interval": _limit_sentence(
         "channel_min_interval",
         "Messages of one channel begin as soon as they can.",
-        lambda t: f"Within a channel at least {_time(t)} pass between the beginnings of two messages.",
+        lambda t: f"Within a channel at least {_duration(t)} pass between the beginnings of two messages.",
     ),
     "ordered": lambda on: (
         "Within a channel a message begins only after all earlier ones have ended; one that is tried again holds up those behind it."
         if on
         else "Messages of a channel no longer wait for the earlier ones."
     ),
-    "max_depth": _unless(
+    "max_depth": _limit_sentence(
         "max_depth",
         "Any number of messages may wait.",
-        lambda n: f"The topic is full when {_count(n, 'message')} stand in it; on_full says what publishers get then.",
+        lambda n: f"The topic is full when {_count(n, 'message')} wait in it; on_full decides what happens then.",
     ),
     "on_full": lambda word: (
         "A publish to the full topic is an error, and the publisher's transaction ends."
@@ -122,45 +128,45 @@ EFFECTS: dict[str, Callable[[Any], str]] = {
         if value is True
         else "A payload that does not fit the schema is refused at the publish, or rejected by the worker."
     ),
-    "ttl": _unless(
+    "ttl": _limit_sentence(
         "ttl",
         "Messages wait for as long as it takes.",
         lambda t: (
-            f"A message that has waited {_time(t)} without being begun ends as expired. This holds for messages published from then on."
+            f"A message that has waited {_duration(t)} without being begun ends as expired. This holds for messages published from then on."
         ),
     ),
-    "key_ttl": _unless(
+    "key_ttl": _limit_sentence(
         "key_ttl",
         "A key is free again as soon as its message has begun.",
-        lambda t: f"For {_time(t)} after its message has ended a key publishes nothing new.",
+        lambda t: f"For {_duration(t)} after its message has ended a key publishes nothing new.",
     ),
-    "key_retry": lambda word: (
+    "key_on_retry": lambda word: (
         "A message that would be tried again gives way to a newer one of its key."
         if word == "supersede"
         else "A message that is tried again stays beside a newer one of its key."
     ),
     "notify": lambda word: {
-        "auto": "A publish rings only while a worker sleeps that would look too late.",
-        "always": "Every publish rings, for listeners outside of pgrouse too; it makes publishing slower.",
-        "off": "No publish rings: workers find messages when they look by themselves.",
+        "auto": "A publish notifies only if a sleeping worker would otherwise find the message too late.",
+        "always": "Every publish notifies, also for listeners outside of pgrouse; this makes publishing slower.",
+        "off": "No publish notifies: workers find messages by polling.",
     }.get(word, ""),
     "registered": lambda on: "It is a registered topic." if on else "It is no registered topic.",
-    "keep_success": lambda word: {
+    "archive_success": lambda word: {
         "full": "Messages that succeeded are archived with their payload.",
         "no_payload": "Messages that succeeded are archived without their payload: they cannot be replayed.",
-        "none": "Messages that succeeded leave no trace.",
+        "none": "Messages that succeeded are not archived.",
     }.get(word, ""),
     "retention": lambda t: (
-        f"Archived messages older than {_time(t)} are deleted by the next maintenance, and cannot be brought back."
+        f"Archived messages older than {_duration(t)} are deleted by the next maintenance, and cannot be brought back."
     ),
     "dead_letter": lambda on: (
         "Each dead message also gets a live copy in the topic with .dlq behind its name."
         if on
         else "Dead messages stay in the archive only."
     ),
-    "max_redrives": _unless(
+    "max_redrives": _limit_sentence(
         "max_redrives",
-        "A dead message may be put back any number of times.",
-        lambda n: f"A message may be put back {_count(n, 'time')}; then only by force.",
+        "A dead message may be redriven any number of times.",
+        lambda n: f"A message may be redriven {_count(n, 'time')}; then only by force.",
     ),
 }

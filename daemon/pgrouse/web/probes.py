@@ -15,7 +15,7 @@ router = APIRouter(include_in_schema=False)
 
 
 @cache
-def _wanted() -> frozenset[str]:
+def _required_migrations() -> frozenset[str]:
     return frozenset(each.name for each in schema.scripts() if each.kind == "migration")
 
 
@@ -41,7 +41,7 @@ async def readyz(request: Request) -> Response:
             ).fetchall()
     except (psycopg.Error, TimeoutError):
         return PlainTextResponse("the database does not answer, or has no schema\n", 503)
-    missing = _wanted() - {row["name"] for row in rows}
+    missing = _required_migrations() - {row["name"] for row in rows}
     return (
         PlainTextResponse(f"no migration {min(missing)}: run pgrouse migrate\n", 503)
         if missing

@@ -1,6 +1,6 @@
-"""Errors as RFC 9457 has them: `application/problem+json`, one shape for all, made in one place.
+"""Errors as RFC 9457 problems (`application/problem+json`).
 
-`Problem` is raised wherever something is refused. What PostgreSQL refuses is told by its SQLSTATE; see `of_database`.
+Code raises `Problem` to reject a request. Errors of PostgreSQL are translated by SQLSTATE; see `database_problem`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pgrouse.config.dsn import redact
 
 log = structlog.get_logger()
 
-NOT_ALLOWED = 405
+METHOD_NOT_ALLOWED = 405
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2
 
@@ -37,7 +37,7 @@ TITLES = {
     413: "Too large",
     415: "Unsupported media type",
     421: "Misdirected request",
-    422: "Not acceptable as it is",
+    422: "Invalid request",
     429: "Too many requests",
     431: "Headers too large",
     500: "Internal error",
@@ -47,12 +47,12 @@ TITLES = {
 
 
 class Problem(Exception):
-    """A request that is refused.
+    """A rejected request.
 
     Args:
         status: of the answer.
-        detail: what is wrong, where, and the mend.
-        code: a short word that programs can tell it by.
+        detail: what is wrong, where, and how to fix it.
+        code: a short machine-readable code.
         headers: more headers of the answer.
         **more: further members of the problem.
     """
@@ -75,12 +75,12 @@ class Problem(Exception):
 
 
 def unavailable(detail: str = "the database does not answer: try again") -> Problem:
-    """Return the problem of a database that is away."""
+    """Return the problem of a database that cannot be reached."""
     return Problem(503, detail, "unavailable", {"Retry-After": str(RETRY_AFTER_S)})
 
 
-# What an SQLSTATE means to who asked: status and code.
-STATES = {
+# Status and code of each SQLSTATE.
+SQLSTATES = {
     "PGR01": (429, "topic_full"),
     "PGR02": (429, "publish_rate_exceeded"),
     "PGR03": (422, "topic_not_registered"),
@@ -90,7 +90,7 @@ STATES = {
     "23505": (409, "already_there"),
     "23503": (409, "still_referenced"),
     "25006": (409, "read_only"),
-    # 503, not 409: whoever settles and gets 409 drops his work.
+    # 503, not 409: a worker that gets 409 for a settle drops its work.
     "40001": (503, "concurrent_change"),
     "40P01": (503, "concurrent_change"),
     "42501": (403, "database_forbids"),
@@ -100,123 +100,123 @@ STATES = {
     "57014": (503, "timed_out"),
     "P0002": (404, "not_found"),
 }
-# By class, where the state itself is not named.
-CLASSES = {"22": (422, "invalid_value"), "23": (422, "invalid_value"), "54": (413, "too_large")}
-# What refuses a commit while the queue of notifications is full; its SQLSTATE is that of what is too large.
-FULL_QUEUE = "PreCommit_Notify"
-# The schema is missing, or another version's.
-OTHER_SCHEMA = ("3F000", "42P01", "42703", "42883")
-# The database is away, starts, stops, or has no place left.
-AWAY = ("08", "53", "57P", "58", "F0", "XX")
-RETRY = {429: 1, 503: RETRY_AFTER_S}
-RETRY_FULL_S = 5
+# By class, if the SQLSTATE itself is not listed.
+SQLSTATE_CLASSES = {"22": (422, "invalid_value"), "23": (422, "invalid_value"), "54": (413, "too_large")}
+# The server function that fails while the NOTIFY queue is full; its SQLSTATE is the one of "too large".
+NOTIFY_QUEUE_FULL_IN = "PreCommit_Notify"
+# The schema is missing, or has another version.
+SCHEMA_MISMATCH = ("3F000", "42P01", "42703", "42883")
+# The database is down, starting, stopping, or full.
+OUTAGE_SQLSTATES = ("08", "53", "57P", "58", "F0", "XX")
+RETRY_AFTER_BY_STATUS = {429: 1, 503: RETRY_AFTER_S}
+TOPIC_FULL_RETRY_S = 5
 
 
-def of_database(error: psycopg.Error) -> Problem:
-    """Return the problem that an error of PostgreSQL is to who asked. Nothing in it repeats a row."""
+def database_problem(error: psycopg.Error) -> Problem:
+    """Return the problem for an error of PostgreSQL, without any data of a row."""
     state = error.sqlstate or ""
-    if isinstance(error, psycopg.DataError) and not state:  # the driver's own: it was never sent
+    if isinstance(error, psycopg.DataError) and not state:  # raised by the driver: nothing was sent
         return Problem(422, "a text has a NUL character, which PostgreSQL cannot store: take it out", "invalid_value")
-    if isinstance(error, PoolTimeout | PoolClosed | TooManyRequests) or not state or state.startswith(AWAY):
+    if isinstance(error, PoolTimeout | PoolClosed | TooManyRequests) or not state or state.startswith(OUTAGE_SQLSTATES):
         return unavailable()
-    if state in OTHER_SCHEMA:
+    if state in SCHEMA_MISMATCH:
         log.error(events.WEB_FAILED, sqlstate=state, reason=redact(str(error.diag.message_primary)))
-        return unavailable("the database has not the schema of this version: run `pgrouse migrate`")
-    status, code = STATES.get(state) or CLASSES.get(state[:2], (500, "internal"))
-    if error.diag.source_function == FULL_QUEUE:
+        return unavailable("the database does not have the schema of this version: run `pgrouse migrate`")
+    status, code = SQLSTATES.get(state) or SQLSTATE_CLASSES.get(state[:2], (500, "internal"))
+    if error.diag.source_function == NOTIFY_QUEUE_FULL_IN:
         status, code = 503, "notify_queue_full"
     if status == 500:  # noqa: PLR2004
         log.error(events.WEB_FAILED, sqlstate=state, reason=redact(str(error.diag.message_primary)))
-        return Problem(500, "something went wrong on this side: the log has it", "internal")
-    said = " — ".join(filter(None, [error.diag.message_primary, error.diag.message_hint]))
-    wait = RETRY_FULL_S if code == "topic_full" else RETRY.get(status)
+        return Problem(500, "internal error: see the log of the server", "internal")
+    text = " — ".join(filter(None, [error.diag.message_primary, error.diag.message_hint]))
+    wait = TOPIC_FULL_RETRY_S if code == "topic_full" else RETRY_AFTER_BY_STATUS.get(status)
     headers = {"Retry-After": str(wait)} if wait else {}
-    return Problem(status, redact(said or code), code, headers, sqlstate=state)
+    return Problem(status, redact(text or code), code, headers, sqlstate=state)
 
 
-# The first that fits.
-REFUSALS: tuple[tuple[type[errors.PgrouseError], int, str], ...] = (
+# The first match counts.
+ERRORS: tuple[tuple[type[errors.PgrouseError], int, str], ...] = (
     (errors.InvalidPayload, 422, "invalid_payload"),
-    (errors.PublishRefused, 422, "invalid_message"),
+    (errors.InvalidMessage, 422, "invalid_message"),
     (errors.LockLost, 409, "lock_lost"),
     (errors.UnknownMessage, 404, "not_found"),
     (errors.PgrouseError, 422, "refused"),
 )
 
 
-def of_refusal(error: errors.PgrouseError) -> Problem:
-    """Return the problem of an error of this package."""
-    if isinstance(error, errors.NotAdmitted) and isinstance(error.__cause__, psycopg.Error):
-        problem = of_database(error.__cause__)
+def error_problem(error: errors.PgrouseError) -> Problem:
+    """Return the problem for an error of this package."""
+    if isinstance(error, errors.PublishRejected) and isinstance(error.__cause__, psycopg.Error):
+        problem = database_problem(error.__cause__)
         return Problem(problem.status, str(error), problem.code, problem.headers, **problem.more)
     if isinstance(error, errors.DatabaseUnreachable | errors.SchemaMismatch):
         return unavailable(str(error))
-    status, code = next((status, code) for kind, status, code in REFUSALS if isinstance(error, kind))
+    status, code = next((status, code) for kind, status, code in ERRORS if isinstance(error, kind))
     problem = Problem(status, str(error), code)
     if isinstance(error, errors.InvalidPayload):
         problem.more["problems"] = error.problems
     return problem
 
 
-def of_validation(error: RequestValidationError) -> Problem:
-    """Return the problem of a request that does not fit its description: each fault with its place, never the value."""
-    faults = [
-        {"where": ".".join(map(str, each["loc"])), "what": str(each["msg"]).removeprefix("Value error, ")}
+def validation_problem(error: RequestValidationError) -> Problem:
+    """Return the problem of an invalid request: each error with its location, never the value."""
+    found = [
+        {"location": ".".join(map(str, each["loc"])), "message": str(each["msg"]).removeprefix("Value error, ")}
         for each in error.errors()[:100]
     ]
-    first = faults[0] if faults else {"where": "request", "what": "invalid"}
-    return Problem(422, f"{first['where']}: {first['what']}", "invalid_request", errors=faults)
+    first = found[0] if found else {"location": "request", "message": "invalid"}
+    return Problem(422, f"{first['location']}: {first['message']}", "invalid_request", errors=found)
 
 
-def of_http(error: HTTPException | ClientDisconnect) -> Problem:
-    """Return the problem of an error that the framework raised."""
+def http_problem(error: HTTPException | ClientDisconnect) -> Problem:
+    """Return the problem for an error of the framework."""
     if isinstance(error, ClientDisconnect):
-        return Problem(400, "the request ended before it was whole", "bad_request")
+        return Problem(400, "the request ended before it was complete", "bad_request")
     code = TITLES.get(error.status_code, "error").lower().replace(" ", "_")
     return Problem(error.status_code, str(error.detail), code, error.headers)
 
 
 def install(app: FastAPI) -> None:
-    """Let an app answer every error as a problem; browsers that ask for a page get one."""
-    app.add_exception_handler(Problem, _answer)
-    app.add_exception_handler(psycopg.Error, _answer)
-    app.add_exception_handler(errors.PgrouseError, _answer)
-    app.add_exception_handler(RequestValidationError, _answer)
-    app.add_exception_handler(HTTPException, _answer)
-    # Else it would be taken for a fault of ours, and told as one.
-    app.add_exception_handler(ClientDisconnect, _answer)
-    app.add_exception_handler(Exception, _answer)
+    """Answer every error as a problem; browsers get a page."""
+    app.add_exception_handler(Problem, _respond)
+    app.add_exception_handler(psycopg.Error, _respond)
+    app.add_exception_handler(errors.PgrouseError, _respond)
+    app.add_exception_handler(RequestValidationError, _respond)
+    app.add_exception_handler(HTTPException, _respond)
+    # Otherwise it would be reported as an internal error.
+    app.add_exception_handler(ClientDisconnect, _respond)
+    app.add_exception_handler(Exception, _respond)
 
 
-def problem_of(error: Exception) -> Problem:
-    """Return the problem that an exception is to who asked."""
+def to_problem(error: Exception) -> Problem:
+    """Return the problem for an exception."""
     match error:
         case Problem():
             return error
         case psycopg.Error():
-            return of_database(error)
+            return database_problem(error)
         case errors.PgrouseError():
-            return of_refusal(error)
+            return error_problem(error)
         case RequestValidationError():
-            return of_validation(error)
+            return validation_problem(error)
         case HTTPException() | ClientDisconnect():
-            return of_http(error)
+            return http_problem(error)
         case _:
             log.error(events.WEB_FAILED, reason=type(error).__name__, exc_info=error)
-            return Problem(500, "something went wrong on this side: the log has it", "internal")
+            return Problem(500, "internal error: see the log of the server", "internal")
 
 
-async def _answer(request: Request, error: Exception) -> Response:
-    problem = problem_of(error)
-    if problem.status == NOT_ALLOWED:
+async def _respond(request: Request, error: Exception) -> Response:
+    problem = to_problem(error)
+    if problem.status == METHOD_NOT_ALLOWED:
         problem.headers = {**problem.headers, "Allow": _allowed(request)}
     if wants_page(request):
-        return page(request, problem)
+        return problem_page(request, problem)
     return problem.response()
 
 
 def _allowed(request: Request) -> str:
-    """Return the methods of all routes of a path: the framework tells those of the first only."""
+    """Return the methods of all routes of a path: the framework returns those of the first route only."""
     found: set[str] = set()
     for route in request.app.state.routes:
         if route.path_regex.match(request.scope["path"]):
@@ -225,19 +225,19 @@ def _allowed(request: Request) -> str:
 
 
 def wants_page(request: Request) -> bool:
-    """Say whether a person with a browser asks."""
+    """Return whether a browser requests a page."""
     return not request.scope["path"].startswith("/v1") and "text/html" in request.headers.get("accept", "")
 
 
-def page(request: Request, problem: Problem) -> Response:
-    """Return the problem as a page; who is not logged in is led to the door."""
-    from pgrouse.web.page import render, to_login  # noqa: PLC0415 - pages need this module
+def problem_page(request: Request, problem: Problem) -> Response:
+    """Return the problem as a page; redirect to the login if the caller is not logged in."""
+    from pgrouse.web.page import redirect_to_login, render  # noqa: PLC0415 - pages need this module
 
     is_part = bool(request.headers.get("hx-request"))
     if problem.status == 401 and (request.method == "GET" or is_part):  # noqa: PLR2004
-        return to_login(request)
-    if is_part:  # an action was refused: the page stays, and says why
-        shown = render(request, "acted.html", parts={}, text=problem.detail, kind="bad")
-        return HTMLResponse(bytes(shown.body), problem.status, dict(problem.headers))
-    shown = render(request, "problem.html", problem=problem.body(), title=problem.body()["title"])
-    return HTMLResponse(bytes(shown.body), problem.status, dict(problem.headers))
+        return redirect_to_login(request)
+    if is_part:  # an action was rejected: the page stays, and shows why
+        response = render(request, "action_result.html", parts={}, text=problem.detail, kind="bad")
+        return HTMLResponse(bytes(response.body), problem.status, dict(problem.headers))
+    response = render(request, "problem.html", problem=problem.body(), title=problem.body()["title"])
+    return HTMLResponse(bytes(response.body), problem.status, dict(problem.headers))

@@ -12,24 +12,24 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.web.database_pool import Connection, Database
-from pgrouse.web.publish_rows import INSERT, record
+from pgrouse.web.database_pool import Connection, DatabasePool
+from pgrouse.web.publish_rows import INSERT, row_json
 
 # So many at once, in messages and in characters; two of them may be under way.
-MOST = 500
-MOST_CHARS = 4_000_000
+MAX_MESSAGES = 500
+MAX_CHARS = 4_000_000
 LARGE_CHARS = 65_536
-LANES = 2
+MAX_BATCHES = 2
 
 
-class Press:
+class PublishBatcher:
     """Gathers the publishes of one web server.
 
     Args:
         db: where they go.
     """
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: DatabasePool) -> None:
         self.db = db
         self._waiting: deque[tuple[str, asyncio.Future[int | None]]] = deque()
         self._running: set[asyncio.Task[None]] = set()
@@ -42,26 +42,26 @@ class Press:
         """
         if "key" in columns:
             return None
-        text = record(columns)
+        text = row_json(columns)
         if len(text) > LARGE_CHARS:
             return None
         done: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((text, done))
-        if len(self._running) < LANES:
-            task = asyncio.create_task(self._run(), name="press")
+        if len(self._running) < MAX_BATCHES:
+            task = asyncio.create_task(self._run(), name="publish_batcher")
             self._running.add(task)
             task.add_done_callback(self._running.discard)
         return await done
 
     async def _run(self) -> None:
         while self._waiting:
-            batch = self._next()
+            batch = self._take_batch()
             try:
                 ids = await self._insert([text for text, _ in batch])
             except BaseException as error:
                 for _, done in batch:
                     if not done.done():
-                        done.set_exception(_told(error))
+                        done.set_exception(_as_exception(error))
                 if not isinstance(error, Exception):
                     raise
                 continue
@@ -69,10 +69,10 @@ class Press:
                 if not done.done():
                     done.set_result(ids[number] if ids else None)
 
-    def _next(self) -> list[tuple[str, asyncio.Future[int | None]]]:
+    def _take_batch(self) -> list[tuple[str, asyncio.Future[int | None]]]:
         batch: list[tuple[str, asyncio.Future[int | None]]] = []
         chars = 0
-        while self._waiting and len(batch) < MOST and chars < MOST_CHARS:
+        while self._waiting and len(batch) < MAX_MESSAGES and chars < MAX_CHARS:
             batch.append(self._waiting.popleft())
             chars += len(batch[-1][0])
         return batch
@@ -82,23 +82,23 @@ class Press:
         async with self.db.connection() as conn:
             try:
                 async with conn.transaction():
-                    return await _inserted(conn, texts)
+                    return await _insert_rows(conn, texts)
             except psycopg.OperationalError:
                 raise
-            except (psycopg.Error, _Short):
+            except (psycopg.Error, _PolicyChanged):
                 return []
 
 
-class _Short(Exception):
+class _PolicyChanged(Exception):
     """Fewer were inserted than given: some policy came in the midst of it."""
 
 
-async def _inserted(conn: Connection, texts: list[str]) -> list[int]:
+async def _insert_rows(conn: Connection, texts: list[str]) -> list[int]:
     rows = await (await conn.execute(INSERT, [f"[{','.join(texts)}]"])).fetchall()
     if rows and len(rows) != len(texts):
-        raise _Short
+        raise _PolicyChanged
     return [row["id"] for row in rows]
 
 
-def _told(error: BaseException) -> Exception:
+def _as_exception(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else psycopg.OperationalError("the server stops")

@@ -12,17 +12,17 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.security import needs
-from pgrouse.web.problem import problem_of
+from pgrouse.web.problem import to_problem
+from pgrouse.web.security import require_role
 from pgrouse.web.v1 import publish
 
 ROUTES: dict[str, Callable[[Request, Caller], Awaitable[Response]]] = {
-    "/v1/messages": publish.publish,
-    "/v1/messages/batch": publish.publish_many,
+    "/v1/messages": publish.publish_message,
+    "/v1/messages/batch": publish.publish_messages,
 }
 
 
-def shortcut(app: FastAPI) -> ASGIApp:
+def with_publish_fast_path(app: FastAPI) -> ASGIApp:
     """Return the app with the short way before it."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -33,9 +33,9 @@ def shortcut(app: FastAPI) -> ASGIApp:
         scope["app"] = app
         request = Request(scope, receive)
         try:
-            response = await route(request, await needs(Role.PUBLISHER)(request))
+            response = await route(request, await require_role(Role.PUBLISHER)(request))
         except Exception as error:  # noqa: BLE001 - as the framework does; the log is told
-            response = problem_of(error).response()
+            response = to_problem(error).response()
         await response(scope, receive, send)
 
     return answer

@@ -20,20 +20,20 @@ INSERT = b"""
       topic text, channel text, key text, priority integer, payload jsonb, body text, headers jsonb,
       available_at timestamptz, delay_s double precision, ttl_s double precision, max_attempts integer)
     ) WITH ORDINALITY AS b
-    WHERE (SELECT pg_sequence_last_value('messages.policed'::regclass) = 1)
+    WHERE (SELECT pg_sequence_last_value('messages.policy_flag'::regclass) = 1)
     ORDER BY b.ordinality
     RETURNING id"""
 
-PLAIN = ("channel", "key", "priority", "max_attempts")
-_write = json.JSONEncoder().encode
+PLAIN_COLUMNS = ("channel", "key", "priority", "max_attempts")
+_encode = json.JSONEncoder().encode
 
 
-def record(columns: dict[str, Any]) -> str:
+def row_json(columns: dict[str, Any]) -> str:
     """Write one message, whose payload and headers are JSON text already."""
     # Nothing in the name of a topic has to be escaped.
     parts = [f'{{"topic":"{columns["topic"]}"']
     parts += [f'"{name}":{columns[name]}' for name in ("payload", "headers") if name in columns]
-    parts += [f'"{name}":{_write(columns[name])}' for name in PLAIN if name in columns]
+    parts += [f'"{name}":{_encode(columns[name])}' for name in PLAIN_COLUMNS if name in columns]
     if "body" in columns:
         parts.append(f'"body":"{base64.b64encode(columns["body"]).decode()}"')
     if "ttl" in columns:

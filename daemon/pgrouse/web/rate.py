@@ -5,7 +5,7 @@ from __future__ import annotations
 from pgrouse.web.problem import Problem
 
 
-def rate_of(text: str) -> float | None:
+def parse_rate(text: str) -> float | None:
     """Read how many a second become available; None: all at once.
 
     Raises:

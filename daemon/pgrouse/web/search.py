@@ -13,9 +13,8 @@ from urllib.parse import urlencode
 from psycopg.types.json import Jsonb
 
 from pgrouse import jsonb
-
 from pgrouse.config import duration
-from pgrouse.errors import PublishRefused
+from pgrouse.errors import InvalidMessage
 from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.problem import Problem
@@ -26,7 +25,7 @@ DEAD = ("failed", "rejected", "lock_expired", "expired")
 RESULTS = ("success", *DEAD, "cancelled")
 # Words that stand for several states.
 GROUPS = {"waiting": WAITING, "live": LIVE, "dead": DEAD, "ended": RESULTS}
-LONGEST = 1000  # characters of one filter
+MAX_FILTER_CHARS = 1000  # characters of one filter
 
 FIND = b"""
   SELECT f.* FROM messages.find_messages(
@@ -66,19 +65,21 @@ class Search:
         """
         given = {each.name: str(values.get(each.name) or "") for each in fields(cls)}
         for name, value in given.items():
-            if len(value) > LONGEST:
-                raise Problem(422, f"{name} has {len(value):,} characters, {LONGEST:,} is the most", "invalid_filter")
+            if len(value) > MAX_FILTER_CHARS:
+                raise Problem(
+                    422, f"{name} has {len(value):,} characters, {MAX_FILTER_CHARS:,} is the most", "invalid_filter"
+                )
         # Blanks may belong to a key or an error; around the others they were typed by mistake.
         exact = ("key", "channel", "error")
         return cls(**{name: value if name in exact else value.strip() for name, value in given.items()})
 
-    def given(self) -> dict[str, str]:
+    def filters(self) -> dict[str, str]:
         """Return the filters that narrow."""
         return {name: value for name, value in asdict(self).items() if value}
 
     def query(self, **more: Any) -> str:
         """Return the part of an address behind the `?`; a list repeats its name, what is empty is left out."""
-        return urlencode({**self.given(), **{name: value for name, value in more.items() if value}}, doseq=True)
+        return urlencode({**self.filters(), **{name: value for name, value in more.items() if value}}, doseq=True)
 
     @property
     def states(self) -> list[str] | None:
@@ -102,7 +103,7 @@ class Search:
         Raises:
             Problem: 422, a filter cannot be read.
         """
-        path, value = _payload(self.payload)
+        path, value = _payload_filter(self.payload)
         return {
             "topic": self.topic or None,
             "states": self.states,
@@ -112,8 +113,8 @@ class Search:
             "fingerprint": self.fingerprint or None,
             "path": path,
             "value": value,
-            "since": moment(self.since, "since"),
-            "until": moment(self.until, "until"),
+            "since": parse_time(self.since, "since"),
+            "until": parse_time(self.until, "until"),
             "topics": None if caller.sees_all else caller.like,
             "limit": 50,
             "after": None,
@@ -122,19 +123,19 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchPage:
     """One page of a search.
 
     Attributes:
         rows: the messages.
-        place: where the next page begins; None = that was all.
-        looked: how many were looked at.
+        cursor: where the next page begins; None = that was all.
+        scanned: how many messages were read.
         reached: the time that the last of those is from.
     """
 
     rows: list[Row]
-    place: Any
-    looked: int
+    cursor: Any
+    scanned: int
     reached: datetime | None
 
     @property
@@ -143,15 +144,15 @@ class Found:
         return [row["id"] for row in self.rows]
 
 
-async def find(conn: Connection, arguments: Mapping[str, Any], **more: Any) -> Found:
+async def find(conn: Connection, arguments: Mapping[str, Any], **more: Any) -> SearchPage:
     """Run a search. more: arguments that are set otherwise."""
     values = {**arguments, **more}
     values["after"] = None if values["after"] is None else Jsonb(values["after"])
     *rows, end = await (await conn.execute(FIND, values)).fetchall()
-    return Found(rows, end["place"], end["looked"], end["created_at"])
+    return SearchPage(rows, end["place"], end["looked"], end["created_at"])
 
 
-def place_of(text: str) -> Any:
+def parse_cursor(text: str) -> Any:
     """Read the place of a page from an address.
 
     Raises:
@@ -160,12 +161,12 @@ def place_of(text: str) -> Any:
     if not text:
         return None
     try:
-        return json.loads(text[:LONGEST])
+        return json.loads(text[:MAX_FILTER_CHARS])
     except (ValueError, RecursionError):
-        raise Problem(422, "after is no place of a list: begin with its first page", "invalid_place") from None
+        raise Problem(422, "after is no place of a list: begin with its first page", "invalid_cursor") from None
 
 
-def moment(text: str, name: str) -> datetime | None:
+def parse_time(text: str, name: str) -> datetime | None:
     """Read a time: how long ago, or a date with or without its time (UTC unless it says otherwise).
 
     Raises:
@@ -186,18 +187,18 @@ def moment(text: str, name: str) -> datetime | None:
 
 
 # What a jsonpath has before its first `=`, and names of objects and places of arrays have not.
-_OF_A_JSONPATH = frozenset("?()<>!&|")
+_JSONPATH_ONLY = frozenset("?()<>!&|")
 _STEP = re.compile(r"\[(?:\*|\d+)\]|[^.\[\]]+")
 
 
-def _payload(text: str) -> tuple[str | None, Any]:
+def _payload_filter(text: str) -> tuple[str | None, Any]:
     """Return the jsonpath and the value that a filter by payload stands for."""
     if not text:
         return None, None
     # `name = value` or `name == value`.
     path, _, value = text.partition("=")
     value = value.removeprefix("=").strip()
-    if not value or _OF_A_JSONPATH.intersection(path):
+    if not value or _JSONPATH_ONLY.intersection(path):
         return (text if text.startswith(("$", "strict ", "lax ")) else _path(text)), None
     return _path(path), _value(value)
 
@@ -211,7 +212,7 @@ def _value(text: str) -> Any:
     """Read a value as JSON, every digit of it; what is no JSON is a string."""
     try:
         read = jsonb.decode(text, "payload")
-    except PublishRefused:
+    except InvalidMessage:
         return Jsonb(text)
     if isinstance(read, dict | list):
         raise Problem(422, "payload: only a string, a number, true, false or null can be compared", "invalid_filter")

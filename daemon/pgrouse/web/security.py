@@ -1,4 +1,4 @@
-"""The gate that every request passes: which host it names, where it comes from, how large it is, who asks and what he may do."""
+"""The checks of every request: its host, origin, size, caller and permissions."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ from starlette.exceptions import HTTPException
 
 from pgrouse.config.config import Config
 from pgrouse.web.caller import LOCAL, Caller, Role
-from pgrouse.web.credentials import Session, Token, credentials_of
-from pgrouse.web.token_cache import Keyring
-from pgrouse.web.token_cache import Session as Login
+from pgrouse.web.credentials import BearerToken, SessionCookie, read_credentials
 from pgrouse.web.listen_socket import is_loopback
-from pgrouse.web.problem import Problem, problem_of
+from pgrouse.web.problem import Problem, to_problem
+from pgrouse.web.token_cache import LoginSession, TokenCache
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-SAFE = ("GET", "HEAD", "OPTIONS")
-# Where nobody has to be known, and how much may be sent there.
-OPEN = ("/login", "/logout")
-OPEN_BYTES = 16_384
-LONGEST_NUMBER = 16
-MOST_HEADERS = 200
-# A name or an address, and a port: what else stands there would be read as part of the path where an address is made of it.
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+# Paths that need no authentication, and the limit of their bodies.
+PUBLIC_PATHS = ("/login", "/logout")
+PUBLIC_MAX_BYTES = 16_384
+MAX_NUMBER_DIGITS = 16
+MAX_HEADERS = 200
+# A name or an address, and a port. Anything else could be read as part of a path when a URL is built from it.
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)?(:[0-9]{0,5})?", re.ASCII)
-# A request whose body takes longer is given up.
+# A body that takes longer to arrive is rejected.
 BODY_S = 30.0
 
-SECURITY = {
-    # Everything from here, no inline script, no inline style.
+SECURITY_HEADERS = {
+    # Only resources of this server, no inline scripts or styles.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -58,23 +57,23 @@ SECURITY = {
 }
 
 
-class Gate:
-    """The outermost part of the app (ASGI): refuses what must not come in, and marks what goes out.
+class SecurityMiddleware:
+    """The outermost ASGI middleware: rejects unsafe requests, and adds security headers to responses.
 
     Args:
-        app: what lies behind it.
+        app: the application behind it.
         settings: section `web`.
-        doorkeeper: knows who asks.
+        authenticator: identifies the caller.
     """
 
-    def __init__(self, app: App, settings: Config, doorkeeper: Doorkeeper) -> None:
-        self.app, self.doorkeeper = app, doorkeeper
+    def __init__(self, app: AsgiApp, settings: Config, authenticator: Authenticator) -> None:
+        self.app, self.authenticator = app, authenticator
         self.max_body_bytes = settings.web.max_body_bytes
-        self.names = {"localhost", socket.gethostname().lower(), _host_of(settings.web.listen)}
-        self.names |= {name.lower() for name in settings.web.allowed_hosts}
+        self.allowed_hosts = {"localhost", socket.gethostname().lower(), _host_of(settings.web.listen)}
+        self.allowed_hosts |= {name.lower() for name in settings.web.allowed_hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it here."""
+        """Pass a request on, or reject it."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -85,49 +84,49 @@ class Gate:
         try:
             limit = await self._check(request)
         except (Problem, psycopg.Error) as error:
-            await problem_of(error).response()(scope, receive, _marked(send))
+            await to_problem(error).response()(scope, receive, _with_security_headers(send))
             return
-        await self.app(scope, Body(receive, limit), _marked(send))
+        await self.app(scope, LimitedBody(receive, limit), _with_security_headers(send))
 
     async def _check(self, request: Request) -> int:
-        """Refuse what must not come in; return how many bytes its body may have."""
+        """Reject an unsafe request; return how many bytes its body may have."""
         headers = request.headers
-        _check_form(headers)
+        _check_headers(headers)
         await self._check_host(request)
-        if request.method not in SAFE and not _is_same_origin(headers.get("host", ""), headers):
+        if request.method not in SAFE_METHODS and not _is_same_origin(headers.get("host", ""), headers):
             raise Problem(403, "the request comes from another site", "other_origin")
         limit = self.max_body_bytes if _is_empty(headers) else await self._limit(request)
         if int(headers.get("content-length", "0")) > limit:
-            raise too_large(limit)
+            raise too_large_problem(limit)
         return limit
 
     async def _check_host(self, request: Request) -> None:
-        """Refuse names that are not ours, but for those who prove that they are not pages led here by such a name: they hold a token.
+        """Reject unknown host names (DNS rebinding), unless the request has a valid token.
 
-        It goes by what the doorkeeper identifies by, so that nobody is exempt here and the local user there.
+        It uses the credentials that the authenticator uses, so that no request is exempt here and the local user there.
         """
-        if self._is_ours(request.headers.get("host", "")):
+        if self._is_allowed_host(request.headers.get("host", "")):
             return
-        if not isinstance(self.doorkeeper.credentials(request), Token):
-            raise Problem(421, "this host is not served here: add its name to web.allowed_hosts", "unknown_host")
-        await self.doorkeeper.identify(request)
+        if not isinstance(self.authenticator.credentials(request), BearerToken):
+            raise Problem(421, "unknown host: add its name to web.allowed_hosts", "unknown_host")
+        await self.authenticator.identify(request)
 
     async def _limit(self, request: Request) -> int:
-        """Return how much somebody may send: before it is known who he is, next to nothing is read."""
-        if request.scope["path"] in OPEN:
-            return OPEN_BYTES
-        await self.doorkeeper.identify(request)
+        """Return the limit of the body; before the caller is identified it is small."""
+        if request.scope["path"] in PUBLIC_PATHS:
+            return PUBLIC_MAX_BYTES
+        await self.authenticator.identify(request)
         return self.max_body_bytes
 
-    def _is_ours(self, host: str) -> bool:
+    def _is_allowed_host(self, host: str) -> bool:
         name = _host_of(host)
-        if name in self.names or "*" in self.names or _is_address(name):
+        if name in self.allowed_hosts or "*" in self.allowed_hosts or _is_address(name):
             return True
-        return any(f"*.{parent}" in self.names for parent in _parents(name))
+        return any(f"*.{parent}" in self.allowed_hosts for parent in _parents(name))
 
 
-class Body:
-    """What a request brings, counted, and not for ever."""
+class LimitedBody:
+    """The body of a request, limited in size and time."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive, self._limit = receive, limit
@@ -147,48 +146,48 @@ class Body:
         self._bytes += len(message.get("body", b""))
         self._is_whole = not message.get("more_body", False)
         if self._bytes > self._limit:
-            # The framework lets only its own kind of error through here.
-            raise HTTPException(413, too_large(self._limit).detail)
+            # FastAPI lets only its own exceptions through here.
+            raise HTTPException(413, too_large_problem(self._limit).detail)
         return message
 
 
-def too_large(limit: int) -> Problem:
+def too_large_problem(limit: int) -> Problem:
     """Return the problem of a body beyond the limit."""
     return Problem(413, f"the request may have {limit:,} bytes (web.max_body_bytes): send it in parts", "too_large")
 
 
-# What decides who asks, and how much he sends: said twice, one place could read the first and another the last.
-SINGLE = {
+# Headers that decide about identity and size. If one were repeated, two readers could see different values.
+SINGLE_HEADERS = {
     *("host", "origin", "authorization", "content-length", "content-type"),
     *("sec-fetch-site", "x-csrf-token", "idempotency-key"),
 }
 
 
-def _check_form(headers: Headers) -> None:
-    """Refuse headers that could be read in two ways."""
+def _check_headers(headers: Headers) -> None:
+    """Reject ambiguous headers."""
     names = headers.keys()
-    if len(names) > MOST_HEADERS:
-        raise Problem(431, f"the request has {len(names)} headers, {MOST_HEADERS} is the most", "too_many_headers")
-    if len(set(names)) < len(names) and (twice := SINGLE & {name for name in names if names.count(name) > 1}):
-        raise Problem(400, f"the header {min(twice)} is there twice", "bad_request")
+    if len(names) > MAX_HEADERS:
+        raise Problem(431, f"the request has {len(names)} headers, {MAX_HEADERS} is the most", "too_many_headers")
+    if len(set(names)) < len(names) and (twice := SINGLE_HEADERS & {name for name in names if names.count(name) > 1}):
+        raise Problem(400, f"the header {min(twice)} is repeated", "bad_request")
     if not HOST.fullmatch(headers.get("host", "")):
-        raise Problem(421, "the header Host is no name and port", "unknown_host")
+        raise Problem(421, "the header Host is not a name and port", "unknown_host")
     length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdecimal() and len(length) < LONGEST_NUMBER):
-        raise Problem(400, "Content-Length is no number", "bad_request")
+    if not (length.isascii() and length.isdecimal() and len(length) < MAX_NUMBER_DIGITS):
+        raise Problem(400, "Content-Length is not a number", "bad_request")
 
 
 def _is_empty(headers: Headers) -> bool:
     return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
-RAW = [(name.encode(), value.encode()) for name, value in SECURITY.items()]
+RAW_SECURITY_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 
-def _marked(send: Send) -> Send:
+def _with_security_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [*message["headers"], *RAW]
+            headers = [*message["headers"], *RAW_SECURITY_HEADERS]
             if not any(name == b"cache-control" for name, _ in message["headers"]):
                 headers.append((b"cache-control", b"no-store"))
             message["headers"] = headers
@@ -206,7 +205,7 @@ def _host_of(host: str) -> str:
 
 
 def _is_address(name: str) -> bool:
-    """Say whether it is an address: nobody can make a browser take a name for one, so it needs no list."""
+    """Return whether it is an IP address: DNS rebinding needs a name, so addresses need no list."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -220,7 +219,7 @@ def _parents(name: str) -> list[str]:
 
 
 def _is_same_origin(host: str, headers: Headers) -> bool:
-    """Say whether a request that changes something was not sent by another site's page. Programs send neither header."""
+    """Return whether a request was not sent by a page of another site. Programs send neither header."""
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
@@ -232,32 +231,32 @@ def _is_same_origin(host: str, headers: Headers) -> bool:
         return False
 
 
-class Doorkeeper:
-    """Knows who asks.
+class Authenticator:
+    """Identifies the caller of a request.
 
     Args:
         settings: section `web`.
-        keyring: what knows tokens and sessions.
+        token_cache: looks up tokens and sessions.
     """
 
-    def __init__(self, settings: Config, keyring: Keyring) -> None:
-        self.keyring = keyring
-        # Behind a proxy the peer is always the proxy: nobody is local then.
+    def __init__(self, settings: Config, token_cache: TokenCache) -> None:
+        self.token_cache = token_cache
+        # Behind a proxy every request comes from the proxy: no caller is local then.
         self.trusts_loopback = is_loopback(settings.web.listen) and not settings.web.proxies
 
     async def caller(self, request: Request) -> Caller:
-        """Return who asks, and make sure that a browser's form is ours.
+        """Return the caller, and check the CSRF token of a browser's form.
 
         Raises:
             Problem: 401, 403 (a forged form), 429 (too many wrong tokens).
         """
         caller = await self.identify(request)
-        if request.method not in SAFE and request.state.session is not None:
+        if request.method not in SAFE_METHODS and request.state.session is not None:
             await _check_csrf(request, request.state.session)
         return caller
 
     async def identify(self, request: Request) -> Caller:
-        """Return who asks; once a request. Sets `request.state.csrf`, what forms of his must bring back.
+        """Return the caller, once per request. Sets `request.state.csrf`, the CSRF token for the caller's forms.
 
         Raises:
             Problem: 401, 429.
@@ -269,66 +268,66 @@ class Doorkeeper:
         caller: Caller = state.identified
         return caller
 
-    def credentials(self, request: Request) -> Token | Session | None:
-        """Return what the request shows of who asks; read once, so that no two places see different things."""
+    def credentials(self, request: Request) -> BearerToken | SessionCookie | None:
+        """Return the credentials of the request; read once, so that all checks see the same."""
         state = request.state
         if not hasattr(state, "credentials"):
-            state.credentials = credentials_of(request)
-        shown: Token | Session | None = state.credentials
+            state.credentials = read_credentials(request)
+        shown: BearerToken | SessionCookie | None = state.credentials
         return shown
 
     async def _identify(self, request: Request) -> Caller:
         match self.credentials(request):
-            case Token(secret):
+            case BearerToken(secret):
                 return await self._by_token(request, secret)
-            case Session(cookie):
+            case SessionCookie(cookie):
                 return await self._by_session(request, cookie)
-        if self._is_local(request) and not await self.keyring.has_tokens():
-            request.state.csrf = self.keyring.local_csrf
+        if self._is_local(request) and not await self.token_cache.has_tokens():
+            request.state.csrf = self.token_cache.local_csrf
             return LOCAL
-        raise unauthenticated("a token is needed: send `Authorization: Bearer …`")
+        raise unauthenticated_problem("a token is needed: send `Authorization: Bearer …`")
 
     async def _by_token(self, request: Request, secret: str) -> Caller:
-        caller = await self.keyring.by_token(secret, peer(request))
+        caller = await self.token_cache.by_token(secret, client_address(request))
         if caller is None:
-            raise unauthenticated("the token is unknown, expired or revoked")
+            raise unauthenticated_problem("the token is unknown, expired or revoked")
         return caller
 
     async def _by_session(self, request: Request, cookie: str) -> Caller:
-        session = await self.keyring.by_session(cookie, peer(request))
+        session = await self.token_cache.by_session(cookie, client_address(request))
         if session is None:
-            raise unauthenticated("the session has ended: log in again")
+            raise unauthenticated_problem("the session has ended: log in again")
         request.state.csrf, request.state.session = session.csrf, session
         return session.caller
 
     def _is_local(self, request: Request) -> bool:
-        return self.trusts_loopback and not any(_is_of_a_proxy(name) for name in request.headers)
+        return self.trusts_loopback and not any(_is_proxy_header(name) for name in request.headers)
 
 
-def _is_of_a_proxy(name: str) -> bool:
+def _is_proxy_header(name: str) -> bool:
     return name in ("forwarded", "via", "x-real-ip") or name.startswith("x-forwarded-")
 
 
-def peer(request: Request) -> str:
-    """Return the address that asks."""
+def client_address(request: Request) -> str:
+    """Return the address of the client."""
     return request.client.host if request.client else "?"
 
 
-def unauthenticated(detail: str) -> Problem:
-    """Return the problem of who is not known."""
+def unauthenticated_problem(detail: str) -> Problem:
+    """Return the problem of a caller that is not authenticated."""
     return Problem(401, detail, "unauthenticated", {"WWW-Authenticate": 'Bearer realm="pgrouse"'})
 
 
-async def _check_csrf(request: Request, session: Login) -> None:
+async def _check_csrf(request: Request, session: LoginSession) -> None:
     given = request.headers.get("x-csrf-token")
     if given is None and "form" in request.headers.get("content-type", ""):
         given = str((await request.form()).get("csrf", ""))
     if not hmac.compare_digest((given or "").encode(), session.csrf.encode()):
-        raise Problem(403, "the form is too old, or not ours: load the page again", "csrf")
+        raise Problem(403, "the form has expired or is forged: reload the page", "csrf")
 
 
-class Needs:
-    """The dependency of a route: who asks, if he has the role. Topics are the route's own to check, by `allow`."""
+class RequireRole:
+    """A route dependency that returns the caller if it has the role. Routes check topics with `check_permission`."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -337,27 +336,27 @@ class Needs:
         """Return the caller.
 
         Raises:
-            Problem: 401 nobody known, 403 without the role.
+            Problem: 401 not authenticated, 403 without the role.
         """
-        caller: Caller = await request.app.state.doorkeeper.caller(request)
+        caller: Caller = await request.app.state.authenticator.caller(request)
         request.state.caller = caller
         if not caller.has(self.role):
-            raise Problem(403, f"{caller.name} is no {self.role}", "forbidden", needs=self.role.value)
+            raise Problem(403, f"{caller.name} does not have the role {self.role}", "forbidden", needs=self.role.value)
         return caller
 
 
 @lru_cache
-def needs(role: Role) -> Needs:
-    """Return the dependency that lets in who has a role: `caller: Annotated[Caller, Depends(needs(Role.VIEWER))]`."""
-    return Needs(role)
+def require_role(role: Role) -> RequireRole:
+    """Return the dependency that requires a role: `caller: Annotated[Caller, Depends(require_role(Role.VIEWER))]`."""
+    return RequireRole(role)
 
 
-def allow(caller: Caller, role: Role, topic: str | None = None) -> None:
-    """Refuse what the caller may not do with a topic; None: with what belongs to all of them.
+def check_permission(caller: Caller, role: Role, topic: str | None = None) -> None:
+    """Check that the caller has a role for a topic; None: for all topics.
 
     Raises:
         Problem: 403.
     """
     if not caller.may(role, topic):
         what = "all topics" if topic is None else f"topic {topic}"
-        raise Problem(403, f"{caller.name} is no {role} of {what}", "forbidden", needs=role.value)
+        raise Problem(403, f"{caller.name} does not have the role {role} for {what}", "forbidden", needs=role.value)

@@ -13,22 +13,21 @@ from fastapi import FastAPI
 from psycopg import errors as pg
 
 from pgrouse import events, log
-
-from pgrouse.worker import systemd
 from pgrouse.config.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
-from pgrouse.web import listen_socket as listen
-from pgrouse.web.app import application, guarded
-from pgrouse.web.http_protocol import MOST_HEADER_BYTES, Connection
-from pgrouse.web.database_pool import Database
+from pgrouse.web import listen_socket
+from pgrouse.web.app import create_app, with_security
+from pgrouse.web.database_pool import DatabasePool
+from pgrouse.web.http_protocol import MAX_HEADER_BYTES, HttpProtocol
+from pgrouse.worker import systemd
 
 logger = structlog.get_logger()
 
 # Requests that are under way when the server is told to stop have so long; streams end at once.
-GRACE_S = 10
+SHUTDOWN_S = 10
 # Between two requests. Longer than proxies keep their connections: the one that closes is the one that may lose a request.
 KEEP_ALIVE_S = 75
-MOST_CONNECTIONS = 2000
+MAX_CONNECTIONS = 2000
 
 
 def run(settings: Config) -> int:
@@ -38,11 +37,11 @@ def run(settings: Config) -> int:
         ConfigError: the address cannot be had, or others can reach it and there is no token.
     """
     log.setup(settings)
-    if not listen.is_loopback(settings.web.listen):
+    if not listen_socket.is_loopback(settings.web.listen):
         _check_tokens(settings)
-    sock = listen.bind(settings.web.listen)
-    server = Server(settings)
-    logger.info(events.WEB_STARTED, url=listen.url(sock))
+    sock = listen_socket.bind(settings.web.listen)
+    server = WebServer(settings)
+    logger.info(events.WEB_STARTED, url=listen_socket.url(sock))
     server.run(sockets=[sock])
     logger.info(events.WEB_STOPPED)
     return ExitCode.INTERRUPTED if server.stopped_by is signal.SIGINT else ExitCode.OK
@@ -51,12 +50,12 @@ def run(settings: Config) -> int:
 def _check_tokens(settings: Config) -> None:
     """Refuse to let everybody in. Without an answer of the database nobody gets in anyway."""
     try:
-        with Database(settings).connecting.connect_blocking("web") as conn:
+        with DatabasePool(settings).connector.connect_blocking("web") as conn:
             row = conn.execute(
                 "SELECT EXISTS (SELECT FROM messages.token AS t WHERE t.revoked_at IS NULL AND (t.expires_at > clock_timestamp()) IS NOT FALSE)"
             ).fetchone()
     except (DatabaseUnreachable, pg.OperationalError) as error:
-        logger.warning(events.WEB_DATABASE_AWAY, reason=" ".join(str(error).split()))
+        logger.warning(events.WEB_DATABASE_UNREACHABLE, reason=" ".join(str(error).split()))
         return
     except psycopg.errors.UndefinedTable as error:
         raise ConfigError("the database has no table of tokens: run `pgrouse migrate`") from error
@@ -67,20 +66,20 @@ def _check_tokens(settings: Config) -> None:
         )
 
 
-class Server(uvicorn.Server):
+class WebServer(uvicorn.Server):
     """uvicorn, which tells the application when to stop: its streams never end by themselves."""
 
     def __init__(self, settings: Config) -> None:
-        self.application = application(settings)
+        self.application = create_app(settings)
         self.stopped_by: int | None = None
-        super().__init__(_uvicorn(settings, self.application))
+        super().__init__(_uvicorn_config(settings, self.application))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop."""
         self.stopped_by = self.stopped_by or sig
         systemd.notify(STOPPING=1)
         self.application.state.stopping.set()
-        self.application.state.wake.ring_all()
+        self.application.state.long_poll.wake_all()
         # Not uvicorn's own way: that raises the signal again once everything is closed, and the process would seem killed.
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
@@ -91,11 +90,11 @@ class Server(uvicorn.Server):
         systemd.notify(READY=1, STATUS="serving")
 
 
-def _uvicorn(settings: Config, app: FastAPI) -> uvicorn.Config:
+def _uvicorn_config(settings: Config, app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
-        guarded(app),
+        with_security(app),
         loop="auto",
-        http=Connection,
+        http=HttpProtocol,
         ws="none",
         lifespan="on",
         access_log=False,
@@ -103,9 +102,9 @@ def _uvicorn(settings: Config, app: FastAPI) -> uvicorn.Config:
         server_header=False,
         proxy_headers=bool(settings.web.proxies),
         forwarded_allow_ips=settings.web.proxies,
-        limit_concurrency=MOST_CONNECTIONS,
-        backlog=listen.BACKLOG,
+        limit_concurrency=MAX_CONNECTIONS,
+        backlog=listen_socket.BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACE_S,
-        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )

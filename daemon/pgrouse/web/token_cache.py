@@ -22,17 +22,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from pgrouse.web.tokens import digest, is_well_formed
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import WAIT_S, Database
+from pgrouse.web.database_pool import WAIT_S, DatabasePool
 from pgrouse.web.problem import Problem, unavailable
+from pgrouse.web.tokens import digest, is_well_formed
 
 T = TypeVar("T")
-Slot = tuple[str, bytes]
+CacheKey = tuple[str, bytes]
 
 # A revoked token is good for so long at most.
-REMEMBER_S = 2.0
-MOST_REMEMBERED = 10_000
+CACHE_S = 2.0
+MAX_CACHED = 10_000
 QUERIES = {
     "check_token": b"SELECT name, roles, topics FROM messages.check_token(%s)",
     "check_session": b"SELECT name, roles, topics FROM messages.check_session(%s)",
@@ -40,19 +40,19 @@ QUERIES = {
 # As `secrets.token_urlsafe(32)` makes them.
 COOKIE = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 # So many wrong tokens and cookies from one address in so many seconds, then it must wait.
-MOST_WRONG = 20
-WRONG_WITHIN_S = 60.0
+MAX_FAILURES = 20
+FAILURE_WINDOW_S = 60.0
 # From all such addresses together one in so many seconds is looked up all the same, and so long is the line for that.
-SPARED_S = 0.1
-SPARED_WITHIN_S = 2.0
+THROTTLE_S = 0.1
+MAX_THROTTLE_WAIT_S = 2.0
 # So many secrets that were never right are looked up at the same time.
-MOST_STRANGERS = 4
+MAX_UNKNOWN_AT_ONCE = 4
 # Who has an IPv6 address has all that begin like it.
 IPV6_PREFIX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class LoginSession:
     """Somebody who is logged in.
 
     Attributes:
@@ -64,23 +64,23 @@ class Session:
     csrf: str
 
 
-class Keyring:
+class TokenCache:
     """What one web server knows of tokens.
 
     Args:
         db: where they are.
-        session: how long somebody stays logged in.
+        session_ttl: how long somebody stays logged in.
     """
 
-    def __init__(self, db: Database, session: timedelta) -> None:
-        self.db, self.session = db, session
+    def __init__(self, db: DatabasePool, session_ttl: timedelta) -> None:
+        self.db, self.session_ttl = db, session_ttl
         self.local_csrf = secrets.token_urlsafe(24)
-        self._known: OrderedDict[Slot, tuple[float, Caller | None]] = OrderedDict()
-        self._asking: dict[Slot, asyncio.Task[Any]] = {}
-        self._wrong: OrderedDict[str, list[float]] = OrderedDict()
-        self._right: OrderedDict[Slot, None] = OrderedDict()
-        self._strangers = asyncio.Semaphore(MOST_STRANGERS)
-        self._spared_at = 0.0
+        self._cached: OrderedDict[CacheKey, tuple[float, Caller | None]] = OrderedDict()
+        self._pending: dict[CacheKey, asyncio.Task[Any]] = {}
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._verified: OrderedDict[CacheKey, None] = OrderedDict()
+        self._unknown_slots = asyncio.Semaphore(MAX_UNKNOWN_AT_ONCE)
+        self._next_throttled_at = 0.0
         self._has_tokens: tuple[float, bool] = (0.0, False)
 
     async def by_token(self, secret: str, address: str) -> Caller | None:
@@ -89,66 +89,66 @@ class Keyring:
         Raises:
             Problem: 429, if too many wrong ones came from this address.
         """
-        slot = ("check_token", digest(secret))
-        return await self._by(slot, address, is_possible=is_well_formed(secret))
+        cache_key = ("check_token", digest(secret))
+        return await self._authenticate(cache_key, address, is_possible=is_well_formed(secret))
 
-    async def by_session(self, cookie: str, address: str) -> Session | None:
+    async def by_session(self, cookie: str, address: str) -> LoginSession | None:
         """Return who is logged in with this cookie.
 
         Raises:
             Problem: 429, as by_token.
         """
-        caller = await self._by(
+        caller = await self._authenticate(
             ("check_session", digest(cookie)), address, is_possible=COOKIE.fullmatch(cookie) is not None
         )
-        return None if caller is None else Session(caller, csrf_of(cookie))
+        return None if caller is None else LoginSession(caller, csrf_token(cookie))
 
-    async def _by(self, slot: Slot, address: str, *, is_possible: bool) -> Caller | None:
+    async def _authenticate(self, cache_key: CacheKey, address: str, *, is_possible: bool) -> Caller | None:
         """Return whose secret it is, and count the wrong ones."""
-        if slot in self._right:
-            caller = await self._look_up(*slot)
+        if cache_key in self._verified:
+            caller = await self._look_up(*cache_key)
         else:
-            caller = await self._by_stranger(slot, _place(address), is_possible=is_possible)
+            caller = await self._authenticate_unknown(cache_key, _network(address), is_possible=is_possible)
         if caller is None:
-            self._right.pop(slot, None)
+            self._verified.pop(cache_key, None)
         else:
-            self._note_right(slot)
+            self._record_success(cache_key)
         return caller
 
-    async def _by_stranger(self, slot: Slot, place: str, *, is_possible: bool) -> Caller | None:
-        """As _by, of a secret that was never right. Few at once: those behind see what became of those before."""
-        async with self._stranger():
-            if len(self._recent(place)) < MOST_WRONG:
-                caller = await self._look_up(*slot) if is_possible else None
+    async def _authenticate_unknown(self, cache_key: CacheKey, network: str, *, is_possible: bool) -> Caller | None:
+        """As _authenticate, of a secret that was never right. Few at once: those behind see what became of those before."""
+        async with self._unknown_slot():
+            if len(self._recent_failures(network)) < MAX_FAILURES:
+                caller = await self._look_up(*cache_key) if is_possible else None
                 if caller is None:
-                    self._note_wrong(place)
+                    self._record_failure(network)
                 return caller
-        await self._spared()
-        caller = await self._look_up(*slot) if is_possible else None
+        await self._throttle()
+        caller = await self._look_up(*cache_key) if is_possible else None
         if caller is None:
-            self._note_wrong(place)
-            raise too_many_wrong()
+            self._record_failure(network)
+            raise too_many_failures()
         return caller
 
     @asynccontextmanager
-    async def _stranger(self) -> AsyncIterator[None]:
+    async def _unknown_slot(self) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(WAIT_S):
-                await self._strangers.acquire()
+                await self._unknown_slots.acquire()
         except TimeoutError:
             raise unavailable() from None
         try:
             yield
         finally:
-            self._strangers.release()
+            self._unknown_slots.release()
 
-    async def _spared(self) -> None:
+    async def _throttle(self) -> None:
         """Wait for the next turn of those who come from where too many wrong ones came; refuse if the line is too long."""
         now = time.monotonic()
-        turn = max(now, self._spared_at)
-        if turn - now > SPARED_WITHIN_S:
-            raise too_many_wrong()
-        self._spared_at = turn + SPARED_S
+        turn = max(now, self._next_throttled_at)
+        if turn - now > MAX_THROTTLE_WAIT_S:
+            raise too_many_failures()
+        self._next_throttled_at = turn + THROTTLE_S
         await asyncio.sleep(turn - now)
 
     async def has_tokens(self) -> bool:
@@ -156,12 +156,12 @@ class Keyring:
         until, found = self._has_tokens
         if found or time.monotonic() < until:
             return found
-        return await self._once(("has_tokens", b""), self._ask_for_tokens)
+        return await self._deduplicate(("has_tokens", b""), self._query_has_tokens)
 
-    async def _ask_for_tokens(self) -> bool:
+    async def _query_has_tokens(self) -> bool:
         async with self.db.connection() as conn:
             row = await (await conn.execute(b"SELECT EXISTS (SELECT FROM messages.token) AS found")).fetchone()
-        self._has_tokens = (time.monotonic() + REMEMBER_S, bool(row and row["found"]))
+        self._has_tokens = (time.monotonic() + CACHE_S, bool(row and row["found"]))
         return self._has_tokens[1]
 
     async def open_session(self, secret: str, address: str) -> str | None:
@@ -173,88 +173,88 @@ class Keyring:
             row = await (
                 await conn.execute(
                     b"SELECT messages.open_session(%s, %s, %s) AS opened",
-                    [digest(secret), digest(cookie), self.session],
+                    [digest(secret), digest(cookie), self.session_ttl],
                 )
             ).fetchone()
         if not row or not row["opened"]:
             return None
-        self._note_right(("check_session", digest(cookie)))
+        self._record_success(("check_session", digest(cookie)))
         return cookie
 
     async def close_session(self, cookie: str) -> None:
         """End a session."""
         async with self.db.connection() as conn:
             await conn.execute(b"SELECT messages.close_session(%s)", [digest(cookie)])
-        slot = ("check_session", digest(cookie))
-        self._known.pop(slot, None)
-        self._right.pop(slot, None)
+        cache_key = ("check_session", digest(cookie))
+        self._cached.pop(cache_key, None)
+        self._verified.pop(cache_key, None)
 
     async def _look_up(self, function: str, key: bytes) -> Caller | None:
         now = time.monotonic()
-        until, caller = self._known.get((function, key), (0.0, None))
+        until, caller = self._cached.get((function, key), (0.0, None))
         if now < until:
             return caller
-        return await self._once((function, key), lambda: self._ask(function, key))
+        return await self._deduplicate((function, key), lambda: self._query(function, key))
 
-    async def _ask(self, function: str, key: bytes) -> Caller | None:
+    async def _query(self, function: str, key: bytes) -> Caller | None:
         async with self.db.connection() as conn:
             row = await (await conn.execute(QUERIES[function], [key])).fetchone()
         caller = _caller(row)
-        self._known[function, key] = (time.monotonic() + REMEMBER_S, caller)
-        self._known.move_to_end((function, key))
-        while len(self._known) > MOST_REMEMBERED:
-            self._known.popitem(last=False)
+        self._cached[function, key] = (time.monotonic() + CACHE_S, caller)
+        self._cached.move_to_end((function, key))
+        while len(self._cached) > MAX_CACHED:
+            self._cached.popitem(last=False)
         return caller
 
-    async def _once(self, slot: Slot, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what is asked, one time for all who want to know it now. Whoever gives up takes nothing from the others."""
-        task: asyncio.Task[T] | None = self._asking.get(slot)
+    async def _deduplicate(self, cache_key: CacheKey, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what is asked, one time for all who want to know it now. Anyone who gives up takes nothing from the others."""
+        task: asyncio.Task[T] | None = self._pending.get(cache_key)
         if task is None:
-            task = asyncio.create_task(ask(), name="keyring")
-            self._asking[slot] = task
-            task.add_done_callback(lambda done: self._asked(slot, done))
+            task = asyncio.create_task(ask(), name="token_cache")
+            self._pending[cache_key] = task
+            task.add_done_callback(lambda done: self._on_done(cache_key, done))
         return await asyncio.shield(task)
 
-    def _asked(self, slot: Slot, done: asyncio.Task[Any]) -> None:
-        del self._asking[slot]
+    def _on_done(self, cache_key: CacheKey, done: asyncio.Task[Any]) -> None:
+        del self._pending[cache_key]
         if not done.cancelled():
             done.exception()  # seen, also if nobody waits any more
 
-    def _recent(self, place: str) -> list[float]:
-        since = time.monotonic() - WRONG_WITHIN_S
-        return [at for at in self._wrong.get(place, []) if at > since]
+    def _recent_failures(self, network: str) -> list[float]:
+        since = time.monotonic() - FAILURE_WINDOW_S
+        return [at for at in self._failures.get(network, []) if at > since]
 
-    def _note_wrong(self, place: str) -> None:
-        self._wrong[place] = [*self._recent(place), time.monotonic()][-MOST_WRONG:]
-        self._wrong.move_to_end(place)
-        while len(self._wrong) > MOST_REMEMBERED:
-            self._wrong.popitem(last=False)
+    def _record_failure(self, network: str) -> None:
+        self._failures[network] = [*self._recent_failures(network), time.monotonic()][-MAX_FAILURES:]
+        self._failures.move_to_end(network)
+        while len(self._failures) > MAX_CACHED:
+            self._failures.popitem(last=False)
 
-    def _note_right(self, slot: Slot) -> None:
-        self._right[slot] = None
-        self._right.move_to_end(slot)
-        while len(self._right) > MOST_REMEMBERED:
-            self._right.popitem(last=False)
+    def _record_success(self, cache_key: CacheKey) -> None:
+        self._verified[cache_key] = None
+        self._verified.move_to_end(cache_key)
+        while len(self._verified) > MAX_CACHED:
+            self._verified.popitem(last=False)
 
 
-def _place(address: str) -> str:
+def _network(address: str) -> str:
     """Return where an address is, as far as its owner cannot choose it."""
     try:
-        place = ipaddress.ip_address(address.partition("%")[0])
+        network = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address[:100]
-    if place.version == 4:  # noqa: PLR2004
-        return str(place)
-    return str(place.ipv4_mapped or ipaddress.ip_network((int(place), IPV6_PREFIX), strict=False))
+    if network.version == 4:  # noqa: PLR2004
+        return str(network)
+    return str(network.ipv4_mapped or ipaddress.ip_network((int(network), IPV6_PREFIX), strict=False))
 
 
-def too_many_wrong() -> Problem:
+def too_many_failures() -> Problem:
     """Return the problem of who has tried too many."""
-    wait = {"Retry-After": str(round(WRONG_WITHIN_S))}
-    return Problem(429, "too many wrong tokens or sessions from this address: wait a minute", "too_many_wrong", wait)
+    wait = {"Retry-After": str(round(FAILURE_WINDOW_S))}
+    return Problem(429, "too many wrong tokens or sessions from this address: wait a minute", "too_many_failures", wait)
 
 
-def csrf_of(cookie: str) -> str:
+def csrf_token(cookie: str) -> str:
     """Return what forms of a session must bring: made of the cookie, so that nothing has to be kept, and not to be undone."""
     return hmac.new(cookie.encode(), b"csrf", hashlib.sha256).hexdigest()
 

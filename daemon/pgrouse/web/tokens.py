@@ -18,7 +18,7 @@ def new() -> str:
 
 
 def is_well_formed(token: str) -> bool:
-    """Say whether it can be one of ours: most of what is tried need not be looked up."""
+    """Whether it can be a token of pgrouse: most guesses need no lookup."""
     found = _FORM.fullmatch(token)
     return found is not None and _checksum(found[1]) == found[2]
 

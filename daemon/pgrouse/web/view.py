@@ -5,16 +5,16 @@ has the part inside an element with the part's id; nothing else of the page chan
 
     <section id="waiting" class="panel">{% include "overview/waiting.html" %}</section>
 
-    VIEW = View("overview", look, parts=("waiting",))
+    VIEW = View("overview", read_context, parts=("waiting",))
 
     @router.get("/")
-    async def overview(request: Request, caller: Annotated[Caller, Depends(needs(Role.VIEWER))]) -> Response:
+    async def overview(request: Request, caller: Annotated[Caller, Depends(require_role(Role.VIEWER))]) -> Response:
         return await view.show(request, caller, VIEW)
 
 `look` reads all that the page shows, in one transaction that only reads; templates see what it returns, and `caller`. Under the key `charts`
 it may return data for the macro `chart`, by the chart's id; they are kept up to date too. Forms with text to type belong outside of parts.
 
-An action is a POST whose form is made by the macro `action`, or has `hx-post` and `hx-swap="none"`; it answers with `view.acted`. All of
+An action is a POST whose form is made by the macro `action`, or has `hx-post` and `hx-swap="none"`; it answers with `view.action_result`. All of
 the class names are in app.css, all macros in macros.html.
 """
 
@@ -33,7 +33,7 @@ from pgrouse.web.database_pool import Connection
 from pgrouse.web.page import render, templates
 
 Context = dict[str, Any]
-Look = Callable[[Connection, Caller, str], Awaitable[Context]]
+ReadContext = Callable[[Connection, Caller, str], Awaitable[Context]]
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class View:
 
     Attributes:
         name: of its template, without the ending.
-        look: reads what it shows to a caller of a subject (a topic, an id, a query; "" if there is only one page of the kind). Raises
+        read: reads what it shows to a caller of a subject (a topic, an id, a query; "" if there is only one page of the kind). Raises
             Problem 404 if there is no such subject.
         parts: the ids of what changes while it is looked at.
     """
 
     name: str
-    look: Look
+    read: ReadContext
     parts: tuple[str, ...]
 
     def live_url(self, subject: str) -> str:
@@ -64,42 +64,42 @@ class View:
 async def show(request: Request, caller: Caller, view: View, subject: str = "", **more: Any) -> HTMLResponse:
     """Answer with the page; templates see `more` too."""
     async with request.app.state.db.read() as conn:
-        context = await view.look(conn, caller, subject)
+        context = await view.read(conn, caller, subject)
     return render(request, f"{view.name}.html", **context, **more, live_url=view.live_url(subject))
 
 
-async def acted(
+async def action_result(
     request: Request,
     caller: Caller,
     view: View,
     text: str,
     subject: str = "",
     kind: str = "",
-    fresh: Callable[[Context], dict[str, str]] | None = None,
+    replaced: Callable[[Context], dict[str, str]] | None = None,
 ) -> Response:
-    """Answer an action: say what was done (kind "bad": what was not), and show the page as it is now, to whoever looks at it.
+    """Answer an action: say what was done (kind "bad": what was not), and show the page as it is now, to anyone who looks at it.
 
-    `fresh` returns by its id what else is shown anew; not what was typed there. Without a script in the browser: go back to the page.
+    `replaced` returns by its id what else is shown again; not what was typed there. Without a script in the browser: go back to the page.
     """
-    request.app.state.hub.poke()
+    request.app.state.live_updates.notify()
     if not request.headers.get("hx-request"):
-        return RedirectResponse(_page_before(request), status_code=303)
+        return RedirectResponse(_referring_page(request), status_code=303)
     async with request.app.state.db.read() as conn:
-        context = await view.look(conn, caller, subject)
+        context = await view.read(conn, caller, subject)
     parts = view.render_parts(context, caller, getattr(request.state, "csrf", ""))
-    more = fresh(context) if fresh else {}
-    return render(request, "acted.html", parts=parts, fresh=more, text=text, kind=kind)
+    more = replaced(context) if replaced else {}
+    return render(request, "action_result.html", parts=parts, replaced=more, text=text, kind=kind)
 
 
-async def left(request: Request, path: str) -> Response:
+async def redirect(request: Request, path: str) -> Response:
     """Answer an action after which there is another page to look at."""
-    request.app.state.hub.poke()
+    request.app.state.live_updates.notify()
     if request.headers.get("hx-request"):
         return Response(status_code=204, headers={"HX-Redirect": path})
     return RedirectResponse(path, status_code=303)
 
 
-def _page_before(request: Request) -> str:
+def _referring_page(request: Request) -> str:
     """Return the path of the page with the form: only ever one of ours."""
     before = urlsplit(request.headers.get("referer", ""))
     return before.path if before.netloc == request.url.netloc and before.path.startswith("/") else "/"

@@ -1,8 +1,8 @@
-"""The pool of processes that a topic's children live in, held to two promises that it does not make by itself.
+"""The process pool of a topic's children, with two guarantees that the library does not give.
 
-Every call ends. A pool breaks when its processes die while they have nothing to do, or when no further one can be started: then it tells
-those calls that it has taken out of its queue, and no other.
-A call's time is counted by a clock that nobody sets.
+Every call ends. A pool breaks when its processes die while they are idle, or when no further process can be started; the library then fails
+only the calls that it had taken out of its queue.
+A call's time is measured by the monotonic clock.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from typing import Any
 import pebble.pool.process
 from pebble import ProcessPool
 
-# It measures by time.time(): a machine whose clock is set would end what has just begun, or never what hangs. This is all it uses of `time`.
+# The library uses time.time(): changing the machine's clock would end a call that has just started, or never end one that hangs. These
+# two functions are all that it uses of `time`.
 pebble.pool.process.time = SimpleNamespace(time=time.monotonic, sleep=time.sleep)  # type: ignore[assignment, attr-defined]
 
-# How often a call is looked after.
-LOOK_S = 1.0
+# How often a call is checked.
+CHECK_INTERVAL_S = 1.0
 
 
 class ChildPool:
     """A pool that is replaced when it breaks.
 
     Args:
-        make: makes one; its processes start with the first call.
+        make: creates a pool; its processes start with the first call.
     """
 
     def __init__(self, make: Callable[[], ProcessPool]) -> None:
@@ -37,39 +38,39 @@ class ChildPool:
         self._pool = make()
 
     async def call(self, function: Callable[..., Any], *args: Any, limit_s: float | None) -> Any:
-        """Call a function in a process and return what it returns; who stops waiting ends the process.
+        """Call a function in a process and return its result. Cancelling the call kills the process.
 
         Args:
-            function: one that can be imported there.
+            function: can be imported there.
             *args: its arguments.
-            limit_s: how long it may take, from when a process takes it up.
+            limit_s: how long it may take once a process has started it.
 
         Raises:
             TimeoutError: it took longer.
             ProcessExpired: its process died.
-            BrokenProcessPool: the processes died before one could say that it has begun.
+            BrokenProcessPool: the processes died before one could report that it had started.
         """
         try:
             return await self._call(function, args, limit_s)
         except BrokenProcessPool:
-            # What may still run there ends: nobody waits for it.
-            self._whole()
+            # Anything that still runs there is killed: nothing waits for it.
+            self._working_pool()
             raise
 
     async def _call(self, function: Callable[..., Any], args: tuple[Any, ...], limit_s: float | None) -> Any:
-        pool = self._whole()
+        pool = self._working_pool()
         asked = pool.schedule(function, args=args, timeout=limit_s)
         answer = asyncio.wrap_future(asked)
         try:
             while not answer.done():
-                await asyncio.wait([answer], timeout=LOOK_S)
+                await asyncio.wait([answer], timeout=CHECK_INTERVAL_S)
                 if not (pool.active or asked.done()):
                     raise BrokenProcessPool("the pool broke with this call in its queue")
             return answer.result()
         finally:
             answer.cancel()
 
-    def _whole(self) -> ProcessPool:
+    def _working_pool(self) -> ProcessPool:
         if not self._pool.active:
             broken, self._pool = self._pool, self._make()
             Thread(target=_close, args=[broken], daemon=True).start()

@@ -1,9 +1,9 @@
-"""Handlers in child processes (`isolation = "process"`): they may crash, leak, block or hang without harm to anyone else.
+"""Handlers in child processes (`isolation = "process"`): they may crash, leak memory, block or hang without affecting anything else.
 
-A child is started anew (spawn), so that it inherits no socket, lock or descriptor of the daemon but one; it ends when the daemon ends. It
-has no connection to the database: its context offers no transaction, and the daemon settles for it. A child that overruns its time, or whose
-message is lost, is killed. What its handler says while it runs (progress, a longer lock) it sends to the daemon through the one socket:
-datagrams, so that children share it without a lock, and one that is killed in the middle leaves nothing broken.
+A child is spawned, not forked: it inherits only one socket from the daemon. It ends when the daemon ends. It has no connection to the
+database: its context offers no transaction, and the daemon settles for it. A child whose call times out, or whose message is lost, is killed.
+What its handler reports while it runs (progress, lock extensions) is sent to the daemon through the socket, as datagrams: children share it
+without a lock, and a child that is killed while sending leaves nothing inconsistent.
 """
 
 from __future__ import annotations
@@ -26,38 +26,37 @@ from typing import Any, NoReturn
 
 from pebble import ProcessPool
 
+from pgrouse.client.message import Message
+from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
-
 from pgrouse.handlers import handler
-
-from pgrouse.publishing import trace_context
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.batch import Batch
+from pgrouse.handlers.context import Context
+from pgrouse.handlers.event_loop import DONE
+from pgrouse.handlers.publish_tracker import check_awaited, tracker_of
+from pgrouse.publishing import trace_context
 from pgrouse.worker.child_pool import ChildPool
-from pgrouse.handlers.context import NOTHING, Context
-from pgrouse.worker.django_connections import after_a_coroutine, as_in_a_request
-from pgrouse.client.message import Message
-from pgrouse.handlers.outcome import Ended
-from pgrouse.handlers.publish_tracker import checked, promised_by
+from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections
 
 PR_SET_PDEATHSIG = 1
-MAX_TASKS = 1000  # what a handler leaks is bounded: then its child is replaced
+MAX_TASKS = 1000  # then the child is replaced, which bounds what a handler can leak
 
-# How long a child waits for a daemon that does not read what it says.
+# How long a child waits for a daemon that does not read its reports.
 SEND_S = 0.2
-HEARD_AT_ONCE = 100
+MAX_REPORTS = 100
 DATAGRAM = 65_536
 
 _handler: handler.Handler | None = None
 _to_daemon: socket.socket | None = None
 
 
-# Its processes died while the pool knew of none that it was at work: what it was asked last may have begun, and may have ended them.
-DIED_UNSEEN = "the handler's process died before it could say whether the handler had begun"
+# The processes died while the pool believed them idle: the last call may have started, and may have killed them.
+DIED_UNOBSERVED = "the handler's process died before it could report whether the handler had started"
 
 
-class Apart:
-    """The surroundings of a handler in a child: it cannot know what happens to its message meanwhile."""
+class ChildRuntime:
+    """The runtime of a handler in a child process. It cannot know what happens to its message meanwhile."""
 
     stopping = False
 
@@ -70,16 +69,16 @@ class Apart:
         return False
 
     def note_progress(self, message: Message, text: str) -> None:
-        """Let the daemon note it."""
-        _say(message, progress=text)
+        """Report the progress to the daemon."""
+        _report(message, progress=text)
 
-    def extend(self, message: Message, lock_for: timedelta) -> Awaitable[None]:
-        """Let the daemon extend the lock."""
-        _say(message, extend_s=lock_for.total_seconds())
-        return NOTHING
+    def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
+        """Ask the daemon to extend the lock."""
+        _report(message, extend_s=lock_duration.total_seconds())
+        return DONE
 
     def steps(self, message: Message) -> NoReturn:
-        """There are none."""
+        """Steps are not available here."""
         raise RuntimeError(
             'ctx.step() is not there with isolation = "process", which has no connection to keep a result: '
             "run the handler in a thread, or publish the steps as messages that come after each other"
@@ -87,7 +86,7 @@ class Apart:
 
     @property
     def pool(self) -> Any:
-        """There is none."""
+        """Connections are not available here."""
         raise RuntimeError(
             'ctx.transaction() is not there with isolation = "process", nor is ctx.publish(): '
             "open a connection of your own, and give it to pgrouse.publish"
@@ -96,13 +95,13 @@ class Apart:
     blocking_pool = pool
 
 
-class Children:
-    """The children of one topic; they start with its first message and live for many.
+class ChildProcesses:
+    """The child processes of one topic; they start with its first message and work many.
 
     Args:
         size: how many.
         otel: the section `[otel]`: whether handlers' own spans are exported from there.
-        without: environment variables that handlers shall not find there.
+        without: environment variables that are removed there.
     """
 
     def __init__(
@@ -120,110 +119,112 @@ class Children:
             ProcessPool,
             max_workers=size,
             max_tasks=MAX_TASKS,
-            initializer=_begin,
+            initializer=_initialize,
             initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path], theirs, otel, without),
             context=multiprocessing.get_context("spawn"),
         )
         self._pool = ChildPool(make)
 
-    async def run(self, message: Message) -> Ended:
-        """Run the handler for one message in a child; its time begins when a child takes it up."""
+    async def run(self, message: Message) -> Settlement:
+        """Run the handler for one message in a child; its timeout starts when a child starts it."""
         trace = trace_context.current()
-        ended: Ended = await self._pool.call(work, message, trace, limit_s=message.run_timeout_s)
-        return ended
+        settlement: Settlement = await self._pool.call(run_handler, message, trace, limit_s=message.timeout_s)
+        return settlement
 
-    async def run_batch(self, messages: list[Message], limit_s: float | None) -> list[Ended]:
-        """Run a batch handler for these messages in a child, at most so long."""
-        ended: list[Ended] = await self._pool.call(work_batch, messages, trace_context.current(), limit_s=limit_s)
-        return ended
+    async def run_batch(self, messages: list[Message], limit_s: float | None) -> list[Settlement]:
+        """Run a batch handler for these messages in a child, with this timeout."""
+        settlements: list[Settlement] = await self._pool.call(
+            run_batch_handler, messages, trace_context.current(), limit_s=limit_s
+        )
+        return settlements
 
     def close(self) -> None:
-        """Kill them all."""
+        """Kill all child processes."""
         self._pool.close()
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when a child has said something."""
+        """Return the descriptor that is readable when a child has sent a report."""
         return self._ours.fileno()
 
-    def hear(self) -> list[dict[str, Any]]:
-        """Return what the children have said: each a message's id and claim_id, and a progress or a time."""
-        return list(islice(self._said(), HEARD_AT_ONCE))
+    def receive(self) -> list[dict[str, Any]]:
+        """Return the reports of the children: each has a message's id and claim_id, and a progress or a lock extension."""
+        return list(islice(self._received(), MAX_REPORTS))
 
-    def _said(self) -> Iterator[dict[str, Any]]:
+    def _received(self) -> Iterator[dict[str, Any]]:
         with suppress(BlockingIOError):
             while True:
                 yield json.loads(self._ours.recv(DATAGRAM))
 
 
-def _say(message: Message, **what: Any) -> None:
-    """Tell the daemon; what cannot be told in a moment is not told."""
+def _report(message: Message, **what: Any) -> None:
+    """Send a report to the daemon; drop it if the daemon does not read for SEND_S."""
     assert _to_daemon is not None  # noqa: S101 - set by the pool's initializer
     with suppress(OSError):
         _to_daemon.send(json.dumps({"id": message.id, "claim_id": message.claim_id, **what}).encode())
 
 
-def work(message: Message, trace: dict[str, str]) -> Ended:
-    """Run the handler for one message, in the child and within this trace; return how the attempt ended."""
-    with trace_context.within(trace):
-        return _work(message)
+def run_handler(message: Message, trace: dict[str, str]) -> Settlement:
+    """Run the handler for one message, in the child and within this trace; return its settlement."""
+    with trace_context.use_context(trace):
+        return _run_handler(message)
 
 
-def _work(message: Message) -> Ended:
+def _run_handler(message: Message) -> Settlement:
     assert _handler is not None  # noqa: S101 - set by the pool's initializer
     began = monotonic()
-    context = Context(message, Apart(), completed=_handler.rules.policy is AckPolicy.ACK_FIRST)  # type: ignore[arg-type]
-    said: object
+    context = Context(message, ChildRuntime(), completed=_handler.rules.policy is AckPolicy.ACK_FIRST)  # type: ignore[arg-type]
+    returned: object
     try:
-        with as_in_a_request():
-            said = _handler.call(message, context)
-            if hasattr(said, "__await__"):
-                said = _run(said)
+        with fresh_connections():
+            returned = _handler.call(message, context)
+            if hasattr(returned, "__await__"):
+                returned = _run_coroutine(returned)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails the message, not the child
-        said = error
-    ended = _handler.rules.ended(message, checked(promised_by(context), said), context.action)
-    ended.ran_s = monotonic() - began
-    return ended
+        returned = error
+    settlement = _handler.rules.to_settlement(message, check_awaited(tracker_of(context), returned), context.action)
+    settlement.ran_s = monotonic() - began
+    return settlement
 
 
-def work_batch(messages: list[Message], trace: dict[str, str]) -> list[Ended]:
-    """Run a batch handler for these messages, in the child and within this trace; return how the attempt of each ended."""
-    with trace_context.within(trace):
-        return _work_batch(messages)
+def run_batch_handler(messages: list[Message], trace: dict[str, str]) -> list[Settlement]:
+    """Run a batch handler for these messages, in the child and within this trace; return their settlements."""
+    with trace_context.use_context(trace):
+        return _run_batch_handler(messages)
 
 
-def _work_batch(messages: list[Message]) -> list[Ended]:
+def _run_batch_handler(messages: list[Message]) -> list[Settlement]:
     assert _handler is not None  # noqa: S101 - set by the pool's initializer
-    batch = Batch(_handler, messages, Apart())  # type: ignore[arg-type]
+    batch = Batch(_handler, messages, ChildRuntime())  # type: ignore[arg-type]
     began = monotonic()
-    said: object
+    returned: object
     try:
-        with as_in_a_request():
-            said = batch.call()
-            if hasattr(said, "__await__"):
-                said = _run(said)
+        with fresh_connections():
+            returned = batch.call()
+            if hasattr(returned, "__await__"):
+                returned = _run_coroutine(returned)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
-        said = error
+        returned = error
     ran_s = monotonic() - began
-    ended = batch.conclude(said)
-    for each in ended:
+    settlements = batch.to_settlements(returned)
+    for each in settlements:
         each.ran_s = ran_s
-    return ended
+    return settlements
 
 
-def _run(coroutine: Any) -> object:
+def _run_coroutine(coroutine: Any) -> object:
     import asyncio  # noqa: PLC0415 - most children need none
 
     try:
         return asyncio.run(coroutine)
     finally:
-        after_a_coroutine()
+        clean_up_after_coroutine()
 
 
-def _exit(leave: Callable[[int], NoReturn], code: int) -> NoReturn:
+def _exit_nonzero(leave: Callable[[int], NoReturn], code: int) -> NoReturn:
     leave(code or 1)
 
 
-def _begin(
+def _initialize(
     topic: str,
     chosen: config.Topic,
     rules: config.Handlers,
@@ -232,27 +233,27 @@ def _begin(
     otel: config.Otel | None,
     without: tuple[str, ...],
 ) -> None:
-    global _handler, _to_daemon  # noqa: PLW0603 - one handler is all that a child is for
+    global _handler, _to_daemon  # noqa: PLW0603 - a child runs one handler
     to_daemon.settimeout(SEND_S)
     _to_daemon = to_daemon
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The daemon may have gone before that: the kernel tells nobody.
+    # The daemon may have died before that; the kernel does not report it.
     daemon = multiprocessing.parent_process()
     if daemon is not None and os.getppid() != daemon.pid:
         os._exit(1)
-    # A child that ends with 0 counts as one that has done its share: its message would wait for a result for ever.
-    # What a handler forks ends as it says.
+    # The pool takes exit code 0 for a regular end, and the message would wait for its result forever.
+    # Processes that a handler forks keep their exit code.
     real = os._exit
-    os._exit = partial(_exit, real)
+    os._exit = partial(_exit_nonzero, real)
     os.register_at_fork(after_in_child=partial(setattr, os, "_exit", real))
     sys.path[:] = path
     for variable in without:
         os.environ.pop(variable, None)
     if otel is not None and otel.enabled:
-        from pgrouse.telemetry import providers as export  # noqa: PLC0415
+        from pgrouse.telemetry import providers  # noqa: PLC0415
 
-        export.begin(otel, f"{topic}:{os.getpid()}")
-    _handler = handler.find(topic, chosen, rules)
+        providers.set_providers(otel, f"{topic}:{os.getpid()}")
+    _handler = handler.find_handler(topic, chosen, rules)

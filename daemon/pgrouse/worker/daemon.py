@@ -1,4 +1,4 @@
-"""The daemon: builds the parts, runs the loops in one TaskGroup, and stops them in order."""
+"""The daemon: builds its parts, runs the loops in one TaskGroup, and stops them in order."""
 
 from __future__ import annotations
 
@@ -20,87 +20,75 @@ import psycopg
 import structlog
 
 from pgrouse import events
-
-from pgrouse.worker import child_process as child
-
-from pgrouse.config import config
-
-from pgrouse.worker import process_exit as departure
-
-from pgrouse.handlers import handler
-
 from pgrouse.client import policy_change
-
-from pgrouse.install import schema
-
-from pgrouse.worker import supervisor
-
-from pgrouse.worker import systemd
-from pgrouse.worker.claim_planner import Claimer, jittered
-from pgrouse.worker.executor import Crew
 from pgrouse.client.database import Database
+from pgrouse.config import config
 from pgrouse.errors import ConfigError, ExitCode
-from pgrouse.worker.in_flight import Hand
+from pgrouse.handlers import handler
 from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.install import schema
+from pgrouse.worker import child_process, loop, supervisor, systemd
+from pgrouse.worker import process_exit as departure
+from pgrouse.worker.claim_loop import ClaimLoop
+from pgrouse.worker.claim_planner import ClaimPlanner, jittered
+from pgrouse.worker.daemon_runtime import DaemonRuntime
+from pgrouse.worker.executor import HandlerExecutor
+from pgrouse.worker.health import DaemonParts, HealthProbe
 from pgrouse.worker.heartbeat import Heartbeat, Registration
-from pgrouse.worker import loop
-from pgrouse.worker.claim_loop import Lane
-from pgrouse.worker.listener import Listener, Prober
-from pgrouse.worker.listener import Mode as Hearing
-from pgrouse.worker.maintenance import Ticker
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.listener import Listener, ListenerMode, Prober
+from pgrouse.worker.maintenance import MaintenanceLoop
+from pgrouse.worker.metrics_recorder import MetricsRecorder
+from pgrouse.worker.metrics_reporter import MetricsReporter
+from pgrouse.worker.schema_cache import SchemaCache
+from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.shutdown_signals import ShutdownSignals
+from pgrouse.worker.wake_event import WakeEvent, WakeEvents
 from pgrouse.worker.watchdog import Watchdog
-from pgrouse.worker.metrics_reporter import Reports
-from pgrouse.worker.metrics_recorder import Meters
-from pgrouse.worker.daemon_runtime import Scene
-from pgrouse.worker.settle_buffer import Settler
-from pgrouse.worker.wake_event import Signal, Signals
-from pgrouse.worker.shutdown_signals import Stop
-from pgrouse.worker.schema_cache import TopicSchemas
-from pgrouse.worker.health import Parts, Vitals
 
 if TYPE_CHECKING:
-    from pgrouse.crypto.message_crypto import Seals
-    from pgrouse.metrics.endpoint import Endpoint
-    from pgrouse.telemetry.factory import Traced
+    from pgrouse.crypto.message_crypto import MessageCrypto
+    from pgrouse.metrics.endpoint import MetricsEndpoint
+    from pgrouse.telemetry.factory import TelemetryFactory
 
 log = structlog.get_logger()
 
-# After the drain: how long cancelled handlers may take to end, and how long the last settles may take to arrive.
+# After the shutdown timeout: how long cancelled handlers may take to end, and how long the last settles may take.
 CANCEL_S = 2.0
 LAST_SETTLE_S = 10.0
 
 
 def run(settings: config.Config) -> int:
-    """Run a daemon until it is told to stop; return its exit code. SIGHUP replaces it by a new one, with the configuration of then.
+    """Run a daemon until it is told to stop; return its exit code. SIGHUP replaces it by a new one with the current configuration.
 
     Raises:
         ConfigError: a handler cannot be used.
-        SchemaMismatch: the database has another schema.
+        SchemaMismatch: the database has another schema version.
     """
-    if supervisor.is_child():
-        supervisor.end_with_the_parent()
+    if supervisor.is_supervised():
+        supervisor.stop_with_parent()
     elif settings.worker.processes > 1:
         handler.load(settings)
-        # Before any process is started: a key that cannot be read is told once.
-        _seals(settings)
-        _tell_questions(settings)
+        # Before any process is started, so that a key that cannot be read is reported once.
+        _message_crypto(settings)
+        _log_handler_warnings(settings)
         return supervisor.run(settings.worker.processes)
     daemon = Daemon(settings, handler.load(settings))
-    if not supervisor.is_child():
-        _tell_questions(settings)
-    # What is cancelled at the very end may exit too: the code is known by then.
+    if not supervisor.is_supervised():
+        _log_handler_warnings(settings)
+    # Tasks that are cancelled at the very end may call sys.exit, too: the exit code is already known.
     with suppress(SystemExit), asyncio.Runner() as runner:
-        code = departure.run_to_the_end(runner, daemon.run(), daemon.exited)
-        departure.leave_soon(code, anew=daemon.stop.is_reload)
-    if daemon.stop.is_reload:
-        departure.begin_anew()
+        code = departure.run_until_done(runner, daemon.run(), daemon.on_handler_exit)
+        departure.exit_soon(code, restart=daemon.shutdown.is_reload)
+    if daemon.shutdown.is_reload:
+        departure.reexec()
     return code
 
 
-def _tell_questions(settings: config.Config) -> None:
-    """Say what is allowed but surprises in the configuration, once."""
-    for each in handler.questions(settings):
-        log.warning(events.HANDLER_RULES_QUESTIONED, where=str(each.origin), key=each.key, reason=each.text)
+def _log_handler_warnings(settings: config.Config) -> None:
+    """Log, once, what is valid in the configuration but may surprise."""
+    for each in handler.find_suspicious_settings(settings):
+        log.warning(events.HANDLER_CONFIG_SUSPICIOUS, where=str(each.origin), key=each.key, reason=each.text)
 
 
 class Daemon:
@@ -110,100 +98,104 @@ class Daemon:
         self.settings, self.handlers = settings, handlers
         self.name = f"{settings.worker.name or socket.gethostname()}:{os.getpid()}:{token_hex(2)}"
         self.db = Database(settings.database, self.name)
-        self.signals = Signals()
-        self.hand = Hand()
-        self.meters = Meters(handlers)
-        self.settler = Settler(self.signals, self.meters)
-        self.seals = _seals(settings)
-        self.scene = Scene(self.db, self.hand, self.meters, self.seals)
-        self.schemas, self.topic_changed = TopicSchemas(), Signal()
+        self.wake_events = WakeEvents()
+        self.in_flight = InFlight()
+        self.metrics = MetricsRecorder(handlers)
+        self.settle_buffer = SettleBuffer(self.wake_events, self.metrics)
+        self.message_crypto = _message_crypto(settings)
+        self.runtime = DaemonRuntime(self.db, self.in_flight, self.metrics, self.message_crypto)
+        self.schemas, self.topic_changed = SchemaCache(), WakeEvent()
         children = _children(settings, handlers)
         self.traced = _traced(settings, self.name)
-        make_crew = Crew if self.traced is None else self.traced.crew
-        self.crew = make_crew(
+        make_executor = HandlerExecutor if self.traced is None else self.traced.executor
+        self.executor = make_executor(
             handlers,
             settings.worker,
-            self.hand,
-            self.settler,
-            self.scene,
+            self.in_flight,
+            self.settle_buffer,
+            self.runtime,
             children,
             self._wake,
             self.schemas,
-            self.seals,
+            self.message_crypto,
         )
-        self.claimer = Claimer(self.crew.room, self._poll_s, time.monotonic, settings.worker.lanes)
-        self.stop = Stop(self.signals, self._may_reload)
-        self.vitals = Vitals(
-            settings.metrics.alive_within.total_seconds(), settings.database.connect_timeout.total_seconds()
+        self.planner = ClaimPlanner(
+            self.executor.capacity, self._poll_s, time.monotonic, settings.worker.claim_connections
+        )
+        self.shutdown = ShutdownSignals(self.wake_events, self._is_new_config_valid)
+        self.health = HealthProbe(
+            settings.metrics.liveness_timeout.total_seconds(), settings.database.connect_timeout.total_seconds()
         )
         self.endpoint = _endpoint(self)
-        self._exited = False
-        self.lanes: list[Lane]
+        self._has_handler_exited = False
+        self.claim_loops: list[ClaimLoop]
         self.listener: Listener
         self.heartbeat: Heartbeat
 
     async def run(self) -> ExitCode:
         """Run until told to stop."""
-        self.stop.install()
-        self.vitals.pulse.follow(asyncio.get_running_loop())
+        self.shutdown.install()
+        self.health.loop_monitor.watch(asyncio.get_running_loop())
         if self.endpoint is not None:
             self.endpoint.start()
         systemd.notify(READY=1, STATUS="waiting for the database")
-        # From here on, not only at work: the database may be away for longer than systemd waits for a sign of life.
+        # From here on, and not only while working: the database may be unreachable for longer than the watchdog's timeout.
         watchdog = asyncio.create_task(loop.run(Watchdog()), name=Watchdog.name)
-        if await loop.until_the_database_answers(self._check_database, self.stop):
-            async with self.scene:
+        if await loop.wait_for_database(self._check_database, self.shutdown):
+            async with self.runtime:
                 await self._work()
         watchdog.cancel()
         if self.traced is not None:
-            await asyncio.to_thread(self.traced.end)
+            await asyncio.to_thread(self.traced.shutdown)
         if self.endpoint is not None:
             self.endpoint.stop()
         log.info(events.DAEMON_STOPPED, worker=self.name, **self._counts())
-        code = self._code()
-        if self.crew.left_behind:
-            departure.leave_now(code, anew=self.stop.is_reload)
+        code = self._exit_code()
+        if self.executor.has_unstoppable:
+            departure.exit_now(code, restart=self.shutdown.is_reload)
         return code
 
-    def exited(self, error: BaseException) -> None:
-        """A task that a handler began has called sys.exit, or raised KeyboardInterrupt: it shall have its way, in order."""
+    def on_handler_exit(self, error: BaseException) -> None:
+        """A task that a handler started has called sys.exit, or raised KeyboardInterrupt: stop the daemon gracefully."""
         log.critical(events.HANDLER_EXITED, exc_info=error)
-        self._exited = True
-        if self.stop.by is None:
-            self.stop.hear(signal.SIGTERM)
+        self._has_handler_exited = True
+        if self.shutdown.signal is None:
+            self.shutdown.on_signal(signal.SIGTERM)
 
-    def _code(self) -> ExitCode:
-        if self._exited:
+    def _exit_code(self) -> ExitCode:
+        if self._has_handler_exited:
             return ExitCode.FOUND_A_PROBLEM
-        return ExitCode.INTERRUPTED if self.stop.by is signal.SIGINT else ExitCode.OK
+        return ExitCode.INTERRUPTED if self.shutdown.signal is signal.SIGINT else ExitCode.OK
 
     async def _work(self) -> None:
         """Run all loops until the daemon is drained."""
-        self.listener = Listener(self.db, self._rung, self._check_locks, self.topic_changed.set, self._hearing)
+        self.listener = Listener(
+            self.db, self._on_notification, self._check_locks, self.topic_changed.set, self._on_listener_mode
+        )
         self.heartbeat = Heartbeat(
             self.db,
-            self.hand,
-            self.crew.lose,
+            self.in_flight,
+            self.executor.on_lock_lost,
             self._registration(),
             self.status,
-            Reports(self.meters),
-            self._drain_asked,
+            MetricsReporter(self.metrics),
+            self._on_drain_requested,
         )
         self.heartbeat.start()
-        poll_s = self.settings.worker.poll.total_seconds()
-        self.vitals.parts = Parts(self.listener, self.heartbeat, self.claimer, self.crew, poll_s)
-        for each in self.crew.children.values():
-            asyncio.get_running_loop().add_reader(each, self.crew.hear, each)
-        log.info(events.DAEMON_STARTED, worker=self.name, topics=self.crew.topics, version=version("pgrouse"))
+        poll_s = self.settings.worker.poll_interval.total_seconds()
+        self.health.parts = DaemonParts(self.listener, self.heartbeat, self.planner, self.executor, poll_s)
+        for each in self.executor.children.values():
+            asyncio.get_running_loop().add_reader(each, self.executor.on_child_message, each)
+        log.info(events.DAEMON_STARTED, worker=self.name, topics=self.executor.topics, version=version("pgrouse"))
         systemd.notify(STATUS=f"working {len(self.handlers)} topics")
         try:
             await self._run_loops()
         except* (Exception, asyncio.CancelledError) as broken:
-            # A bug, or a handler that cancels all tasks: nothing is known of the state any more. What is in hand comes back when its
-            # locks expire.
-            log.critical(events.LOOP_BROKEN, exc_info=broken)
-            departure.leave_now(ExitCode.FOUND_A_PROBLEM, anew=False)
-        await self.crew.close()
+            # A bug, or a handler that cancels all tasks: the state is unknown. Messages in flight are claimed again when their locks
+            # expire.
+            log.critical(events.LOOP_CRASHED, exc_info=broken)
+            departure.exit_now(ExitCode.FOUND_A_PROBLEM, restart=False)
+        await self.executor.close()
         await asyncio.to_thread(self.heartbeat.stop)
 
     async def _run_loops(self) -> None:
@@ -215,67 +207,73 @@ class Daemon:
 
     def _loops(self) -> list[loop.Loop]:
         settings = self.settings.worker
-        make_lane = Lane if self.traced is None else self.traced.lane
-        self.lanes = [
-            make_lane(n, self.db, self.claimer, self.settler, self.crew, self.signals.new())
-            for n in range(settings.lanes)
+        make_claim_loop = ClaimLoop if self.traced is None else self.traced.claim_loop
+        self.claim_loops = [
+            make_claim_loop(n, self.db, self.planner, self.settle_buffer, self.executor, self.wake_events.new())
+            for n in range(settings.claim_connections)
         ]
         return [
-            *self.lanes,
+            *self.claim_loops,
             self.listener,
             Prober(self.db, self.listener),
-            Ticker(
-                self.db, settings.tick.total_seconds(), lambda: self.settler.settled, self.schemas, self.topic_changed
+            MaintenanceLoop(
+                self.db,
+                settings.maintenance_interval.total_seconds(),
+                lambda: self.settle_buffer.settled_count,
+                self.schemas,
+                self.topic_changed,
             ),
             *_alert_loops(self.db, self.settings, self.name),
         ]
 
     async def _drain(self) -> None:
-        """Wait to be told, then: claim no more, give back what was not started, let the running end, settle the last."""
-        await self.stop.requested.wait()
-        if self.stop.is_reload:
+        """Wait for the shutdown, then: claim nothing more, release what has not started, let running handlers end, settle the last messages."""
+        await self.shutdown.requested.wait()
+        if self.shutdown.is_reload:
             systemd.reloading()
         else:
             systemd.notify(STOPPING=1, STATUS="draining")
-        self.scene.stopping = self.vitals.draining = True
-        self.claimer.stop()
-        self.crew.hand_back_waiting()
-        if not await self._until(self._nothing_runs, self.settings.worker.drain.total_seconds()):
-            log.warning(events.DRAIN_TIMED_OUT, running=self.crew.running)
-            self.crew.cancel_running()
-            await self._until(self._nothing_runs, CANCEL_S, impatient=False)
-            self.crew.abandon_running()
-        # Threads that handlers have begun (asyncio.to_thread) may never end: what is left to do gets others.
+        self.runtime.stopping = self.health.draining = True
+        self.planner.stop()
+        self.executor.release_waiting()
+        if not await self._wait_until(self._is_idle, self.settings.worker.shutdown_timeout.total_seconds()):
+            log.warning(events.SHUTDOWN_TIMED_OUT, running=self.executor.running)
+            self.executor.cancel_running()
+            await self._wait_until(self._is_idle, CANCEL_S, stop_on_second_signal=False)
+            self.executor.release_running()
+        # Threads that handlers started (asyncio.to_thread) may never end: the rest of the shutdown gets new ones.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
-        await self._until(self._all_is_settled, LAST_SETTLE_S, impatient=False)
+        await self._wait_until(self._is_all_settled, LAST_SETTLE_S, stop_on_second_signal=False)
 
-    async def _until(self, condition: Callable[[], bool], seconds: float, *, impatient: bool = True) -> bool:
-        """Wait until the condition holds, at most so long, and (if impatient) not after a second signal; return whether it does."""
-        changed = self.signals.new()
+    async def _wait_until(
+        self, condition: Callable[[], bool], seconds: float, *, stop_on_second_signal: bool = True
+    ) -> bool:
+        """Wait until the condition holds, at most this long, and (if `stop_on_second_signal`) not after a second signal; return whether it holds."""
+        changed = self.wake_events.new()
         give_up_at = time.monotonic() + seconds
         while not condition():
             left = give_up_at - time.monotonic()
-            if left <= 0 or (impatient and self.stop.now):
+            if left <= 0 or (stop_on_second_signal and self.shutdown.is_immediate):
                 return False
             await changed.wait(left)
         return True
 
     def _check_database(self) -> None:
-        with self.db.starting() as conn:
+        with self.db.startup_connection() as conn:
             schema.check(conn)
             self._apply_policies(conn)
-            self.schemas.read_first(conn)
+            self.schemas.load(conn)
             if (
                 conn.execute(
                     "SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'pg_cron'"
                 ).fetchone()
                 is None
             ):
-                log.info(events.PG_CRON_ABSENT, meaning="locks expire only while a daemon runs")
+                log.info(events.PG_CRON_MISSING, meaning="locks expire only while a daemon runs")
 
     def _apply_policies(self, conn: psycopg.Connection) -> None:
-        """Write the file's policies into the database if it says so; else say what is not as the file has it."""
-        if self.settings.database.apply_topics == "run":
+        """Apply the file's policies to the database if configured; otherwise log the differences."""
+        if self.settings.database.apply_policies == "run":
             for change in policy_change.apply(conn, self.settings.policies):
                 log.info(events.POLICY_CHANGED, topic=change.topic, change=str(change))
             return
@@ -284,87 +282,87 @@ class Daemon:
                 events.POLICY_NOT_APPLIED,
                 topic=change.topic,
                 change=str(change),
-                mend="run `pgrouse topic apply`, or set database.apply_topics",
+                fix="run `pgrouse topic apply`, or set database.apply_policies",
             )
 
     def _wake(self) -> None:
-        self.claimer.wake()
-        self.signals.set()
+        self.planner.wake()
+        self.wake_events.set()
 
-    def _rung(self) -> None:
-        self.claimer.rung()
-        self.signals.set()
+    def _on_notification(self) -> None:
+        self.planner.on_notification()
+        self.wake_events.set()
 
-    def _drain_asked(self) -> None:
-        """Stop in order, since somebody asked for it in the database; of several processes under one supervisor all do, or it would start this one anew."""
-        if supervisor.is_child():
+    def _on_drain_requested(self) -> None:
+        """Stop gracefully, as requested through the database. Under a supervisor all processes stop, or it would restart this one."""
+        if supervisor.is_supervised():
             os.kill(os.getppid(), signal.SIGTERM)
         else:
-            self.stop.hear(signal.SIGTERM)
+            self.shutdown.on_signal(signal.SIGTERM)
 
     def _check_locks(self) -> None:
-        self.heartbeat.poke()
+        self.heartbeat.run_now()
 
-    def _hearing(self, hears: bool) -> None:
-        if not hears:
-            for lane in self.lanes:
-                lane.doubt()
-        self.claimer.listen(hears)
-        self.signals.set()
+    def _on_listener_mode(self, listening: bool) -> None:
+        if not listening:
+            for each in self.claim_loops:
+                each.suspect_connection()
+        self.planner.set_listening(listening)
+        self.wake_events.set()
 
     def _poll_s(self) -> float:
         settings = self.settings.worker
-        listening = self.listener.mode is Hearing.LISTENING
-        return jittered((settings.poll if listening else settings.degraded_poll).total_seconds())
+        listening = self.listener.mode is ListenerMode.LISTENING
+        return jittered((settings.poll_interval if listening else settings.degraded_poll_interval).total_seconds())
 
-    def _all_is_settled(self) -> bool:
-        return self.settler.idle and not any(lane.claims for lane in self.lanes)
+    def _is_all_settled(self) -> bool:
+        return self.settle_buffer.is_idle and not any(each.claims for each in self.claim_loops)
 
-    def _nothing_runs(self) -> bool:
-        return not self.crew.running
+    def _is_idle(self) -> bool:
+        return not self.executor.running
 
-    async def _may_reload(self) -> bool:
-        """Let a new interpreter try the configuration of now: this one has long imported the handlers, as they were then."""
+    async def _is_new_config_valid(self) -> bool:
+        """Check the current configuration in a new interpreter: this one imported the handlers when it started."""
         environ = {**os.environ, "PGROUSE_CONFIG": str(self.settings.path)} if self.settings.path else None
         check = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "pgrouse", "config", "check", stdout=DEVNULL, stderr=PIPE, env=environ
         )
-        _, said = await check.communicate()
+        _, stderr = await check.communicate()
         if check.returncode:
-            log.warning(events.DAEMON_RELOAD_REFUSED, reason=said.decode(errors="replace").strip())
+            log.warning(events.DAEMON_RELOAD_FAILED, reason=stderr.decode(errors="replace").strip())
         return not check.returncode
 
     def _registration(self) -> Registration:
         settings = self.settings.worker
         return Registration(
-            self.name, socket.gethostname(), os.getpid(), version("pgrouse"), self.crew.topics, settings.concurrency
+            self.name, socket.gethostname(), os.getpid(), version("pgrouse"), self.executor.topics, settings.concurrency
         )
 
     def status(self) -> dict[str, Any]:
-        """Say how it stands, for the registry."""
+        """Return the status for the registry."""
         return {
             "listener": self.listener.mode.value,
-            "claimer": self.claimer.state.value,
-            "running": self.crew.running,
-            "waiting": self.crew.not_begun,
-            "in_hand": len(self.hand),
+            "claimer": self.planner.state.value,
+            "running": self.executor.running,
+            "waiting": self.executor.not_started,
+            "in_flight": len(self.in_flight),
             **self._counts(),
         }
 
     def _counts(self) -> dict[str, int]:
-        counts = {kind.value: count for kind, count in self.settler.counts.items() if count}
-        return {**counts, "lost": self.settler.lost} if self.settler.lost else counts
+        counts = {kind.value: count for kind, count in self.settle_buffer.counts.items() if count}
+        return {**counts, "lost": self.settle_buffer.lost_count} if self.settle_buffer.lost_count else counts
 
 
-def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str, child.Children]:
+def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str, child_process.ChildProcesses]:
     return {
-        topic: child.Children(
+        topic: child_process.ChildProcesses(
             topic,
             settings.topics[topic],
             settings.handlers,
-            each.concurrency or handler.CHILDREN,
+            each.concurrency or handler.DEFAULT_CHILDREN,
             settings.otel,
-            # What a child gets is decrypted already: it needs no key.
+            # Messages are decrypted before a child gets them: it needs no key.
             without=tuple(key.env for key in settings.crypto.keys.values() if key.env),
         )
         for topic, each in handlers.items()
@@ -375,41 +373,41 @@ def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str
 def _alert_loops(db: Database, settings: config.Config, holder: str) -> list[loop.Loop]:
     if not settings.alerts.to:
         return []
-    from pgrouse.alerts import delivery as alerts  # noqa: PLC0415 - only where there are sinks
+    from pgrouse.alerts import delivery  # noqa: PLC0415 - only where there are sinks
 
-    return alerts.loops(db, settings.alerts, holder, settings.web.url)
+    return delivery.delivery_loops(db, settings.alerts, holder, settings.web.url)
 
 
-def _seals(settings: config.Config) -> Seals | None:
+def _message_crypto(settings: config.Config) -> MessageCrypto | None:
     if settings.crypto.current is None:
         return None
-    from pgrouse.crypto.keys import cipher_of  # noqa: PLC0415 - only where there are keys
-    from pgrouse.crypto.message_crypto import Seals  # noqa: PLC0415
+    from pgrouse.crypto.keys import load_cipher  # noqa: PLC0415 - only where there are keys
+    from pgrouse.crypto.message_crypto import MessageCrypto  # noqa: PLC0415
 
-    cipher = cipher_of(settings)
-    return None if cipher is None else Seals(cipher, settings.crypto)
+    cipher = load_cipher(settings)
+    return None if cipher is None else MessageCrypto(cipher, settings.crypto)
 
 
-def _traced(settings: config.Config, worker: str) -> Traced | None:
+def _traced(settings: config.Config, worker: str) -> TelemetryFactory | None:
     if not settings.otel.enabled:
         return None
-    from pgrouse.telemetry.factory import Traced  # noqa: PLC0415 - only where it is wanted
+    from pgrouse.telemetry.factory import TelemetryFactory  # noqa: PLC0415 - only where it is wanted
 
-    return Traced(settings.otel, worker)
+    return TelemetryFactory(settings.otel, worker)
 
 
-def _endpoint(daemon: Daemon) -> Endpoint | None:
+def _endpoint(daemon: Daemon) -> MetricsEndpoint | None:
     listen = daemon.settings.metrics.listen
     if listen is None:
         return None
     try:
         from pgrouse.metrics import endpoint  # noqa: PLC0415 - only where it is wanted
-        from pgrouse.metrics.collector import registry_of  # noqa: PLC0415
+        from pgrouse.metrics.collector import create_registry  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
         raise ConfigError("metrics.listen needs prometheus_client: pip install 'pgrouse[metrics]'") from error
     host, _, port = listen.rpartition(":")
-    # Of several processes each has an endpoint of its own, one port after the other.
-    place = host.strip("[]"), int(port) + (supervisor.number() if int(port) else 0)
-    return endpoint.Endpoint(place, lambda: registry_of(daemon), daemon.vitals)
+    # Each of several processes has an endpoint of its own, on consecutive ports.
+    place = host.strip("[]"), int(port) + (supervisor.process_number() if int(port) else 0)
+    return endpoint.MetricsEndpoint(place, lambda: create_registry(daemon), daemon.health)

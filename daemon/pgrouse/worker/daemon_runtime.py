@@ -1,4 +1,4 @@
-"""What all handlers of one daemon share."""
+"""What the handlers of one daemon need from it at run time."""
 
 from __future__ import annotations
 
@@ -10,121 +10,123 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from pgrouse.handlers.context import NOTHING, is_on_a_loop
+from pgrouse.backoff import backoff_s, log_failure
 from pgrouse.client.database import Database
-from pgrouse.worker.in_flight import Hand
-from pgrouse.worker.loop import backoff_s, tell
 from pgrouse.client.message import Message
-from pgrouse.worker.metrics_recorder import Meters, Result
 from pgrouse.client.worker_client import complete_statement
+from pgrouse.handlers.event_loop import DONE, is_on_event_loop
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
 
 if TYPE_CHECKING:
-    from pgrouse.crypto.message_crypto import Seals
+    from pgrouse.crypto.message_crypto import MessageCrypto
     from pgrouse.handlers.step import Steps
 
-# How long the completion of messages whose handler comes after it is waited for: it takes milliseconds, on a path that is not dead.
-ANSWER_S = 15.0
+# How long to wait for a completion before the handler runs. It takes milliseconds unless the connection is dead.
+COMPLETE_TIMEOUT_S = 15.0
 
 
-class Scene:
-    """The surroundings of the running handlers.
+class DaemonRuntime:
+    """The runtime of handlers in a daemon.
 
     Args:
-        meters: told of what ends in a transaction of its handler.
-        seals: encrypts the outputs of such transactions; None = they are kept as they are.
+        metrics: records what a handler completes in its own transaction.
+        message_crypto: encrypts the outputs of such transactions; None = they are stored as they are.
 
     Attributes:
-        stopping: whether the daemon wants to stop.
+        stopping: whether the daemon is shutting down.
         pool: connections for async handlers.
         blocking_pool: connections for handlers in threads.
     """
 
-    def __init__(self, db: Database, hand: Hand, meters: Meters, seals: Seals | None = None) -> None:
+    def __init__(
+        self, db: Database, in_flight: InFlight, metrics: MetricsRecorder, message_crypto: MessageCrypto | None = None
+    ) -> None:
         self.stopping = False
-        self.seals = seals
-        self.meters = meters
+        self.message_crypto = message_crypto
+        self.metrics = metrics
         self.pool: AsyncConnectionPool = db.pool()
         self.blocking_pool: ConnectionPool = db.blocking_pool()
-        self._hand = hand
+        self._in_flight = in_flight
 
     def holds(self, message: Message) -> bool:
-        """Whether the message is still in this worker's hand, under this claim."""
-        return self._hand.holds(message)
+        """Whether the message is still in flight under this claim."""
+        return self._in_flight.holds(message)
 
-    def output(self, message: Message, text: str | None) -> str | None:
-        """Return an output as it may be kept."""
-        return text if self.seals is None else self.seals.output(message, text)
+    def encrypt_output(self, message: Message, text: str | None) -> str | None:
+        """Return an output as it may be stored."""
+        return text if self.message_crypto is None else self.message_crypto.encrypt_output(message, text)
 
-    def opened(self, message: Message, text: str) -> str:
-        """Return what `output` made as it was."""
-        return text if self.seals is None else self.seals.opened_output(message, text)
+    def decrypt_output(self, message: Message, text: str) -> str:
+        """Return an output as it was before `encrypt_output`."""
+        return text if self.message_crypto is None else self.message_crypto.decrypt_output(message, text)
 
     def steps(self, message: Message) -> Steps:
-        """Return the steps of a message that is worked."""
-        from pgrouse.handlers.step import Steps  # noqa: PLC0415 - most handlers have none
+        """Return the steps of a running message."""
+        from pgrouse.handlers.step import Steps  # noqa: PLC0415 - most handlers use none
 
         return Steps(message, self)
 
     def completed(self, *messages: Message) -> None:
-        """Their transaction was committed: nothing is left to settle, and that their locks are gone is no loss. Any thread may say so."""
-        # Whoever says so twice is counted once.
-        ours = [message for message in messages if self._hand.holds(message)]
-        self._hand.let_go(ours)
-        self.meters.ended(ours, Result.SUCCESS)
+        """The transaction that completed these messages was committed: nothing is left to settle, and their lost locks do not count as lost. Thread-safe."""
+        # A message that is reported twice is counted once.
+        held = [message for message in messages if self._in_flight.holds(message)]
+        self._in_flight.remove(held)
+        self.metrics.record_end(held, AttemptResult.SUCCESS)
 
     def cancelled(self, message: Message) -> bool:
-        """Whether somebody has cancelled the message."""
-        return self._hand.is_cancelled(message)
+        """Whether the message was cancelled."""
+        return self._in_flight.is_cancelled(message)
 
     def note_progress(self, message: Message, text: str) -> None:
-        """Take in how far a handler is. Nothing is noted of a message that is not in hand any more. Any thread may say so."""
-        if self._hand.holds(message):
-            self._hand.progress.note(message, text)
-        if not self._hand.holds(message):
-            # It was let go meanwhile: nobody else would ever take the note away.
-            self._hand.progress.forget(message)
+        """Remember the progress of a message that is in flight. Thread-safe."""
+        if self._in_flight.holds(message):
+            self._in_flight.progress.note(message, text)
+        if not self._in_flight.holds(message):
+            # It was removed meanwhile: nothing else would ever delete the note.
+            self._in_flight.progress.forget(message)
 
     def last_progress(self, message: Message) -> str | None:
-        """Return what was noted last."""
-        return self._hand.progress.last(message)
+        """Return the last progress of a message."""
+        return self._in_flight.progress.last(message)
 
-    def extend(self, message: Message, lock_for: timedelta) -> Awaitable[None]:
-        """Let the heartbeat extend the message's lock. On the event loop the result is awaited; anywhere else this waits for it."""
-        done = self._hand.extend(message, lock_for)
-        if is_on_a_loop():
+    def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
+        """Ask the heartbeat to extend the message's lock. On the event loop the result is awaited; in a thread this call waits."""
+        done = self._in_flight.extend(message, lock_duration)
+        if is_on_event_loop():
             return asyncio.wrap_future(done)
         done.result()
-        return NOTHING
+        return DONE
 
     async def complete_first(self, messages: Sequence[Message]) -> list[int]:
-        """Complete messages before their handler runs; return the ids of those that were not this worker's any more.
+        """Complete messages before their handler runs; return the ids of those whose lock was lost.
 
         Tries until the database answers.
         """
         failures = 0
         while True:
             try:
-                async with asyncio.timeout(ANSWER_S), self.pool.connection() as conn:
+                async with asyncio.timeout(COMPLETE_TIMEOUT_S), self.pool.connection() as conn:
                     cursor = await conn.execute(*complete_statement(messages, [None] * len(messages)))
                     row = await cursor.fetchone()
             except (psycopg.OperationalError, TimeoutError) as error:
                 failures += 1
-                tell("ack_first", failures, error)
+                log_failure("ack_first", failures, error)
                 await asyncio.sleep(backoff_s(failures))
             else:
                 lost = list(row[0]) if row else []
                 gone = [message for message in messages if message.id in lost]
-                self._hand.let_go(gone)
-                self.meters.ended(gone, Result.LOST)
+                self._in_flight.remove(gone)
+                self.metrics.record_end(gone, AttemptResult.LOST)
                 self.completed(*messages)
                 return lost
 
-    async def __aenter__(self) -> Scene:
+    async def __aenter__(self) -> DaemonRuntime:
         await self.pool.open()
         self.blocking_pool.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # Whoever still runs has been told and waited for; nobody waits for him here.
+        # Handlers that still run were stopped and waited for; this does not wait again.
         await self.pool.close(timeout=2)
         await asyncio.to_thread(self.blocking_pool.close, timeout=2)

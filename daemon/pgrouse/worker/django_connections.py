@@ -1,6 +1,6 @@
-"""Connections of Django in handlers: Django keeps one for each thread, and drops those that broke only where a request begins and ends.
+"""Django's connections in handlers. Django keeps one per thread, and closes broken ones only at the start and end of a request.
 
-A handler is no request. Nothing here imports Django: where no handler has, there is nothing to do.
+A handler is not a request. This module does not import Django: if no handler has imported it, there is nothing to do.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 
 @contextmanager
-def as_in_a_request() -> Iterator[None]:
-    """Drop this thread's broken and outworn connections before and after what is done inside, as Django does around a request."""
+def fresh_connections() -> Iterator[None]:
+    """Close this thread's broken and expired connections before and after the block, as Django does around a request."""
     _close_old()
     try:
         yield
@@ -21,21 +21,21 @@ def as_in_a_request() -> Iterator[None]:
         _close_old()
 
 
-def after_a_coroutine() -> None:
-    """Let those be dropped that broke in the one thread where Django does the work of coroutines.
+def clean_up_after_coroutine() -> None:
+    """Schedule the closing of broken connections in the one thread in which Django runs the database work of coroutines.
 
-    That thread does one thing after the other, so that this comes before whatever a later handler does there, and nobody waits for it.
-    Others may be in the middle of a result there: what is only outworn stays.
+    That thread works one call at a time, so this happens before anything that a later handler does there. Expired connections stay open: another
+    coroutine may still be reading a result.
     """
     asgiref: Any = sys.modules.get("asgiref.sync")
     if "django.db" in sys.modules and asgiref is not None:
-        with suppress(Exception):  # the interpreter ends, or another asgiref
+        with suppress(Exception):  # the interpreter is shutting down, or asgiref has changed
             asgiref.SyncToAsync.single_thread_executor.submit(_close_broken)
 
 
 def _close_old() -> None:
     for each in _connections():
-        with suppress(Exception):  # it must not fail a handler that may not even use it
+        with suppress(Exception):  # must not fail a handler that may not use Django
             each.close_if_unusable_or_obsolete()
 
 
@@ -47,10 +47,10 @@ def _close_broken() -> None:
 
 
 def _connections() -> list[Any]:
-    """Return the connections that this thread has."""
+    """Return this thread's connections."""
     django: Any = sys.modules.get("django.db")
     if django is None:
         return []
-    with suppress(Exception):  # it is being imported, or its settings are not made yet
+    with suppress(Exception):  # it is being imported, or is not configured yet
         return list(django.connections.all(initialized_only=True))
     return []

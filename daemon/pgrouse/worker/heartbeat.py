@@ -1,6 +1,6 @@
-"""The heartbeat: extends the locks of everything in hand, at a third of each lock, from a thread with a connection of its own.
+"""The heartbeat: extends the locks of all messages in flight, at a third of each lock, from a thread with a connection of its own.
 
-A thread, because a handler that blocks the event loop must not cost the others their locks.
+It is a thread because a handler that blocks the event loop must not cost the other messages their locks.
 """
 
 from __future__ import annotations
@@ -19,37 +19,39 @@ import psycopg
 import structlog
 
 from pgrouse import events
-from pgrouse.client.database import Database, hung_up_after
-from pgrouse.errors import DatabaseUnreachable, LockLost
-from pgrouse.worker.in_flight import SHORT_S, Extension, Hand, Held
-from pgrouse.worker.metrics_reporter import Report, Reports
+from pgrouse.client.database import Database, closed_after
 from pgrouse.client.message import Message
-from pgrouse.worker.progress import Note
 from pgrouse.client.worker_client import cancelled_statement, heartbeat_statement, progress_statement
+from pgrouse.errors import DatabaseUnreachable, LockLost
+from pgrouse.worker.in_flight import SHORT_LOCK_S, InFlight, InFlightMessage, LockExtension
+from pgrouse.worker.metrics_reporter import MetricsReport, MetricsReporter
+from pgrouse.worker.progress import ProgressNote
 
 log = structlog.get_logger()
 
-LONGEST_PAUSE_S = SHORT_S / 3
-SHORTEST_PAUSE_S = 0.02
-SEEN_EVERY_S = 5.0
-# A heartbeat that takes longer than this is given up and sent again; it skips rows that are locked, so it should never wait.
+MAX_PAUSE_S = SHORT_LOCK_S / 3
+MIN_PAUSE_S = 0.02
+REGISTRY_INTERVAL_S = 5.0
+# A heartbeat that takes longer than this is cancelled and sent again; it skips locked rows, so it should never wait.
 STATEMENT_TIMEOUT_MS = 5_000
-# Locks of messages come first: a sign of life or a report that takes longer is given up and made again later. Less while a lock in hand is
-# short: a third of it, so that what waits here costs no lock.
-SIGN_TIMEOUT_MS = 1_000
-SHORTEST_SIGN_MS = 50
-SIGN_AGAIN_S = 1.0
-# At the end: for so long reports are tried again, and after so long the connection is cut, whatever has not come.
-LAST_REPORTS_S = 1.5
-LAST_AGAIN_S = 0.05
-SIGN_OFF_S = 4.0
-HURRY_UP = b"SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('synchronous_commit', 'off', true)"
-DRAIN = b"SELECT w.drain_asked_at IS NOT NULL FROM messages.worker AS w WHERE w.name OPERATOR(pg_catalog.=) %s"
-# No answer at all: the path is dead. libpq would wait for ever if a proxy keeps the socket alive.
-HANG_UP_S = 8.0
-# After its run_timeout a handler is told to stop. One that does not is no longer covered after so long.
-GRACE_S = 1.0
-BLOCKED_S = 2.0
+# Locks come first: a registry update or a report that takes longer than this is cancelled and made again later. A third of the shortest
+# lock in flight if that is less, so that waiting here costs no lock.
+REGISTRY_TIMEOUT_MS = 1_000
+REGISTRY_MIN_TIMEOUT_MS = 50
+REGISTRY_RETRY_S = 1.0
+# At the end: how long reports are retried, how often, and when the connection is closed even if the last ones have not arrived.
+LAST_REPORTS_TIMEOUT_S = 1.5
+LAST_REPORTS_RETRY_S = 0.05
+DEREGISTER_TIMEOUT_S = 4.0
+SET_TIMEOUT = b"SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('synchronous_commit', 'off', true)"
+IS_DRAIN_REQUESTED = (
+    b"SELECT w.drain_asked_at IS NOT NULL FROM messages.worker AS w WHERE w.name OPERATOR(pg_catalog.=) %s"
+)
+# Without an answer for this long the connection is dead. libpq would wait forever if a proxy keeps the socket open.
+NO_ANSWER_TIMEOUT_S = 8.0
+# After its timeout a handler is stopped. If it runs on, its lock is no longer extended after this.
+STOP_GRACE_S = 1.0
+LOOP_BLOCKED_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -68,42 +70,48 @@ class Heartbeat(threading.Thread):
     """The heartbeat of one daemon.
 
     Args:
-        hand: what to extend.
-        on_lost: called on the event loop with the messages whose lock was lost, as they were claimed.
-        worker: how the worker is entered into the registry.
-        status: what it says of itself there.
-        reports: what it reports of its measures, with each sign of life; nothing unless given.
-        on_drain: called on the event loop, once, when somebody has asked the worker to drain.
+        in_flight: the messages whose locks it extends.
+        on_lock_lost: called on the event loop with the messages whose lock was lost, as they were claimed.
+        worker: the worker's entry in the registry.
+        status: returns the status that is written there.
+        reporter: creates the metrics reports that are sent with each registry update; nothing unless given.
+        on_drain_requested: called on the event loop, once, when somebody has asked the worker to drain.
 
     Attributes:
-        seen_at: when the database took the last sign of life in, by the monotonic clock; 0 if it has not yet.
+        last_seen_at: when the database last accepted a registry update, by the monotonic clock; 0 if it has not yet.
     """
 
     def __init__(
         self,
         db: Database,
-        hand: Hand,
-        on_lost: Callable[[list[Message]], None],
+        in_flight: InFlight,
+        on_lock_lost: Callable[[list[Message]], None],
         worker: Registration,
         status: Callable[[], dict[str, Any]],
-        reports: Reports | None = None,
-        on_drain: Callable[[], None] | None = None,
+        reporter: MetricsReporter | None = None,
+        on_drain_requested: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
-        self.reports, self.on_drain = reports, on_drain
-        self.db, self.hand, self.on_lost, self.worker, self.status = db, hand, on_lost, worker, status
+        self.reporter, self.on_drain_requested = reporter, on_drain_requested
+        self.db, self.in_flight, self.on_lock_lost, self.worker, self.status = (
+            db,
+            in_flight,
+            on_lock_lost,
+            worker,
+            status,
+        )
         self.loop = asyncio.get_running_loop()
-        # Also set by the hand: a message with a short lock may come right after a long pause has begun.
-        self._wake = hand.hurry
-        self._all = False
+        # Also set by InFlight: a message with a short lock may arrive just after a long pause has started.
+        self._wake = in_flight.wake_heartbeat
+        self._check_all = False
         self._stopping = False
         self._conn: psycopg.Connection | None = None
         self._failing = False
-        self.seen_at = 0.0
-        self._turned_at = time.monotonic()
-        self._sign_at = 0.0
-        self._sign_was_refused = self._report_was_refused = False
-        self._asked_at: float | None = None
+        self.last_seen_at = 0.0
+        self._beat_started_at = time.monotonic()
+        self._registry_due_at = 0.0
+        self._registry_failed = self._report_failed = False
+        self._loop_asked_at: float | None = None
         self._loop_was_blocked = False
 
     @property
@@ -112,13 +120,13 @@ class Heartbeat(threading.Thread):
         return self._failing
 
     @property
-    def still_s(self) -> float:
-        """How long the thread has been at one beat, in seconds; it begins one each second."""
-        return time.monotonic() - self._turned_at
+    def beat_age_s(self) -> float:
+        """How long the current beat has been running, in seconds; a new one starts every second."""
+        return time.monotonic() - self._beat_started_at
 
-    def poke(self) -> None:
-        """Check all locks now: somebody says that one was lost."""
-        self._all = True
+    def run_now(self) -> None:
+        """Check all locks now: a notification says that one was lost."""
+        self._check_all = True
         self._wake.set()
 
     def stop(self) -> None:
@@ -128,219 +136,225 @@ class Heartbeat(threading.Thread):
         self.join(timeout=5)
 
     def run(self) -> None:
-        """Beat until stopped. This is the one place where its failures are handled."""
+        """Beat until stopped. All failures are handled here."""
         while not self._stopping:
-            self._turned_at = time.monotonic()
+            self._beat_started_at = time.monotonic()
             try:
                 self._beat()
                 self._failing = False
-            except Exception as error:  # noqa: BLE001 - also no thread, no memory: a daemon without a heartbeat loses all it has in hand
+            except Exception as error:  # noqa: BLE001 - also without memory or threads: a daemon without a heartbeat loses all messages in flight
                 self._fail(error)
-            self._watch_the_loop()
+            self._check_event_loop()
             self._wake.wait(self._pause_s())
             self._wake.clear()
-        for wish in self.hand.extensions:
-            _break(wish)
-        self._sign_off()
+        for extension in self.in_flight.extensions:
+            _fail_extension(extension)
+        self._deregister()
         self._close()
 
     def _beat(self) -> None:
         now = time.monotonic()
-        everything, self._all = self._all, False
-        wishes = [self.hand.extensions.popleft() for _ in range(len(self.hand.extensions))]
-        notes = self.hand.progress.due(now)
-        due = [held for held in self.hand.snapshot() if everything or _is_due(held, now)]
-        due = [held for held in due if not _is_given_up(held, now)]
-        seen = now >= self._sign_at
-        if not (due or seen or wishes or notes):
+        everything, self._check_all = self._check_all, False
+        extensions = [self.in_flight.extensions.popleft() for _ in range(len(self.in_flight.extensions))]
+        notes = self.in_flight.progress.due(now)
+        due = [held for held in self.in_flight.snapshot() if everything or _is_due(held, now)]
+        due = [held for held in due if not _is_abandoned(held, now)]
+        seen = now >= self._registry_due_at
+        if not (due or seen or extensions or notes):
             return
         try:
-            self._send(due, wishes, notes, seen=seen)
+            self._send(due, extensions, notes, seen=seen)
         except BaseException:
-            self.hand.extensions.extendleft(reversed([wish for wish in wishes if not wish.done.done()]))
-            self.hand.progress.put_back(notes)
+            self.in_flight.extensions.extendleft(
+                reversed([extension for extension in extensions if not extension.done.done()])
+            )
+            self.in_flight.progress.put_back(notes)
             raise
 
-    def _send(self, due: list[Held], wishes: list[Extension], notes: list[Note], *, seen: bool) -> None:
+    def _send(
+        self, due: list[InFlightMessage], extensions: list[LockExtension], notes: list[ProgressNote], *, seen: bool
+    ) -> None:
         now = time.monotonic()
         if self._conn is None:
             self._conn = self.db.connect_blocking("heartbeat")
-        with hung_up_after(HANG_UP_S, self._conn):
+        with closed_after(NO_ANSWER_TIMEOUT_S, self._conn):
             if due:
                 self._extend(self._conn, due, now)
-            for wish in wishes:
-                self._fulfil(self._conn, wish)
+            for extension in extensions:
+                self._complete_extension(self._conn, extension)
             if notes:
                 noted = [(note.message, note.text) for note in notes]
-                self._lose(
-                    self._conn, self._ask(self._conn, progress_statement(noted, wait=False)), [m for m, _ in noted]
+                self._on_lost(
+                    self._conn, self._lost_ids(self._conn, progress_statement(noted, wait=False)), [m for m, _ in noted]
                 )
-        # Last, and with a time of its own: locks wait for none of this.
+        # Last, and with a timeout of its own: no lock waits for this.
         if seen:
-            with hung_up_after(HANG_UP_S, self._conn):
-                self._tell(self._conn, now)
+            with closed_after(NO_ANSWER_TIMEOUT_S, self._conn):
+                self._update_worker(self._conn, now)
 
-    def _extend(self, conn: psycopg.Connection, due: list[Held], now: float) -> None:
-        lost = self._ask(conn, heartbeat_statement(held.message for held in due))
+    def _extend(self, conn: psycopg.Connection, due: list[InFlightMessage], now: float) -> None:
+        lost = self._lost_ids(conn, heartbeat_statement(held.message for held in due))
         for held in due:
-            held.beat = now
-        self._lose(conn, lost, [held.message for held in due])
+            held.extended_at = now
+        self._on_lost(conn, lost, [held.message for held in due])
 
-    def _fulfil(self, conn: psycopg.Connection, wish: Extension) -> None:
-        """Extend one lock for as long as its handler wishes, and let the handler go on."""
-        lost = self._ask(conn, heartbeat_statement([wish.message], wish.lock_for))
-        self._lose(conn, lost, [wish.message])
+    def _complete_extension(self, conn: psycopg.Connection, extension: LockExtension) -> None:
+        """Extend one lock by the time that its handler asked for, and resume the handler."""
+        lost = self._lost_ids(conn, heartbeat_statement([extension.message], extension.lock_duration))
+        self._on_lost(conn, lost, [extension.message])
         if lost:
-            _break(wish)
+            _fail_extension(extension)
         else:
-            _fulfilled(wish)
+            _resolve(extension)
 
-    def _ask(self, conn: psycopg.Connection, statement: tuple[bytes, list[Any]]) -> list[int]:
-        """Return the ids whose lock was lost, as a statement about some of them says."""
+    def _lost_ids(self, conn: psycopg.Connection, statement: tuple[bytes, list[Any]]) -> list[int]:
+        """Run a statement about some messages and return the ids whose lock was lost."""
         with conn.transaction():
             conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_TIMEOUT_MS}".encode())
             row = conn.execute(*statement).fetchone()
         return [] if row is None else list(row[0])
 
-    def _lose(self, conn: psycopg.Connection, lost: list[int], asked: list[Message]) -> None:
+    def _on_lost(self, conn: psycopg.Connection, lost: list[int], asked: list[Message]) -> None:
         if not lost:
             return
         gone = [message for message in asked if message.id in lost]
-        cancelled = self._ask(conn, cancelled_statement(gone))
-        # Here and not on the event loop: what a handler in a thread sees does not depend on whether that turns.
-        self.hand.cancel(message for message in gone if message.id in cancelled)
-        self.loop.call_soon_threadsafe(self.on_lost, gone)
+        cancelled = self._lost_ids(conn, cancelled_statement(gone))
+        # Here and not on the event loop: a handler in a thread must see it even if the event loop is blocked.
+        self.in_flight.mark_cancelled(message for message in gone if message.id in cancelled)
+        self.loop.call_soon_threadsafe(self.on_lock_lost, gone)
 
-    def _tell(self, conn: psycopg.Connection, now: float) -> None:
-        """Give a sign of life, read what is wished, report. What the database does not take is told again later, and costs no connection."""
-        if not self._signs(conn):
-            self._sign_at = now + SIGN_AGAIN_S
+    def _update_worker(self, conn: psycopg.Connection, now: float) -> None:
+        """Update the registry, check for a drain request, report metrics. If the database rejects this it is tried again later, on the same connection."""
+        if not self._update_registry(conn):
+            self._registry_due_at = now + REGISTRY_RETRY_S
             return
-        self.seen_at, self._sign_at = now, now + SEEN_EVERY_S
+        self.last_seen_at, self._registry_due_at = now, now + REGISTRY_INTERVAL_S
         self._report(conn)
 
-    def _signs(self, conn: psycopg.Connection) -> bool:
-        """Give a sign of life; return whether the database took it in. One that it refuses breaks nothing.
+    def _update_registry(self, conn: psycopg.Connection) -> bool:
+        """Update the registry; return whether the database accepted it. A rejected update has no other effect.
 
         Raises:
             psycopg.Error: the connection is broken.
         """
         try:
             with conn.transaction():
-                self._hurry_up(conn)
-                self._sign(conn)
-                is_asked = self._is_asked_to_drain(conn)
+                self._set_timeout(conn)
+                self._register(conn)
+                is_asked = self._is_drain_requested(conn)
         except psycopg.Error as error:
             if conn.broken:
                 raise
-            if not self._sign_was_refused:
-                log.warning(events.SIGN_REFUSED, reason=" ".join(str(error).split()))
-            self._sign_was_refused = True
+            if not self._registry_failed:
+                log.warning(events.REGISTRY_UPDATE_FAILED, reason=" ".join(str(error).split()))
+            self._registry_failed = True
             return False
-        self._sign_was_refused = False
-        if is_asked and self.on_drain is not None:
-            self.loop.call_soon_threadsafe(self.on_drain)
-            self.on_drain = None
+        self._registry_failed = False
+        if is_asked and self.on_drain_requested is not None:
+            self.loop.call_soon_threadsafe(self.on_drain_requested)
+            self.on_drain_requested = None
         return True
 
-    def _hurry_up(self, conn: psycopg.Connection) -> None:
-        """Bound each statement of the transaction, and let its end wait for no flush."""
-        shortest_s = min((held.message.lock_for_s for held in self.hand.snapshot()), default=SHORT_S)
-        timeout_ms = min(SIGN_TIMEOUT_MS, max(SHORTEST_SIGN_MS, round(shortest_s / 3 * 1000)))
-        conn.execute(HURRY_UP, [str(timeout_ms)])
+    def _set_timeout(self, conn: psycopg.Connection) -> None:
+        """Limit the time of each statement in the transaction, and do not wait for the disk at its end."""
+        shortest_s = min((held.message.lock_duration_s for held in self.in_flight.snapshot()), default=SHORT_LOCK_S)
+        timeout_ms = min(REGISTRY_TIMEOUT_MS, max(REGISTRY_MIN_TIMEOUT_MS, round(shortest_s / 3 * 1000)))
+        conn.execute(SET_TIMEOUT, [str(timeout_ms)])
 
-    def _sign(self, conn: psycopg.Connection) -> None:
-        if not self._seen(conn):
-            conn.execute("SELECT messages.worker_started(%s, %s, %s, %s, %s, %s)", astuple(self.worker))
-            self._seen(conn)
+    def _register(self, conn: psycopg.Connection) -> None:
+        if not self._mark_seen(conn):
+            conn.execute("SELECT messages.register_worker(%s, %s, %s, %s, %s, %s)", astuple(self.worker))
+            self._mark_seen(conn)
 
-    def _seen(self, conn: psycopg.Connection) -> bool:
+    def _mark_seen(self, conn: psycopg.Connection) -> bool:
         status = json.dumps(self.status())
         return conn.execute(
-            "SELECT messages.worker_seen(%s, %s::pg_catalog.jsonb)", [self.worker.name, status]
+            "SELECT messages.touch_worker(%s, %s::pg_catalog.jsonb)", [self.worker.name, status]
         ).fetchone() == (True,)
 
-    def _is_asked_to_drain(self, conn: psycopg.Connection) -> bool:
-        return self.on_drain is not None and conn.execute(DRAIN, [self.worker.name]).fetchone() == (True,)
+    def _is_drain_requested(self, conn: psycopg.Connection) -> bool:
+        return self.on_drain_requested is not None and conn.execute(
+            IS_DRAIN_REQUESTED, [self.worker.name]
+        ).fetchone() == (True,)
 
     def _report(self, conn: psycopg.Connection) -> None:
-        """Report what was measured. A database that does not take it must not cost a lock: then nothing else happens."""
-        report = None if self.reports is None else self.reports.next()
-        if self.reports is None or report is None:
+        """Report the metrics. If the database rejects them nothing else happens: this must not cost a lock."""
+        report = None if self.reporter is None else self.reporter.next()
+        if self.reporter is None or report is None:
             return
         try:
-            is_taken = self._deliver(conn, report)
+            is_taken = self._send_report(conn, report)
         except psycopg.Error as error:
             if conn.broken:
                 raise
-            if not self._report_was_refused:
-                log.warning(events.REPORT_REFUSED, reason=" ".join(str(error).split()))
-            self._report_was_refused = True
+            if not self._report_failed:
+                log.warning(events.METRICS_REPORT_FAILED, reason=" ".join(str(error).split()))
+            self._report_failed = True
             return
-        self._report_was_refused = False
+        self._report_failed = False
         if is_taken:
-            self.reports.arrived()
+            self.reporter.acknowledged()
 
-    def _deliver(self, conn: psycopg.Connection, report: Report) -> bool:
+    def _send_report(self, conn: psycopg.Connection, report: MetricsReport) -> bool:
         given = [self.worker.name, report.number, report.measures]
         with conn.transaction():
-            self._hurry_up(conn)
-            row = conn.execute("SELECT messages.worker_measured(%s, %s, %s::pg_catalog.jsonb)", given).fetchone()
+            self._set_timeout(conn)
+            row = conn.execute("SELECT messages.record_measures(%s, %s, %s::pg_catalog.jsonb)", given).fetchone()
         return row == (True,)
 
-    def _sign_off(self) -> None:
-        """Report the last and leave the registry; if that fails the entry is pruned later."""
-        self.on_drain = None
+    def _deregister(self) -> None:
+        """Send the last report and leave the registry; if that fails the entry is deleted later."""
+        self.on_drain_requested = None
         with suppress(psycopg.Error, DatabaseUnreachable, OSError):
             if self._conn is None:
                 self._conn = self.db.connect_blocking("heartbeat")
-            with hung_up_after(SIGN_OFF_S, self._conn):
-                self._signs(self._conn)
-                self._report_the_rest(self._conn)
+            with closed_after(DEREGISTER_TIMEOUT_S, self._conn):
+                self._update_registry(self._conn)
+                self._send_last_reports(self._conn)
                 with self._conn.transaction():
-                    self._hurry_up(self._conn)
-                    self._conn.execute("SELECT messages.worker_stopped(%s)", [self.worker.name])
+                    self._set_timeout(self._conn)
+                    self._conn.execute("SELECT messages.unregister_worker(%s)", [self.worker.name])
 
-    def _report_the_rest(self, conn: psycopg.Connection) -> None:
-        """Report until nothing is left: what is open still, and then what was measured since. Not for long."""
-        until = time.monotonic() + LAST_REPORTS_S
-        while self.reports is not None and self.reports.next() is not None and time.monotonic() < until:
+    def _send_last_reports(self, conn: psycopg.Connection) -> None:
+        """Report until nothing is left: the pending report, and then what was measured since. Limited in time."""
+        until = time.monotonic() + LAST_REPORTS_TIMEOUT_S
+        while self.reporter is not None and self.reporter.next() is not None and time.monotonic() < until:
             self._report(conn)
-            if self.reports.is_open:
-                time.sleep(LAST_AGAIN_S)
+            if self.reporter.has_pending:
+                time.sleep(LAST_REPORTS_RETRY_S)
 
-    def _watch_the_loop(self) -> None:
-        """Say once when the event loop stops answering, which means that a handler blocks it."""
+    def _check_event_loop(self) -> None:
+        """Log once when the event loop stops responding, which means that a handler blocks it."""
         now = time.monotonic()
-        late = 0.0 if self._asked_at is None else now - self._asked_at
-        if late > BLOCKED_S and not self._loop_was_blocked:
+        late = 0.0 if self._loop_asked_at is None else now - self._loop_asked_at
+        if late > LOOP_BLOCKED_S and not self._loop_was_blocked:
             log.warning(
                 events.EVENT_LOOP_BLOCKED,
-                for_s=round(late, 1),
-                mend='an async handler computes or waits without await: make it a plain function, or set isolation = "process"',
+                blocked_s=round(late, 1),
+                fix='an async handler computes or waits without await: make it a plain function, or set isolation = "process"',
             )
-        self._loop_was_blocked = late > BLOCKED_S
-        if self._asked_at is None:
-            self._asked_at = now
-            self.loop.call_soon_threadsafe(self._answer)
+        self._loop_was_blocked = late > LOOP_BLOCKED_S
+        if self._loop_asked_at is None:
+            self._loop_asked_at = now
+            self.loop.call_soon_threadsafe(self._on_loop_answer)
 
-    def _answer(self) -> None:
-        self._asked_at = None
+    def _on_loop_answer(self) -> None:
+        self._loop_asked_at = None
 
     def _pause_s(self) -> float:
         now = time.monotonic()
         soonest = min(
             (
-                held.beat + held.message.lock_for_s / 3 - now
-                for held in self.hand.snapshot()
-                if not _is_given_up(held, now)
+                held.extended_at + held.message.lock_duration_s / 3 - now
+                for held in self.in_flight.snapshot()
+                if not _is_abandoned(held, now)
             ),
-            default=LONGEST_PAUSE_S,
+            default=MAX_PAUSE_S,
         )
         if self._failing:
-            return LONGEST_PAUSE_S
-        soonest = min(soonest, self.hand.progress.pause_s(now))
-        return min(max(soonest, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+            return MAX_PAUSE_S
+        soonest = min(soonest, self.in_flight.progress.pause_s(now))
+        return min(max(soonest, MIN_PAUSE_S), MAX_PAUSE_S)
 
     def _fail(self, error: Exception) -> None:
         if not self._failing:
@@ -354,22 +368,22 @@ class Heartbeat(threading.Thread):
             conn.close()
 
 
-def _fulfilled(wish: Extension) -> None:
-    with suppress(InvalidStateError):  # nobody waits any more: the handler was cancelled
-        wish.done.set_result(None)
+def _resolve(extension: LockExtension) -> None:
+    with suppress(InvalidStateError):  # the handler was cancelled and does not wait any more
+        extension.done.set_result(None)
 
 
-def _break(wish: Extension) -> None:
+def _fail_extension(extension: LockExtension) -> None:
     with suppress(InvalidStateError):
-        wish.done.set_exception(
-            LockLost(f"message {wish.message.id} is not this worker's any more: stop working on it")
+        extension.done.set_exception(
+            LockLost(f"message {extension.message.id} is not this worker's any more: stop working on it")
         )
 
 
-def _is_due(held: Held, now: float) -> bool:
-    return now - held.beat >= held.message.lock_for_s / 3
+def _is_due(held: InFlightMessage, now: float) -> bool:
+    return now - held.extended_at >= held.message.lock_duration_s / 3
 
 
-def _is_given_up(held: Held, now: float) -> bool:
-    limit = held.message.run_timeout_s
-    return limit is not None and held.started is not None and now > held.started + limit + GRACE_S
+def _is_abandoned(held: InFlightMessage, now: float) -> bool:
+    limit = held.message.timeout_s
+    return limit is not None and held.started is not None and now > held.started + limit + STOP_GRACE_S

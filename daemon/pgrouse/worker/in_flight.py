@@ -1,4 +1,4 @@
-"""What a worker has in hand: every message from its claim until its settle has arrived. The heartbeat extends the locks of these."""
+"""The messages in flight: every message from its claim until its settle is confirmed. The heartbeat extends their locks."""
 
 from __future__ import annotations
 
@@ -12,117 +12,117 @@ from datetime import timedelta
 from pgrouse.client.message import Message
 from pgrouse.worker.progress import Progress
 
-# A lock that is shorter needs its heartbeat sooner than in a second.
-SHORT_S = 3.0
-# Handlers in threads may run on for long after their message was cancelled; so many cancellations are remembered.
-CANCELLED = 10_000
+# Shorter locks need their heartbeat sooner than after one second.
+SHORT_LOCK_S = 3.0
+# Handlers in threads may run long after their message was cancelled; this many cancellations are remembered.
+MAX_CANCELLED = 10_000
 
 
 @dataclass(slots=True)
-class Held:
-    """A message in hand.
+class InFlightMessage:
+    """A message in flight.
 
     Attributes:
         message: the message.
-        beat: when its lock was taken or last extended, by the monotonic clock.
-        started: when its handler was started; None while it waits.
+        extended_at: when its lock was taken or last extended, by the monotonic clock.
+        started: when its handler started; None while it waits.
     """
 
     message: Message
-    beat: float
+    extended_at: float
     started: float | None = None
 
 
 @dataclass(slots=True)
-class Extension:
-    """A handler's wish to hold its message until so long from now; done when its lock is extended, broken by LockLost."""
+class LockExtension:
+    """A handler's request to extend its message's lock. `done` is resolved when the lock is extended, and fails with LockLost."""
 
     message: Message
-    lock_for: timedelta
+    lock_duration: timedelta
     done: Future[None] = field(default_factory=Future)
 
 
-class Hand:
-    """The messages in hand, by id. Handlers in threads may let theirs go; the heartbeat's thread reads copies; the rest is the event loop's.
+class InFlight:
+    """The messages in flight, by id. Handlers in threads may remove theirs, the heartbeat's thread reads copies, and the event loop does the rest.
 
     Attributes:
-        hurry: set when there is something for the heartbeat to do at once: a message with a short lock came, a handler has a wish.
-        progress: what handlers noted of theirs.
-        extensions: what handlers wish and the heartbeat has not done yet.
+        wake_heartbeat: set when the heartbeat has something to do at once: a new message with a short lock, or a handler's request.
+        progress: the progress that handlers reported.
+        extensions: requested extensions that the heartbeat has not done yet.
     """
 
     def __init__(self) -> None:
-        self._held: dict[int, Held] = {}
-        self._given_up: set[int] = set()
+        self._messages: dict[int, InFlightMessage] = {}
+        self._abandoned: set[int] = set()
         self._cancelled: dict[tuple[int, int], None] = {}
-        self.hurry = threading.Event()
-        self.progress = Progress(self.hurry.set)
-        self.extensions: deque[Extension] = deque()
+        self.wake_heartbeat = threading.Event()
+        self.progress = Progress(self.wake_heartbeat.set)
+        self.extensions: deque[LockExtension] = deque()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._messages)
 
-    def started(self, message: Message, now: float) -> None:
-        """Its handler starts. Only messages with a run_timeout need this: their locks are not extended for ever."""
-        held = self._held.get(message.id)
+    def mark_started(self, message: Message, now: float) -> None:
+        """The message's handler starts. Only messages with a timeout need this: their locks are not extended forever."""
+        held = self._messages.get(message.id)
         if held is not None:
             held.started = now
 
     def holds(self, message: Message) -> bool:
-        """Whether the message is in hand under this very claim."""
-        held = self._held.get(message.id)
+        """Whether the message is in flight under this claim."""
+        held = self._messages.get(message.id)
         return held is not None and held.message.claim_id == message.claim_id
 
     def find(self, message_id: int) -> Message | None:
-        """Return the message with this id if it is in hand."""
-        held = self._held.get(message_id)
+        """Return the message with this id if it is in flight."""
+        held = self._messages.get(message_id)
         return held.message if held else None
 
     def add(self, claimed: Iterable[Message], now: float) -> None:
-        """Take claimed messages in."""
+        """Add claimed messages."""
         for message in claimed:
-            self._held[message.id] = Held(message, now)
-            self._given_up.discard(message.id)
-            if message.lock_for_s < SHORT_S:
-                self.hurry.set()
+            self._messages[message.id] = InFlightMessage(message, now)
+            self._abandoned.discard(message.id)
+            if message.lock_duration_s < SHORT_LOCK_S:
+                self.wake_heartbeat.set()
 
-    def let_go(self, messages: Iterable[Message]) -> None:
-        """These are settled, or not this worker's any more."""
+    def remove(self, messages: Iterable[Message]) -> None:
+        """Remove messages that are settled, or whose lock was lost."""
         noted = bool(self.progress)
         for message in messages:
             # The same message may have been lost and claimed again meanwhile.
             if self.holds(message):
-                self._held.pop(message.id, None)
+                self._messages.pop(message.id, None)
                 if noted:
                     self.progress.forget(message)
 
-    def give_up(self, message: Message) -> None:
-        """Nothing more can be done for it. It stays locked until its lock expires: a message that is nobody's would be worked again at once."""
-        self.let_go([message])
-        self._given_up.add(message.id)
+    def abandon(self, message: Message) -> None:
+        """Remove a message that cannot be settled. It stays locked until its lock expires: if it were released it would be claimed again at once."""
+        self.remove([message])
+        self._abandoned.add(message.id)
 
-    def extend(self, message: Message, lock_for: timedelta) -> Future[None]:
-        """Let the heartbeat extend one lock now. Any thread may ask."""
-        wish = Extension(message, lock_for)
-        self.extensions.append(wish)
-        self.hurry.set()
-        return wish.done
+    def extend(self, message: Message, lock_duration: timedelta) -> Future[None]:
+        """Ask the heartbeat to extend one lock now. Thread-safe."""
+        extension = LockExtension(message, lock_duration)
+        self.extensions.append(extension)
+        self.wake_heartbeat.set()
+        return extension.done
 
-    def cancel(self, messages: Iterable[Message]) -> None:
-        """Somebody has cancelled these."""
+    def mark_cancelled(self, messages: Iterable[Message]) -> None:
+        """Remember that these messages were cancelled."""
         for message in messages:
             self._cancelled[message.id, message.claim_id] = None
-        while len(self._cancelled) > CANCELLED:
+        while len(self._cancelled) > MAX_CANCELLED:
             del self._cancelled[next(iter(self._cancelled))]
 
     def is_cancelled(self, message: Message) -> bool:
-        """Whether somebody has cancelled the message."""
+        """Whether the message was cancelled."""
         return (message.id, message.claim_id) in self._cancelled
 
-    def snapshot(self) -> list[Held]:
-        """Return what is in hand now; safe to call from another thread."""
-        return list(self._held.values())
+    def snapshot(self) -> list[InFlightMessage]:
+        """Return the messages in flight. Thread-safe."""
+        return list(self._messages.values())
 
     def ids(self) -> list[int]:
-        """Return the ids whose locks are known: those in hand, and those given up."""
-        return [*self._held, *self._given_up]
+        """Return the ids whose locks are accounted for: in flight or abandoned."""
+        return [*self._messages, *self._abandoned]

@@ -1,9 +1,8 @@
-"""The one `while` of the daemon: runs a loop's steps, waits between them, and is the one place where their failures are handled."""
+"""Runs the steps of a loop, waits between them, and handles their failures: the one place where a loop's failures are handled."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,29 +10,28 @@ import psycopg
 import structlog
 
 from pgrouse import events
+from pgrouse.backoff import backoff_s, log_failure
 from pgrouse.errors import DatabaseUnreachable
 
 if TYPE_CHECKING:
-    from pgrouse.worker.shutdown_signals import Stop
+    from pgrouse.worker.shutdown_signals import ShutdownSignals
 
 log = structlog.get_logger()
 
-BACKOFF_FIRST_S = 0.1
-BACKOFF_LAST_S = 15.0
-# What a database that is away, restarting, overloaded or failed over looks like. Anything else is a bug and ends the daemon.
+# The errors of a database that is unreachable, restarting, overloaded or failed over. Any other error is a bug and ends the daemon.
 TRANSIENT = (psycopg.Error, OSError, TimeoutError)
 
 
 class Loop(Protocol):
-    """A part of the daemon that does the same thing again and again."""
+    """A part of the daemon that repeats one step."""
 
     name: str
 
     async def step(self) -> float:
-        """Do it once; return how many seconds to wait before the next time."""
+        """Run once; return how many seconds to wait before the next time."""
 
     async def reset(self) -> None:
-        """A step failed: drop the connection, so that the next one begins with a new one."""
+        """A step failed: close the connection, so that the next step opens a new one."""
 
 
 async def run(loop: Loop) -> None:
@@ -46,7 +44,7 @@ async def run(loop: Loop) -> None:
             except TRANSIENT as error:
                 failures += 1
                 pause = backoff_s(failures)
-                tell(loop.name, failures, error)
+                log_failure(loop.name, failures, error)
                 await loop.reset()
             else:
                 if failures:
@@ -58,45 +56,32 @@ async def run(loop: Loop) -> None:
         await loop.reset()
 
 
-async def until_the_database_answers(check: Callable[[], None], stop: Stop) -> bool:
-    """Call `check` in a thread until the database is there for it; return False if told to stop meanwhile.
+async def wait_for_database(check: Callable[[], None], shutdown: ShutdownSignals) -> bool:
+    """Call `check` in a thread until the database answers; return False if told to stop meanwhile.
 
     Raises:
-        SchemaMismatch, ConfigError: what no waiting mends.
+        SchemaMismatch, ConfigError: waiting cannot fix these.
     """
     failures = 0
-    while not stop.requested.is_set():
+    while not shutdown.requested.is_set():
         try:
-            if await _is_done_before(stop, check):
+            if await _finishes_before_shutdown(shutdown, check):
                 return True
         except (DatabaseUnreachable, psycopg.OperationalError) as error:
             failures += 1
-            tell("start", failures, error)
-            await stop.within(backoff_s(failures))
+            log_failure("start", failures, error)
+            await shutdown.within(backoff_s(failures))
     return False
 
 
-async def _is_done_before(stop: Stop, check: Callable[[], None]) -> bool:
-    """Call `check` in a thread; a stop does not wait for it, and nobody then asks what became of it."""
-    checking = asyncio.ensure_future(asyncio.to_thread(check))
-    told = asyncio.ensure_future(stop.requested.wait())
-    await asyncio.wait([checking, told], return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
-    if not checking.done():
-        checking.add_done_callback(lambda it: it.cancelled() or it.exception())
+async def _finishes_before_shutdown(shutdown: ShutdownSignals, check: Callable[[], None]) -> bool:
+    """Call `check` in a thread; return False if a shutdown is requested first, and drop the check's result then."""
+    check_done = asyncio.ensure_future(asyncio.to_thread(check))
+    stop_requested = asyncio.ensure_future(shutdown.requested.wait())
+    await asyncio.wait([check_done, stop_requested], return_when=asyncio.FIRST_COMPLETED)
+    stop_requested.cancel()
+    if not check_done.done():
+        check_done.add_done_callback(lambda it: it.cancelled() or it.exception())
         return False
-    checking.result()
+    check_done.result()
     return True
-
-
-def backoff_s(failures: int) -> float:
-    """Return how long to wait after so many failures in a row: doubling, with full jitter above a floor."""
-    most = min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(failures, 10))
-    return random.uniform(BACKOFF_FIRST_S, most)  # noqa: S311 - nothing to guess
-
-
-def tell(name: str, failures: int, error: BaseException) -> None:
-    """Log the first failure of a row, and then every time their number doubles."""
-    if failures & (failures - 1) == 0:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        log.warning(events.LOOP_FAILED, loop=name, failures=failures, reason=reason)

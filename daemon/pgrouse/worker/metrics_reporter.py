@@ -1,4 +1,4 @@
-"""What a daemon reports to the database of its measures: every few seconds the difference to the report before."""
+"""Reports a daemon's metrics to the database: every few seconds the difference to the previous report."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from pgrouse.worker.metrics_recorder import Meter, Meters
+from pgrouse.worker.metrics_recorder import MetricsRecorder, TopicMetrics
 
 Sums = dict[str, int | list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MetricsReport:
     """One report.
 
     Attributes:
-        number: growing; the database takes each number in once.
+        number: increasing; the database accepts each number once.
         measures: the argument of messages.worker_measured, as JSON.
     """
 
@@ -24,59 +24,61 @@ class Report:
     measures: str
 
 
-class Reports:
-    """Makes the reports of one daemon. One thread asks for them.
+class MetricsReporter:
+    """Creates the reports of one daemon. Used by one thread.
 
-    Of a report whose answer was lost nobody knows whether it arrived: it is the next one again, to the letter, and arrives once. What was
-    measured since the last report is lost when the daemon dies.
+    If the answer to a report is lost it is unknown whether the report arrived: the same report is sent again and counted once. Measurements since
+    the last report are lost when the daemon dies.
     """
 
-    def __init__(self, meters: Meters) -> None:
-        self.meters = meters
+    def __init__(self, metrics: MetricsRecorder) -> None:
+        self.metrics = metrics
         self._number = 0
-        self._open: Report | None = None
-        self._before: dict[str, Sums] = {}
+        self._pending: MetricsReport | None = None
+        self._last_sums: dict[str, Sums] = {}
 
     @property
-    def is_open(self) -> bool:
-        """Whether a report was made that has not arrived."""
-        return self._open is not None
+    def has_pending(self) -> bool:
+        """Whether a report has not been acknowledged."""
+        return self._pending is not None
 
-    def next(self) -> Report | None:
-        """Return the report that is to be sent now: the last one, if it has not arrived; None if there is nothing to tell."""
-        if self._open is None:
-            self._open = self._make()
-        return self._open
+    def next(self) -> MetricsReport | None:
+        """Return the report to send: the pending one, or else a new one; None if nothing has changed."""
+        if self._pending is None:
+            self._pending = self._make()
+        return self._pending
 
-    def arrived(self) -> None:
-        """The database has taken it in."""
-        self._open = None
+    def acknowledged(self) -> None:
+        """The database has accepted the report."""
+        self._pending = None
 
-    def _make(self) -> Report | None:
-        self.meters.sort_in()
-        now = {topic: _sums(meter) for topic, meter in list(self.meters.topics.items())}
+    def _make(self) -> MetricsReport | None:
+        self.metrics.flush()
+        now = {topic: _sums(metrics) for topic, metrics in list(self.metrics.topics.items())}
         measures = [
-            {"topic": topic, **grown} for topic, sums in now.items() if (grown := _grown(sums, self._before.get(topic)))
+            {"topic": topic, **increase}
+            for topic, sums in now.items()
+            if (increase := _increase(sums, self._last_sums.get(topic)))
         ]
         if not measures:
             return None
-        self._before = now
+        self._last_sums = now
         self._number += 1
-        return Report(self._number, json.dumps(measures))
+        return MetricsReport(self._number, json.dumps(measures))
 
 
-def _sums(meter: Meter) -> Sums:
+def _sums(metrics: TopicMetrics) -> Sums:
     return {
-        **{result.value: count for result, count in meter.results.items()},
-        "waits": list(meter.waits.counts),
-        "runs": list(meter.runs.counts),
-        "wakes": list(meter.wakes.counts),
+        **{result.value: count for result, count in metrics.results.items()},
+        "waits": list(metrics.waits.counts),
+        "runs": list(metrics.runs.counts),
+        "wakes": list(metrics.wakes.counts),
     }
 
 
-def _grown(sums: Sums, before: Sums | None) -> dict[str, Any]:
-    """Return what has grown, by column: a number, or for histograms the numbers of the buckets that have."""
-    grown: dict[str, Any] = {}
+def _increase(sums: Sums, before: Sums | None) -> dict[str, Any]:
+    """Return the increase per column: a number, or for a histogram the buckets that have grown."""
+    increase: dict[str, Any] = {}
     for name, now in sums.items():
         was = None if before is None else before[name]
         if isinstance(now, list):
@@ -85,5 +87,5 @@ def _grown(sums: Sums, before: Sums | None) -> dict[str, Any]:
         else:
             more = now - (was if isinstance(was, int) else 0)
         if more:
-            grown[name] = more
-    return grown
+            increase[name] = more
+    return increase

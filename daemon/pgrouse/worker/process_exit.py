@@ -1,4 +1,4 @@
-"""How the process of a daemon ends: in order, even if handlers have begun what never ends, or told the interpreter to exit."""
+"""How a daemon's process ends, even if handlers left threads behind that never end, or called sys.exit."""
 
 from __future__ import annotations
 
@@ -16,55 +16,55 @@ from pgrouse.errors import ExitCode
 
 log = structlog.get_logger()
 
-# After the last settle: how long threads and tasks that handlers have begun may take to end.
-LEAVE_S = 3.0
+# After the last settle: how long threads and tasks that handlers started may take to end.
+EXIT_S = 3.0
 
 
-def run_to_the_end(
-    runner: asyncio.Runner, work: Coroutine[Any, Any, ExitCode], exited: Callable[[BaseException], None]
+def run_until_done(
+    runner: asyncio.Runner, work: Coroutine[Any, Any, ExitCode], on_handler_exit: Callable[[BaseException], None]
 ) -> ExitCode:
     """Run a daemon until it ends; return its exit code.
 
-    A task that calls sys.exit stops the event loop with all that runs on it. Only that task is over: the others go on.
+    A task that calls sys.exit stops the event loop and everything on it. Only that task should end, so the others are resumed.
 
     Args:
-        runner: makes the loop.
+        runner: creates the event loop.
         work: the daemon.
-        exited: called with what a task has stopped the loop by; sees to it that the work ends soon.
+        on_handler_exit: called with the exception that stopped the loop; makes the work end soon.
     """
     task = runner.get_loop().create_task(work, name="daemon")
     while True:
         try:
-            return runner.run(_end_of(task))
+            return runner.run(_wait_for(task))
         except (SystemExit, KeyboardInterrupt) as error:
-            if task.cancelled():  # Ctrl-C, before the daemon took the signals over
+            if task.cancelled():  # Ctrl-C, before the daemon installed its signal handlers
                 raise
             if task.done():
-                log.critical(events.LOOP_BROKEN, exc_info=error)
-                leave_now(ExitCode.FOUND_A_PROBLEM, anew=False)
-            exited(error)
+                log.critical(events.LOOP_CRASHED, exc_info=error)
+                exit_now(ExitCode.FOUND_A_PROBLEM, restart=False)
+            on_handler_exit(error)
 
 
-async def _end_of(task: asyncio.Task[ExitCode]) -> ExitCode:
+async def _wait_for(task: asyncio.Task[ExitCode]) -> ExitCode:
     return await task
 
 
-def leave_soon(code: int, *, anew: bool) -> None:
-    """Let the process end by itself, but no longer than LEAVE_S: the interpreter waits for every thread."""
-    timer = threading.Timer(LEAVE_S, leave_now, [code], {"anew": anew})
+def exit_soon(code: int, *, restart: bool) -> None:
+    """Let the process end by itself, and end it after EXIT_S: the interpreter waits for every thread."""
+    timer = threading.Timer(EXIT_S, exit_now, [code], {"restart": restart})
     timer.daemon = True
     timer.start()
 
 
-def leave_now(code: int, *, anew: bool) -> None:
-    """End the process although handlers run on that cannot be stopped: their messages were given back."""
+def exit_now(code: int, *, restart: bool) -> None:
+    """End the process although handlers that cannot be stopped still run. Their messages have been released."""
     sys.stdout.flush()
     sys.stderr.flush()
-    if anew:
-        begin_anew()
+    if restart:
+        reexec()
     os._exit(code)
 
 
-def begin_anew() -> None:
-    """Become a new daemon, in this process: the same command, other code and configuration if they changed."""
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - ourselves
+def reexec() -> None:
+    """Replace this process by a new daemon: the same command line, with the code and configuration of now."""
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command line

@@ -1,7 +1,7 @@
-"""The payload schemas of the topics, as the daemon knows them: what it checks before a handler runs.
+"""The payload schemas of all topics, as the daemon checks them before a handler runs.
 
-Every other policy is read by the SQL functions, on the spot. This is a copy: made at the start, and anew when somebody says that a topic was
-changed, and about once a second in case nobody was heard.
+SQL functions read all other policy settings themselves. This is a cache: it is loaded at the start, and refreshed when a notification says
+that a topic was changed, and about once per second in case a notification was lost.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from pgrouse.payload_schema import PayloadSchema, SchemaUnusable, compile_schema
 
 log = structlog.get_logger()
 
-# Which versions of which rows there are: all that is asked while nothing changes.
-MARK = """
+# A digest of the row versions: the only query while nothing changes.
+VERSION = """
   SELECT coalesce(pg_catalog.md5(pg_catalog.string_agg(pg_catalog.concat(topic, ' ', xmin), ' ' ORDER BY topic)), '')
   FROM messages.topic WHERE payload_schema IS NOT NULL"""
 SCHEMAS = "SELECT topic, payload_schema::pg_catalog.text FROM messages.topic WHERE payload_schema IS NOT NULL"
 DEFAULTS = "*"
-# An error of the archive has 8192, and loses its beginning when it is longer.
+# The archive keeps the last 8192 bytes of an error.
 ERROR_BYTES = 8000
 
 
-class TopicSchemas:
-    """The copy; false while no topic has a schema."""
+class SchemaCache:
+    """The cached schemas; false while no topic has one."""
 
     def __init__(self) -> None:
-        # By topic; None = one that cannot be used.
+        # By topic; None = a schema that cannot be compiled.
         self._schemas: dict[str, PayloadSchema | None] = {}
         self._texts: dict[str, str] = {}
-        self._mark = ""
+        self._version = ""
 
     def __bool__(self) -> bool:
         return bool(self._schemas)
 
-    async def read(self, conn: psycopg.AsyncConnection) -> None:
+    async def refresh(self, conn: psycopg.AsyncConnection) -> None:
         """Read what has changed since the last time."""
-        cursor = await conn.execute(MARK.encode())
-        (mark,) = await cursor.fetchone() or ("",)
-        if mark != self._mark:
+        cursor = await conn.execute(VERSION.encode())
+        (version,) = await cursor.fetchone() or ("",)
+        if version != self._version:
             cursor = await conn.execute(SCHEMAS.encode())
-            self.take(await cursor.fetchall())
-            self._mark = mark
+            self.update(await cursor.fetchall())
+            self._version = version
 
-    def read_first(self, conn: psycopg.Connection) -> None:
-        """Read everything, before the first message is claimed."""
-        self.take(conn.execute(SCHEMAS.encode()).fetchall())
+    def load(self, conn: psycopg.Connection) -> None:
+        """Read everything, before the first claim."""
+        self.update(conn.execute(SCHEMAS.encode()).fetchall())
 
-    def take(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Take in these rows of SCHEMAS. Only what is new is made ready; one that cannot be is said once, and refuses nothing."""
+    def update(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Replace the cache by these rows of SCHEMAS. Only new schemas are compiled; one that cannot be compiled is logged once and rejects nothing."""
         texts = dict(rows)
         known, self._texts = self._texts, texts
         self._schemas = {
@@ -63,8 +63,8 @@ class TopicSchemas:
             for topic, text in texts.items()
         }
 
-    def misfit(self, message: Message) -> str | None:
-        """Return why a message's payload is not what its topic's payload_schema asks for; None if it is, or there is none."""
+    def violation(self, message: Message) -> str | None:
+        """Return why a message's payload does not match its topic's payload_schema; None if it does, or there is none."""
         schemas = self._schemas
         schema = schemas[message.topic] if message.topic in schemas else schemas.get(DEFAULTS)
         if schema is None:
@@ -86,7 +86,7 @@ def _compiled(topic: str, text: str) -> PayloadSchema | None:
             events.PAYLOAD_SCHEMA_UNUSABLE,
             topic=topic,
             reason=str(error),
-            mend="until it is mended, payloads of the topic are not checked",
+            fix="until it is fixed, payloads of the topic are not checked",
         )
         return None
 

@@ -1,7 +1,7 @@
-"""The attempts that ended and are not settled yet.
+"""The settlements that are not written yet.
 
-There is no timer: whatever ended while the last flush was on its way is the next flush. A flush that fails is put back; meanwhile the
-heartbeat keeps extending the locks of what is in here.
+There is no timer: what ends while one flush is under way is the next flush. A flush that fails is put back; meanwhile the heartbeat keeps
+extending the locks of these messages.
 """
 
 from __future__ import annotations
@@ -10,103 +10,103 @@ import structlog
 
 from pgrouse import events
 from pgrouse.client.message import Message
-from pgrouse.worker.metrics_recorder import Meters
-from pgrouse.handlers.outcome import Ended, Kind
-from pgrouse.worker.wake_event import Signals
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.worker.metrics_recorder import MetricsRecorder
+from pgrouse.worker.wake_event import WakeEvents
 
 log = structlog.get_logger()
 
 
-class Settler:
-    """Gathers ended attempts for the lanes, and tells what became of them.
+class SettleBuffer:
+    """Collects settlements for the claim loops, and logs those whose lock was lost.
 
     Args:
-        signals: set whenever there is something to settle, or something was.
-        meters: told of what was settled.
+        wake_events: set when there is something to settle, and when everything is settled.
+        metrics: records what was settled.
     """
 
-    def __init__(self, signals: Signals, meters: Meters | None = None) -> None:
-        self.signals = signals
-        self.meters = Meters() if meters is None else meters
-        self.waiting: list[Ended] = []
-        self.begun: list[Message] = []
-        self._telling: set[tuple[int, int]] = set()
-        self.in_flight = 0
-        self.counts: dict[Kind, int] = dict.fromkeys(Kind, 0)
-        self.lost = 0
+    def __init__(self, wake_events: WakeEvents, metrics: MetricsRecorder | None = None) -> None:
+        self.wake_events = wake_events
+        self.metrics = MetricsRecorder() if metrics is None else metrics
+        self.waiting: list[Settlement] = []
+        self.started: list[Message] = []
+        self._recording: set[tuple[int, int]] = set()
+        self.settling = 0
+        self.counts: dict[SettleKind, int] = dict.fromkeys(SettleKind, 0)
+        self.lost_count = 0
 
-    def add(self, ended: Ended) -> None:
-        """Take in one attempt that ended."""
-        self.waiting.append(ended)
-        self.signals.set()
+    def add(self, settlement: Settlement) -> None:
+        """Add the settlement of one attempt."""
+        self.waiting.append(settlement)
+        self.wake_events.set()
 
-    def begin(self, message: Message) -> None:
-        """Take in that a message which had waited for a place begins: its run is counted with the next flush."""
-        self.begun.append(message)
-        self.signals.set()
+    def start(self, message: Message) -> None:
+        """Add a message that had waited for a free slot and starts now: its run is counted with the next flush."""
+        self.started.append(message)
+        self.wake_events.set()
 
-    def take_begun(self, ended: list[Ended]) -> list[Message]:
-        """Hand out what has begun, for a flush that settles these; the caller reports with `told` or `untold`.
+    def take_started(self, settlements: list[Settlement]) -> list[Message]:
+        """Take the messages whose run is to be counted by the flush of these settlements; the caller reports `runs_recorded` or `runs_uncertain`.
 
-        Of those that another flush is telling of now it hands out again what this one settles: it may be the first to arrive.
+        A message that another flush is recording now is returned again if this flush settles it: this flush may arrive first.
         """
-        taken, self.begun = self.begun, []
-        if self._telling:
-            taken += [each.message for each in ended if _claim(each.message) in self._telling]
-        self._telling.update(map(_claim, taken))
+        taken, self.started = self.started, []
+        if self._recording:
+            taken += [each.message for each in settlements if _claim(each.message) in self._recording]
+        self._recording.update(map(_claim, taken))
         return taken
 
-    def told(self, begun: list[Message]) -> None:
-        """It is known that these have begun."""
-        self._telling.difference_update(map(_claim, begun))
+    def runs_recorded(self, started: list[Message]) -> None:
+        """The runs of these messages are counted."""
+        self._recording.difference_update(map(_claim, started))
 
-    def untold(self, begun: list[Message]) -> None:
-        """It may not be known: it is told again. To be told twice counts once."""
-        self.told(begun)
-        self.begun += begun
+    def runs_uncertain(self, started: list[Message]) -> None:
+        """The runs of these messages may not be counted: they are sent again. Sending them twice counts once."""
+        self.runs_recorded(started)
+        self.started += started
 
-    def take(self) -> list[Ended]:
-        """Hand out everything that waits; the caller reports with `done` or `put_back`."""
+    def take(self) -> list[Settlement]:
+        """Take everything that waits; the caller reports with `done` or `put_back`."""
         taken, self.waiting = self.waiting, []
-        self.in_flight += len(taken)
+        self.settling += len(taken)
         return taken
 
-    def done(self, taken: list[Ended], lost: list[int]) -> None:
-        """The flush arrived; these ids had lost their lock and were not changed."""
-        self.in_flight -= len(taken)
-        for kind, count in self.meters.settled(taken, lost).items():
+    def done(self, taken: list[Settlement], lost: list[int]) -> None:
+        """The flush succeeded. The messages with these ids had lost their lock and were not changed."""
+        self.settling -= len(taken)
+        for kind, count in self.metrics.record_settled(taken, lost).items():
             self.counts[kind] += count
-        if self.idle:
-            self.signals.set()
+        if self.is_idle:
+            self.wake_events.set()
         if lost:
-            self._tell_lost(taken, set(lost))
+            self._log_lost(taken, set(lost))
 
-    def put_back(self, taken: list[Ended]) -> None:
-        """The flush failed, or nobody knows: it is tried again. A repeated settle of what did arrive changes nothing and is not lost."""
-        self.in_flight -= len(taken)
+    def put_back(self, taken: list[Settlement]) -> None:
+        """The flush failed, or its outcome is unknown: it is tried again. Settling a message a second time changes nothing and does not count as lost."""
+        self.settling -= len(taken)
         self.waiting = taken + self.waiting
-        self.signals.set()
+        self.wake_events.set()
 
     @property
-    def settled(self) -> int:
+    def settled_count(self) -> int:
         """How many attempts have been settled so far."""
         return sum(self.counts.values())
 
     @property
-    def idle(self) -> bool:
-        """Whether everything that ended is settled."""
-        return not self.waiting and not self.in_flight
+    def is_idle(self) -> bool:
+        """Whether everything is settled."""
+        return not self.waiting and not self.settling
 
-    def _tell_lost(self, taken: list[Ended], lost: set[int]) -> None:
-        for ended in taken:
-            if ended.message.id in lost:
-                self.lost += 1
+    def _log_lost(self, taken: list[Settlement], lost: set[int]) -> None:
+        for settlement in taken:
+            if settlement.message.id in lost:
+                self.lost_count += 1
                 log.warning(
                     events.MESSAGE_LOCK_LOST,
-                    message_id=ended.message.id,
-                    topic=ended.message.topic,
-                    attempt=ended.message.attempt,
-                    settled_as=ended.kind.value,
+                    message_id=settlement.message.id,
+                    topic=settlement.message.topic,
+                    attempt=settlement.message.attempt,
+                    settled_as=settlement.kind.value,
                 )
 
 

@@ -1,4 +1,7 @@
-"""Being told to stop: SIGTERM or SIGINT once means in order, twice means now; SIGHUP means in order, and then again from the start."""
+"""The POSIX signals that stop a daemon.
+
+SIGTERM or SIGINT once: stop gracefully; twice: stop now. SIGHUP: stop gracefully, then start again.
+"""
 
 from __future__ import annotations
 
@@ -9,64 +12,64 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from pgrouse import events
-from pgrouse.worker.wake_event import Signals
+from pgrouse.worker.wake_event import WakeEvents
 
 log = structlog.get_logger()
 
 
-# What the kernel sends when the supervisor is gone. Not SIGTERM: of a parent with threads it comes once for each of them, and twice
-# would mean now.
+# Sent by the kernel when the supervisor has died. Not SIGTERM: a parent with threads sends it once per thread, and two of them mean
+# "stop now".
 SUPERVISOR_GONE = signal.SIGUSR2
 
 
-class Stop:
-    """Which signals have come.
+class ShutdownSignals:
+    """Which signals have arrived.
 
     Args:
-        signals: set at each signal, for those who wait for something else meanwhile.
-        may_reload: asked at SIGHUP; False keeps the running configuration. Meanwhile the daemon works on.
+        wake_events: set at each signal, for those who wait for something else meanwhile.
+        can_reload: called at SIGHUP; False keeps the running configuration. The daemon works on meanwhile.
 
     Attributes:
         requested: set by the first signal.
-        by: which one that was.
-        now: whether a second one came.
+        signal: the first signal.
+        is_immediate: whether a second signal arrived.
     """
 
-    def __init__(self, signals: Signals, may_reload: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, wake_events: WakeEvents, can_reload: Callable[[], Awaitable[bool]]) -> None:
         self.requested = asyncio.Event()
-        self.by: signal.Signals | None = None
-        self.now = False
-        self._signals, self._may_reload = signals, may_reload
-        self._asking: asyncio.Future[None]
+        self.signal: signal.Signals | None = None
+        self.is_immediate = False
+        self._wake_events, self._can_reload = wake_events, can_reload
+        self._reload_task: asyncio.Future[None]
 
     def install(self) -> None:
-        """Take the signals over from the interpreter."""
+        """Replace the interpreter's signal handlers."""
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, SUPERVISOR_GONE):
-            loop.add_signal_handler(each, self.hear, each)
+            loop.add_signal_handler(each, self.on_signal, each)
 
-    def hear(self, which: signal.Signals) -> None:
-        """Take in one signal."""
+    def on_signal(self, which: signal.Signals) -> None:
+        """Handle one signal."""
         if which is signal.SIGHUP:
-            self._asking = asyncio.ensure_future(self._reload())
-        elif which is not SUPERVISOR_GONE or self.by is None:
-            self._begin(which)
+            self._reload_task = asyncio.ensure_future(self._reload())
+        elif which is not SUPERVISOR_GONE or self.signal is None:
+            self._request_stop(which)
 
     async def _reload(self) -> None:
-        if self.by is None and await self._may_reload() and self.by is None:
-            self._begin(signal.SIGHUP)
+        if self.signal is None and await self._can_reload() and self.signal is None:
+            self._request_stop(signal.SIGHUP)
 
-    def _begin(self, which: signal.Signals) -> None:
-        if self.by is None:
-            self.by = which
+    def _request_stop(self, which: signal.Signals) -> None:
+        if self.signal is None:
+            self.signal = which
             log.info(events.DAEMON_STOPPING, signal=which.name)
         else:
-            self.now = True
+            self.is_immediate = True
         self.requested.set()
-        self._signals.set()
+        self._wake_events.set()
 
     async def within(self, seconds: float) -> bool:
-        """Wait at most so long; return whether a signal came."""
+        """Wait for a signal, at most this long; return whether one arrived."""
         try:
             async with asyncio.timeout(seconds):
                 await self.requested.wait()
@@ -76,5 +79,5 @@ class Stop:
 
     @property
     def is_reload(self) -> bool:
-        """Whether the daemon shall begin anew."""
-        return self.by is signal.SIGHUP and not self.now
+        """Whether the daemon should start again."""
+        return self.signal is signal.SIGHUP and not self.is_immediate

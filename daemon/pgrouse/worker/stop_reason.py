@@ -6,7 +6,7 @@ import asyncio
 from enum import Enum
 
 
-class Why(Enum):
+class StopReason(Enum):
     """Why a running handler is stopped from outside."""
 
     TIMED_OUT = "timed_out"
@@ -14,6 +14,6 @@ class Why(Enum):
     DRAINED = "drained"
 
 
-def is_closed() -> bool:
-    """Whether the coroutine that runs is being closed, by no task, rather than that its handler raised GeneratorExit by itself."""
+def is_being_closed() -> bool:
+    """Whether the running coroutine is being closed (no task runs it), as opposed to a handler that raised GeneratorExit itself."""
     return asyncio.current_task() is None

@@ -1,4 +1,4 @@
-"""What systemd wants to hear (sd_notify): ready, stopping, reloading, still alive. Says nothing where nobody listens."""
+"""Notifications to systemd (sd_notify): ready, stopping, reloading, alive. Does nothing outside of systemd."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 
 
 def notify(**lines: str | int) -> None:
-    """Send lines such as READY=1, STATUS=text; errors are nobody's problem."""
+    """Send lines such as READY=1, STATUS=text; errors are ignored."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -23,12 +23,12 @@ def notify(**lines: str | int) -> None:
 
 
 def reloading() -> None:
-    """Announce a reload; systemd wants the monotonic clock with it."""
+    """Announce a reload; systemd requires the monotonic clock with it."""
     notify(RELOADING=1, MONOTONIC_USEC=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000)
 
 
 def watchdog_s() -> float | None:
-    """Return how often the watchdog wants a sign of life: half of what systemd allows. None = it does not watch."""
+    """Return how often to notify the watchdog: half of what systemd allows. None = it does not watch."""
     allowed = os.environ.get("WATCHDOG_USEC")
     if allowed is None or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None

@@ -1,18 +1,18 @@
-"""Something happened, look again: an event that its waiter resets by waiting."""
+"""An event that wakes a waiter, who then checks what has changed."""
 
 from __future__ import annotations
 
 import asyncio
 
 
-class Signal:
-    """Wakes whoever waits, at most once per wait; a set that nobody waits for is kept for the next one who does."""
+class WakeEvent:
+    """Wakes its waiter, at most once per wait. If nothing waits, the next wait returns at once."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def set(self) -> None:
-        """Wake the waiters, or let the next one pass at once."""
+        """Wake the waiter, or let the next wait return at once."""
         self._event.set()
 
     async def wait(self, timeout_s: float | None = None) -> bool:
@@ -27,19 +27,19 @@ class Signal:
         return True
 
 
-class Signals:
-    """A signal for each of several waiters, all set at once."""
+class WakeEvents:
+    """One event per waiter, all set together."""
 
     def __init__(self) -> None:
-        self._all: list[Signal] = []
+        self._all: list[WakeEvent] = []
 
-    def new(self) -> Signal:
-        """Return the signal of one more waiter."""
-        signal = Signal()
-        self._all.append(signal)
-        return signal
+    def new(self) -> WakeEvent:
+        """Return the event of one more waiter."""
+        event = WakeEvent()
+        self._all.append(event)
+        return event
 
     def set(self) -> None:
         """Wake all waiters."""
-        for signal in self._all:
-            signal.set()
+        for event in self._all:
+            event.set()

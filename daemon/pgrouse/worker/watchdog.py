@@ -1,4 +1,4 @@
-"""The watchdog: tells systemd that the event loop still turns. One that is blocked does not say so, and systemd restarts the daemon."""
+"""The watchdog: tells systemd that the event loop responds. If it is blocked the notification is missing, and systemd restarts the daemon."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pgrouse.worker import systemd
 
 
 class Watchdog:
-    """Sends a sign of life as often as systemd wants it."""
+    """Notifies systemd as often as it asks for."""
 
     name = "watchdog"
 
     async def step(self) -> float:
-        """One sign of life."""
+        """Notify once."""
         systemd.notify(WATCHDOG=1)
         return systemd.watchdog_s() or 3600.0
 

@@ -18,7 +18,7 @@ def ended() -> DataFrame:
 
 @dp.materialized_view(name="faults", comment="What messages died of")
 def faults() -> DataFrame:
-    """Count dead messages by kind of error. Computed anew from the whole table by every update."""
+    """Count dead messages by kind of error. Computed again from the whole table by every update."""
     dead = SparkSession.active().read.table("ended").where("result NOT IN ('success', 'cancelled')")
     died = dead.groupBy("topic", "error_fingerprint")
     return died.agg(f.count("id").alias("messages"), f.max("archived_at").alias("last_at"))

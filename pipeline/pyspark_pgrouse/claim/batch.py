@@ -1,4 +1,4 @@
-"""One claimed batch through a function of the user's: what it says of its messages, and what it means if it raises."""
+"""Run a user's function over one claimed batch, and settle the messages by what it returns or raises."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from pgrouse.errors import ConfigError
 from pgrouse.handlers.outcome import describe
-from pyspark_pgrouse.claim.bisection import Bisection, Pair
-from pyspark_pgrouse.claim.batch_settler import ClaimDesk
-from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, Outcome, Settled, after_of, outcome_of
+from pyspark_pgrouse.claim.batch_settler import BatchSettler
+from pyspark_pgrouse.claim.bisection import Bisection, ClaimRef
+from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, Outcome, SettleResult, parse_delay, parse_outcome
 from pyspark_pgrouse.session import check_alive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Function = Callable[["DataFrame"], "DataFrame | None"]
-# What was said of a message: outcome, reason, after.
-Said = dict[int, tuple[str, str | None, Any]]
+BatchFunction = Callable[["DataFrame"], "DataFrame | None"]
+# By message id: outcome, reason, after.
+Outcomes = dict[int, tuple[str, str | None, Any]]
 SUCCEEDED = (Outcome.SUCCESS, None, None)
 
 
 @dataclass(frozen=True)
-class Ran:
+class BatchResult:
     """One batch that ran.
 
     Attributes:
@@ -37,7 +37,7 @@ class Ran:
     """
 
     batch: int
-    settled: Settled
+    settled: SettleResult
     seconds: float
     error: str | None = None
     at_fault: dict[int, str] = field(default_factory=dict)
@@ -58,9 +58,13 @@ class Ran:
         }
 
 
-def run(
-    function: Function, batch: DataFrame, number: int, desk: ClaimDesk, is_stopped: Callable[[], bool] = lambda: False
-) -> Ran:
+def run_batch(
+    function: BatchFunction,
+    batch: DataFrame,
+    number: int,
+    settler: BatchSettler,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> BatchResult:
     """Call the function with a batch, and settle all of its messages.
 
     What the function returns names messages and outcomes; those that it does not name succeed. If it raises, or its result cannot be
@@ -70,42 +74,46 @@ def run(
         function: what works the batch.
         batch: what Spark has read.
         number: Spark's number of it.
-        desk: settles it.
+        settler: settles it.
         is_stopped: whether the search in a batch is to end.
 
     Raises:
         DatabaseUnreachable: nothing could be settled.
         SparkEnded: Spark is gone; nothing was settled.
     """
-    began = time.monotonic()
-    worked = _worked(function, batch, lambda: desk.held(batch), desk)
-    if isinstance(worked, Settled):
-        return Ran(number, worked, time.monotonic() - began)
-    search = Bisection(lambda part: _worked(function, _part(batch, part), lambda: part, desk), desk.settle, is_stopped)
-    search.run(desk.held(batch), worked)
-    return Ran(number, search.settled, time.monotonic() - began, worked, search.at_fault, search.has_failed)
+    started = time.monotonic()
+    worked = _run_part(function, batch, lambda: settler.held(batch), settler)
+    if isinstance(worked, SettleResult):
+        return BatchResult(number, worked, time.monotonic() - started)
+    search = Bisection(
+        lambda part: _run_part(function, _part(batch, part), lambda: part, settler), settler.settle, is_stopped
+    )
+    search.run(settler.held(batch), worked)
+    return BatchResult(number, search.settled, time.monotonic() - started, worked, search.at_fault, search.has_failed)
 
 
-def _worked(function: Function, part: DataFrame, held: Callable[[], Sequence[Pair]], desk: ClaimDesk) -> Settled | str:
+def _run_part(
+    function: BatchFunction, part: DataFrame, held: Callable[[], Sequence[ClaimRef]], settler: BatchSettler
+) -> SettleResult | str:
     """Call the function, and settle what the part still holds; return the error if it raised."""
     try:
-        said = _said(function(part))
+        outcomes = _outcomes_by_id(function(part))
     except Exception as raised:  # noqa: BLE001 - whatever a function of the user's raises
         # Without Spark every function raises: that says nothing of this one.
         check_alive(part.sparkSession)
         return describe(raised)
-    return desk.settle([(id_, claim, *said.get(id_, SUCCEEDED)) for id_, claim in held()])
+    return settler.settle([(id_, claim, *outcomes.get(id_, SUCCEEDED)) for id_, claim in held()])
 
 
-def _part(batch: DataFrame, part: Sequence[Pair]) -> DataFrame:
+def _part(batch: DataFrame, part: Sequence[ClaimRef]) -> DataFrame:
     """Return the part of a batch that has these messages; they are a run of those that it holds, by id."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - only drivers need it
 
     return batch.where(f.col("id").between(part[0][0], part[-1][0]))
 
 
-def _said(outcomes: Any) -> Said:
-    """Return what a function said of which message. It is computed here, once: an error in it is one of the function."""
+def _outcomes_by_id(outcomes: Any) -> Outcomes:
+    """Return the outcomes that a function returned, by message id. They are computed here, once: an error in them is the function's."""
     from pyspark.sql import DataFrame  # noqa: PLC0415 - only drivers need it
 
     if outcomes is None:
@@ -119,4 +127,4 @@ def _said(outcomes: Any) -> Said:
 
 
 def _checked(row: dict[str, Any]) -> tuple[str, str | None, Any]:
-    return outcome_of(row["outcome"]), row.get("reason"), after_of(row.get("after"))
+    return parse_outcome(row["outcome"]), row.get("reason"), parse_delay(row.get("after"))

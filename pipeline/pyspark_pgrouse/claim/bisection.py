@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyspark_pgrouse.claim.outcome import Outcome, Settled
+from pyspark_pgrouse.claim.outcome import Outcome, SettleResult
 
 # Where so many calls have not told them apart, most of a batch is at fault, or the function is.
 CALLS = 500
 # A message: its id and the number of its claim.
-Pair = tuple[int, int]
+ClaimRef = tuple[int, int]
 Row = tuple[int, int, str | None, str | None, Any]
 
 
@@ -35,75 +35,77 @@ class Bisection:
 
     def __init__(
         self,
-        work: Callable[[Sequence[Pair]], Settled | str],
-        settle: Callable[[Sequence[Row]], Settled],
+        work: Callable[[Sequence[ClaimRef]], SettleResult | str],
+        settle: Callable[[Sequence[Row]], SettleResult],
         is_stopped: Callable[[], bool],
     ) -> None:
-        self.settled = Settled()
+        self.settled = SettleResult()
         self.at_fault: dict[int, str] = {}
         self.has_failed = True
         self._work, self._settle, self._is_stopped = work, settle, is_stopped
         # Failed alone since the function worked last; not divided any more since then; and how often it has raised in a row.
-        self._suspects: list[tuple[Pair, str]] = []
-        self._whole: list[Sequence[Pair]] = []
+        self._suspects: list[tuple[ClaimRef, str]] = []
+        self._undivided: list[Sequence[ClaimRef]] = []
         self._raised = 0
 
-    def run(self, held: Sequence[Pair], error: str) -> None:
+    def run(self, held: Sequence[ClaimRef], error: str) -> None:
         """Search the messages of a batch whose function raised this."""
         # So many errors lead from the whole batch to one message. After them only a part that succeeds tells that there is more to find.
-        patience = len(held).bit_length() + 1
-        parts: list[Sequence[Pair]] = []
-        self._note(parts, held, error, patience)
+        max_failures = len(held).bit_length() + 1
+        parts: list[Sequence[ClaimRef]] = []
+        self._record_failure(parts, held, error, max_failures)
         calls = 0
         while parts and calls < CALLS and not self._is_stopped():
             part = parts.pop()
             calls += 1
             worked = self._work(part)
             if isinstance(worked, str):
-                self._note(parts, part, worked, patience)
+                self._record_failure(parts, part, worked, max_failures)
             else:
-                self._go_on(parts, worked)
-        self._end(parts)
+                self._record_success(parts, worked)
+        self._settle_rest(parts)
 
-    def _note(self, parts: list[Sequence[Pair]], part: Sequence[Pair], error: str, patience: int) -> None:
+    def _record_failure(
+        self, parts: list[Sequence[ClaimRef]], part: Sequence[ClaimRef], error: str, max_failures: int
+    ) -> None:
         """Take note of a part whose function raised."""
         self._raised += 1
         if len(part) == 1:
             self._suspects.append((part[0], error))
-        elif self._raised <= patience:
+        elif self._raised <= max_failures:
             parts += _halves(part)
         else:
-            self._whole.append(part)
+            self._undivided.append(part)
 
-    def _go_on(self, parts: list[Sequence[Pair]], settled: Settled) -> None:
+    def _record_success(self, parts: list[Sequence[ClaimRef]], settled: SettleResult) -> None:
         """Take note of a part that was worked: the function works, so what failed alone before is at fault."""
         self.settled += settled
         self.has_failed = False
         self._raised = 0
-        self._convict(self._suspects)
+        self._retry_failed(self._suspects)
         self._suspects = []
-        for part in reversed(self._whole):
+        for part in reversed(self._undivided):
             parts += _halves(part)
-        self._whole = []
+        self._undivided = []
 
-    def _end(self, parts: list[Sequence[Pair]]) -> None:
+    def _settle_rest(self, parts: list[Sequence[ClaimRef]]) -> None:
         """Settle what is left. One message pays for it: else a batch in which every message is at fault would come back for ever."""
         stopped = bool(parts) and self._is_stopped()
         if not stopped:
-            self._convict(self._suspects[:1])
+            self._retry_failed(self._suspects[:1])
             del self._suspects[:1]
-        back = [pair for pair, _ in self._suspects] + [pair for part in (*parts, *self._whole) for pair in part]
+        back = [ref for ref, _ in self._suspects] + [ref for part in (*parts, *self._undivided) for ref in part]
         self.has_failed = not stopped and (self.has_failed or bool(back))
         if back:
-            self.settled += self._settle([(*pair, Outcome.RELEASE, None, None) for pair in back])
+            self.settled += self._settle([(*ref, Outcome.RELEASE, None, None) for ref in back])
 
-    def _convict(self, suspects: Sequence[tuple[Pair, str]]) -> None:
+    def _retry_failed(self, suspects: Sequence[tuple[ClaimRef, str]]) -> None:
         if suspects:
             self.at_fault |= {id_: error for (id_, _), error in suspects}
-            self.settled += self._settle([(*pair, Outcome.RETRY, error, None) for pair, error in suspects])
+            self.settled += self._settle([(*ref, Outcome.RETRY, error, None) for ref, error in suspects])
 
 
-def _halves(part: Sequence[Pair]) -> list[Sequence[Pair]]:
+def _halves(part: Sequence[ClaimRef]) -> list[Sequence[ClaimRef]]:
     """Divide a part; its first half is the last, and so the next to be worked."""
     middle = len(part) // 2
     return [part[middle:], part[:middle]]

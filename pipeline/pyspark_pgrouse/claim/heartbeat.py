@@ -1,4 +1,4 @@
-"""The heartbeat of a claim stream: extends the locks of what is in hand while Spark works on it, from a thread of the reader's process."""
+"""The heartbeat of a claim stream: extends the locks of what is in flight while Spark works on it, from a thread of the reader's process."""
 
 from __future__ import annotations
 
@@ -9,35 +9,41 @@ from datetime import timedelta
 from typing import Any
 
 from pgrouse.errors import DatabaseUnreachable
-from pyspark_pgrouse.claim.in_flight import Hand
-from pyspark_pgrouse.claim.reconnecting_connection import ClaimLine
-from pyspark_pgrouse.claim.claim_client import ClaimStore
+from pyspark_pgrouse.claim.claim_client import ClaimClient
+from pyspark_pgrouse.claim.in_flight import InFlight
+from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
-SEEN_EVERY_S = 5.0
+STATUS_INTERVAL_S = 5.0
 # After a failure. The locks last for two more thirds.
-AGAIN_AFTER_S = 0.5
+RETRY_S = 0.5
 
 
 class ClaimHeartbeat(threading.Thread):
     """The heartbeat of one stream.
 
     Args:
-        line: a connection that nobody else uses, without patience: a beat that fails is sent again by the next one.
-        hand: what to extend. What comes back as held no more leaves it.
+        connection: a connection of its own that does not retry: after a beat that fails the next one extends the same locks.
+        in_flight: what to extend. What comes back as held no more leaves it.
         lock: for how long; None = as the topics have it.
-        sign: gives a sign of life through the connection.
+        report_status: writes the worker's status through the connection.
     """
 
-    def __init__(self, line: ClaimLine, hand: Hand, lock: timedelta | None, sign: Callable[[ClaimStore], Any]) -> None:
+    def __init__(
+        self,
+        connection: ReconnectingConnection,
+        in_flight: InFlight,
+        lock: timedelta | None,
+        report_status: Callable[[ClaimClient], Any],
+    ) -> None:
         super().__init__(name="pgrouse-heartbeat", daemon=True)
-        self._line, self._hand, self._lock, self._sign = line, hand, lock, sign
+        self._connection, self._in_flight, self._lock, self._report_status = connection, in_flight, lock, report_status
         self._wake = threading.Event()
         self._stopping = False
-        self._signed_at = -SEEN_EVERY_S
+        self._reported_at = -STATUS_INTERVAL_S
         self._failing = False
 
-    def hurry(self) -> None:
-        """Look again when the next beat is due: something was taken in hand."""
+    def reschedule(self) -> None:
+        """Recompute when the next beat is due: messages were added."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -58,20 +64,20 @@ class ClaimHeartbeat(threading.Thread):
                 self._failing = True
             self._wake.wait(self._pause_s())
             self._wake.clear()
-        self._line.close()
+        self._connection.close()
 
     def beat(self) -> None:
-        """Extend what is due, and give a sign of life if it is time for one."""
-        if due := self._hand.due():
-            self._hand.lose(self._line.ask(lambda store: store.heartbeat(due, self._lock)))
-        self._hand.extended()
-        if time.monotonic() - self._signed_at >= SEEN_EVERY_S:
-            self._line.ask(self._sign)
-            self._signed_at = time.monotonic()
+        """Extend what is due, and report the worker's status if that is due."""
+        if due := self._in_flight.due():
+            self._in_flight.remove(self._connection.run(lambda client: client.heartbeat(due, self._lock)))
+        self._in_flight.mark_extended()
+        if time.monotonic() - self._reported_at >= STATUS_INTERVAL_S:
+            self._connection.run(self._report_status)
+            self._reported_at = time.monotonic()
 
     def _pause_s(self) -> float:
         if self._failing:
-            return AGAIN_AFTER_S
-        signs_in = max(0.0, self._signed_at + SEEN_EVERY_S - time.monotonic())
-        beats_in = self._hand.pause_s()
-        return signs_in if beats_in is None else min(signs_in, beats_in)
+            return RETRY_S
+        status_due_in_s = max(0.0, self._reported_at + STATUS_INTERVAL_S - time.monotonic())
+        beat_due_in_s = self._in_flight.due_in_s()
+        return status_due_in_s if beat_due_in_s is None else min(status_due_in_s, beat_due_in_s)

@@ -1,4 +1,4 @@
-"""What a claim stream has in hand, and until when it keeps the locks of it alive. Its heartbeat looks at it from a thread of its own."""
+"""The messages that a claim stream has in flight, and when their locks are due to be extended. The heartbeat reads them from its own thread."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SHARE_OF_LOCK = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """One message in hand.
+class InFlightMessage:
+    """One message in flight.
 
     Attributes:
         id: of the message.
         claim_id: the number that every settle of it must show.
-        until: when its topic's run_timeout is over, by the hand's clock; from then on its lock is left to run out. None = never.
+        until: when its topic's timeout is over, by `clock`; from then on its lock is left to run out. None = never.
     """
 
     id: int
@@ -27,39 +27,39 @@ class Held:
 
 
 @dataclass(slots=True)
-class Freshness:
+class LockAge:
     """When the locks of a claim were extended last, and how long the shortest of them is, in seconds."""
 
     at: float
-    lock_for_s: float
+    lock_duration_s: float
 
     @property
     def due_at(self) -> float:
         """When they are to be extended again."""
-        return self.at + self.lock_for_s / SHARE_OF_LOCK
+        return self.at + self.lock_duration_s / SHARE_OF_LOCK
 
 
 @dataclass(frozen=True)
-class Pairs:
+class ClaimRefs:
     """Messages as every SQL function that settles or extends wants them: ids, and the claim of each, as array literals."""
 
     ids: str
     claims: str
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[int, int]]) -> Pairs:
-        """Write pairs of id and claim: for thousands of them far cheaper than to adapt a list element by element."""
+    def of(cls, rows: Iterable[tuple[int, int]]) -> ClaimRefs:
+        """Make it of pairs of id and claim: for thousands of them far cheaper than to adapt a list element by element."""
         known = list(rows)
         return cls(_literal(id_ for id_, _ in known), _literal(claim for _, claim in known))
 
 
-def chunks(rows: Sequence[tuple[int, int]], size: int) -> Iterable[Pairs]:
-    """Yield pairs in pieces of at most `size`."""
-    return (Pairs.of(rows[at : at + size]) for at in range(0, len(rows), size))
+def chunks(rows: Sequence[tuple[int, int]], size: int) -> Iterable[ClaimRefs]:
+    """Yield refs in pieces of at most `size`."""
+    return (ClaimRefs.of(rows[at : at + size]) for at in range(0, len(rows), size))
 
 
-class Hand:
-    """The messages in hand. Safe to use from two threads.
+class InFlight:
+    """The messages in flight. Safe to use from two threads.
 
     Args:
         clock: a monotonic clock, in seconds.
@@ -68,63 +68,63 @@ class Hand:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._held: dict[int, Held] = {}
-        self._fresh: dict[int, Freshness] = {}
+        self._held: dict[int, InFlightMessage] = {}
+        self._lock_ages: dict[int, LockAge] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, messages: Iterable[tuple[int, int, float, float | None]]) -> None:
-        """Take messages in hand that were locked just now: id, claim, lock and run_timeout in seconds."""
+    def add(self, messages: Iterable[tuple[int, int, float, float | None]]) -> None:
+        """Add messages that were locked just now: id, claim, lock and timeout in seconds."""
         now = self._clock()
         with self._lock:
-            for id_, claim, lock_for_s, timeout_s in messages:
-                self._held[id_] = Held(id_, claim, None if timeout_s is None else now + timeout_s)
-                fresh = self._fresh.setdefault(claim, Freshness(now, lock_for_s))
-                fresh.lock_for_s = min(fresh.lock_for_s, lock_for_s)
+            for id_, claim, lock_duration_s, timeout_s in messages:
+                self._held[id_] = InFlightMessage(id_, claim, None if timeout_s is None else now + timeout_s)
+                lock_age = self._lock_ages.setdefault(claim, LockAge(now, lock_duration_s))
+                lock_age.lock_duration_s = min(lock_age.lock_duration_s, lock_duration_s)
 
-    def pairs(self, claims: Collection[int] | None = None) -> list[tuple[int, int]]:
-        """Return id and claim of what is in hand; of these claims only, if they are given."""
+    def refs(self, claims: Collection[int] | None = None) -> list[tuple[int, int]]:
+        """Return id and claim of what is in flight; of these claims only, if they are given."""
         with self._lock:
             return [(h.id, h.claim_id) for h in self._held.values() if claims is None or h.claim_id in claims]
 
     def due(self) -> list[tuple[int, int]]:
-        """Return id and claim of what is to be extended now: all of a claim but what is beyond its run_timeout."""
+        """Return id and claim of what is to be extended now: all of a claim but what is beyond its timeout."""
         now = self._clock()
         with self._lock:
-            claims = {claim for claim, fresh in self._fresh.items() if fresh.due_at <= now}
+            claims = {claim for claim, lock_age in self._lock_ages.items() if lock_age.due_at <= now}
             return [
                 (h.id, h.claim_id)
                 for h in self._held.values()
                 if h.claim_id in claims and (h.until is None or now < h.until)
             ]
 
-    def extended(self) -> None:
-        """Take note that what was due has been extended."""
+    def mark_extended(self) -> None:
+        """Record that what was due has been extended."""
         now = self._clock()
         with self._lock:
-            for fresh in self._fresh.values():
-                if fresh.due_at <= now:
-                    fresh.at = now
+            for lock_age in self._lock_ages.values():
+                if lock_age.due_at <= now:
+                    lock_age.at = now
 
-    def pause_s(self) -> float | None:
+    def due_in_s(self) -> float | None:
         """Return after how many seconds something is due; None = nothing will be."""
         with self._lock:
-            due_at = min((fresh.due_at for fresh in self._fresh.values()), default=None)
+            due_at = min((lock_age.due_at for lock_age in self._lock_ages.values()), default=None)
         return None if due_at is None else max(0.0, due_at - self._clock())
 
-    def lose(self, ids: Iterable[int]) -> None:
-        """Forget messages that are held no more: they were settled, or lost."""
+    def remove(self, ids: Iterable[int]) -> None:
+        """Remove messages that are no longer held: they were settled, or lost."""
         with self._lock:
             for id_ in ids:
                 self._held.pop(id_, None)
 
-    def drop(self, claims: Collection[int]) -> None:
-        """Forget whole claims."""
+    def remove_claims(self, claims: Collection[int]) -> None:
+        """Remove whole claims."""
         with self._lock:
             self._held = {id_: held for id_, held in self._held.items() if held.claim_id not in claims}
             for claim in claims:
-                self._fresh.pop(claim, None)
+                self._lock_ages.pop(claim, None)
 
 
 def _literal(numbers: Iterable[int]) -> str:

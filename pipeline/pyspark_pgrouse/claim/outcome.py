@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pgrouse.config import duration
 from pgrouse.errors import ConfigError
-from pgrouse.handlers.outcome import clean
-from pyspark_pgrouse.claim.in_flight import Pairs
+from pgrouse.handlers.outcome import to_storable_text
+from pyspark_pgrouse.claim.in_flight import ClaimRefs
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,7 +39,7 @@ COUNTS = ("success", *DEAD, "cancelled", Outcome.RETRY.value, Outcome.DEFER.valu
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettleResult:
     """What became of a batch, as the database says.
 
     Attributes:
@@ -52,15 +52,15 @@ class Settled:
     lost: int = 0
 
     @classmethod
-    def of(cls, counted: Iterable[tuple[str, int]], lost: int) -> Settled:
+    def of(cls, counted: Iterable[tuple[str, int]], lost: int) -> SettleResult:
         """Add up what was counted, here and there."""
         counts: Counter[str] = Counter()
         for became, count in counted:
             counts[became] += count
         return cls({became: count for became, count in counts.items() if count}, lost)
 
-    def __add__(self, other: Settled) -> Settled:
-        return Settled.of([*self.counts.items(), *other.counts.items()], self.lost + other.lost)
+    def __add__(self, other: SettleResult) -> SettleResult:
+        return SettleResult.of([*self.counts.items(), *other.counts.items()], self.lost + other.lost)
 
     @property
     def total(self) -> int:
@@ -107,7 +107,7 @@ COUNTED = "became string, settled long"
 LOST = "lost"
 
 
-def settle(outcomes: DataFrame, dsn: str | None = None) -> Settled:
+def settle(outcomes: DataFrame, dsn: str | None = None) -> SettleResult:
     """Settle the messages of a DataFrame, each partition by a connection of its own.
 
     A message that was settled leaves the claimed DataFrame: what is read of that again does not have it. So this comes last, or what is
@@ -128,20 +128,20 @@ def settle(outcomes: DataFrame, dsn: str | None = None) -> Settled:
     """
     from pyspark.errors import PySparkException  # noqa: PLC0415 - only drivers need it
 
-    from pyspark_pgrouse.executors import own_error  # noqa: PLC0415
+    from pyspark_pgrouse.executors import pgrouse_error  # noqa: PLC0415
 
     frame = outcomes.select(*_columns(outcomes))
     try:
         rows = frame.mapInArrow(partial(_settle, dsn), COUNTED).collect()
     except PySparkException as error:
-        raise own_error(str(error)) or error from None
-    return settled_of((row.became, row.settled) for row in rows)
+        raise pgrouse_error(str(error)) or error from None
+    return sum_results((row.became, row.settled) for row in rows)
 
 
-def settled_of(counted: Iterable[tuple[str, int]]) -> Settled:
+def sum_results(counted: Iterable[tuple[str, int]]) -> SettleResult:
     """Add up what `settle_rows` counted."""
     rows = list(counted)
-    return Settled.of(
+    return SettleResult.of(
         ((became, count) for became, count in rows if became != LOST),
         sum(count for became, count in rows if became == LOST),
     )
@@ -189,7 +189,7 @@ def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[tuple[Any, ...]]) 
     """Settle rows of id, claim_id, outcome, reason and after.
 
     Returns:
-        What became of how many, as the keys of `Settled.counts` say it, or `lost`. Something may come more than once.
+        What became of how many, as the keys of `SettleResult.counts` say it, or `lost`. Something may come more than once.
 
     Raises:
         ConfigError: an outcome or a delay is none; nothing was settled.
@@ -197,16 +197,18 @@ def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[tuple[Any, ...]]) 
     by_outcome: dict[Outcome, list[Row]] = {}
     # All are looked at before the first is settled: what is wrong with one is wrong with the function.
     for id_, claim, outcome, reason, after in rows:
-        by_outcome.setdefault(outcome_of(outcome), []).append((id_, claim, reason, after_of(after)))
+        by_outcome.setdefault(parse_outcome(outcome), []).append((id_, claim, reason, parse_delay(after)))
     return [counted for outcome, some in by_outcome.items() for counted in _settle_one(conn, outcome, some)]
 
 
 def _settle_one(conn: psycopg.Connection[Any], outcome: Outcome, rows: Sequence[Row]) -> list[tuple[str, int]]:
     statement = STATEMENTS[outcome]
-    pairs = Pairs.of((id_, claim) for id_, claim, *_ in rows)
-    values: dict[str, Any] = {"ids": pairs.ids, "claims": pairs.claims}
+    refs = ClaimRefs.of((id_, claim) for id_, claim, *_ in rows)
+    values: dict[str, Any] = {"ids": refs.ids, "claims": refs.claims}
     if "reasons" in statement.values:
-        values["reasons"] = [clean(reason or f"{outcome} by the batch's function") for _, _, reason, _ in rows]
+        values["reasons"] = [
+            to_storable_text(reason or f"{outcome} by the batch's function") for _, _, reason, _ in rows
+        ]
     if "afters" in statement.values:
         values["afters"] = [after for *_, after in rows]
     row = conn.execute(statement.query.encode(), values).fetchone()
@@ -221,12 +223,12 @@ def _became(
     """Return what became of those that were settled: whether one waits again or has ended is decided by its policy and its key."""
     if outcome in RESULTS:
         return [(RESULTS[outcome], len(settled))]
-    pairs = Pairs.of(settled)
-    ended = conn.execute(ENDED.encode(), {"ids": pairs.ids, "claims": pairs.claims}).fetchall() if settled else []
+    refs = ClaimRefs.of(settled)
+    ended = conn.execute(ENDED.encode(), {"ids": refs.ids, "claims": refs.claims}).fetchall() if settled else []
     return [*ended, (outcome.value, len(settled) - sum(count for _, count in ended))]
 
 
-def outcome_of(text: str | None) -> Outcome:
+def parse_outcome(text: str | None) -> Outcome:
     """Return the outcome of a name; NULL is success.
 
     Raises:
@@ -238,7 +240,7 @@ def outcome_of(text: str | None) -> Outcome:
         raise ConfigError(f"outcome must be one of {', '.join(Outcome)}, found {text!r}") from None
 
 
-def after_of(value: Any) -> timedelta | None:
+def parse_delay(value: Any) -> timedelta | None:
     """Return a delay that was given as an interval, as seconds or as text.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How a reader of Spark's ends: because its query did, or because Spark is gone.
+"""Tells whether a reader of Spark's ends because its query ended, or because Spark is gone.
 
 What Spark does with the process that keeps a stream's reader (measured on 4.3): when a query is stopped, fails, or has taken all that was
 available, the process gets SIGTERM, and its socket ends; then `stop()` is called. When the JVM is killed, or told to exit, only the socket
@@ -15,30 +15,30 @@ import time
 
 READER = "pyspark.sql.streaming.python_streaming_source_runner"
 # The signal and the end of the socket come within milliseconds of each other, in either order.
-PATIENCE_S = 2.0
+SIGNAL_TIMEOUT_S = 2.0
 
 
-class Ending:
-    """Says at the end whether the query ended, or Spark is gone."""
+class QueryEnd:
+    """Tells whether the query ended or Spark is gone."""
 
     def __init__(self) -> None:
-        self._told = threading.Event()
+        self._was_signalled = threading.Event()
         self._parent = os.getppid()
 
     def watch(self) -> None:
         """Listen for the signal, if this is the process of a reader."""
         if _is_reader():
-            signal.signal(signal.SIGTERM, lambda *_: self._told.set())
+            signal.signal(signal.SIGTERM, lambda *_: self._was_signalled.set())
 
-    def is_in_order(self) -> bool:
+    def is_orderly(self) -> bool:
         """Whether the query ended, so that what it held can go back. Spark being gone is a crash: its restart begins where it was."""
         if not _is_reader():
             return True
-        deadline = time.monotonic() + PATIENCE_S
-        while not self._told.wait(0.02) and time.monotonic() < deadline:
+        deadline = time.monotonic() + SIGNAL_TIMEOUT_S
+        while not self._was_signalled.wait(0.02) and time.monotonic() < deadline:
             if os.getppid() != self._parent:
                 return False
-        return self._told.is_set()
+        return self._was_signalled.is_set()
 
 
 def _is_reader() -> bool:

@@ -15,11 +15,11 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import schema
-from pyspark_pgrouse.claim.query_end import Ending
-from pyspark_pgrouse.claim.in_flight import Pairs
+from pyspark_pgrouse.claim.in_flight import ClaimRefs
 from pyspark_pgrouse.claim.offset import ClaimOffset
+from pyspark_pgrouse.claim.query_end import QueryEnd
 from pyspark_pgrouse.claim.worker import ClaimWorker
-from pyspark_pgrouse.read.slices import Rows, Slice
+from pyspark_pgrouse.read.slices import Slice, SliceReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ SHORTEST_LOCK = timedelta(seconds=1)
 LONGEST_LOCK = timedelta(days=7)
 # A task for fewer messages costs more to start than they take to read.
 LEAST_ROWS = 2000
-QUERY = "SELECT {columns} FROM messages.held('{ids}'::bigint[], '{claims}'::bigint[]) AS a"
+QUERY = "SELECT {columns} FROM messages.read_claimed('{ids}'::bigint[], '{claims}'::bigint[]) AS a"
 
 
 class ClaimStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -49,19 +49,19 @@ class ClaimStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _check(options)
         self._options = options
         self._columns = schema.select(schema.chosen(options, schema_))
-        self._rows = Rows(options.dsn, schema.chosen(options, schema_), schema_)
+        self._rows = SliceReader(options.dsn, schema.chosen(options, schema_), schema_)
         # Made when first used: the copies that executors get have none.
         self._worker: ClaimWorker | None = None
-        self._ending: Ending | None = None
+        self._query_end: QueryEnd | None = None
 
     @property
     def worker(self) -> ClaimWorker:
         """The worker, at work from its first use on."""
         if self._worker is None:
-            self._ending = Ending()
-            self._ending.watch()
+            self._query_end = QueryEnd()
+            self._query_end.watch()
             worker = ClaimWorker(self._options)
-            worker.begin()
+            worker.start()
             self._worker = worker
         return self._worker
 
@@ -75,23 +75,23 @@ class ClaimStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Let the query end after as many messages as are ready now."""
-        self.worker.bound()
+        self.worker.limit_to_ready()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Acknowledge the batch that ends at `start`, which is done, and claim the next one; `start` again if there is nothing."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
-        claims = self.worker.exchange(ClaimOffset.from_offset(start).claims, rows)
+        claims = self.worker.acknowledge_and_claim(ClaimOffset.from_offset(start).claims, rows)
         return ClaimOffset(claims).as_offset() if claims else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Share out what the claims of a batch hold. Of one that is read again after a restart: what was not lost meanwhile."""
-        held = self.worker.recall(ClaimOffset.from_offset(end).claims)
+        held = self.worker.restore(ClaimOffset.from_offset(end).claims)
         size = max(LEAST_ROWS, -(-len(held) // self._options.partitions))
         return [self._slice(held[at : at + size]) for at in range(0, len(held), size)]
 
     def _slice(self, held: list[tuple[int, int]]) -> Slice:
-        pairs = Pairs.of(held)
-        return Slice(QUERY.format(columns=self._columns, ids=pairs.ids, claims=pairs.claims))
+        refs = ClaimRefs.of(held)
+        return Slice(QUERY.format(columns=self._columns, ids=refs.ids, claims=refs.claims))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a slice, on an executor: what of it is still held."""
@@ -107,8 +107,8 @@ class ClaimStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._worker is None:
             return
-        nothing_waits = self._options.release_on_crash or not self._worker.hand
-        self._worker.end(give_back=nothing_waits or self._ending is None or self._ending.is_in_order())
+        nothing_waits = self._options.release_on_crash or not self._worker.in_flight
+        self._worker.stop(release=nothing_waits or self._query_end is None or self._query_end.is_orderly())
 
 
 def _check(options: Options) -> None:
@@ -117,4 +117,4 @@ def _check(options: Options) -> None:
             "mode claim needs option topics: the topics whose messages it works, with commas between them"
         )
     if options.lock is not None and not SHORTEST_LOCK <= options.lock <= LONGEST_LOCK:
-        raise ConfigError(f"option lock must be between 1s and 7d, found {options.lock}")
+        raise ConfigError(f"option lockDuration must be between 1s and 7d, found {options.lock}")

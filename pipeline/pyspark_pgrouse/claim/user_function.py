@@ -15,7 +15,7 @@ from typing import Any
 from pgrouse.errors import ConfigError
 
 
-def find(name: str, folders: Iterable[Path] = ()) -> Callable[..., Any]:
+def find_function(name: str, folders: Iterable[Path] = ()) -> Callable[..., Any]:
     """Import what `module:function` names.
 
     Args:
@@ -28,7 +28,7 @@ def find(name: str, folders: Iterable[Path] = ()) -> Callable[..., Any]:
     module_name, colon, function_name = name.partition(":")
     if not (colon and module_name and function_name):
         raise ConfigError(f"{name!r} names no function: write module:function, as in shop.orders:load")
-    _look_in([str(folder.resolve()) for folder in folders])
+    _add_to_path([str(folder.resolve()) for folder in folders])
     module = _import(module_name)
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -37,7 +37,7 @@ def find(name: str, folders: Iterable[Path] = ()) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def source_of(function: Callable[..., Any]) -> Path | None:
+def source_file(function: Callable[..., Any]) -> Path | None:
     """Return the file that executors need to run what the function sends them; None if it is part of a package."""
     module = inspect.getmodule(function)
     file = getattr(module, "__file__", None)
@@ -48,7 +48,7 @@ def _is_package(file: str) -> bool:
     return Path(file).name == "__init__.py"
 
 
-def _look_in(folders: list[str]) -> None:
+def _add_to_path(folders: list[str]) -> None:
     for folder in reversed(folders):
         if folder not in sys.path:
             sys.path.insert(0, folder)

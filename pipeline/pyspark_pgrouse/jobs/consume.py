@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 import click
 from psycopg import Error
 
-from pgrouse.cli.command import Command, Session
-from pgrouse.cli.output import Output, plural
+from pgrouse.cli.command import CliSession, Command
+from pgrouse.cli.output import Output
 from pgrouse.cli.param_types import DURATION
 from pgrouse.config.duration import show
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
-from pyspark_pgrouse.claim.batch import Function, Ran, run
-from pyspark_pgrouse.claim.batch_settler import ClaimDesk
-from pyspark_pgrouse.claim.user_function import find, source_of
-from pyspark_pgrouse.claim.outcome import DEAD, Settled
-from pyspark_pgrouse.executors import own_error
+from pgrouse.format import plural
+from pyspark_pgrouse.claim.batch import BatchFunction, BatchResult, run_batch
+from pyspark_pgrouse.claim.batch_settler import BatchSettler
+from pyspark_pgrouse.claim.outcome import DEAD, SettleResult
+from pyspark_pgrouse.claim.user_function import find_function, source_file
+from pyspark_pgrouse.executors import pgrouse_error
 from pyspark_pgrouse.java import java_home
-from pyspark_pgrouse.jobs.program import main, on_spark
+from pyspark_pgrouse.jobs.program import main, spark_options
 from pyspark_pgrouse.session import session as spark_session
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-# How much of a batch is told line by line.
-SHOWN = 5
-# What is said of messages that did not die, in this order.
-WORDS = {
+# How many failed messages of a batch are printed, one per line.
+MAX_ERROR_LINES = 5
+# How results of messages that are not dead are printed, in this order.
+RESULT_TEXTS = {
     "success": "success",
     "cancelled": "superseded",
     "retry": "to retry later",
@@ -52,51 +53,53 @@ ONE_ATTEMPT = """
     LEFT JOIN messages.topic AS t ON t.topic = u.topic
     WHERE d.topic = '*' AND coalesce(t.max_attempts, d.max_attempts) = 1
 """
-LOOK_EVERY_S = 0.2
+POLL_S = 0.2
 # How long the process that gives messages back may take after the query has ended.
-GIVEN_BACK_WITHIN_S = 15
+RELEASE_TIMEOUT_S = 15
 
 
-class Stopping(Exception):
+class ConsumerStopping(Exception):
     """Raised in a batch that came after the stop: it must not count as done."""
 
 
-class Consumption:
+class BatchConsumer:
     """One run of a function over the batches of a query.
 
     Args:
         function: what works them.
-        desk: settles them.
-        failures: after so many batches in a row whose function raised there are no more.
-        tell: called with every batch that ran.
+        settler: settles their messages.
+        failures: stop after so many batches in a row whose function raised.
+        report: called with every batch that ran.
     """
 
-    def __init__(self, function: Function, desk: ClaimDesk, failures: int, tell: Callable[[Ran], None]) -> None:
+    def __init__(
+        self, function: BatchFunction, settler: BatchSettler, failures: int, report: Callable[[BatchResult], None]
+    ) -> None:
         self.stop = threading.Event()
         self.failed_in_a_row = 0
-        self.settled = Settled()
-        self._function, self._desk, self._failures, self._tell = function, desk, failures, tell
+        self.settled = SettleResult()
+        self._function, self._settler, self._failures, self._report = function, settler, failures, report
         self._running = threading.Lock()
 
     def work(self, batch: DataFrame, number: int) -> None:
         """Work one batch: what Spark calls."""
         with self._running:
             if self.stop.is_set():
-                raise Stopping
-            ran = run(self._function, batch, number, self._desk, self.stop.is_set)
+                raise ConsumerStopping
+            ran = run_batch(self._function, batch, number, self._settler, self.stop.is_set)
             self.settled += ran.settled
             self.failed_in_a_row = self.failed_in_a_row + 1 if ran.has_failed else 0
-            self._tell(ran)
+            self._report(ran)
             if self.failed_in_a_row >= self._failures:
                 self.stop.set()
 
     def wait(self, query: StreamingQuery) -> None:
-        """Wait until the query ends, or somebody wants it to; then let the batch that runs end, and no other one begin.
+        """Wait until the query ends, or is asked to stop; then let the running batch finish, and start no other.
 
         Raises:
             PgrouseError: why it failed.
         """
-        while query.isActive and not self.stop.wait(LOOK_EVERY_S):
+        while query.isActive and not self.stop.wait(POLL_S):
             pass
         with self._running:
             stopping = self.stop.is_set()
@@ -104,7 +107,7 @@ class Consumption:
                 query.stop()
         failure = query.exception()
         if failure is not None and not stopping:
-            raise own_error(str(failure)) or PgrouseError(f"the query failed: {failure}")
+            raise pgrouse_error(str(failure)) or PgrouseError(f"the query failed: {failure}")
 
 
 @click.command(cls=Command)
@@ -113,26 +116,30 @@ class Consumption:
 @click.option("--consumer", help="Its name among the workers; only one may have it. Default: MODULE:FUNCTION.")
 @click.option("--rows", type=click.IntRange(1), default=10_000, show_default=True, help="In one batch, at most.")
 @click.option("--bytes", "size", type=click.IntRange(1), help="Of payloads in one batch, at most.")
-@click.option("--lock", type=DURATION, help="How long a message is locked, as 5m. Default: as its topic says.")
+@click.option(
+    "--lock-duration", "lock", type=DURATION, help="How long a message is locked, as 5m. Default: as its topic says."
+)
 @click.option("--available-now", is_flag=True, help="Work as many messages as are ready now, and end.")
-@click.option("--every", type=DURATION, default="1s", show_default=True, help="How often it looks for messages.")
+@click.option("--interval", type=DURATION, default="1s", show_default=True, help="How often it looks for messages.")
 @click.option("--checkpoint", metavar="DIR", help="Begin after a crash with the batch that ran. Default: a new one.")
 @click.option(
-    "--failures",
+    "--max-failed-batches",
+    "failures",
     type=click.IntRange(1),
     default=3,
     show_default=True,
     help="End after so many failed batches in a row.",
 )
 @click.option(
-    "--one-attempt",
+    "--allow-single-attempt",
+    "one_attempt",
     is_flag=True,
     help="Work topics with max_attempts 1, too: what it holds when its machine fails is dead then.",
 )
-@on_spark
+@spark_options
 @click.pass_obj
 def consume(
-    session: Session,
+    session: CliSession,
     /,
     function: str,
     consumer: str | None,
@@ -152,29 +159,29 @@ def consume(
     SIGTERM or Ctrl-C let the batch that runs end; a second one does not.
     """
     java_home()
-    called = find(function, session.config.handlers.path)
+    called = find_function(function, session.config.handlers.import_path)
     dsn = session.config.database.dsn or None
     name = consumer or function
     with ExitStack() as scope:
         with session.connect() as conn:  # that it cannot be reached is said before Spark starts
             _check_attempts(session.output, conn, chosen["topics"], accepted=one_attempt)
         spark = scope.enter_context(spark_session("consume", master, conf))
-        if source := source_of(called):
+        if source := source_file(called):
             spark.sparkContext.addPyFile(str(source))
-        desk = scope.enter_context(closing(ClaimDesk(dsn, name)))
-        work = Consumption(called, desk, failures, lambda ran: _tell(session.output, ran))
-        _listen(work.stop)
+        settler = scope.enter_context(closing(BatchSettler(dsn, name)))
+        work = BatchConsumer(called, settler, failures, lambda ran: _report_batch(session.output, ran))
+        _install_signal_handlers(work.stop)
         query = _start(spark, work, {"consumer": name, "dsn": dsn, **chosen}, scope)
         session.output.note(f"{name} works {chosen['topics']}")
         try:
             work.wait(query)
         finally:
-            _wait_until_gone(desk)
+            _wait_for_reader(settler)
     return _conclude(session.output, work)
 
 
 def _check_attempts(output: Output, conn: psycopg.Connection[Any], topics: str, *, accepted: bool) -> None:
-    """Refuse topics whose messages have one attempt: what a machine that fails had in hand would be dead, a whole batch at once.
+    """Refuse topics whose messages have one attempt: what a machine that fails had in flight would be dead, a whole batch at once.
 
     Raises:
         ConfigError: there are such topics, and it was not accepted.
@@ -188,11 +195,11 @@ def _check_attempts(output: Output, conn: psycopg.Connection[Any], topics: str, 
         f"(lock_expired): `pgrouse topic set {found[0]} max_attempts=5` gives them more"
     )
     if not accepted:
-        raise ConfigError(f"{what}, --one-attempt accepts it")
+        raise ConfigError(f"{what}, --allow-single-attempt accepts it")
     output.problem(what)
 
 
-def _start(spark: SparkSession, work: Consumption, chosen: dict[str, Any], scope: ExitStack) -> StreamingQuery:
+def _start(spark: SparkSession, work: BatchConsumer, chosen: dict[str, Any], scope: ExitStack) -> StreamingQuery:
     checkpoint = chosen["checkpoint"] or scope.enter_context(_new_checkpoint())
     options = {
         "mode": "claim",
@@ -201,29 +208,29 @@ def _start(spark: SparkSession, work: Consumption, chosen: dict[str, Any], scope
         "consumer": chosen["consumer"],
         "maxRowsPerBatch": chosen["rows"],
         "maxBytesPerBatch": chosen["size"],
-        "lock": None if chosen["lock"] is None else show(chosen["lock"]),
+        "lockDuration": None if chosen["lock"] is None else show(chosen["lock"]),
         "numPartitions": spark.sparkContext.defaultParallelism,
         # Without a checkpoint there is no restart that would go on with what was claimed.
         "releaseOnCrash": None if chosen["checkpoint"] else "true",
     }
     read = spark.readStream.format("pgrouse").options(**{k: v for k, v in options.items() if v is not None}).load()
     written = read.writeStream.foreachBatch(work.work).option("checkpointLocation", checkpoint)
-    every: timedelta = chosen["every"]
+    interval: timedelta = chosen["interval"]
     if chosen["available_now"]:
         return written.trigger(availableNow=True).start()
-    return written.trigger(processingTime=f"{every.total_seconds() * 1000:.0f} milliseconds").start()
+    return written.trigger(processingTime=f"{interval.total_seconds() * 1000:.0f} milliseconds").start()
 
 
-def _listen(stop: threading.Event) -> None:
+def _install_signal_handlers(stop: threading.Event) -> None:
     """Let the first signal stop in order, and the second one at once."""
 
-    def hear(which: int, _frame: object) -> None:
+    def handle(which: int, _frame: object) -> None:
         stop.set()
         signal.signal(which, signal.SIG_DFL)
 
     # After Spark's own handler of SIGINT, which would cancel the batch that runs.
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, hear)
+        signal.signal(each, handle)
 
 
 @contextmanager
@@ -232,33 +239,33 @@ def _new_checkpoint() -> Iterator[str]:
         yield Path(folder).as_uri()
 
 
-def _wait_until_gone(desk: ClaimDesk) -> None:
+def _wait_for_reader(settler: BatchSettler) -> None:
     """Wait until the reader's process has given back what it held: where this one ends, a container may end."""
-    deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
+    deadline = time.monotonic() + RELEASE_TIMEOUT_S
     with suppress(Error, PgrouseError):
-        while time.monotonic() < deadline and not desk.is_gone():
+        while time.monotonic() < deadline and not settler.has_reader_left():
             time.sleep(0.05)
 
 
-def _tell(output: Output, ran: Ran) -> None:
+def _report_batch(output: Output, ran: BatchResult) -> None:
     if output.as_json:
         output.record(ran.as_json())
     else:
         output.say(
-            f"batch {ran.batch}: {plural(ran.settled.total, 'message')} in {ran.seconds:.1f} s: {_counted(ran.settled)}"
+            f"batch {ran.batch}: {plural(ran.settled.total, 'message')} in {ran.seconds:.1f} s: {_format_counts(ran.settled)}"
         )
     if ran.has_failed and ran.error:
         output.problem(f"batch {ran.batch} failed: {_last_line(ran.error)}")
-    for id_, error in islice(ran.at_fault.items(), SHOWN):
+    for id_, error in islice(ran.at_fault.items(), MAX_ERROR_LINES):
         output.problem(f"batch {ran.batch}: message {id_} failed alone: {_last_line(error)}")
-    if len(ran.at_fault) > SHOWN:
-        output.problem(f"batch {ran.batch}: and {len(ran.at_fault) - SHOWN:,} more messages")
+    if len(ran.at_fault) > MAX_ERROR_LINES:
+        output.problem(f"batch {ran.batch}: and {len(ran.at_fault) - MAX_ERROR_LINES:,} more messages")
 
 
-def _counted(settled: Settled) -> str:
+def _format_counts(settled: SettleResult) -> str:
     """Say what became of messages: `9,998 success, 2 dead (1 rejected, 1 failed), 3 released`."""
-    counts = {became: settled.counts.get(became, 0) for became in WORDS}
-    said = [f"{count:,} {WORDS[became]}" for became, count in counts.items() if count]
+    counts = {became: settled.counts.get(became, 0) for became in RESULT_TEXTS}
+    said = [f"{count:,} {RESULT_TEXTS[became]}" for became, count in counts.items() if count]
     if settled.dead:
         dead = ", ".join(f"{settled.counts[result]:,} {result}" for result in DEAD if settled.counts.get(result))
         said.insert(1 if counts["success"] else 0, f"{settled.dead:,} dead ({dead})")
@@ -271,11 +278,11 @@ def _last_line(error: str) -> str:
     return error.strip().splitlines()[-1]
 
 
-def _conclude(output: Output, work: Consumption) -> int:
+def _conclude(output: Output, work: BatchConsumer) -> int:
     if work.failed_in_a_row:
         batches = "batch" if work.failed_in_a_row == 1 else f"{work.failed_in_a_row} batches"
         output.problem(f"the last {batches} failed, and what was not worked is back in the queue: see the errors above")
-    output.say(f"in all: {_counted(work.settled)}")
+    output.say(f"in all: {_format_counts(work.settled)}")
     return ExitCode.FOUND_A_PROBLEM if work.failed_in_a_row else ExitCode.OK
 
 

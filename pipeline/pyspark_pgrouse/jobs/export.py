@@ -13,27 +13,27 @@ from typing import Any
 
 import click
 
-from pgrouse.cli.command import Command, Session
-from pgrouse.cli.output import plural
-from pgrouse.cli.param_types import DURATION, MOMENT
-from pgrouse.cli.progress_bar import Bar
+from pgrouse.cli.command import CliSession, Command
+from pgrouse.cli.param_types import DURATION, TIMESTAMP
+from pgrouse.cli.progress_bar import ProgressBar
 from pgrouse.errors import ExitCode
+from pgrouse.format import plural
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.executors import on_executors
 from pyspark_pgrouse.java import java_home
-from pyspark_pgrouse.jobs.program import main, on_spark
+from pyspark_pgrouse.jobs.program import main, spark_options
 from pyspark_pgrouse.lake import compaction, delta
 from pyspark_pgrouse.lake.cursor import forget, held
-from pyspark_pgrouse.lake.export import Export, Wanted
+from pyspark_pgrouse.lake.export import Export, ExportOptions
 from pyspark_pgrouse.lake.manifest import Manifest
-from pyspark_pgrouse.position import cut_lag
+from pyspark_pgrouse.position import watermark_lag
 from pyspark_pgrouse.session import session as spark_session
 
 TODAY = "SELECT (pg_catalog.clock_timestamp() AT TIME ZONE 'UTC')::date"
 
 
 @dataclass(frozen=True)
-class After:
+class PostExport:
     """What is done after the batches. compact: merge small files; keep_replaced: how long the merged ones stay."""
 
     compact: bool
@@ -50,13 +50,19 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 @click.command(cls=Command)
 @click.argument("lake", required=False)
 @click.option("--name", default="default", show_default=True, help="Of the export: each lake has one of its own.")
-@click.option("--topics", callback=_names, help="Only these, by comma. Said once: a lake keeps to it.")
-@click.option("--since", type=MOMENT, help="Only what ended at or after this time. Said once: a lake keeps to it.")
+@click.option(
+    "--topics", callback=_names, help="Only these, by comma. Set by the first export; it cannot be changed later."
+)
+@click.option(
+    "--since",
+    type=TIMESTAMP,
+    help="Only what ended at or after this time. Set by the first export; it cannot be changed later.",
+)
 @click.option(
     "--delta",
     "with_delta",
     is_flag=True,
-    help="Keep a Delta table over the same files. Said once, with the first export.",
+    help="Keep a Delta table over the same files. Set by the first export; it cannot be changed later.",
 )
 @click.option(
     "--batch-rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Of one commit, at most."
@@ -66,7 +72,7 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
     type=click.IntRange(1, 9999),
     help="Into how many tasks a batch is split. Default: what Spark runs at a time.",
 )
-@click.option("--every", type=DURATION, help="Go on until interrupted, and look again after this time.")
+@click.option("--interval", type=DURATION, help="Go on until interrupted, and look again after this time.")
 @click.option("--compact", is_flag=True, help="Afterwards merge the small files of days that are over.")
 @click.option(
     "--keep-replaced",
@@ -75,11 +81,11 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
     show_default=True,
     help="How long merged files stay for those who still read them.",
 )
-@click.option("--forget", "forgotten", metavar="NAME", help="Give an export up: the retention waits for it no longer.")
-@on_spark
+@click.option("--forget", "forgotten", metavar="NAME", help="Forget an export: the retention no longer waits for it.")
+@spark_options
 @click.pass_obj
 def export(
-    session: Session,
+    session: CliSession,
     lake: str | None,
     name: str,
     topics: tuple[str, ...],
@@ -87,7 +93,7 @@ def export(
     with_delta: bool,
     batch_rows: int,
     partitions: int | None,
-    every: timedelta | None,
+    interval: timedelta | None,
     compact: bool,
     keep_replaced: timedelta,
     forgotten: str | None,
@@ -104,23 +110,23 @@ def export(
         return _forget(session, dsn, forgotten)
     if lake is None:
         raise click.UsageError("name the lake: a directory, or a URL like s3a://bucket/lake")
-    wanted = Wanted(name, batch_rows, topics, since, with_delta)
-    after = After(compact, keep_replaced)
+    options = ExportOptions(name, batch_rows, topics, since, with_delta)
+    post_export = PostExport(compact, keep_replaced)
     java_home()
     if with_delta:
         delta.check_installed()
     with ExitStack() as scope:
         conn = scope.enter_context(connect(dsn))
         scope.enter_context(held(conn, name))
-        # What is wrong with the lake or the database is said before Spark takes its time to start.
-        work = Export.begin(conn, dsn, lake, wanted)
+        # Problems of the lake or the database are reported before Spark takes its time to start.
+        work = Export.begin(conn, dsn, lake, options)
         spark = scope.enter_context(spark_session("export", master, conf))
         at_once = partitions or spark.sparkContext.defaultParallelism
-        Rounds(session, work, at_once, partial(on_executors, spark), after).run(every)
+        ExportRunner(session, work, at_once, partial(on_executors, spark), post_export).run(interval)
     return ExitCode.OK
 
 
-def _forget(session: Session, dsn: str | None, name: str) -> int:
+def _forget(session: CliSession, dsn: str | None, name: str) -> int:
     with connect(dsn) as conn:
         forget(conn, name)
     if session.as_json:
@@ -130,56 +136,56 @@ def _forget(session: Session, dsn: str | None, name: str) -> int:
 
 
 @dataclass
-class Rounds:
-    """The export at work, and what it says of itself."""
+class ExportRunner:
+    """Runs an export, and reports what it did."""
 
-    session: Session
+    session: CliSession
     work: Export
     partitions: int
     run_parts: Callable[..., Any]
-    after: After
+    post_export: PostExport
 
-    def run(self, every: timedelta | None) -> None:
-        """Export what there is; with `every` again and again, until interrupted."""
-        self._round()
-        while every is not None:
-            time.sleep(every.total_seconds())
-            self._round()
+    def run(self, interval: timedelta | None) -> None:
+        """Export what there is; with `interval` again and again, until interrupted."""
+        self._run_once()
+        while interval is not None:
+            time.sleep(interval.total_seconds())
+            self._run_once()
 
-    def _round(self) -> None:
+    def _run_once(self) -> None:
         began = time.monotonic()
         written = list(self._batches())
-        merged = self._compacted() if self.after.compact else 0
+        merged = self._compact() if self.post_export.compact else 0
         self._report(written, merged, time.monotonic() - began)
 
     def _batches(self) -> Iterator[Manifest]:
-        with _progress(self.session, self.work) as tell:
+        with _progress(self.session, self.work) as report:
             for manifest in self.work.batches(self.run_parts, self.partitions):
-                self._follow()
-                tell(manifest)
+                self._update_delta()
+                report(manifest)
                 yield manifest
 
-    def _compacted(self) -> int:
+    def _compact(self) -> int:
         lake = self.work.lake
         row: Any = self.work.conn.execute(TODAY).fetchone()
         merged = compaction.compact(lake, self.run_parts, row[0])
-        self._follow()
-        compaction.expire(lake, self.after.keep_replaced)
+        self._update_delta()
+        compaction.expire(lake, self.post_export.keep_replaced)
         return merged
 
-    def _follow(self) -> None:
-        if self.work.lake.about.delta:
+    def _update_delta(self) -> None:
+        if self.work.lake.info.delta:
             delta.follow(self.work.lake)
 
     def _report(self, written: list[Manifest], merged: int, seconds: float) -> None:
         rows, files = sum(m.rows for m in written), sum(len(m.add) for m in written)
-        lag, waiting = cut_lag(self.work.conn), self.work.rows_waiting()
+        lag, waiting = watermark_lag(self.work.conn), self.work.rows_waiting()
         output = self.session.output
         if self.session.as_json:
             output.record(
                 {
                     "lake": self.work.lake.directory.url,
-                    "name": self.work.wanted.name,
+                    "name": self.work.options.name,
                     "batches": len(written),
                     "rows": rows,
                     "rows_waiting": waiting,
@@ -188,7 +194,7 @@ class Rounds:
                     "merged_files": merged,
                     "seconds": round(seconds, 3),
                     "position": self.work.cursor.position.as_offset(),
-                    "cut_lag": asdict(lag),
+                    "watermark_lag": asdict(lag),
                 }
             )
         rate = f", {rows / seconds:,.0f} a second" if rows else ""
@@ -200,14 +206,14 @@ class Rounds:
 
 
 @contextmanager
-def _progress(session: Session, work: Export) -> Iterator[Callable[[Manifest], None]]:
+def _progress(session: CliSession, work: Export) -> Iterator[Callable[[Manifest], None]]:
     """Show how far it is: a bar on a terminal, else a line for each batch."""
     if not sys.stderr.isatty():
         yield lambda m: session.output.note(
             f"batch {m.number}: {plural(m.rows, 'row')} in {plural(len(m.add), 'file')}"
         )
         return
-    with Bar("exporting", work.rows_left()) as bar:
+    with ProgressBar("exporting", work.rows_left()) as bar:
         yield lambda m: bar.advance(m.rows)
 
 

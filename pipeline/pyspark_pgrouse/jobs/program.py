@@ -11,7 +11,7 @@ import click
 from pgrouse.errors import ExitCode
 
 
-def on_spark(command: Callable[..., Any]) -> Callable[..., Any]:
+def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what says where a job runs: `--master` and `--conf`, as spark-submit has them."""
     conf = click.option(
         "--conf",
@@ -37,11 +37,11 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 
 def main(command: click.Command) -> None:
     """Run a job as a program, with the exit codes of `pgrouse`."""
-    from pgrouse.cli.command import Session  # noqa: PLC0415
+    from pgrouse.cli.command import CliSession  # noqa: PLC0415
     from pgrouse.cli.error_report import report  # noqa: PLC0415
 
     try:
-        with command.make_context(f"pgrouse pipeline {command.name}", sys.argv[1:], obj=Session()) as ctx:
+        with command.make_context(f"pgrouse pipeline {command.name}", sys.argv[1:], obj=CliSession()) as ctx:
             code = command.invoke(ctx) or ExitCode.OK
     except BaseException as error:  # noqa: BLE001 - what is not explained there is raised again
         code = report(error, sys.stderr)

@@ -9,15 +9,16 @@ from uuid import uuid4
 
 import click
 
-from pgrouse.cli.command import Command, Session
-from pgrouse.cli.output import Column, plural
+from pgrouse.cli.command import CliSession, Command
+from pgrouse.cli.output import Column
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
+from pgrouse.format import plural
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.java import java_home
-from pyspark_pgrouse.jobs.program import main, on_spark
-from pyspark_pgrouse.publish.error import told_by_spark
-from pyspark_pgrouse.publish.job import Outcome, outcome, rejected, rejected_rows
-from pyspark_pgrouse.publish.source import Format, Source, exists
+from pyspark_pgrouse.jobs.program import main, spark_options
+from pyspark_pgrouse.publish.error import error_from_spark
+from pyspark_pgrouse.publish.job import JobResult, job_result, rejected, rejected_rows
+from pyspark_pgrouse.publish.source import Format, PublishSource, exists
 from pyspark_pgrouse.publish.stage import check_usable
 from pyspark_pgrouse.session import session as spark_session
 
@@ -40,17 +41,22 @@ BAR = {"spark.ui.showConsoleProgress": "true"}
     help="Of the files. json: one object per line.",
 )
 @click.option("--topic", help="Publish all rows to this topic. Default: each has a column topic.")
-@click.option("--whole", is_flag=True, help="Each whole row is a payload. Default: its columns are those of a message.")
+@click.option(
+    "--row-as-payload",
+    "whole",
+    is_flag=True,
+    help="Each whole row is a payload. Default: its columns are those of a message.",
+)
 @click.option("--job", help="The key under which this is published once. Default: made of the files.")
 @click.option("--max-rejected", type=click.IntRange(0), help="Publish nothing if more rows than this are rejected.")
 @click.option(
     "--rejected", "rejected_to", metavar="DIR", help="Write the rejected rows to a new directory, as Parquet."
 )
 @click.option("--dry-run", is_flag=True, help="Publish nothing; say what would be published, and what rejected.")
-@on_spark
+@spark_options
 @click.pass_obj
 def publish(
-    session: Session,
+    session: CliSession,
     /,
     paths: tuple[str, ...],
     table: str | None,
@@ -72,8 +78,8 @@ def publish(
     if bool(paths) == bool(table):
         raise click.UsageError("say what to publish: either paths, or --table")
     if whole and topic is None:
-        raise click.UsageError("--whole needs --topic: the rows have no column for it")
-    source = Source(paths, table, Format(format_), whole, topic)
+        raise click.UsageError("--row-as-payload needs --topic: the rows have no column for it")
+    source = PublishSource(paths, table, Format(format_), whole, topic)
     dsn = session.config.database.dsn or None
     java_home()
     if not dry_run:
@@ -92,10 +98,10 @@ def publish(
     return _conclude(session, dsn, key, done)
 
 
-def _publish(rows: DataFrame, dsn: str | None, job: str, topic: str | None, max_rejected: int | None) -> Outcome:
+def _publish(rows: DataFrame, dsn: str | None, job: str, topic: str | None, max_rejected: int | None) -> JobResult:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - what is wrong with Java is said before Spark is loaded
 
-    before = outcome(dsn, job)
+    before = job_result(dsn, job)
     if before is not None:
         return before
     options = {"dsn": dsn, "job": job, "topic": topic, "maxRejected": max_rejected}
@@ -103,15 +109,15 @@ def _publish(rows: DataFrame, dsn: str | None, job: str, topic: str | None, max_
     try:
         rows.write.format("pgrouse").options(**given).mode("append").save()
     except PySparkException as error:
-        raise told_by_spark(error) from None
-    done = outcome(dsn, job)
+        raise error_from_spark(error) from None
+    done = job_result(dsn, job)
     if done is None:
         raise PgrouseError(f"job {job} was not published")
-    # The key was free a moment ago: whoever took it meanwhile published the same.
-    return Outcome(**asdict(done) | {"is_repeat": False})
+    # The key was free a moment ago: anyone who took it meanwhile published the same.
+    return JobResult(**asdict(done) | {"is_repeat": False})
 
 
-def _conclude(session: Session, dsn: str | None, job: str, done: Outcome) -> int:
+def _conclude(session: CliSession, dsn: str | None, job: str, done: JobResult) -> int:
     if session.as_json:
         session.output.record({"job": job, **asdict(done)})
     if done.is_repeat:
@@ -136,11 +142,11 @@ def _first(dsn: str | None, job: str) -> list[tuple[int, str, str]]:
     return [row for row, _ in zip(rejected_rows(dsn, job, SHOWN), range(SHOWN), strict=False)]
 
 
-def _preview(session: Session, rows: DataFrame, topic: str | None) -> int:
+def _preview(session: CliSession, rows: DataFrame, topic: str | None) -> int:
     from pyspark_pgrouse.publish import columns as publish_columns  # noqa: PLC0415
 
     publish_columns.check(rows.schema, topic)
-    groups = _judged(rows, topic)
+    groups = _preview_groups(rows, topic)
     columns = [
         Column("TOPIC", "topic", wide=True),
         Column("ROWS", "rows", "{:,}".format, right=True),
@@ -152,11 +158,11 @@ def _preview(session: Session, rows: DataFrame, topic: str | None) -> int:
     return ExitCode.FOUND_A_PROBLEM if any(group["reason"] for group in groups) else ExitCode.OK
 
 
-def _judged(rows: DataFrame, topic: str | None) -> list[dict[str, Any]]:
+def _preview_groups(rows: DataFrame, topic: str | None) -> list[dict[str, Any]]:
     """Return how many rows of each topic would be published, and why others would not, as far as can be told without the database."""
-    from pyspark_pgrouse.publish.preview import judge  # noqa: PLC0415
+    from pyspark_pgrouse.publish.preview import preview  # noqa: PLC0415
 
-    found = rows.mapInArrow(judge(topic), "topic STRING, reason STRING").groupBy("topic", "reason").count()
+    found = rows.mapInArrow(preview(topic), "topic STRING, reason STRING").groupBy("topic", "reason").count()
     return [
         {"topic": row["topic"], "rows": row["count"], "reason": row["reason"]}
         for row in found.orderBy("topic", "reason").collect()

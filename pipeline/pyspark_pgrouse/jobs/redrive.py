@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.bulk import PUT_BACK, put_back, report
-from pgrouse.cli.command import Command, Session
-from pgrouse.cli.output import Column, plural, show_ago
+from pgrouse.cli.bulk import REDRIVEN_OUTCOMES, redrive_in_batches, report
+from pgrouse.cli.command import CliSession, Command
+from pgrouse.cli.output import Column
 from pgrouse.cli.redrive import REDRIVE
 from pgrouse.errors import ConfigError, ExitCode
+from pgrouse.format import plural, show_ago
 from pyspark_pgrouse.java import java_home
-from pyspark_pgrouse.jobs.program import main, on_spark
+from pyspark_pgrouse.jobs.program import main, spark_options
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.position import system_identifier
-from pyspark_pgrouse.publish.error import told_by_spark
+from pyspark_pgrouse.publish.error import error_from_spark
 from pyspark_pgrouse.session import session as spark_session
 
 if TYPE_CHECKING:
@@ -46,14 +47,16 @@ GROUPS = (
 )
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
 @click.option(
-    "--rate", type=click.FloatRange(0.001, 1_000_000), help="So many a second become available. Default: all at once."
+    "--rate",
+    type=click.FloatRange(0.001, 1_000_000),
+    help="How many become available per second. Default: all at once.",
 )
-@click.option("--force", is_flag=True, help="Also those that were put back max_redrives times already.")
+@click.option("--force", is_flag=True, help="Also those that were redriven max_redrives times already.")
 @click.option("--dry-run", is_flag=True, help="Put nothing back; say what was chosen, by topic and kind of error.")
-@on_spark
+@spark_options
 @click.pass_obj
 def redrive(
-    session: Session,
+    session: CliSession,
     /,
     where: str,
     lake: str | None,
@@ -74,25 +77,25 @@ def redrive(
         found = None if lake is None else _own_lake(conn, lake)
         spark = scope.enter_context(spark_session("redrive", master, conf))
         chosen = _chosen(_dead(spark, found, session.config.database.dsn or None), where, limit)
-        with _told_in_our_words():
+        with _translated_spark_errors():
             return _preview(session, chosen) if dry_run else _put_back(session, conn, chosen, rate, force=force)
 
 
 @contextmanager
-def _told_in_our_words() -> Iterator[None]:
+def _translated_spark_errors() -> Iterator[None]:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - what is wrong with Java is said before Spark is loaded
 
     try:
         yield
     except PySparkException as error:
-        raise told_by_spark(error) from None
+        raise error_from_spark(error) from None
 
 
 def _own_lake(conn: psycopg.Connection, url: str) -> Lake:
     lake, here = Lake.open(url), system_identifier(conn)
-    if lake.about.system_identifier != here:
+    if lake.info.system_identifier != here:
         raise ConfigError(
-            f"the lake {url} is of the database cluster {lake.about.system_identifier}, and this is {here}: its ids are other messages here"
+            f"the lake {url} is of the database cluster {lake.info.system_identifier}, and this is {here}: its ids are other messages here"
         )
     return lake
 
@@ -128,18 +131,20 @@ def _pages(chosen: DataFrame) -> Iterator[list[int]]:
         yield page
 
 
-def _put_back(session: Session, conn: psycopg.Connection, chosen: DataFrame, rate: float | None, *, force: bool) -> int:
+def _put_back(
+    session: CliSession, conn: psycopg.Connection, chosen: DataFrame, rate: float | None, *, force: bool
+) -> int:
     outcomes = report(
-        session, put_back(conn, REDRIVE, _pages(chosen), rate=rate, force=force), "archived_id", by_id=False
+        session, redrive_in_batches(conn, REDRIVE, _pages(chosen), rate=rate, force=force), "archived_id", by_id=False
     )
-    done = sum(outcomes[outcome] for outcome in PUT_BACK)
+    done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
     session.output.say(
-        f"put back {plural(done, 'message')}" if outcomes else "no dead message fits: nothing was put back"
+        f"put back {plural(done, 'message')}" if outcomes else "no dead message matches: nothing was redriven"
     )
     return ExitCode.OK
 
 
-def _preview(session: Session, chosen: DataFrame) -> int:
+def _preview(session: CliSession, chosen: DataFrame) -> int:
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     groups = chosen.groupBy("topic", "result", "error_fingerprint").agg(*map(f.expr, GROUPS))
@@ -154,7 +159,7 @@ def _preview(session: Session, chosen: DataFrame) -> int:
         Column("SAMPLE", "sample_id", right=True),
         Column("ERROR", "sample_error", wide=True),
     ]
-    session.output.rows(columns, rows, "no dead message fits: nothing would be put back")
+    session.output.rows(columns, rows, "no dead message matches: nothing would be redriven")
     if rows:
         total = sum(row["messages"] for row in rows)
         session.output.say(f"chose {plural(total, 'message')}: run it again without --dry-run")

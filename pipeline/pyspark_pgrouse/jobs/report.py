@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.command import Command, Session
-from pgrouse.cli.output import plural
-from pgrouse.cli.param_types import DURATION, MOMENT
+from pgrouse.cli.command import CliSession, Command
+from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.errors import PgrouseError
-from pyspark_pgrouse.jobs.program import main, on_spark
-from pyspark_pgrouse.report.slo import Goal
+from pgrouse.format import plural
+from pyspark_pgrouse.jobs.program import main, spark_options
+from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import Window
 
 if TYPE_CHECKING:
     from pyspark_pgrouse.report.destination import Destination
     from pyspark_pgrouse.report.findings import Findings
-    from pyspark_pgrouse.report.source import Source
+    from pyspark_pgrouse.report.source import ArchiveSource
 
 
-class WhenType(click.ParamType[datetime]):
+class PastTimeType(click.ParamType[datetime]):
     """A point in time in ISO 8601 with its zone, or how long ago it was: `24h`."""
 
     name = "when"
@@ -51,15 +51,15 @@ class WhenType(click.ParamType[datetime]):
         return moment.astimezone(UTC)
 
 
-class GoalType(click.ParamType[Goal]):
-    """A goal of service."""
+class SloType(click.ParamType[Slo]):
+    """A service level objective."""
 
-    name = "goal"
+    name = "slo"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Goal:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Slo:
         """Read it."""
         try:
-            return value if isinstance(value, Goal) else Goal.parse(value)
+            return value if isinstance(value, Slo) else Slo.parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -75,29 +75,29 @@ def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 @click.option("--out", required=True, metavar="DIR", help="Where to: report.html, and tables/ beside it.")
 @click.option("--lake", metavar="URL", help="Read a lake. Default: the archive in the database.")
 @click.option(
-    "--since", type=WhenType(), default="24h", show_default=True, help="From when on: a time, or how long ago."
+    "--since", type=PastTimeType(), default="24h", show_default=True, help="From when on: a time, or how long ago."
 )
-@click.option("--until", type=WhenType(), default="0s", show_default="now", help="Up to when.")
+@click.option("--until", type=PastTimeType(), default="0s", show_default="now", help="Up to when.")
 @click.option("--topics", callback=_names, metavar="A,B", help="Only these topics.")
 @click.option("--baseline", type=DURATION, help="Compare with so long a time before --since.")
-@click.option("--deploy", type=MOMENT, help="Compare what ended from this time on with what ended before it.")
+@click.option("--deploy", type=TIMESTAMP, help="Compare what ended from this time on with what ended before it.")
 @click.option(
     "--slo",
-    "goals",
-    type=GoalType(),
+    "slos",
+    type=SloType(),
     multiple=True,
-    help='A goal: "99%:5s", or "topic=99.9%:2s". May be given more than once.',
+    help='An SLO: "99%:5s", or "topic=99.9%:2s". May be given more than once.',
 )
 @click.option("--open", "opens", is_flag=True, help="Show the page in the browser.")
-@on_spark
+@spark_options
 @click.pass_obj
 def report(
-    session: Session,
+    session: CliSession,
     /,
     out: str,
     lake: str | None,
     topics: tuple[str, ...],
-    goals: tuple[Goal, ...],
+    slos: tuple[Slo, ...],
     opens: bool,
     master: str | None,
     conf: dict[str, str],
@@ -108,15 +108,15 @@ def report(
     Throughput, latency, failures, retries, channels and capacity over a window of time, from a lake or from the database.
     """
     from pyspark_pgrouse import session as spark_session  # noqa: PLC0415
+    from pyspark_pgrouse.report.build import ReportRequest, build_report  # noqa: PLC0415
     from pyspark_pgrouse.report.destination import Destination  # noqa: PLC0415
-    from pyspark_pgrouse.report.build import Order, make  # noqa: PLC0415
 
     window = _window(**times)
     # What can be wrong is found out before Spark takes its time to start.
     destination = Destination.at(out)
-    order = Order(_source(session, lake, topics), window, tuple(dict.fromkeys(goals)), destination)
+    request = ReportRequest(_source(session, lake, topics), window, tuple(dict.fromkeys(slos)), destination)
     with spark_session.session("report", master, conf) as spark, _stages(session) as began, _explained():
-        findings = make(spark, order, began)
+        findings = build_report(spark, request, began)
     _say(session, findings, destination)
     if opens and not webbrowser.open(destination.page if "://" in destination.page else f"file://{destination.page}"):
         session.output.note("no browser could be opened")
@@ -143,25 +143,25 @@ def _window(since: datetime, until: datetime, baseline: timedelta | None, deploy
     return Window(since, until, mark=deploy.astimezone(UTC) if deploy else None)
 
 
-def _source(session: Session, lake: str | None, topics: tuple[str, ...]) -> Source:
-    from pyspark_pgrouse.report.source import FromDatabase, FromLake  # noqa: PLC0415
+def _source(session: CliSession, lake: str | None, topics: tuple[str, ...]) -> ArchiveSource:
+    from pyspark_pgrouse.report.source import DatabaseSource, LakeSource  # noqa: PLC0415
 
     if lake is not None:
-        return FromLake.open(lake, topics)
-    return FromDatabase.open(session.config.database.dsn or None, topics)
+        return LakeSource.open(lake, topics)
+    return DatabaseSource.open(session.config.database.dsn or None, topics)
 
 
 @contextmanager
-def _stages(session: Session) -> Iterator[Callable[[str], None]]:
+def _stages(session: CliSession) -> Iterator[Callable[[str], None]]:
     """Say what is being made: as a bar to people, as lines to logs."""
     from pyspark_pgrouse.report.build import STAGES  # noqa: PLC0415
 
     if not sys.stderr.isatty():
         yield lambda stage: session.output.note(f"report: {stage}")
         return
-    from pgrouse.cli.progress_bar import Bar  # noqa: PLC0415
+    from pgrouse.cli.progress_bar import ProgressBar  # noqa: PLC0415
 
-    with Bar("report", len(STAGES)) as bar:
+    with ProgressBar("report", len(STAGES)) as bar:
         yield lambda _: bar.advance(1)
 
 
@@ -170,17 +170,17 @@ def _explained() -> Iterator[None]:
     """Raise the error of a task that says itself what is wrong, instead of what Spark makes of it."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    from pyspark_pgrouse.executors import own_error  # noqa: PLC0415
+    from pyspark_pgrouse.executors import pgrouse_error  # noqa: PLC0415
 
     try:
         yield
     except PgrouseError:
         raise
     except PySparkException as error:
-        raise own_error(str(error)) or error from None
+        raise pgrouse_error(str(error)) or error from None
 
 
-def _say(session: Session, findings: Findings, destination: Destination) -> None:
+def _say(session: CliSession, findings: Findings, destination: Destination) -> None:
     whole = findings.whole
     session.output.say(
         f"{plural(whole.ended, 'message')} ended, {whole.dead:,} of them dead, in {plural(findings.topic_count, 'topic')}: {destination.page}"
@@ -199,7 +199,7 @@ def _say(session: Session, findings: Findings, destination: Destination) -> None
                 "total_p50_s": whole.total.p50,
                 "total_p99_s": whole.total.p99,
                 "topics": findings.topic_count,
-                "new_fingerprints": findings.new_faults if findings.window.mark else None,
+                "new_fingerprints": findings.new_error_groups if findings.window.mark else None,
             }
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark_pgrouse.connection import check
-from pyspark_pgrouse.lake.manifest import Column
+from pyspark_pgrouse.lake.manifest import LakeColumn
 
 if TYPE_CHECKING:
     import psycopg
@@ -34,14 +34,14 @@ TYPES = {
     "xid8": "int64",
 }
 # The day of archived_at in UTC, by which the lake is partitioned.
-DATE = Column("date", "date32[day]")
+DATE = LakeColumn("date", "date32[day]")
 
 
 @dataclass(frozen=True)
 class ArchiveColumn:
     """A column of the archive, and how it is read. sql: an expression about the alias `a`."""
 
-    column: Column
+    column: LakeColumn
     sql: str
 
 
@@ -67,7 +67,7 @@ def arrow_type(name: str) -> pa.DataType:
     return special.get(name) or pa.type_for_alias(name)
 
 
-def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
+def arrow_schema(columns: tuple[LakeColumn, ...]) -> pa.Schema:
     """Return the schema of files with these columns."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -82,4 +82,4 @@ def _read(name: str, kind: str) -> ArchiveColumn:
         where = f"{where}::text::bigint"
     elif kind not in TYPES and kind != "text":
         where = f"{where}::text"
-    return ArchiveColumn(Column(name, TYPES.get(kind, "string")), where)
+    return ArchiveColumn(LakeColumn(name, TYPES.get(kind, "string")), where)

@@ -12,11 +12,11 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 
 from pgrouse.errors import PgrouseError
-from pyspark_pgrouse.lake.cursor import ExportElsewhere
+from pyspark_pgrouse.lake.cursor import ExportConflict
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.frame import batches_of
 from pyspark_pgrouse.lake.lake import Lake, Snapshot
-from pyspark_pgrouse.lake.manifest import Change, Column, DataFile, Manifest
+from pyspark_pgrouse.lake.manifest import CommitKind, DataFile, LakeColumn, Manifest
 from pyspark_pgrouse.lake.writer import LakeWriter
 
 TARGET_BYTES = 128 * 1024 * 1024
@@ -76,7 +76,7 @@ def merges(snapshot: Snapshot, before: date, target_bytes: int = TARGET_BYTES) -
     return [Merge(snapshot.number + 1, index, part) for index, part in enumerate(worth)]
 
 
-def merge(directory: Directory, columns: tuple[Column, ...], what: Merge) -> list[DataFile]:
+def merge(directory: Directory, columns: tuple[LakeColumn, ...], what: Merge) -> list[DataFile]:
     """Write the rows of all files of a merge into one file (more, if they are very many).
 
     Raises:
@@ -99,17 +99,17 @@ def commit(lake: Lake, snapshot: Snapshot, done: Sequence[Merge], written: Seque
     """Replace the merged files by the written ones, all at once.
 
     Raises:
-        ExportElsewhere: somebody else committed meanwhile.
+        ExportConflict: somebody else committed meanwhile.
     """
     number = snapshot.number + 1
     add = tuple(file for files in written for file in files)
     remove = tuple(file.path for each in done for file in each.files)
-    manifest = Manifest(number, Change.COMPACTION, datetime.now(UTC), None, None, snapshot.columns, add, remove)
+    manifest = Manifest(number, CommitKind.COMPACTION, datetime.now(UTC), None, None, snapshot.columns, add, remove)
     # Before the commit, so that a crash in between forgets no file; `expire` looks at what was really committed.
     lake.directory.replace(f"{REPLACED}/{number:020}.json", b"{}")
     lake.directory.settle({file.path.rsplit("/", 1)[0] for file in add})
     if not lake.commit(manifest):
-        raise ExportElsewhere(f"{lake.directory.url} was written to by another process meanwhile: run it again")
+        raise ExportConflict(f"{lake.directory.url} was written to by another process meanwhile: run it again")
     lake.checkpoint(lake.snapshot())
     return manifest
 
@@ -153,4 +153,4 @@ def _replaced(lake: Lake, snapshot: Snapshot, number: int) -> Manifest | None:
     if number > snapshot.number:
         return None
     manifest = lake.manifest(number)
-    return manifest if manifest.change is Change.COMPACTION else None
+    return manifest if manifest.change is CommitKind.COMPACTION else None

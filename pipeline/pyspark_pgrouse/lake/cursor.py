@@ -20,14 +20,14 @@ OPEN = """
 FIND = """
     SELECT c.lake, c.lake_id, c.system_identifier, c.xid::text, c.id FROM messages.export_cursor AS c WHERE c.name = %s"""
 ADVANCE = "SELECT messages.advance_export(%s, %s::xid8, %s, %s::xid8, %s)"
-FORGET = "SELECT messages.forget_export(%s)"
-# A machine that vanished while it exported shall not hold the export for as long as the server's system believes in it.
+FORGET = "SELECT messages.delete_export(%s)"
+# A machine that vanished while it exported should not hold the export for as long as the server's system believes in it.
 NOTICE = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
 LOCK = "SELECT messages.lock_export(%s)"
 UNLOCK = "SELECT messages.unlock_export(%s)"
 
 
-class ExportElsewhere(PgrouseError):
+class ExportConflict(PgrouseError):
     """Another process works on this export, or did meanwhile. What it wrote stands; nothing of this one does."""
 
     exit_code = ExitCode.TRY_AGAIN
@@ -68,12 +68,12 @@ class ExportCursor:
         """Move it on, and return it as it then stands.
 
         Raises:
-            ExportElsewhere: it does not stand where it did.
+            ExportConflict: it does not stand where it did.
         """
         at = self.position
         moved: Any = conn.execute(ADVANCE, [self.name, at.xid, at.id, end.xid, end.id]).fetchone()
         if not moved[0]:
-            raise ExportElsewhere(
+            raise ExportConflict(
                 f"export {self.name} was moved or given up by somebody else meanwhile: run it again if it is still wanted"
             )
         return ExportCursor(self.name, self.lake, self.lake_id, end)
@@ -84,7 +84,7 @@ def held(conn: psycopg.Connection[Any], name: str) -> Iterator[None]:
     """Be the only one that works on an export, as long as the connection lives.
 
     Raises:
-        ExportElsewhere: somebody else is.
+        ExportConflict: somebody else is.
         SchemaMismatch: the schema is not there, or too old for an export.
         ConfigError: this role may not do it.
     """
@@ -92,7 +92,7 @@ def held(conn: psycopg.Connection[Any], name: str) -> Iterator[None]:
     conn.execute(NOTICE)
     row: Any = conn.execute(LOCK, [name]).fetchone()
     if not row[0]:
-        raise ExportElsewhere(f"export {name} is being run by another process: wait for it, or use another --name")
+        raise ExportConflict(f"export {name} is being run by another process: wait for it, or use another --name")
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ from pgrouse.errors import ConfigError
 from pyspark_pgrouse.lake.columns import arrow_schema
 from pyspark_pgrouse.lake.directory import LakeUnwritable
 from pyspark_pgrouse.lake.lake import Lake
-from pyspark_pgrouse.lake.manifest import Change, Column, DataFile, Manifest
+from pyspark_pgrouse.lake.manifest import CommitKind, DataFile, LakeColumn, Manifest
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -52,7 +52,7 @@ def follow(lake: Lake) -> int:
             _append(lake, lake.manifest(number))
     except (DeltaError, OSError) as error:
         raise LakeUnwritable(
-            f"the Delta table in {lake.directory.url} cannot be written: {error}: mend that and run it again; the lake itself is complete"
+            f"the Delta table in {lake.directory.url} cannot be written: {error}: fix that and run it again; the lake itself is complete"
         ) from error
     return last - done
 
@@ -69,8 +69,8 @@ def _append(lake: Lake, manifest: Manifest) -> None:
     from deltalake import CommitProperties, Transaction  # noqa: PLC0415
 
     table = _table(lake, manifest.columns)
-    # A compaction leaves the rows what they are: whoever reads the changes of the table has nothing to read then.
-    is_new = manifest.change is Change.EXPORT
+    # A compaction leaves the rows what they are: anyone who reads the changes of the table has nothing to read then.
+    is_new = manifest.change is CommitKind.EXPORT
     actions: list[AddAction | RemoveAction] = [
         *(_add(f, is_new) for f in manifest.add),
         *(_remove(f, is_new) for f in _removed(lake, manifest)),
@@ -84,7 +84,7 @@ def _append(lake: Lake, manifest: Manifest) -> None:
     )
 
 
-def _table(lake: Lake, columns: tuple[Column, ...]) -> DeltaTable:
+def _table(lake: Lake, columns: tuple[LakeColumn, ...]) -> DeltaTable:
     """Return the table, with all of these columns."""
     from deltalake import DeltaTable, Schema  # noqa: PLC0415
 

@@ -187,7 +187,7 @@ class Directory:
                 _sync(Path(self._of(folder)))
 
     def empty_temporary(self) -> None:
-        """Remove files that were not completed. Only whoever is alone in the lake may."""
+        """Remove files that were not completed. Only the one that is alone in the lake may."""
         if self.is_local:
             shutil.rmtree(self._of(TEMPORARY), ignore_errors=True)
 
@@ -195,7 +195,7 @@ class Directory:
         return f"{self.root}/{path}" if path else self.root
 
     def _put(self, path: str, content: bytes) -> bool:
-        # Stores that know no condition still get an answer: whoever exports holds a lock in the database.
+        # Stores that know no condition still get an answer: anyone who exports holds a lock in the database.
         if self._fs.exists(self._of(path)):
             return False
         try:
@@ -267,8 +267,8 @@ class Directory:
 
 def _failure(url: str, what: str, error: OSError) -> str:
     why = error.strerror or str(error)
-    mend = "make room" if error.errno in FULL else "mend that"
-    return f"the lake {url} cannot be {what}: {why}: {mend} and run it again; it goes on where it stopped"
+    fix = "make room" if error.errno in FULL else "fix that"
+    return f"the lake {url} cannot be {what}: {why}: {fix} and run it again; it goes on where it stopped"
 
 
 def _changed_at(info: dict[str, Any]) -> datetime | None:

@@ -17,11 +17,11 @@ from uuid import uuid4
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import position as positions
 from pyspark_pgrouse.lake.columns import archive_columns
-from pyspark_pgrouse.lake.cursor import ExportCursor, ExportElsewhere
+from pyspark_pgrouse.lake.cursor import ExportConflict, ExportCursor
 from pyspark_pgrouse.lake.directory import Directory
-from pyspark_pgrouse.lake.lake import About, Lake, Snapshot
-from pyspark_pgrouse.lake.manifest import Change, DataFile, Manifest
-from pyspark_pgrouse.lake.slice import Slice, Source, write_slice
+from pyspark_pgrouse.lake.lake import Lake, LakeInfo, Snapshot
+from pyspark_pgrouse.lake.manifest import CommitKind, DataFile, Manifest
+from pyspark_pgrouse.lake.slice import ExportSlice, ExportSource, write_slice
 from pyspark_pgrouse.position import Position
 from pyspark_pgrouse.read.scope import Scope, literal
 
@@ -46,11 +46,11 @@ LEFT = """
     EXPLAIN (FORMAT JSON)
     SELECT FROM messages.message_archive AS a WHERE a.archive_xid >= %(xid)s::xid8 AND {since}"""
 
-Run = Callable[[Callable[[Slice], list[DataFile]], Sequence[Slice]], list[list[DataFile]]]
+Run = Callable[[Callable[[ExportSlice], list[DataFile]], Sequence[ExportSlice]], list[list[DataFile]]]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExportOptions:
     """What an export is asked for.
 
     Attributes:
@@ -69,13 +69,13 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Batch:
+class ExportBatch:
     """A planned batch. start is exclusive, end inclusive."""
 
     number: int
     start: Position
     end: Position
-    slices: tuple[Slice, ...]
+    slices: tuple[ExportSlice, ...]
 
 
 @dataclass
@@ -83,21 +83,21 @@ class Export:
     """An export at work.
 
     Attributes:
-        conn: to the database; whoever holds the export holds it by this connection.
+        conn: to the database; anyone who holds the export holds it by this connection.
         lake: where it writes to.
-        wanted: what is asked for.
+        options: what is asked for.
         source: what its slices read.
         cursor: how far it is.
     """
 
     conn: psycopg.Connection[Any]
     lake: Lake
-    wanted: Wanted
-    source: Source
+    options: ExportOptions
+    source: ExportSource
     cursor: ExportCursor
 
     @classmethod
-    def begin(cls, conn: psycopg.Connection[Any], dsn: str | None, url: str, wanted: Wanted) -> Export:
+    def begin(cls, conn: psycopg.Connection[Any], dsn: str | None, url: str, options: ExportOptions) -> Export:
         """Open the lake, or make it, and go on where its last batch ended. Only one process may do so at a time.
 
         Raises:
@@ -107,11 +107,11 @@ class Export:
         """
         conn.execute(SETTINGS)
         columns = archive_columns(conn)
-        lake = _opened(conn, Directory.at(url), wanted)
-        cursor = _reconciled(conn, lake, wanted.name, lake.snapshot())
+        lake = _opened(conn, Directory.at(url), options)
+        cursor = _reconciled(conn, lake, options.name, lake.snapshot())
         lake.clean()
-        scope = Scope(topics=lake.about.topics, since=lake.about.since)
-        return cls(conn, lake, wanted, Source(dsn, columns, scope), cursor)
+        scope = Scope(topics=lake.info.topics, since=lake.info.since)
+        return cls(conn, lake, options, ExportSource(dsn, columns, scope), cursor)
 
     def rows_left(self) -> int:
         """Return about how many rows there are to write."""
@@ -127,36 +127,36 @@ class Export:
         return int(row[0])
 
     def batches(self, run: Run, partitions: int) -> Iterator[Manifest]:
-        """Write what there is below the cut of now, batch by batch; yield each manifest when it is committed.
+        """Write what there is below the watermark of now, batch by batch; yield each manifest when it is committed.
 
         Args:
             run: how slices are run: see `executors.on_executors`.
             partitions: into how many slices a batch is split at most.
         """
-        cut = positions.cut(self.conn)
-        while batch := self.plan(cut, partitions):
+        watermark = positions.watermark(self.conn)
+        while batch := self.plan(watermark, partitions):
             yield self.write(batch, run)
 
-    def plan(self, cut: str, partitions: int) -> Batch | None:
-        """Return the next batch below a cut; None if nothing is there."""
-        start, rows = self.cursor.position, self.wanted.batch_rows
+    def plan(self, watermark: str, partitions: int) -> ExportBatch | None:
+        """Return the next batch below a watermark; None if nothing is there."""
+        start, rows = self.cursor.position, self.options.batch_rows
         slice_rows = max(math.ceil(rows / partitions), LEAST_ROWS)
         number = self.lake.snapshot().number + 1
-        slices: list[Slice] = []
+        slices: list[ExportSlice] = []
         for planned in range(0, rows, slice_rows):
             begin = slices[-1].end if slices else start
             limit = min(slice_rows, rows - planned)
-            end = positions.next_end(self.conn, begin, limit, 0, cut, Scope(since=self.lake.about.since))
+            end = positions.next_end(self.conn, begin, limit, 0, watermark, Scope(since=self.lake.info.since))
             if end is None:
                 break
-            slices.append(Slice(number, len(slices), begin, end))
-        return Batch(number, start, slices[-1].end, tuple(slices)) if slices else None
+            slices.append(ExportSlice(number, len(slices), begin, end))
+        return ExportBatch(number, start, slices[-1].end, tuple(slices)) if slices else None
 
-    def write(self, batch: Batch, run: Run) -> Manifest:
+    def write(self, batch: ExportBatch, run: Run) -> Manifest:
         """Write a batch and commit it.
 
         Raises:
-            ExportElsewhere: somebody else wrote this batch, or gave the export up.
+            ExportConflict: somebody else wrote this batch, or gave the export up.
             LakeUnwritable: the disk is full, or the store fails. What the batch had written is removed.
         """
         directory, source = self.lake.directory, self.source
@@ -173,10 +173,10 @@ class Export:
         self.lake.end(batch.number)
         return manifest
 
-    def _manifest(self, batch: Batch, files: tuple[DataFile, ...]) -> Manifest:
+    def _manifest(self, batch: ExportBatch, files: tuple[DataFile, ...]) -> Manifest:
         columns = tuple(c.column for c in self.source.columns)
         start, end = batch.start.as_offset(), batch.end.as_offset()
-        return Manifest(batch.number, Change.EXPORT, datetime.now(UTC), start, end, columns, files, ())
+        return Manifest(batch.number, CommitKind.EXPORT, datetime.now(UTC), start, end, columns, files, ())
 
     def _commit(self, manifest: Manifest, files: tuple[DataFile, ...]) -> None:
         directory = self.lake.directory
@@ -188,26 +188,26 @@ class Export:
                 )
         directory.settle({file.path.rsplit("/", 1)[0] for file in files})
         if not self.lake.commit(manifest):
-            raise ExportElsewhere(
+            raise ExportConflict(
                 f"batch {manifest.number} of {directory.url} was committed by another process: run it again if it is still wanted"
             )
 
     @property
     def _since(self) -> str:
-        since = self.lake.about.since
+        since = self.lake.info.since
         return f"a.archived_at >= {literal(since)}".replace("%", "%%") if since else "TRUE"
 
 
-def _opened(conn: psycopg.Connection[Any], directory: Directory, wanted: Wanted) -> Lake:
+def _opened(conn: psycopg.Connection[Any], directory: Directory, options: ExportOptions) -> Lake:
     system = positions.system_identifier(conn)
     lake = Lake.find(directory)
     if lake is not None:
-        _check(lake.about, directory.url, system, wanted)
+        _check(lake.info, directory.url, system, options)
         return lake
-    if cursor := ExportCursor.find(conn, wanted.name):
+    if cursor := ExportCursor.find(conn, options.name):
         raise _elsewhere(cursor, directory.url)
-    about = About(str(uuid4()), wanted.name, system, wanted.topics, wanted.since, wanted.delta, datetime.now(UTC))
-    return Lake.make(directory, about)
+    info = LakeInfo(str(uuid4()), options.name, system, options.topics, options.since, options.delta, datetime.now(UTC))
+    return Lake.make(directory, info)
 
 
 def _elsewhere(cursor: ExportCursor, url: str) -> ConfigError:
@@ -217,36 +217,36 @@ def _elsewhere(cursor: ExportCursor, url: str) -> ConfigError:
     )
 
 
-def _check(about: About, url: str, system: str, wanted: Wanted) -> None:
-    if about.system_identifier != system:
+def _check(info: LakeInfo, url: str, system: str, options: ExportOptions) -> None:
+    if info.system_identifier != system:
         raise ConfigError(
-            f"the lake {url} holds the archive of another cluster ({about.system_identifier}; this one is {system}): "
-            f"name another lake; if this database was restored from that one, first give the export up with --forget {about.name}"
+            f"the lake {url} holds the archive of another cluster ({info.system_identifier}; this one is {system}): "
+            f"name another lake; if this database was restored from that one, first give the export up with --forget {info.name}"
         )
-    if about.name != wanted.name:
-        raise ConfigError(f"the lake {url} is written by export {about.name}: use --name {about.name}, or another lake")
-    if wanted.topics and set(wanted.topics) != set(about.topics):
-        raise ConfigError(f"the lake {url} was made for {_topics(about)}: leave --topics out, or name another lake")
-    if wanted.since and wanted.since != about.since:
-        since = about.since.isoformat() if about.since else "the beginning"
+    if info.name != options.name:
+        raise ConfigError(f"the lake {url} is written by export {info.name}: use --name {info.name}, or another lake")
+    if options.topics and set(options.topics) != set(info.topics):
+        raise ConfigError(f"the lake {url} was made for {_topics(info)}: leave --topics out, or name another lake")
+    if options.since and options.since != info.since:
+        since = info.since.isoformat() if info.since else "the beginning"
         raise ConfigError(
             f"the lake {url} was made with what ended since {since}: leave --since out, or name another lake"
         )
-    if wanted.delta and not about.delta:
+    if options.delta and not info.delta:
         raise ConfigError(f"the lake {url} was made without a Delta table: leave --delta out, or name another lake")
 
 
-def _topics(about: About) -> str:
-    return f"--topics {','.join(about.topics)}" if about.topics else "all topics"
+def _topics(info: LakeInfo) -> str:
+    return f"--topics {','.join(info.topics)}" if info.topics else "all topics"
 
 
 def _reconciled(conn: psycopg.Connection[Any], lake: Lake, name: str, snapshot: Snapshot) -> ExportCursor:
     """Open the cursor where the lake ends; after a crash between the two, move it there."""
-    url, system = lake.directory.url, lake.about.system_identifier
+    url, system = lake.directory.url, lake.info.system_identifier
     end = Position.from_offset(snapshot.end) if snapshot.end else Position(system, "0", 0)
-    positions.expect(conn, end)
-    cursor = ExportCursor.opened(conn, name, url, lake.about.lake, end)
-    if cursor.lake_id != lake.about.lake:
+    positions.check_cluster(conn, end)
+    cursor = ExportCursor.opened(conn, name, url, lake.info.lake, end)
+    if cursor.lake_id != lake.info.lake:
         raise _elsewhere(cursor, url)
     if _order(cursor.position) > _order(end):
         raise ConfigError(

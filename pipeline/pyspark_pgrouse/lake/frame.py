@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_pgrouse.lake.columns import arrow_schema
 from pyspark_pgrouse.lake.directory import Directory
-from pyspark_pgrouse.lake.manifest import Column, DataFile
+from pyspark_pgrouse.lake.manifest import DataFile, LakeColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,7 @@ BATCH_ROWS = 10_000
 def frame(
     spark: SparkSession,
     directory: Directory,
-    columns: tuple[Column, ...],
+    columns: tuple[LakeColumn, ...],
     files: Sequence[DataFile],
     since: datetime | None,
     until: datetime | None,
@@ -46,7 +46,7 @@ def frame(
     return rows.where(f.col("archived_at") < f.lit(until)) if until else rows
 
 
-def spark_schema(columns: tuple[Column, ...]) -> StructType:
+def spark_schema(columns: tuple[LakeColumn, ...]) -> StructType:
     """Return the schema of a lake with these columns, as Spark has it."""
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415
 
@@ -71,7 +71,7 @@ def _known_to_hadoop(spark: SparkSession, directory: Directory) -> bool:
 def _read_by_arrow(
     spark: SparkSession,
     directory: Directory,
-    columns: tuple[Column, ...],
+    columns: tuple[LakeColumn, ...],
     files: Sequence[DataFile],
     schema: StructType,
 ) -> DataFrame:
@@ -99,7 +99,7 @@ def _parts(files: Sequence[DataFile]) -> Iterator[list[str]]:
         yield part
 
 
-def batches_of(directory: Directory, path: str, columns: tuple[Column, ...]) -> Iterator[pa.RecordBatch]:
+def batches_of(directory: Directory, path: str, columns: tuple[LakeColumn, ...]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file with all columns of the lake."""
     import pyarrow as pa  # noqa: PLC0415 - executors load it when they read
     import pyarrow.parquet as pq  # noqa: PLC0415

@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING, Any
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.lake.directory import Directory
-from pyspark_pgrouse.lake.manifest import Change, Column, DataFile, Manifest
+from pyspark_pgrouse.lake.manifest import CommitKind, DataFile, LakeColumn, Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 1
-ABOUT = "_pgrouse/lake.json"
+INFO_FILE = "_pgrouse/lake.json"
 MANIFESTS = "_manifest"
 CHECKPOINTS = "_checkpoint"
 BEGUN = "_pgrouse/batch"
 
 
 @dataclass(frozen=True)
-class About:
+class LakeInfo:
     """What a lake is, said once when it is made.
 
     Attributes:
@@ -64,7 +64,7 @@ class About:
         return json.dumps(asdict(self), default=datetime.isoformat, indent=1)
 
     @classmethod
-    def from_json(cls, text: bytes, where: str) -> About:
+    def from_json(cls, text: bytes, where: str) -> LakeInfo:
         """Read it.
 
         Raises:
@@ -93,7 +93,7 @@ class Snapshot:
 
     number: int
     files: tuple[DataFile, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[LakeColumn, ...]
     end: dict[str, Any] | None
 
     def of(
@@ -111,11 +111,11 @@ class Lake:
 
     Attributes:
         directory: where.
-        about: what its file says.
+        info: what its file says.
     """
 
     directory: Directory
-    about: About
+    info: LakeInfo
 
     @classmethod
     def open(cls, url: str) -> Lake:
@@ -132,11 +132,11 @@ class Lake:
     @classmethod
     def find(cls, directory: Directory) -> Lake | None:
         """Return the lake in a directory; None if there is none."""
-        said = directory.read(ABOUT)
-        return None if said is None else cls(directory, About.from_json(said, directory.url))
+        said = directory.read(INFO_FILE)
+        return None if said is None else cls(directory, LakeInfo.from_json(said, directory.url))
 
     @classmethod
-    def make(cls, directory: Directory, about: About) -> Lake:
+    def make(cls, directory: Directory, info: LakeInfo) -> Lake:
         """Make a lake in a directory that is empty.
 
         Raises:
@@ -146,8 +146,8 @@ class Lake:
             raise ConfigError(
                 f"{directory.url} is not empty and is no lake: name an empty directory, or one that does not exist"
             )
-        directory.create(ABOUT, about.as_json().encode())
-        return cls(directory, about)
+        directory.create(INFO_FILE, info.as_json().encode())
+        return cls(directory, info)
 
     @cached_property
     def _named(self) -> dict[str, Manifest]:
@@ -179,7 +179,7 @@ class Lake:
         """Write down all files of a snapshot, so that readers need not read all manifests up to it."""
         all_of_it = Manifest(
             snapshot.number,
-            Change.CHECKPOINT,
+            CommitKind.CHECKPOINT,
             datetime.now(UTC),
             None,
             snapshot.end,
@@ -198,7 +198,7 @@ class Lake:
         self.directory.remove([f"{BEGUN}/{number:020}.json"])
 
     def clean(self) -> None:
-        """Remove what commits left that were begun and not made. Only whoever is alone in the lake may.
+        """Remove what commits left that were begun and not made. Only the one that is alone in the lake may.
 
         A commit that was made may have such files too, of tasks that were tried twice.
         """

@@ -13,7 +13,7 @@ from urllib.parse import quote
 LONGEST = 200  # of an escaped topic: directories have names of at most 255 bytes
 
 
-class Change(StrEnum):
+class CommitKind(StrEnum):
     """What a commit does."""
 
     EXPORT = "export"
@@ -22,7 +22,7 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True)
-class Column:
+class LakeColumn:
     """A column of the lake. type: as Arrow writes it: int64, string, binary, timestamp[us, tz=UTC]."""
 
     name: str
@@ -69,11 +69,11 @@ class Manifest:
     """
 
     number: int
-    change: Change
+    change: CommitKind
     committed_at: datetime
     start: dict[str, Any] | None
     end: dict[str, Any] | None
-    columns: tuple[Column, ...]
+    columns: tuple[LakeColumn, ...]
     add: tuple[DataFile, ...]
     remove: tuple[str, ...]
 
@@ -92,11 +92,11 @@ class Manifest:
         said = json.loads(text)
         return cls(
             number=said["number"],
-            change=Change(said["change"]),
+            change=CommitKind(said["change"]),
             committed_at=datetime.fromisoformat(said["committed_at"]),
             start=said["start"],
             end=said["end"],
-            columns=tuple(Column(**column) for column in said["columns"]),
+            columns=tuple(LakeColumn(**column) for column in said["columns"]),
             add=tuple(map(DataFile.from_dict, said["add"])),
             remove=tuple(said["remove"]),
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Slice:
+class ExportSlice:
     """A part of a batch. start is exclusive, end inclusive."""
 
     batch: int
@@ -29,7 +29,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportSource:
     """What all slices of an export read.
 
     Attributes:
@@ -42,7 +42,7 @@ class Source:
     columns: tuple[ArchiveColumn, ...]
     scope: Scope = EVERYTHING
 
-    def query(self, part: Slice) -> str:
+    def query(self, part: ExportSlice) -> str:
         """Return the statement that reads a slice. Its conditions are those of the index that each day has."""
         columns = ", ".join(f"{c.sql} AS {_quoted(c.column.name)}" for c in self.columns)
         return (
@@ -51,12 +51,12 @@ class Source:
             f"AND {self.scope.sql()}"
         )
 
-    def read(self, part: Slice) -> Iterator[pa.RecordBatch]:
+    def read(self, part: ExportSlice) -> Iterator[pa.RecordBatch]:
         """Read a slice."""
         return arrow(self.dsn, self.query(part))
 
 
-def write_slice(source: Source, directory: Directory, part: Slice) -> list[DataFile]:
+def write_slice(source: ExportSource, directory: Directory, part: ExportSlice) -> list[DataFile]:
     """Write a slice into the lake; return the files. If it fails it leaves none.
 
     Raises:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from pyspark_pgrouse.lake.columns import arrow_schema
 from pyspark_pgrouse.lake.directory import Directory
-from pyspark_pgrouse.lake.manifest import Column, DataFile, folder
+from pyspark_pgrouse.lake.manifest import DataFile, LakeColumn, folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ class _File:
         if self._parquet is not None:
             with suppress(Exception):
                 self._parquet.close()
-            # What it could not write now it shall not try again when it is collected.
+            # What it could not write now it should not try again when it is collected.
             self._parquet.is_open = False
         self._scope.__exit__(type(error), error, error.__traceback__)
 
@@ -90,7 +90,7 @@ class LakeWriter:
         files: what was written.
     """
 
-    def __init__(self, directory: Directory, stem: str, columns: tuple[Column, ...]) -> None:
+    def __init__(self, directory: Directory, stem: str, columns: tuple[LakeColumn, ...]) -> None:
         """Begin.
 
         Args:
@@ -190,7 +190,7 @@ def _partitioned(batches: list[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.
     batches = [batch for batch in batches if batch.num_rows]
     if not batches:
         return
-    # It gives memory back less eagerly than Arrow's own pool: to get it anew each time takes as long as to write the rows.
+    # It gives memory back less eagerly than Arrow's own pool: to get it again each time takes as long as to write the rows.
     pool = pa.system_memory_pool()
     rows = pa.Table.from_batches(batches).combine_chunks(memory_pool=pool)
     days = rows.column("date").cast(pa.int32()).to_numpy()

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pgrouse.errors import ConfigError, PgrouseError
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.publish import columns as publish_columns
-from pyspark_pgrouse.publish.job import Outcome, publish
+from pyspark_pgrouse.publish.job import JobResult, publish
 from pyspark_pgrouse.publish.stage import Staged, check_usable, clear, stage
 
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ class PublishWriter(DataSourceArrowWriter):
         self.job = options.job or f"spark/{uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task; each repetition of it stages anew, and only what the last one says is published."""
+        """Stage the rows of one task; each repetition of it stages its rows again, and only the last one's are published."""
         return stage(self.options.dsn, self.job, self.options.topic, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish. Said again, it does nothing: the job's key is in the same transaction.
+        """Publish. A second call does nothing: the job's key is in the same transaction.
 
         Raises:
-            NotAdmitted: a policy of a topic is against it, or the stage was lost; nothing was published.
+            PublishRejected: a policy of a topic is against it, or the stage was lost; nothing was published.
         """
-        self.outcome: Outcome = publish(self.options.dsn, self.job, staged(messages), self.options.max_rejected)
+        self.outcome: JobResult = publish(self.options.dsn, self.job, staged(messages), self.options.max_rejected)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Throw away what was staged. What cannot be thrown away now is so by the queue's own maintenance, after a day."""
@@ -60,5 +60,5 @@ class PublishWriter(DataSourceArrowWriter):
 
 
 def staged(messages: Iterable[Any]) -> list[Staged]:
-    """Return what the tasks told; those that failed told nothing."""
+    """Return what the tasks returned; those that failed returned nothing."""
     return [message for message in messages if isinstance(message, Staged)]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pgrouse import jsonb, printable
 from pgrouse.errors import InvalidPayload
-from pgrouse.publishing.schema_cache import Schemas
-from pgrouse.publishing.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_WAIT, ON_CONFLICT
 from pgrouse.payload_schema import SchemaUnusable
+from pgrouse.publishing.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_WAIT, ON_CONFLICT
+from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pyspark_pgrouse.publish.columns import CORRUPT
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _absent(pc: Any, columns: Columns, name: str, count: int) -> pa.Array:
     return pc.is_null(columns[name]) if name in columns else pa.repeat(pa.scalar(True), count)
 
 
-def misfits(columns: Columns, schemas: Schemas) -> pa.Array:
+def misfits(columns: Columns, schemas: SchemaSnapshot) -> pa.Array:
     """Return for each row why its payload does not fit the payload_schema of its topic; null = it does."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -129,7 +129,7 @@ def misfits(columns: Columns, schemas: Schemas) -> pa.Array:
     return pa.array([_misfit(schemas, *row) for row in zip(topics, payloads, strict=True)], pa.string())
 
 
-def _misfit(schemas: Schemas, topic: str, payload: str | None) -> str | None:
+def _misfit(schemas: SchemaSnapshot, topic: str, payload: str | None) -> str | None:
     try:
         schemas.check({"topic": topic, "payload": payload})
     except (InvalidPayload, SchemaUnusable) as error:

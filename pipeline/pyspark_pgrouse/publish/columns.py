@@ -1,4 +1,4 @@
-"""The columns of a DataFrame that is published: which there are, of which types, and what becomes of them."""
+"""The columns of a DataFrame that is published: their names, types, and how they are converted."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from pgrouse.errors import (
     ConfigError,
     DatabaseUnreachable,
     ExitCode,
-    NotAdmitted,
     PgrouseError,
     PublishRateExceeded,
+    PublishRejected,
     TopicFull,
 )
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     import psycopg
 
 
-class StageLost(NotAdmitted):
+class StageLost(PublishRejected):
     """Rows that were staged are not there any more: nothing was published, and the job can be run again."""
 
     sqlstate = "PGR06"
     exit_code = ExitCode.TRY_AGAIN
 
 
-class TooManyRejected(NotAdmitted):
+class TooManyRejected(PublishRejected):
     """More rows cannot be published than would be let pass: nothing was published."""
 
     sqlstate = "PGR07"
@@ -41,17 +41,17 @@ class ServerFull(PgrouseError):
 
 DISK_FULL = "53100"
 # Connections that broke, and those that the server ended.
-GONE = ("08", "57P")
+CONNECTION_LOST = ("08", "57P")
 KINDS: dict[str, type[PgrouseError]] = {
     **{kind.sqlstate: kind for kind in (TopicFull, PublishRateExceeded, StageLost, TooManyRejected)},
     "42501": ConfigError,
 }
 NAMES = {kind.__name__: kind for kind in (*KINDS.values(), ServerFull)}
-AGAIN = "nothing was published, run the job again with the same key"
+RETRY_HINT = "nothing was published, run the job again with the same key"
 
 
 @contextmanager
-def in_our_words() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
     """Raise what the server says, or that it is gone, as errors of our own."""
     import psycopg  # noqa: PLC0415 - executors load it when they connect
 
@@ -63,19 +63,19 @@ def in_our_words() -> Iterator[None]:
 
 def _meaning(error: psycopg.Error) -> PgrouseError:
     said = ": ".join(filter(None, [error.diag.message_primary, error.diag.message_hint])) or str(error).strip()
-    if error.sqlstate is None or error.sqlstate.startswith(GONE):
-        return DatabaseUnreachable(f"the connection was lost ({said}): {AGAIN}")
+    if error.sqlstate is None or error.sqlstate.startswith(CONNECTION_LOST):
+        return DatabaseUnreachable(f"the connection was lost ({said}): {RETRY_HINT}")
     if error.sqlstate == DISK_FULL:
-        return ServerFull(f"the server's disk is full ({said}): make room; {AGAIN}")
+        return ServerFull(f"the server's disk is full ({said}): make room; {RETRY_HINT}")
     return KINDS.get(error.sqlstate, PgrouseError)(said)
 
 
-def told_by_spark(error: Exception) -> Exception:
+def error_from_spark(error: Exception) -> Exception:
     """Return the error of ours that made Spark fail; itself if it was none."""
-    from pyspark_pgrouse.executors import OWN, own_error  # noqa: PLC0415 - tasks do without it
+    from pyspark_pgrouse.executors import PGROUSE_ERROR, pgrouse_error  # noqa: PLC0415 - tasks do without it
 
-    found = OWN.findall(str(error))
+    found = PGROUSE_ERROR.findall(str(error))
     if not found:
         return error
     name, said = found[-1]
-    return NAMES[name](said) if name in NAMES else own_error(str(error)) or error
+    return NAMES[name](said) if name in NAMES else pgrouse_error(str(error)) or error

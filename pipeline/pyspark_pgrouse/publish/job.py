@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark_pgrouse.connection import ask, connect
-from pyspark_pgrouse.publish.error import in_our_words
+from pyspark_pgrouse.connection import connect, run_with_retry
+from pyspark_pgrouse.publish.error import translated_errors
 from pyspark_pgrouse.publish.stage import Staged
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PAGE = 10_000
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobResult:
     """What became of the rows of a job.
 
     Attributes:
@@ -43,8 +43,8 @@ class Outcome:
     is_repeat: bool
 
 
-def publish(dsn: str | None, job: str, staged: Sequence[Staged], max_rejected: int | None = None) -> Outcome:
-    """Publish what tasks staged, all at once, if the job was not published before.
+def publish(dsn: str | None, job: str, staged: Sequence[Staged], max_rejected: int | None = None) -> JobResult:
+    """Publish what tasks staged, all at publish_once, if the job was not published before.
 
     Args:
         dsn: where; None = the environment.
@@ -54,25 +54,25 @@ def publish(dsn: str | None, job: str, staged: Sequence[Staged], max_rejected: i
 
     Raises:
         DatabaseUnreachable: no connection, or it was lost and did not come back.
-        NotAdmitted: a policy of a topic is against it, or the stage was lost; nothing was published.
+        PublishRejected: a policy of a topic is against it, or the stage was lost; nothing was published.
     """
     counted = [(each.attempt, each.rows) for each in staged if each.attempt is not None]
     values = [job, [attempt for attempt, _ in counted], [rows for _, rows in counted], max_rejected]
 
-    def once(conn: psycopg.Connection[Any]) -> Outcome:
+    def publish_once(conn: psycopg.Connection[Any]) -> JobResult:
         row: Any = conn.execute(PUBLISH, values).fetchone()
-        return Outcome(*row)
+        return JobResult(*row)
 
     # Asked again when the connection was lost: the key of the job is committed with the messages, or not at all.
-    with in_our_words():
-        return ask(dsn, once)
+    with translated_errors():
+        return run_with_retry(dsn, publish_once)
 
 
-def outcome(dsn: str | None, job: str) -> Outcome | None:
+def job_result(dsn: str | None, job: str) -> JobResult | None:
     """Return what became of a job; None if it was not published."""
-    with in_our_words():
-        row = ask(dsn, lambda conn: conn.execute(RESULT, [job]).fetchone())
-    return Outcome(*row) if row else None
+    with translated_errors():
+        row = run_with_retry(dsn, lambda conn: conn.execute(RESULT, [job]).fetchone())
+    return JobResult(*row) if row else None
 
 
 def rejected(spark: SparkSession, job: str, dsn: str | None = None) -> DataFrame:
@@ -88,7 +88,7 @@ def rejected(spark: SparkSession, job: str, dsn: str | None = None) -> DataFrame
 def rejected_rows(dsn: str | None, job: str, page_size: int = PAGE) -> Iterator[tuple[int, str, str]]:
     """Yield the rows of a job that were not published, page by page: their number, the reason, and what was given as JSON."""
     last = 0
-    with connect(dsn) as conn, in_our_words():
+    with connect(dsn) as conn, translated_errors():
         while page := conn.execute(REJECTED, [job, last, page_size]).fetchall():
             last = page[-1][0]
             yield from ((nth, reason, json.dumps(given, ensure_ascii=False)) for nth, reason, given in page)

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 Judge = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
-def judge(topic: str | None) -> Judge:
+def preview(topic: str | None) -> Judge:
     """Return a function for mapInArrow that gives the topic of each row, and why it would be rejected; null = it would not."""
 
     def judged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from (_judged(batch, topic) for batch in batches)
+        yield from (_preview_groups(batch, topic) for batch in batches)
 
     return judged
 
 
-def _judged(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
+def _preview_groups(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
     import pyarrow as pa  # noqa: PLC0415 - executors load it
     import pyarrow.compute as pc  # noqa: PLC0415
 

@@ -37,7 +37,7 @@ FIELDS = {
 
 
 @dataclass(frozen=True)
-class Source:
+class PublishSource:
     """What is to be published.
 
     Attributes:
@@ -145,5 +145,5 @@ def _cast(name: str) -> str:
 def _check_known(names: Any) -> None:
     if unknown := sorted(set(names) - set(KNOWN)):
         raise ConfigError(
-            f"no column {unknown[0]} of a message: known are {', '.join(KNOWN)}. If the whole row is the payload, say --whole"
+            f"no column {unknown[0]} of a message: known are {', '.join(KNOWN)}. If the whole row is the payload, say --row-as-payload"
         )

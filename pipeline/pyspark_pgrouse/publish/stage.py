@@ -13,12 +13,12 @@ from uuid import UUID
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pgrouse.errors import ConfigError, SchemaMismatch
-from pgrouse.publishing.schema_cache import READ_ALL, Schemas
+from pgrouse.publishing.schema_cache import READ_ALL, SchemaSnapshot
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.publish import check as publish_check
 from pyspark_pgrouse.publish import columns as publish_columns
 from pyspark_pgrouse.publish import copy as publish_copy
-from pyspark_pgrouse.publish.error import in_our_words
+from pyspark_pgrouse.publish.error import translated_errors
 
 if TYPE_CHECKING:
     import psycopg
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
     from pyspark_pgrouse.publish.columns import Columns
 
-BEGIN = b"SELECT messages.begin_stage(%s)"
-CLEAR = b"SELECT messages.clear_stage(%s::uuid[])"
+BEGIN = b"SELECT messages.begin_staging(%s)"
+CLEAR = b"SELECT messages.delete_staged(%s::uuid[])"
 REJECT = b"COPY messages.publish_stage (attempt, reason, given) FROM STDIN (ENCODING 'UTF8')"
 USABLE = """
-    SELECT to_regprocedure('messages.begin_stage(text)') IS NOT NULL,
+    SELECT to_regprocedure('messages.begin_staging(text)') IS NOT NULL,
            has_schema_privilege(to_regnamespace('messages')::oid, 'USAGE')
-           AND has_function_privilege(to_regprocedure('messages.begin_stage(text)')::oid, 'EXECUTE')
+           AND has_function_privilege(to_regprocedure('messages.begin_staging(text)')::oid, 'EXECUTE')
 """
 # One COPY; what is wrong with a row is searched for within it.
 COPY_BYTES = 32 * 1024 * 1024
 # Of one value of a rejected row, and of the reason.
-KEPT_CHARS = 100_000
-REASON_CHARS = 1_000
+MAX_VALUE_CHARS = 100_000
+MAX_REASON_CHARS = 1_000
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def check_usable(conn: psycopg.Connection[Any]) -> None:
 
     Raises:
         SchemaMismatch: the schema is missing or older.
-        ConfigError: the role may not; the text has the GRANT that mends it.
+        ConfigError: the role may not; the text has the GRANT that fixes it.
     """
     there, permitted = conn.execute(USABLE).fetchone() or (False, False)
     if not there:
@@ -85,11 +85,11 @@ def stage(dsn: str | None, job: str, topic: str | None, batches: Iterable[pa.Rec
         DatabaseUnreachable: no connection.
         PgrouseError: the server refused something that is not about one row.
     """
-    with connect(dsn) as conn, in_our_words():
+    with connect(dsn) as conn, translated_errors():
         attempt = _one(conn.execute(BEGIN, [job]))
         if attempt is None:
             return Staged(job)
-        rows = Rows(conn, attempt, _one(conn.execute(READ_ALL)))
+        rows = StageWriter(conn, attempt, _one(conn.execute(READ_ALL)))
         for batch in batches:
             for part in _parts(batch):
                 rows.add(publish_columns.normal(part, topic), part.num_rows)
@@ -104,7 +104,7 @@ def clear(dsn: str | None, staged: Sequence[Staged]) -> None:
     """
     attempts = [each.attempt for each in staged if each.attempt is not None]
     if attempts:
-        with connect(dsn) as conn, in_our_words():
+        with connect(dsn) as conn, translated_errors():
             conn.execute(CLEAR, [attempts])
 
 
@@ -120,7 +120,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, size)
 
 
-class Rows:
+class StageWriter:
     """The rows of one attempt.
 
     Args:
@@ -136,7 +136,7 @@ class Rows:
         self.count = 0
         self._conn = conn
         self._attempt = attempt
-        self._schemas = Schemas(schemas) if schemas else None
+        self._schemas = SchemaSnapshot(schemas) if schemas else None
 
     def add(self, columns: Columns, count: int) -> None:
         """Stage rows: each as a message, or as a rejected one."""
@@ -145,9 +145,9 @@ class Rows:
         if good and self._schemas:
             good = self._without(good, publish_check.misfits(good, self._schemas))
         if good and (refused := self._refused(good)):
-            self._look(good, refused)
+            self._find_rejected(good, refused)
 
-    def _look(self, columns: Columns, refused: psycopg.Error) -> None:
+    def _find_rejected(self, columns: Columns, refused: psycopg.Error) -> None:
         """Find the rows because of which a COPY was refused: first those that are no JSON, which is the common case."""
         good = self._without(columns, publish_check.unreadable(columns, len(columns["topic"])))
         if good and len(good["topic"]) < len(columns["topic"]):
@@ -202,7 +202,7 @@ class Rows:
                 given = {
                     name: _given(name, value) for name, value in zip(columns, row, strict=True) if value is not None
                 }
-                copy.write_row((self._attempt, _storable(reason)[:REASON_CHARS], json.dumps(given)))
+                copy.write_row((self._attempt, _storable(reason)[:MAX_REASON_CHARS], json.dumps(given)))
         self.count += len(reasons)
 
 
@@ -217,9 +217,9 @@ def _reason(refused: psycopg.Error) -> str:
 def _given(name: str, value: Any) -> str | int | float:
     """Write one value of a rejected row so that a person can read it, and a program publish it again."""
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()[:KEPT_CHARS]
+        return base64.b64encode(value).decode()[:MAX_VALUE_CHARS]
     if isinstance(value, str):
-        return _storable(value)[:KEPT_CHARS]
+        return _storable(value)[:MAX_VALUE_CHARS]
     if name in publish_copy.WAITS:
         return float(value / publish_columns.MICROSECONDS)
     return _moment(value) if name in publish_copy.MOMENTS else int(value)

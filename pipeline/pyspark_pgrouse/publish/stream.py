@@ -54,7 +54,7 @@ class PublishStreamWriter(DataSourceStreamArrowWriter):
         """Publish the batch.
 
         Raises:
-            NotAdmitted: a policy of a topic is against it, or the stage was lost; the query fails, and repeats the batch when it is restarted.
+            PublishRejected: a policy of a topic is against it, or the stage was lost; the query fails, and repeats the batch when it is restarted.
         """
         done = staged(messages)
         if done:

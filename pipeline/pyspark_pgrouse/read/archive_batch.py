@@ -11,7 +11,7 @@ from pyspark_pgrouse import connection, schema
 from pyspark_pgrouse.read import slices
 from pyspark_pgrouse.read.pushdown import condition
 from pyspark_pgrouse.read.scope import Scope, literal
-from pyspark_pgrouse.read.slices import Rows, Slice
+from pyspark_pgrouse.read.slices import Slice, SliceReader
 
 if TYPE_CHECKING:
     import psycopg
@@ -44,18 +44,18 @@ class ArchiveBatch(DataSourceReader):
     def __init__(self, options: Options, schema_: StructType) -> None:
         self._options = options
         self._columns = schema.chosen(options, schema_)
-        self._rows = Rows(options.dsn, self._columns, schema_)
+        self._rows = SliceReader(options.dsn, self._columns, schema_)
         self._also: tuple[str, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
         """Take the snapshot, and cut what it shows into slices."""
-        return connection.ask(self._options.dsn, self._plan)
+        return connection.run_with_retry(self._options.dsn, self._plan)
 
     def _plan(self, conn: psycopg.Connection[Any]) -> list[InputPartition]:
         scope = Scope.of(self._options, self._also)
         connection.check(conn, "message_archive", [*schema.sources(self._columns), *scope.columns(), *NEEDED])
         chosen = f"{scope.sql()} AND {_visible(conn)}"
-        ranges = slices.cut_up(conn, chosen, None, None, self._options.partitions)
+        ranges = slices.split_range(conn, chosen, None, None, self._options.partitions)
         columns = schema.select(self._columns)
         return [
             Slice(QUERY.format(columns=columns, condition=chosen, range=slices.between(*bounds))) for bounds in ranges

@@ -23,7 +23,7 @@ from pyspark_pgrouse.position import Position
 from pyspark_pgrouse.read import slices
 from pyspark_pgrouse.read.archive_batch import NEEDED, QUERY
 from pyspark_pgrouse.read.scope import Scope
-from pyspark_pgrouse.read.slices import Rows, Slice
+from pyspark_pgrouse.read.slices import Slice, SliceReader
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,36 +38,36 @@ log = logging.getLogger("pgrouse.spark")
 
 UNLIMITED = 2**63 - 1
 # A transaction that writes for longer than this is worth a word, once in a while.
-LAG_WORTH_TELLING_S = 60.0
-LAG_TOLD_EVERY_S = 300.0
+LAG_WARNING_S = 60.0
+LAG_WARNING_INTERVAL_S = 300.0
 
 
 class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what was archived below the cut, from where it stopped.
+    """Reads what was archived below the watermark, from where it stopped.
 
-    A batch is a range of (archive_xid, id) below the cut: it never changes any more, so a batch that is read again has the same rows. An
+    A batch is a range of (archive_xid, id) below the watermark: it never changes any more, so a batch that is read again has the same rows. An
     instance lives in the driver for as long as its query; copies of it read on the executors.
     """
 
     def __init__(self, options: Options, schema_: StructType) -> None:
         self._options = options
         self._columns = schema.chosen(options, schema_)
-        self._rows = Rows(options.dsn, self._columns, schema_)
+        self._rows = SliceReader(options.dsn, self._columns, schema_)
         self._scope = Scope.of(options)
         self._target: str | None = None
         self._nothing_until: Position | None = None
-        self._told_at = -LAG_TOLD_EVERY_S
+        self._warned_at = -LAG_WARNING_INTERVAL_S
         self._was_there = False
 
-    def _ask(self, question: Callable[[psycopg.Connection[Any]], T]) -> T:
+    def _query(self, function: Callable[[psycopg.Connection[Any]], T]) -> T:
         # A query that runs outlives a restart of the server; one that starts says at once that there is none.
-        answer = connection.ask(self._options.dsn, question, known=self._was_there)
+        answer = connection.run_with_retry(self._options.dsn, function, known=self._was_there)
         self._was_there = True
         return answer
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, here and below
         """Return where a new stream begins. One that goes on from a checkpoint begins where that says."""
-        return self._ask(self._start).as_offset()
+        return self._query(self._start).as_offset()
 
     def _start(self, conn: psycopg.Connection[Any]) -> Position:
         self._check(conn)
@@ -76,9 +76,9 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             case str(word) if word == EARLIEST:
                 return Position(system, "0", 0)
             case str(word) if word == LATEST:
-                return Position(system, position.cut(conn), 0)
+                return Position(system, position.watermark(conn), 0)
         given = Position.from_offset(json.loads(self._options.starting))
-        position.expect(conn, given)
+        position.check_cluster(conn, given)
         return given
 
     def _check(self, conn: psycopg.Connection[Any]) -> None:
@@ -87,8 +87,8 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         connection.check(conn, "message_archive", [*needed, *sized])
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remember where the cut is now: this run goes so far and no farther."""
-        self._target = self._ask(position.cut)
+        """Remember where the watermark is now: this run goes so far and no farther."""
+        self._target = self._query(position.watermark)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return how much a batch has unless the trigger says otherwise."""
@@ -97,17 +97,19 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends; `start` itself if there is nothing."""
         begin = Position.from_offset(start)
-        return self._ask(lambda conn: self._end(conn, begin, limit)).as_offset()
+        return self._query(lambda conn: self._end(conn, begin, limit)).as_offset()
 
     def _end(self, conn: psycopg.Connection[Any], start: Position, limit: ReadLimit) -> Position:
-        position.expect(conn, start)
-        self._tell_lag(conn)
-        cut = self._target or position.cut(conn)
+        position.check_cluster(conn, start)
+        self._warn_of_lag(conn)
+        watermark = self._target or position.watermark(conn)
         # What is passed over is not looked at again with each poll: of a rare topic that might be the whole archive.
         seen = self._nothing_until
-        end = position.next_end(conn, max(start, seen or start, key=_place), *self._limits(limit), cut, self._scope)
+        end = position.next_end(
+            conn, max(start, seen or start, key=_place), *self._limits(limit), watermark, self._scope
+        )
         if end is None:
-            self._nothing_until = Position(start.system, cut, 0)
+            self._nothing_until = Position(start.system, watermark, 0)
         return end or start
 
     def _limits(self, limit: ReadLimit) -> tuple[int, int]:
@@ -120,30 +122,30 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return self._options.max_rows, size
         return self._options.max_rows, self._options.max_bytes
 
-    def _tell_lag(self, conn: psycopg.Connection[Any]) -> None:
-        if time.monotonic() - self._told_at < LAG_TOLD_EVERY_S:
+    def _warn_of_lag(self, conn: psycopg.Connection[Any]) -> None:
+        if time.monotonic() - self._warned_at < LAG_WARNING_INTERVAL_S:
             return
-        lag = position.cut_lag(conn)
-        if lag.oldest_s is not None and lag.oldest_s >= LAG_WORTH_TELLING_S:
-            self._told_at = time.monotonic()
+        lag = position.watermark_lag(conn)
+        if lag.oldest_s is not None and lag.oldest_s >= LAG_WARNING_S:
+            self._warned_at = time.monotonic()
             log.warning("%s: rows archived since are not read until it ends", lag)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the cut, for the progress of the query: how far this stream could be."""
-        here = self._ask(lambda conn: Position(position.system_identifier(conn), position.cut(conn), 0))
+        """Return the watermark, for the progress of the query: how far this stream could be."""
+        here = self._query(lambda conn: Position(position.system_identifier(conn), position.watermark(conn), 0))
         return here.as_offset()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Cut a batch into slices. It may be one of an earlier run."""
         first, last = Position.from_offset(start), Position.from_offset(end)
-        return self._ask(lambda conn: self._slices(conn, first, last))
+        return self._query(lambda conn: self._slices(conn, first, last))
 
     def _slices(self, conn: psycopg.Connection[Any], first: Position, last: Position) -> list[InputPartition]:
-        position.expect(conn, first)
-        position.expect(conn, last)
+        position.check_cluster(conn, first)
+        position.check_cluster(conn, last)
         self._check(conn)
         chosen, columns = self._scope.sql(), schema.select(self._columns)
-        ranges = slices.cut_up(conn, chosen, (first.xid, first.id), (last.xid, last.id), self._options.partitions)
+        ranges = slices.split_range(conn, chosen, (first.xid, first.id), (last.xid, last.id), self._options.partitions)
         return [
             Slice(QUERY.format(columns=columns, condition=chosen, range=slices.between(*bounds))) for bounds in ranges
         ]

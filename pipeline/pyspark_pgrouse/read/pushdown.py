@@ -11,7 +11,7 @@ from pyspark.sql import datasource
 from pyspark_pgrouse.read.scope import literal
 
 if TYPE_CHECKING:
-    from pyspark_pgrouse.schema import Column
+    from pyspark_pgrouse.schema import SourceColumn
 
 ORDERED = ("BIGINT", "INT", "TIMESTAMP")
 # Text is compared for equality only: its order is a matter of collation.
@@ -22,11 +22,11 @@ OPERATORS: dict[type, tuple[str, tuple[str, ...]]] = {
     datasource.LessThan: ("<", ORDERED),
     datasource.LessThanOrEqual: ("<=", ORDERED),
 }
-# JSON of the same meaning has the same text here, but nobody promises that.
+# JSON of the same meaning has the same text here, but that is not guaranteed.
 NOT_PUSHED = ("payload", "payload_misfit", "headers", "state", "progress", "history", "output")
 
 
-def condition(filter_: datasource.Filter, columns: Sequence[Column]) -> str | None:
+def condition(filter_: datasource.Filter, columns: Sequence[SourceColumn]) -> str | None:
     """Return the filter as SQL about the alias `a`; None if Spark must do it."""
     attribute = getattr(filter_, "attribute", ())
     column = next((one for one in columns if (one.name,) == attribute), None)
@@ -45,24 +45,24 @@ def condition(filter_: datasource.Filter, columns: Sequence[Column]) -> str | No
     return _compared(column, operator, filter_.value)  # type: ignore[attr-defined]
 
 
-def _any_of(column: Column, values: Sequence[Any]) -> str | None:
-    told = [_value(column, value) for value in values]
-    if not told or None in told or column.spark not in OPERATORS[datasource.EqualTo][1]:
+def _any_of(column: SourceColumn, values: Sequence[Any]) -> str | None:
+    value_sql = [_value(column, value) for value in values]
+    if not value_sql or None in value_sql or column.spark not in OPERATORS[datasource.EqualTo][1]:
         return None
-    return f"{column.bare} IN ({', '.join(str(value) for value in told)})"
+    return f"{column.bare} IN ({', '.join(str(value) for value in value_sql)})"
 
 
-def _compared(column: Column, operator: str, value: Any) -> str | None:
-    told = _value(column, value)
-    return None if told is None else f"{column.bare} {operator} {told}"
+def _compared(column: SourceColumn, operator: str, value: Any) -> str | None:
+    value_sql = _value(column, value)
+    return None if value_sql is None else f"{column.bare} {operator} {value_sql}"
 
 
-def _value(column: Column, value: Any) -> str | None:
+def _value(column: SourceColumn, value: Any) -> str | None:
     if isinstance(value, datetime) and value.tzinfo is None:
         return None
     if isinstance(value, str) and "\0" in value:
         return None
     if not isinstance(value, int | str | datetime) or isinstance(value, bool):
         return None
-    told = literal(value)
-    return f"({told})::text::xid8" if column.name == "archive_xid" else told
+    value_sql = literal(value)
+    return f"({value_sql})::text::xid8" if column.name == "archive_xid" else value_sql

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_pgrouse import connection, schema
 from pyspark_pgrouse.read.scope import Scope
-from pyspark_pgrouse.read.slices import Rows, Slice
+from pyspark_pgrouse.read.slices import Slice, SliceReader
 
 if TYPE_CHECKING:
     import psycopg
@@ -47,11 +47,11 @@ class ReadyBatch(DataSourceReader):
     def __init__(self, options: Options, schema_: StructType) -> None:
         self._options = options
         self._columns = schema.chosen(options, schema_)
-        self._rows = Rows(options.dsn, self._columns, schema_)
+        self._rows = SliceReader(options.dsn, self._columns, schema_)
 
     def partitions(self) -> list[InputPartition]:
         """Cut the queue into ranges of ids."""
-        return connection.ask(self._options.dsn, self._plan)
+        return connection.run_with_retry(self._options.dsn, self._plan)
 
     def _plan(self, conn: psycopg.Connection[Any]) -> list[InputPartition]:
         scope = Scope(topics=self._options.topics)

@@ -1,4 +1,4 @@
-"""A stream that cannot be read, for a reason that Spark shall show.
+"""A stream that cannot be read, for a reason that Spark is to show.
 
 What a stream's reader raises while it is made never arrives: the process that makes it fails over the reader that it does not have. (Seen
 with Spark 4.3: "cannot access local variable 'reader'".) So the reason is kept until Spark asks the first question.
@@ -24,23 +24,23 @@ class RefusedStream(DataSourceStreamReader):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name, here and below
         """Raise it."""
-        self._refuse()
+        self._raise()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Raise it."""
-        self._refuse()
+        self._raise()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Raise it."""
-        self._refuse()
+        self._raise()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Raise it."""
-        self._refuse()
+        self._raise()
 
     def read(self, partition: InputPartition) -> NoReturn:
         """Raise it."""
-        self._refuse()
+        self._raise()
 
-    def _refuse(self) -> NoReturn:
+    def _raise(self) -> NoReturn:
         raise self._reason

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.read.payload import reader
 from pyspark_pgrouse.read.scope import literal
-from pyspark_pgrouse.schema import MISFIT, Column
+from pyspark_pgrouse.schema import MISFIT, SourceColumn
 
 if TYPE_CHECKING:
     import psycopg
@@ -49,7 +49,7 @@ class Slice(InputPartition):
         self.query = query
 
 
-class Rows:
+class SliceReader:
     """Reads slices into the columns of a schema. It is sent to the executors, so it holds no connection.
 
     Args:
@@ -58,7 +58,7 @@ class Rows:
         schema: what Spark expects.
     """
 
-    def __init__(self, dsn: str | None, columns: Sequence[Column], schema: StructType) -> None:
+    def __init__(self, dsn: str | None, columns: Sequence[SourceColumn], schema: StructType) -> None:
         self._dsn = dsn
         self._columns = tuple(columns)
         self._schema = schema
@@ -107,7 +107,7 @@ def between(start: Key | None, end: Key | None) -> str:
     return " AND ".join(parts) or "TRUE"
 
 
-def cut_up(
+def split_range(
     conn: psycopg.Connection[Any], condition: str, start: Key | None, end: Key | None, parts: int
 ) -> list[tuple[Key | None, Key | None]]:
     """Cut a range of the archive into at most `parts` that have about as many rows each.

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pyspark_pgrouse.report.collect import collect_findings
 from pyspark_pgrouse.report.destination import Destination
 from pyspark_pgrouse.report.ended import ended
 from pyspark_pgrouse.report.findings import Findings
-from pyspark_pgrouse.report.collect import gather
-from pyspark_pgrouse.report.slo import Goal
 from pyspark_pgrouse.report.html.page import page
-from pyspark_pgrouse.report.source import Source
+from pyspark_pgrouse.report.slo import Slo
+from pyspark_pgrouse.report.source import ArchiveSource
 from pyspark_pgrouse.report.tables import NAMES, Tables
 from pyspark_pgrouse.report.window import Window
 
@@ -28,28 +28,28 @@ STAGES = ("read", *NAMES, "page")
 
 
 @dataclass(frozen=True)
-class Order:
+class ReportRequest:
     """What is asked for."""
 
-    source: Source
+    source: ArchiveSource
     window: Window
-    goals: Sequence[Goal]
+    slos: Sequence[Slo]
     destination: Destination
 
 
-def make(spark: SparkSession, order: Order, began: Callable[[str], None]) -> Findings:
+def build_report(spark: SparkSession, request: ReportRequest, began: Callable[[str], None]) -> Findings:
     """Write the tables and the page; return what the page says.
 
     Args:
         spark: the session. In it nothing is cached, and only bounded results are collected.
-        order: what is asked for.
+        request: what is asked for.
         began: is told each of STAGES.
     """
     try:
         with _settings(spark):
-            return _make(spark, order, began)
+            return _build(spark, request, began)
     finally:
-        order.destination.clean()
+        request.destination.clean()
 
 
 @contextmanager
@@ -65,32 +65,32 @@ def _settings(spark: SparkSession) -> Iterator[None]:
             spark.conf.unset(name) if old is None else spark.conf.set(name, old)
 
 
-def _make(spark: SparkSession, order: Order, began: Callable[[str], None]) -> Findings:
+def _build(spark: SparkSession, request: ReportRequest, began: Callable[[str], None]) -> Findings:
     began("read")
-    archive = _near(spark, order)
-    found = _looked(archive, order)
-    tables = Tables(order.destination.tables)
-    tables.write(ended(archive, found.window), found.window, order.goals, began)
+    archive = _readable_archive(spark, request)
+    found = _initial_findings(archive, request)
+    tables = Tables(request.destination.tables)
+    tables.write(ended(archive, found.window), found.window, request.slos, began)
     began("page")
-    findings = gather(tables, found, order.goals)
-    order.destination.write_page(page(findings))
+    findings = collect_findings(tables, found, request.slos)
+    request.destination.write_page(page(findings))
     return findings
 
 
-def _near(spark: SparkSession, order: Order) -> DataFrame:
+def _readable_archive(spark: SparkSession, request: ReportRequest) -> DataFrame:
     """Return the rows from where they can be read again and again: a database is asked once only."""
-    archive = order.source.read(spark, order.window)
-    if order.source.is_near:
+    archive = request.source.read(spark, request.window)
+    if request.source.is_rereadable:
         return archive
-    archive.write.parquet(order.destination.spool)
-    return spark.read.schema(archive.schema).parquet(order.destination.spool)
+    archive.write.parquet(request.destination.spool)
+    return spark.read.schema(archive.schema).parquet(request.destination.spool)
 
 
-def _looked(archive: DataFrame, order: Order) -> Findings:
+def _initial_findings(archive: DataFrame, request: ReportRequest) -> Findings:
     """Return what is known before the tables: how many rows there are, and the part of the window that they fill."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    rows = ended(archive, order.window).agg(
+    rows = ended(archive, request.window).agg(
         F.count("*").alias("read"),
         F.min(F.when(F.col("is_shown"), F.unix_micros("archived_at"))).alias("first"),
         F.max(F.when(F.col("is_shown"), F.unix_micros("archived_at"))).alias("last"),
@@ -100,9 +100,9 @@ def _looked(archive: DataFrame, order: Order) -> Findings:
         None if at is None else datetime.fromtimestamp(at / 1_000_000, UTC) for at in (row["first"], row["last"])
     )
     return Findings(
-        source=order.source.name,
-        window=order.window.fitted(first, last),
-        asked=order.window,
+        source=request.source.name,
+        window=request.window.fitted(first, last),
+        asked=request.window,
         made_at=datetime.now(UTC),
         read=row["read"],
     )

@@ -34,7 +34,7 @@ def capacity(holds: DataFrame, bucket_s: int) -> DataFrame:
     """Return one row per worker and bucket in which it held something: `busy`, the mean number of messages it held at once.
 
     Args:
-        holds: a worker (NULL = nobody knows which) held a message from `began` to `left`.
+        holds: a worker (NULL = unknown) held a message from `began` to `left`.
         bucket_s: the width of a bucket in seconds.
     """
     from pyspark.sql import Window as Over  # noqa: PLC0415

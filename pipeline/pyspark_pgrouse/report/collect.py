@@ -9,23 +9,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_pgrouse.report.bucket import bucket
-from pyspark_pgrouse.report.error_budget import burn
+from pyspark_pgrouse.report.error_budget import compute_burn_rates
 from pyspark_pgrouse.report.findings import (
     MOST_ATTEMPTS,
-    Attempts,
-    Burn,
-    Change,
-    Fault,
+    AttemptCount,
+    BurnRate,
+    ChannelSkew,
+    ErrorGroup,
     Findings,
     Percentiles,
-    Service,
-    Side,
-    Skew,
-    Total,
-    Worker,
+    PeriodTotals,
+    SloStatus,
+    TopicChange,
+    TopicTotals,
+    WorkerLoad,
 )
-from pyspark_pgrouse.report.slo import Goal
 from pyspark_pgrouse.report.latency import MEASURES, PERCENTILES
+from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.tables import NAMES, Tables
 from pyspark_pgrouse.report.throughput import RESULTS
 from pyspark_pgrouse.report.window import Window
@@ -39,13 +39,13 @@ COMPARED = 1000  # of so many of the busiest topics it is asked which changed mo
 ENOUGH = 20  # with fewer messages on a side, a change says nothing
 
 
-def gather(tables: Tables, found: Findings, goals: Sequence[Goal]) -> Findings:
+def collect_findings(tables: Tables, found: Findings, slos: Sequence[Slo]) -> Findings:
     """Fill in what the tables say.
 
     Args:
         tables: written for the window of `found`.
         found: says where they come from.
-        goals: of service.
+        slos: the service level objectives.
     """
     window = found.window
     topics = _topics(tables)
@@ -64,7 +64,7 @@ def gather(tables: Tables, found: Findings, goals: Sequence[Goal]) -> Findings:
         failing_count=tables["failures"].where("dead > 0").count(),
         failing=_failing(tables["failures"]),
         **_changes(tables, window),
-        **_faults(tables, window),
+        **_error_groups(tables, window),
         attempts=_attempts(tables["retries"]),
         skew_count=tables["skew"].where("channels > 1").count(),
         skews=_skews(tables["skew"]),
@@ -72,7 +72,7 @@ def gather(tables: Tables, found: Findings, goals: Sequence[Goal]) -> Findings:
         workers=workers,
         worker_count=tables["capacity"].select("worker").distinct().count(),
         busiest_workers=_workers(tables["capacity"], window),
-        services=_services(tables["slo"], goals, window),
+        slo_statuses=_slo_statuses(tables["slo"], slos, window),
         tables=NAMES,
     )
 
@@ -94,17 +94,17 @@ class Timeline:
         return tuple(values)
 
 
-def _topics(tables: Tables) -> dict[str, Total]:
+def _topics(tables: Tables) -> dict[str, TopicTotals]:
     busiest = tables["failures"].orderBy("ended", "topic", ascending=[False, True]).limit(TOPICS)
     rows = busiest.join(tables["latency_by_topic"], "topic", "left").collect()
     return {row["topic"]: _total(row) for row in sorted(rows, key=lambda row: (-row["ended"], row["topic"]))}
 
 
-def _total(row: Row) -> Total:
-    return _measured(Total(row["ended"], row["dead"], row["cancelled"]), row)
+def _total(row: Row) -> TopicTotals:
+    return _measured(TopicTotals(row["ended"], row["dead"], row["cancelled"]), row)
 
 
-def _measured(total: Total, row: Row) -> Total:
+def _measured(total: TopicTotals, row: Row) -> TopicTotals:
     wait, run, whole = (_percentiles(row, measure) for measure in MEASURES)
     return replace(total, wait=wait, run=run, total=whole)
 
@@ -113,16 +113,16 @@ def _percentiles(row: Row, measure: str, suffix: str = "_s") -> Percentiles:
     return Percentiles(*(row[f"{measure}_{p}{suffix}"] for p in PERCENTILES))
 
 
-def _whole(tables: Tables) -> Total:
+def _whole(tables: Tables) -> TopicTotals:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     sums = tables["failures"].agg(*(F.sum(each).alias(each) for each in ("ended", "dead", "cancelled"))).collect()[0]
     times = tables["latency"].where("at IS NULL AND topic IS NULL").collect()
-    total = Total(sums["ended"] or 0, sums["dead"] or 0, sums["cancelled"] or 0)
+    total = TopicTotals(sums["ended"] or 0, sums["dead"] or 0, sums["cancelled"] or 0)
     return _measured(total, times[0]) if times else total
 
 
-def _with_trends(topics: dict[str, Total], latency: DataFrame, window: Window) -> dict[str, Total]:
+def _with_trends(topics: dict[str, TopicTotals], latency: DataFrame, window: Window) -> dict[str, TopicTotals]:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     mine = latency.where(F.col("topic").isin([*topics]) & F.col("at").isNotNull())
@@ -164,9 +164,9 @@ def _latency(latency: DataFrame, window: Window) -> tuple[Percentiles, ...]:
     return Timeline(window).series(((r["at"], _percentiles(r, "total")) for r in rows), Percentiles())
 
 
-def _failing(failures: DataFrame) -> dict[str, Total]:
+def _failing(failures: DataFrame) -> dict[str, TopicTotals]:
     worst = failures.where("dead > 0").orderBy("dead", "topic", ascending=[False, True]).limit(FAILING)
-    return {r["topic"]: Total(r["ended"], r["dead"], r["cancelled"]) for r in worst.collect()}
+    return {r["topic"]: TopicTotals(r["ended"], r["dead"], r["cancelled"]) for r in worst.collect()}
 
 
 def _changes(tables: Tables, window: Window) -> dict[str, Any]:
@@ -188,15 +188,15 @@ def _c(name: str) -> Any:
     return F.col(name)
 
 
-def _change(row: Row) -> Change:
+def _change(row: Row) -> TopicChange:
     sides = (
-        Side(row[f"ended_{side}"], row[f"dead_{side}"], _percentiles(row, "total", f"_{side}_s"))
+        PeriodTotals(row[f"ended_{side}"], row[f"dead_{side}"], _percentiles(row, "total", f"_{side}_s"))
         for side in ("before", "after")
     )
-    return Change(*sides)
+    return TopicChange(*sides)
 
 
-def _weight(change: Change) -> float:
+def _weight(change: TopicChange) -> float:
     """Return how much a topic changed: by the factor of its times, or by its failure rate."""
     before, after = change.before, change.after
     if min(before.ended, after.ended) < ENOUGH:
@@ -210,63 +210,63 @@ def _weight(change: Change) -> float:
     return max([*factors, failed * 10])
 
 
-def _faults(tables: Tables, window: Window) -> dict[str, Any]:
-    """Return `faults`, new ones first, `fault_count` and `new_faults`."""
+def _error_groups(tables: Tables, window: Window) -> dict[str, Any]:
+    """Return `error_groups`, new ones first, `error_group_count` and `new_error_groups`."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     is_new = (F.col("before") == 0) & F.lit(window.mark is not None)
     ranked = tables["fingerprints"].orderBy(is_new.desc(), F.desc("messages"), "topic", "fingerprint").limit(FAULTS)
     rows = ranked.withColumns({each: F.unix_micros(each) for each in ("first_seen", "last_seen")}).collect()
-    faults = [_fault(row) for row in rows]
+    error_groups = [_error_group(row) for row in rows]
     return {
-        "fault_count": tables["fingerprints"].count(),
-        "new_faults": tables["fingerprints"].where(is_new).count(),
-        "faults": _with_fault_trends(faults, tables["fingerprint_trend"], window),
+        "error_group_count": tables["fingerprints"].count(),
+        "new_error_groups": tables["fingerprints"].where(is_new).count(),
+        "error_groups": _with_error_trends(error_groups, tables["fingerprint_trend"], window),
     }
 
 
-def _fault(row: Row) -> Fault:
+def _error_group(row: Row) -> ErrorGroup:
     counts = (row[each] for each in ("messages", "before", "after"))
     seen = (datetime.fromtimestamp(row[each] / 1_000_000, UTC) for each in ("first_seen", "last_seen"))
     sample = (row[f"sample_{each}"] for each in ("id", "result", "error"))
-    return Fault(row["topic"], row["fingerprint"], *counts, *seen, *sample)
+    return ErrorGroup(row["topic"], row["fingerprint"], *counts, *seen, *sample)
 
 
-def _with_fault_trends(faults: list[Fault], trend: DataFrame, window: Window) -> tuple[Fault, ...]:
+def _with_error_trends(error_groups: list[ErrorGroup], trend: DataFrame, window: Window) -> tuple[ErrorGroup, ...]:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    mine = trend.where(F.col("fingerprint").isin([fault.fingerprint for fault in faults]))
-    mine = mine.where(F.col("topic").isin([fault.topic for fault in faults]))
+    mine = trend.where(F.col("fingerprint").isin([error_group.fingerprint for error_group in error_groups]))
+    mine = mine.where(F.col("topic").isin([error_group.topic for error_group in error_groups]))
     rows = mine.select("topic", "fingerprint", _epoch("at"), "messages").collect()
     line = Timeline(window)
     return tuple(
         replace(
-            fault,
+            error_group,
             trend=line.series(
                 (
                     (r["at"], r["messages"])
                     for r in rows
-                    if (r["topic"], r["fingerprint"]) == (fault.topic, fault.fingerprint)
+                    if (r["topic"], r["fingerprint"]) == (error_group.topic, error_group.fingerprint)
                 ),
                 0,
             ),
         )
-        for fault in faults
+        for error_group in error_groups
     )
 
 
-def _attempts(retries: DataFrame) -> tuple[Attempts, ...]:
+def _attempts(retries: DataFrame) -> tuple[AttemptCount, ...]:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     number = F.least("attempts", F.lit(MOST_ATTEMPTS)).alias("number")
     sums = retries.groupBy(number).agg(F.sum("messages").alias("messages"), F.sum("dead").alias("dead"))
-    return tuple(Attempts(row["number"], row["messages"], row["dead"]) for row in sums.orderBy("number").collect())
+    return tuple(AttemptCount(row["number"], row["messages"], row["dead"]) for row in sums.orderBy("number").collect())
 
 
-def _skews(skew: DataFrame) -> tuple[Skew, ...]:
+def _skews(skew: DataFrame) -> tuple[ChannelSkew, ...]:
     rows = skew.where("channels > 1").orderBy("messages", "topic", ascending=[False, True]).limit(SKEWS).collect()
     return tuple(
-        Skew(
+        ChannelSkew(
             row["topic"],
             row["channels"],
             row["messages"],
@@ -288,31 +288,33 @@ def _held(capacity: DataFrame, window: Window) -> tuple[tuple[float, ...], tuple
     )
 
 
-def _workers(capacity: DataFrame, window: Window) -> tuple[Worker, ...]:
+def _workers(capacity: DataFrame, window: Window) -> tuple[WorkerLoad, ...]:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     mean = F.sum("busy") * window.bucket_s / window.seconds
     rows = capacity.groupBy("worker").agg(mean.alias("mean"), F.max("busy").alias("most"))
     busiest = rows.orderBy("mean", "worker", ascending=[False, True]).limit(WORKERS).collect()
-    return tuple(Worker(row["worker"], row["mean"], row["most"]) for row in busiest)
+    return tuple(WorkerLoad(row["worker"], row["mean"], row["most"]) for row in busiest)
 
 
-def _services(slo: DataFrame, goals: Sequence[Goal], window: Window) -> tuple[Service, ...]:
+def _slo_statuses(slo: DataFrame, slos: Sequence[Slo], window: Window) -> tuple[SloStatus, ...]:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    if not goals:
+    if not slos:
         return ()
-    burns = burn(slo, goals, window).collect()
+    burn_rates = compute_burn_rates(slo, slos, window).collect()
     missed = (1 - F.sum("good") / F.sum("ended")).alias("missed")
-    rows = _by_bucket(slo, window, F.col("goal")).agg(missed).collect()
+    rows = _by_bucket(slo, window, F.col("slo")).agg(missed).collect()
     line = Timeline(window)
     return tuple(
-        Service(
-            goal,
-            tuple(Burn(r["hours"], r["ended"], r["good"], r["burn_rate"]) for r in burns if r["goal"] == goal.name),
-            line.series(((r["at"], r["missed"]) for r in rows if r["goal"] == goal.name), None),
+        SloStatus(
+            slo,
+            tuple(
+                BurnRate(r["hours"], r["ended"], r["good"], r["burn_rate"]) for r in burn_rates if r["slo"] == slo.name
+            ),
+            line.series(((r["at"], r["missed"]) for r in rows if r["slo"] == slo.name), None),
         )
-        for goal in goals
+        for slo in slos
     )
 
 

@@ -58,7 +58,7 @@ class Destination:
         return f"{self.url}/{PAGE}"
 
     def write_page(self, html: str) -> None:
-        """Write the page; whoever looks sees the old one or the new one."""
+        """Write the page; a reader sees the old one or the new one."""
         fs, root = self._open()
         draft = f"{self.spool.removeprefix(self.url)}.html"
         fs.pipe_file(f"{root}{draft}", html.encode())

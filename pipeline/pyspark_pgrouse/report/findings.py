@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pyspark_pgrouse.report.slo import Goal
+from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import Window
 
 MOST_ATTEMPTS = 10  # from here on numbers of attempts are counted as one
@@ -21,7 +21,7 @@ class Percentiles:
 
 
 @dataclass(frozen=True)
-class Total:
+class TopicTotals:
     """All that ended in the window, or in one topic of it. `trend`: the p99 of the total time by bucket; None = nothing ended."""
 
     ended: int = 0
@@ -40,7 +40,7 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Side:
+class PeriodTotals:
     """What ended on one side of the mark."""
 
     ended: int = 0
@@ -54,15 +54,15 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Change:
+class TopicChange:
     """A topic before and after the mark."""
 
-    before: Side
-    after: Side
+    before: PeriodTotals
+    after: PeriodTotals
 
 
 @dataclass(frozen=True)
-class Fault:
+class ErrorGroup:
     """Dead messages of one topic with one fingerprint. `error` is the text of the newest, message `sample_id`."""
 
     topic: str
@@ -84,7 +84,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Attempts:
+class AttemptCount:
     """How many messages ended with so many attempts (MOST_ATTEMPTS: so many or more), and how many of them dead."""
 
     attempts: int
@@ -93,7 +93,7 @@ class Attempts:
 
 
 @dataclass(frozen=True)
-class Skew:
+class ChannelSkew:
     """How a topic's messages are spread over its channels. `top`: the largest, each with its messages."""
 
     topic: str
@@ -105,7 +105,7 @@ class Skew:
 
 
 @dataclass(frozen=True)
-class Worker:
+class WorkerLoad:
     """One worker: how many messages it held at once in the mean of the window, and at most in one bucket."""
 
     name: str | None
@@ -114,8 +114,8 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Burn:
-    """How a goal was met in the last `hours` of the window; burn_rate None = nothing ended."""
+class BurnRate:
+    """How an SLO was met in the last `hours` of the window; burn_rate None = nothing ended."""
 
     hours: float
     ended: int
@@ -124,11 +124,11 @@ class Burn:
 
 
 @dataclass(frozen=True)
-class Service:
-    """A goal: looks back, the shortest first and the whole window last, and the share that missed it by bucket."""
+class SloStatus:
+    """An SLO: looks back, the shortest first and the whole window last, and the share that missed it by bucket."""
 
-    goal: Goal
-    burns: tuple[Burn, ...]
+    slo: Slo
+    burn_rates: tuple[BurnRate, ...]
     missed: tuple[float | None, ...] = ()
 
 
@@ -143,8 +143,8 @@ class Findings:
         topic_count: how many topics there are; `topics` has the busiest, by name.
         throughput: ended messages of the busiest topics by name, all others under `others`.
         deaths: dead messages by result.
-        fault_count: how many fingerprints there are; `faults` has the most frequent.
-        new_faults: how many of all are new since the mark.
+        error_group_count: how many fingerprints there are; `error_groups` has the most frequent.
+        new_error_groups: how many of all are new since the mark.
         failing_count: how many topics have dead messages; `failing` has those with the most.
         change: all topics before and after the mark; None = nothing is compared. `changes` has the topics that changed most.
         busy: how many messages were held at once.
@@ -156,26 +156,26 @@ class Findings:
     asked: Window
     made_at: datetime
     read: int = 0
-    whole: Total = Total()
+    whole: TopicTotals = TopicTotals()
     topic_count: int = 0
-    topics: dict[str, Total] = field(default_factory=dict)
+    topics: dict[str, TopicTotals] = field(default_factory=dict)
     throughput: dict[str, tuple[int, ...]] = field(default_factory=dict)
     others: tuple[int, ...] = ()
     deaths: dict[str, tuple[int, ...]] = field(default_factory=dict)
     latency: tuple[Percentiles, ...] = ()
-    change: Change | None = None
-    changes: dict[str, Change] = field(default_factory=dict)
+    change: TopicChange | None = None
+    changes: dict[str, TopicChange] = field(default_factory=dict)
     failing_count: int = 0
-    failing: dict[str, Total] = field(default_factory=dict)
-    fault_count: int = 0
-    new_faults: int = 0
-    faults: tuple[Fault, ...] = ()
-    attempts: tuple[Attempts, ...] = ()
+    failing: dict[str, TopicTotals] = field(default_factory=dict)
+    error_group_count: int = 0
+    new_error_groups: int = 0
+    error_groups: tuple[ErrorGroup, ...] = ()
+    attempts: tuple[AttemptCount, ...] = ()
     skew_count: int = 0
-    skews: tuple[Skew, ...] = ()
+    skews: tuple[ChannelSkew, ...] = ()
     busy: tuple[float, ...] = ()
     workers: tuple[int, ...] = ()
     worker_count: int = 0
-    busiest_workers: tuple[Worker, ...] = ()
-    services: tuple[Service, ...] = ()
+    busiest_workers: tuple[WorkerLoad, ...] = ()
+    slo_statuses: tuple[SloStatus, ...] = ()
     tables: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""A goal of service: which share of the messages shall succeed, and within what time."""
+"""A service level objective: which share of the messages is to succeed, and within what time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from datetime import timedelta
 
 from pgrouse.config.duration import parse, show
 
-EXPECTED = 'expected a goal like "99%:5s", or "topic=99.9%:2s" for one topic: a share below 100%, and a total time'
+EXPECTED = 'expected an SLO like "99%:5s", or "topic=99.9%:2s" for one topic: a share below 100%, and a total time'
 # A topic may have any character, '=' too: the last one counts.
 _GOAL = re.compile(r"(?:(?P<topic>.+)=)?(?P<percent>\d{1,2}(?:\.\d+)?)%:(?P<within>[^:=%]+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Goal:
+class Slo:
     """At least `share` of what ends in `topic` (None = in all) succeeds within `within` of when it was due."""
 
     share: float
@@ -22,8 +22,8 @@ class Goal:
     topic: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Goal:
-        """Read a goal as it is written on a command line.
+    def parse(cls, text: str) -> Slo:
+        """Read an SLO as it is written on a command line.
 
         Raises:
             ValueError: it is none.
@@ -39,11 +39,11 @@ class Goal:
 
     @property
     def name(self) -> str:
-        """The goal as `parse` reads it."""
+        """The SLO as `parse` reads it."""
         topic = "" if self.topic is None else f"{self.topic}="
         return f"{topic}{round(self.share * 100, 10):g}%:{show(self.within)}"
 
     @property
     def budget(self) -> float:
-        """Which share may miss the goal."""
+        """Which share may miss the SLO."""
         return 1 - self.share

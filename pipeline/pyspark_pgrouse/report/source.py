@@ -34,7 +34,7 @@ TYPES = {"id": "bigint", "attempts": "int"} | dict.fromkeys(
 )
 
 
-class Source(Protocol):
+class ArchiveSource(Protocol):
     """Where archived messages are."""
 
     @property
@@ -42,7 +42,7 @@ class Source(Protocol):
         """What it is called, fit to be shown."""
 
     @property
-    def is_near(self) -> bool:
+    def is_rereadable(self) -> bool:
         """Whether it can be read once for each table; otherwise it is copied first."""
 
     def read(self, spark: SparkSession, window: Window) -> DataFrame:
@@ -50,14 +50,14 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class FromLake:
+class LakeSource:
     """A lake. topics: only these; () = all."""
 
     lake: Lake
     topics: tuple[str, ...] = ()
 
     @classmethod
-    def open(cls, url: str, topics: tuple[str, ...] = ()) -> FromLake:
+    def open(cls, url: str, topics: tuple[str, ...] = ()) -> LakeSource:
         """Open a lake.
 
         Raises:
@@ -71,7 +71,7 @@ class FromLake:
         return f"lake {redact(self.lake.directory.url)}"
 
     @property
-    def is_near(self) -> bool:
+    def is_rereadable(self) -> bool:
         """Whether it is on a file system: of a Parquet file there only the needed columns are read."""
         return self.lake.directory.is_local
 
@@ -81,16 +81,16 @@ class FromLake:
 
 
 @dataclass(frozen=True)
-class FromDatabase:
+class DatabaseSource:
     """The archive in the database. It keeps what the topics' retention says, and no more."""
 
     dsn: str | None
     name: str
     topics: tuple[str, ...] = ()
-    is_near = False
+    is_rereadable = False
 
     @classmethod
-    def open(cls, dsn: str | None, topics: tuple[str, ...] = ()) -> FromDatabase:
+    def open(cls, dsn: str | None, topics: tuple[str, ...] = ()) -> DatabaseSource:
         """Make sure that the archive can be read.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The tables of a report: Parquet files, each made by one pass and read again by whoever needs it."""
+"""The tables of a report: Parquet files, each made by one pass and read again where it is needed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pyspark_pgrouse.report.error_budget import attainment
 from pyspark_pgrouse.report.capacity import capacity, holds
 from pyspark_pgrouse.report.changes import changes
 from pyspark_pgrouse.report.channels import channels, skew
+from pyspark_pgrouse.report.error_budget import attainment
 from pyspark_pgrouse.report.failures import failures
 from pyspark_pgrouse.report.fingerprints import fingerprint_trend, fingerprints
-from pyspark_pgrouse.report.slo import Goal
 from pyspark_pgrouse.report.latency import latency, latency_by_topic
 from pyspark_pgrouse.report.retries import retries
+from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.throughput import throughput
 from pyspark_pgrouse.report.window import Window
 
@@ -35,7 +35,7 @@ NAMES = (
     "capacity",
     "slo",
 )
-ANY_GOAL = (Goal(0.99, timedelta(seconds=1)),)
+ANY_SLO = (Slo(0.99, timedelta(seconds=1)),)
 
 
 class Tables:
@@ -52,21 +52,21 @@ class Tables:
     def __getitem__(self, name: str) -> DataFrame:
         return self._made[name]
 
-    def write(self, ended: DataFrame, window: Window, goals: Sequence[Goal], began: Callable[[str], None]) -> None:
-        """Make all tables. Those that nobody asked for are empty, so that none is left of the report before.
+    def write(self, ended: DataFrame, window: Window, slos: Sequence[Slo], began: Callable[[str], None]) -> None:
+        """Make all tables. Those that were not asked for are empty, so that none of the previous report is left.
 
         Args:
             ended: what `ended.ended` returns.
             window: what is shown and compared.
-            goals: of service.
+            slos: the service level objectives.
             began: is told the name of each table.
         """
-        makers = self._makers(ended, window, goals)
+        makers = self._makers(ended, window, slos)
         for name in NAMES:
             began(name)
             self._write(name, makers[name]())
 
-    def _makers(self, ended: DataFrame, window: Window, goals: Sequence[Goal]) -> dict[str, Callable[[], DataFrame]]:
+    def _makers(self, ended: DataFrame, window: Window, slos: Sequence[Slo]) -> dict[str, Callable[[], DataFrame]]:
         none = ended.where("false")
         return {
             "throughput": lambda: throughput(ended, window.step_s),
@@ -80,7 +80,7 @@ class Tables:
             "channels": lambda: channels(ended),
             "skew": lambda: skew(self["channels"]),
             "capacity": lambda: capacity(holds(ended, window), window.bucket_s),
-            "slo": lambda: attainment(ended if goals else none, goals or ANY_GOAL, window.step_s),
+            "slo": lambda: attainment(ended if slos else none, slos or ANY_SLO, window.step_s),
         }
 
     def _write(self, name: str, table: DataFrame) -> None:

@@ -8,7 +8,7 @@ import work
 async def pay(payload, ctx):
     """Fails while a gate is shut, in a different line and with different particulars for each message."""
     work.write("start", ctx)
-    if not work.is_open("mended"):
+    if not work.is_open("fixed"):
         raise ConnectionError(f"bank {payload['id']} did not answer within {payload['id'] * 7} ms")
 
 

@@ -138,7 +138,7 @@ async def refused(payload, ctx):
     for case, ask in cases.items():
         try:
             await ask()
-        except pgrouse.StepRefused as error:
+        except pgrouse.InvalidStep as error:
             write("refused", ctx, case=case, said=str(error))
     await ctx.step("a", lambda: 1)
 

@@ -15,7 +15,7 @@ async def hello(payload: dict[str, str], ctx: Context) -> str:
     """Work a message of topic `hello`: an async handler runs on the event loop and must not block it."""
     name = payload.get("name")
     if not name:
-        raise Reject("nobody to greet: the payload has no name")
+        raise Reject("the payload has no name")
     ctx.log.info("greeting.said", waited_s=ctx.waited_s)
     return f"Hello, {name}!"
 

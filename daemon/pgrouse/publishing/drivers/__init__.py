@@ -31,7 +31,7 @@ def driver_of(conn: object) -> Driver:
     """Return what executes statements on a connection of the caller.
 
     Raises:
-        TypeError: it is no connection that is known; says which are.
+        TypeError: it is no connection that is known; the text names those.
     """
     driver = find_driver(conn)
     if driver is None:
@@ -55,5 +55,5 @@ def _maker(kinds: tuple[type, ...]) -> Any:
         name = DRIVERS.get(f"{each.__module__.partition('.')[0]}.{each.__name__}")
         if name is not None:
             module, _, maker = name.partition(":")
-            return getattr(import_module(f"pgrouse.drivers.{module}"), maker)
+            return getattr(import_module(f"pgrouse.publishing.drivers.{module}"), maker)
     return None

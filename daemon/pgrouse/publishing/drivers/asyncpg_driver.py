@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pgrouse.publishing.copy_rows import Part
+from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
 
@@ -19,7 +19,7 @@ class Asyncpg(Driver):
     def __init__(self, conn: Any) -> None:
         self.conn = conn
 
-    async def ask(self, statement: Statement) -> Row | None:
+    async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         sql, values = statement.with_dollars()
         found = await self.conn.fetchrow(sql, *values)
@@ -31,7 +31,7 @@ class Asyncpg(Driver):
         async with self.conn.transaction():
             yield self
 
-    async def pour(self, part: Part) -> int:
+    async def copy_in(self, part: CopyPart) -> int:
         """Insert many rows by COPY."""
         status: str = await self.conn.copy_to_table(
             "message", schema_name="messages", columns=part.columns, source=_blocks(part), encoding="UTF8"
@@ -39,6 +39,6 @@ class Asyncpg(Driver):
         return int(status.rpartition(" ")[2])
 
 
-async def _blocks(part: Part) -> AsyncIterator[bytes]:
+async def _blocks(part: CopyPart) -> AsyncIterator[bytes]:
     for block in part.blocks():
         yield block

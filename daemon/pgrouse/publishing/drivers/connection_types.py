@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 import psycopg
 
-OfPsycopg = psycopg.Connection[Any] | psycopg.Cursor[Any]
-OfAsyncPsycopg = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
+PsycopgConnection = psycopg.Connection[Any] | psycopg.Cursor[Any]
+AsyncPsycopgConnection = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
 
 
-class OfSqlalchemy(Protocol):
+class SqlalchemyConnection(Protocol):
     """A connection or session of SQLAlchemy; the async ones too, as far as this goes."""
 
     @property
@@ -18,7 +18,7 @@ class OfSqlalchemy(Protocol):
         """As all of them have."""
 
 
-class OfAsyncSqlalchemy(Protocol):
+class AsyncSqlalchemyConnection(Protocol):
     """An async connection or session of SQLAlchemy."""
 
     @property
@@ -30,7 +30,7 @@ class OfAsyncSqlalchemy(Protocol):
         """As only the async ones have."""
 
 
-class OfDjango(Protocol):
+class DjangoConnection(Protocol):
     """A connection of Django."""
 
     @property
@@ -38,7 +38,7 @@ class OfDjango(Protocol):
         """Its name in DATABASES."""
 
 
-class OfAsyncpg(Protocol):
+class AsyncpgConnection(Protocol):
     """A connection of asyncpg."""
 
     @property
@@ -47,6 +47,6 @@ class OfAsyncpg(Protocol):
 
 
 # What is done on these is to be awaited.
-OfAsync = OfAsyncPsycopg | OfAsyncSqlalchemy | OfAsyncpg
+AnyAsyncConnection = AsyncPsycopgConnection | AsyncSqlalchemyConnection | AsyncpgConnection
 # Those that have an async kind come after it: whatever is not awaited is theirs.
-OfBlocking = OfPsycopg | OfSqlalchemy | OfDjango
+AnyBlockingConnection = PsycopgConnection | SqlalchemyConnection | DjangoConnection

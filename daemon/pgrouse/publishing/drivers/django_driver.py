@@ -21,7 +21,7 @@ class Django(Driver):
             raise TypeError(f"publish needs a connection to PostgreSQL, and this one of Django leads to {conn.vendor}")
         self.conn = conn
 
-    async def ask(self, statement: Statement) -> Row | None:
+    async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         with self.conn.cursor() as cursor:
             cursor.execute(*statement)
@@ -31,7 +31,7 @@ class Django(Driver):
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin what is done as a whole or not at all."""
-        await self.ask(JOIN)  # connects, and begins the transaction of atomic()
+        await self.fetch_row(JOIN)  # connects, and begins the transaction of atomic()
         below = find_driver(self.conn.connection)
         if below is not None:
             with self.conn.wrap_database_errors:

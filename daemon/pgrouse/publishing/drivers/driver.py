@@ -1,6 +1,6 @@
 """What is asked of a driver. It executes; what there is to execute is the same for all.
 
-Written as coroutines, once. With a blocking driver they never wait, and are run to their end by hand.
+Written as coroutines, once. With a blocking driver they never wait, and `run_sync` runs them to their end.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from pgrouse.publishing.copy_rows import Part
-from pgrouse.run_sync import finish
+from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.statement import Statement
+from pgrouse.run_sync import run_sync
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -26,18 +26,18 @@ class Driver:
 
     is_async = False
 
-    async def ask(self, statement: Statement) -> Row | None:
+    async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         raise NotImplementedError
 
     def bulk(self) -> AbstractAsyncContextManager[Driver]:
-        """Begin what is done as a whole or not at all, within the caller's transaction; give the driver that pours best."""
+        """Begin what is done as a whole or not at all, within the caller's transaction; give the driver whose COPY is best."""
         raise NotImplementedError
 
-    async def pour(self, part: Part) -> int:
+    async def copy_in(self, part: CopyPart) -> int:
         """Insert many rows, return how many there are. By INSERTs, where the driver has no COPY."""
-        return sum([(await self.ask(each) or (0,))[0] for each in part.inserts()])
+        return sum([(await self.fetch_row(each) or (0,))[0] for each in part.inserts()])
 
-    def run(self, course: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
-        """Return the result of a course of this driver's work, or something to await it by."""
-        return course if self.is_async else finish(course)
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
+        """Return the result of a coroutine of this driver's work, or something to await it by."""
+        return coroutine if self.is_async else run_sync(coroutine)

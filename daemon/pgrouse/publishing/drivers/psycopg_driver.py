@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from pgrouse.publishing.copy_rows import Part
+from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
 
@@ -23,7 +23,7 @@ class Psycopg(Driver):
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self.conn = conn
 
-    async def ask(self, statement: Statement) -> Row | None:
+    async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         cursor = psycopg.Cursor(self.conn, row_factory=tuple_row)
         return cursor.execute(statement.sql.encode(), statement.values).fetchone()
@@ -35,8 +35,8 @@ class Psycopg(Driver):
         with self.conn.transaction():
             yield self
 
-    async def pour(self, part: Part) -> int:
-        """Insert many rows by COPYs. Nobody else gets at the connection during one, and the caller's iterable may want to."""
+    async def copy_in(self, part: CopyPart) -> int:
+        """Insert many rows by COPYs. During a COPY the connection is busy, and the iterable of the caller may need it."""
         count = 0
         with psycopg.Cursor(self.conn) as cursor:
             for text in part.copies():
@@ -54,7 +54,7 @@ class AsyncPsycopg(Driver):
     def __init__(self, conn: psycopg.AsyncConnection[Any]) -> None:
         self.conn = conn
 
-    async def ask(self, statement: Statement) -> Row | None:
+    async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         cursor = psycopg.AsyncCursor(self.conn, row_factory=tuple_row)
         return await (await cursor.execute(statement.sql.encode(), statement.values)).fetchone()
@@ -66,7 +66,7 @@ class AsyncPsycopg(Driver):
         async with self.conn.transaction():
             yield self
 
-    async def pour(self, part: Part) -> int:
+    async def copy_in(self, part: CopyPart) -> int:
         """Insert many rows by one COPY: the caller's iterable cannot await the connection, and the loop has its turns between blocks."""
         async with psycopg.AsyncCursor(self.conn) as cursor:
             async with cursor.copy(part.copy()) as copy:

@@ -34,7 +34,7 @@ class Sqlalchemy(Driver):
         _check(conn.dialect)
         self.conn = conn
 
-    async def ask(self, statement: Statement) -> Row | None:
+    async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         sql, values = statement.with_colons()
         return _row(self.conn.execute(_text(sql), values, execution_options=AT_ONCE).first())
@@ -42,7 +42,7 @@ class Sqlalchemy(Driver):
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin what is done as a whole or not at all."""
-        await self.ask(JOIN)  # SQLAlchemy has to know that its transaction has begun
+        await self.fetch_row(JOIN)  # SQLAlchemy has to know that its transaction has begun
         below = find_driver(self.conn.connection.driver_connection)
         if below is not None and not below.is_async:
             async with below.bulk() as it:
@@ -62,7 +62,7 @@ class AsyncSqlalchemy(Driver):
         _check(conn.dialect)
         self.conn = conn
 
-    async def ask(self, statement: Statement) -> Row | None:
+    async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
         sql, values = statement.with_colons()
         return _row((await self.conn.execute(_text(sql), values, execution_options=AT_ONCE)).first())
@@ -70,7 +70,7 @@ class AsyncSqlalchemy(Driver):
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
         """Begin what is done as a whole or not at all."""
-        await self.ask(JOIN)
+        await self.fetch_row(JOIN)
         below = find_driver((await self.conn.get_raw_connection()).driver_connection)
         if below is not None:
             async with below.bulk() as it:
@@ -88,9 +88,9 @@ class AsyncSqlalchemySession(Driver):
     def __init__(self, session: AsyncSession) -> None:
         self.session = session
 
-    async def ask(self, statement: Statement) -> Row | None:
+    async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
-        return await AsyncSqlalchemy(await self.session.connection()).ask(statement)
+        return await AsyncSqlalchemy(await self.session.connection()).fetch_row(statement)
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:

@@ -9,32 +9,32 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from pgrouse.cli.output import harmless
+from pgrouse.format import harmless
 from pgrouse.web import search
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.security import needs
+from pgrouse.web.formatting import NONE
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem
-from pgrouse.web.formatting import NONE
+from pgrouse.web.security import require_role
 
 router = APIRouter(include_in_schema=False)
 
-Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
+Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 
-PAGE = 50
+PAGE_SIZE = 50
 # Of the latest so many actions a page looks through, whatever the filters.
-LOOK = 20_000
+MAX_SCANNED = 20_000
 FILTERS = ("actor", "action", "topic", "target", "since", "until")
 
 # What is about no topic, or about several, is for those who see all of them.
 ROWS = b"""
-  WITH looked AS MATERIALIZED (
+  WITH scanned AS MATERIALIZED (
     SELECT a.id, a.at, a.actor, a.db_user, a.action, a.topic, a.target, a.detail
     FROM messages.audit AS a
     WHERE a.id < coalesce(%(before)s, 9223372036854775807)
-    ORDER BY a.id DESC LIMIT %(look)s
+    ORDER BY a.id DESC LIMIT %(max_scanned)s
   )
-  SELECT l.*, false AS is_end FROM looked AS l
+  SELECT l.*, false AS is_end FROM scanned AS l
   WHERE (%(topics)s::text[] IS NULL OR l.topic LIKE ANY (%(topics)s))
     AND (%(actor)s::text IS NULL OR l.actor = %(actor)s)
     AND (%(action)s::text IS NULL OR l.action = %(action)s)
@@ -43,8 +43,8 @@ ROWS = b"""
     AND (%(since)s::timestamptz IS NULL OR l.at >= %(since)s)
     AND (%(until)s::timestamptz IS NULL OR l.at < %(until)s)
   ORDER BY l.id DESC LIMIT %(limit)s"""
-LAST = b"SELECT min(a.id) AS id, count(*) AS looked FROM (SELECT a.id FROM messages.audit AS a WHERE a.id < coalesce(%(before)s, 9223372036854775807) ORDER BY a.id DESC LIMIT %(look)s) AS a"
-LONGEST = 400  # characters of one value
+LAST = b"SELECT min(a.id) AS id, count(*) AS scanned FROM (SELECT a.id FROM messages.audit AS a WHERE a.id < coalesce(%(before)s, 9223372036854775807) ORDER BY a.id DESC LIMIT %(max_scanned)s) AS a"
+MAX_VALUE_CHARS = 400  # characters of one value
 
 
 @router.get("/audit")
@@ -53,47 +53,47 @@ async def audit(request: Request, caller: Viewer) -> Response:
     params = request.query_params
     given = {name: params.get(name, "").strip()[:300] for name in FILTERS}
     before = params.get("before", "")
-    fault, rows, next_id = "", [], None
+    error, rows, next_id = "", [], None
     try:
         values = _values(given, before, caller)
         async with request.app.state.db.read() as conn:
             rows = await (await conn.execute(ROWS, values)).fetchall()
             last = await (await conn.execute(LAST, values)).fetchone()
-        if len(rows) > PAGE:
-            rows, next_id = rows[:PAGE], rows[PAGE - 1]["id"]
-        elif last["looked"] == LOOK:
+        if len(rows) > PAGE_SIZE:
+            rows, next_id = rows[:PAGE_SIZE], rows[PAGE_SIZE - 1]["id"]
+        elif last["scanned"] == MAX_SCANNED:
             next_id = last["id"]
     except Problem as problem:
-        fault = problem.detail
+        error = problem.detail
     shown = render(
         request,
         "audit.html",
-        rows=[{**row, "said": said(row["detail"])} for row in rows],
+        rows=[{**row, "detail_lines": detail_lines(row["detail"])} for row in rows],
         filters=given,
         is_filtered=any(given.values()),
-        fault=fault,
+        error=error,
         is_first=not before,
         first=_address(given, None),
         next=_address(given, next_id) if next_id else None,
     )
-    shown.status_code = 422 if fault else 200
+    shown.status_code = 422 if error else 200
     return shown
 
 
 def _values(given: dict[str, str], before: str, caller: Caller) -> dict[str, Any]:
     if before and not (before.isascii() and before.isdecimal() and int(before[:25]) < 2**63):
-        raise Problem(422, "before is no place of this list: begin with its first page", "invalid_place")
+        raise Problem(422, "before is no place of this list: begin with its first page", "invalid_cursor")
     target = given["target"]
     is_id = target.isascii() and target.isdecimal() and int(target[:25]) < 2**63
     return {
         **{name: value or None for name, value in given.items()},
-        "since": search.moment(given["since"], "since"),
-        "until": search.moment(given["until"], "until"),
+        "since": search.parse_time(given["since"], "since"),
+        "until": search.parse_time(given["until"], "until"),
         "target_id": int(target) if is_id else None,
         "topics": None if caller.sees_all else caller.like,
         "before": int(before) if before else None,
-        "look": LOOK,
-        "limit": PAGE + 1,
+        "max_scanned": MAX_SCANNED,
+        "limit": PAGE_SIZE + 1,
     }
 
 
@@ -103,23 +103,23 @@ def _address(given: dict[str, str], before: int | None) -> str:
     return "/audit?" + urlencode(values)
 
 
-def said(detail: dict[str, Any]) -> list[tuple[str, str, str | None]]:
+def detail_lines(detail: dict[str, Any]) -> list[tuple[str, str, str | None]]:
     """Return the detail of an action to be read: name, value, and of a change the value it had before."""
     lines: list[tuple[str, str, str | None]] = []
     for name, value in detail.items():
         if name == "changes" and isinstance(value, dict):
-            lines += [_change(knob, change) for knob, change in value.items() if isinstance(change, dict)]
+            lines += [_change(setting, change) for setting, change in value.items() if isinstance(change, dict)]
         else:
             lines.append((name, _text(value), None))
     return lines
 
 
-def _change(knob: str, change: dict[str, Any]) -> tuple[str, str, str | None]:
+def _change(setting: str, change: dict[str, Any]) -> tuple[str, str, str | None]:
     """Return one changed column; what was not set before has no value that it had."""
     old = change.get("old")
-    return knob, _text(change.get("new")), None if old is None else _text(old)
+    return setting, _text(change.get("new")), None if old is None else _text(old)
 
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else NONE if value is None else json.dumps(value, ensure_ascii=False)
-    return harmless(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
+    return harmless(text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…")

@@ -1,4 +1,4 @@
-"""Doctor: everything that goes wrong without a word, with what mends it."""
+"""Doctor: everything that goes wrong without a word, with what fixes it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.responses import Response
 
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.security import allow, needs
 from pgrouse.web.page import render
+from pgrouse.web.security import check_permission, require_role
 
 router = APIRouter(include_in_schema=False)
 
-Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
+Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 
 # An examination makes connections of its own, and listens: so often, however many look.
-KEPT_S = 15.0
+REUSE_S = 15.0
 ORDER = ("fail", "warn", "ok")
 
 
 @dataclass
-class Examined:
+class DoctorRun:
     """The last examination, and the one that runs.
 
     Attributes:
@@ -36,14 +36,14 @@ class Examined:
     findings: list[Any] = field(default_factory=list)
     at: datetime | None = None
     ended_s: float = float("-inf")
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def renew(self, app: FastAPI) -> None:
+    async def refresh(self, app: FastAPI) -> None:
         """Examine, unless it was done just now. Who comes while it runs waits for the same one."""
-        async with self.turn:
-            if time.monotonic() - self.ended_s < KEPT_S:
+        async with self.lock:
+            if time.monotonic() - self.ended_s < REUSE_S:
                 return
-            from pgrouse.doctor import examine  # noqa: PLC0415 - only whoever looks pays for it
+            from pgrouse.doctor import examine  # noqa: PLC0415 - only the one that looks pays for it
 
             found = await asyncio.to_thread(examine, app.state.settings)
             self.findings = sorted(found, key=lambda each: ORDER.index(each.level.value))
@@ -53,25 +53,25 @@ class Examined:
 @router.get("/doctor")
 async def doctor(request: Request, caller: Viewer) -> Response:
     """Show the page; the browser asks for the findings, which take a moment."""
-    allow(caller, Role.VIEWER)
-    examined = last_examination(request.app)
+    check_permission(caller, Role.VIEWER)
+    doctor_run = current_doctor_run(request.app)
     if "now" in request.query_params:
-        await examined.renew(request.app)
-    return render(request, "doctor.html", examined=examined)
+        await doctor_run.refresh(request.app)
+    return render(request, "doctor.html", doctor_run=doctor_run)
 
 
 @router.get("/doctor/findings")
 async def findings(request: Request, caller: Viewer) -> Response:
     """Return the findings as a part of the page."""
-    allow(caller, Role.VIEWER)
-    examined = last_examination(request.app)
-    await examined.renew(request.app)
-    return render(request, "doctor/findings.html", examined=examined)
+    check_permission(caller, Role.VIEWER)
+    doctor_run = current_doctor_run(request.app)
+    await doctor_run.refresh(request.app)
+    return render(request, "doctor/findings.html", doctor_run=doctor_run)
 
 
-def last_examination(app: FastAPI) -> Examined:
+def current_doctor_run(app: FastAPI) -> DoctorRun:
     """Return the examinations of one web server; the API has the same."""
-    if not hasattr(app.state, "examined"):
-        app.state.examined = Examined()
-    examined: Examined = app.state.examined
-    return examined
+    if not hasattr(app.state, "doctor_run"):
+        app.state.doctor_run = DoctorRun()
+    doctor_run: DoctorRun = app.state.doctor_run
+    return doctor_run

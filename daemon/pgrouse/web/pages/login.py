@@ -1,4 +1,4 @@
-"""The door: a token becomes a session, and a session ends."""
+"""Log in with a token, and log out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
-from pgrouse.web import security as gate
-from pgrouse.web.credentials import COOKIE, Session
+from pgrouse.web import security
+from pgrouse.web.credentials import COOKIE, SessionCookie
 from pgrouse.web.page import render
 
 router = APIRouter(include_in_schema=False)
@@ -26,9 +26,9 @@ async def log_in(
     token: Annotated[str, Form(max_length=200)] = "",
     next: Annotated[str, Form(max_length=2000)] = "/",  # noqa: A002
 ) -> Response:
-    """Change a token into a session cookie. Another site cannot do it: its Origin is refused at the gate."""
-    keyring = request.app.state.keyring
-    cookie = await keyring.open_session(token.strip(), gate.peer(request))
+    """Change a token into a session cookie. Another site cannot do it: the security middleware rejects its Origin."""
+    token_cache = request.app.state.token_cache
+    cookie = await token_cache.open_session(token.strip(), security.client_address(request))
     if cookie is None:
         shown = render(request, "login.html", next=_inside(next), wrong=True)
         shown.status_code = 401
@@ -37,7 +37,7 @@ async def log_in(
     answer.set_cookie(
         COOKIE,
         cookie,
-        max_age=round(keyring.session.total_seconds()),
+        max_age=round(token_cache.session_ttl.total_seconds()),
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
@@ -48,16 +48,16 @@ async def log_in(
 @router.post("/logout")
 async def log_out(request: Request) -> Response:
     """End the session. A forged request cannot: the cookie is not sent with it, nor has it the csrf."""
-    doorkeeper = request.app.state.doorkeeper
-    if isinstance(shown := doorkeeper.credentials(request), Session):
-        await doorkeeper.caller(request)
-        await request.app.state.keyring.close_session(shown.cookie)
+    authenticator = request.app.state.authenticator
+    if isinstance(shown := authenticator.credentials(request), SessionCookie):
+        await authenticator.caller(request)
+        await request.app.state.token_cache.close_session(shown.cookie)
     answer = RedirectResponse("/login", status_code=303)
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return answer
 
 
 def _inside(path: str) -> str:
-    """Return a path of ours: a link to the door must not lead out of the house."""
+    """Return a path of ours: the login must not redirect to another site."""
     is_ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if is_ours else "/"

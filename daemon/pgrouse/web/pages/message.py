@@ -9,74 +9,76 @@ from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
 from pgrouse import jsonb
-from pgrouse.errors import PublishRefused
-from pgrouse.web import view
-from pgrouse.web import message_detail as message_record
+from pgrouse.errors import InvalidMessage
+from pgrouse.web import message_detail, view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.security import allow, needs
 from pgrouse.web.json_view import pretty
 from pgrouse.web.page import render
-from pgrouse.web.problem import Problem, of_database
+from pgrouse.web.problem import Problem, database_problem
+from pgrouse.web.security import check_permission, require_role
 from pgrouse.web.view import View
 
 router = APIRouter(include_in_schema=False)
 
-Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 Reason = Annotated[str, Form(max_length=1000)]
 
-# What an action said, by the word in the address it led to.
-SAID = {
+# The text for each result of an action, as the query string of the page names it.
+RESULT_TEXTS = {
     "retried": "It is due now.",
     "cancelled": "It is cancelled.",
-    "skipped": "It is skipped: archived as failed, and those behind it go on.",
-    "edited": "The new payload is in place.",
-    "redriven": "It is put back, as the message below.",
-    "too_late": "Nothing was done: it has moved on meanwhile. This is how it is now.",
-    "running": "Nothing was done: it is being worked meanwhile, with the old payload.",
+    "skipped": "It is skipped: archived as failed, so that those behind it can run.",
+    "edited": "It is edited.",
+    "redriven": "It is redriven as the message below.",
+    "too_late": "Nothing was done: its state has changed. This is the current state.",
+    "running": "Nothing was done: it is running with the old payload.",
     "changed": "Nothing was done: somebody else has edited it meanwhile.",
     "superseded": "It stays dead: a newer message with its key waits.",
-    "too_often": "It stays dead: it was put back as often as max_redrives allows. Tick “however often”, if you mean it.",
-    "too_large": "It stays dead: its payload or headers are too large as text. Edit it to put it back.",
-    "redriven_before": "It was put back before.",
+    "too_often": "It stays dead: it has reached max_redrives. Tick “ignore max_redrives” to redrive it anyway.",
+    "too_large": "It stays dead: the text of its payload or headers is too large. Edit it to redrive it.",
+    "redriven_before": "It was redriven before.",
 }
-WENT_WELL = ("retried", "cancelled", "skipped", "edited", "redriven")
+SUCCEEDED = ("retried", "cancelled", "skipped", "edited", "redriven")
 
-RETRY = b"SELECT cardinality(messages.retry_now(ARRAY[%(id)s::bigint])) AS did"
-CANCEL = b"SELECT cardinality(messages.cancel(ARRAY[%(id)s::bigint], %(reason)s)) AS did"
-SKIP = b"SELECT cardinality(messages.skip(ARRAY[%(id)s::bigint], %(reason)s)) AS did"
+RETRY = b"SELECT cardinality(messages.retry_now(ARRAY[%(id)s::bigint])) AS changed"
+CANCEL = b"SELECT cardinality(messages.cancel(ARRAY[%(id)s::bigint], %(reason)s)) AS changed"
+SKIP = b"SELECT cardinality(messages.skip(ARRAY[%(id)s::bigint], %(reason)s)) AS changed"
 REDRIVE = b"SELECT r.message_id, r.outcome FROM messages.redrive(ARRAY[%(id)s::bigint], p_force => %(force)s) AS r"
-EDIT = b"SELECT messages.edit(%(id)s, %(payload)s::jsonb, %(headers)s::jsonb, %(seen)s) AS said"
+EDIT = b"SELECT messages.edit(%(id)s, %(payload)s::jsonb, %(headers)s::jsonb, %(seen)s) AS result"
 REDRIVE_EDITED = b"""
   SELECT r.message_id, r.outcome
   FROM messages.redrive_edited(%(id)s, %(payload)s::jsonb, %(headers)s::jsonb, p_merge => false, p_force => %(force)s) AS r"""
-WHOLE = b"""
-  SELECT m.topic::text AS topic, messages.shown(m.payload) AS payload, m.body::bytea AS body FROM messages.message AS m WHERE m.id = %(id)s
-  UNION ALL SELECT a.topic, messages.shown(a.payload), a.body FROM messages.message_archive AS a WHERE a.id = %(id)s LIMIT 1"""
+FULL_CONTENT = b"""
+  SELECT m.topic::text AS topic, messages.display_json(m.payload) AS payload, m.body::bytea AS body FROM messages.message AS m WHERE m.id = %(id)s
+  UNION ALL SELECT a.topic, messages.display_json(a.payload), a.body FROM messages.message_archive AS a WHERE a.id = %(id)s LIMIT 1"""
 
 
-async def _look(conn: Connection, caller: Caller, subject: str) -> dict[str, Any]:
+async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[str, Any]:
+    """Read a message and everything that its page shows."""
     row = await _read(conn, caller, _id(subject))
-    around = await message_record.surroundings(conn, row["id"])
+    around = await message_detail.read_context(conn, row["id"])
     around["lineage"] = [each for each in around["lineage"] if each["topic"] is None or caller.sees(each["topic"])]
     around["neighbours"] = [
         each for each in around["neighbours"] if each["topic"] is None or caller.sees(each["topic"])
     ]
     return {
         "message": row,
-        "events": message_record.timeline(row),
-        "progress": message_record.progress(row),
-        "can": message_record.can(row, is_allowed=caller.may(Role.OPERATOR, row["topic"])),
+        "events": message_detail.timeline(row),
+        "progress": message_detail.progress(row),
+        "can": message_detail.allowed_actions(row, is_allowed=caller.may(Role.OPERATOR, row["topic"])),
         **around,
     }
 
 
 async def _read(conn: Connection, caller: Caller, message_id: int) -> Row:
-    row = await message_record.read(conn, message_id)
+    row = await message_detail.read(conn, message_id)
     if row is None or not caller.sees(row["topic"]):
         raise Problem(
-            404, f"there is no message {message_id}: it was never published, or its day left the archive", "not_found"
+            404,
+            f"there is no message {message_id}: it was never published, or was deleted from the archive",
+            "not_found",
         )
     return row
 
@@ -87,22 +89,22 @@ def _id(text: str) -> int:
     return int(text)
 
 
-VIEW = View("message", _look, parts=("head", "now"))
+VIEW = View("message", read_context, parts=("head", "now"))
 
 
 @router.get("/messages/{message_id}")
 async def message(request: Request, caller: Viewer, message_id: str) -> Response:
     """Show the message."""
-    said = request.query_params.get("said", "")
+    result = request.query_params.get("result", "")
     async with request.app.state.db.read() as conn:
-        context = await _look(conn, caller, message_id)
+        context = await read_context(conn, caller, message_id)
     return render(
         request,
         "message.html",
         **context,
-        contents=message_record.contents(context["message"]),
-        said=SAID.get(said),
-        said_kind="good" if said in WENT_WELL else "warn",
+        contents=message_detail.contents(context["message"]),
+        result=RESULT_TEXTS.get(result),
+        result_kind="good" if result in SUCCEEDED else "warn",
         live_url=VIEW.live_url(message_id),
     )
 
@@ -111,7 +113,7 @@ async def message(request: Request, caller: Viewer, message_id: str) -> Response
 async def download(request: Request, caller: Viewer, message_id: str) -> Response:
     """Send the whole payload as a file."""
     async with request.app.state.db.read() as conn:
-        row = await (await conn.execute(WHOLE, {"id": _id(message_id)})).fetchone()
+        row = await (await conn.execute(FULL_CONTENT, {"id": _id(message_id)})).fetchone()
     if row is None or not caller.sees(row["topic"]) or (row["payload"] is None and row["body"] is None):
         raise Problem(404, f"message {message_id} has no payload, or there is none", "not_found")
     is_json = row["payload"] is not None
@@ -144,13 +146,13 @@ async def skip(request: Request, caller: Operator, message_id: str, reason: Reas
 
 
 async def _act(
-    request: Request, caller: Caller, message_id: str, statement: bytes, word: str, **values: Any
+    request: Request, caller: Caller, message_id: str, statement: bytes, result: str, **values: Any
 ) -> Response:
     async with request.app.state.db.write(caller) as conn:
         row = await _read(conn, caller, _id(message_id))
-        allow(caller, Role.OPERATOR, row["topic"])
+        check_permission(caller, Role.OPERATOR, row["topic"])
         done = await (await conn.execute(statement, {"id": row["id"], **values})).fetchone()
-    return await _back(request, row["id"], word if done["did"] else "too_late")
+    return await _back(request, row["id"], result if done["changed"] else "too_late")
 
 
 @router.post("/messages/{message_id}/redrive")
@@ -158,7 +160,7 @@ async def redrive(request: Request, caller: Operator, message_id: str, force: An
     """Put it back as it was."""
     async with request.app.state.db.write(caller) as conn:
         row = await _read(conn, caller, _id(message_id))
-        allow(caller, Role.OPERATOR, row["topic"])
+        check_permission(caller, Role.OPERATOR, row["topic"])
         done = await (await conn.execute(REDRIVE, {"id": row["id"], "force": bool(force)})).fetchone()
     return await _after_redrive(request, row["id"], done)
 
@@ -168,22 +170,22 @@ async def edit_form(request: Request, caller: Operator, message_id: str) -> Resp
     """Show payload and headers to be edited."""
     async with request.app.state.db.read() as conn:
         row = await _read(conn, caller, _id(message_id))
-        allow(caller, Role.OPERATOR, row["topic"])
-        able = message_record.can(row)
-        if not able["edit"] and not able["redrive_edited"]:
+        check_permission(caller, Role.OPERATOR, row["topic"])
+        allowed = message_detail.allowed_actions(row)
+        if not allowed["edit"] and not allowed["redrive_edited"]:
             return await _back(request, row["id"], "too_late")
-        whole = await (await conn.execute(WHOLE, {"id": row["id"]})).fetchone()
-    payload = pretty_exactly(whole["payload"])
-    headers = pretty_exactly(row["headers"])
+        content = await (await conn.execute(FULL_CONTENT, {"id": row["id"]})).fetchone()
+    payload = pretty_for_editing(content["payload"])
+    headers = pretty_for_editing(row["headers"])
     return _form(request, row, payload, headers, row["payload_md5"] or row["body_md5"])
 
 
-def pretty_exactly(text: str | None) -> str:
+def pretty_for_editing(text: str | None) -> str:
     """Lay JSON out to be edited: what looks harmless in it is written as an escape, which means the same."""
-    return "" if text is None else pretty(text, 10 * message_record.EDITABLE)[0]
+    return "" if text is None else pretty(text, 10 * message_detail.MAX_EDIT_CHARS)[0]
 
 
-def _form(request: Request, row: Row, payload: str, headers: str, seen: str | None, fault: str = "") -> Response:
+def _form(request: Request, row: Row, payload: str, headers: str, seen: str | None, error: str = "") -> Response:
     shown = render(
         request,
         "edit.html",
@@ -191,10 +193,10 @@ def _form(request: Request, row: Row, payload: str, headers: str, seen: str | No
         payload=payload,
         headers=headers,
         seen=seen or "",
-        fault=fault,
+        error=error,
         is_dead=row["archived_at"] is not None,
     )
-    shown.status_code = 422 if fault else 200
+    shown.status_code = 422 if error else 200
     return shown
 
 
@@ -206,25 +208,25 @@ async def edit(request: Request, caller: Operator, message_id: str) -> Response:
     seen, force = str(form.get("seen") or ""), bool(form.get("force"))
     async with request.app.state.db.read() as conn:
         row = await _read(conn, caller, _id(message_id))
-    allow(caller, Role.OPERATOR, row["topic"])
+    check_permission(caller, Role.OPERATOR, row["topic"])
     try:
         values = {**_edited(row, payload, headers), "id": row["id"], "seen": seen or None, "force": force}
-        return await _put(request, caller, row, values)
-    except PublishRefused as refused:
+        return await _save(request, caller, row, values)
+    except InvalidMessage as refused:
         return _form(request, row, payload, headers, seen, str(refused))
     except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException) as refused:
-        return _form(request, row, payload, headers, seen, of_database(refused).detail)
+        return _form(request, row, payload, headers, seen, database_problem(refused).detail)
 
 
 def _edited(row: Row, payload: str, headers: str) -> dict[str, str | None]:
     """Return what was typed; None stays as it is.
 
     Raises:
-        PublishRefused: it is no JSON, or there is nothing.
+        InvalidMessage: it is no JSON, or there is nothing.
     """
     keeps_bytes = row["body_bytes"] is not None and not payload.strip()
     if keeps_bytes and not headers:
-        raise PublishRefused("nothing was edited: type a payload, or headers")
+        raise InvalidMessage("nothing was edited: type a payload, or headers")
     return {
         "payload": None if keeps_bytes else _json(payload, "payload"),
         "headers": _json(headers, "headers") if headers else None,
@@ -237,21 +239,21 @@ def _json(text: str, where: str) -> str:
     return jsonb.encode(jsonb.Raw(text.replace("\r\n", "\n")), where)
 
 
-async def _put(request: Request, caller: Caller, row: Row, values: dict[str, Any]) -> Response:
+async def _save(request: Request, caller: Caller, row: Row, values: dict[str, Any]) -> Response:
     is_dead = row["archived_at"] is not None
     async with request.app.state.db.write(caller) as conn:
         done = await (await conn.execute(REDRIVE_EDITED if is_dead else EDIT, values)).fetchone()
     if is_dead:
         return await _after_redrive(request, row["id"], done)
-    word = {"edited": "edited", "running": "running", "changed": "changed"}.get(done["said"], "too_late")
-    return await _back(request, row["id"], word)
+    result = {"edited": "edited", "running": "running", "changed": "changed"}.get(done["result"], "too_late")
+    return await _back(request, row["id"], result)
 
 
 async def _after_redrive(request: Request, message_id: int, done: Row | None) -> Response:
     outcome = done["outcome"] if done else "too_late"
-    word = "redriven" if outcome in ("redriven", "keyless") else outcome if outcome in SAID else "too_late"
-    return await _back(request, message_id, word)
+    result = "redriven" if outcome in ("redriven", "keyless") else outcome if outcome in RESULT_TEXTS else "too_late"
+    return await _back(request, message_id, result)
 
 
-async def _back(request: Request, message_id: int, word: str) -> Response:
-    return await view.left(request, f"/messages/{message_id}?said={word}")
+async def _back(request: Request, message_id: int, result: str) -> Response:
+    return await view.redirect(request, f"/messages/{message_id}?result={result}")

@@ -13,17 +13,17 @@ from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import Series, chart
 from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.security import needs
 from pgrouse.web.problem import Problem
-from pgrouse.web.topic_counts import BOUND, standing
+from pgrouse.web.security import require_role
+from pgrouse.web.topic_counts import MAX_COUNT, read_topic_counts
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
-MOST_TOPICS = 8
+MAX_TOPICS = 8
 BARS = 60
 # Of a bar that has only begun a rate says nothing.
-ENOUGH_S = 5.0
+MIN_BAR_S = 5.0
 # By the word of the address: as an interval, and in words.
 RANGES = {"1h": ("1 hour", "hour"), "6h": ("6 hours", "6 hours"), "24h": ("1 day", "day"), "7d": ("7 days", "7 days")}
 
@@ -42,7 +42,7 @@ OWN_THROUGHPUT = b"""
 LATENCY = b"""
   SELECT n.name, n.entries, messages.quantile(n.counts, 0.5) AS p50, messages.quantile(n.counts, 0.95) AS p95, messages.quantile(n.counts, 0.99) AS p99
   FROM (
-    SELECT messages.unpack(sum(m.waits)) AS waits, messages.unpack(sum(m.runs)) AS runs, messages.unpack(sum(m.wakes)) AS wakes
+    SELECT messages.unpack_histogram(sum(m.waits)) AS waits, messages.unpack_histogram(sum(m.runs)) AS runs, messages.unpack_histogram(sum(m.wakes)) AS wakes
     FROM messages.measure AS m
     WHERE m.minute >= date_trunc('minute', now() - %(since)s::interval) AND (%(all)s OR m.topic LIKE ANY (%(like)s))
     OFFSET 0
@@ -65,14 +65,14 @@ STATE = b"""
     (SELECT sum(greatest(c.reltuples, 0))::bigint FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
      WHERE i.inhparent = 'messages.message_archive'::regclass) AS archived
   FROM messages.worker AS w"""
-MOST_CONDITIONS = 20
+MAX_CONDITIONS = 20
 CONDITIONS = b"""
-  SELECT c.kind, nullif(c.topic, '') AS topic, c.since, c.what, c.mend FROM messages.condition AS c
+  SELECT c.kind, nullif(c.topic, '') AS topic, c.since, c.what, c.fix FROM messages.condition AS c
   ORDER BY c.since LIMIT 200"""
 
 
 @dataclass(frozen=True)
-class Sums:
+class TopicTotals:
     """What stands in all topics together.
 
     Attributes:
@@ -90,11 +90,11 @@ class Sums:
     dead_is_bounded: bool
 
 
-async def look(conn: Connection, caller: Caller, subject: str) -> Context:
+async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read the overview of a time: one of RANGES."""
     if subject not in RANGES:
         raise Problem(404, f"there is no overview of {subject!r:.40}: use {', '.join(RANGES)}", "not_found")
-    topics = await standing(conn, caller)
+    topics = await read_topic_counts(conn, caller)
     values = {
         "since": RANGES[subject][0],
         "bars": BARS,
@@ -110,17 +110,17 @@ async def look(conn: Connection, caller: Caller, subject: str) -> Context:
         "range": subject,
         "ranges": list(RANGES),
         "time": RANGES[subject][1],
-        "bound": BOUND,
-        "sums": _sums(topics),
-        "topics": sorted(topics, key=_weight)[:MOST_TOPICS],
-        "topics_left": max(0, len(topics) - MOST_TOPICS),
+        "bound": MAX_COUNT,
+        "sums": _totals(topics),
+        "topics": sorted(topics, key=_by_workload)[:MAX_TOPICS],
+        "topics_left": max(0, len(topics) - MAX_TOPICS),
         "latency": latency,
         "per_s": _per_s(bars),
         "ended": {name: sum(row[name] for row in bars) for name in ("success", "retried", "failed", "rejected")},
         "state": state,
-        "conditions": [row for row in conditions if _may_see(caller, row["topic"])][:MOST_CONDITIONS],
+        "conditions": [row for row in conditions if _may_see(caller, row["topic"])][:MAX_CONDITIONS],
         "charts": {
-            "throughput": chart(bars, ENDED, "", per_s=True, enough_s=ENOUGH_S),
+            "throughput": chart(bars, ENDED, "", per_s=True, enough_s=MIN_BAR_S),
             "latencies": chart(bars, TIMES, "s"),
         },
     }
@@ -144,13 +144,13 @@ TIMES = (
     Series("woke", "wake_p95_s", 3),
 )
 
-VIEW = View("overview", look, parts=("figures", "wrong", "state", "waiting", "times"))
+VIEW = View("overview", read_context, parts=("figures", "wrong", "state", "waiting", "times"))
 
 
 @router.get("/")
 async def overview(
     request: Request,
-    caller: Annotated[Caller, Depends(needs(Role.VIEWER))],
+    caller: Annotated[Caller, Depends(require_role(Role.VIEWER))],
     of: str = "1h",
 ) -> Response:
     """Show the page."""
@@ -158,7 +158,7 @@ async def overview(
 
 
 @router.get("/search")
-async def search(caller: Annotated[Caller, Depends(needs(Role.VIEWER))], q: str = "") -> Response:
+async def search(caller: Annotated[Caller, Depends(require_role(Role.VIEWER))], q: str = "") -> Response:
     """Lead to a message by its id, else to the topics whose name has this in it."""
     found = q.strip()[:200]
     number = found.removeprefix("#")
@@ -167,25 +167,25 @@ async def search(caller: Annotated[Caller, Depends(needs(Role.VIEWER))], q: str 
     return RedirectResponse(f"/topics?q={quote(found, safe='')}" if found else "/topics", status_code=303)
 
 
-def _sums(topics: list[Row]) -> Sums:
+def _totals(topics: list[Row]) -> TopicTotals:
     ages = [row["oldest_ready_s"] for row in topics if row["oldest_ready_s"] is not None]
 
     def total(name: str) -> int:
         return sum(row[name] for row in topics)
 
-    return Sums(
+    return TopicTotals(
         total("ready"),
         total("delayed"),
         total("running"),
         total("dead_last_day"),
         max(ages, default=None),
-        ready_is_bounded=any(row["ready"] >= BOUND for row in topics),
-        delayed_is_bounded=any(row["delayed"] >= BOUND for row in topics),
-        dead_is_bounded=any(row["dead_last_day"] >= BOUND for row in topics),
+        ready_is_bounded=any(row["ready"] >= MAX_COUNT for row in topics),
+        delayed_is_bounded=any(row["delayed"] >= MAX_COUNT for row in topics),
+        dead_is_bounded=any(row["dead_last_day"] >= MAX_COUNT for row in topics),
     )
 
 
-def _weight(row: Row) -> tuple[Any, ...]:
+def _by_workload(row: Row) -> tuple[Any, ...]:
     """Order topics: those with most to do first."""
     return (-row["ready"], -(row["oldest_ready_s"] or 0), -row["running"], -row["delayed"], row["topic"])
 
@@ -193,7 +193,7 @@ def _weight(row: Row) -> tuple[Any, ...]:
 def _per_s(bars: list[Row]) -> float | None:
     """Return how many attempts ended per second in the last bar that says something."""
     for row in reversed(bars):
-        if row["s"] >= ENOUGH_S:
+        if row["s"] >= MIN_BAR_S:
             ended = sum(row[each.column] for each in ENDED)
             return float(ended / row["s"])
     return None

@@ -15,18 +15,18 @@ from pgrouse.jsonb import Raw, encode
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.security import allow, needs
 from pgrouse.web.page import render
-from pgrouse.web.problem import Problem, of_database
+from pgrouse.web.problem import Problem, database_problem
+from pgrouse.web.security import check_permission, require_role
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
-MOST = 500
+MAX_ROWS = 500
 NEXT = 5
 RUNS = 25
-Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 Text = Annotated[str, Form(max_length=200)]
 
 SCHEDULES = b"""
@@ -37,7 +37,7 @@ SCHEDULES = b"""
            WHEN s.next_tick IS NULL THEN 'over'
            ELSE 'on'
          END AS state,
-         s.paused_at, s.paused_by, s.paused_why, s.next_tick, s.last_fired_at, s.last_message_id, s.last_error, s.failures, s.retry_at,
+         s.paused_at, s.paused_by, s.paused_reason, s.next_tick, s.last_fired_at, s.last_message_id, s.last_error, s.failures, s.retry_at,
          s.created_at, s.created_by, left(s.payload::text, 10000) AS payload, left(s.headers::text, 10000) AS headers
   FROM messages.schedule AS s
   WHERE %(name)s::text IS NULL OR s.name = %(name)s
@@ -51,21 +51,21 @@ HISTORY = b"""
 INSERT = b"""
   INSERT INTO messages.schedule (name, cron, time_zone, topic, payload, channel, key, priority, jitter, missed)
   VALUES (%(name)s, %(cron)s, %(time_zone)s, %(topic)s, %(payload)s, %(channel)s, %(key)s, %(priority)s, %(jitter)s, %(missed)s)"""
-KIND = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
+STATE_KINDS = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
 
 
-async def look(conn: Connection, caller: Caller, _subject: str) -> Context:
+async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the schedules of the topics that the caller may see."""
-    rows = await (await conn.execute(SCHEDULES, {"name": None, "most": MOST})).fetchall()
-    return {"schedules": [row for row in rows if caller.sees(row["topic"])], "kinds": KIND}
+    rows = await (await conn.execute(SCHEDULES, {"name": None, "most": MAX_ROWS})).fetchall()
+    return {"schedules": [row for row in rows if caller.sees(row["topic"])], "kinds": STATE_KINDS}
 
 
-async def look_at_one(conn: Connection, caller: Caller, subject: str) -> Context:
+async def read_schedule(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read one schedule: its next runs, and what it did."""
     row = await _find(conn, caller, subject)
     return {
         "schedule": row,
-        "kinds": KIND,
+        "kinds": STATE_KINDS,
         "ticks": await _ticks(conn, row) if row["paused_at"] is None else [],
         "runs": await (await conn.execute(HISTORY, [subject, RUNS])).fetchall(),
     }
@@ -86,8 +86,8 @@ async def _ticks(conn: Connection, row: dict[str, Any]) -> list[Row]:
         return []
 
 
-VIEW = View("schedules", look, parts=("list",))
-ONE = View("schedule", look_at_one, parts=("facts", "ticks", "runs"))
+VIEW = View("schedules", read_context, parts=("list",))
+ONE = View("schedule", read_schedule, parts=("facts", "ticks", "runs"))
 
 
 @router.get("/schedules")
@@ -100,15 +100,15 @@ async def schedules(request: Request, caller: Viewer) -> Response:
 async def preview(request: Request, caller: Viewer, cron: str = "", time_zone: str = "UTC") -> Response:
     """Say when a cron expression that somebody types would run."""
     ticks: list[Row] = []
-    fault = ""
+    error = ""
     if cron.strip():
         values = {"cron": cron.strip()[:200], "time_zone": time_zone.strip()[:100] or "UTC", "count": NEXT}
         try:
             async with request.app.state.db.read() as conn:
                 ticks = await (await conn.execute(TICKS, values)).fetchall()
-        except psycopg.DataError as error:
-            fault = of_database(error).detail
-    return render(request, "schedules/next.html", ticks=ticks, fault=fault, cron=cron.strip())
+        except psycopg.DataError as exc:
+            error = database_problem(exc).detail
+    return render(request, "schedules/next.html", ticks=ticks, error=error, cron=cron.strip())
 
 
 @router.get("/schedules/{name}")
@@ -133,7 +133,7 @@ async def add(
     priority: Annotated[int, Form(ge=0, le=9)] = 5,
 ) -> Response:
     """Add a schedule."""
-    allow(caller, Role.OPERATOR, topic.strip())
+    check_permission(caller, Role.OPERATOR, topic.strip())
     values = {
         "name": name.strip(),
         "cron": cron.strip(),
@@ -151,7 +151,7 @@ async def add(
             await conn.execute(INSERT, values)
     except psycopg.errors.UniqueViolation:
         raise Problem(409, f"there is a schedule {name} already: choose another name", "already_there") from None
-    return await view.left(request, f"/schedules/{quote(values['name'], safe='')}")
+    return await view.redirect(request, f"/schedules/{quote(values['name'], safe='')}")
 
 
 def _json(text: str) -> str:
@@ -171,15 +171,15 @@ def _jitter(text: str) -> Any:
 @router.post("/schedules/{name}/run")
 async def run_now(request: Request, name: str, caller: Operator, seen_on: Text = "schedule") -> Response:
     """Publish its message now."""
-    row = await _act(request, caller, name, b"SELECT r.id, r.what FROM messages.run_now(%s) AS r")
+    row = await _act(request, caller, name, b"SELECT r.id, r.what FROM messages.run_schedule(%s) AS r")
     if row["what"] == "published":
-        return await _acted(request, caller, seen_on, name, f"Message {row['id']} is published.")
+        return await _action_result(request, caller, seen_on, name, f"Message {row['id']} is published.")
     why = (
-        "the topic is full and drops what comes"
+        "the topic is full and drops new messages"
         if row["id"] is None
         else f"message {row['id']} has the key of this schedule"
     )
-    return await _acted(request, caller, seen_on, name, f"Nothing was published: {why}.", kind="bad")
+    return await _action_result(request, caller, seen_on, name, f"Nothing was published: {why}.", kind="bad")
 
 
 @router.post("/schedules/{name}/pause")
@@ -187,38 +187,40 @@ async def pause(
     request: Request,
     name: str,
     caller: Operator,
-    why: Annotated[str, Form(max_length=500)] = "",
+    reason: Annotated[str, Form(max_length=500)] = "",
     seen_on: Text = "schedule",
 ) -> Response:
     """Stop it until it is resumed."""
-    await _act(request, caller, name, b"SELECT messages.pause_schedule(%s, %s)", why.strip() or None)
-    return await _acted(request, caller, seen_on, name, f"{name} is paused.")
+    await _act(request, caller, name, b"SELECT messages.pause_schedule(%s, %s)", reason.strip() or None)
+    return await _action_result(request, caller, seen_on, name, f"{name} is paused.")
 
 
 @router.post("/schedules/{name}/resume")
 async def resume(request: Request, name: str, caller: Operator, seen_on: Text = "schedule") -> Response:
     """Let it go on with its next tick."""
     await _act(request, caller, name, b"SELECT messages.resume_schedule(%s)")
-    return await _acted(request, caller, seen_on, name, f"{name} goes on.")
+    return await _action_result(request, caller, seen_on, name, f"{name} is resumed.")
 
 
 @router.post("/schedules/{name}/remove")
 async def remove(request: Request, name: str, caller: Operator) -> Response:
     """Take it away. What it has published stays."""
     await _act(request, caller, name, b"DELETE FROM messages.schedule AS s WHERE s.name = %s RETURNING s.name")
-    return await view.left(request, "/schedules")
+    return await view.redirect(request, "/schedules")
 
 
 async def _act(request: Request, caller: Caller, name: str, statement: bytes, *values: Any) -> Row:
     """Do something to a schedule, if the caller may with its topic."""
     async with request.app.state.db.write(caller) as conn:
         row = await _find(conn, caller, name)
-        allow(caller, Role.OPERATOR, row["topic"])
+        check_permission(caller, Role.OPERATOR, row["topic"])
         result: Row = (await (await conn.execute(statement, [name, *values])).fetchall())[0]
     return result
 
 
-async def _acted(request: Request, caller: Caller, seen_on: str, name: str, text: str, kind: str = "") -> Response:
+async def _action_result(
+    request: Request, caller: Caller, seen_on: str, name: str, text: str, kind: str = ""
+) -> Response:
     if seen_on == VIEW.name:
-        return await view.acted(request, caller, VIEW, text, kind=kind)
-    return await view.acted(request, caller, ONE, text, name, kind=kind)
+        return await view.action_result(request, caller, VIEW, text, kind=kind)
+    return await view.action_result(request, caller, ONE, text, name, kind=kind)

@@ -15,20 +15,20 @@ from pgrouse.web import policy_form, view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import chart
 from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.security import allow, needs
-from pgrouse.web.page import fragment, render
-from pgrouse.web.pages.overview import ENDED, ENOUGH_S, TIMES
-from pgrouse.web.policy_form import Draft
-from pgrouse.web.problem import Problem, of_database
-from pgrouse.web.topic_counts import BOUND, standing
-from pgrouse.web.paused_topics import stops
+from pgrouse.web.page import render, render_fragment
+from pgrouse.web.pages.overview import ENDED, MIN_BAR_S, TIMES
+from pgrouse.web.paused_topics import read_paused_topics
+from pgrouse.web.policy_form import PolicyDraft
+from pgrouse.web.problem import Problem, database_problem
+from pgrouse.web.security import check_permission, require_role
+from pgrouse.web.topic_counts import MAX_COUNT, read_topic_counts
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
-MOST_CHANNELS = 100
-Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+MAX_CHANNELS = 100
+Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 THROUGHPUT = b"""
   SELECT t.at, t.s, t.success, t.retried, t.rejected, t.failed, t.lock_expired, t.wait_p95_s, t.run_p95_s, t.wake_p95_s
@@ -48,54 +48,56 @@ CHANNELS = b"""
     WHERE m.topic = %(topic)s AND m.claim_id IS NOT NULL AND m.channel IS NOT NULL
     GROUP BY m.channel ORDER BY count(*) DESC LIMIT %(most)s
   ), own AS (
-    SELECT c.channel, c.concurrency, c.min_interval, c.paused_at, c.resume_at, c.paused_by, c.paused_why,
+    SELECT c.channel, c.concurrency, c.min_interval, c.paused_at, c.resume_at, c.paused_by, c.paused_reason,
            c.paused_at IS NOT NULL AND (c.resume_at IS NULL OR c.resume_at > messages.now()) AS is_paused
     FROM messages.channel AS c WHERE c.topic = %(topic)s ORDER BY c.channel LIMIT %(most)s
   )
   SELECT coalesce(o.channel, r.channel) AS channel, coalesce(r.running, 0) AS running, o.concurrency, o.min_interval,
-         coalesce(o.is_paused, false) AS is_paused, o.paused_at, o.resume_at, o.paused_by, o.paused_why
+         coalesce(o.is_paused, false) AS is_paused, o.paused_at, o.resume_at, o.paused_by, o.paused_reason
   FROM own AS o FULL JOIN running AS r ON r.channel = o.channel
   ORDER BY 2 DESC, 1 LIMIT %(most)s"""
 
 
-async def look(conn: Connection, caller: Caller, subject: str) -> Context:
+async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read one topic, or with '*' the defaults."""
     if subject != DEFAULTS and not caller.sees(subject):
         raise Problem(403, f"{caller.name or 'you'} may not see topic {subject}", "forbidden", needs="viewer")
     own, defaults = await _policies(conn, subject)
-    stopped = await stops(conn)
-    groups = policy_form.groups(subject, own, defaults)
+    paused = await read_paused_topics(conn)
+    groups = policy_form.form_groups(subject, own, defaults)
     context: Context = {
         "topic": subject,
         "is_defaults": subject == DEFAULTS,
-        "bound": BOUND,
-        "stop": stopped.get(subject),
-        "all_stopped": stopped.get(DEFAULTS) if subject != DEFAULTS else None,
+        "bound": MAX_COUNT,
+        "pause": paused.get(subject),
+        "all_paused": paused.get(DEFAULTS) if subject != DEFAULTS else None,
         "groups": groups,
-        "was": json.dumps(policy_form.texts(groups)),
-        "liftable": policy_form.may_be_lifted,
+        "was": json.dumps(policy_form.field_texts(groups)),
+        "can_be_unlimited": policy_form.can_be_unlimited,
     }
     return context | (
-        {"standing": None, "charts": {}} if subject == DEFAULTS else await _goes(conn, caller, subject, own, defaults)
+        {"counts": None, "charts": {}}
+        if subject == DEFAULTS
+        else await _read_topic(conn, caller, subject, own, defaults)
     )
 
 
-async def _goes(conn: Connection, caller: Caller, topic: str, own: Row, defaults: Row) -> Context:
+async def _read_topic(conn: Connection, caller: Caller, topic: str, own: Row, defaults: Row) -> Context:
     """Return what there is of a topic that messages can have."""
-    found = next((row for row in await standing(conn, caller) if row["topic"] == topic), None)
+    found = next((row for row in await read_topic_counts(conn, caller) if row["topic"] == topic), None)
     if found is None:
         raise Problem(404, f"there is no topic {topic}: nothing stands in it, and it has no policy", "not_found")
     bars = await (await conn.execute(THROUGHPUT, [topic])).fetchall()
     limits = await (await conn.execute(LIMITS, {"topic": topic})).fetchone() or {}
     return {
-        "standing": found,
+        "counts": found,
         "latency": await (await conn.execute(LATENCY, [topic])).fetchone(),
-        "channels": await (await conn.execute(CHANNELS, {"topic": topic, "most": MOST_CHANNELS})).fetchall(),
+        "channels": await (await conn.execute(CHANNELS, {"topic": topic, "most": MAX_CHANNELS})).fetchall(),
         "limits": _limits(found, own, defaults, limits),
-        "channel_limit": _holds("channel_concurrency", own, defaults),
+        "channel_limit": _effective("channel_concurrency", own, defaults),
         "ended": {name: sum(row[name] for row in bars) for name in ("success", "retried", "failed", "rejected")},
         "charts": {
-            "throughput": chart(bars, ENDED, "", per_s=True, enough_s=ENOUGH_S),
+            "throughput": chart(bars, ENDED, "", per_s=True, enough_s=MIN_BAR_S),
             "latencies": chart(bars, TIMES, "s"),
         },
     }
@@ -106,15 +108,15 @@ async def _policies(conn: Connection, topic: str) -> tuple[Row, Row]:
     return rows.get(topic, {}), rows[DEFAULTS]
 
 
-def _holds(knob: str, own: Row, defaults: Row) -> Any:
+def _effective(setting: str, own: Row, defaults: Row) -> Any:
     """Return what holds for a limit; None = there is none."""
-    value = defaults[knob] if own.get(knob) is None else own[knob]
+    value = defaults[setting] if own.get(setting) is None else own[setting]
     return value or None
 
 
 def _limits(found: Row, own: Row, defaults: Row, state: Row) -> list[Row]:
     """Return the limits of a topic, each with how much of it is used."""
-    knobs = (
+    names = (
         "max_concurrency",
         "dequeue_rate",
         "publish_rate",
@@ -123,20 +125,20 @@ def _limits(found: Row, own: Row, defaults: Row, state: Row) -> list[Row]:
         "channel_min_interval",
         "ordered",
     )
-    held = {knob: _holds(knob, own, defaults) for knob in knobs}
+    limits = {setting: _effective(setting, own, defaults) for setting in names}
     used = {"max_concurrency": found["running"], "max_depth": state.get("depth")}
     waits = {
-        knob: free_at is not None and free_at > state["now"]
-        for knob, free_at in (("dequeue_rate", state["dequeue_free_at"]), ("publish_rate", state["publish_free_at"]))
+        setting: free_at is not None and free_at > state["now"]
+        for setting, free_at in (("dequeue_rate", state["dequeue_free_at"]), ("publish_rate", state["publish_free_at"]))
     }
     return [
-        {"knob": knob, "limit": limit, "used": used.get(knob), "waits": waits.get(knob, False)}
-        for knob, limit in held.items()
+        {"setting": setting, "limit": limit, "used": used.get(setting), "waits": waits.get(setting, False)}
+        for setting, limit in limits.items()
         if limit is not None
     ]
 
 
-VIEW = View("topic", look, parts=("state", "figures", "limits", "channels"))
+VIEW = View("topic", read_context, parts=("state", "figures", "limits", "channels"))
 
 
 @router.get("/topics/{topic}")
@@ -148,35 +150,37 @@ async def topic_page(request: Request, topic: str, caller: Viewer) -> Response:
 @router.post("/topics/{topic}/preview")
 async def preview(request: Request, topic: str, caller: Operator) -> Response:
     """Say what the policy that was typed would change, and what of it cannot be."""
-    _allow(caller, topic)
+    _check_permission(caller, topic)
     draft = await _draft(request, topic)
-    await asyncio.to_thread(policy_form.look, request.app.state.db, topic, draft)
+    await asyncio.to_thread(policy_form.preview, request.app.state.db, topic, draft)
     return render(request, "topic/preview.html", topic=topic, draft=draft)
 
 
 @router.post("/topics/{topic}/policy")
 async def set_policy(request: Request, topic: str, caller: Operator) -> Response:
     """Set the policy that was typed."""
-    _allow(caller, topic)
+    _check_permission(caller, topic)
     draft = await _draft(request, topic)
-    if draft.wanted is not None:
+    if draft.policy is not None:
         try:
             await asyncio.to_thread(policy_form.apply, request.app.state.db, caller, topic, draft)
         except psycopg.errors.DataError as error:
-            draft.faults["policy"] = of_database(error).detail
-    if draft.faults:
+            draft.errors["policy"] = database_problem(error).detail
+    if draft.errors:
         return render(request, "topic/preview.html", topic=topic, draft=draft)
     text = f"The policy is set: {len(draft.changes)} changed." if draft.changes else "Nothing was changed."
-    return await view.acted(request, caller, VIEW, text, topic, fresh=lambda context: _fresh(request, context))
+    return await view.action_result(
+        request, caller, VIEW, text, topic, replaced=lambda context: _replaced_parts(request, context)
+    )
 
 
-def _fresh(request: Request, context: Context) -> dict[str, str]:
-    """Return the form anew: a morph would keep what was typed."""
+def _replaced_parts(request: Request, context: Context) -> dict[str, str]:
+    """Return the form again: a morph would keep what was typed."""
     shared = context | {"draft": None}
-    return {"policy": fragment(request, "topic/policy.html", **shared)}
+    return {"policy": render_fragment(request, "topic/policy.html", **shared)}
 
 
-async def _draft(request: Request, topic: str) -> Draft:
+async def _draft(request: Request, topic: str) -> PolicyDraft:
     form = await request.form()
     typed = {name: str(value) for name, value in form.items()}
     try:
@@ -188,5 +192,5 @@ async def _draft(request: Request, topic: str) -> Draft:
     return await asyncio.to_thread(policy_form.read, topic, typed, was)
 
 
-def _allow(caller: Caller, topic: str) -> None:
-    allow(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
+def _check_permission(caller: Caller, topic: str) -> None:
+    check_permission(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)

@@ -1,4 +1,4 @@
-"""Topics: what stands in each, how it goes, and whether it is stopped."""
+"""Topics: message counts, rates, and whether they are paused."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import spark
 from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.security import allow, needs
 from pgrouse.web.pages.topic import VIEW as TOPIC
+from pgrouse.web.paused_topics import PausedTopic, read_paused_topics
 from pgrouse.web.problem import Problem
-from pgrouse.web.topic_counts import BOUND, standing
-from pgrouse.web.paused_topics import Stop, stops
+from pgrouse.web.security import check_permission, require_role
+from pgrouse.web.topic_counts import MAX_COUNT, read_topic_counts
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
-MOST = 200
-Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+MAX_ROWS = 200
+Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 # The last hour by minute, for the lines; the last five minutes are the rate. now(), not messages.now(): the planner must see how little that is.
 MINUTES = b"""
@@ -38,21 +38,21 @@ NOW = b"SELECT messages.now() AS now"
 RATE_MINUTES = 5
 
 
-async def look(conn: Connection, caller: Caller, subject: str) -> Context:
+async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read the topics whose name has the subject in it."""
-    found = [row for row in await standing(conn, caller) if subject.lower() in row["topic"].lower()]
-    shown = found[:MOST]
+    found = [row for row in await read_topic_counts(conn, caller) if subject.lower() in row["topic"].lower()]
+    shown = found[:MAX_ROWS]
     names = [row["topic"] for row in shown]
     now = (await (await conn.execute(NOW)).fetchall())[0]["now"]
     ended = _by_age(await (await conn.execute(MINUTES, [names])).fetchall(), now)
     times = {row["topic"]: row for row in await (await conn.execute(TIMES)).fetchall()}
-    stopped = await stops(conn)
+    paused = await read_paused_topics(conn)
     return {
         "q": subject,
-        "bound": BOUND,
+        "bound": MAX_COUNT,
         "left_out": len(found) - len(shown),
-        "topics": [row | _going(row["topic"], ended[row["topic"]], times, stopped) for row in shown],
-        "all_stopped": stopped.get(DEFAULTS),
+        "topics": [row | _activity(row["topic"], ended[row["topic"]], times, paused) for row in shown],
+        "all_paused": paused.get(DEFAULTS),
     }
 
 
@@ -64,8 +64,8 @@ def _by_age(rows: list[Row], now: datetime) -> dict[str, dict[int, int]]:
     return ended
 
 
-def _going(topic: str, ended: dict[int, int], times: dict[str, Row], stopped: dict[str, Stop]) -> Row:
-    """Return how a topic goes: its rate, times, line, and why it is stopped."""
+def _activity(topic: str, ended: dict[int, int], times: dict[str, Row], paused: dict[str, PausedTopic]) -> Row:
+    """Return how a topic goes: its rate, times, line, and why it is paused."""
     # The minute that runs is not over; together with the whole ones before it the error is small.
     recent = sum(ended.get(age, 0) for age in range(RATE_MINUTES))
     measured = times.get(topic, {})
@@ -73,11 +73,11 @@ def _going(topic: str, ended: dict[int, int], times: dict[str, Row], stopped: di
         "per_s": recent / (RATE_MINUTES * 60) if measured else None,
         "run_p95_s": measured.get("run_p95_s"),
         "spark": spark([ended.get(age, 0) for age in range(59, -1, -1)]) if any(ended.values()) else None,
-        "stop": stopped.get(topic),
+        "pause": paused.get(topic),
     }
 
 
-VIEW = View("topics", look, parts=("list", "all"))
+VIEW = View("topics", read_context, parts=("list", "all"))
 
 
 @router.get("/topics")
@@ -91,20 +91,20 @@ async def pause(
     request: Request,
     topic: str,
     caller: Operator,
-    why: Annotated[str, Form(max_length=500)] = "",
+    reason: Annotated[str, Form(max_length=500)] = "",
     resume_in: Annotated[str, Form(max_length=50)] = "",
     channel: Annotated[str, Form(max_length=200)] = "",
     seen_on: Annotated[str, Form()] = "topic",
     q: Annotated[str, Form(max_length=200)] = "",
 ) -> Response:
     """Stop a topic, one channel of it, or ('*') all topics."""
-    allow(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
+    check_permission(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
     async with request.app.state.db.write(caller) as conn:
         await conn.execute(
             b"SELECT messages.pause(%s, %s, p_resume_in => %s, p_channel => %s)",
-            [topic, why.strip() or None, _duration(resume_in), channel or None],
+            [topic, reason.strip() or None, _duration(resume_in), channel or None],
         )
-    return await _acted(request, caller, seen_on, topic, q, f"{_name(topic, channel)} is paused.")
+    return await _action_result(request, caller, seen_on, topic, q, f"{_name(topic, channel)} is paused.")
 
 
 @router.post("/topics/{topic}/resume")
@@ -117,20 +117,20 @@ async def resume(
     q: Annotated[str, Form(max_length=200)] = "",
 ) -> Response:
     """End a pause."""
-    allow(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
+    check_permission(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
     async with request.app.state.db.write(caller) as conn:
         row = await (
             await conn.execute(b"SELECT messages.resume(%s, %s) AS was_paused", [topic, channel or None])
         ).fetchone()
     was_paused = bool(row and row["was_paused"])
-    text = f"{_name(topic, channel)} goes on." if was_paused else f"{_name(topic, channel)} was not paused."
-    return await _acted(request, caller, seen_on, topic, q, text)
+    text = f"{_name(topic, channel)} is resumed." if was_paused else f"{_name(topic, channel)} was not paused."
+    return await _action_result(request, caller, seen_on, topic, q, text)
 
 
-async def _acted(request: Request, caller: Caller, seen_on: str, topic: str, q: str, text: str) -> Response:
+async def _action_result(request: Request, caller: Caller, seen_on: str, topic: str, q: str, text: str) -> Response:
     if seen_on == VIEW.name:
-        return await view.acted(request, caller, VIEW, text, q)
-    return await view.acted(request, caller, TOPIC, text, topic)
+        return await view.action_result(request, caller, VIEW, text, q)
+    return await view.action_result(request, caller, TOPIC, text, topic)
 
 
 def _duration(text: str) -> timedelta | None:

@@ -1,4 +1,4 @@
-"""Workers: who works, on what, and whether he hears."""
+"""Workers: their state, topics, listener and running messages."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from starlette.responses import Response
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.security import allow, needs
 from pgrouse.web.problem import Problem
+from pgrouse.web.security import check_permission, require_role
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
-MOST = 200
-# Of the messages that one worker has in hand so many are shown.
-MOST_SHOWN = 5
-Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+MAX_ROWS = 200
+# Of the messages that one worker has in flight so many are shown.
+MAX_SHOWN = 5
+Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 WORKERS = b"""
   SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status, w.kind, w.drain_asked_at, w.drain_asked_by,
@@ -48,15 +48,15 @@ RUNNING = b"""
   ) AS r
   WHERE r.place <= %s
   ORDER BY r.worker, r.place"""
-KIND = {"working": "good", "draining": "info", "stopping": "info", "silent": "bad"}
-HEARS = {"listening": "good", "connecting": "warn", "degraded": "bad"}
+STATE_KINDS = {"working": "good", "draining": "info", "stopping": "info", "silent": "bad"}
+LISTENER_KINDS = {"listening": "good", "connecting": "warn", "degraded": "bad"}
 
 
-async def look(conn: Connection, caller: Caller, _subject: str) -> Context:
+async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the workers of the topics that the caller may see."""
-    rows = await (await conn.execute(WORKERS, [MOST])).fetchall()
+    rows = await (await conn.execute(WORKERS, [MAX_ROWS])).fetchall()
     running: dict[str, list[Row]] = defaultdict(list)
-    for row in await (await conn.execute(RUNNING, [MOST_SHOWN])).fetchall():
+    for row in await (await conn.execute(RUNNING, [MAX_SHOWN])).fetchall():
         if caller.sees(row["topic"]):
             running[row["worker"]].append(row | {"done": _share(row["progress"])})
     seen = [row | {"topics": [topic for topic in row["topics"] if caller.sees(topic)]} for row in rows]
@@ -66,8 +66,8 @@ async def look(conn: Connection, caller: Caller, _subject: str) -> Context:
             for row in seen
             if row["topics"] or caller.sees_all
         ],
-        "kinds": KIND,
-        "hears": HEARS,
+        "kinds": STATE_KINDS,
+        "listener_kinds": LISTENER_KINDS,
     }
 
 
@@ -87,7 +87,7 @@ def _share(progress: Any) -> str | None:
     return f"{done:,g} {unit}".strip()
 
 
-VIEW = View("workers", look, parts=("list",))
+VIEW = View("workers", read_context, parts=("list",))
 
 
 @router.get("/workers")
@@ -103,8 +103,10 @@ async def drain(request: Request, caller: Operator, name: Annotated[str, Form(ma
         found = await conn.execute(b"SELECT w.topics FROM messages.worker AS w WHERE w.name = %s", [name])
         row = await found.fetchone()
         if row is None or not (caller.sees_all or any(map(caller.sees, row["topics"]))):
-            raise Problem(404, f"there is no worker {name}", "not_found")
+            raise Problem(404, f"worker {name} does not exist", "not_found")
         for topic in row["topics"]:
-            allow(caller, Role.OPERATOR, topic)
+            check_permission(caller, Role.OPERATOR, topic)
         await conn.execute(b"SELECT messages.drain_worker(%s)", [name])
-    return await view.acted(request, caller, VIEW, f"{name} is asked to drain: it stops once what runs has ended.")
+    return await view.action_result(
+        request, caller, VIEW, f"{name} is asked to drain: it stops when its running messages have ended."
+    )

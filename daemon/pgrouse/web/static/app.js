@@ -1,4 +1,4 @@
-// What pages do in the browser besides htmx: live updates, charts, keys, the theme. No page needs it to be read.
+// The script of all pages besides htmx: live updates, charts, keys, theme. Pages can be read without it.
 "use strict";
 
 const $ = (selector, within = document) => within.querySelector(selector);
@@ -25,7 +25,7 @@ function toast(text, kind = "") {
   $("#toasts").append(shown);
 }
 
-// Those that say that all went well leave by themselves.
+// Toasts that report success disappear after 8 seconds.
 new MutationObserver(() => {
   for (const each of $$("#toasts .toast:not(.bad):not([data-seen])")) {
     each.dataset.seen = "";
@@ -33,7 +33,7 @@ new MutationObserver(() => {
   }
 }).observe($("#toasts"), { childList: true });
 
-// hx-confirm asks in a dialog of the page.
+// hx-confirm opens a dialog of the page.
 document.addEventListener("htmx:confirm", (event) => {
   const question = event.detail.ctx.confirm;
   if (!question) return;
@@ -54,59 +54,59 @@ document.addEventListener("htmx:confirm", (event) => {
 const live = {
   url: $("main")?.dataset.live,
   source: null,
-  heardAt: 0,
+  lastEventAt: 0,
   wait: 500,
   timer: 0,
 
   start() {
     if (!this.url || document.hidden || this.source) return;
     clearTimeout(this.timer);
-    this.heardAt = Date.now();
+    this.lastEventAt = Date.now();
     this.source = new EventSource(this.url);
     this.source.addEventListener("update", (event) => this.update(JSON.parse(event.data)));
-    this.source.addEventListener("beat", () => this.alive());
-    this.source.addEventListener("away", (event) => { this.heardAt = Date.now(); this.away(event.data); });
+    this.source.addEventListener("heartbeat", () => this.markLive());
+    this.source.addEventListener("stale", (event) => { this.lastEventAt = Date.now(); this.markStale(event.data); });
     this.source.addEventListener("error", () => this.retry());
   },
   stop() {
     this.source?.close();
     this.source = null;
   },
-  // The browser would try again by itself, but not after an answer like 503, and never faster or slower than at a fixed pace.
+  // The browser reconnects by itself, but not after a response like 503, and only at a fixed interval.
   retry() {
     this.stop();
-    this.away("The connection to the server is lost.");
+    this.markStale("The connection to the server is lost.");
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.start(), this.wait * (0.75 + Math.random() / 2));
     this.wait = Math.min(this.wait * 2, 8000);
   },
-  alive() {
-    this.heardAt = Date.now();
+  markLive() {
+    this.lastEventAt = Date.now();
     this.wait = 500;
-    show("live", "live");
-    $("#away").hidden = true;
+    setLiveState("live", "live");
+    $("#stale").hidden = true;
   },
-  away(why) {
-    show("away", "not live");
-    const banner = $("#away");
-    $("p", banner).textContent = `${why} What you see is from ${clock(this.updatedAt)}.`;
+  markStale(reason) {
+    setLiveState("stale", "not live");
+    const banner = $("#stale");
+    $("p", banner).textContent = `${reason} What you see is from ${clock(this.updatedAt)}.`;
     banner.hidden = false;
   },
   updatedAt: Date.now(),
-  update(news) {
-    this.alive();
+  update(changes) {
+    this.markLive();
     this.updatedAt = Date.now();
-    skew = news.now * 1000 - Date.now();
-    for (const [id, text] of Object.entries(news.parts)) {
+    clockSkew = changes.now * 1000 - Date.now();
+    for (const [id, text] of Object.entries(changes.parts)) {
       const target = document.getElementById(id);
       if (target) htmx.swap({ sourceElement: target, target, text, swap: "innerMorph" });
     }
-    for (const [id, data] of Object.entries(news.charts)) draw(document.getElementById(id), data);
+    for (const [id, data] of Object.entries(changes.charts)) draw(document.getElementById(id), data);
     document.dispatchEvent(new CustomEvent("pgrouse:update"));
   },
 };
 
-function show(state, word) {
+function setLiveState(state, word) {
   const badge = $("#live");
   if (!badge || badge.dataset.state === state) return;
   badge.dataset.state = state;
@@ -115,16 +115,16 @@ function show(state, word) {
 const clock = (at) => new Date(at).toLocaleTimeString([], { hour12: false });
 
 setInterval(() => {
-  if (live.source && Date.now() - live.heardAt > 15000) live.retry();
+  if (live.source && Date.now() - live.lastEventAt > 15000) live.retry();
 }, 3000);
-// A browser opens six connections to one server at most: pages that nobody sees give theirs back.
+// A browser opens at most six connections to a server: hidden pages close theirs.
 document.addEventListener("visibilitychange", () => { if (document.hidden) live.stop(); else live.start(); });
 addEventListener("pagehide", () => live.stop());
 addEventListener("pageshow", () => live.start());
 
 // ---------------------------------------------------------------- times
 
-let skew = Number(meta("now")) * 1000 - Date.now();
+let clockSkew = Number(meta("now")) * 1000 - Date.now();
 
 function ago(seconds) {
   const s = Math.max(0, seconds);
@@ -135,7 +135,7 @@ function ago(seconds) {
   return `${Math.floor(s / 86400)} d`;
 }
 setInterval(() => {
-  const now = Date.now() + skew;
+  const now = Date.now() + clockSkew;
   for (const each of $$("time[data-ago]")) {
     const passed = (now - Date.parse(each.dateTime)) / 1000;
     const text = passed >= 0 ? `${ago(passed)} ago` : `in ${ago(-passed)}`;
@@ -156,7 +156,7 @@ function seconds(value) {
   if (value < 1) return `${number.format(value * 1000)} ms`;
   return value < 120 ? `${number.format(value)} s` : ago(value);
 }
-const written = (unit) => (value) => (value == null ? "–" : unit === "s" ? seconds(value) : compact.format(value));
+const formatter = (unit) => (value) => (value == null ? "–" : unit === "s" ? seconds(value) : compact.format(value));
 
 function colour(name) {
   const probe = $(`.series-${name}`) ?? document.body;
@@ -169,15 +169,15 @@ function draw(figure, data) {
   if (!place || !window.uPlot) return;
   const shape = JSON.stringify([data.unit, data.series]);
   const known = plots.get(figure.id);
-  if (known?.shape !== shape) entitle(figure, data);
-  legend(figure, data);
+  if (known?.shape !== shape) createLegend(figure, data);
+  updateLegend(figure, data);
   if (known?.shape === shape && known.place === place) return known.plot.setData([data.x, ...data.y]);
   known?.plot.destroy();
   const style = getComputedStyle(document.body);
   const soft = getComputedStyle($(".soft") ?? document.body).color;
   const line = getComputedStyle($(".panel") ?? document.body).borderTopColor;
   const axis = { stroke: soft, font: `12px ${style.fontFamily}`, grid: { stroke: line, width: 1 }, ticks: { show: false } };
-  const say = written(data.unit);
+  const format = formatter(data.unit);
   const plot = new uPlot({
     width: place.clientWidth, height: place.clientHeight, legend: { show: false }, padding: [8, 18, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
@@ -185,19 +185,19 @@ function draw(figure, data) {
     axes: [
       { ...axis, size: 28, space: 70, values: [[86400, "{DD}.{MM}."], [3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(
         ([incr, template]) => [incr, template, null, null, null, null, null, null, 1]) },
-      { ...axis, size: 58, values: (_, ticks) => ticks.map(say) },
+      { ...axis, size: 58, values: (_, ticks) => ticks.map(format) },
     ],
     series: [{}, ...data.series.map((each, n) => ({
-      label: each.name, stroke: colour(each.colour), width: 2, points: { show: true, size: 5, filter: alone, fill: colour(each.colour) },
+      label: each.name, stroke: colour(each.colour), width: 2, points: { show: true, size: 5, filter: isolatedPoints, fill: colour(each.colour) },
       fill: n === 0 ? colour(each.colour).replace(/^rgb\((.*)\)$/, "rgba($1, 0.1)") : undefined,
     }))],
-    hooks: { setCursor: [(u) => legend(figure, data, u)] },
+    hooks: { setCursor: [(u) => updateLegend(figure, data, u)] },
   }, [data.x, ...data.y], place);
   plots.set(figure.id, { plot, shape, place, data });
   sizes.observe(place);
 }
 
-function entitle(figure, data) {
+function createLegend(figure, data) {
   $(".legend", figure).replaceChildren(...data.series.map((each) => {
     const item = document.createElement("li");
     item.className = `series-${each.colour}`;
@@ -207,24 +207,24 @@ function entitle(figure, data) {
   }));
 }
 
-// A value between two gaps is no line: it gets a point.
-function alone(plot, n) {
+// A value between two gaps has no line: draw a point.
+function isolatedPoints(plot, n) {
   const y = plot.data[n];
   return y.flatMap((value, i) => (value != null && y[i - 1] == null && y[i + 1] == null ? [i] : []));
 }
 
-function legend(figure, data, plot) {
+function updateLegend(figure, data, plot) {
   const known = plots.get(figure.id);
   if (known) known.data = plot ? known.data : data;
   const shown = known?.data ?? data;
   const at = plot?.cursor.idx;
   const list = $(".legend", figure);
   if (!list) return;
-  const say = written(shown.unit);
+  const format = formatter(shown.unit);
   shown.series.forEach((each, n) => {
     const value = at == null ? shown.y[n].findLast((y) => y != null) : shown.y[n][at];
     const slot = list.children[n] && $("b", list.children[n]);
-    if (slot) slot.textContent = say(value);
+    if (slot) slot.textContent = format(value);
   });
 }
 
@@ -249,17 +249,17 @@ function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : dark.matches;
 }
-function tellTheme() {
+function labelThemeButton() {
   $("#theme")?.setAttribute("aria-label", isDark() ? "Use the light theme" : "Use the dark theme");
 }
 $("#theme")?.addEventListener("click", () => {
   const theme = isDark() ? "light" : "dark";
   document.documentElement.dataset.theme = theme;
-  try { localStorage.setItem("theme", theme); } catch { /* it holds for this page then */ }
-  tellTheme();
+  try { localStorage.setItem("theme", theme); } catch { /* then it applies to this page only */ }
+  labelThemeButton();
   drawAll();
 });
-dark.addEventListener("change", () => { tellTheme(); drawAll(); });
+dark.addEventListener("change", () => { labelThemeButton(); drawAll(); });
 
 $("#menu")?.addEventListener("click", (event) => {
   const open = $("#pages").classList.toggle("open");
@@ -272,7 +272,7 @@ document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-open]");
   if (opener) document.getElementById(opener.dataset.open)?.showModal();
 });
-// A row of checkboxes: `data-all="name"` checks all of that name.
+// A checkbox with `data-all="name"` checks all of that name.
 document.addEventListener("change", (event) => {
   const name = event.target.dataset?.all;
   if (name) for (const each of $$(`input[type=checkbox][name="${CSS.escape(name)}"]`)) each.checked = event.target.checked;
@@ -280,8 +280,8 @@ document.addEventListener("change", (event) => {
 
 // ---------------------------------------------------------------- keys
 
-let leaderAt = -Infinity;
-function step(by) {
+let gPressedAt = -Infinity;
+function focusRow(by) {
   const rows = $$("main [data-row]");
   const here = rows.indexOf(document.activeElement);
   rows[Math.min(rows.length - 1, Math.max(0, here + by))]?.focus();
@@ -290,22 +290,22 @@ document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
   if (event.key === "Escape" && typing) typing.blur();
   if (typing || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
-  if (event.timeStamp - leaderAt < 1500) {
-    leaderAt = -Infinity;
+  if (event.timeStamp - gPressedAt < 1500) {
+    gPressedAt = -Infinity;
     const link = $(`#pages [data-key="${CSS.escape(event.key)}"]`);
     if (link) { event.preventDefault(); link.click(); }
     return;
   }
-  const act = {
+  const action = {
     "/": () => $("#search")?.focus(),
     "?": () => $("#keys")?.showModal(),
-    g: () => { leaderAt = event.timeStamp; },
-    j: () => step(1),
-    k: () => step(-1),
+    g: () => { gPressedAt = event.timeStamp; },
+    j: () => focusRow(1),
+    k: () => focusRow(-1),
   }[event.key];
-  if (act) { event.preventDefault(); act(); }
+  if (action) { event.preventDefault(); action(); }
 });
 
-tellTheme();
+labelThemeButton();
 drawAll();
 live.start();

@@ -1,9 +1,9 @@
-// Before the first paint: the theme that was chosen, and that there is a script.
+// Before the first paint: set the chosen theme, and mark that scripts run.
 (() => {
   const root = document.documentElement;
   root.classList.add("js");
   try {
     const theme = localStorage.getItem("theme");
     if (theme === "light" || theme === "dark") root.dataset.theme = theme;
-  } catch { /* storage may be forbidden: then the system's theme holds */ }
+  } catch { /* storage may be forbidden: then use the system's theme */ }
 })();

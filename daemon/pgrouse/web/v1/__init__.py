@@ -1,14 +1,12 @@
-"""The HTTP API, one router per noun."""
+"""The HTTP API, one router for each kind of resource."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
-from pgrouse.web.v1 import dead, message, openapi, publish, schedule, topic, work
+from pgrouse.web.v1 import dead, message, openapi, publish, schedule, system, topic, work
 
-from pgrouse.web.v1 import system as fleet
-
-# Every noun is named here: what is not in the list is not served.
+# Only the routers in this list are served.
 ROUTERS: list[APIRouter] = [
     publish.router,
     work.router,
@@ -16,6 +14,6 @@ ROUTERS: list[APIRouter] = [
     dead.router,
     topic.router,
     schedule.router,
-    fleet.router,
+    system.router,
     openapi.router,
 ]

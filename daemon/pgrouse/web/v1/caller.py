@@ -1,4 +1,4 @@
-"""Who asks, as the routes of `/v1` take it: one name per role."""
+"""Dependencies of the routes of `/v1` that require a role, one for each role."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import Depends
 
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.security import needs
+from pgrouse.web.security import require_role
 
-Viewer = Annotated[Caller, Depends(needs(Role.VIEWER))]
-Publisher = Annotated[Caller, Depends(needs(Role.PUBLISHER))]
-Worker = Annotated[Caller, Depends(needs(Role.WORKER))]
-Operator = Annotated[Caller, Depends(needs(Role.OPERATOR))]
+Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
+Publisher = Annotated[Caller, Depends(require_role(Role.PUBLISHER))]
+Worker = Annotated[Caller, Depends(require_role(Role.WORKER))]
+Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]

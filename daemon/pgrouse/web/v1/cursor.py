@@ -1,4 +1,4 @@
-"""Cursors: where the next page begins, as text that means nothing to whoever holds it."""
+"""Cursors of paged lists: where the next page begins, as opaque text."""
 
 from __future__ import annotations
 
@@ -9,34 +9,36 @@ from typing import Any
 from pgrouse.web.problem import Problem
 
 
-def write(kind: str, place: Any) -> str | None:
-    """Return the cursor of a place; None stands for the end."""
-    if place is None:
+def encode(kind: str, position: Any) -> str | None:
+    """Encode a position as a cursor; None is the end of the list."""
+    if position is None:
         return None
-    text = json.dumps([kind, place], separators=(",", ":"))
+    text = json.dumps([kind, position], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def read(kind: str, cursor: str | None) -> Any:
-    """Return the place that a cursor of this kind stands for; None: the beginning.
+def decode(kind: str, cursor: str | None) -> Any:
+    """Decode a cursor of this kind into a position; None is the beginning of the list.
 
     Raises:
-        Problem: 422, it is none.
+        Problem: 422, it is not a valid cursor.
     """
     if not cursor:
         return None
     try:
-        found, place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        found, position = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, TypeError, RecursionError):
-        found, place = None, None
+        found, position = None, None
     if found != kind:
-        raise Problem(422, "cursor: not one of this list; use `next` of the page before", "invalid_cursor")
-    return place
+        raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
+    return position
 
 
-def read_id(kind: str, cursor: str | None) -> int | None:
-    """Return the id that a cursor stands for."""
-    place = read(kind, cursor)
-    if place is not None and (not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < 2**63):
-        raise Problem(422, "cursor: not one of this list; use `next` of the page before", "invalid_cursor")
-    return place
+def decode_id(kind: str, cursor: str | None) -> int | None:
+    """Decode a cursor whose position is an id."""
+    position = decode(kind, cursor)
+    if position is not None and (
+        not isinstance(position, int) or isinstance(position, bool) or not 0 <= position < 2**63
+    ):
+        raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
+    return position

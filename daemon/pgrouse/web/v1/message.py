@@ -1,4 +1,4 @@
-"""Single messages: find, show, explain, cancel, skip, retry now, edit."""
+"""Single messages: list, get, explain, cancel, skip, retry, edit, delete."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from psycopg.types.json import Jsonb
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
-from pgrouse.client import message_query as message_row
+from pgrouse.client import message_query
 from pgrouse.crypto import envelope
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.security import allow
 from pgrouse.web.problem import Problem
+from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.response import Answer, encrypted, with_raw
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
-    MOST,
-    REFUSALS,
-    Body,
+    ERROR_RESPONSES,
+    MAX_ITEMS,
     Cursor,
-    Encrypted,
+    EncryptedContent,
     Id,
     Json,
     JsonObject,
     Label,
     Limit,
-    Moment,
     PathId,
-    Shape,
+    RequestModel,
+    ResponseModel,
     Text,
+    Timestamp,
     Topic,
     example,
 )
-from pgrouse.web.v1.route import Route
+from pgrouse.web.v1.response import ApiResponse, encrypted, with_raw
+from pgrouse.web.v1.route import StrictRoute
 
-router = APIRouter(prefix="/v1", tags=["messages"], responses=REFUSALS, route_class=Route)
+router = APIRouter(prefix="/v1", tags=["messages"], responses=ERROR_RESPONSES, route_class=StrictRoute)
 
 STATES = ("ready", "delayed", "retrying", "running")
 RESULTS = ("success", "rejected", "failed", "lock_expired", "expired", "cancelled")
 State = Annotated[str, Field(pattern=f"^({'|'.join((*STATES, *RESULTS))})$")]
 
 
-class Found(Shape):
-    """A message of a list."""
+class MessageSummary(ResponseModel):
+    """A message in a list."""
 
     id: int
     topic: str
@@ -54,84 +54,84 @@ class Found(Shape):
     key: str | None
     priority: int
     state: str
-    """ready, delayed, retrying, running, or its result."""
+    """ready, delayed, retrying or running; of a message that ended, its result."""
     attempts: int
     created_at: str
     available_at: str
     worker: str | None
 
 
-class Page(Shape):
-    """A page of messages. Where no index serves the filters it may be short, or empty, while `next` has more."""
+class MessagePage(ResponseModel):
+    """A page of messages. If no index supports the filters, it may be short or even empty while `next` has more."""
 
-    messages: list[Found]
+    messages: list[MessageSummary]
     next: str | None
 
 
-class Shown(Shape):
-    """All that is known of a message."""
+class MessageDetail(ResponseModel):
+    """Everything that is known about a message."""
 
     id: int
     topic: str
     state: str
     payload: Any
     body: str | None
-    encrypted: Encrypted | None
-    """Instead of payload and body, which this server cannot read: by which key, and how many bytes."""
+    encrypted: EncryptedContent | None
+    """Replaces payload and body of an encrypted message: the name of its key, and its size."""
     headers: dict[str, Any] | None
     history: list[dict[str, Any]] | None
 
 
-class Reason(Shape):
-    """Why it is not running, or how it ended."""
+class ExplainReason(ResponseModel):
+    """A reason why the message is not running, or how it ended."""
 
     code: str
     reason: str
     detail: Any
 
 
-class Explained(Shape):
-    """The reasons, the most decisive first."""
+class MessageExplanation(ResponseModel):
+    """The reasons, most important first."""
 
-    reasons: list[Reason]
+    reasons: list[ExplainReason]
 
 
-class Ids(Body):
-    """Messages to act on."""
+class MessageIdsWithReason(RequestModel):
+    """Messages to act on, and why."""
 
     model_config = example(ids=[7, 8], reason="sent twice")
 
-    ids: list[Id] = Field(min_length=1, max_length=MOST)
+    ids: list[Id] = Field(min_length=1, max_length=MAX_ITEMS)
     reason: Text | None = None
-    """Is kept as the message's error."""
+    """Stored as the error of the messages."""
 
 
-class IdsOnly(Body):
+class MessageIds(RequestModel):
     """Messages to act on."""
 
-    ids: list[Id] = Field(min_length=1, max_length=MOST)
+    ids: list[Id] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
-class Acted(Shape):
-    """What was done."""
+class ActionResult(ResponseModel):
+    """Which messages were changed."""
 
     done: list[int]
-    left: list[int]
-    """What was left alone: it has ended, runs, or never was."""
+    unchanged: list[int]
+    """Messages that were not changed: they have ended, are running, or do not exist."""
 
 
-class Edit(Body):
-    """What a message that waits shall have instead."""
+class EditRequest(RequestModel):
+    """The new payload or headers of a waiting message."""
 
     model_config = example(payload={"id": 7, "total": 8.5})
 
     payload: Json = None
     headers: JsonObject | None = None
-    seen: str | None = Field(default=None, pattern=r"^[0-9a-f]{32}$")
-    """The MD5 of the payload's text, as it was shown to whoever edits it: one that is another by now is left alone."""
+    expected_md5: str | None = Field(default=None, pattern=r"^[0-9a-f]{32}$")
+    """The MD5 of the payload's text that the editor has seen. If the payload has changed since, nothing is edited."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Edit:
+    def _says_something(self) -> EditRequest:
         if not {"payload", "headers"} & self.model_fields_set:
             raise ValueError("nothing to change: give payload or headers")
         return self
@@ -144,26 +144,26 @@ FIND = b"""
       p_topics => %(topics)s, p_limit => %(limit)s, p_after => %(after)s) AS f"""
 
 
-@router.get("/messages", response_model=Page, summary="Find messages")
-async def find(
+@router.get("/messages", response_model=MessagePage, summary="Find messages")
+async def list_messages(
     request: Request,
     caller: Viewer,
     topic: Topic | None = None,
     state: Annotated[list[State] | None, Query(max_length=10)] = None,
     channel: Label | None = None,
     key: Label | None = None,
-    error: Annotated[Text | None, Query(description="A text that the error has, whatever its case.")] = None,
+    error: Annotated[Text | None, Query(description="Text that the error contains, ignoring case.")] = None,
     fingerprint: Annotated[str | None, Query(max_length=100, pattern="^[0-9a-f]*$")] = None,
-    path: Annotated[Text | None, Query(max_length=500, description="A jsonpath that the payload matches.")] = None,
-    since: Moment | None = None,
-    until: Moment | None = None,
+    path: Annotated[Text | None, Query(max_length=500, description="A jsonpath that the payload must match.")] = None,
+    since: Timestamp | None = None,
+    until: Timestamp | None = None,
     cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
     limit: Limit = 50,
 ) -> Response:
-    """Find messages by what they are: those that run, those that wait in the order of claims, then those that ended, the latest first."""
+    """List messages by filters: running messages, then waiting ones in the order of claims, then ended ones, latest first."""
     if topic is not None:
-        allow(caller, Role.VIEWER, topic)
-    after = cursor.read("messages", cursor_)
+        check_permission(caller, Role.VIEWER, topic)
+    after = cursor.decode("messages", cursor_)
     values = {
         "topic": topic,
         "states": state,
@@ -182,122 +182,122 @@ async def find(
     async with request.app.state.db.read() as conn:
         rows = await (await conn.execute(FIND, values)).fetchall()
     place = next((row["place"] for row in rows if row["id"] is None), None)
-    found = [{name: row[name] for name in LISTED} for row in rows if row["id"] is not None]
-    return Answer({"messages": found, "next": cursor.write("messages", place)})
+    found = [{name: row[name] for name in SUMMARY_COLUMNS} for row in rows if row["id"] is not None]
+    return ApiResponse({"messages": found, "next": cursor.encode("messages", place)})
 
 
-LISTED = (
+SUMMARY_COLUMNS = (
     *("id", "topic", "channel", "key", "priority", "state", "attempts", "redrives", "created_at", "available_at"),
     *("worker", "locked_at", "lock_expires_at", "archived_at"),
 )
 
 
-@router.get("/messages/{message_id}", response_model=Shown, summary="Show a message")
-async def show(request: Request, caller: Viewer, message_id: PathId) -> Response:
-    """Return all that is known of a message, live or archived."""
+@router.get("/messages/{message_id}", response_model=MessageDetail, summary="Show a message")
+async def get_message(request: Request, caller: Viewer, message_id: PathId) -> Response:
+    """Return everything that is known about a message, live or archived."""
     async with request.app.state.db.read() as conn:
-        row = await _seen(conn, caller, message_id)
-    return Answer(_shown(row))
+        row = await _read_visible(conn, caller, message_id)
+    return ApiResponse(_detail(row))
 
 
-def _shown(row: Row) -> dict[str, Any]:
-    """Return a message as it is answered: of what is encrypted, by which key, and how much it is."""
-    shown = with_raw(row, *message_row.JSON_COLUMNS) | {"encrypted": encrypted(row["body"])}
+def _detail(row: Row) -> dict[str, Any]:
+    """Return the response for a message. Encrypted contents are replaced by their key and size."""
+    shown = with_raw(row, *message_query.JSON_COLUMNS) | {"encrypted": encrypted(row["body"])}
     if shown["encrypted"]:
         shown["body"] = None
     for name in ("state_kept", "output"):
-        if (said := envelope.shown_json(row[name])) is not None:
+        if (said := envelope.describe_json(row[name])) is not None:
             shown[name] = said
     return shown
 
 
-async def _seen(conn: Connection, caller: Caller, message_id: int) -> Row:
-    """Return a message that the caller may see.
+async def _read_visible(conn: Connection, caller: Caller, message_id: int) -> Row:
+    """Read a message that the caller may see.
 
     Raises:
-        Problem: 404, also for one of a topic that is closed to him.
+        Problem: 404, also for a message of a topic that the caller may not see.
     """
-    query = message_row.query(contents=True).encode()
+    query = message_query.query(contents=True).encode()
     row = await (await conn.execute(query, {"id": message_id})).fetchone()
     if row is None or not caller.sees(row["topic"]):
-        raise no_message(message_id)
+        raise not_found_problem(message_id)
     return row
 
 
-def no_message(message_id: int) -> Problem:
-    """Return the problem of a message that there is not."""
-    return Problem(404, f"there is no message {message_id}, or no more", "not_found", id=message_id)
+def not_found_problem(message_id: int) -> Problem:
+    """Return the problem of a message that does not exist."""
+    return Problem(404, f"message {message_id} does not exist, or has left the archive", "not_found", id=message_id)
 
 
-@router.get("/messages/{message_id}/explain", response_model=Explained, summary="Explain a message")
-async def explain(request: Request, caller: Viewer, message_id: PathId) -> Response:
-    """Say why a message is not running, or how it ended."""
+@router.get("/messages/{message_id}/explain", response_model=MessageExplanation, summary="Explain a message")
+async def explain_message(request: Request, caller: Viewer, message_id: PathId) -> Response:
+    """Explain why a message is not running, or how it ended."""
     async with request.app.state.db.read() as conn:
-        await _seen(conn, caller, message_id)
+        await _read_visible(conn, caller, message_id)
         query = b"SELECT code, reason, detail::text FROM messages.explain(%s)"
         rows = await (await conn.execute(query, [message_id])).fetchall()
-    return Answer({"reasons": [with_raw(row, "detail") for row in rows]})
+    return ApiResponse({"reasons": [with_raw(row, "detail") for row in rows]})
 
 
-@router.post("/messages/cancel", response_model=Acted, summary="Cancel messages")
-async def cancel(request: Request, caller: Operator, body: Ids) -> Response:
-    """End messages, whether they wait or run; they are archived as cancelled."""
+@router.post("/messages/cancel", response_model=ActionResult, summary="Cancel messages")
+async def cancel_messages(request: Request, caller: Operator, body: MessageIdsWithReason) -> Response:
+    """Cancel waiting or running messages; they are archived as cancelled."""
     return await _act(request, caller, b"SELECT messages.cancel(%s::bigint[], %s)", body.ids, body.reason)
 
 
-@router.post("/messages/delete", response_model=Acted, summary="Delete messages")
-async def delete(request: Request, caller: Operator, body: IdsOnly) -> Response:
-    """Delete messages that wait, without a trace; what runs is left alone. To keep a trace, cancel them."""
+@router.post("/messages/delete", response_model=ActionResult, summary="Delete messages")
+async def delete_messages(request: Request, caller: Operator, body: MessageIds) -> Response:
+    """Delete waiting messages without archiving them; running messages stay. To keep a record, cancel them instead."""
     return await _act(request, caller, b"SELECT messages.delete(%s::bigint[])", body.ids)
 
 
-@router.post("/messages/skip", response_model=Acted, summary="Skip messages")
-async def skip(request: Request, caller: Operator, body: Ids) -> Response:
-    """Take messages that wait out of the way of those behind them in an ordered channel; they are archived as failed."""
+@router.post("/messages/skip", response_model=ActionResult, summary="Skip messages")
+async def skip_messages(request: Request, caller: Operator, body: MessageIdsWithReason) -> Response:
+    """Archive waiting messages as failed, so that those behind them in an ordered channel can run."""
     return await _act(request, caller, b"SELECT messages.skip(%s::bigint[], %s)", body.ids, body.reason)
 
 
-@router.post("/messages/retry", response_model=Acted, summary="Retry messages now")
-async def retry_now(request: Request, caller: Operator, body: IdsOnly) -> Response:
-    """Let messages that wait for a time be tried at once."""
+@router.post("/messages/retry", response_model=ActionResult, summary="Retry messages now")
+async def retry_messages(request: Request, caller: Operator, body: MessageIds) -> Response:
+    """Make delayed and retrying messages available now."""
     return await _act(request, caller, b"SELECT messages.retry_now(%s::bigint[])", body.ids)
 
 
 async def _act(request: Request, caller: Caller, call: bytes, ids: list[int], *more: Any) -> Response:
     async with request.app.state.db.write(caller) as conn:
-        mine = await _own(conn, caller, ids)
+        mine = await _filter_own_topics(conn, caller, ids)
         row = await (await conn.execute(call, [mine, *more])).fetchone() if mine else None
     done = sorted(next(iter(row.values()))) if row else []
-    return Answer({"done": done, "left": sorted(set(ids) - set(done))})
+    return ApiResponse({"done": done, "unchanged": sorted(set(ids) - set(done))})
 
 
-async def _own(conn: Connection, caller: Caller, ids: list[int]) -> list[int]:
-    """Return the live messages of these whose topics the caller may act on."""
+async def _filter_own_topics(conn: Connection, caller: Caller, ids: list[int]) -> list[int]:
+    """Return those of the messages whose topic the caller may change."""
     if caller.sees_all:
         return ids
     query = b"SELECT m.id FROM messages.message AS m WHERE m.id = ANY (%s::bigint[]) AND m.topic LIKE ANY (%s::text[])"
     return [row["id"] for row in await (await conn.execute(query, [ids, caller.like])).fetchall()]
 
 
-# What edit says, as a problem: status and detail.
-NOT_EDITED = {
-    "changed": "it is not what you have seen any more: look again",
-    "running": "it runs: its handler has the old one",
+# The detail of the problem, by the outcome of messages.edit.
+EDIT_CONFLICTS = {
+    "changed": "its payload has changed since you read it: read it again",
+    "running": "it is running with the old payload",
     "ended": "it has ended",
 }
 
 
-@router.patch("/messages/{message_id}", response_model=Shown, summary="Edit a message")
-async def edit(request: Request, caller: Operator, message_id: PathId, body: Edit) -> Response:
-    """Give a message that waits another payload or other headers. 409 `running`, `ended` or `changed`: nothing was changed."""
+@router.patch("/messages/{message_id}", response_model=MessageDetail, summary="Edit a message")
+async def edit_message(request: Request, caller: Operator, message_id: PathId, body: EditRequest) -> Response:
+    """Replace the payload or the headers of a waiting message. 409 `running`, `ended` or `changed`: nothing was edited."""
     payload = body.payload.text if "payload" in body.model_fields_set else None
     headers = None if body.headers is None else body.headers.text
     async with request.app.state.db.write(caller) as conn:
-        await _seen(conn, caller, message_id)
+        await _read_visible(conn, caller, message_id)
         call = b"SELECT messages.edit(%s, %s::jsonb, %s::jsonb, %s) AS what"
-        done = await (await conn.execute(call, [message_id, payload, headers, body.seen])).fetchone()
+        done = await (await conn.execute(call, [message_id, payload, headers, body.expected_md5])).fetchone()
         what = done["what"] if done else "ended"
-        if what in NOT_EDITED:
-            raise Problem(409, f"message {message_id}: {NOT_EDITED[what]}", what, id=message_id)
-        row = await _seen(conn, caller, message_id)
-    return Answer(_shown(row))
+        if what in EDIT_CONFLICTS:
+            raise Problem(409, f"message {message_id}: {EDIT_CONFLICTS[what]}", what, id=message_id)
+        row = await _read_visible(conn, caller, message_id)
+    return ApiResponse(_detail(row))

@@ -1,4 +1,4 @@
-"""What the bodies of `/v1` have in common: their types, and what every one of them may not be."""
+"""Types and base classes that the request and response bodies of `/v1` share."""
 
 from __future__ import annotations
 
@@ -20,40 +20,39 @@ from pydantic import (
 )
 
 from pgrouse import jsonb
-
 from pgrouse.config import duration
 from pgrouse.jsonb import Raw
-from pgrouse.publishing.new_message import FIRST, LAST
 from pgrouse.printable import printable
+from pgrouse.publishing.new_message import FIRST, LAST
 
-MOST = 1000
-# No body has as many.
-MOST_MEMBERS = 100
+MAX_ITEMS = 1000
+# More than any body has.
+MAX_MEMBERS = 100
 S, DAY = timedelta(seconds=1), timedelta(days=1)
-BIGGEST = 2**63 - 1
+MAX_ID = 2**63 - 1
 
 
-class Body(BaseModel):
-    """A body: no member but its own."""
+class RequestModel(BaseModel):
+    """A request body. Unknown members are an error."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _has_few(cls, given: Any) -> Any:
-        # A fault for each of a million members would be made before the first is told.
-        if isinstance(given, dict) and len(given) > MOST_MEMBERS:
+    def _check_member_count(cls, given: Any) -> Any:
+        # Pydantic would build one error for each of a million unknown members.
+        if isinstance(given, dict) and len(given) > MAX_MEMBERS:
             raise ValueError(f"has {len(given):,} members: take out those that are not described")
         return given
 
 
 def example(**members: Any) -> ConfigDict:
-    """Return the configuration of a body that the description shows an example of."""
+    """Return the model configuration with an example for the OpenAPI description."""
     return ConfigDict(json_schema_extra={"examples": [members]})
 
 
-class Shape(BaseModel):
-    """What an answer looks like; answers may get further members."""
+class ResponseModel(BaseModel):
+    """A response body. Later versions may add members."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -64,13 +63,13 @@ def _plain(text: str) -> str:
     return text
 
 
-class Encrypted(Shape):
-    """What is known of contents that are encrypted."""
+class EncryptedContent(ResponseModel):
+    """What is known about encrypted contents."""
 
     key: str
     """The name of the key."""
     bytes: int
-    """How large it is."""
+    """The size of the encrypted contents in bytes."""
 
 
 def _bounded(at: datetime) -> datetime:
@@ -82,7 +81,7 @@ def _bounded(at: datetime) -> datetime:
 
 
 def _raw(value: Any, about: ValidationInfo) -> Raw:
-    """Write it as the database gets it: here, since large bodies are validated beside the event loop."""
+    """Encode a value as JSON text for the database. Done during validation, because large bodies are validated in a thread."""
     return value if isinstance(value, Raw) else Raw(jsonb.encode(value, about.field_name or "value"))
 
 
@@ -101,8 +100,8 @@ def _bytes(text: Any) -> bytes:
         raise ValueError("is no Base64") from None
 
 
-Id = Annotated[int, Field(ge=1, le=BIGGEST, strict=True)]
-PathId = Annotated[int, Field(ge=1, le=BIGGEST)]
+Id = Annotated[int, Field(ge=1, le=MAX_ID, strict=True)]
+PathId = Annotated[int, Field(ge=1, le=MAX_ID)]
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$", examples=["orders.created"])]
 AnyTopic = Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,199})$", examples=["orders.created"])]
 Label = Annotated[
@@ -112,7 +111,7 @@ Label = Annotated[
     AfterValidator(printable),
 ]
 Text = Annotated[str, Field(max_length=8000), AfterValidator(_plain)]
-Moment = Annotated[datetime, AfterValidator(_bounded)]
+Timestamp = Annotated[datetime, AfterValidator(_bounded)]
 Base64 = Annotated[bytes, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
 Seconds = Annotated[
     timedelta,
@@ -135,23 +134,26 @@ Json = Annotated[Any, AfterValidator(_raw)]
 JsonObject = Annotated[
     Raw, BeforeValidator(_raw_object), WithJsonSchema({"type": "object", "additionalProperties": True})
 ]
-Limit = Annotated[int, Field(ge=1, le=MOST)]
+Limit = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
 Cursor = Annotated[str, Field(max_length=1000, pattern=r"^[A-Za-z0-9_-]*$")]
 
 
-class Problem(Shape):
-    """RFC 9457: what is wrong."""
+class ProblemDetails(ResponseModel):
+    """An error (RFC 9457)."""
 
     title: str
     status: int
     code: str
-    """A short word for programs."""
+    """A short machine-readable code."""
     detail: str
-    """What is wrong, where, and the mend."""
+    """What is wrong, where, and how to fix it."""
 
 
-PROBLEM: dict[str, Any] = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-REFUSED = (400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 429, 503)
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"description": "Refused; see `code` and `detail`.", "content": PROBLEM} for status in REFUSED
+PROBLEM_CONTENT: dict[str, Any] = {
+    "application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
+}
+ERROR_STATUSES = (400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 429, 503)
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"description": "Rejected; see `code` and `detail`.", "content": PROBLEM_CONTENT}
+    for status in ERROR_STATUSES
 }

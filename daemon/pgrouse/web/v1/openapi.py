@@ -1,4 +1,4 @@
-"""`/v1/openapi.json`: the description of the API, and a page to read it. Both are open to everybody, as the documentation is."""
+"""`/v1/openapi.json`: the OpenAPI description, and a page that shows it. Both need no token."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
 from pgrouse.web.page import render
-from pgrouse.web.v1.response import Answer
-from pgrouse.web.v1.model import Problem
-from pgrouse.web.v1.publish import Message, Messages
+from pgrouse.web.v1.model import ProblemDetails
+from pgrouse.web.v1.publish import PublishBatchRequest, PublishRequest
+from pgrouse.web.v1.response import ApiResponse
 
 router = APIRouter(prefix="/v1", include_in_schema=False)
 
-ABOUT = """The HTTP API of pgrouse: publish, work and operate messages from any language.
+ABOUT = """The HTTP API of pgrouse: publish, process and manage messages from any language.
 
-Every error is `application/problem+json`. Lists are read page by page: `next` of one is the `cursor` of the following, null at the end.
+Every error is `application/problem+json`. Lists are paged: pass `next` of one page as the `cursor` of the following request; it is null on the last page.
 """
-# Models that routes read or answer by themselves.
-OWN = (Message, Messages, Problem)
+# Models of bodies that routes read or write by themselves.
+HAND_WRITTEN = (PublishRequest, PublishBatchRequest, ProblemDetails)
 
 
 def description(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description; made once."""
+    """Return the OpenAPI description; generated once."""
     if app.openapi_schema is None:
         schema = get_openapi(title="pgrouse", version=version("pgrouse"), description=ABOUT, routes=app.routes)
         parts = schema.setdefault("components", {})
         shapes = parts.setdefault("schemas", {})
-        for model in OWN:
+        for model in HAND_WRITTEN:
             described = model.model_json_schema(ref_template="#/components/schemas/{model}")
             shapes |= described.pop("$defs", {})
             shapes[model.__name__] = described
-        # What the framework says of faults is not what is answered.
+        # The error responses of FastAPI are not those of this API.
         for name in ("HTTPValidationError", "ValidationError"):
             shapes.pop(name, None)
         parts["securitySchemes"] = {
@@ -48,11 +48,11 @@ def description(app: FastAPI) -> dict[str, Any]:
 
 @router.get("/openapi.json")
 async def show_description(request: Request) -> Response:
-    """Return the description."""
-    return Answer(description(request.app), headers={"Cache-Control": "no-cache"})
+    """Return the OpenAPI description."""
+    return ApiResponse(description(request.app), headers={"Cache-Control": "no-cache"})
 
 
 @router.get("/docs")
 async def show_docs(request: Request) -> Response:
-    """Show the description as a page."""
+    """Show the OpenAPI description as a page."""
     return render(request, "api.html", api=description(request.app))

@@ -1,4 +1,4 @@
-"""Publishing: one message, many at once, or whatever a request carries as the payload. With an `Idempotency-Key` it is done once."""
+"""Publish one message, many at once, or the body of a request as the payload. With an `Idempotency-Key` a request is done once."""
 
 from __future__ import annotations
 
@@ -15,26 +15,36 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from starlette.responses import Response
 
 from pgrouse import jsonb
-
-from pgrouse.publishing import publish as publishing
-from pgrouse.errors import PublishRefused
+from pgrouse.errors import InvalidMessage
 from pgrouse.jsonb import Raw
-from pgrouse.publishing.new_message import MOST_BEFORE, AfterFailed, NewMessage, OnConflict, row
+from pgrouse.publishing.new_message import MAX_AFTER, AfterFailed, NewMessage, OnConflict, to_columns
+from pgrouse.publishing.publish import publish_columns
 from pgrouse.publishing.trace_context import TRACEPARENT, TRACESTATE, VALID
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection
-from pgrouse.web.security import allow
-from pgrouse.web.publish_batcher import LARGE_CHARS
 from pgrouse.web.problem import Problem
-from pgrouse.web.publish_rows import INSERT, record
-from pgrouse.web.v1.response import dumps
+from pgrouse.web.publish_batcher import LARGE_CHARS
+from pgrouse.web.publish_rows import INSERT, row_json
+from pgrouse.web.security import check_permission
 from pgrouse.web.v1.caller import Publisher
-from pgrouse.web.v1.model import MOST, REFUSALS, Base64, Body, Id, Label, Moment, Shape, Topic, Wait
+from pgrouse.web.v1.model import (
+    ERROR_RESPONSES,
+    MAX_ITEMS,
+    Base64,
+    Id,
+    Label,
+    RequestModel,
+    ResponseModel,
+    Timestamp,
+    Topic,
+    Wait,
+)
+from pgrouse.web.v1.response import dumps
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
 
-router = APIRouter(prefix="/v1", tags=["publish"], responses=REFUSALS)
+router = APIRouter(prefix="/v1", tags=["publish"], responses=ERROR_RESPONSES)
 
 T = TypeVar("T")
 IdempotencyKey = Annotated[
@@ -44,13 +54,13 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="Sent again with the same key within 24 hours, the request gets the first answer and does nothing.",
+        description="A repeated request with the same key within 24 hours gets the first response and does nothing.",
     ),
 ]
 
 
-class Message(Body):
-    """A message to publish: a payload, or bytes as `body`."""
+class PublishRequest(RequestModel):
+    """A message to publish, with a `payload` (JSON) or a `body` (bytes)."""
 
     topic: Topic
     payload: Any = None
@@ -58,67 +68,67 @@ class Message(Body):
     body: Base64 | None = None
     """Bytes in Base64, instead of a payload."""
     headers: dict[str, Any] | None = None
-    """What is about the message rather than in it."""
+    """Metadata of the message."""
     key: Label | None = None
-    """Deduplication key inside the topic."""
+    """Deduplication key within the topic."""
     channel: Label | None = None
-    """Fairness and limit group inside the topic."""
+    """Group within the topic for fairness and limits."""
     priority: int | None = Field(default=None, ge=0, le=9)
-    """0 first, 9 last; 5 unless given."""
+    """0 is claimed first, 9 last; 5 unless given."""
     delay: Wait | None = None
-    """How long it is not yet available."""
-    available_at: Moment | None = None
-    """Or when it becomes available."""
+    """How long until the message becomes available."""
+    available_at: Timestamp | None = None
+    """When the message becomes available, instead of `delay`."""
     ttl: Wait | None = None
-    """How long it may wait to be worked."""
+    """How long the message may wait before it expires."""
     max_attempts: int | None = Field(default=None, ge=0, le=2**31 - 1)
-    """Instead of the topic's; 0 is no limit."""
+    """Overrides the topic's `max_attempts`; 0 is no limit."""
     on_conflict: OnConflict = "error"
-    """If a message with this key waits already: `error`, `replace` it, `ignore` this one, `append` the payload to it."""
-    after: list[Id] | None = Field(default=None, max_length=MOST_BEFORE)
-    """Ids of messages: it is not claimed before all of them ended with success."""
+    """What to do if a message with this key already waits: `error`, `replace` it, `ignore` this message, or `append` the payload to it."""
+    after: list[Id] | None = Field(default=None, max_length=MAX_AFTER)
+    """Ids of predecessors: the message is not claimed before all of them have succeeded."""
     after_failed: AfterFailed = "hold"
-    """If one of those ends otherwise: `hold` it until that is redriven, `cancel` it too, or `run` it all the same."""
+    """What to do if a predecessor does not succeed: `hold` the message until it is redriven, `cancel` the message too, or `run` it anyway."""
 
     @model_validator(mode="after")
-    def _carries_something(self) -> Message:
+    def _carries_something(self) -> PublishRequest:
         if not {"payload", "body"} & self.model_fields_set:
-            raise ValueError("there is no payload: give one, null if that is meant, or a body")
+            raise ValueError("there is no payload: give a payload (null is possible) or a body")
         return self
 
     def new(self) -> NewMessage:
-        """Return it as the publisher's side knows it."""
+        """Return the message for the publisher."""
         return NewMessage(**{name: getattr(self, name) for name in self.model_fields_set})
 
 
-class Messages(Body):
-    """Messages that are published all or none; those that a full topic drops are told."""
+class PublishBatchRequest(RequestModel):
+    """Messages that are published in one transaction, all or none."""
 
-    messages: list[Message] = Field(min_length=1, max_length=MOST)
+    messages: list[PublishRequest] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
-class Published(Shape):
-    """What became of a message."""
+class PublishResult(ResponseModel):
+    """The outcome of publishing one message."""
 
     id: int | None
-    """The message that stands for it; null if it was dropped."""
+    """The id of the message, or of the one that already had its key; null if it was dropped."""
     what: str
-    """inserted, replaced, ignored, appended, held, or dropped."""
+    """inserted, replaced, ignored, appended, held, or dropped (the topic was full)."""
 
 
-class PublishedMany(Shape):
-    """What became of each, in their order."""
+class PublishBatchResult(ResponseModel):
+    """The outcome for each message, in their order."""
 
-    results: list[Published]
+    results: list[PublishResult]
 
 
 INSERTED = '{{"id":{},"what":"inserted"}}'
-ONE, MANY = TypeAdapter(Message), TypeAdapter(Messages)
+ONE, MANY = TypeAdapter(PublishRequest), TypeAdapter(PublishBatchRequest)
 EXAMPLE = {"topic": "orders.created", "payload": {"id": 7, "total": 9.5}, "key": "order-7"}
 
 
-def _described(model: type[Body], example: Any) -> dict[str, Any]:
-    """Describe a body that the route reads by itself."""
+def _request_body(model: type[RequestModel], example: Any) -> dict[str, Any]:
+    """Describe a request body that the route parses itself."""
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}}
 
@@ -126,28 +136,28 @@ def _described(model: type[Body], example: Any) -> dict[str, Any]:
 @router.post(
     "/messages",
     status_code=201,
-    response_model=Published,
-    openapi_extra=_described(Message, EXAMPLE),
+    response_model=PublishResult,
+    openapi_extra=_request_body(PublishRequest, EXAMPLE),
     summary="Publish a message",
 )
-async def publish(request: Request, caller: Publisher, idempotency_key: IdempotencyKey = None) -> Response:
-    """Publish one message; it is stored when the answer comes."""
+async def publish_message(request: Request, caller: Publisher, idempotency_key: IdempotencyKey = None) -> Response:
+    """Publish one message. It is committed when the response is sent."""
     content = await request.body()
-    ready = await request.app.state.aside.run(len(content), _ready_one, request, caller, content)
-    return await _answer_one(request, caller, idempotency_key, content, ready)
+    prepared = await request.app.state.large_bodies.run(len(content), _prepare_one, request, caller, content)
+    return await _answer_one(request, caller, idempotency_key, content, prepared)
 
 
 @router.post(
     "/messages/batch",
     status_code=201,
-    response_model=PublishedMany,
-    openapi_extra=_described(Messages, {"messages": [EXAMPLE]}),
+    response_model=PublishBatchResult,
+    openapi_extra=_request_body(PublishBatchRequest, {"messages": [EXAMPLE]}),
     summary="Publish many messages",
 )
-async def publish_many(request: Request, caller: Publisher, idempotency_key: IdempotencyKey = None) -> Response:
+async def publish_messages(request: Request, caller: Publisher, idempotency_key: IdempotencyKey = None) -> Response:
     """Publish up to 1,000 messages in one transaction."""
     content = await request.body()
-    batch = await request.app.state.aside.run(len(content), _ready_batch, request, caller, content)
+    batch = await request.app.state.large_bodies.run(len(content), _prepare_batch, request, caller, content)
     return await _answer_once(
         request, caller, idempotency_key, content, lambda conn: _publish_many(conn, batch), many=True
     )
@@ -167,7 +177,7 @@ ANY_BODY = {
 @router.post(
     "/topics/{topic}/messages",
     status_code=201,
-    response_model=Published,
+    response_model=PublishResult,
     openapi_extra=ANY_BODY,
     summary="Publish a payload",
 )
@@ -183,17 +193,17 @@ async def publish_payload(
     on_conflict: OnConflict = "error",
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Publish what the request carries: JSON as the payload, everything else as bytes. For webhooks and simple clients."""
-    allow(caller, Role.PUBLISHER, topic)
+    """Publish the request body: JSON as the payload, every other content type as bytes. For webhooks and simple clients."""
+    check_permission(caller, Role.PUBLISHER, topic)
     content = await request.body()
     about = NewMessage(
         topic=topic, key=key, channel=channel, priority=priority, delay=delay, ttl=ttl, on_conflict=on_conflict
     )
-    ready = await request.app.state.aside.run(len(content), _ready_content, request, about, content)
-    return await _answer_one(request, caller, idempotency_key, content, ready)
+    prepared = await request.app.state.large_bodies.run(len(content), _prepare_content, request, about, content)
+    return await _answer_one(request, caller, idempotency_key, content, prepared)
 
 
-class Ready(NamedTuple):
+class PreparedMessage(NamedTuple):
     """A message that was read and checked: its columns, payload and headers as JSON text, and what encrypts it."""
 
     columns: dict[str, Any]
@@ -203,52 +213,52 @@ class Ready(NamedTuple):
     @property
     def stored(self) -> dict[str, Any]:
         """The columns as they are stored."""
-        return self.columns if self.cipher is None else self.cipher.sealed(self.columns)
+        return self.columns if self.cipher is None else self.cipher.encrypt_columns(self.columns)
 
 
-class Batch(NamedTuple):
-    """Messages that were read and checked, and all of them as one value."""
+class PreparedBatch(NamedTuple):
+    """Messages that were parsed and checked, and their JSON array for one INSERT."""
 
-    messages: list[Ready]
+    messages: list[PreparedMessage]
     text: str
 
 
-def _ready_one(request: Request, caller: Caller, content: bytes) -> Ready:
+def _prepare_one(request: Request, caller: Caller, content: bytes) -> PreparedMessage:
     message = _read(request, ONE, content)
-    allow(caller, Role.PUBLISHER, message.topic)
-    return _ready(request, _traced(request, message.new()))
+    check_permission(caller, Role.PUBLISHER, message.topic)
+    return _prepare(request, _with_trace(request, message.new()))
 
 
-def _ready_content(request: Request, about: NewMessage, content: bytes) -> Ready:
+def _prepare_content(request: Request, about: NewMessage, content: bytes) -> PreparedMessage:
     message = replace(about, payload=_json(content)) if _is_json(request) else replace(about, body=content)
-    return _ready(request, _traced(request, message))
+    return _prepare(request, _with_trace(request, message))
 
 
-def _ready(request: Request, message: NewMessage) -> Ready:
-    return Ready(row(message), message.on_conflict, request.app.state.cipher)
+def _prepare(request: Request, message: NewMessage) -> PreparedMessage:
+    return PreparedMessage(to_columns(message), message.on_conflict, request.app.state.cipher)
 
 
-def _ready_batch(request: Request, caller: Caller, content: bytes) -> Batch:
+def _prepare_batch(request: Request, caller: Caller, content: bytes) -> PreparedBatch:
     messages = _read(request, MANY, content).messages
     for topic in {message.topic for message in messages}:
-        allow(caller, Role.PUBLISHER, topic)
+        check_permission(caller, Role.PUBLISHER, topic)
     news = [message.new() for message in messages]
     if TRACEPARENT in request.headers:
-        news = [_traced(request, message) for message in news]
-    ready = [_checked(request, number, message) for number, message in enumerate(news)]
-    return Batch(ready, "[" + ",".join([record(each.stored) for each in ready]) + "]")
+        news = [_with_trace(request, message) for message in news]
+    prepared = [_prepare_numbered(request, number, message) for number, message in enumerate(news)]
+    return PreparedBatch(prepared, "[" + ",".join([row_json(each.stored) for each in prepared]) + "]")
 
 
-def _checked(request: Request, number: int, message: NewMessage) -> Ready:
+def _prepare_numbered(request: Request, number: int, message: NewMessage) -> PreparedMessage:
     try:
-        return _ready(request, message)
-    except PublishRefused as error:
+        return _prepare(request, message)
+    except InvalidMessage as error:
         raise Problem(422, f"messages.{number}: {error}", "invalid_message") from None
 
 
 def _is_json(request: Request) -> bool:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    # What curl -d says of everything; a form is never meant.
+    # curl -d sends the form type for everything.
     return kind in ("application/json", "application/x-www-form-urlencoded") or kind.endswith("+json")
 
 
@@ -256,30 +266,35 @@ def _json(content: bytes) -> Any:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise Problem(422, f"body: no UTF-8 at byte {error.start}", "invalid_json") from None
+        raise Problem(422, f"body: invalid UTF-8 at byte {error.start}", "invalid_json") from None
     return jsonb.decode(text, "body")
 
 
 def _read(request: Request, kind: TypeAdapter[T], content: bytes) -> T:
-    """Read a body, more strictly than a parser does that only wants to succeed."""
+    """Parse and validate a request body strictly."""
     if not _is_json(request):
         raise Problem(415, "the body must be application/json", "unsupported_media_type")
     try:
         return kind.validate_python(_json(content))
     except ValidationError as error:
-        faults = [
-            {"where": ".".join(map(str, ("body", *each["loc"]))), "what": each["msg"].removeprefix("Value error, ")}
+        errors = [
+            {
+                "location": ".".join(map(str, ("body", *each["loc"]))),
+                "message": each["msg"].removeprefix("Value error, "),
+            }
             for each in error.errors(include_url=False, include_input=False, include_context=False)[:100]
         ]
-        raise Problem(422, f"{faults[0]['where']}: {faults[0]['what']}", "invalid_request", errors=faults) from None
+        raise Problem(
+            422, f"{errors[0]['location']}: {errors[0]['message']}", "invalid_request", errors=errors
+        ) from None
 
 
-async def _publish(conn: Connection, ready: Ready) -> dict[str, Any]:
-    published = await publishing.publish_row(conn, *ready)
+async def _publish(conn: Connection, prepared: PreparedMessage) -> dict[str, Any]:
+    published = await publish_columns(conn, *prepared)
     return {"id": int(published) or None, "what": published.what}
 
 
-async def _publish_many(conn: Connection, batch: Batch) -> dict[str, Any] | Raw:
+async def _publish_many(conn: Connection, batch: PreparedBatch) -> dict[str, Any] | Raw:
     if all(each.on_conflict == "error" and "after" not in each.columns for each in batch.messages):
         ids = await _insert(conn, batch)
         if ids is not None:
@@ -287,11 +302,11 @@ async def _publish_many(conn: Connection, batch: Batch) -> dict[str, Any] | Raw:
     return {"results": [await _publish(conn, each) for each in batch.messages]}
 
 
-async def _insert(conn: Connection, batch: Batch) -> list[int] | None:
-    """Publish all in one statement; None: some policy has to be looked at, and nothing was published.
+async def _insert(conn: Connection, batch: PreparedBatch) -> list[int] | None:
+    """Publish all in one statement; None: a policy has to be checked, and nothing was published.
 
     Raises:
-        Problem: 503, a policy came in the midst of it; the caller's transaction takes back what was done.
+        Problem: 503, a policy was added meanwhile; the transaction of the caller is rolled back.
     """
     rows = await (await conn.execute(INSERT, [batch.text])).fetchall()
     if not rows:
@@ -301,8 +316,8 @@ async def _insert(conn: Connection, batch: Batch) -> list[int] | None:
     return [found["id"] for found in rows]
 
 
-def _traced(request: Request, message: NewMessage) -> NewMessage:
-    """Let the message carry the trace of the request, unless its own headers say otherwise."""
+def _with_trace(request: Request, message: NewMessage) -> NewMessage:
+    """Add the trace context of the request to the message, unless its headers have their own."""
     traceparent = request.headers.get(TRACEPARENT)
     if traceparent is None or not VALID.fullmatch(traceparent):
         return message
@@ -310,36 +325,38 @@ def _traced(request: Request, message: NewMessage) -> NewMessage:
     return replace(message, headers=given | dict(message.headers or {}))
 
 
-async def _answer_one(request: Request, caller: Caller, key: str | None, asked: bytes, ready: Ready) -> Response:
-    """Publish one message, together with others that came at the same time if it can be."""
-    by_itself = ready.on_conflict != "error" or "after" in ready.columns
-    if key is None and not by_itself and len(asked) <= LARGE_CHARS:
-        published = await request.app.state.press.publish(ready.stored)
+async def _answer_one(
+    request: Request, caller: Caller, key: str | None, content: bytes, prepared: PreparedMessage
+) -> Response:
+    """Publish one message, batched with concurrent ones if possible."""
+    by_itself = prepared.on_conflict != "error" or "after" in prepared.columns
+    if key is None and not by_itself and len(content) <= LARGE_CHARS:
+        published = await request.app.state.publish_batcher.publish(prepared.stored)
         if published is not None:
-            return Response(INSERTED.format(published), 201, _place(published), media_type="application/json")
-    return await _answer_once(request, caller, key, asked, lambda conn: _publish(conn, ready))
+            return Response(INSERTED.format(published), 201, _location(published), media_type="application/json")
+    return await _answer_once(request, caller, key, content, lambda conn: _publish(conn, prepared))
 
 
-def _place(message_id: int | None) -> dict[str, str]:
-    """Return where a message is to be found; one that was dropped is nowhere."""
+def _location(message_id: int | None) -> dict[str, str]:
+    """Return the Location header of a message; none if it was dropped."""
     return {} if message_id is None else {"Location": f"/v1/messages/{message_id}"}
 
 
-Doing = Callable[[Connection], Awaitable[dict[str, Any] | Raw]]
+Operation = Callable[[Connection], Awaitable[dict[str, Any] | Raw]]
 
 
 async def _answer_once(
-    request: Request, caller: Caller, key: str | None, asked: bytes, do: Doing, *, many: bool = False
+    request: Request, caller: Caller, key: str | None, content: bytes, do: Operation, *, many: bool = False
 ) -> Response:
-    """Do it, or give the answer that was given before: key, deed and answer are one transaction."""
+    """Do it, or return the stored response of the same key. Key, messages and response are stored in one transaction."""
     db = request.app.state.db
     if key is None:
         async with db.write(caller) if many else db.connection() as conn:
             done = await do(conn)
-        return Response(dumps(done), 201, _place_of(done), media_type="application/json")
+        return Response(dumps(done), 201, _location_of(done), media_type="application/json")
     async with db.write(caller) as conn:
-        if found := await _begin(conn, caller, key, _digests(request, asked)):
-            place = _place_of(json.loads(found["answer"]))
+        if found := await _begin(conn, caller, key, _digests(request, content)):
+            place = _location_of(json.loads(found["answer"]))
             return Response(
                 found["answer"],
                 found["status"],
@@ -349,23 +366,23 @@ async def _answer_once(
         done = await do(conn)
         text = dumps(done)
         await conn.execute(b"SELECT messages.end_request(%s, %s, %s, %s)", [caller.name, key, 201, text])
-    return Response(text, 201, _place_of(done), media_type="application/json")
+    return Response(text, 201, _location_of(done), media_type="application/json")
 
 
-def _place_of(done: Any) -> dict[str, str]:
-    return _place(done["id"]) if isinstance(done, dict) and "id" in done else {}
+def _location_of(done: Any) -> dict[str, str]:
+    return _location(done["id"]) if isinstance(done, dict) and "id" in done else {}
 
 
-def _digests(request: Request, asked: bytes) -> list[bytes]:
-    """Return what a request may be known by; the first is what is kept."""
-    digest = hashlib.sha256(f"{request.scope['path']}?{request.url.query}\n".encode() + asked).digest()
+def _digests(request: Request, content: bytes) -> list[bytes]:
+    """Return the digests that identify a request; the first one is stored."""
+    digest = hashlib.sha256(f"{request.scope['path']}?{request.url.query}\n".encode() + content).digest()
     cipher: Cipher | None = request.app.state.cipher
-    # The last one: it came before anything was encrypted.
-    return [digest] if cipher is None else [*cipher.digests(digest), digest]
+    # The plain digest too: the request may be older than the encryption.
+    return [digest] if cipher is None else [*cipher.request_digests(digest), digest]
 
 
 async def _begin(conn: Connection, caller: Caller, key: str, digests: list[bytes]) -> dict[str, Any] | None:
-    """Begin a request that is done once; return the answer that was given before, if one was."""
+    """Begin an idempotent request; return its stored response, if there is one."""
     first, *others = digests
     if not others:
         return await _begin_as(conn, caller, key, first)
@@ -373,7 +390,7 @@ async def _begin(conn: Connection, caller: Caller, key: str, digests: list[bytes
         async with conn.transaction():
             return await _begin_as(conn, caller, key, first)
     except InvalidParameterValue:
-        # It was begun as another one: under a key that is the first by name no more, if it is not another indeed.
+        # The stored digest differs: it may have been made with another encryption key, or the request is another one.
         for digest in others:
             with suppress(InvalidParameterValue):
                 async with conn.transaction():

@@ -1,4 +1,4 @@
-"""Answers as JSON. What the database holds as JSON passes through as text: nothing is lost, and nothing there can break an answer."""
+"""JSON responses of `/v1`. JSON from the database is passed through as text, so that no digit is lost and nothing in it can break a response."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from pgrouse.crypto import envelope
 from pgrouse.jsonb import Raw
 
 
-class Answer(Response):
-    """An answer of `/v1`."""
+class ApiResponse(Response):
+    """A JSON response of `/v1`."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Return the content as JSON."""
+        """Encode the content as JSON."""
         return dumps(content).encode()
 
 
 def raw(text: str | None) -> Raw | None:
-    """Return JSON text of the database as it shall stand in an answer."""
+    """Mark JSON text from the database, so that it is written as it is."""
     return None if text is None else Raw(text)
 
 
 def with_raw(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return a row whose columns of these names are JSON text."""
+    """Return the row with the named columns marked as JSON text."""
     return {**row, **{name: raw(row[name]) for name in names}}
 
 
 def encrypted(body: bytes | memoryview | None) -> dict[str, Any] | None:
-    """Return which key an encrypted body needs, and how many bytes it has; None if it is none."""
-    head = None if body is None else envelope.read(bytes(body[: envelope.MOST_HEAD]))
+    """Return the key name and the size of an encrypted body; None if the body is not encrypted."""
+    head = None if body is None else envelope.read_header(bytes(body[: envelope.MAX_HEADER_BYTES]))
     return None if head is None or body is None else {"key": head.key, "bytes": len(body)}
 
 

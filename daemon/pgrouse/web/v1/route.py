@@ -1,4 +1,4 @@
-"""How a route of `/v1` gets the body that it asks for: read strictly, and beside the event loop if it is large."""
+"""Routes of `/v1` that parse their JSON body strictly, and large bodies in a thread."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from pgrouse import jsonb
-from pgrouse.errors import PublishRefused
-from pgrouse.web.security import Needs
-from pgrouse.web.problem import problem_of
+from pgrouse.errors import InvalidMessage
+from pgrouse.web.problem import to_problem
+from pgrouse.web.security import RequireRole
 
-# What a description of all faults has at most.
-MOST_FAULTS = 100
+# So many errors are reported at most.
+MAX_ERRORS = 100
 
 
-class Route(APIRoute):
-    """A route whose body, when the framework comes to it, is a model already: the framework would make one on the event loop."""
+class StrictRoute(APIRoute):
+    """A route that parses and validates the body itself: FastAPI would do it on the event loop."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Return the handler of a request."""
         answer, field = super().get_route_handler(), self.body_field
-        doors = [each.call for each in self.dependant.dependencies if isinstance(each.call, Needs)]
+        role_checks = [each.call for each in self.dependant.dependencies if isinstance(each.call, RequireRole)]
         if field is None:
             return answer
 
@@ -34,45 +34,45 @@ class Route(APIRoute):
             try:
                 content = await request.body()
             except ClientDisconnect as error:
-                raise problem_of(error) from error
-            # The framework asks this too; but nobody's body is parsed for nothing.
-            for door in doors:
-                await door(request)
+                raise to_problem(error) from error
+            # FastAPI checks the role too, but only after the body was parsed.
+            for check_role in role_checks:
+                await check_role(request)
             if not content or not _is_json(request):
                 return await answer(request)
-            value = await request.app.state.aside.run(len(content), read, field.validate, content)
-            return await answer(_Ready(request, content, value))
+            value = await request.app.state.large_bodies.run(len(content), parse_body, field.validate, content)
+            return await answer(_ParsedRequest(request, content, value))
 
         return handle
 
 
-class _Ready(Request):
-    """A request whose body was read."""
+class _ParsedRequest(Request):
+    """A request whose body was parsed."""
 
     def __init__(self, request: Request, content: bytes, value: Any) -> None:
         super().__init__(request.scope, request.receive)
         self._body, self._json = content, value
 
 
-def read(validate: Callable[..., tuple[Any, list[Any]]], content: bytes) -> Any:
-    """Return what a body says.
+def parse_body(validate: Callable[..., tuple[Any, list[Any]]], content: bytes) -> Any:
+    """Parse and validate a request body.
 
     Raises:
-        RequestValidationError: it is no JSON, could not be kept as it is, or does not fit its description.
+        RequestValidationError: it is not JSON, cannot be stored as it is, or does not match the model.
     """
     try:
         given = jsonb.decode(content.decode(), "body")
     except UnicodeDecodeError as error:
-        raise _fault(f"no UTF-8 at byte {error.start}") from None
-    except PublishRefused as error:
-        raise _fault(str(error).removeprefix("body ")) from None
-    value, faults = validate(given, loc=("body",))
-    if faults:
-        raise RequestValidationError(faults[:MOST_FAULTS])
+        raise _validation_error(f"invalid UTF-8 at byte {error.start}") from None
+    except InvalidMessage as error:
+        raise _validation_error(str(error).removeprefix("body ")) from None
+    value, errors = validate(given, loc=("body",))
+    if errors:
+        raise RequestValidationError(errors[:MAX_ERRORS])
     return value
 
 
-def _fault(what: str) -> RequestValidationError:
+def _validation_error(what: str) -> RequestValidationError:
     return RequestValidationError([{"loc": ("body",), "msg": what}])
 
 

@@ -1,4 +1,4 @@
-"""Schedules: messages that publish themselves by the clock."""
+"""Schedules: messages that are published by cron expressions."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from starlette.responses import Response
 from pgrouse.jsonb import Raw
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection
-from pgrouse.web.security import allow
 from pgrouse.web.problem import Problem
+from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.response import Answer, with_raw
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
-    REFUSALS,
-    Body,
+    ERROR_RESPONSES,
     Cursor,
     Json,
     JsonObject,
     Label,
     Limit,
-    Shape,
+    RequestModel,
+    ResponseModel,
     Text,
     Topic,
     Wait,
     example,
 )
-from pgrouse.web.v1.route import Route
+from pgrouse.web.v1.response import ApiResponse, with_raw
+from pgrouse.web.v1.route import StrictRoute
 
-router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=REFUSALS, route_class=Route)
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=ERROR_RESPONSES, route_class=StrictRoute)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$", examples=["nightly"])]
 
 
-class New(Body):
+class NewSchedule(RequestModel):
     """A schedule to add."""
 
     model_config = example(
@@ -58,11 +58,11 @@ class New(Body):
     headers: JsonObject | None = None
     jitter: Wait | None = None
     missed: Literal["skip", "once", "all"] = "once"
-    """What becomes of ticks that nobody was there for."""
+    """What to publish for ticks that were missed: nothing, one message for all, or one message each."""
     missed_limit: int = Field(default=100, ge=1, le=1000)
 
 
-class Schedule(Shape):
+class ScheduleDetail(ResponseModel):
     """A schedule."""
 
     name: str
@@ -76,54 +76,54 @@ class Schedule(Shape):
     last_error: str | None
 
 
-class Schedules(Shape):
-    """A page of schedules, by name."""
+class SchedulePage(ResponseModel):
+    """A page of schedules, ordered by name."""
 
-    schedules: list[Schedule]
+    schedules: list[ScheduleDetail]
     next: str | None
 
 
-class Why(Body):
-    """Why it is paused."""
+class SchedulePauseRequest(RequestModel):
+    """Why the schedule is paused."""
 
-    why: Text | None = None
+    reason: Text | None = None
 
 
-class Paused(Shape):
-    """Whether it ran before."""
+class SchedulePauseResult(ResponseModel):
+    """Whether the schedule was running before."""
 
     was_running: bool
 
 
-class Resumed(Shape):
-    """Whether it was paused before."""
+class ScheduleResumeResult(ResponseModel):
+    """Whether the schedule was paused before."""
 
     was_paused: bool
 
 
-class Ran(Shape):
-    """What became of its message."""
+class RunResult(ResponseModel):
+    """The outcome of publishing the message of the schedule."""
 
     id: int | None
     what: str
 
 
-class Removed(Shape):
-    """It is gone."""
+class ScheduleRemoval(ResponseModel):
+    """The schedule that was removed."""
 
     removed: str
 
 
-COLUMNS = b"""
+SELECT = b"""
     SELECT s.name, s.cron, s.time_zone, s.topic, s.channel, s.key, s.priority, s.payload::text, s.headers::text, s.jitter, s.missed,
-           s.missed_limit, s.paused_at, s.paused_by, s.paused_why, s.next_tick, s.last_tick, s.last_fired_at, s.last_message_id,
+           s.missed_limit, s.paused_at, s.paused_by, s.paused_reason, s.next_tick, s.last_tick, s.last_fired_at, s.last_message_id,
            s.last_error, s.failed_at, s.failures, s.retry_at, s.created_at, s.created_by
     FROM messages.schedule AS s"""
-PAGE = COLUMNS + b" WHERE s.name > %s AND (%s::text[] IS NULL OR s.topic LIKE ANY (%s)) ORDER BY s.name LIMIT %s"
-ONE = COLUMNS + b" WHERE s.name = %s"
+SELECT_PAGE = SELECT + b" WHERE s.name > %s AND (%s::text[] IS NULL OR s.topic LIKE ANY (%s)) ORDER BY s.name LIMIT %s"
+SELECT_ONE = SELECT + b" WHERE s.name = %s"
 
 
-@router.get("", response_model=Schedules, summary="List schedules")
+@router.get("", response_model=SchedulePage, summary="List schedules")
 async def list_schedules(
     request: Request,
     caller: Viewer,
@@ -132,36 +132,36 @@ async def list_schedules(
 ) -> Response:
     """List the schedules."""
     like = None if caller.sees_all else caller.like
-    place = cursor.read("schedules", cursor_) or ""
+    place = cursor.decode("schedules", cursor_) or ""
     if not isinstance(place, str) or not place.isprintable():
-        raise Problem(422, "cursor: not one of this list; use `next` of the page before", "invalid_cursor")
+        raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
     async with request.app.state.db.read() as conn:
-        rows = await (await conn.execute(PAGE, [place, like, like, limit])).fetchall()
-    end = cursor.write("schedules", rows[-1]["name"]) if len(rows) == limit else None
-    return Answer({"schedules": [with_raw(row, "payload", "headers") for row in rows], "next": end})
+        rows = await (await conn.execute(SELECT_PAGE, [place, like, like, limit])).fetchall()
+    end = cursor.encode("schedules", rows[-1]["name"]) if len(rows) == limit else None
+    return ApiResponse({"schedules": [with_raw(row, "payload", "headers") for row in rows], "next": end})
 
 
-@router.get("/{name}", response_model=Schedule, summary="Show a schedule")
-async def show(request: Request, caller: Viewer, name: Name) -> Response:
+@router.get("/{name}", response_model=ScheduleDetail, summary="Show a schedule")
+async def get_schedule(request: Request, caller: Viewer, name: Name) -> Response:
     """Return a schedule."""
     async with request.app.state.db.read() as conn:
-        row = await _seen(conn, caller, Role.VIEWER, name)
-    return Answer(with_raw(row, "payload", "headers"))
+        row = await _read_visible(conn, caller, Role.VIEWER, name)
+    return ApiResponse(with_raw(row, "payload", "headers"))
 
 
-async def _seen(conn: Connection, caller: Caller, role: Role, name: str) -> dict[str, Any]:
-    row = await (await conn.execute(ONE, [name])).fetchone()
+async def _read_visible(conn: Connection, caller: Caller, role: Role, name: str) -> dict[str, Any]:
+    row = await (await conn.execute(SELECT_ONE, [name])).fetchone()
     if row is None or not caller.sees(row["topic"]):
         raise Problem(404, f"there is no schedule {name}", "not_found")
-    allow(caller, role, row["topic"])
+    check_permission(caller, role, row["topic"])
     return row
 
 
-@router.post("", status_code=201, response_model=Schedule, summary="Add a schedule")
-async def add(request: Request, caller: Operator, body: New) -> Response:
-    """Publish a message again and again, by the clock."""
-    allow(caller, Role.OPERATOR, body.topic)
-    columns = {name: value for name in New.model_fields if (value := getattr(body, name)) is not None}
+@router.post("", status_code=201, response_model=ScheduleDetail, summary="Add a schedule")
+async def add_schedule(request: Request, caller: Operator, body: NewSchedule) -> Response:
+    """Add a schedule that publishes a message at the times of a cron expression."""
+    check_permission(caller, Role.OPERATOR, body.topic)
+    columns = {name: value for name in NewSchedule.model_fields if (value := getattr(body, name)) is not None}
     columns["payload"] = body.payload.text
     if body.headers is not None:
         columns["headers"] = body.headers.text
@@ -170,40 +170,42 @@ async def add(request: Request, caller: Operator, body: New) -> Response:
     )
     async with request.app.state.db.write(caller) as conn:
         await conn.execute(insert, columns)
-        row = await _seen(conn, caller, Role.OPERATOR, body.name)
-    return Answer(with_raw(row, "payload", "headers"), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"})
+        row = await _read_visible(conn, caller, Role.OPERATOR, body.name)
+    return ApiResponse(
+        with_raw(row, "payload", "headers"), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"}
+    )
 
 
-@router.delete("/{name}", response_model=Removed, summary="Remove a schedule")
-async def remove(request: Request, caller: Operator, name: Name) -> Response:
-    """Take a schedule away; what it has published stays."""
+@router.delete("/{name}", response_model=ScheduleRemoval, summary="Remove a schedule")
+async def remove_schedule(request: Request, caller: Operator, name: Name) -> Response:
+    """Remove a schedule; messages that it published stay."""
     async with request.app.state.db.write(caller) as conn:
-        await _seen(conn, caller, Role.OPERATOR, name)
+        await _read_visible(conn, caller, Role.OPERATOR, name)
         await conn.execute(b"DELETE FROM messages.schedule AS s WHERE s.name = %s", [name])
-    return Answer({"removed": name})
+    return ApiResponse({"removed": name})
 
 
-@router.post("/{name}/pause", response_model=Paused, summary="Pause a schedule")
-async def pause(request: Request, caller: Operator, name: Name, body: Why) -> Response:
-    """Stop a schedule until it is resumed."""
-    row = await _call(request, caller, name, b"SELECT messages.pause_schedule(%s, %s) AS was_running", body.why)
-    return Answer(row)
+@router.post("/{name}/pause", response_model=SchedulePauseResult, summary="Pause a schedule")
+async def pause_schedule(request: Request, caller: Operator, name: Name, body: SchedulePauseRequest) -> Response:
+    """Pause a schedule until it is resumed."""
+    row = await _call(request, caller, name, b"SELECT messages.pause_schedule(%s, %s) AS was_running", body.reason)
+    return ApiResponse(row)
 
 
-@router.post("/{name}/resume", response_model=Resumed, summary="Resume a schedule")
-async def resume(request: Request, caller: Operator, name: Name) -> Response:
-    """Let a schedule go on with its next tick."""
-    return Answer(await _call(request, caller, name, b"SELECT messages.resume_schedule(%s) AS was_paused"))
+@router.post("/{name}/resume", response_model=ScheduleResumeResult, summary="Resume a schedule")
+async def resume_schedule(request: Request, caller: Operator, name: Name) -> Response:
+    """Resume a schedule; it continues with its next tick."""
+    return ApiResponse(await _call(request, caller, name, b"SELECT messages.resume_schedule(%s) AS was_paused"))
 
 
-@router.post("/{name}/run", response_model=Ran, summary="Run a schedule now")
-async def run_now(request: Request, caller: Operator, name: Name) -> Response:
-    """Publish the message of a schedule now; its ticks stay as they are."""
-    return Answer(await _call(request, caller, name, b"SELECT r.id, r.what FROM messages.run_now(%s) AS r"))
+@router.post("/{name}/run", response_model=RunResult, summary="Run a schedule now")
+async def run_schedule(request: Request, caller: Operator, name: Name) -> Response:
+    """Publish the message of a schedule now; its next ticks do not change."""
+    return ApiResponse(await _call(request, caller, name, b"SELECT r.id, r.what FROM messages.run_schedule(%s) AS r"))
 
 
 async def _call(request: Request, caller: Caller, name: str, call: bytes, *more: Any) -> dict[str, Any]:
     async with request.app.state.db.write(caller) as conn:
-        await _seen(conn, caller, Role.OPERATOR, name)
+        await _read_visible(conn, caller, Role.OPERATOR, name)
         row = await (await conn.execute(call, [name, *more])).fetchone()
     return dict(row or {})

@@ -1,4 +1,4 @@
-"""The whole: workers, statistics, maintenance, the audit."""
+"""The system as a whole: workers, statistics, maintenance, doctor, audit."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from pgrouse.web.caller import Role
-from pgrouse.web.security import allow
-from pgrouse.web.pages.doctor import last_examination
+from pgrouse.web.pages.doctor import current_doctor_run
 from pgrouse.web.problem import Problem
+from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.response import Answer, with_raw
 from pgrouse.web.v1.caller import Operator, Viewer
-from pgrouse.web.v1.model import REFUSALS, Body, Cursor, Label, Limit, Shape, Topic
-from pgrouse.web.v1.route import Route
+from pgrouse.web.v1.model import ERROR_RESPONSES, Cursor, Label, Limit, RequestModel, ResponseModel, Topic
+from pgrouse.web.v1.response import ApiResponse, with_raw
+from pgrouse.web.v1.route import StrictRoute
 
-router = APIRouter(prefix="/v1", responses=REFUSALS, route_class=Route)
+router = APIRouter(prefix="/v1", responses=ERROR_RESPONSES, route_class=StrictRoute)
 
 
-class Worker(Shape):
-    """A worker of the registry."""
+class WorkerInfo(ResponseModel):
+    """A registered worker."""
 
     name: str
     host: str
@@ -33,51 +33,51 @@ class Worker(Shape):
     started_at: str
     seen_at: str
     state: str
-    """working, draining, stopping, or silent: not seen for 30 seconds, over HTTP for two minutes."""
+    """working, draining, stopping, or silent: not seen for 30 seconds (workers over HTTP: two minutes)."""
     kind: str
-    """daemon, or http: known by its claims; its `concurrency` is how many messages it asked for last."""
+    """daemon; or http, a worker known by its claims, whose `concurrency` is the limit of its last claim."""
     status: dict[str, Any]
 
 
-class Workers(Shape):
-    """The workers of the last hour."""
+class WorkerList(ResponseModel):
+    """The workers that were seen in the last hour."""
 
-    workers: list[Worker]
+    workers: list[WorkerInfo]
 
 
-class Which(Body):
-    """A worker by its name."""
+class DrainRequest(RequestModel):
+    """The worker to drain."""
 
     name: Label
 
 
-class Drained(Shape):
-    """It was asked to."""
+class DrainResult(ResponseModel):
+    """The worker that was asked to drain."""
 
     draining: str
 
 
-class Standing(Shape):
-    """What stands in the queue, by topic."""
+class QueueStats(ResponseModel):
+    """The message counts of the queue by topic."""
 
     topics: list[dict[str, Any]]
 
 
-class Task(Shape):
-    """What a task did; -1: it failed, and is tried again by the next tick."""
+class MaintenanceTask(ResponseModel):
+    """How much a maintenance task did; -1: it failed, and the next tick tries it again."""
 
     task: str
     did: int
 
 
-class Done(Shape):
-    """What was done; nothing, if another tick runs at this moment."""
+class MaintenanceResult(ResponseModel):
+    """What each task did; empty if another tick is running."""
 
-    tasks: list[Task]
+    tasks: list[MaintenanceTask]
 
 
-class Entry(Shape):
-    """Something that somebody did."""
+class AuditEntry(ResponseModel):
+    """One action of an operator."""
 
     id: int
     at: str
@@ -88,28 +88,28 @@ class Entry(Shape):
     detail: Any
 
 
-class Finding(Shape):
-    """What was found about one thing."""
+class DoctorFinding(ResponseModel):
+    """The result of one check."""
 
     code: str
     level: str
     """ok, warn, or fail."""
     what: str
-    mend: str | None
+    fix: str | None
     detail: str
 
 
-class Examined(Shape):
-    """What the doctor found."""
+class DoctorReport(ResponseModel):
+    """The findings of the doctor."""
 
     at: str
-    findings: list[Finding]
+    findings: list[DoctorFinding]
 
 
-class Audit(Shape):
-    """A page of the audit, the latest first."""
+class AuditPage(ResponseModel):
+    """A page of the audit log, latest first."""
 
-    entries: list[Entry]
+    entries: list[AuditEntry]
     next: str | None
 
 
@@ -125,64 +125,64 @@ WORKERS = b"""
     FROM messages.worker AS w ORDER BY w.name LIMIT 1000"""
 
 
-@router.get("/workers", response_model=Workers, tags=["workers"], summary="List workers")
+@router.get("/workers", response_model=WorkerList, tags=["workers"], summary="List workers")
 async def list_workers(request: Request, caller: Viewer) -> Response:
-    """List the workers of the last hour: those that work one of the caller's topics, and of their topics these."""
+    """List the workers of the last hour that handle a topic of the caller, with those of their topics that the caller may see."""
     async with request.app.state.db.read() as conn:
         rows = await (await conn.execute(WORKERS)).fetchall()
     seen = [row | {"topics": [topic for topic in row["topics"] if caller.sees(topic)]} for row in rows]
-    return Answer({"workers": [with_raw(row, "status") for row in seen if row["topics"] or caller.sees_all]})
+    return ApiResponse({"workers": [with_raw(row, "status") for row in seen if row["topics"] or caller.sees_all]})
 
 
-@router.post("/workers/drain", response_model=Drained, tags=["workers"], summary="Drain a worker")
-async def drain(request: Request, caller: Operator, body: Which) -> Response:
-    """Ask a worker to claim nothing more, to end what runs, and to stop; it does within seconds. Needs all of its topics."""
+@router.post("/workers/drain", response_model=DrainResult, tags=["workers"], summary="Drain a worker")
+async def drain_worker(request: Request, caller: Operator, body: DrainRequest) -> Response:
+    """Ask a worker to claim nothing more, to finish its running messages, and to stop. It starts within seconds. Needs permission for all topics of the worker."""
     async with request.app.state.db.write(caller) as conn:
         found = await conn.execute(b"SELECT w.topics FROM messages.worker AS w WHERE w.name = %s", [body.name])
         row = await found.fetchone()
         if row is None or not (caller.sees_all or any(caller.sees(topic) for topic in row["topics"])):
-            raise Problem(404, f"there is no worker {body.name}", "not_found")
+            raise Problem(404, f"worker {body.name} does not exist", "not_found")
         for topic in row["topics"]:
-            allow(caller, Role.OPERATOR, topic)
+            check_permission(caller, Role.OPERATOR, topic)
         await conn.execute(b"SELECT messages.drain_worker(%s)", [body.name])
-    return Answer({"draining": body.name})
+    return ApiResponse({"draining": body.name})
 
 
-@router.get("/stats", response_model=Standing, tags=["stats"], summary="Show what stands in the queue")
-async def stats(request: Request, caller: Viewer) -> Response:
-    """Return what stands in the queue, by topic. Counts end at 10,000, which then means "at least"."""
+@router.get("/stats", response_model=QueueStats, tags=["stats"], summary="Get queue statistics")
+async def get_stats(request: Request, caller: Viewer) -> Response:
+    """Return the message counts by topic. A count stops at 10,000, which then means "at least"."""
     async with request.app.state.db.read() as conn:
         rows = await (await conn.execute(b"SELECT s.* FROM messages.stats() AS s")).fetchall()
-    return Answer({"topics": [row for row in rows if caller.sees(row["topic"])]})
+    return ApiResponse({"topics": [row for row in rows if caller.sees(row["topic"])]})
 
 
-@router.post("/maintenance/run", response_model=Done, tags=["maintenance"], summary="Run the maintenance")
+@router.post("/maintenance/run", response_model=MaintenanceResult, tags=["maintenance"], summary="Run the maintenance")
 async def run_maintenance(request: Request, caller: Operator) -> Response:
-    """Run all maintenance functions now: expired locks and messages end, old ones are purged, schedules fire."""
-    allow(caller, Role.OPERATOR)
+    """Run all maintenance tasks now: expire locks and messages, purge old archive rows, fire schedules."""
+    check_permission(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
         rows = await (await conn.execute(b"SELECT t.task, t.did FROM messages.tick('hand') AS t")).fetchall()
-    return Answer({"tasks": rows})
+    return ApiResponse({"tasks": rows})
 
 
-@router.post("/reapers/{task}/run", response_model=Task, tags=["maintenance"], summary="Run one reaper")
+@router.post("/reapers/{task}/run", response_model=MaintenanceTask, tags=["maintenance"], summary="Run one reaper")
 async def run_reaper(
-    request: Request, caller: Operator, task: Literal["expire_locks", "expire_ttl", "purge"]
+    request: Request, caller: Operator, task: Literal["expire_locks", "expire_messages", "purge"]
 ) -> Response:
-    """End what is locked for too long or waits for too long, or delete from the archive what is older than its retention; each bounded."""
-    allow(caller, Role.OPERATOR)
+    """Run one maintenance task: expire locks, expire messages, or delete archived messages older than their retention. Each run is bounded."""
+    check_permission(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
-        row = await (await conn.execute(b"SELECT messages.reap(%s) AS did", [task])).fetchone()
-    return Answer({"task": task, "did": row["did"] if row else 0})
+        row = await (await conn.execute(b"SELECT messages.run_maintenance(%s) AS did", [task])).fetchone()
+    return ApiResponse({"task": task, "did": row["did"] if row else 0})
 
 
-@router.get("/doctor", response_model=Examined, tags=["stats"], summary="Examine what goes wrong without a word")
-async def doctor(request: Request, caller: Viewer) -> Response:
-    """Return what the doctor finds, the worst first; at most 15 seconds old. Needs all topics, and may take some seconds."""
-    allow(caller, Role.VIEWER)
-    examined = last_examination(request.app)
-    await examined.renew(request.app)
-    return Answer({"at": examined.at, "findings": [asdict(each) for each in examined.findings]})
+@router.get("/doctor", response_model=DoctorReport, tags=["stats"], summary="Run the doctor")
+async def get_doctor_report(request: Request, caller: Viewer) -> Response:
+    """Return the findings of the doctor, most severe first; at most 15 seconds old. Needs permission for all topics, and may take some seconds."""
+    check_permission(caller, Role.VIEWER)
+    doctor_run = current_doctor_run(request.app)
+    await doctor_run.refresh(request.app)
+    return ApiResponse({"at": doctor_run.at, "findings": [asdict(each) for each in doctor_run.findings]})
 
 
 AUDIT = b"""
@@ -195,8 +195,8 @@ AUDIT = b"""
     ORDER BY a.id DESC LIMIT %(limit)s"""
 
 
-@router.get("/audit", response_model=Audit, tags=["audit"], summary="Read the audit")
-async def read_audit(
+@router.get("/audit", response_model=AuditPage, tags=["audit"], summary="List audit entries")
+async def list_audit_entries(
     request: Request,
     caller: Operator,
     actor: Label | None = None,
@@ -205,12 +205,12 @@ async def read_audit(
     cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
     limit: Limit = 100,
 ) -> Response:
-    """Return who did what by hand, the latest first."""
+    """Return the actions of operators, latest first."""
     values = {"actor": actor, "action": action, "topic": topic, "limit": limit}
     if topic is not None:
-        allow(caller, Role.OPERATOR, topic)
-    values |= {"like": None if caller.sees_all else caller.like, "before": cursor.read_id("audit", cursor_)}  # type: ignore[dict-item]
+        check_permission(caller, Role.OPERATOR, topic)
+    values |= {"like": None if caller.sees_all else caller.like, "before": cursor.decode_id("audit", cursor_)}  # type: ignore[dict-item]
     async with request.app.state.db.read() as conn:
         rows = await (await conn.execute(AUDIT, values)).fetchall()
-    end = cursor.write("audit", rows[-1]["id"]) if len(rows) == limit else None
-    return Answer({"entries": [with_raw(row, "detail") for row in rows], "next": end})
+    end = cursor.encode("audit", rows[-1]["id"]) if len(rows) == limit else None
+    return ApiResponse({"entries": [with_raw(row, "detail") for row in rows], "next": end})

@@ -1,4 +1,4 @@
-"""Topics and their channels: what stands in them, their policies, pause and resume."""
+"""Topics and their channels: message counts, policies, pause and resume."""
 
 from __future__ import annotations
 
@@ -11,36 +11,44 @@ from pydantic import Field, RootModel, ValidationError, model_validator
 from starlette.responses import Response
 
 from pgrouse.client import policy_change
-from pgrouse.config.topic_policy import DEFAULTS, ChannelPolicy, Knobs, TopicPolicy, Wanted, Word, misplaced
+from pgrouse.config.topic_policy import (
+    DEFAULTS,
+    ChannelPolicy,
+    DesiredPolicy,
+    Keyword,
+    PolicyTable,
+    TopicPolicy,
+    invalid_keywords,
+)
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Database
-from pgrouse.web.security import allow
+from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.problem import Problem
+from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
-from pgrouse.web.v1.response import Answer
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
-    REFUSALS,
+    ERROR_RESPONSES,
     AnyTopic,
-    Body,
     Cursor,
     Id,
     Label,
     Limit,
-    Moment,
-    Shape,
+    RequestModel,
+    ResponseModel,
     Text,
+    Timestamp,
     Topic,
     Wait,
     example,
 )
-from pgrouse.web.v1.route import Route
+from pgrouse.web.v1.response import ApiResponse
+from pgrouse.web.v1.route import StrictRoute
 
-router = APIRouter(prefix="/v1/topics", tags=["topics"], responses=REFUSALS, route_class=Route)
+router = APIRouter(prefix="/v1/topics", tags=["topics"], responses=ERROR_RESPONSES, route_class=StrictRoute)
 
 
-class Standing(Shape):
-    """What stands in a topic. Counts end at 10,000, which then means "at least"."""
+class TopicCounts(ResponseModel):
+    """The message counts of a topic. A count stops at 10,000, which then means "at least"."""
 
     topic: str
     ready: int
@@ -49,41 +57,41 @@ class Standing(Shape):
     dead_last_day: int
     oldest_ready_s: float | None
     handled: bool
-    """Whether a worker that lives works it."""
+    """Whether a running worker handles the topic."""
     paused: bool
 
 
-class Topics(Shape):
-    """A page of topics, by name."""
+class TopicPage(ResponseModel):
+    """A page of topics, ordered by name."""
 
-    topics: list[Standing]
+    topics: list[TopicCounts]
     next: str | None
 
 
-class Shown(Shape):
-    """A topic's policy. Durations are seconds."""
+class TopicDetail(ResponseModel):
+    """The policy of a topic. Durations are in seconds."""
 
     topic: str
     policy: dict[str, Any]
-    """What holds: its own values, else the defaults."""
+    """The effective policy: the topic's own values, else the defaults."""
     own: dict[str, Any]
-    """What the topic sets itself."""
+    """The values that the topic itself sets."""
     paused: dict[str, Any] | None
 
 
-class Pause(Body):
-    """For how long, and why."""
+class PauseRequest(RequestModel):
+    """How long to pause, and why."""
 
-    model_config = example(why="the relay is down", resume_in="1h")
+    model_config = example(reason="the relay is down", resume_in="1h")
 
-    why: Text | None = None
+    reason: Text | None = None
     resume_in: Wait | None = None
-    """End by itself after so long,"""
-    until: Moment | None = None
-    """or at this time."""
+    """Resume automatically after this duration."""
+    until: Timestamp | None = None
+    """Resume automatically at this time."""
 
     @model_validator(mode="after")
-    def _not_both(self) -> Pause:
+    def _not_both(self) -> PauseRequest:
         if self.resume_in is not None and self.until is not None:
             raise ValueError("resume_in and until were both given: use one of them")
         if self.resume_in is not None and self.resume_in < timedelta(milliseconds=1):
@@ -91,67 +99,67 @@ class Pause(Body):
         return self
 
 
-class Paused(Shape):
-    """Until when; null: until somebody resumes it."""
+class PauseResult(ResponseModel):
+    """When the pause ends; null: when somebody resumes it."""
 
     paused: bool
     until: str | None
 
 
-class Resumed(Shape):
-    """Whether it was paused."""
+class ResumeResult(ResponseModel):
+    """Whether the topic or channel was paused."""
 
     was_paused: bool
 
 
-class Given(RootModel[dict[str, Any]]):
-    """Knobs of a policy by their names."""
+class PolicyChange(RootModel[dict[str, Any]]):
+    """PolicyTable of a policy by their names."""
 
 
-class Changed(Shape):
-    """What was changed, one line each."""
+class PolicyChangeResult(ResponseModel):
+    """The changes, one line for each."""
 
     changes: list[str]
 
 
-class Removed(Shape):
-    """Which topic has the defaults from now on."""
+class PolicyRemoval(ResponseModel):
+    """The topic that now inherits all defaults."""
 
     removed: str
 
 
-class Purge(Body):
-    """How much of what waits to delete."""
+class PurgeRequest(RequestModel):
+    """How many waiting messages to delete."""
 
     model_config = example(limit=1000)
 
     limit: int = Field(default=1000, ge=1, le=10_000)
-    upto: Id | None = None
-    """Nothing with a higher id, which was published later."""
+    max_id: Id | None = None
+    """Keep messages with a higher id: they were published later."""
 
 
-class Purged(Shape):
+class PurgeResult(ResponseModel):
     """How many messages were deleted."""
 
     deleted: int
 
 
-class Channel(Body):
+class ChannelRequest(RequestModel):
     """One channel of the topic."""
 
     channel: Label
 
 
-class ChannelPause(Pause):
-    """Which channel, for how long, and why."""
+class ChannelPauseRequest(PauseRequest):
+    """Which channel to pause, how long, and why."""
 
-    model_config = example(channel="customer-7", why="they asked for it", resume_in="1h")
+    model_config = example(channel="customer-7", reason="they asked for it", resume_in="1h")
 
     channel: Label
 
 
-class ChannelChange(Body):
-    """Which channel, and what differs for it."""
+class ChannelPolicyChange(RequestModel):
+    """A channel, and the policy settings that differ for it."""
 
     model_config = example(channel="customer-7", policy={"concurrency": 1})
 
@@ -165,8 +173,8 @@ class ChannelChange(Body):
         return {**given, "policy": _inheriting(policy)} if isinstance(policy, dict) else given
 
 
-class ChannelRow(Shape):
-    """What differs for a channel."""
+class ChannelLimits(ResponseModel):
+    """The settings of a channel that differ from the topic's policy."""
 
     channel: str
     concurrency: int | None
@@ -174,27 +182,27 @@ class ChannelRow(Shape):
     paused: bool
 
 
-class Channels(Shape):
-    """A page of the channels that differ from the topic's policy, by name."""
+class ChannelPage(ResponseModel):
+    """A page of the channels that differ from the topic's policy, ordered by name."""
 
-    channels: list[ChannelRow]
+    channels: list[ChannelLimits]
     next: str | None
 
 
-class Skip(Body):
-    """Which channel, and why."""
+class ChannelSkipRequest(RequestModel):
+    """The channel whose oldest waiting message to skip, and why."""
 
     channel: Label
     reason: Text | None = None
 
 
-class Skipped(Shape):
-    """The message that was skipped; null: none waits there."""
+class ChannelSkipResult(ResponseModel):
+    """The message that was skipped; null: no message waits in the channel."""
 
     id: int | None
 
 
-# What one batch of a purge may take.
+# The statement timeout of one batch of a purge.
 PURGE_TIME = timedelta(seconds=30)
 IS_PAUSED = "(t.paused_at IS NOT NULL AND (t.resume_at IS NULL OR t.resume_at > clock_timestamp()))"
 LIST = f"""
@@ -203,46 +211,46 @@ LIST = f"""
     WHERE s.topic COLLATE "C" > %s AND (%s::text[] IS NULL OR s.topic LIKE ANY (%s)) ORDER BY s.topic COLLATE "C" LIMIT %s"""  # noqa: S608
 
 
-@router.get("", response_model=Topics, summary="List topics")
+@router.get("", response_model=TopicPage, summary="List topics")
 async def list_topics(
     request: Request,
     caller: Viewer,
     cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
     limit: Limit = 100,
 ) -> Response:
-    """List the topics that have messages, dead ones of the last day, or a policy, with what stands in them."""
+    """List the topics that have messages, dead messages of the last day, or a policy, with their message counts."""
     like = None if caller.sees_all else caller.like
     async with request.app.state.db.read() as conn:
         values = [_name("topics", cursor_), like, like, limit]
         rows = await (await conn.execute(LIST.encode(), values)).fetchall()
-    return Answer({"topics": rows, "next": _next("topics", rows, "topic", limit)})
+    return ApiResponse({"topics": rows, "next": _next("topics", rows, "topic", limit)})
 
 
 def _name(kind: str, given: str | None) -> str:
-    place = cursor.read(kind, given)
+    place = cursor.decode(kind, given)
     if place is not None and not (isinstance(place, str) and "\x00" not in place and place.isprintable()):
-        raise Problem(422, "cursor: not one of this list; use `next` of the page before", "invalid_cursor")
+        raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
     return place or ""
 
 
 def _next(kind: str, rows: list[dict[str, Any]], column: str, limit: int) -> str | None:
-    return cursor.write(kind, rows[-1][column]) if len(rows) == limit else None
+    return cursor.encode(kind, rows[-1][column]) if len(rows) == limit else None
 
 
-@router.get("/{topic}", response_model=Shown, summary="Show a topic")
-async def show(request: Request, caller: Viewer, topic: AnyTopic) -> Response:
-    """Return a topic's policy: what holds, and what of it is its own. `*` holds the defaults."""
-    _allow(caller, Role.VIEWER, topic)
+@router.get("/{topic}", response_model=TopicDetail, summary="Show a topic")
+async def get_topic(request: Request, caller: Viewer, topic: AnyTopic) -> Response:
+    """Return the policy of a topic: the effective values, and those that the topic itself sets. `*` is the defaults."""
+    _check_permission(caller, Role.VIEWER, topic)
     query = b"SELECT t.* FROM messages.topic AS t WHERE t.topic IN ('*', %s)"
     async with request.app.state.db.read() as conn:
         rows = {row["topic"]: row for row in await (await conn.execute(query, [topic])).fetchall()}
     own, defaults = rows.get(topic, {}), rows[DEFAULTS]
-    knobs = TopicPolicy.names()
-    return Answer(
+    names = TopicPolicy.names()
+    return ApiResponse(
         {
             "topic": topic,
-            "policy": {knob: defaults[knob] if own.get(knob) is None else own[knob] for knob in knobs},
-            "own": {knob: own[knob] for knob in knobs if own.get(knob) is not None},
+            "policy": {setting: defaults[setting] if own.get(setting) is None else own[setting] for setting in names},
+            "own": {setting: own[setting] for setting in names if own.get(setting) is not None},
             "paused": _pause_of(own),
         }
     )
@@ -251,24 +259,24 @@ async def show(request: Request, caller: Viewer, topic: AnyTopic) -> Response:
 def _pause_of(row: dict[str, Any]) -> dict[str, Any] | None:
     if row.get("paused_at") is None:
         return None
-    return {name: row[name] for name in ("paused_at", "resume_at", "paused_by", "paused_why")}
+    return {name: row[name] for name in ("paused_at", "resume_at", "paused_by", "paused_reason")}
 
 
-def _allow(caller: Caller, role: Role, topic: str) -> None:
-    allow(caller, role, None if topic == DEFAULTS else topic)
+def _check_permission(caller: Caller, role: Role, topic: str) -> None:
+    check_permission(caller, role, None if topic == DEFAULTS else topic)
 
 
-@router.patch("/{topic}", response_model=Changed, summary="Change a policy")
-async def change(request: Request, caller: Operator, topic: AnyTopic, body: Given) -> Response:
-    """Set knobs of a topic's policy, as `[topics."NAME"]` of the configuration has them; "inherit" (or null) and "none" too. What is not named stays."""
-    _allow(caller, Role.OPERATOR, topic)
+@router.patch("/{topic}", response_model=PolicyChangeResult, summary="Change a policy")
+async def change_policy(request: Request, caller: Operator, topic: AnyTopic, body: PolicyChange) -> Response:
+    """Set policy settings of a topic, as `[topics."NAME"]` of the configuration has them; also "inherit" (or null) and "none". Settings that are not given stay as they are."""
+    _check_permission(caller, Role.OPERATOR, topic)
     size = len(await request.body())
-    policy = await request.app.state.aside.run(size, _policy, topic, TopicPolicy, body.root)
-    return Answer({"changes": await _apply(request, caller, {topic: Wanted(policy)})})
+    policy = await request.app.state.large_bodies.run(size, _policy, topic, TopicPolicy, body.root)
+    return ApiResponse({"changes": await _apply(request, caller, {topic: DesiredPolicy(policy)})})
 
 
-def _policy(topic: str, model: type[Knobs], given: dict[str, Any]) -> Any:
-    # In the configuration it may be a file's name; here that would be one of this machine.
+def _policy(topic: str, model: type[PolicyTable], given: dict[str, Any]) -> Any:
+    # In the configuration "@" names a file; here it would be a file of this server.
     if isinstance(given.get("payload_schema"), str) and given["payload_schema"].startswith("@"):
         raise Problem(422, "payload_schema: give the schema itself", "invalid_request")
     try:
@@ -277,36 +285,36 @@ def _policy(topic: str, model: type[Knobs], given: dict[str, Any]) -> Any:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, fault["loc"])) or "body"
         raise Problem(422, f"{where}: {fault['msg'].removeprefix('Value error, ')}", "invalid_request") from None
-    if wrong := misplaced(topic, policy, model):
-        knob, text = next(iter(wrong.items()))
-        raise Problem(422, f"{knob}: {text}", "invalid_request")
+    if wrong := invalid_keywords(topic, policy, model):
+        setting, text = next(iter(wrong.items()))
+        raise Problem(422, f"{setting}: {text}", "invalid_request")
     return policy
 
 
 def _inheriting(given: dict[str, Any]) -> dict[str, Any]:
-    """Take null for what it says in the database: the default holds."""
-    return {knob: Word.INHERIT.value if value is None else value for knob, value in given.items()}
+    """Replace null by "inherit", as in the database."""
+    return {setting: Keyword.INHERIT.value if value is None else value for setting, value in given.items()}
 
 
-@router.delete("/{topic}", response_model=Removed, summary="Remove a topic's policy")
-async def remove(request: Request, caller: Operator, topic: Topic) -> Response:
-    """Take away what a topic sets itself, a pause too: the defaults hold. Its messages and its channels stay."""
-    allow(caller, Role.OPERATOR, topic)
+@router.delete("/{topic}", response_model=PolicyRemoval, summary="Remove a topic's policy")
+async def remove_policy(request: Request, caller: Operator, topic: Topic) -> Response:
+    """Remove the policy that a topic itself sets, and its pause: it inherits the defaults. Its messages and channels stay."""
+    check_permission(caller, Role.OPERATOR, topic)
     query = b"DELETE FROM messages.topic AS t WHERE t.topic = %s AND t.topic <> '*' RETURNING t.topic AS removed"
     async with request.app.state.db.write(caller) as conn:
         row = await (await conn.execute(query, [topic])).fetchone()
     if row is None:
         raise Problem(404, f"topic {topic} has no policy of its own", "not_found")
-    return Answer(row)
+    return ApiResponse(row)
 
 
-async def _apply(request: Request, caller: Caller, wanted: dict[str, Wanted]) -> list[str]:
+async def _apply(request: Request, caller: Caller, wanted: dict[str, DesiredPolicy]) -> list[str]:
     return await asyncio.to_thread(_apply_blocking, request.app.state.db, caller, wanted)
 
 
-def _apply_blocking(db: Database, caller: Caller, wanted: dict[str, Wanted]) -> list[str]:
-    """Change policies as the command line does, on a connection of its own: rare, and then the same code."""
-    with db.connecting.connect_blocking("web") as conn, conn.transaction():
+def _apply_blocking(db: DatabasePool, caller: Caller, wanted: dict[str, DesiredPolicy]) -> list[str]:
+    """Change policies with the code of the command line, on a separate connection."""
+    with db.connector.connect_blocking("web") as conn, conn.transaction():
         wait_ms = str(round(db.statement_timeout.total_seconds() * 1000))
         conn.execute(
             "SELECT set_config('messages.actor', %s, true), set_config('statement_timeout', %s, true)",
@@ -315,35 +323,35 @@ def _apply_blocking(db: Database, caller: Caller, wanted: dict[str, Wanted]) -> 
         return [str(each) for each in policy_change.apply(conn, wanted)]
 
 
-@router.post("/{topic}/purge", response_model=Purged, summary="Purge a topic")
-async def purge(request: Request, caller: Operator, topic: Topic, body: Purge) -> Response:
-    """Delete what waits in a topic, without a trace, so many messages a call: until nothing is deleted any more. What runs is left alone."""
-    allow(caller, Role.OPERATOR, topic)
+@router.post("/{topic}/purge", response_model=PurgeResult, summary="Purge a topic")
+async def purge_topic(request: Request, caller: Operator, topic: Topic, body: PurgeRequest) -> Response:
+    """Delete waiting messages of a topic without archiving them, up to `limit` in one call; repeat until `deleted` is 0. Running messages stay."""
+    check_permission(caller, Role.OPERATOR, topic)
     query = b"SELECT messages.purge_topic(%s, %s, %s) AS deleted"
     async with request.app.state.db.write(caller, PURGE_TIME) as conn:
-        row = await (await conn.execute(query, [topic, body.limit, body.upto])).fetchone()
-    return Answer(row)
+        row = await (await conn.execute(query, [topic, body.limit, body.max_id])).fetchone()
+    return ApiResponse(row)
 
 
-@router.post("/{topic}/pause", response_model=Paused, summary="Pause a topic")
-async def pause(request: Request, caller: Operator, topic: AnyTopic, body: Pause) -> Response:
-    """Stop a topic until it is resumed, or until a time. What runs ends as it would; `*` stops everything."""
-    _allow(caller, Role.OPERATOR, topic)
+@router.post("/{topic}/pause", response_model=PauseResult, summary="Pause a topic")
+async def pause_topic(request: Request, caller: Operator, topic: AnyTopic, body: PauseRequest) -> Response:
+    """Pause a topic until it is resumed, or until a given time. Running messages finish normally. `*` pauses all topics."""
+    _check_permission(caller, Role.OPERATOR, topic)
     return await _pause(request, caller, topic, None, body)
 
 
-async def _pause(request: Request, caller: Caller, topic: str, channel: str | None, body: Pause) -> Response:
+async def _pause(request: Request, caller: Caller, topic: str, channel: str | None, body: PauseRequest) -> Response:
     query = b"SELECT messages.pause(%s, %s, %s, %s, %s) AS until"
     async with request.app.state.db.write(caller) as conn:
-        values = [topic, body.why, body.resume_in, body.until, channel]
+        values = [topic, body.reason, body.resume_in, body.until, channel]
         row = await (await conn.execute(query, values)).fetchone()
-    return Answer({"paused": True, "until": row and row["until"]})
+    return ApiResponse({"paused": True, "until": row and row["until"]})
 
 
-@router.post("/{topic}/resume", response_model=Resumed, summary="Resume a topic")
-async def resume(request: Request, caller: Operator, topic: AnyTopic) -> Response:
-    """End a pause."""
-    _allow(caller, Role.OPERATOR, topic)
+@router.post("/{topic}/resume", response_model=ResumeResult, summary="Resume a topic")
+async def resume_topic(request: Request, caller: Operator, topic: AnyTopic) -> Response:
+    """End the pause of a topic."""
+    _check_permission(caller, Role.OPERATOR, topic)
     return await _resume(request, caller, topic, None)
 
 
@@ -351,16 +359,16 @@ async def _resume(request: Request, caller: Caller, topic: str, channel: str | N
     query = b"SELECT messages.resume(%s, %s) AS was_paused"
     async with request.app.state.db.write(caller) as conn:
         row = await (await conn.execute(query, [topic, channel])).fetchone()
-    return Answer({"was_paused": bool(row and row["was_paused"])})
+    return ApiResponse({"was_paused": bool(row and row["was_paused"])})
 
 
 CHANNELS = f"""
     SELECT t.channel, t.concurrency, extract(epoch FROM t.min_interval)::float8 AS min_interval, coalesce({IS_PAUSED}, false) AS paused,
-           t.paused_at, t.resume_at, t.paused_by, t.paused_why
+           t.paused_at, t.resume_at, t.paused_by, t.paused_reason
     FROM messages.channel AS t WHERE t.topic = %s AND t.channel > %s ORDER BY t.channel LIMIT %s"""  # noqa: S608
 
 
-@router.get("/{topic}/channels", response_model=Channels, tags=["channels"], summary="List channels")
+@router.get("/{topic}/channels", response_model=ChannelPage, tags=["channels"], summary="List channels")
 async def list_channels(
     request: Request,
     caller: Viewer,
@@ -368,36 +376,40 @@ async def list_channels(
     cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
     limit: Limit = 100,
 ) -> Response:
-    """List the channels for which something differs from the topic's policy."""
-    allow(caller, Role.VIEWER, topic)
+    """List the channels whose settings differ from the topic's policy."""
+    check_permission(caller, Role.VIEWER, topic)
     values = [topic, _name("channels", cursor_), limit]
     async with request.app.state.db.read() as conn:
         rows = await (await conn.execute(CHANNELS.encode(), values)).fetchall()
-    return Answer({"channels": rows, "next": _next("channels", rows, "channel", limit)})
+    return ApiResponse({"channels": rows, "next": _next("channels", rows, "channel", limit)})
 
 
-@router.patch("/{topic}/channels", response_model=Changed, tags=["channels"], summary="Change a channel's limits")
-async def change_channel(request: Request, caller: Operator, topic: Topic, body: ChannelChange) -> Response:
-    """Set what differs for one channel."""
-    allow(caller, Role.OPERATOR, topic)
-    if wrong := misplaced(topic, body.policy, ChannelPolicy):
-        knob, text = next(iter(wrong.items()))
-        raise Problem(422, f"{knob}: {text}", "invalid_request")
-    wanted = {topic: Wanted(channels={body.channel: body.policy})}
-    return Answer({"changes": await _apply(request, caller, wanted)})
+@router.patch(
+    "/{topic}/channels", response_model=PolicyChangeResult, tags=["channels"], summary="Change a channel's limits"
+)
+async def change_channel_limits(
+    request: Request, caller: Operator, topic: Topic, body: ChannelPolicyChange
+) -> Response:
+    """Set the limits of one channel."""
+    check_permission(caller, Role.OPERATOR, topic)
+    if wrong := invalid_keywords(topic, body.policy, ChannelPolicy):
+        setting, text = next(iter(wrong.items()))
+        raise Problem(422, f"{setting}: {text}", "invalid_request")
+    wanted = {topic: DesiredPolicy(channels={body.channel: body.policy})}
+    return ApiResponse({"changes": await _apply(request, caller, wanted)})
 
 
-@router.post("/{topic}/channels/pause", response_model=Paused, tags=["channels"], summary="Pause a channel")
-async def pause_channel(request: Request, caller: Operator, topic: Topic, body: ChannelPause) -> Response:
-    """Stop one channel."""
-    allow(caller, Role.OPERATOR, topic)
+@router.post("/{topic}/channels/pause", response_model=PauseResult, tags=["channels"], summary="Pause a channel")
+async def pause_channel(request: Request, caller: Operator, topic: Topic, body: ChannelPauseRequest) -> Response:
+    """Pause one channel."""
+    check_permission(caller, Role.OPERATOR, topic)
     return await _pause(request, caller, topic, body.channel, body)
 
 
-@router.post("/{topic}/channels/resume", response_model=Resumed, tags=["channels"], summary="Resume a channel")
-async def resume_channel(request: Request, caller: Operator, topic: Topic, body: Channel) -> Response:
+@router.post("/{topic}/channels/resume", response_model=ResumeResult, tags=["channels"], summary="Resume a channel")
+async def resume_channel(request: Request, caller: Operator, topic: Topic, body: ChannelRequest) -> Response:
     """End the pause of one channel."""
-    allow(caller, Role.OPERATOR, topic)
+    check_permission(caller, Role.OPERATOR, topic)
     return await _resume(request, caller, topic, body.channel)
 
 
@@ -409,11 +421,14 @@ FIRST = b"""
 
 
 @router.post(
-    "/{topic}/channels/skip", response_model=Skipped, tags=["channels"], summary="Skip a channel's first message"
+    "/{topic}/channels/skip",
+    response_model=ChannelSkipResult,
+    tags=["channels"],
+    summary="Skip a channel's first message",
 )
-async def skip_first(request: Request, caller: Operator, topic: Topic, body: Skip) -> Response:
-    """Take the oldest message that waits in a channel out of the way of the others; it is archived as failed."""
-    allow(caller, Role.OPERATOR, topic)
+async def skip_channel_message(request: Request, caller: Operator, topic: Topic, body: ChannelSkipRequest) -> Response:
+    """Archive the oldest waiting message of a channel as failed, so that those behind it can run."""
+    check_permission(caller, Role.OPERATOR, topic)
     async with request.app.state.db.write(caller) as conn:
         row = await (await conn.execute(FIRST, {"topic": topic, **body.model_dump()})).fetchone()
-    return Answer({"id": row["skipped"][0] if row and row["skipped"] else None})
+    return ApiResponse({"id": row["skipped"][0] if row and row["skipped"] else None})

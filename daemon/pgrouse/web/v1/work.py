@@ -1,4 +1,4 @@
-"""Working messages from any language: claim, extend the lock, settle. Everything is fenced by the claim's `claim_id`."""
+"""Process messages from any language: claim, extend locks, settle. Every call is fenced by the `claim_id`."""
 
 from __future__ import annotations
 
@@ -16,58 +16,58 @@ from psycopg_pool import PoolTimeout, TooManyRequests
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
-from pgrouse.client.database import may_be_of_a_message, why_not_handed_out
+from pgrouse.client.database import may_be_caused_by_message, unclaimable_reason
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, Database
-from pgrouse.web.security import allow, peer
+from pgrouse.web.database_pool import Connection, DatabasePool
+from pgrouse.web.long_poll import Waiter
 from pgrouse.web.problem import Problem
-from pgrouse.web.v1.response import Answer, encrypted, with_raw
+from pgrouse.web.security import check_permission, client_address
 from pgrouse.web.v1.caller import Worker
 from pgrouse.web.v1.model import (
-    MOST,
-    REFUSALS,
-    Body,
-    Encrypted,
+    ERROR_RESPONSES,
+    MAX_ITEMS,
+    EncryptedContent,
     Id,
     Json,
     Label,
     Lock,
-    Moment,
     PathId,
-    Shape,
+    RequestModel,
+    ResponseModel,
     Text,
+    Timestamp,
     Topic,
     Wait,
     example,
 )
-from pgrouse.web.v1.route import Route
-from pgrouse.web.long_poll import Waiter
+from pgrouse.web.v1.response import ApiResponse, encrypted, with_raw
+from pgrouse.web.v1.route import StrictRoute
 
-router = APIRouter(prefix="/v1", tags=["work"], responses=REFUSALS, route_class=Route)
+router = APIRouter(prefix="/v1", tags=["work"], responses=ERROR_RESPONSES, route_class=StrictRoute)
 
-LONGEST_WAIT_S = 30
-# A claim ends with the message that reaches so many bytes.
+MAX_WAIT_S = 30
+# A claim stops after the message that reaches this many bytes.
 CLAIM_BYTES = 16_777_216
 
 
-class Claim(Body):
-    """What a worker asks for."""
+class ClaimMessagesRequest(RequestModel):
+    """Which messages to claim."""
 
     model_config = example(topics=["orders.created"], limit=10, wait=20, worker="rust-1")
 
     topics: list[Topic] = Field(min_length=1, max_length=100)
-    limit: int = Field(default=1, ge=1, le=MOST)
-    """At most so many messages."""
-    wait: float = Field(default=0, ge=0, le=LONGEST_WAIT_S)
-    """How many seconds to wait for the first one."""
-    lock_for: Lock | None = None
-    """How long they are locked, instead of the topic's time. After it others get them, unless it is extended."""
+    limit: int = Field(default=1, ge=1, le=MAX_ITEMS)
+    """How many messages to claim at most."""
+    wait: float = Field(default=0, ge=0, le=MAX_WAIT_S)
+    """How many seconds to wait for the first message."""
+    lock_duration: Lock | None = None
+    """How long to lock the messages, instead of the topic's lock duration. After that, other workers can claim them unless the lock was extended."""
     worker: Label | None = None
-    """Who works: it then stands in the list of workers, the token's name before its own, and can be asked to drain. One name per process."""
+    """The name of the worker process. With it, the worker is registered (prefixed by the token's name) and can be drained. Each process needs its own name."""
 
 
-class Claimed(Shape):
-    """A message that is the caller's until its lock ends."""
+class ClaimedMessage(ResponseModel):
+    """A claimed message; the caller holds its lock."""
 
     id: int
     claim_id: int
@@ -79,27 +79,27 @@ class Claimed(Shape):
     max_attempts: int | None
     payload: Any
     body: str | None
-    """Base64; of an encrypted message its envelope, for who has the key."""
-    encrypted: Encrypted | None
-    """By which key the body is encrypted, and how many bytes it has; null: it is not."""
+    """Base64. Of an encrypted message: its envelope, which a client with the key can decrypt."""
+    encrypted: EncryptedContent | None
+    """The key and size of an encrypted body; null: it is not encrypted."""
     headers: dict[str, Any] | None
     state: Any
-    """What the attempt before kept."""
-    lock_for_s: float
-    run_timeout_s: float | None
+    """The state that the previous attempt saved."""
+    lock_duration_s: float
+    timeout_s: float | None
     runs: int
-    """How many times it was begun, this time included. A deferral or a release hands its attempt back, but not its run."""
+    """How many times the message was started, including this time. A deferral or release gives back the attempt, but not the run."""
 
 
-class ClaimedMany(Shape):
-    """What was there, at most `limit`; maybe nothing."""
+class ClaimResult(ResponseModel):
+    """The claimed messages, at most `limit`; may be empty."""
 
-    messages: list[Claimed]
+    messages: list[ClaimedMessage]
     draining: bool
-    """Somebody has asked the worker to stop: it gets nothing more."""
+    """The worker was asked to drain: it gets no more messages."""
 
 
-class Outcome(StrEnum):
+class SettleOutcome(StrEnum):
     """How an attempt ended."""
 
     COMPLETE = "complete"
@@ -110,233 +110,239 @@ class Outcome(StrEnum):
     RELEASE = "release"
 
 
-# What each outcome takes besides.
-TAKES = {
-    Outcome.COMPLETE: {"output"},
-    Outcome.RETRY: {"error", "delay", "state"},
-    Outcome.REJECT: {"error"},
-    Outcome.FAIL: {"error"},
-    Outcome.DEFER: {"delay", "until", "state"},
-    Outcome.RELEASE: set[str](),
+# The other fields that each outcome allows.
+ALLOWED_FIELDS = {
+    SettleOutcome.COMPLETE: {"output"},
+    SettleOutcome.RETRY: {"error", "delay", "state"},
+    SettleOutcome.REJECT: {"error"},
+    SettleOutcome.FAIL: {"error"},
+    SettleOutcome.DEFER: {"delay", "until", "state"},
+    SettleOutcome.RELEASE: set[str](),
 }
 
 
-class Ended(Body):
-    """How an attempt ended: `complete` it; `retry` it while attempts are left; `reject` or `fail` it for good; `defer` or `release` it, which uses no attempt up."""
+class SettleRequest(RequestModel):
+    """How an attempt ended: `complete`; `retry` while attempts are left; `reject` or `fail` permanently; `defer` or `release`, which do not use up the attempt."""
 
     model_config = example(claim_id=2057183900031095, outcome="complete", output={"ok": True})
 
     claim_id: Id
-    outcome: Outcome
+    outcome: SettleOutcome
     output: Json = None
-    """Of complete: any JSON value to keep."""
+    """For complete: any JSON value to store."""
     error: Text | None = None
-    """Of retry, reject and fail: why."""
+    """For retry, reject and fail: the error."""
     delay: Wait | None = None
-    """Of retry and defer: how long to wait. Default of retry: the topic's backoff."""
-    until: Moment | None = None
-    """Of defer: or until when."""
+    """For retry and defer: how long to wait. Default for retry: the topic's backoff."""
+    until: Timestamp | None = None
+    """For defer: when the message becomes available, instead of `delay`."""
     state: Json = None
-    """Of retry and defer: what the next attempt gets as its `state`."""
+    """For retry and defer: the `state` that the next attempt gets."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Ended:
+    def _fits(self) -> SettleRequest:
         given = self.model_fields_set - {"id", "claim_id", "outcome"}
-        if wrong := sorted(given - TAKES[self.outcome]):
+        if wrong := sorted(given - ALLOWED_FIELDS[self.outcome]):
             raise ValueError(f"{wrong[0]} is not for {self.outcome}")
         if {"delay", "until"} <= given:
             raise ValueError("delay and until were both given: use one of them")
         return self
 
     def json_of(self, name: str) -> str | None:
-        """Return a member as JSON text, if it was given."""
+        """Return a field as JSON text, if it was given."""
         return getattr(self, name).text if name in self.model_fields_set else None
 
 
-class EndedOne(Ended):
-    """One of many."""
+class SettleItem(SettleRequest):
+    """How the attempt of one message ended."""
 
     model_config = example(id=7, claim_id=2057183900031095, outcome="complete")
 
     id: Id
 
 
-class EndedMany(Body):
-    """Attempts that ended; each message once."""
+class SettleBatchRequest(RequestModel):
+    """Attempts to settle; each message at most once."""
 
     model_config = example(
         messages=[{"id": 7, "claim_id": 2057183900031095, "outcome": "retry", "error": "timeout", "delay": "30s"}]
     )
 
-    messages: list[EndedOne] = Field(min_length=1, max_length=MOST)
+    messages: list[SettleItem] = Field(min_length=1, max_length=MAX_ITEMS)
 
     @model_validator(mode="after")
-    def _once_each(self) -> EndedMany:
+    def _once_each(self) -> SettleBatchRequest:
         if len({each.id for each in self.messages}) < len(self.messages):
-            raise ValueError("a message stands there twice")
+            raise ValueError("a message is listed twice")
         return self
 
 
-class Held(Body):
+class HeartbeatRequest(RequestModel):
     """A lock to extend."""
 
     claim_id: Id
-    lock_for: Lock | None = None
-    """From now; the topic's time unless given."""
+    lock_duration: Lock | None = None
+    """How long from now; the topic's lock duration unless given."""
     progress: Json = None
-    """How far it is, for people who look: any JSON value."""
+    """The progress of the work, shown to operators: any JSON value."""
 
 
-class HeldOne(Body):
-    """One lock of many."""
+class HeartbeatItem(RequestModel):
+    """One lock to extend."""
 
     id: Id
     claim_id: Id
 
 
-class HeldMany(Body):
+class HeartbeatBatchRequest(RequestModel):
     """Locks to extend."""
 
-    model_config = example(messages=[{"id": 7, "claim_id": 2057183900031095}], lock_for="1m")
+    model_config = example(messages=[{"id": 7, "claim_id": 2057183900031095}], lock_duration="1m")
 
-    messages: list[HeldOne] = Field(min_length=1, max_length=MOST)
-    lock_for: Lock | None = None
-    """From now; the topic's time unless given."""
+    messages: list[HeartbeatItem] = Field(min_length=1, max_length=MAX_ITEMS)
+    lock_duration: Lock | None = None
+    """How long from now; the topic's lock duration unless given."""
 
 
-class Kept(Shape):
-    """What became of the locks."""
+class HeartbeatResult(ResponseModel):
+    """Which locks were not extended."""
 
     lost: list[int]
-    """Messages that are not the caller's any more: their work is to be dropped."""
+    """Messages whose lock the caller has lost: stop working on them."""
     cancelled: list[int]
-    """Those of them that somebody cancelled."""
+    """Those of the lost messages that were cancelled."""
 
 
-class Settled(Shape):
-    """What became of the attempts."""
+class SettleResult(ResponseModel):
+    """Which attempts were settled."""
 
     settled: list[int]
     lost: list[int]
-    """Messages that were not the caller's any more: nothing was changed for them."""
+    """Messages whose lock the caller had lost: they were not changed."""
 
 
-CLAIM = b"SELECT * FROM messages.claim(%s, %s::text[], %s, p_bytes => %s, p_lock_for => %s)"
-# Where that failed, perhaps because of one of the messages.
-CLAIM_ALONE = CLAIM[:-1] + b", p_contents => false)"
-HELD = b"SELECT h.payload, h.body, h.headers, h.state FROM messages.held(%s::bigint[], %s::bigint[]) AS h"
+CLAIM = b"SELECT * FROM messages.claim(%s, %s::text[], %s, p_bytes => %s, p_lock_duration => %s)"
+# Used if CLAIM fails, possibly because of one of the messages.
+CLAIM_WITHOUT_CONTENTS = CLAIM[:-1] + b", p_contents => false)"
+READ_CONTENTS = (
+    b"SELECT h.payload, h.body, h.headers, h.state FROM messages.read_claimed(%s::bigint[], %s::bigint[]) AS h"
+)
 REJECT = b"SELECT messages.reject(%s::bigint[], %s::bigint[], %s::text[])"
-MOST_SINGLY = 8
+MAX_WITHOUT_CONTENTS = 8
 
 
-@router.post("/claim", response_model=ClaimedMany, summary="Claim messages")
-async def claim(request: Request, caller: Worker, body: Claim) -> Response:
-    """Lock messages for the caller, waiting for the first one if asked to. Settle each, or extend its lock, before `lock_for_s` is over."""
+@router.post("/claim", response_model=ClaimResult, summary="Claim messages")
+async def claim_messages(request: Request, caller: Worker, body: ClaimMessagesRequest) -> Response:
+    """Lock messages for the caller, optionally waiting for the first one. Settle each message, or extend its lock, within `lock_duration_s`."""
     for topic in body.topics:
-        allow(caller, Role.WORKER, topic)
+        check_permission(caller, Role.WORKER, topic)
     db = request.app.state.db
     worker = (f"http:{caller.name}" + (f"/{body.worker}" if body.worker else ""))[:200]
-    if await _drains(request, worker, body):
-        return Answer({"messages": [], "draining": True})
-    values = [worker, body.topics, body.limit, CLAIM_BYTES, body.lock_for]
+    if await _is_draining(request, worker, body):
+        return ApiResponse({"messages": [], "draining": True})
+    values = [worker, body.topics, body.limit, CLAIM_BYTES, body.lock_duration]
     rows = await (_poll(request, caller, body, values) if body.wait else _claim(db, values))
     if rows and await request.is_disconnected():
-        await _give_back(db, rows)
-    # Who has waited in vain is seen again; with messages he is off at once, whatever the registry says.
-    draining = bool(body.wait) and not rows and await _drains(request, worker, body)
-    return Answer({"messages": [_shown(row) for row in rows], "draining": draining})
+        await _release_claimed(db, rows)
+    # A worker that waited in vain is recorded again; one with messages gets them at once.
+    draining = bool(body.wait) and not rows and await _is_draining(request, worker, body)
+    return ApiResponse({"messages": [_claimed_message(row) for row in rows], "draining": draining})
 
 
-async def _drains(request: Request, worker: str, body: Claim) -> bool:
-    """Enter a worker that says its name into the registry; return whether somebody has asked it to drain."""
+async def _is_draining(request: Request, worker: str, body: ClaimMessagesRequest) -> bool:
+    """Record the claim of a named worker; return whether it was asked to drain."""
     if body.worker is None:
         return False
-    drains: bool = await request.app.state.roll.sign(worker, peer(request), body.topics, body.limit)
+    drains: bool = await request.app.state.http_workers.record_claim(
+        worker, client_address(request), body.topics, body.limit
+    )
     return drains
 
 
-async def _poll(request: Request, caller: Caller, body: Claim, values: list[Any]) -> list[dict[str, Any]]:
-    """Claim, and again whenever there may be something, until there is or the time is over."""
+async def _poll(
+    request: Request, caller: Caller, body: ClaimMessagesRequest, values: list[Any]
+) -> list[dict[str, Any]]:
+    """Claim, and again whenever there may be messages, until there are some or the time is over."""
     until = time.monotonic() + body.wait
-    rows = await _claim_in_turn(request, body.topics, values, until)
+    rows = await _claim_with_slot(request, body.topics, values, until)
     if rows:
         return rows
-    async with request.app.state.wake.waiting(caller.name, body.topics) as waiter:
-        while not rows and await _rung(request, waiter.rung, until):
-            # The pool has no connection to spare: the next look wakes again, and nobody is refused who can wait.
+    async with request.app.state.long_poll.waiting(caller.name, body.topics) as waiter:
+        while not rows and await _wait_for_wake(request, waiter.woken, until):
+            # The pool has no free connection: the next check wakes this request again.
             with suppress(PoolTimeout, TooManyRequests):
-                rows = await _claim_in_turn(request, body.topics, values, until, waiter)
+                rows = await _claim_with_slot(request, body.topics, values, until, waiter)
     return rows
 
 
-async def _claim_in_turn(
+async def _claim_with_slot(
     request: Request, topics: list[str], values: list[Any], until: float, waiter: Waiter | None = None
 ) -> list[dict[str, Any]]:
-    """Claim when it is our turn; who was woken does not if others found nothing meanwhile."""
-    wake, stopping = request.app.state.wake, request.app.state.stopping
-    async with wake.turn(until) as is_ours:
-        if not is_ours or stopping.is_set() or (waiter and not wake.may_have(waiter)):
+    """Claim once a slot is free; a woken request does not claim if others have found the topics empty since."""
+    long_poll, stopping = request.app.state.long_poll, request.app.state.stopping
+    async with long_poll.claim_slot(until) as has_slot:
+        if not has_slot or stopping.is_set() or (waiter and not long_poll.may_have_messages(waiter)):
             return []
-        looks = wake.looks
+        checks = long_poll.checks
         rows = await _claim(request.app.state.db, values)
         if rows:
-            wake.found({row["topic"] for row in rows}, waiter)
+            long_poll.record_messages({row["topic"] for row in rows}, waiter)
         else:
-            wake.found_nothing(topics, looks)
+            long_poll.record_no_messages(topics, checks)
         return rows
 
 
-async def _rung(request: Request, rung: asyncio.Event, until: float) -> bool:
-    """Wait until there may be something; return False when the time is over, or nobody waits for the answer any more."""
+async def _wait_for_wake(request: Request, woken: asyncio.Event, until: float) -> bool:
+    """Wait until there may be messages; return False when the time is over or the client has disconnected."""
     left = until - time.monotonic()
     if left <= 0 or request.app.state.stopping.is_set():
         return False
     try:
         async with asyncio.timeout(left):
-            await rung.wait()
+            await woken.wait()
     except TimeoutError:
         return False
-    rung.clear()
+    woken.clear()
     return not request.app.state.stopping.is_set() and not await request.is_disconnected()
 
 
-async def _claim(db: Database, values: list[Any]) -> list[dict[str, Any]]:
+async def _claim(db: DatabasePool, values: list[Any]) -> list[dict[str, Any]]:
     try:
         async with db.connection() as conn:
             return await (await conn.execute(CLAIM, values)).fetchall()
     except psycopg.Error as error:
-        if not may_be_of_a_message(error):
+        if not may_be_caused_by_message(error):
             raise
-    return await _claim_singly(db, values)
+    return await _claim_without_contents(db, values)
 
 
-async def _claim_singly(db: Database, values: list[Any]) -> list[dict[str, Any]]:
-    """Claim what is there without its contents, and read them message by message: one that cannot be read is rejected."""
-    worker, topics, limit, most, lock_for = values
-    alone = [worker, topics, min(limit, MOST_SINGLY), most, lock_for]
+async def _claim_without_contents(db: DatabasePool, values: list[Any]) -> list[dict[str, Any]]:
+    """Claim messages without their contents, and read these one by one: a message that cannot be read is rejected."""
+    worker, topics, limit, most, lock_duration = values
+    arguments = [worker, topics, min(limit, MAX_WITHOUT_CONTENTS), most, lock_duration]
     async with db.connection() as conn:
-        claimed = await (await conn.execute(CLAIM_ALONE, alone)).fetchall()
-    read = [await _read(db, each) for each in claimed]
+        claimed = await (await conn.execute(CLAIM_WITHOUT_CONTENTS, arguments)).fetchall()
+    read = [await _read_contents(db, each) for each in claimed]
     return [each for each in read if each is not None]
 
 
-async def _read(db: Database, message: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a message with its contents; None if it is lost, or was rejected since they cannot be read."""
+async def _read_contents(db: DatabasePool, message: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a message with its contents; None if its lock was lost, or if it was rejected because the contents cannot be read."""
     try:
         async with db.connection() as conn:
-            held = await (await conn.execute(HELD, _claims([message]))).fetchone()
+            held = await (await conn.execute(READ_CONTENTS, _claims([message]))).fetchone()
         return None if held is None else message | held
     except psycopg.Error as error:
-        if not may_be_of_a_message(error):
+        if not may_be_caused_by_message(error):
             raise
-        why = why_not_handed_out(error)
+        why = unclaimable_reason(error)
     async with db.connection() as conn:
         await conn.execute(REJECT, [*_claims([message]), [why]])
     return None
 
 
-async def _give_back(db: Database, rows: list[dict[str, Any]]) -> None:
-    """Release what nobody will work: whoever asked has hung up. If this fails, the locks run out."""
+async def _release_claimed(db: DatabasePool, rows: list[dict[str, Any]]) -> None:
+    """Release messages whose client has disconnected. If this fails, their locks expire."""
     async with db.connection() as conn:
         await conn.execute(b"SELECT messages.release(%s::bigint[], %s::bigint[])", _claims(rows))
 
@@ -346,120 +352,120 @@ def _claims(rows: Iterable[dict[str, Any]]) -> list[list[int]]:
     return [[row["id"] for row in held], [row["claim_id"] for row in held]]
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _claimed_message(row: dict[str, Any]) -> dict[str, Any]:
     shown = with_raw(row, "payload", "headers", "state") | {"encrypted": encrypted(row["body"])}
     return {name: value for name, value in shown.items() if name not in ("waited_s", "elapsed_s")}
 
 
-@router.post("/settle", response_model=Settled, summary="Settle many messages")
-async def settle_many(request: Request, caller: Worker, body: EndedMany) -> Response:
-    """End attempts, of several kinds at once and in one transaction. Sent again, it does nothing twice."""
+@router.post("/settle", response_model=SettleResult, summary="Settle many messages")
+async def settle_messages(request: Request, caller: Worker, body: SettleBatchRequest) -> Response:
+    """Settle attempts of several outcomes in one transaction. The request is safe to repeat."""
     async with request.app.state.db.write(caller) as conn:
         lost = await _settle(conn, caller, body.messages)
     request.app.state.settled += len(body.messages) - len(lost)
-    return Answer({"settled": [each.id for each in body.messages if each.id not in lost], "lost": sorted(lost)})
+    return ApiResponse({"settled": [each.id for each in body.messages if each.id not in lost], "lost": sorted(lost)})
 
 
-@router.post("/messages/{message_id}/settle", response_model=Settled, summary="Settle a message")
-async def settle(request: Request, caller: Worker, message_id: PathId, body: Ended) -> Response:
-    """End an attempt. 409 `lock_lost`: it was not the caller's any more, and nothing was changed."""
-    ended = EndedOne(id=message_id, **{name: getattr(body, name) for name in body.model_fields_set})
+@router.post("/messages/{message_id}/settle", response_model=SettleResult, summary="Settle a message")
+async def settle_message(request: Request, caller: Worker, message_id: PathId, body: SettleRequest) -> Response:
+    """Settle an attempt. 409 `lock_lost`: the caller had lost the lock, and nothing was changed."""
+    ended = SettleItem(id=message_id, **{name: getattr(body, name) for name in body.model_fields_set})
     async with request.app.state.db.write(caller) as conn:
         if await _settle(conn, caller, [ended]):
-            raise lost_lock(message_id)
+            raise lock_lost_problem(message_id)
     request.app.state.settled += 1
-    return Answer({"settled": [message_id], "lost": []})
+    return ApiResponse({"settled": [message_id], "lost": []})
 
 
-def lost_lock(message_id: int) -> Problem:
-    """Return the problem of who settles what is not his any more."""
-    return Problem(409, f"message {message_id} is not yours any more: drop its work", "lock_lost", id=message_id)
+def lock_lost_problem(message_id: int) -> Problem:
+    """Return the problem of a caller that has lost the lock."""
+    return Problem(409, f"the lock of message {message_id} was lost: stop working on it", "lock_lost", id=message_id)
 
 
-async def _settle(conn: Connection, caller: Caller, ended: list[EndedOne]) -> set[int]:
+async def _settle(conn: Connection, caller: Caller, ended: list[SettleItem]) -> set[int]:
     """Settle each; return the ids whose lock was lost."""
-    lost = await _of_others(conn, caller, [each.id for each in ended])
-    # In the order of the daemon: whoever settles several kinds takes their rows in the same one.
-    for outcome in Outcome:
+    lost = await _ids_of_other_topics(conn, caller, [each.id for each in ended])
+    # In the same order as the daemon, so that both lock rows in the same order.
+    for outcome in SettleOutcome:
         batch = sorted((each for each in ended if each.outcome is outcome and each.id not in lost), key=lambda e: e.id)
         if batch:
             lost |= set(await _value(conn, *_statement(outcome, batch)))
     return lost
 
 
-def _statement(outcome: Outcome, batch: list[EndedOne]) -> tuple[bytes, list[Any]]:
+def _statement(outcome: SettleOutcome, batch: list[SettleItem]) -> tuple[bytes, list[Any]]:
     ids, claims = [each.id for each in batch], [each.claim_id for each in batch]
     errors = [each.error or outcome.value for each in batch]
     delays: list[timedelta | None] = [each.delay for each in batch]
     untils: list[datetime | None] = [each.until for each in batch]
     states = [each.json_of("state") for each in batch]
     match outcome:
-        case Outcome.COMPLETE:
+        case SettleOutcome.COMPLETE:
             outputs = [each.json_of("output") for each in batch]
             return b"SELECT messages.complete(%s::bigint[], %s::bigint[], %s::text[]::jsonb[])", [ids, claims, outputs]
-        case Outcome.RETRY:
+        case SettleOutcome.RETRY:
             call = b"SELECT messages.retry(%s::bigint[], %s::bigint[], %s::text[], %s::interval[], %s::text[]::jsonb[])"
             return call, [ids, claims, errors, delays, states]
-        case Outcome.REJECT:
+        case SettleOutcome.REJECT:
             return b"SELECT messages.reject(%s::bigint[], %s::bigint[], %s::text[])", [ids, claims, errors]
-        case Outcome.FAIL:
+        case SettleOutcome.FAIL:
             return b"SELECT messages.fail(%s::bigint[], %s::bigint[], %s::text[])", [ids, claims, errors]
-        case Outcome.DEFER:
+        case SettleOutcome.DEFER:
             call = b"SELECT messages.defer(%s::bigint[], %s::bigint[], %s::interval[], %s::timestamptz[], %s::text[]::jsonb[])"
             return call, [ids, claims, delays, untils, states]
-        case Outcome.RELEASE:
+        case SettleOutcome.RELEASE:
             return b"SELECT messages.release(%s::bigint[], %s::bigint[])", [ids, claims]
 
 
-@router.post("/heartbeat", response_model=Kept, summary="Extend many locks")
-async def heartbeat_many(request: Request, caller: Worker, body: HeldMany) -> Response:
-    """Extend locks, at a third of their time. What is `lost` belongs to somebody else by now."""
+@router.post("/heartbeat", response_model=HeartbeatResult, summary="Extend many locks")
+async def extend_locks(request: Request, caller: Worker, body: HeartbeatBatchRequest) -> Response:
+    """Extend locks; call it at a third of the lock duration. `lost` lists messages that the caller no longer holds."""
     claims = {each.id: each.claim_id for each in body.messages}
     async with request.app.state.db.write(caller) as conn:
-        return Answer(await _extend(conn, caller, claims, body.lock_for))
+        return ApiResponse(await _extend(conn, caller, claims, body.lock_duration))
 
 
-@router.post("/messages/{message_id}/heartbeat", response_model=Kept, summary="Extend a lock")
-async def heartbeat(request: Request, caller: Worker, message_id: PathId, body: Held) -> Response:
-    """Extend a lock, and say how far the work is. 409 `lock_lost`: it is not the caller's any more; `cancelled` says why."""
+@router.post("/messages/{message_id}/heartbeat", response_model=HeartbeatResult, summary="Extend a lock")
+async def extend_lock(request: Request, caller: Worker, message_id: PathId, body: HeartbeatRequest) -> Response:
+    """Extend a lock, and optionally report progress. 409 `lock_lost`: the caller no longer holds it; `cancelled` says whether the message was cancelled."""
     async with request.app.state.db.write(caller) as conn:
-        kept = await _extend(conn, caller, {message_id: body.claim_id}, body.lock_for)
-        if not kept["lost"] and "progress" in body.model_fields_set:
-            call = b"SELECT messages.progress(%s::bigint[], %s::bigint[], %s::text[]::jsonb[], true)"
+        result = await _extend(conn, caller, {message_id: body.claim_id}, body.lock_duration)
+        if not result["lost"] and "progress" in body.model_fields_set:
+            call = b"SELECT messages.set_progress(%s::bigint[], %s::bigint[], %s::text[]::jsonb[], true)"
             await conn.execute(call, [[message_id], [body.claim_id], [body.progress.text]])
-    if kept["lost"]:
-        problem = lost_lock(message_id)
-        problem.more["cancelled"] = bool(kept["cancelled"])
+    if result["lost"]:
+        problem = lock_lost_problem(message_id)
+        problem.more["cancelled"] = bool(result["cancelled"])
         raise problem
-    return Answer(kept)
+    return ApiResponse(result)
 
 
 async def _extend(
-    conn: Connection, caller: Caller, claims: dict[int, int], lock_for: timedelta | None
+    conn: Connection, caller: Caller, claims: dict[int, int], lock_duration: timedelta | None
 ) -> dict[str, list[int]]:
-    others = await _of_others(conn, caller, list(claims))
+    others = await _ids_of_other_topics(conn, caller, list(claims))
     mine = {id_: claim_id for id_, claim_id in claims.items() if id_ not in others}
     held = [list(mine), list(mine.values())]
-    lost = set(await _value(conn, b"SELECT messages.heartbeat(%s::bigint[], %s::bigint[], %s)", [*held, lock_for]))
-    await conn.execute(b"SELECT messages.worker_holds(%s::bigint[])", [list(mine)])
+    lost = set(await _value(conn, b"SELECT messages.heartbeat(%s::bigint[], %s::bigint[], %s)", [*held, lock_duration]))
+    await conn.execute(b"SELECT messages.touch_http_holders(%s::bigint[])", [list(mine)])
     cancelled = []
     if lost:
         gone = [sorted(lost), [mine[each] for each in sorted(lost)]]
-        cancelled = await _value(conn, b"SELECT messages.was_cancelled(%s::bigint[], %s::bigint[])", gone)
+        cancelled = await _value(conn, b"SELECT messages.cancelled_ids(%s::bigint[], %s::bigint[])", gone)
     return {"lost": sorted(lost | others), "cancelled": sorted(cancelled)}
 
 
-OF_OTHERS = b"""
+IDS_OF_OTHER_TOPICS = b"""
     SELECT m.id FROM messages.message AS m WHERE m.id = ANY (%(ids)s::bigint[]) AND NOT m.topic LIKE ANY (%(like)s::text[])
     UNION ALL
     SELECT a.id FROM messages.message_archive AS a WHERE a.id = ANY (%(ids)s::bigint[]) AND NOT a.topic LIKE ANY (%(like)s::text[])"""
 
 
-async def _of_others(conn: Connection, caller: Caller, ids: list[int]) -> set[int]:
-    """Return the messages whose topics are closed to the caller: to him their locks are lost."""
+async def _ids_of_other_topics(conn: Connection, caller: Caller, ids: list[int]) -> set[int]:
+    """Return the messages whose topics the caller may not see: it cannot hold their locks."""
     if caller.sees_all:
         return set()
-    rows = await (await conn.execute(OF_OTHERS, {"ids": ids, "like": caller.like})).fetchall()
+    rows = await (await conn.execute(IDS_OF_OTHER_TOPICS, {"ids": ids, "like": caller.like})).fetchall()
     return {row["id"] for row in rows}
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark_pgrouse.report.findings import Findings, Worker
+from pyspark_pgrouse.report.findings import Findings, WorkerLoad
 from pyspark_pgrouse.report.html.chart import Chart, Series
-from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 from pyspark_pgrouse.report.html.formatting import short
+from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 from pyspark_pgrouse.report.html.section import card, more, section
 from pyspark_pgrouse.report.html.table import bar, data_table
 
@@ -33,5 +33,5 @@ def capacity(findings: Findings) -> Markup:
     )
 
 
-def _row(worker: Worker, most: float) -> tuple[Child, ...]:
+def _row(worker: WorkerLoad, most: float) -> tuple[Child, ...]:
     return named(worker.name or "(unknown)"), short(worker.mean), bar(worker.mean / most), short(worker.most)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark_pgrouse.report.findings import Findings, Skew
-from pyspark_pgrouse.report.html.markup import Child, Markup, join, named, tag
+from pyspark_pgrouse.report.findings import ChannelSkew, Findings
 from pyspark_pgrouse.report.html.formatting import count, share, short, times
+from pyspark_pgrouse.report.html.markup import Child, Markup, join, named, tag
 from pyspark_pgrouse.report.html.section import card, more, section
 from pyspark_pgrouse.report.html.table import data_table
 
@@ -21,7 +21,7 @@ def channels(findings: Findings) -> Markup | None:
     return section("channels", "Channels", lead, card(table, rest))
 
 
-def _row(skew: Skew) -> tuple[Child, ...]:
+def _row(skew: ChannelSkew) -> tuple[Child, ...]:
     return (
         named(skew.topic),
         tag("div", _strip(skew), _named(skew)),
@@ -32,7 +32,7 @@ def _row(skew: Skew) -> tuple[Child, ...]:
     )
 
 
-def _strip(skew: Skew) -> Markup:
+def _strip(skew: ChannelSkew) -> Markup:
     """Return one bar for the topic: its largest channels, and the rest."""
     parts = (
         tag("i", class_=f"c{i + 1}", style=f"width:{n / skew.messages * 100:.3g}%") for i, (_, n) in enumerate(skew.top)
@@ -40,7 +40,7 @@ def _strip(skew: Skew) -> Markup:
     return tag("span", *parts, class_="bar strip", aria_hidden="true")
 
 
-def _named(skew: Skew) -> Markup:
+def _named(skew: ChannelSkew) -> Markup:
     names = (
         join(
             [

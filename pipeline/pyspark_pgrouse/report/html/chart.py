@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pyspark_pgrouse.report.html.markup import Markup, empty, named, tag
 from pyspark_pgrouse.report.html.formatting import moment
+from pyspark_pgrouse.report.html.markup import Markup, empty, named, tag
 from pyspark_pgrouse.report.html.scale import Linear, Log, Scale, time_ticks
 from pyspark_pgrouse.report.html.table import data_table
 from pyspark_pgrouse.report.window import Window

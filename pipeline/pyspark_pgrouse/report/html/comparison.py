@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark_pgrouse.report.findings import Change, Findings
-from pyspark_pgrouse.report.html.markup import Child, Markup, named
+from pyspark_pgrouse.report.findings import Findings, TopicChange
 from pyspark_pgrouse.report.html.formatting import duration, moment, rates, share, span
+from pyspark_pgrouse.report.html.markup import Child, Markup, named
 from pyspark_pgrouse.report.html.section import card, section
 from pyspark_pgrouse.report.html.table import data_table
 from pyspark_pgrouse.report.html.tiles import failure_trend, trend
@@ -42,7 +42,7 @@ def comparison(findings: Findings) -> Markup | None:
     )
     rows = zip(changes.items(), zip(counted[::2], counted[1::2], strict=True), strict=True)
     table = data_table(HEADS, (_row(name, change, ended) for (name, change), ended in rows))
-    return section("changes", "What changed", f"{_compared(window)} {_fresh(findings.new_faults)}", card(table))
+    return section("changes", "What changed", f"{_compared(window)} {_fresh(findings.new_error_groups)}", card(table))
 
 
 def _fresh(errors: int) -> str:
@@ -58,7 +58,7 @@ def _compared(window: Window) -> str:
     return f"This window, compared with the {span(window.before_s)} before it."
 
 
-def _row(name: str, change: Change, ended: tuple[str, str]) -> tuple[Child, ...]:
+def _row(name: str, change: TopicChange, ended: tuple[str, str]) -> tuple[Child, ...]:
     before, after = change.before, change.after
     return (
         named(name),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark_pgrouse.report.findings import Fault, Findings, Total
+from pyspark_pgrouse.report.findings import ErrorGroup, Findings, TopicTotals
 from pyspark_pgrouse.report.html.chart import Chart, Series
-from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 from pyspark_pgrouse.report.html.formatting import count, moment, share, short, span
+from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 from pyspark_pgrouse.report.html.section import card, more, section
 from pyspark_pgrouse.report.html.sparkline import sparkline
 from pyspark_pgrouse.report.html.table import bar, data_table
@@ -33,7 +33,7 @@ def failures(findings: Findings) -> Markup:
         whole=True,
     )
     lead = f"{count(findings.whole.dead)} messages died: {share(findings.whole.failure_rate)} of those that were not cancelled."
-    return section("failures", "Failures", lead, chart.render(), _by_topic(findings), _faults(findings))
+    return section("failures", "Failures", lead, chart.render(), _by_topic(findings), _error_groups(findings))
 
 
 def _by_topic(findings: Findings) -> Markup:
@@ -44,43 +44,50 @@ def _by_topic(findings: Findings) -> Markup:
     return card(tag("h3", "Topics with the most dead messages, by failure rate"), table, rest)
 
 
-def _row(name: str, total: Total, most: float) -> tuple[Child, ...]:
+def _row(name: str, total: TopicTotals, most: float) -> tuple[Child, ...]:
     failed = total.failure_rate or 0
     return named(name), share(failed), bar(failed / most, "d1"), count(total.dead), short(total.ended)
 
 
-def _faults(findings: Findings) -> Markup:
-    items = (_fault(findings, fault) for fault in findings.faults)
+def _error_groups(findings: Findings) -> Markup:
+    items = (_error_group(findings, error_group) for error_group in findings.error_groups)
     lead = tag(
         "p",
         "Grouped by fingerprint: errors that differ only in numbers, ids and quoted strings are one.",
         class_="lead",
     )
-    rest = more(len(findings.faults), findings.fault_count, "fingerprints")
-    return tag("div", tag("h3", "Errors"), lead, tag("ol", *items, class_="faults"), rest, class_="card")
+    rest = more(len(findings.error_groups), findings.error_group_count, "fingerprints")
+    return tag("div", tag("h3", "Errors"), lead, tag("ol", *items, class_="error-groups"), rest, class_="card")
 
 
-def _fault(findings: Findings, fault: Fault) -> Markup:
+def _error_group(findings: Findings, error_group: ErrorGroup) -> Markup:
     compared = findings.window.mark is not None
-    badge = tag("b", "NEW", class_="new", title="never seen before the mark") if compared and fault.is_new else None
-    error = (fault.error or f"({fault.result}, without an error)").strip()
+    badge = (
+        tag("b", "NEW", class_="new", title="never seen before the mark") if compared and error_group.is_new else None
+    )
+    error = (error_group.error or f"({error_group.result}, without an error)").strip()
     line = headline(error)
     facts = " \N{MIDDLE DOT} ".join(
         [
-            f"first {moment(fault.first_seen)}",
-            f"last {moment(fault.last_seen)}",
-            *([f"before the mark: {count(fault.before)}"] if compared else []),
-            f"newest: message {fault.sample_id}",
-            f"fingerprint {fault.fingerprint}",
+            f"first {moment(error_group.first_seen)}",
+            f"last {moment(error_group.last_seen)}",
+            *([f"before the mark: {count(error_group.before)}"] if compared else []),
+            f"newest: message {error_group.sample_id}",
+            f"fingerprint {error_group.fingerprint}",
         ]
     )
     trace = tag("details", tag("summary", "Whole error"), tag("pre", error)) if error != line else None
     return tag(
         "li",
         tag(
-            "div", tag("strong", short(fault.messages)), badge, named(fault.topic), tag("i", fault.result), class_="who"
+            "div",
+            tag("strong", short(error_group.messages)),
+            badge,
+            named(error_group.topic),
+            tag("i", error_group.result),
+            class_="who",
         ),
-        sparkline(fault.trend, f"dead messages over time, at most {count(max(fault.trend, default=0))}"),
+        sparkline(error_group.trend, f"dead messages over time, at most {count(max(error_group.trend, default=0))}"),
         tag("code", line if len(line) <= LINE else f"{line[:LINE]}\N{HORIZONTAL ELLIPSIS}", class_="error"),
         tag("small", facts),
         trace,

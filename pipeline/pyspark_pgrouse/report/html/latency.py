@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark_pgrouse.report.findings import Findings, Total
+from pyspark_pgrouse.report.findings import Findings, TopicTotals
 from pyspark_pgrouse.report.html.chart import Chart, Series
-from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 from pyspark_pgrouse.report.html.formatting import duration, short
+from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 from pyspark_pgrouse.report.html.section import card, more, section
 from pyspark_pgrouse.report.html.sparkline import sparkline
 from pyspark_pgrouse.report.html.table import data_table
@@ -37,7 +37,7 @@ def latency(findings: Findings) -> Markup:
     return section("latency", "Latency", lead, chart.render(), card(tag("h3", "By topic"), table, rest))
 
 
-def _row(name: str, total: Total) -> tuple[Child, ...]:
+def _row(name: str, total: TopicTotals) -> tuple[Child, ...]:
     most = max((v for v in total.trend if v is not None), default=None)
     return (
         named(name),

@@ -12,19 +12,19 @@ from pyspark_pgrouse.report.html.capacity import capacity
 from pyspark_pgrouse.report.html.channels import channels
 from pyspark_pgrouse.report.html.comparison import comparison
 from pyspark_pgrouse.report.html.failures import failures
+from pyspark_pgrouse.report.html.formatting import count, moment, span
 from pyspark_pgrouse.report.html.latency import latency
 from pyspark_pgrouse.report.html.markup import Markup, join, tag
-from pyspark_pgrouse.report.html.formatting import count, moment, span
 from pyspark_pgrouse.report.html.retries import retries
 from pyspark_pgrouse.report.html.section import section
-from pyspark_pgrouse.report.html.slo import service
+from pyspark_pgrouse.report.html.slo import slo
 from pyspark_pgrouse.report.html.throughput import throughput
 from pyspark_pgrouse.report.html.tiles import tiles
 from pyspark_pgrouse.report.window import Window
 
 
 def page(findings: Findings) -> str:
-    """Return the page as HTML. It runs no script but its own and asks nobody for anything: its policy forbids both."""
+    """Return the page as HTML. It runs no script but its own and loads nothing: its content security policy forbids both."""
     script = _file("tips.js")
     return Template(_file("page.html")).substitute(
         policy=_policy(script),
@@ -46,7 +46,7 @@ def _body(findings: Findings) -> Markup:
         )
     parts = (
         tiles(findings),
-        service(findings),
+        slo(findings),
         comparison(findings),
         throughput(findings),
         latency(findings),
@@ -77,7 +77,7 @@ def _between(window: Window) -> str:
 def _foot(findings: Findings) -> Markup:
     names = join((tag("code", f"tables/{name}") for name in findings.tables), " ")
     said = (
-        "All times are UTC. A message belongs to the time at which it ended. Topics whose successes are not kept (keep_success = none) show their "
+        "All times are UTC. A message belongs to the time at which it ended. Topics whose successes are not kept (archive_success = none) show their "
         "failures only. Percentiles are approximate by at most one rank in a thousand."
     )
     return join([tag("p", said), tag("p", "Every number and more, as Parquet: ", names) if findings.tables else None])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark_pgrouse.report.findings import MOST_ATTEMPTS, Attempts, Findings
-from pyspark_pgrouse.report.html.markup import Child, Markup, tag
+from pyspark_pgrouse.report.findings import MOST_ATTEMPTS, AttemptCount, Findings
 from pyspark_pgrouse.report.html.formatting import count, share
+from pyspark_pgrouse.report.html.markup import Child, Markup, tag
 from pyspark_pgrouse.report.html.section import card, section
 from pyspark_pgrouse.report.html.table import bar, data_table
 
@@ -23,7 +23,7 @@ def retries(findings: Findings) -> Markup:
     return section("retries", "Retries", lead, card(tag("h3", "Messages by attempts"), table))
 
 
-def _row(row: Attempts, ended: int, widest: int) -> tuple[Child, ...]:
+def _row(row: AttemptCount, ended: int, widest: int) -> tuple[Child, ...]:
     name = (
         "never claimed"
         if row.attempts == 0

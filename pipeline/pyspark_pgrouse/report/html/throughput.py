@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark_pgrouse.report.findings import Findings
 from pyspark_pgrouse.report.html.chart import Chart, Series
-from pyspark_pgrouse.report.html.markup import Markup
 from pyspark_pgrouse.report.html.formatting import rate, span
+from pyspark_pgrouse.report.html.markup import Markup
 from pyspark_pgrouse.report.html.section import section
 
 

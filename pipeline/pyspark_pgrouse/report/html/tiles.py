@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from pyspark_pgrouse.report.findings import Change, Findings, Service
-from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
+from pyspark_pgrouse.report.findings import Findings, SloStatus, TopicChange
 from pyspark_pgrouse.report.html.formatting import count, duration, rate, share, short, times
+from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 
 NOTICEABLE = 0.1  # a change by less is not called better or worse
 SURE = 3.0  # standard errors
@@ -23,14 +23,14 @@ def tiles(findings: Findings) -> Markup:
         _tile("Total time, p99", duration(whole.total.p99), f"p95 {duration(whole.total.p95)}", _worse(change, "p99")),
         _busiest(findings),
         _held(findings),
-        *(_service(each) for each in worst(findings.services)[:1]),
+        *(_service(each) for each in worst(findings.slo_statuses)[:1]),
     ]
     return tag("dl", *drawn, class_="tiles")
 
 
-def worst(services: tuple[Service, ...]) -> list[Service]:
-    """Return the goals, the one whose budget burned fastest over the whole window first."""
-    return sorted(services, key=lambda s: -(s.burns[-1].burn_rate or 0.0) if s.burns else 0.0)
+def worst(slo_statuses: tuple[SloStatus, ...]) -> list[SloStatus]:
+    """Return the SLOs, the one whose budget burned fastest over the whole window first."""
+    return sorted(slo_statuses, key=lambda s: -(s.burn_rates[-1].burn_rate or 0.0) if s.burn_rates else 0.0)
 
 
 def trend(before: float | None, after: float | None) -> Markup | None:
@@ -47,7 +47,7 @@ def trend(before: float | None, after: float | None) -> Markup | None:
     return tag("span", f"{sign} {said}", class_="worse" if part > 0 else "better")
 
 
-def failure_trend(change: Change) -> Markup | None:
+def failure_trend(change: TopicChange) -> Markup | None:
     """Say by how much the failure rate has changed, unless that may well be chance: less than three standard errors."""
     before, after = change.before, change.after
     counted = before.ended + after.ended
@@ -60,7 +60,7 @@ def failure_trend(change: Change) -> Markup | None:
     return trend(before.failure_rate, after.failure_rate)
 
 
-def _worse(change: Change | None, what: str) -> Markup | None:
+def _worse(change: TopicChange | None, what: str) -> Markup | None:
     if change is None:
         return None
     before, after = change.before, change.after
@@ -90,9 +90,9 @@ def _held(findings: Findings) -> Markup:
     return _tile("Held at once", short(mean), f"at most {short(most)}, by {count(findings.worker_count)} workers")
 
 
-def _service(service: Service) -> Markup:
-    last = service.burns[-1]
+def _service(status: SloStatus) -> Markup:
+    last = status.burn_rates[-1]
     met = last.good / last.ended if last.ended else None
-    wanted = tag("span", f"wanted {share(service.goal.share)}, ", named(service.goal.name))
-    is_met = met is None or met >= service.goal.share
+    wanted = tag("span", f"wanted {share(status.slo.share)}, ", named(status.slo.name))
+    is_met = met is None or met >= status.slo.share
     return _tile("SLO met by", share(met), wanted, None if is_met else tag("span", "not met", class_="worse"))

@@ -1,0 +1,27 @@
+"""How long to wait before another try, and how often to log that tries fail."""
+
+from __future__ import annotations
+
+import random
+
+import structlog
+
+from pgrouse import events
+
+log = structlog.get_logger()
+
+BACKOFF_MIN_S = 0.1
+BACKOFF_MAX_S = 15.0
+
+
+def backoff_s(failures: int) -> float:
+    """Return how long to wait after so many failures in a row: doubling, with full jitter above a minimum."""
+    longest = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** min(failures, 10))
+    return random.uniform(BACKOFF_MIN_S, longest)  # noqa: S311 - nothing to guess
+
+
+def log_failure(name: str, failures: int, error: BaseException) -> None:
+    """Log the first failure in a row, and then each time their number has doubled."""
+    if failures & (failures - 1) == 0:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        log.warning(events.LOOP_FAILED, loop=name, failures=failures, reason=reason)

@@ -1,0 +1,1 @@
+"""What calls the functions of the queue in the database."""

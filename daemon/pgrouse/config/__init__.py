@@ -1,0 +1,1 @@
+"""The configuration: its settings, their sources, types and errors."""

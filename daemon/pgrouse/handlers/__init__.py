@@ -1,0 +1,1 @@
+"""What authors of handlers use: contexts, outcomes, batches, steps, transactions."""

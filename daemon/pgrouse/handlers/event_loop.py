@@ -1,0 +1,26 @@
+"""Whether code runs on an event loop, and what it returns there when there is nothing to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Final
+
+
+class Done:
+    """Something to await that is there already."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+DONE: Final = Done()
+
+
+def is_on_event_loop() -> bool:
+    """Whether this is called on an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

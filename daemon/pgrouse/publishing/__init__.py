@@ -1,0 +1,1 @@
+"""Publish messages in the transaction of the caller."""

@@ -1,0 +1,40 @@
+"""What `publish` and `publish_many` return."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+What = Literal["inserted", "replaced", "ignored", "appended", "held", "dropped"]
+
+
+class Published(int):
+    """The id of the message that stands for what was published; 0 if it was dropped.
+
+    Attributes:
+        what: `inserted`; by on_conflict: `replaced`, `ignored` or `appended`, with the id of the message that waited; `held`: the topic
+            has a key_ttl, and this message still holds the key; `dropped`: the topic is full and its policy is to drop.
+    """
+
+    what: What
+
+    def __new__(cls, message_id: int | None, what: What) -> Published:
+        """Make one. Without an id it was dropped."""
+        published = super().__new__(cls, message_id or 0)
+        published.what = what
+        return published
+
+
+class PublishedMany(int):
+    """How many messages were published.
+
+    Attributes:
+        dropped: how many were not: their topics are full, and their policy is to drop.
+    """
+
+    dropped: int
+
+    def __new__(cls, published: int, dropped: int) -> PublishedMany:
+        """Make one."""
+        many = super().__new__(cls, published)
+        many.dropped = dropped
+        return many

@@ -1,0 +1,1 @@
+"""What runs handlers: the daemon, its loops, the executor and the heartbeat."""
