@@ -1,11 +1,11 @@
-"""docs/features.md has every feature, and every test that it names is there."""
+"""docs/development/promises.md has every promise, and every test that it names is there."""
 
 from __future__ import annotations
 
 from tests.docs.named_tests import is_there, named
 from tests.docs.page import Page
 
-PAGE = Page("docs/features.md")
+PAGE = Page("docs/development/promises.md")
 ROWS = PAGE.rows()
 
 

@@ -13,8 +13,8 @@ from tests.docs.page import Page
 
 PAGE = Page("docs/reference/configuration.md")
 SECTIONS = {
-    "PolicyTable of a topic": TopicPolicy,
-    "PolicyTable of a channel": ChannelPolicy,
+    "Policy settings of a topic": TopicPolicy,
+    "Policy settings of a channel": ChannelPolicy,
     "Parts of backoff": Backoff,
     "Parts of breaker": Breaker,
 }

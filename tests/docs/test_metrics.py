@@ -37,5 +37,5 @@ def test_the_checks_of_the_probes_are_listed() -> None:
     listed = {row[0].strip("`") for row in PAGE.section("/livez and /readyz").rows()}
     source = (ROOT / "daemon/pgrouse/worker/health.py").read_text()
 
-    assert listed == set(re.findall(r'Check\("(\w+)"', source))
+    assert listed == set(re.findall(r'Check\(\s*"(\w+)"', source))
     assert {check.name for check in HealthProbe(30, 10).ready()} <= listed

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pgrouse.demo.progress_watch import ProgressWatch
 from pgrouse.demo.worker import DemoWorker
 
-# Handlers of these take a second, and each daemon takes four at once: with eight of each, both daemons have some in hand.
+# Handlers of these take a second, and each daemon takes four at once: with eight of each, both daemons have some in flight.
 SLOW = ("invoice.render", "label.print")
 OF_EACH = 8
 
@@ -32,7 +32,7 @@ class WorkerKill:
 
 
 def kill(watch: ProgressWatch, victim: DemoWorker) -> WorkerKill:
-    """Give the workers something slow, kill one that has it in hand, start another in its place, and wait for the locks to expire."""
+    """Give the workers something slow, kill one that has it in flight, start another in its place, and wait for the locks to expire."""
     _publish(watch)
     watch.until(lambda: _is_working(watch, victim), f"waiting until {victim.name} is in the middle of something")
     watch.workers.kill(victim)

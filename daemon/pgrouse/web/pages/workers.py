@@ -34,7 +34,7 @@ WORKERS = b"""
          EXISTS (SELECT FROM messages.sleeper AS s WHERE s.worker = w.name AND s.armed_until > clock_timestamp()) AS is_armed
   FROM messages.worker AS w
   ORDER BY w.name LIMIT %s"""
-# The locked rows are few; of each worker those that run longest. A daemon's lanes claim under its name and their number.
+# The locked rows are few; of each worker those that run longest. The claim loops of a daemon claim under its name and their number.
 RUNNING = b"""
   SELECT r.worker, r.id, r.topic, r.channel, r.attempts, r.locked_at, r.lock_expires_at, r.progress, r.total
   FROM (
