@@ -121,6 +121,7 @@ def check(arguments: list[str]) -> NoReturn:
         ["ruff", "check", "."],
         ["ruff", "format", "--check", "."],
         ["mypy"],
+        ["lint-imports", "--no-cache"],
         ["squawk", *migrations],
     ]
     failed = [" ".join(each[:2]) for each in checks if not passes(each)]

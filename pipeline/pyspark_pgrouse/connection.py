@@ -84,7 +84,7 @@ def connect(dsn: str | None) -> psycopg.Connection[Any]:
     """
     import psycopg  # noqa: PLC0415 - executors load it when they connect
 
-    from pgrouse.client import search_path  # noqa: PLC0415 - as the driver
+    from pgrouse import search_path  # noqa: PLC0415 - as the driver
 
     try:
         return search_path.fix(psycopg.connect(conninfo(dsn), autocommit=True))

@@ -91,7 +91,10 @@ def test_it_runs_a_command_that_there_is(unit: Unit) -> None:
 
 
 def test_a_daemon_may_drain_before_it_is_killed() -> None:
-    assert int(DAEMON.one("TimeoutStopSec")) > Worker().shutdown_timeout.total_seconds() + CANCEL_S + LAST_SETTLE_S + EXIT_S
+    assert (
+        int(DAEMON.one("TimeoutStopSec"))
+        > Worker().shutdown_timeout.total_seconds() + CANCEL_S + LAST_SETTLE_S + EXIT_S
+    )
 
 
 def test_only_the_daemon_itself_is_told_to_stop_since_it_tells_its_processes() -> None:

@@ -197,7 +197,10 @@ def broken_rules(name: str, plans: list[str]) -> Iterator[tuple[str, list[str]]]
     if name not in JOINS_FEW:
         yield "joins neither by hash nor by merge, which read one side whole", having(r"(Hash|Merge) (\w+ )?Join")
     if name in FOLLOWS_ENDS:
-        yield "does not read all that wait for others", having(r"Seq Scan on (dependency|blocked_message|redrive_log|end_event) ")
+        yield (
+            "does not read all that wait for others",
+            having(r"Seq Scan on (dependency|blocked_message|redrive_log|end_event) "),
+        )
     if name in CLAIMS:
         yield "does not read all that limits remember", having(r"Seq Scan on (rate|channel|topic|breaker) ")
 

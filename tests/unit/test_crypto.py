@@ -47,7 +47,6 @@ from pgrouse.config.source import ConfigProblems
 from pgrouse.crypto import envelope, keys
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
 from pgrouse.crypto.keyless_cipher import KeylessCipher
-from pgrouse.crypto.message_crypto import MessageCrypto
 from pgrouse.doctor import encryption
 from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import ConfigError
@@ -60,6 +59,7 @@ from pgrouse.telemetry.traced_executor import TracedBatchRunner
 from pgrouse.web import message_detail
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.message_crypto import MessageCrypto
 from pgrouse.worker.settle_buffer import SettleBuffer
 from pgrouse.worker.wake_event import WakeEvents
 from tests.unit.test_executor import until

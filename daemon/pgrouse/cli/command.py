@@ -66,7 +66,7 @@ class CliSession:
     @contextmanager
     def read(self) -> Iterator[psycopg.Connection]:
         """Yield a connection in a read-only transaction with a time limit."""
-        from pgrouse.client import search_path  # noqa: PLC0415 - as the driver
+        from pgrouse import search_path  # noqa: PLC0415 - as the driver
 
         with self.connect() as conn, conn.transaction():
             conn.execute(b"SET TRANSACTION READ ONLY")

@@ -20,7 +20,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.client import search_path
+from pgrouse import search_path
 from pgrouse.client.client import Client
 from pgrouse.client.wait_for import MessageResult, wait_for
 

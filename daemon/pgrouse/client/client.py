@@ -20,7 +20,8 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 from pydantic_core import from_json
 
-from pgrouse.client import message_query, policy_change, search_path
+from pgrouse import search_path
+from pgrouse.client import message_query, policy_change
 from pgrouse.client.wait_for import MessageResult, wait_for
 from pgrouse.config import duration
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, TopicPolicy

@@ -16,7 +16,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from pgrouse.client import search_path
+from pgrouse import search_path
 from pgrouse.errors import ConfigError, DatabaseUnreachable
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import psycopg
 from psycopg.rows import tuple_row
 from pydantic_core import from_json
 
-from pgrouse.client import search_path
+from pgrouse import search_path
 from pgrouse.config import duration
 from pgrouse.errors import UnknownMessage
 

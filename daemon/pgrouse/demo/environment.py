@@ -10,8 +10,7 @@ from typing import Any, Self
 
 import psycopg
 
-from pgrouse import devdb
-from pgrouse.client import search_path
+from pgrouse import devdb, search_path
 from pgrouse.demo.screen import Screen
 from pgrouse.errors import ExitCode, PgrouseError
 from pgrouse.install import schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgrouse.client import search_path
+from pgrouse import search_path
 from pgrouse.config.dsn import redact
 from pgrouse.errors import DatabaseUnreachable
 

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
-from pgrouse.client import search_path
+from pgrouse import search_path
 from pgrouse.devdb import os_user, postmaster
 from pgrouse.devdb.installation import Installation
 from pgrouse.errors import DatabaseUnreachable

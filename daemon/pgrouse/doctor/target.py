@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse.client import search_path
+from pgrouse import search_path
 from pgrouse.client.database import Database, closed_after
 from pgrouse.config.config import Config
 from pgrouse.config.dsn import redact, secrets

@@ -33,10 +33,10 @@ from pgrouse.publishing import trace_context
 
 if TYPE_CHECKING:
     from pgrouse.config import config
-    from pgrouse.crypto.message_crypto import MessageCrypto
     from pgrouse.handlers.handler import Handler
     from pgrouse.publishing.new_message import Options
     from pgrouse.worker.daemon_runtime import DaemonRuntime
+    from pgrouse.worker.message_crypto import MessageCrypto
 
 log = structlog.get_logger()
 

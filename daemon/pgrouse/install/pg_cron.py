@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row, scalar_row, tuple_row
 
-from pgrouse.client import search_path
+from pgrouse import search_path
 from pgrouse.errors import PgrouseError, SchemaMismatch
 from pgrouse.install.schema import script
 

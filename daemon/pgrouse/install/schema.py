@@ -19,7 +19,7 @@ from typing import Any, Literal
 import psycopg
 from psycopg import errors, sql
 
-from pgrouse.client import search_path
+from pgrouse import search_path
 from pgrouse.errors import MigrationEdited, SchemaMismatch
 
 # One lock for all who install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF NOT EXISTS` itself races.

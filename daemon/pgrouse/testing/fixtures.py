@@ -10,8 +10,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from pgrouse import devdb
-from pgrouse.client import search_path
+from pgrouse import devdb, search_path
 from pgrouse.install import schema
 
 # Tables that migrations fill.

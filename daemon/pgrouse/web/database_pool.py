@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from pgrouse.client import search_path
+from pgrouse import search_path
 from pgrouse.client.database import Database as DatabaseConnector
 from pgrouse.config.config import Config
 from pgrouse.web.caller import Caller

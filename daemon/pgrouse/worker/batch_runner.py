@@ -31,10 +31,10 @@ from pgrouse.worker.metrics_recorder import MetricsRecorder
 from pgrouse.worker.stop_reason import StopReason, is_being_closed
 
 if TYPE_CHECKING:
-    from pgrouse.crypto.message_crypto import MessageCrypto
     from pgrouse.worker.child_process import ChildProcesses
     from pgrouse.worker.daemon_runtime import DaemonRuntime
     from pgrouse.worker.in_flight import InFlight
+    from pgrouse.worker.message_crypto import MessageCrypto
 
 log = structlog.get_logger()
 

@@ -47,9 +47,9 @@ from pgrouse.worker.wake_event import WakeEvent, WakeEvents
 from pgrouse.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from pgrouse.crypto.message_crypto import MessageCrypto
     from pgrouse.metrics.endpoint import MetricsEndpoint
     from pgrouse.telemetry.factory import TelemetryFactory
+    from pgrouse.worker.message_crypto import MessageCrypto
 
 log = structlog.get_logger()
 
@@ -382,7 +382,7 @@ def _message_crypto(settings: config.Config) -> MessageCrypto | None:
     if settings.crypto.current is None:
         return None
     from pgrouse.crypto.keys import load_cipher  # noqa: PLC0415 - only where there are keys
-    from pgrouse.crypto.message_crypto import MessageCrypto  # noqa: PLC0415
+    from pgrouse.worker.message_crypto import MessageCrypto  # noqa: PLC0415
 
     cipher = load_cipher(settings)
     return None if cipher is None else MessageCrypto(cipher, settings.crypto)

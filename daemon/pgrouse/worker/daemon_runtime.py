@@ -19,8 +19,8 @@ from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
 
 if TYPE_CHECKING:
-    from pgrouse.crypto.message_crypto import MessageCrypto
     from pgrouse.handlers.step import Steps
+    from pgrouse.worker.message_crypto import MessageCrypto
 
 # How long to wait for a completion before the handler runs. It takes milliseconds unless the connection is dead.
 COMPLETE_TIMEOUT_S = 15.0

@@ -39,9 +39,9 @@ from pgrouse.worker.stop_reason import StopReason, is_being_closed
 
 if TYPE_CHECKING:
     from pgrouse.config import config
-    from pgrouse.crypto.message_crypto import MessageCrypto
     from pgrouse.worker.daemon_runtime import DaemonRuntime
     from pgrouse.worker.in_flight import InFlight
+    from pgrouse.worker.message_crypto import MessageCrypto
     from pgrouse.worker.settle_buffer import SettleBuffer
 
 log = structlog.get_logger()
