@@ -13,7 +13,7 @@ from bench.usage import Machine
 CLIENTS = (1, 2, 4)
 BATCH = 1000
 CONCURRENCY = 1000
-LANES = 2
+CONNECTIONS = 2
 WITHIN_S = 600
 # The planner knows nothing of a queue whose rows come and go: these keep it to the indexes, as they do in the functions of the schema.
 SETTINGS = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
@@ -79,7 +79,7 @@ def by_daemon(ground: Ground, machine: Machine, backlog: Database, messages: int
     with ground.database("drain", backlog) as database:
         ground.checkpoint()
         machine.wait_until_quiet()
-        with program.daemon(database, concurrency=CONCURRENCY, lanes=LANES) as process:
+        with program.daemon(database, concurrency=CONCURRENCY, connections=CONNECTIONS) as process:
             program.wait_until_registered(database)
             server, client = ground.cpu_s(), usage.cpu_s(process.pid)
             wait_until_drained(database)

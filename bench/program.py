@@ -20,7 +20,7 @@ STOP_WITHIN_S = 30
 CONFIG = """\
 [worker]
 concurrency = {concurrency}
-lanes = {lanes}
+claim_connections = {connections}
 
 [handlers]
 import_path = ["{handlers}"]
@@ -57,12 +57,12 @@ class Marks:
 
 @contextmanager
 def daemon(
-    database: Database, *, concurrency: int = 100, lanes: int = 2, marks: Path | None = None
+    database: Database, *, concurrency: int = 100, connections: int = 2, marks: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a daemon on this database; its warnings go to the standard error."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "pgrouse.toml"
-        config.write_text(CONFIG.format(concurrency=concurrency, lanes=lanes, handlers=HERE))
+        config.write_text(CONFIG.format(concurrency=concurrency, connections=connections, handlers=HERE))
         command = [str(Path(sys.executable).with_name("pgrouse")), "run", "--config", str(config)]
         with _running(command, database, marks) as process:
             yield process

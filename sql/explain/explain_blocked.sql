@@ -13,7 +13,7 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT 'after_dead',
-         format('it comes after message %s, which %s; %slet it run all the same (`pgrouse message unpark %s`), or cancel it (`pgrouse message cancel %s`)',
+         format('it comes after message %s, which %s; %slet it run all the same (`pgrouse message unblock %s`), or cancel it (`pgrouse message cancel %s`)',
                 g.predecessor_id,
                 CASE WHEN g.failed_result = 'cancelled' THEN 'was cancelled' ELSE 'is dead (' || g.failed_result || ')' END,
                 CASE WHEN g.failed_result <> 'cancelled' AND a.id IS NOT NULL THEN format('put that back (`pgrouse redrive %s`), ', g.predecessor_id) END,

@@ -1,6 +1,6 @@
 -- Make waiting messages due at once: delayed ones, and failed ones that wait for their next attempt.
 -- Called by: operators. What is ready already, runs or has ended is left alone; so is what a policy holds back otherwise (see explain), and
--- what comes after other messages: unpark releases that.
+-- what waits for other messages: unblock releases that.
 -- Locks: the rows, in the order of their ids, waiting for concurrent claims; then the channels' rows of messages.rate. Result: the ids that
 -- are now due. Notifies their topics.
 CREATE OR REPLACE FUNCTION messages.retry_now(p_ids bigint[])

@@ -18,7 +18,7 @@ def test_an_idle_daemon_uses_less_than_one_percent_of_a_core_and_80_megabytes(st
     daemon = start({"job": "work:echo"}, poll_interval="5s", maintenance_interval="5s", degraded_poll_interval="1s")
     queue.publish_many(100, "job")
     eventually(lambda: queue.ids() == [])
-    eventually(lambda: queue.value("SELECT status ->> 'claimer' FROM messages.worker") == "asleep")
+    eventually(lambda: queue.value("SELECT status ->> 'planner' FROM messages.worker") == "asleep")
 
     began, used = now(), daemon.cpu_s()
     eventually(lambda: now() - began > 10, within_s=60, every_s=1)

@@ -397,7 +397,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.parked)
     @rule(data=st.data())
-    def unpark(self, data: st.DataObject) -> None:
+    def unblock(self, data: st.DataObject) -> None:
         message_id = data.draw(st.sampled_from(sorted(self.model.parked)))
 
         assert self.queue.call("unblock", [message_id]) == [message_id]

@@ -20,7 +20,7 @@
    trigger does. Publishers commit, roll back, do so several times in one transaction, use REPEATABLE READ, and stop for ever. Workers claim
    all or some of what waits, arm, sleep, stay armed over wake-ups and sleep again without a new horizon, disarm when busy, lose connections
    before and after their commit, and one of them dies.
-   In the code: messages.new_message, ring, arm, draw_xid, oldest_running_xid, next_due, disarm; pgrouse/claimer.py and store.py.
+   In the code: messages.new_message, notify_topics, arm, draw_xid, oldest_running_xid, next_due, disarm; worker/claim_planner.py and client/worker_client.py.
 
    Variants, each of which fails and so shows why a part is there:
      NAIVE             sleep as soon as the flag is up

@@ -31,7 +31,7 @@ def test_a_dead_one_comes_first_with_its_fix(queue: Queue) -> None:
     assert (first.code, second.code) == ("after_dead", "after")
     assert f"message {dead}, which is dead (failed)" in first.reason
     assert f"`pgrouse redrive {dead}`" in first.reason
-    assert f"`pgrouse message unpark {last}`" in first.reason
+    assert f"`pgrouse message unblock {last}`" in first.reason
 
 
 def test_one_that_was_cancelled_cannot_be_put_back(queue: Queue) -> None:

@@ -52,7 +52,7 @@ def busy(queue: Queue) -> None:
     queue.publish_many(2, "orders.created", wait="1 hour")
     queue.publish("nobody.listens")
     died(queue)
-    # As lanes of a daemon do.
+    # As the claim loops of a daemon do.
     queue.claim("mail", worker="w-1/0", limit=2)
     queue.policy("mail", max_concurrency=5, dequeue_rate=100, max_depth=1000)
     queue.schedule("nightly", "0 3 * * *", topic="mail")

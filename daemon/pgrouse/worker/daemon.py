@@ -342,7 +342,7 @@ class Daemon:
         """Return the status for the registry."""
         return {
             "listener": self.listener.mode.value,
-            "claimer": self.planner.state.value,
+            "planner": self.planner.state.value,
             "running": self.executor.running,
             "waiting": self.executor.not_started,
             "in_flight": len(self.in_flight),
