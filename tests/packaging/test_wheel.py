@@ -84,6 +84,10 @@ def scripts_of_the_checkout() -> set[str]:
     return {file.stem for file in (CHECKOUT / "sql").glob("*/*.sql") if file.parent.name != "cron"}
 
 
+def files_below_sql() -> set[str]:
+    return {str(file.relative_to(CHECKOUT)) for file in (CHECKOUT / "sql").rglob("*") if file.is_file()}
+
+
 def test_the_wheel_brings_all_scripts_as_they_are_in_the_checkout(installed: Path, editable: Path) -> None:
     from_wheel = json.loads(python(installed, LIST_SCRIPTS))
     from_checkout = json.loads(python(editable, LIST_SCRIPTS))
@@ -98,7 +102,7 @@ def test_an_editable_install_reads_the_scripts_of_the_checkout(editable: Path) -
 
 
 def test_every_file_below_sql_is_in_the_wheel(wheel: Path) -> None:
-    in_checkout = {f"pgrouse/sql/{file.relative_to(CHECKOUT / 'sql')}" for file in (CHECKOUT / "sql").rglob("*.sql")}
+    in_checkout = {f"pgrouse/{path}" for path in files_below_sql()}
 
     assert in_checkout == {name for name in ZipFile(wheel).namelist() if name.startswith("pgrouse/sql/")}
 
@@ -131,7 +135,7 @@ def test_the_sdist_has_the_sql_and_the_tests(built: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
 
-    assert {f"sql/{script}" for script in scripts_of_the_checkout()} <= names
+    assert files_below_sql() <= names
     assert {"tests/conftest.py", "pyproject.toml", "README.md"} <= names
 
 

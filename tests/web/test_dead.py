@@ -98,7 +98,7 @@ def test_a_group_is_silenced_for_a_while_and_told_again(visitor: Visitor, queue:
 
     page = visitor.open("/dead")
     page.get_by_label("For", exact=True).fill("2h")
-    page.get_by_label("Why").fill("we know")
+    page.get_by_label("Reason").fill("we know")
     page.get_by_role("button", name="Silence").click()
 
     expect(page.locator("article .badge.warn")).to_contain_text("silenced until")

@@ -271,7 +271,7 @@ def test_what_it_waits_for_and_what_waits_for_it_are_links_with_states(visitor: 
     before, after = page.locator(".neighbours").all()
 
     expect(before).to_have_text(f"{first} first running")
-    expect(after).to_have_text(f"{last} last blocked if it ends badly: run")
+    expect(after).to_have_text(f"{last} last blocked if it does not succeed: run")
     expect(page.locator("main")).to_contain_text(f"it comes after message {first}, which has not ended")
     assert "9000" not in page.locator("main").inner_text()
     expect(page.get_by_role("button", name="Retry now")).to_have_count(0)

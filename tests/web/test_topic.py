@@ -54,7 +54,7 @@ def test_a_pause_takes_a_reason_and_a_time(visitor: Visitor, queue: Queue) -> No
     page = visitor.open("/topics/mail")
 
     page.get_by_text("Pause with a reason").click()
-    page.get_by_label("Why").fill("the relay is down")
+    page.get_by_label("Reason").fill("the relay is down")
     page.get_by_label("Resume automatically after").fill("30m")
     page.get_by_role("button", name="Pause", exact=True).click()
     expect(page.locator("#state")).to_contain_text("by local")

@@ -188,7 +188,7 @@ def _stop_workers(watch: ProgressWatch) -> None:
 
 def _poll() -> str:
     """Return how often the daemons look by themselves, as their configuration says it."""
-    return str(tomllib.loads(CONFIG.read_text())["worker"]["poll"])
+    return str(tomllib.loads(CONFIG.read_text())["worker"]["poll_interval"])
 
 
 def _short(path: Path) -> str:
