@@ -94,7 +94,7 @@ def test_what_nobody_was_woken_for_waits_for_a_look_and_not_longer_than_the_poll
 
 
 def test_the_alert_of_each_kind_of_death_is_heard_and_told(story: str) -> None:
-    told = [line.split("heard: ")[1] for line in story.splitlines() if line.startswith("alert")]
+    told = [line.split("received: ")[1] for line in story.splitlines() if line.startswith("alert")]
 
     assert {tuple(line.partition(" (")[0].split(", ")[1:]) for line in told} == {
         ("file.read", "rejected"),
