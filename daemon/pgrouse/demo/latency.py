@@ -74,7 +74,7 @@ def lose_notifications(watch: ProgressWatch, poll: str) -> LostNotifications:
     watch.screen.tell(
         "lost",
         f"{LOST} orders without a notification: found after {', '.join(first)} and {last} s, when a worker"
-        f" looked by itself (poll = {poll})",
+        f" looked by itself (poll_interval = {poll})",
     )
     return silence
 
