@@ -52,4 +52,4 @@ def _report(session: CliSession, applied: list[str], dry_run: bool) -> None:
     if not applied:
         session.output.say("the schema `messages` is up to date")
     elif not dry_run:
-        session.output.say(f"the schema `messages` is up to date: {len(applied)} files applied")
+        session.output.say("the schema `messages` was brought up to date")
