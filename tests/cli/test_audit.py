@@ -15,7 +15,7 @@ def test_it_lists_what_was_done_the_latest_first(pgrouse: Shell, queue: Queue) -
     run = pgrouse("audit")
 
     paused, changed = run.out.splitlines()[1:]
-    assert all(word in paused for word in ("pause", "mail", "why the relay is down"))
+    assert all(word in paused for word in ("pause", "mail", "reason the relay is down"))
     assert all(word in changed for word in ("set_policy", "mail", "max_attempts - -> 3"))
 
 

@@ -28,12 +28,12 @@ def test_its_places_are_free_when_its_locks_have_ended_and_not_before(
 ) -> None:
     # Until the first one is killed its locks last: how long from then on is said below.
     queue.policy("job", max_attempts=2, lock_expired_delay="0 s", **settings)
-    settings: dict[str, Any] = {"environ": {"RUNS": database.dsn}, "concurrency": 10}
+    given: dict[str, Any] = {"environ": {"RUNS": database.dsn}, "concurrency": 10}
     places = 1 if "ordered" in settings else 2
-    first = start({"job": "timed:run"}, **settings)
+    first = start({"job": "timed:run"}, **given)
     published = queue.publish_many(4, "job", channel="c", payload={"for": 60})
     eventually(lambda: len(runs.rows()) == places)
-    start({"job": "timed:run"}, **settings)
+    start({"job": "timed:run"}, **given)
 
     first.kill()
     end_locks(queue.conn, first, "1 s")

@@ -22,7 +22,7 @@ def test_nothing_due_is_nobody_knows_when(queue: Queue) -> None:
 
 def test_it_says_how_long_until_the_next_is_due(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
-    sink = Sink(queue, wait=10)
+    sink = Sink(queue, group_wait=10)
     raise_alert(queue)
     sink.next()
 
@@ -33,7 +33,7 @@ def test_it_says_how_long_until_the_next_is_due(queue: Queue) -> None:
 
 def test_a_few_groups_are_a_message_each_and_many_are_one(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
-    sink = Sink(queue, wait=10)
+    sink = Sink(queue, group_wait=10)
     for n in range(6):
         raise_alert(queue, error_fingerprint=str(n))
     sink.next()
