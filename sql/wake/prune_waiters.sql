@@ -9,7 +9,7 @@ AS $$
 DECLARE
   v_did bigint;
 BEGIN
-  -- Nothing at all while nobody waits. Above READ COMMITTED the snapshot may be older than a waiter.
+  -- This does nothing while no client waits. Above READ COMMITTED the snapshot may be older than a waiter.
   IF pg_sequence_last_value('messages.awaited_flag') = 1 OR current_setting('transaction_isolation') <> 'read committed' THEN
     RETURN 0;
   END IF;

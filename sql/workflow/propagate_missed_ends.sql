@@ -34,7 +34,7 @@ BEGIN
   -- Also before the clock is read: a message that is released must not seem older than its transaction, or claims look for it too late.
   v_below := pg_current_xact_id();
   v_now := messages.now();
-  -- What this transaction ends by itself waits for nobody, see the trigger propagate_ends_at_commit.
+  -- What this transaction ends itself needs no wait, see the trigger propagate_ends_at_commit.
   PERFORM set_config('messages.propagated', '1', true);
   v_parked := ARRAY(
     SELECT k.id FROM messages.blocked_message AS k
