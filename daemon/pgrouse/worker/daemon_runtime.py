@@ -50,8 +50,9 @@ class DaemonRuntime:
         self._in_flight = in_flight
 
     def holds(self, message: Message) -> bool:
-        """Whether the message is still in flight under this claim."""
-        return self._in_flight.holds(message)
+        """Whether the message is still this worker's: in flight under this claim, and not cancelled."""
+        # The heartbeat's thread marks a cancelled message before the event loop removes it.
+        return self._in_flight.holds(message) and not self._in_flight.is_cancelled(message)
 
     def encrypt_output(self, message: Message, text: str | None) -> str | None:
         """Return an output as it may be stored."""

@@ -1,0 +1,28 @@
+"""What a daemon tells its handlers about their messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pgrouse.client.database import Database
+from pgrouse.client.message import Message
+from pgrouse.config import config
+from pgrouse.handlers.context import Context
+from pgrouse.worker.daemon_runtime import DaemonRuntime
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.metrics_recorder import MetricsRecorder
+
+
+def test_a_cancelled_message_is_lost_before_the_event_loop_removes_it(claimed: Callable[..., Message]) -> None:
+    message, other = claimed(), claimed()
+    in_flight = InFlight()
+    in_flight.add([message, other], 0)
+
+    async def look() -> list[tuple[bool, bool]]:
+        # Nothing is connected: the pools are never opened.
+        runtime = DaemonRuntime(Database(config.Database(), "test"), in_flight, MetricsRecorder({}))
+        in_flight.mark_cancelled([message])
+        return [(context.cancelled, context.lost) for context in (Context(message, runtime), Context(other, runtime))]
+
+    assert asyncio.run(look()) == [(True, True), (False, False)]
