@@ -276,6 +276,25 @@ class TestDebian:
             "go: tests were skipped that need Debian packages; to run them: sudo apt-get install spin gcc"
         ]
 
+    def test_the_tests_compile_what_they_import_once_and_into_the_environment(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        python = tmp_path / "bin" / "python"
+        python.parent.mkdir()
+        python.write_text(
+            '#!/bin/sh\n[ "$PYTHONPYCACHEPREFIX${PYTHONDONTWRITEBYTECODE+set}" = "${0%/bin/*}/pycache" ]\n'
+        )
+        python.chmod(0o755)
+        monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+        monkeypatch.setattr(go, "VENV", tmp_path)
+        monkeypatch.setattr(go, "install", lambda _: None)
+        monkeypatch.setattr(go, "missing_debian_packages", lambda _: [])
+
+        with pytest.raises(SystemExit) as ended:
+            go.test(["tests"])
+
+        assert ended.value.code == 0
+
     def test_other_systems_miss_nothing(self, go: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(go.shutil, "which", lambda _: None)
 
