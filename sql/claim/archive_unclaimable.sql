@@ -18,10 +18,10 @@ BEGIN
     INTO v_large, v_errors
     FROM messages.message AS m WHERE m.id = ANY (p_picked.over) AND m.content_bytes > 33554432;
     IF v_large IS NOT NULL THEN
-      PERFORM messages.archive(v_large, array_fill(NULL::bigint, ARRAY[cardinality(v_large)]), 'rejected', v_errors, NULL, p_worker, true);
+      PERFORM messages.archive(v_large, NULL, 'rejected', v_errors, NULL, p_worker, true);
     END IF;
     PERFORM messages.archive(
-      p_picked.over, array_fill(NULL::bigint, ARRAY[cardinality(p_picked.over)]), 'failed',
+      p_picked.over, NULL, 'failed',
       array_fill('max_attempts: all attempts were used up before this claim'::text, ARRAY[cardinality(p_picked.over)]),
       NULL, p_worker, true);
   END IF;

@@ -30,6 +30,6 @@ BEGIN
     RETURN 0;
   END IF;
   RETURN cardinality(messages.archive(
-    v_copies, array_fill(NULL::bigint, ARRAY[cardinality(v_copies)]), 'cancelled', v_errors, NULL, messages.actor(), true));
+    v_copies, NULL, 'cancelled', v_errors, NULL, messages.actor(), true));
 END
 $$;

@@ -9,7 +9,7 @@ DECLARE
   v_ids bigint[];
 BEGIN
   v_ids := messages.archive(
-    p_ids, array_fill(NULL::bigint, ARRAY[cardinality(p_ids)]), 'cancelled', array_fill('deleted'::text, ARRAY[cardinality(p_ids)]),
+    p_ids, NULL, 'cancelled', array_fill('deleted'::text, ARRAY[cardinality(p_ids)]),
     NULL, messages.actor(), true);
   DELETE FROM messages.message_archive AS a WHERE a.id = ANY (v_ids) AND a.archived_at = pg_catalog.now() AND a.result = 'cancelled';
   RETURN v_ids;

@@ -26,7 +26,7 @@ BEGIN
   END IF;
   PERFORM messages.notify_topics(v_topics, messages.now());
   v_ids := messages.archive(
-    v_ids, array_fill(NULL::bigint, ARRAY[cardinality(v_ids)]), 'failed',
+    v_ids, NULL, 'failed',
     array_fill(coalesce('skipped: ' || p_reason, 'skipped'), ARRAY[cardinality(v_ids)]), NULL, messages.actor(), true);
   PERFORM messages.audit_messages('skip', v_topics, v_ids, jsonb_build_object('reason', p_reason));
   RETURN v_ids;

@@ -75,7 +75,7 @@ BEGIN
   ) AS o;
   IF v_done IS NOT NULL THEN
     PERFORM messages.archive(
-      v_done, array_fill(NULL::bigint, ARRAY[cardinality(v_done)]), 'success', NULL, v_outputs, 'fan-out', true);
+      v_done, NULL, 'success', NULL, v_outputs, 'fan-out', true);
   END IF;
 END
 $$;

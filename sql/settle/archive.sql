@@ -1,7 +1,7 @@
 -- End messages: move them from messages.message to messages.message_archive in one statement. Every message ends here.
--- Called by: complete, reject, fail, retry (attempts used up), cancel, expire_locks through retry. Not granted to any role. A row moves
--- only while its claim_id is still the given one: that is the fence. NULL moves nothing, unless p_unlocked is true: then NULL means "while
--- it is not locked" (cancel, skip and archive_unclaimable, which hold the row).
+-- Called by: settle (complete, reject, fail, retry), and whatever else ends messages (cancel, skip, expire_messages). Not granted to any
+-- role. A row moves only while its claim_id is still the given one: that is the fence. NULL moves nothing, unless p_unlocked is true: then
+-- NULL means "while it is not locked" (cancel, skip and archive_unclaimable, which hold the row); p_claim_ids NULL means this for all ids.
 -- With strict_lock an expired lock fences too, except for the result lock_expired.
 -- Each message that ends badly is a WARNING in the server's log, which names id, topic and result, never the payload.
 -- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids that moved.

@@ -5,6 +5,6 @@ RETURNS bigint
 LANGUAGE sql
 AS $$
   SELECT cardinality(messages.archive(
-    p_ids, array_fill(NULL::bigint, ARRAY[cardinality(p_ids)]), 'expired',
+    p_ids, NULL, 'expired',
     array_fill('expired: it was not worked within its time to live'::text, ARRAY[cardinality(p_ids)]), NULL, NULL, true))::bigint
 $$;

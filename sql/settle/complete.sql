@@ -12,5 +12,5 @@ SET enable_mergejoin = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
-  SELECT messages.lost_ids(p_ids, p_claim_ids, messages.archive(p_ids, p_claim_ids, 'success', NULL, p_outputs, NULL), 'success')
+  SELECT messages.settle(p_ids, p_claim_ids, 'success', NULL, p_outputs)
 $$;

@@ -117,6 +117,6 @@ BEGIN
   INTO v_over, v_claims, v_errors
   FROM unnest(p_ids, p_claim_ids, p_errors) AS e (id, claim_id, error)
   WHERE e.id <> ALL (v_again);
-  RETURN messages.lost_ids(v_over, v_claims, messages.archive(v_over, v_claims, p_result, v_errors, NULL, NULL), p_result);
+  RETURN messages.settle(v_over, v_claims, p_result, v_errors);
 END
 $$;

@@ -15,7 +15,7 @@ BEGIN
   SELECT d.id, d.failed_result INTO v_dead FROM unnest(p_predecessors, p_failed_results) AS d (id, failed_result) WHERE d.failed_result IS NOT NULL LIMIT 1;
   IF v_dead.id IS NOT NULL AND p_after_failed = 'cancel' THEN
     PERFORM messages.archive(
-      ARRAY[p_id], ARRAY[NULL::bigint], 'cancelled', ARRAY[format('cancelled: message %s, after which it comes, ended as %s', v_dead.id, v_dead.failed_result)],
+      ARRAY[p_id], NULL, 'cancelled', ARRAY[format('cancelled: message %s, after which it comes, ended as %s', v_dead.id, v_dead.failed_result)],
       NULL, NULL, true);
     RETURN;
   END IF;

@@ -82,7 +82,7 @@ BEGIN
       PERFORM set_config('lock_timeout', '200ms', true);
       DELETE FROM messages.blocked_message AS k WHERE k.id = ANY (v_cancel);
       DELETE FROM messages.dependency AS g WHERE g.successor_id = ANY (v_cancel);
-      PERFORM messages.archive(v_cancel, array_fill(NULL::bigint, ARRAY[cardinality(v_cancel)]), 'cancelled', v_errors, NULL, NULL, true);
+      PERFORM messages.archive(v_cancel, NULL, 'cancelled', v_errors, NULL, NULL, true);
       PERFORM set_config('lock_timeout', v_wait, true);
     EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
       UPDATE messages.blocked_message AS k SET check_at = v_now WHERE k.id = ANY (v_cancel);
