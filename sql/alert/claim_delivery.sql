@@ -13,7 +13,6 @@ CREATE OR REPLACE FUNCTION messages.claim_delivery(
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $$
 DECLARE

@@ -10,11 +10,6 @@ RETURNS TABLE (kind text, topic text, since timestamptz, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_now   timestamptz := messages.now();

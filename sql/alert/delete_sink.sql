@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION messages.delete_sink(p_sink text)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   DELETE FROM messages.alert_sink AS s WHERE s.name = p_sink;

@@ -6,8 +6,6 @@
 CREATE OR REPLACE FUNCTION messages.group_new_alerts(p_sink text, p_rules jsonb)
 RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET jit = off
 AS $$
 DECLARE
   v_now      timestamptz := messages.now();

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.replay_alerts(p_sink text DEFAULT NULL, p_si
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_did bigint;

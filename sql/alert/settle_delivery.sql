@@ -9,9 +9,6 @@ CREATE OR REPLACE FUNCTION messages.settle_delivery(
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
 SET lock_timeout = '5s'
 AS $$
 DECLARE

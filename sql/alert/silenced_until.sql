@@ -6,7 +6,6 @@ RETURNS timestamptz
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT max(s.until)
   FROM messages.silence AS s

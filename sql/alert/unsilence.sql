@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.unsilence(p_id bigint)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_now   timestamptz := messages.now();

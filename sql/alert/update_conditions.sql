@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.update_conditions()
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_now   timestamptz := messages.now();

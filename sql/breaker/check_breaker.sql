@@ -3,7 +3,6 @@
 CREATE OR REPLACE FUNCTION messages.check_breaker(p_policy jsonb, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
 STABLE
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_setting text;

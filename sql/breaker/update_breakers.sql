@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.update_breakers()
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_counted record;

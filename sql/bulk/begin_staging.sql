@@ -7,7 +7,6 @@ CREATE OR REPLACE FUNCTION messages.begin_staging(p_job text)
 RETURNS uuid
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_attempt uuid;

@@ -6,8 +6,6 @@ CREATE OR REPLACE FUNCTION messages.delete_staged(p_attempts uuid[])
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
 AS $$
 DECLARE
   v_own uuid[];

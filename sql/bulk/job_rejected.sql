@@ -6,8 +6,6 @@ CREATE OR REPLACE FUNCTION messages.job_rejected(p_job text, p_after bigint DEFA
 RETURNS TABLE (nth bigint, reason text, given jsonb)
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
 AS $$
   SELECT r.nth, r.reason, r.given
   FROM messages.read_own_job(p_job) AS j

@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION messages.job_result(p_job text)
 RETURNS TABLE (published bigint, ignored bigint, dropped bigint, rejected bigint, published_at timestamptz)
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT j.published, j.ignored, j.dropped, j.rejected, j.published_at FROM messages.read_own_job(p_job) AS j WHERE j.job IS NOT NULL
 $$;

@@ -16,10 +16,6 @@ CREATE OR REPLACE FUNCTION messages.publish_staged(
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_job     messages.publish_job := messages.read_own_job(p_job);

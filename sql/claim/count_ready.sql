@@ -6,10 +6,6 @@ RETURNS bigint
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   v_now   timestamptz := messages.now();

@@ -10,7 +10,6 @@ CREATE OR REPLACE FUNCTION messages.due_channels(
 RETURNS TABLE (channel text, priority smallint, is_due boolean, nth integer)
 LANGUAGE plpgsql
 STABLE
-SET enable_sort = off
 AS $$
 BEGIN
   RETURN QUERY

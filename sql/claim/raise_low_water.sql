@@ -14,10 +14,6 @@ CREATE OR REPLACE FUNCTION messages.raise_low_water(p_slow interval DEFAULT '0.5
 RETURNS integer
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_sort = off
-SET jit = off
 AS $$
 DECLARE
   v_began timestamptz := clock_timestamp();

@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION messages.jsonb_text_bytes(p_json jsonb)
 RETURNS integer
 LANGUAGE plpgsql
 IMMUTABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   -- No more than 179 MB, if it is made of nothing but the longest numbers. What is compressed says nothing of how large it is.

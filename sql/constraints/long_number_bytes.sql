@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.long_number_bytes(p_json jsonb)
 RETURNS integer
 LANGUAGE plpgsql
 IMMUTABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   -- What comes from another table may be compressed: its size says nothing.

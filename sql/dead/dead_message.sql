@@ -10,7 +10,6 @@ CREATE OR REPLACE FUNCTION messages.dead_message()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_dead record;

@@ -19,13 +19,6 @@ RETURNS TABLE (id bigint, topic text, result text, error_fingerprint text, archi
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_since timestamptz := coalesce(p_since, '-infinity');

@@ -7,11 +7,6 @@ RETURNS TABLE (id bigint, kind text, topic text, state text, redrives integer, a
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_before bigint[] := ARRAY[]::bigint[];

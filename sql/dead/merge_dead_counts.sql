@@ -4,7 +4,6 @@
 CREATE OR REPLACE FUNCTION messages.merge_dead_counts(p_limit integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
 AS $$
 DECLARE
   v_did bigint;

@@ -10,11 +10,6 @@ RETURNS TABLE (archived_id bigint, archived_at timestamptz, message_id bigint, o
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
   SELECT j.id, j.archived_at, CASE j.outcome WHEN 'redriven_before' THEN j.before WHEN 'superseded' THEN j.standing END, j.outcome, j.place
   FROM (

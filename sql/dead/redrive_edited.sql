@@ -13,11 +13,6 @@ CREATE OR REPLACE FUNCTION messages.redrive_edited(
 RETURNS TABLE (archived_id bigint, message_id bigint, outcome text)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_back record;

@@ -9,11 +9,6 @@ CREATE OR REPLACE FUNCTION messages.requeue_dead_letters(
 RETURNS TABLE (copy_id bigint, archived_id bigint, message_id bigint, outcome text)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_copies   bigint[];

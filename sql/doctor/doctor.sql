@@ -7,7 +7,6 @@ CREATE OR REPLACE FUNCTION messages.doctor()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_part text;

@@ -8,9 +8,6 @@ RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
 AS $$
 DECLARE
   v_today   date := (messages.now() AT TIME ZONE 'UTC')::date;

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.examine_server()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_major  integer := current_setting('server_version_num')::integer / 10000;

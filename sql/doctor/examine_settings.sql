@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION messages.examine_settings()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   -- Settings that someone gave to the database or to a role; new sessions get them without a word.

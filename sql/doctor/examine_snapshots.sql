@@ -7,7 +7,6 @@ CREATE OR REPLACE FUNCTION messages.examine_snapshots(p_held_for interval DEFAUL
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_now   timestamptz := messages.now();

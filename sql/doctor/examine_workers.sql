@@ -7,8 +7,6 @@ RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET jit = off
 AS $$
 BEGIN
   RETURN QUERY

@@ -11,9 +11,6 @@ RETURNS TABLE (kind text, topic text, what text, who text, pid integer, since ti
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
 AS $$
   SELECT r.kind, r.topic, r.what,
          CASE WHEN a.pid IS NULL THEN format('the prepared transaction %L of %s', p.gid, p.owner)

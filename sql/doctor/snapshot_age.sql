@@ -6,7 +6,6 @@ RETURNS double precision
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN
     coalesce(extract(epoch FROM clock_timestamp() - min(h.began_at))::double precision, 0) END

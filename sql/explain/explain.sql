@@ -5,11 +5,6 @@ CREATE OR REPLACE FUNCTION messages.explain(p_id bigint)
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_message  messages.message;

@@ -7,7 +7,6 @@ CREATE OR REPLACE FUNCTION messages.advance_export(p_name text, p_from_xid xid8,
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   IF p_xid >= pg_snapshot_xmin(pg_current_snapshot()) THEN

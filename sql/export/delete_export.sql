@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.delete_export(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   DELETE FROM messages.export_cursor AS c WHERE c.name = p_name;

@@ -7,9 +7,6 @@ RETURNS TABLE (name text, lake text, advanced_at timestamptz, oldest_at timestam
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
 AS $$
   SELECT c.name, c.lake, c.advanced_at, o.archived_at, CASE WHEN d.due_at <= messages.now() THEN d.due_at END
   FROM messages.export_cursor AS c

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.open_export(
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   IF p_name IS NULL OR p_name !~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$' THEN

@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.unlock_export(p_name text)
 RETURNS boolean
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT messages.release_lease('export', p_name)
 $$;

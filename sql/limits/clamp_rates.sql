@@ -5,7 +5,6 @@
 CREATE OR REPLACE FUNCTION messages.clamp_rates()
 RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
 AS $$
 DECLARE
   v_now    timestamptz := messages.now();

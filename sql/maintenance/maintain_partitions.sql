@@ -10,7 +10,6 @@ CREATE OR REPLACE FUNCTION messages.maintain_partitions(p_days_ahead integer DEF
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
 AS $$
 DECLARE

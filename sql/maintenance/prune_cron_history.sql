@@ -7,7 +7,6 @@
 CREATE OR REPLACE FUNCTION messages.prune_cron_history(p_keep interval DEFAULT '7 days', p_limit integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_did bigint;

@@ -4,10 +4,6 @@
 CREATE OR REPLACE FUNCTION messages.prune_keys(p_share double precision DEFAULT 0.05, p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_held messages.held_key[];

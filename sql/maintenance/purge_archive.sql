@@ -9,11 +9,6 @@ CREATE OR REPLACE FUNCTION messages.purge_archive(
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_name text   := coalesce(split_part(p_place, ':', 1), '');

@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION messages.run_maintenance(p_task text)
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_did bigint;

@@ -10,7 +10,6 @@ CREATE OR REPLACE FUNCTION messages.tick(p_caller text DEFAULT 'hand', p_limit i
 RETURNS TABLE (task text, did bigint)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '2s'
 AS $$
 DECLARE

@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION messages.lock_consumer(p_name text)
 RETURNS boolean
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT messages.take_lease('consumer', p_name)
 $$;

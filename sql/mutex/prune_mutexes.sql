@@ -4,8 +4,6 @@
 CREATE OR REPLACE FUNCTION messages.prune_mutexes(p_percent real DEFAULT 1)
 RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET jit = off
 AS $$
 DECLARE
   v_mutexes bigint;

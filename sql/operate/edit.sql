@@ -12,7 +12,6 @@ CREATE OR REPLACE FUNCTION messages.edit(
 RETURNS text
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_message record;

@@ -7,11 +7,6 @@ CREATE OR REPLACE FUNCTION messages.reencrypt(p_ids bigint[], p_seen text[], p_b
 RETURNS bigint[]
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_held   bigint[];

@@ -6,9 +6,6 @@ CREATE OR REPLACE FUNCTION messages.resume(p_topic text, p_channel text DEFAULT 
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
 AS $$
 DECLARE
   v_now    timestamptz := messages.now();

@@ -3,7 +3,6 @@
 CREATE OR REPLACE FUNCTION messages.check_channel()
 RETURNS trigger
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_problem text;
@@ -36,7 +35,6 @@ CREATE OR REPLACE FUNCTION messages.channel_changed()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   PERFORM messages.notify('topic_changed', ARRAY['']);

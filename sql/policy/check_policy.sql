@@ -4,7 +4,6 @@
 CREATE OR REPLACE FUNCTION messages.check_policy(p_policy messages.topic, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
 STABLE
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   IF NOT (p_policy.topic = '*' OR (p_policy.topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(p_policy.topic) <= 200)) THEN

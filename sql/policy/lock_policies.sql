@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.lock_policies()
 RETURNS void
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT messages.wait_mutex('policies')
 $$;

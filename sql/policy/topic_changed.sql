@@ -7,7 +7,6 @@
 CREATE OR REPLACE FUNCTION messages.check_topic()
 RETURNS trigger
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_problem text;
@@ -42,7 +41,6 @@ CREATE OR REPLACE FUNCTION messages.topic_changed()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   PERFORM messages.wait_mutex('policies');

@@ -9,7 +9,6 @@ CREATE OR REPLACE FUNCTION messages.admit_message()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_policy record;

@@ -6,7 +6,6 @@
 CREATE OR REPLACE FUNCTION messages.apply_depth_changes(p_topic text)
 RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
 AS $$
 DECLARE
   v_rows bigint;

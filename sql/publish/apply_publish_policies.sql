@@ -9,7 +9,6 @@ CREATE OR REPLACE FUNCTION messages.apply_publish_policies()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_limited  text[];

@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.count_live(p_topic text)
 RETURNS bigint
 LANGUAGE plpgsql
 STABLE
-SET enable_seqscan = off
 AS $$
 BEGIN
   RETURN (SELECT count(*) FROM messages.message AS m WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NULL)

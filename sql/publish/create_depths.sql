@@ -5,7 +5,6 @@
 CREATE OR REPLACE FUNCTION messages.create_depths()
 RETURNS void
 LANGUAGE plpgsql
-SET enable_seqscan = off
 AS $$
 DECLARE
   v_each record;

@@ -10,10 +10,6 @@
 CREATE OR REPLACE FUNCTION messages.fan_out(p_ids bigint[], p_topics text[])
 RETURNS void
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_on_conflict text := coalesce(nullif(current_setting('messages.on_conflict', true), ''), 'error');

@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.pending_with_key(p_topic text, p_key text)
 RETURNS bigint
 LANGUAGE plpgsql
 VOLATILE
-SET enable_seqscan = off
 AS $$
 BEGIN
   RETURN (

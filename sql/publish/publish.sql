@@ -30,7 +30,6 @@ CREATE OR REPLACE FUNCTION messages.publish(
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_new     messages.message;

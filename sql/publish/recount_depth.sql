@@ -10,9 +10,6 @@ CREATE OR REPLACE FUNCTION messages.recount_depth(p_share double precision DEFAU
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
 AS $$
 DECLARE
   v_each record;

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.subscription_changed()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_circle text;

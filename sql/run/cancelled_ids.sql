@@ -6,7 +6,6 @@ RETURNS bigint[]
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT ARRAY(
     SELECT e.id

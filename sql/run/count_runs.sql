@@ -6,11 +6,6 @@ CREATE OR REPLACE FUNCTION messages.count_runs(p_ids bigint[], p_claim_ids bigin
 RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 BEGIN
   UPDATE messages.message AS m

@@ -10,9 +10,6 @@ CREATE OR REPLACE FUNCTION messages.save_step(p_id bigint, p_claim_id bigint, p_
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
 AS $$
 DECLARE
   v_attempt integer;

@@ -8,12 +8,7 @@ CREATE OR REPLACE FUNCTION messages.fire_schedules(p_limit integer DEFAULT 100)
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '2s'
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET enable_seqscan = off
-SET jit = off
 AS $$
 DECLARE
   v_began    timestamptz := clock_timestamp();

@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.next_schedule_due()
 RETURNS interval
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT min(greatest(s.next_tick, s.retry_at)) - messages.now()
   FROM messages.schedule AS s

@@ -7,7 +7,6 @@ RETURNS SETOF timestamptz
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_tick timestamptz := coalesce(p_after, messages.now());

@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION messages.pause_schedule(p_name text, p_reason text DE
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_since timestamptz;

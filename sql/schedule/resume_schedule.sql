@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.resume_schedule(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_since timestamptz;

@@ -5,9 +5,6 @@ CREATE OR REPLACE FUNCTION messages.run_schedule(p_name text)
 RETURNS TABLE (id bigint, what text)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
 AS $$
 DECLARE
   v_now      timestamptz;

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.check_schedule()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_problem text;
@@ -66,7 +65,6 @@ CREATE OR REPLACE FUNCTION messages.schedule_changed()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   PERFORM messages.notify('schedule_changed', ARRAY['']);

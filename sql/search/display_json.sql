@@ -5,7 +5,6 @@ RETURNS text
 LANGUAGE plpgsql
 IMMUTABLE STRICT PARALLEL SAFE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   RETURN CASE WHEN messages.jsonb_text_bytes(p_json) <= 33554432 THEN p_json::text ELSE '"JSON that is too large as text to be shown"' END;

@@ -31,12 +31,6 @@ RETURNS SETOF messages.found
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_live   text[] := ARRAY['ready', 'delayed', 'retrying', 'running'];

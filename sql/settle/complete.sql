@@ -5,12 +5,6 @@ CREATE OR REPLACE FUNCTION messages.complete(p_ids bigint[], p_claim_ids bigint[
 RETURNS bigint[]
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $$
   SELECT messages.settle(p_ids, p_claim_ids, 'success', NULL, p_outputs)
 $$;

@@ -12,12 +12,6 @@ CREATE OR REPLACE FUNCTION messages.defer(
 RETURNS bigint[]
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $$
   SELECT messages.lost_ids(p_ids, p_claim_ids, messages.return_attempts(p_ids, p_claim_ids, p_delays, p_untils, p_states, 'deferred'), NULL)
 $$;

@@ -7,10 +7,6 @@ CREATE OR REPLACE FUNCTION messages.expire_locks(p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   v_now    timestamptz := messages.now();

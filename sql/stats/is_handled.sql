@@ -9,10 +9,6 @@ CREATE OR REPLACE FUNCTION messages.is_handled(p_topic text)
 RETURNS boolean
 LANGUAGE plpgsql
 STABLE
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 BEGIN
   RETURN EXISTS (

@@ -5,8 +5,6 @@ CREATE OR REPLACE FUNCTION messages.oldest_ready(p_topic text, p_bound integer D
 RETURNS timestamptz
 LANGUAGE plpgsql
 STABLE
-SET enable_seqscan = off
-SET jit = off
 AS $$
 DECLARE
   v_now    timestamptz := messages.now();

@@ -3,7 +3,6 @@
 CREATE OR REPLACE FUNCTION messages.prune_measures(p_limit integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
 AS $$
 DECLARE
   v_before timestamptz := messages.now() - interval '7 days';

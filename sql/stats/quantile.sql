@@ -9,7 +9,6 @@ RETURNS double precision
 LANGUAGE plpgsql
 IMMUTABLE STRICT
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   IF p_q NOT BETWEEN 0 AND 1 THEN

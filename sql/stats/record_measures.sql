@@ -11,7 +11,6 @@ CREATE OR REPLACE FUNCTION messages.record_measures(p_name text, p_report bigint
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '1s'
 AS $$
 DECLARE

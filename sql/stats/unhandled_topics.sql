@@ -6,11 +6,6 @@ RETURNS SETOF text
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   -- Not by the marks: a topic with a mark need not have a message.

@@ -8,7 +8,6 @@ CREATE OR REPLACE FUNCTION messages.arm(p_worker text, p_topics text[], p_look_i
 RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_until timestamptz := clock_timestamp() + 2 * p_look_in;

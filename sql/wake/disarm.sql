@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION messages.disarm(p_worker text)
 RETURNS void
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   UPDATE messages.sleeper AS s SET armed_until = 'epoch' WHERE s.worker = p_worker AND s.armed_until > 'epoch' AND s.worker <> '*'
 $$;

@@ -6,10 +6,6 @@ CREATE OR REPLACE FUNCTION messages.next_due(p_topics text[])
 RETURNS interval
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
-SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   v_now   timestamptz := messages.now();

@@ -6,7 +6,6 @@
 CREATE OR REPLACE FUNCTION messages.notify(p_channel text, p_payloads text[])
 RETURNS boolean
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   -- Before PostgreSQL 17 it is this, and cannot be set.

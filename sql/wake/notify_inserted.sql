@@ -8,7 +8,6 @@
 CREATE OR REPLACE FUNCTION messages.notify_inserted(p_topics text[], p_due timestamptz[], p_id bigint)
 RETURNS void
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_blind boolean := current_setting('transaction_isolation') <> 'read committed';

@@ -6,9 +6,6 @@ CREATE OR REPLACE FUNCTION messages.renotify_stale(p_older_than interval DEFAULT
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
 AS $$
 DECLARE
   v_before timestamptz := messages.now() - p_older_than;

@@ -11,11 +11,6 @@ CREATE OR REPLACE FUNCTION messages.wait_for(p_id bigint, p_for interval DEFAULT
 RETURNS TABLE (result text, output jsonb, error text, attempts integer, archived_at timestamptz)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 BEGIN
   IF p_for IS NULL OR p_for NOT BETWEEN '1 ms' AND '1 hour' THEN

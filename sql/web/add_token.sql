@@ -12,7 +12,6 @@ CREATE OR REPLACE FUNCTION messages.add_token(
 RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_problem text := CASE

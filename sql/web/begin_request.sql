@@ -8,7 +8,6 @@ CREATE OR REPLACE FUNCTION messages.begin_request(p_caller text, p_key text, p_d
 RETURNS TABLE (status smallint, answer text)
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_found messages.web_request;

@@ -6,7 +6,6 @@ RETURNS TABLE (name text, roles text[], topics text[])
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT t.name, t.roles, t.topics
   FROM messages.web_session AS s

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.check_token(p_digest bytea)
 RETURNS TABLE (name text, roles text[], topics text[])
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN

@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.close_session(p_digest bytea)
 RETURNS boolean
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   WITH closed AS (DELETE FROM messages.web_session AS s WHERE s.digest = p_digest RETURNING 1)
   SELECT EXISTS (SELECT FROM closed)

@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.end_request(p_caller text, p_key text, p_sta
 RETURNS void
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   UPDATE messages.web_request AS r SET status = p_status, answer = p_answer WHERE r.caller = p_caller AND r.key = p_key
 $$;

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.open_session(p_token bytea, p_digest bytea, 
 RETURNS boolean
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   WITH opened AS (
     INSERT INTO messages.web_session AS s (digest, token, expires_at)

@@ -4,8 +4,6 @@ CREATE OR REPLACE FUNCTION messages.prune_web()
 RETURNS bigint
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
 AS $$
   WITH sessions AS (
     DELETE FROM messages.web_session AS s

@@ -5,7 +5,6 @@ CREATE OR REPLACE FUNCTION messages.revoke_token(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_was_good boolean;

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.drain_worker(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   UPDATE messages.worker AS w

@@ -7,7 +7,6 @@ CREATE OR REPLACE FUNCTION messages.register_worker(
 RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   PERFORM messages.check_worker_name(p_name);

@@ -5,8 +5,6 @@ CREATE OR REPLACE FUNCTION messages.touch_http_holders(p_ids bigint[])
 RETURNS void
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
 AS $$
   WITH held AS MATERIALIZED (
     SELECT DISTINCT m.locked_by FROM messages.message AS m WHERE m.id = ANY (p_ids) AND m.claim_id IS NOT NULL

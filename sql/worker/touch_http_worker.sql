@@ -9,7 +9,6 @@ CREATE OR REPLACE FUNCTION messages.touch_http_worker(p_name text, p_host text, 
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_now    timestamptz := clock_timestamp();

@@ -6,7 +6,6 @@ CREATE OR REPLACE FUNCTION messages.touch_worker(p_name text, p_status jsonb, p_
 RETURNS boolean
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   WITH mine AS (
     SELECT w.name FROM messages.worker AS w WHERE w.name = p_name FOR NO KEY UPDATE SKIP LOCKED

@@ -4,7 +4,6 @@ CREATE OR REPLACE FUNCTION messages.unregister_worker(p_name text)
 RETURNS void
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
   DELETE FROM messages.sleeper AS s WHERE s.worker = p_name AND s.worker <> '*';
   DELETE FROM messages.worker AS w WHERE w.name = p_name

@@ -4,8 +4,6 @@
 CREATE OR REPLACE FUNCTION messages.new_blocked(p_limit integer)
 RETURNS bigint[]
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET jit = off
 AS $$
 BEGIN
   IF pg_current_xact_id_if_assigned() IS NOT NULL THEN

@@ -7,10 +7,6 @@ CREATE OR REPLACE FUNCTION messages.open_predecessors(p_ids bigint[])
 RETURNS TABLE (id bigint, failed_result text)
 LANGUAGE plpgsql
 STABLE
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_each    record;

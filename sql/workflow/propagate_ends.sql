@@ -9,10 +9,6 @@
 CREATE OR REPLACE FUNCTION messages.propagate_ends(p_ids bigint[], p_wait boolean, p_limit bigint DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_wanted bigint[];

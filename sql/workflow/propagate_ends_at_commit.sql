@@ -11,7 +11,6 @@ CREATE OR REPLACE FUNCTION messages.propagate_ends_at_commit()
 RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   v_ids  bigint[] := string_to_array(nullif(current_setting('messages.end_events', true), ''), ',')::bigint[];

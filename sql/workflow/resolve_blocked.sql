@@ -9,10 +9,6 @@
 CREATE OR REPLACE FUNCTION messages.resolve_blocked(p_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 DECLARE
   v_now      timestamptz := messages.now();

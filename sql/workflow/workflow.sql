@@ -8,11 +8,6 @@ RETURNS TABLE (direction text, id bigint, topic text, state text, after_failed t
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $$
 BEGIN
   RETURN QUERY

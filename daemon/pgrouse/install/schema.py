@@ -1,8 +1,8 @@
 """Install the schema `messages`, bring it up to date, and check that it is the one this version works with.
 
 Migrations are numbered, applied once and never edited; their digest in the ledger makes an edit an error. Every other object (function,
-trigger, view) is a file of its own, replaced whenever its text changed; it may lie in any folder directly below `sql/`. All of it happens in
-one transaction.
+trigger, view) is a file of its own, replaced whenever its text changed; it may lie in any folder directly below `sql/`. The settings of
+functions and the grants are applied last. All of it happens in one transaction.
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         for each in pending:
             _apply(conn, each)
             _record(conn, each)
+        conn.execute(script("settings.sql"))
         conn.execute("SELECT messages.maintain_partitions()")
         conn.execute(script("grants.sql"))
         _grant_again(conn, granted)
