@@ -228,7 +228,7 @@ def test_a_topic_and_a_channel_are_paused_and_resumed(queue: Queue, client: Clie
     queue.publish("u", channel="c")
 
     until_somebody_resumes = client.pause("t", reason="the relay is down")
-    for_a_while = client.pause("u", channel="c", resume_in=MINUTE)
+    for_a_while = client.pause("u", channel="c", resume_in="1m")
     claimed = queue.claim("t", "u")
     resumed = [client.resume("t"), client.resume("t"), client.resume("u", channel="c")]
 

@@ -131,7 +131,7 @@ def test_bytes_are_published_as_the_body(conn: Connection, db: Connection) -> No
 
 
 def test_delays_count_from_the_servers_clock(conn: Connection, db: Connection) -> None:
-    publish(conn, "t", delay=timedelta(hours=1), ttl=timedelta(days=1))
+    publish(conn, "t", delay="1h", ttl="1d")
     conn.commit()
 
     ((delay, life),) = stored(db, "available_at - created_at, expires_at - available_at")
@@ -230,9 +230,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"priority": -1}, "priority -1 cannot be used"),
     ({"priority": True}, "priority True cannot be used"),
     ({"max_attempts": 2**31}, "max_attempts 2147483648 cannot be used"),
-    ({"delay": "5s"}, "delay '5s' cannot be used: it must be a timedelta or seconds"),
-    ({"delay": True}, "delay True cannot be used: it must be a timedelta or seconds"),
-    ({"ttl": float("nan")}, "ttl nan cannot be used: it must be a timedelta or seconds"),
+    (
+        {"delay": "soon"},
+        "delay 'soon' cannot be used: it must be a timedelta, a number of seconds, or a text like \"5s\"",
+    ),
+    ({"delay": True}, "delay True cannot be used: it must be a timedelta, a number of seconds, or a text"),
+    ({"ttl": float("nan")}, "ttl nan cannot be used: it must be a timedelta, a number of seconds, or a text"),
     ({"delay": timedelta(seconds=-1)}, "delay"),
     ({"delay": timedelta.max}, "from 0 to 36,500 days"),
     ({"ttl": timedelta(seconds=-1)}, "ttl"),

@@ -375,8 +375,9 @@ def test_outcomes_are_told_and_what_a_handler_raises_comes_out() -> None:
 
 def test_a_mistake_with_outcomes_is_one_here_too() -> None:
     assert perform(lambda payload: Retry(after=5)).after == timedelta(seconds=5)
-    with pytest.raises(TypeError, match="is a str: give a timedelta, or a number of seconds"):
-        perform(lambda payload: Retry(after="5s"))  # type: ignore[arg-type]
+    assert perform(lambda payload: Retry(after="5s")).after == timedelta(seconds=5)
+    with pytest.raises(ValueError, match="is 'soon': give a timedelta, a number of seconds, or a text"):
+        perform(lambda payload: Retry(after="soon"))
     returned = perform(lambda payload: Reject)
     assert (returned.outcome, returned.succeeded) == ("retry", False)
     assert "the handler returned the class Reject" in (returned.error or "")

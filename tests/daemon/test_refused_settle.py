@@ -77,8 +77,8 @@ def test_a_time_may_be_a_number_of_seconds(start: Start, queue: Queue) -> None:
 MISTAKES = {
     "a class": "TypeError: the handler returned the class Reject: return an outcome, Reject(...)",
     "a class of an exception": "TypeError: the handler returned the class ValueError",
-    "a word as a time": "TypeError: Retry(after=...) is a str: give a timedelta, or a number of seconds",
-    "not a number": "ValueError: Defer(after=...) is nan: give a timedelta, or a number of seconds, of at least 0",
+    "a word as a time": "ValueError: Retry(after=...) is 'soon': give a timedelta, a number of seconds, or a text like",
+    "not a number": "ValueError: Defer(after=...) is nan: give a timedelta, a number of seconds, or a text like",
     "a time in the past": "ValueError: Retry(after=...) is -1: give a timedelta",
     "a naive word": "TypeError: Defer(until=...) is a str: give a datetime with its time zone",
     "what nobody awaits": "TypeError: the handler returned a coroutine, which is never awaited",

@@ -105,7 +105,7 @@ def test_a_retry_without_a_time_asks_the_strategy_also_where_exceptions_reject(
         (
             "process",
             "'soon'",
-            "rules:as_told returned 'soon': expected a timedelta, a number of seconds, or None to give up",
+            "rules:as_told returned 'soon': expected a timedelta, a number of seconds, a text like \"5s\", or None to give up",
         ),
     ],
 )

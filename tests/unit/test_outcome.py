@@ -131,7 +131,8 @@ class TestKinds:
     @pytest.mark.parametrize(
         ("after", "error"),
         [
-            ("5s", TypeError),
+            ("soon", ValueError),
+            (b"5s", TypeError),
             (True, TypeError),
             (datetime(2030, 1, 1, tzinfo=UTC), TypeError),
             (-1, ValueError),
@@ -143,7 +144,9 @@ class TestKinds:
         ],
     )
     def test_what_is_no_time_is_refused_where_it_is_said(self, kind: Any, after: Any, error: type[Exception]) -> None:
-        with pytest.raises(error, match=rf"{kind.__name__}\(after=...\) is .*give a timedelta, or a number of seconds"):
+        with pytest.raises(
+            error, match=rf"{kind.__name__}\(after=...\) is .*give a timedelta, a number of seconds, or a text"
+        ):
             kind(after=after)
 
     def test_an_overrun_time_ends_as_an_expired_lock(self, claimed: Claimed) -> None:

@@ -24,6 +24,7 @@ def answer(claimed: Claimed, value: Any) -> timedelta | None:
     [
         (timedelta(minutes=1), timedelta(minutes=1)),
         (5, timedelta(seconds=5)),
+        ("1m30s", timedelta(seconds=90)),
         (0.25, timedelta(milliseconds=250)),
         (0, timedelta(0)),
         (None, None),
@@ -54,7 +55,9 @@ def test_what_is_no_time_is_told_with_its_value(claimed: Claimed, rubbish: Any, 
         answer(claimed, rubbish)
 
     assert str(caught.value).startswith(f"m:f returned {shown}")
-    assert str(caught.value).endswith(": expected a timedelta, a number of seconds, or None to give up")
+    assert str(caught.value).endswith(
+        ': expected a timedelta, a number of seconds, a text like "5s", or None to give up'
+    )
 
 
 def test_it_is_asked_with_the_attempt_the_time_since_the_first_and_the_error(claimed: Claimed) -> None:

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -23,6 +22,7 @@ import psycopg
 from pgrouse import search_path
 from pgrouse.client.client import Client
 from pgrouse.client.wait_for import MessageResult, wait_for
+from pgrouse.config.duration import AnyDuration
 
 # How long a cancelled call waits for the server to learn of it.
 CANCEL_S = 5.0
@@ -60,7 +60,7 @@ class AsyncClient:
             raise AttributeError(f"AsyncClient has no method {name!r}: it has those of Client, and closes itself")
         return partial(self._call, name)
 
-    async def wait_for(self, message_id: int, timeout: timedelta | float | None = None) -> MessageResult:  # noqa: ASYNC109 - as of Client
+    async def wait_for(self, message_id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: ASYNC109 - as of Client
         """Wait until a message has ended, and return how; on a connection of its own, so that other calls go on meanwhile."""
         async with await search_path.fix_async(
             await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)

@@ -24,6 +24,7 @@ from pgrouse import search_path
 from pgrouse.client import message_query, policy_change
 from pgrouse.client.wait_for import MessageResult, wait_for
 from pgrouse.config import duration
+from pgrouse.config.duration import AnyDuration
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, TopicPolicy
 from pgrouse.errors import UnknownMessage
 from pgrouse.publishing.new_message import NewMessage, Options
@@ -147,7 +148,7 @@ class Client:
         due: list[int] = self._value("retry_now", ids=list(message_ids))
         return due
 
-    def wait_for(self, message_id: int, timeout: timedelta | float | None = None) -> MessageResult:
+    def wait_for(self, message_id: int, timeout: AnyDuration | None = None) -> MessageResult:
         """Wait until a message has ended, and return how: `pgrouse.wait_for` on the connection of this client."""
         return wait_for(self.conn, message_id, timeout)
 
@@ -164,20 +165,20 @@ class Client:
         return self._call("find_dead", redriven=redriven, after=after, **filters)
 
     def dead_groups(
-        self, *, since: timedelta | float | None = None, topic: str | None = None, result: str | None = None
+        self, *, since: AnyDuration | None = None, topic: str | None = None, result: str | None = None
     ) -> list[Row]:
         """Return the dead messages of a time (7 days unless given) by topic, result and fingerprint: how many, a sample, a trend."""
         return self._call("dead_groups", since=_time("since", since), topic=topic, result=result)
 
     def redrive(
-        self, *message_ids: int, rate: float | None = None, delay: timedelta | float | None = None, force: bool = False
+        self, *message_ids: int, rate: float | None = None, delay: AnyDuration | None = None, force: bool = False
     ) -> list[Row]:
         """Put dead messages back; return for each `archived_id`, `message_id` and `outcome`.
 
         Args:
             *message_ids: which.
             rate: so many a second become available; all at once unless given.
-            delay: how long from now the first one does, a timedelta or seconds.
+            delay: how long from now the first one does: a timedelta, seconds, or "5s".
             force: also those that were redriven as often as max_redrives allows.
         """
         return self._call("redrive", ids=list(message_ids), rate=rate, delay=_time("delay", delay), force=force)
@@ -186,7 +187,7 @@ class Client:
         self,
         *,
         rate: float | None = None,
-        delay: timedelta | float | None = None,
+        delay: AnyDuration | None = None,
         force: bool = False,
         after: int | None = None,
         **filters: Unpack[Filters],
@@ -195,7 +196,7 @@ class Client:
         return self._call("redrive_where", rate=rate, delay=_time("delay", delay), force=force, after=after, **filters)
 
     def requeue(
-        self, *copy_ids: int, rate: float | None = None, delay: timedelta | float | None = None, force: bool = False
+        self, *copy_ids: int, rate: float | None = None, delay: AnyDuration | None = None, force: bool = False
     ) -> list[Row]:
         """Move copies that wait in a `.dlq` topic back to where they died; the rest is as of `redrive`, with `copy_id`."""
         return self._call(
@@ -255,7 +256,7 @@ class Client:
         topic: str,
         *,
         reason: str | None = None,
-        resume_in: timedelta | float | None = None,
+        resume_in: AnyDuration | None = None,
         until: datetime | None = None,
         channel: str | None = None,
     ) -> datetime | None:
@@ -348,7 +349,7 @@ class Client:
         return nullcontext() if self._is_own else search_path.fixed(self.conn)
 
 
-def _time(name: str, value: timedelta | float | None) -> timedelta | None:
+def _time(name: str, value: AnyDuration | None) -> timedelta | None:
     return None if value is None else duration.to_timedelta(value, name)
 
 

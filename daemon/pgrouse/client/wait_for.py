@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, cast, overload
 
 import psycopg
@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from pgrouse import search_path
 from pgrouse.config import duration
+from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import UnknownMessage
 
 LISTEN, UNLISTEN = b"LISTEN settled", b"UNLISTEN settled"
@@ -64,20 +65,20 @@ class MessageResult:
 
 @overload
 def wait_for(
-    where: str | psycopg.Connection[Any], message_id: int, timeout: timedelta | float | None = None
+    where: str | psycopg.Connection[Any], message_id: int, timeout: AnyDuration | None = None
 ) -> MessageResult: ...
 
 
 @overload
 def wait_for(
-    where: psycopg.AsyncConnection[Any], message_id: int, timeout: timedelta | float | None = None
+    where: psycopg.AsyncConnection[Any], message_id: int, timeout: AnyDuration | None = None
 ) -> Coroutine[Any, Any, MessageResult]: ...
 
 
 def wait_for(
     where: str | AnyConnection,
     message_id: int,
-    timeout: timedelta | float | None = None,
+    timeout: AnyDuration | None = None,
 ) -> MessageResult | Coroutine[Any, Any, MessageResult]:
     """Wait until a message has ended, and return how; await it on an AsyncConnection.
 
@@ -87,7 +88,7 @@ def wait_for(
         where: a connection string, or a connection in autocommit mode that nothing else uses meanwhile. It must lead to the server
             itself: through a pooler no notification arrives; then this warns and polls each second.
         message_id: what publish returned. The publish must be committed.
-        timeout: how long to wait at most, a timedelta or seconds; None = as long as it takes.
+        timeout: how long to wait at most: a timedelta, seconds, or "5s"; None = as long as it takes.
 
     Raises:
         TimeoutError: it has not ended by then. It goes on; so can the waiting, by another call.
@@ -126,7 +127,7 @@ class _WaitProtocol:
         timeout: how long at most; None = as long as it takes.
     """
 
-    def __init__(self, message_id: int, timeout: timedelta | float | None) -> None:
+    def __init__(self, message_id: int, timeout: AnyDuration | None) -> None:
         self.message_id = int(message_id)
         self.timeout = None if timeout is None else duration.to_timedelta(timeout, "timeout")
         self.deadline = time.monotonic() + (math.inf if self.timeout is None else self.timeout.total_seconds())

@@ -10,8 +10,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
+# How code gives a duration.
+AnyDuration = timedelta | float | str
+
 SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 PATTERN = r"(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+"
+WAYS = 'a timedelta, a number of seconds, or a text like "5s" or "1h30m"'
 EXPECTED = 'expected a duration like "250ms", "5s", "1h30m" or "1d", or a number of seconds'
 
 
@@ -28,25 +32,24 @@ def parse(value: Any) -> timedelta:
     return timedelta(microseconds=round(seconds * 1_000_000))
 
 
-def to_timedelta(value: Any, name: str) -> timedelta:
-    """Take a duration that code gives: a timedelta, or a number of seconds. name: as the error calls it.
+def to_timedelta(value: AnyDuration, name: str) -> timedelta:
+    """Return a duration that code gives. name: as the error calls it.
 
     Raises:
-        TypeError: it is neither.
-        ValueError: it is negative, or longer than a timedelta can be.
+        TypeError: it is of no such type.
+        ValueError: it is negative, a text that is no duration, or longer than a timedelta can be.
     """
-    if not isinstance(value, timedelta | int | float) or isinstance(value, bool):
-        raise TypeError(f"{name} is a {type(value).__name__}: give a timedelta, or a number of seconds")
-    longest = timedelta.max.total_seconds()
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not 0 <= seconds < longest:  # NaN fails too
-        raise ValueError(f"{name} is {_shown(value)}: give a timedelta, or a number of seconds, of at least 0")
-    return value if isinstance(value, timedelta) else timedelta(seconds=value)
+    if not isinstance(value, timedelta | int | float | str) or isinstance(value, bool):
+        raise TypeError(f"{name} is a {type(value).__name__}: give {WAYS}")
+    seconds = _seconds(value)
+    if not 0 <= seconds < timedelta.max.total_seconds():  # NaN fails too
+        raise ValueError(f"{name} is {_shown(value)}: give {WAYS}, of at least 0")
+    return value if isinstance(value, timedelta) else timedelta(seconds=seconds)
 
 
-def _shown(value: timedelta | float) -> str:
+def _shown(value: AnyDuration) -> str:
     try:
-        return f"{value.total_seconds():g} s" if isinstance(value, timedelta) else f"{value!s:.100}"
+        return f"{value.total_seconds():g} s" if isinstance(value, timedelta) else f"{value!r:.100}"
     except ValueError:  # an int of thousands of digits
         return "a number with too many digits"
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, get_args, get_origin
 
@@ -21,6 +21,7 @@ from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.client.worker_client import complete_statement
+from pgrouse.config.duration import AnyDuration
 from pgrouse.config.source import ConfigProblem, TopicKeyError, show_key
 from pgrouse.errors import ConfigError, LockLost
 from pgrouse.handlers import outcome
@@ -125,7 +126,7 @@ class Item(Generic[P]):
 
     def retry(
         self,
-        after: timedelta | float | None = None,
+        after: AnyDuration | None = None,
         *,
         state: Any = UNCHANGED,
         reason: str = "the handler asked for a retry",
@@ -133,9 +134,7 @@ class Item(Generic[P]):
         """It failed; try it again while attempts are left. Arguments as of `Retry`. Returns whether this counts."""
         return self._batch.record_outcome(self, Retry(after, state=state, reason=reason))
 
-    def defer(
-        self, after: timedelta | float | None = None, *, until: datetime | None = None, state: Any = UNCHANGED
-    ) -> bool:
+    def defer(self, after: AnyDuration | None = None, *, until: datetime | None = None, state: Any = UNCHANGED) -> bool:
         """Nothing failed; it comes back later. Arguments as of `Defer`. Returns whether this counts."""
         return self._batch.record_outcome(self, Defer(after, until=until, state=state))
 

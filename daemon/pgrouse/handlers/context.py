@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.config import duration
+from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import LockLost
 from pgrouse.handlers.context_publish import ContextPublish
 from pgrouse.handlers.event_loop import DONE, is_on_event_loop
@@ -150,11 +151,11 @@ class Context:
             ),
         )
 
-    def heartbeat(self, extend: timedelta | float | None = None) -> Awaitable[None]:
+    def heartbeat(self, extend: AnyDuration | None = None) -> Awaitable[None]:
         """Make sure that the message is still this worker's. Locks are extended without this; it is a place to stop at.
 
         Args:
-            extend: lock it until so long from now, at most 7 days, if it is not locked for longer already: a timedelta or seconds.
+            extend: lock it until so long from now, at most 7 days, if it is not locked for longer already: a timedelta, seconds, or "30s".
                 A handler in a thread waits here until that is done, an async one awaits what is returned.
 
         Raises:
@@ -194,7 +195,7 @@ class Context:
 
     def nack(
         self,
-        after: timedelta | float | None = None,
+        after: AnyDuration | None = None,
         *,
         state: Any = UNCHANGED,
         reason: str = "the handler called ctx.nack()",
@@ -287,11 +288,9 @@ class Context:
         return Transaction(self, self._message, self._runtime)
 
 
-def _lock_time(extend: Any) -> timedelta:
+def _lock_time(extend: AnyDuration) -> timedelta:
     with suppress(TypeError, ValueError):
         time_ = duration.to_timedelta(extend, "extend")
         if timedelta(0) < time_ <= MAX_LOCK:
             return time_
-    raise ValueError(
-        f"ctx.heartbeat(extend={extend!r:.50}): use a timedelta or seconds, more than 0 and at most 7 days"
-    )
+    raise ValueError(f"ctx.heartbeat(extend={extend!r:.50}): use {duration.WAYS}, more than 0 and at most 7 days")

@@ -10,13 +10,14 @@ import json
 import re
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import duration
+from pgrouse.config.duration import AnyDuration
 
 ERROR_BYTES = 8192  # the CHECK of messages.message_archive
 MESSAGE_CHARS = 2000  # characters of an exception's own message that are kept
@@ -54,7 +55,7 @@ class Retry(Outcome):
     """The attempt failed; try again while attempts are left.
 
     Args:
-        after: how long to wait, a timedelta or seconds; the topic's backoff unless given.
+        after: how long to wait, as a timedelta, seconds, or "5s"; the topic's backoff unless given.
         state: a checkpoint for the next attempt; the old one is kept unless given, None clears it.
         reason: what to keep as the error.
 
@@ -64,7 +65,7 @@ class Retry(Outcome):
 
     def __init__(
         self,
-        after: timedelta | float | None = None,
+        after: AnyDuration | None = None,
         *,
         state: Any = UNCHANGED,
         reason: str = "the handler asked for a retry",
@@ -78,7 +79,7 @@ class Defer(Outcome):
     """Come back later. Nothing failed: the attempt is not counted.
 
     Args:
-        after: how long to wait from now, by the server's clock: a timedelta or seconds.
+        after: how long to wait from now, by the server's clock: a timedelta, seconds, or "5s".
         until: or the time to wait for, with its time zone.
         state: a checkpoint for the next attempt; the old one is kept unless given, None clears it.
 
@@ -87,7 +88,7 @@ class Defer(Outcome):
     """
 
     def __init__(
-        self, after: timedelta | float | None = None, *, until: datetime | None = None, state: Any = UNCHANGED
+        self, after: AnyDuration | None = None, *, until: datetime | None = None, state: Any = UNCHANGED
     ) -> None:
         super().__init__("deferred")
         if until is not None and not isinstance(until, datetime):

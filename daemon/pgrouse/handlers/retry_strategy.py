@@ -13,7 +13,7 @@ from pgrouse.client.message import Message
 from pgrouse.config import duration
 from pgrouse.errors import ConfigError, PgrouseError
 
-EXPECTED = "expected a timedelta, a number of seconds, or None to give up"
+EXPECTED = 'expected a timedelta, a number of seconds, a text like "5s", or None to give up'
 
 
 class RetryStrategyFailed(PgrouseError):

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict
 
 from pgrouse import jsonb
 from pgrouse.config import duration
+from pgrouse.config.duration import AnyDuration
 from pgrouse.crypto.envelope import ENCRYPTED_BY, MAGIC
 from pgrouse.errors import InvalidMessage
 from pgrouse.printable import INVISIBLE
@@ -44,9 +45,9 @@ class NewMessage:
         key: deduplication key; at most one untried message of a topic has it.
         channel: fairness and limit group inside the topic.
         priority: 0 (first) to 9; the table's default is 5.
-        delay: how long the message is not yet available, by the server's clock: a timedelta or seconds.
+        delay: how long the message is not yet available, by the server's clock: a timedelta, seconds, or "5s".
         available_at: or the time when it becomes available, with a time zone.
-        ttl: how long it may wait to be worked, from when it is available, a timedelta or seconds; instead of the topic's.
+        ttl: how long it may wait to be worked, from when it is available, given likewise; instead of the topic's.
         max_attempts: instead of the topic's; 0 is no limit.
         on_conflict: what happens if a message with this key waits already: `error`; `replace` its content and TTL, not its place;
             `ignore` this one; `append`: the payloads become one array.
@@ -62,9 +63,9 @@ class NewMessage:
     key: str | None = None
     channel: str | None = None
     priority: int | None = None
-    delay: timedelta | float | None = None
+    delay: AnyDuration | None = None
     available_at: datetime | None = None
-    ttl: timedelta | float | None = None
+    ttl: AnyDuration | None = None
     max_attempts: int | None = None
     on_conflict: OnConflict = "error"
     after: Iterable[int] | None = None
@@ -79,9 +80,9 @@ class Options(TypedDict, total=False):
     key: str | None
     channel: str | None
     priority: int | None
-    delay: timedelta | float | None
+    delay: AnyDuration | None
     available_at: datetime | None
-    ttl: timedelta | float | None
+    ttl: AnyDuration | None
     max_attempts: int | None
     on_conflict: OnConflict
     after: Iterable[int] | None
@@ -229,7 +230,7 @@ def _after(message: NewMessage) -> str | None:
     return f"{{{','.join(str(int(each)) for each in ids)}}}" if ids else None
 
 
-def _wait(name: str, value: timedelta | float | None) -> timedelta | None:
+def _wait(name: str, value: AnyDuration | None) -> timedelta | None:
     if value is None:
         return None
     with suppress(TypeError, ValueError):
@@ -237,5 +238,5 @@ def _wait(name: str, value: timedelta | float | None) -> timedelta | None:
         if wait <= MAX_WAIT:
             return wait
     raise InvalidMessage(
-        f"{name} {value!r:.100} cannot be used: it must be a timedelta or seconds, from 0 to {MAX_WAIT.days:,} days"
+        f"{name} {value!r:.100} cannot be used: it must be {duration.WAYS}, from 0 to {MAX_WAIT.days:,} days"
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
+from pgrouse.config import duration
+from pgrouse.config.duration import AnyDuration
 from pgrouse.publishing.drivers import driver_of
 from pgrouse.publishing.statement import Statement
 from pgrouse.run_sync import run_sync
@@ -22,13 +24,14 @@ class at:  # noqa: N801 - it is called like a function: with at(conn, tomorrow)
 
     Args:
         conn: each connection that `publish` takes.
-        moment: with its time zone; or a timedelta: so much later.
+        moment: with its time zone; or how much later: a timedelta, seconds, or "2h".
     """
 
-    def __init__(self, conn: Any, moment: datetime | timedelta) -> None:
+    def __init__(self, conn: Any, moment: datetime | AnyDuration) -> None:
         self._driver = driver_of(conn)
-        if isinstance(moment, timedelta):
-            self._set = Statement(LATER, {"moment": f"{moment.total_seconds():.6f} s"})
+        if not isinstance(moment, datetime):
+            later = duration.to_timedelta(moment, "moment")
+            self._set = Statement(LATER, {"moment": f"{later.total_seconds():.6f} s"})
         elif moment.tzinfo is None:
             raise ValueError(
                 "at() needs a time with its time zone: a naive one means another moment on another machine"

@@ -196,7 +196,7 @@ async def come_back_in_seconds(payload, ctx):
 MISTAKES = {
     "a class": lambda ctx: Reject,
     "a class of an exception": lambda ctx: ValueError,
-    "a word as a time": lambda ctx: Retry(after="5s"),
+    "a word as a time": lambda ctx: Retry(after="soon"),
     "not a number": lambda ctx: Defer(after=math.nan),
     "a time in the past": lambda ctx: Retry(after=-1),
     "a naive word": lambda ctx: Defer(until="tomorrow"),

@@ -92,7 +92,7 @@ async def extend(payload, ctx):
 def extend_in_thread(payload, ctx):
     ctx.heartbeat()
     try:
-        ctx.heartbeat(extend=timedelta(seconds=payload))
+        ctx.heartbeat(extend=f"{payload}s")
     except LockLost as error:
         write("lost", ctx, error=str(error))
         raise
