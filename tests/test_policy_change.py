@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from pgrouse.client import policy_change
-from pgrouse.config.topic_policy import ChannelPolicy, DesiredPolicy, TopicPolicy
+from pgrouse.config.policy_settings import ChannelPolicy, TopicPolicy
+from pgrouse.config.topic_policy import DesiredPolicy
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 

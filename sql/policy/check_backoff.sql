@@ -30,8 +30,8 @@ BEGIN
           hint := 'use none, constant, linear or exponential';
           v_good := p_policy ->> v_setting IN ('none', 'constant', 'linear', 'exponential');
         WHEN v_setting IN ('base', 'step', 'cap', 'max_total') THEN
-          hint := 'use an interval from 0 to 10 years, like "1s" or "10 minutes"';
-          v_good := (p_policy ->> v_setting)::interval BETWEEN '0' AND '10 years';
+          hint := 'use an interval from 0 to 3650 days, like "1s" or "10 minutes"';
+          v_good := (p_policy ->> v_setting)::interval BETWEEN '0' AND '3650 days';
         WHEN v_setting = 'factor' THEN
           hint := 'use a number from 1 to 1000';
           v_good := (p_policy ->> v_setting)::double precision BETWEEN 1 AND 1000;

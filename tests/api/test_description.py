@@ -18,6 +18,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
+from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.web import v1
 from tests.api.site import Site
 from tests.sql.queue import Queue
@@ -127,6 +128,13 @@ def test_bodies_that_are_no_json_are_refused(http: httpx.Client, junk: bytes) ->
         method = "PATCH" if path.endswith("/a") else "POST"
         answer = http.request(method, path, content=b"\xff" + junk, headers={"Content-Type": "application/json"})
         assert answer.status_code in (400, 422)
+
+
+def test_a_change_of_policy_is_described_setting_by_setting(description: dict[str, Any]) -> None:
+    settings = description["components"]["schemas"]["TopicPolicy"]["properties"]
+
+    assert list(settings) == TopicPolicy.names()
+    assert description["components"]["schemas"]["PolicyChange"] == {"$ref": "#/components/schemas/TopicPolicy"}
 
 
 def test_every_schema_has_a_name_that_means_something(description: dict[str, Any]) -> None:

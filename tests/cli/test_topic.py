@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy
 from tests.cli.shell import Shell
 from tests.sql.queue import Queue
 
@@ -32,6 +33,19 @@ def test_several_settings_are_set_at_once_and_told_as_old_and_new(pgrouse: Shell
         ["mail: max_attempts inherit -> 5", "mail: lock_duration inherit -> 2m"],
     )
     assert (row(queue).max_attempts, row(queue).backoff, row(queue).dequeue_rate) == (5, {"kind": "constant"}, 0.5)
+
+
+def test_the_help_lists_every_setting_with_what_it_takes_and_means(shell: Shell) -> None:
+    text = " ".join(shell("topic", "set", "--help").out.split())
+
+    names = {
+        f"{name}.{part}" if part else name
+        for model in (TopicPolicy, ChannelPolicy)
+        for name in SETTINGS[model]
+        for part in ("", *(SETTINGS[NESTED[name]] if name in NESTED else ()))
+    }
+    assert [name for name in names if f" {name} " not in text] == []
+    assert "max_depth How many messages may stand in the topic. [0 or more messages, or none]" in text
 
 
 def test_json_tells_each_change(pgrouse: Shell, queue: Queue) -> None:

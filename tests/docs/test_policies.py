@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from pgrouse.config.topic_policy import TopicPolicy
+from pgrouse.config.policy_settings import TopicPolicy
 from tests.docs.page import Page
 from tests.docs.psql import Psql, same
 

@@ -12,7 +12,8 @@ import pytest
 from psycopg import errors, sql
 
 from pgrouse.client import policy_change
-from pgrouse.config.topic_policy import DesiredPolicy, TopicPolicy
+from pgrouse.config.policy_settings import TopicPolicy
+from pgrouse.config.topic_policy import DesiredPolicy
 from pgrouse.install import schema
 from pyspark_pgrouse.claim.claim_client import ClaimClient
 from pyspark_pgrouse.lake.cursor import held

@@ -1,16 +1,42 @@
-"""PolicyTable of a policy as arguments: `max_attempts=5 lock_duration=2m backoff.kind=exponential`."""
+"""Policy settings as arguments: `max_attempts=5 lock_duration=2m backoff.kind=exponential`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from pgrouse.cli.command import Command
+
 if TYPE_CHECKING:
-    from pgrouse.config.topic_policy import PolicyTable
+    from pgrouse.config.policy_settings import PolicySetting, PolicyTable
+
+
+class PolicyCommand(Command):
+    """A command whose help lists the policy settings: what each takes, and what it means."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the settings, group by group."""
+        from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy  # noqa: PLC0415
+
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name, setting in SETTINGS[TopicPolicy].items():
+            rows = groups.setdefault(setting.group, [])
+            rows.append((name, _help(setting)))
+            parts = SETTINGS[NESTED[name]] if name in NESTED else {}
+            rows += ((f"{name}.{part}", _help(row)) for part, row in parts.items())
+        groups["With --channel"] = [(name, _help(setting)) for name, setting in SETTINGS[ChannelPolicy].items()]
+        for title, listed in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(listed)
+
+
+def _help(setting: PolicySetting) -> str:
+    none = ", or none" if setting.none is not None else ""
+    return f"{setting.meaning} [{setting.takes}{none}]".replace("`", "")
 
 
 class PolicySettingType(click.ParamType[str]):
@@ -38,31 +64,22 @@ class PolicySettingType(click.ParamType[str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Offer the names of settings, and behind the equals sign the values of those that have few."""
-        from pgrouse.config.topic_policy import NESTED, SETTINGS  # noqa: PLC0415
+        from pgrouse.config.policy_settings import NESTED, SETTINGS  # noqa: PLC0415
 
         name, equals, _ = incomplete.partition("=")
         fields = SETTINGS[model_of(ctx.params.get("channel"))]
         for setting, parts in NESTED.items() if self.assigned and ctx.params.get("channel") is None else ():
             fields = {**fields, **{f"{setting}.{part}": field for part, field in SETTINGS[parts].items()}}
         if equals:
-            offered = [f"{name}={value}" for value in _values(fields[name].annotation)] if name in fields else []
+            offered = [f"{name}={value}" for value in fields[name].choices] if name in fields else []
         else:
             offered = [f"{setting}=" if self.assigned else setting for setting in fields]
         return [CompletionItem(each) for each in offered if each.startswith(incomplete)]
 
 
-def _values(annotation: Any) -> list[str]:
-    """Return the values that a setting can have, and its words, if they can be counted."""
-    if get_origin(annotation) is Literal:
-        return list(get_args(annotation))
-    if annotation is bool:
-        return ["true", "false"]
-    return [value for kind in get_args(annotation) for value in _values(kind)]
-
-
 def model_of(channel: str | None) -> type[PolicyTable]:
     """Return the settings that there are: those of a topic, or of one of its channels."""
-    from pgrouse.config.topic_policy import ChannelPolicy, TopicPolicy  # noqa: PLC0415
+    from pgrouse.config.policy_settings import ChannelPolicy, TopicPolicy  # noqa: PLC0415
 
     return TopicPolicy if channel is None else ChannelPolicy
 
@@ -96,7 +113,8 @@ def read_policy(topic: str, channel: str | None, assigned: dict[str, str]) -> An
 
 def _value(setting: str, text: str) -> Any:
     """Read a value that is JSON; all others are read by the setting's type."""
-    from pgrouse.config.topic_policy import NESTED, Keyword  # noqa: PLC0415
+    from pgrouse.config.policy_settings import NESTED  # noqa: PLC0415
+    from pgrouse.config.setting_types import Keyword  # noqa: PLC0415
 
     if setting in NESTED and not text.startswith("{") and text not in {word.value for word in Keyword}:
         part = next(iter(NESTED[setting].names()))
@@ -110,9 +128,9 @@ def _value(setting: str, text: str) -> Any:
 
 
 def _problems(error: Any, model: type[PolicyTable]) -> list[str]:
+    from pgrouse.config.policy_settings import NESTED  # noqa: PLC0415
     from pgrouse.config.problem import to_problem  # noqa: PLC0415
     from pgrouse.config.source import ConfigSource  # noqa: PLC0415
-    from pgrouse.config.topic_policy import NESTED  # noqa: PLC0415
 
     return [
         to_problem(each, ConfigSource(), NESTED.get(".".join(map(str, each["loc"][:-1])), model).names()).text.replace(

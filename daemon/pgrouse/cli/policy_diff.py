@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.cli.command import CliSession
-from pgrouse.config.topic_policy import DesiredPolicy, PolicyTable, given_settings
+from pgrouse.config.policy_settings import PolicyTable
+from pgrouse.config.topic_policy import DesiredPolicy, given_settings
 
 if TYPE_CHECKING:
     import psycopg

@@ -11,7 +11,7 @@ import click
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
-from pgrouse.cli.policy_args import PolicySettingType, assignments, read_policy
+from pgrouse.cli.policy_args import PolicyCommand, PolicySettingType, assignments, read_policy
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 
@@ -50,7 +50,7 @@ def list_topics(session: CliSession) -> None:
 
 def _summary(row: dict[str, Any]) -> dict[str, Any]:
     from pgrouse.cli.policy_view import read_pause  # noqa: PLC0415
-    from pgrouse.config.topic_policy import TopicPolicy  # noqa: PLC0415
+    from pgrouse.config.policy_settings import TopicPolicy  # noqa: PLC0415
 
     policy = {setting: row[setting] for setting in TopicPolicy.names() if row[setting] is not None}
     return {"topic": row["topic"], "paused": read_pause(row), "policy": policy}
@@ -75,7 +75,7 @@ def show(session: CliSession, topic_name: str, channel: str | None) -> None:
     show_policy(session, view)
 
 
-@topic.command("set")
+@topic.command("set", cls=PolicyCommand)
 @click.argument("topic_name", metavar="TOPIC")
 @click.argument("given", nargs=-1, required=True, metavar="SETTING=VALUE...", type=PolicySettingType(assigned=True))
 @CHANNEL

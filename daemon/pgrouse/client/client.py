@@ -25,7 +25,8 @@ from pgrouse.client import message_query, policy_change
 from pgrouse.client.wait_for import MessageResult, wait_for
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
-from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, TopicPolicy
+from pgrouse.config.policy_settings import TopicPolicy
+from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
 from pgrouse.errors import UnknownMessage
 from pgrouse.publishing.new_message import NewMessage, Options
 from pgrouse.publishing.publish import publish, publish_many

@@ -17,20 +17,9 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from pgrouse.config.duration import parse
-from pgrouse.config.topic_policy import (
-    DEFAULTS,
-    NESTED,
-    Backoff,
-    ChannelPolicy,
-    DesiredPolicy,
-    Keyword,
-    PolicyTable,
-    TopicPolicy,
-    column,
-    given_settings,
-    show,
-    show_setting,
-)
+from pgrouse.config.policy_settings import NESTED, Backoff, ChannelPolicy, PolicyTable, TopicPolicy
+from pgrouse.config.setting_types import Keyword
+from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, column, given_settings, show, show_setting
 
 # As the trigger topic_changed.
 LOCK = b"SELECT messages.lock_policies()"

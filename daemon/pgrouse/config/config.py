@@ -29,6 +29,7 @@ from pgrouse.config.alerts import Alerts
 from pgrouse.config.crypto import Crypto
 from pgrouse.config.dsn import is_dsn
 from pgrouse.config.duration import Duration, between
+from pgrouse.config.policy_settings import ChannelPolicy, TopicPolicy
 from pgrouse.config.problem import to_problem
 from pgrouse.config.section import S, Section
 from pgrouse.config.source import (
@@ -41,7 +42,7 @@ from pgrouse.config.source import (
     read_file,
     show_key,
 )
-from pgrouse.config.topic_policy import DEFAULTS, ChannelPolicy, DesiredPolicy, TopicPolicy, invalid_keywords
+from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
 from pgrouse.printable import printable
 
 DEFAULT_PATH = Path("pgrouse.toml")

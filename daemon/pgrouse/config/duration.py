@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer, WithJsonSchema
+from pydantic_core import CoreSchema, core_schema
 
 # How code gives a duration.
 AnyDuration = timedelta | float | str
 
+# As long as anything in the queue can be told to take.
+LONGEST = timedelta(days=36_500)
 SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 PATTERN = r"(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+"
 WAYS = 'a timedelta, a number of seconds, or a text like "5s" or "1h30m"'
@@ -23,10 +26,10 @@ def parse(value: Any) -> timedelta:
     """Read a duration; a bare number means seconds.
 
     Raises:
-        ValueError: it is not one, is negative, or is longer than 10,000 days.
+        ValueError: it is not one, is negative, or is longer than LONGEST.
     """
     seconds = _seconds(value)
-    if not 0 <= seconds <= 10_000 * SECONDS["d"]:  # NaN fails too
+    if not 0 <= seconds <= LONGEST.total_seconds():  # NaN fails too
         raise ValueError(f"{EXPECTED}, found {value!r}")
     # Whole microseconds: binary fractions of "0.1s" must not show up when it is printed again.
     return timedelta(microseconds=round(seconds * 1_000_000))
@@ -106,13 +109,19 @@ class Bounds:
     low: timedelta
     high: timedelta
 
-    def __call__(self, value: timedelta) -> timedelta:
-        """Check a duration."""
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check the bounds of what was read."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Tell the bounds, which no key word of JSON Schema can: a duration may be a text."""
+        return {**handler(schema), "description": f"{EXPECTED}; from {show(self.low)} to {show(self.high)}"}
+
+    def _check(self, value: timedelta) -> timedelta:
         if not self.low <= value <= self.high:
             raise ValueError(f"must be between {show(self.low)} and {show(self.high)}, found {show(value)}")
         return value
 
 
-def between(low: timedelta, high: timedelta) -> AfterValidator:
-    """Bound a duration, both ends included."""
-    return AfterValidator(Bounds(low, high))
+# As a part of a type: Annotated[Duration, between(low, high)].
+between = Bounds

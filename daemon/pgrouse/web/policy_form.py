@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 import click
 import psycopg
@@ -18,21 +17,11 @@ import psycopg
 from pgrouse.cli.policy_args import read_policy
 from pgrouse.client import policy_change
 from pgrouse.client.policy_change import SettingChange
-from pgrouse.config.topic_policy import (
-    DEFAULTS,
-    NESTED,
-    NO_LIMIT,
-    REQUIRED_DEFAULTS,
-    SETTINGS,
-    DesiredPolicy,
-    Keyword,
-    TopicPolicy,
-    given_settings,
-    show_setting,
-)
+from pgrouse.config.policy_settings import NESTED, SETTINGS, PolicySetting, TopicPolicy
+from pgrouse.config.setting_types import Keyword
+from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, given_settings, show_setting
 from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import DatabasePool, Row
-from pgrouse.web.policy_effects import describe_effect
 
 MAX_SHOWN_CHARS = 300
 WORDS = {word.value for word in Keyword}
@@ -67,33 +56,6 @@ class FormGroup:
     fields: list[FormField]
 
 
-GROUPS = {
-    "Attempts": (
-        "max_attempts",
-        "lock_duration",
-        "timeout",
-        "backoff",
-        "lock_expired_delay",
-        "strict_lock",
-        "breaker",
-    ),
-    "Limits": ("max_concurrency", "dequeue_rate", "burst", "channel_concurrency", "channel_min_interval", "ordered"),
-    "Publishing": (
-        "publish_rate",
-        "max_depth",
-        "on_full",
-        "max_payload_bytes",
-        "payload_schema",
-        "ttl",
-        "key_ttl",
-        "key_on_retry",
-        "notify",
-        "registered",
-    ),
-    "Afterwards": ("archive_success", "retention", "dead_letter", "max_redrives"),
-}
-
-
 @dataclass
 class PolicyDraft:
     """What somebody typed, and what it comes to.
@@ -101,7 +63,7 @@ class PolicyDraft:
     Attributes:
         errors: what is wrong, by field.
         policy: the policy, if nothing is wrong and anything was changed.
-        changes: how it differs from what the database holds now, each with its describe_effect in words.
+        changes: how it differs from what the database holds now, each with its effect in words.
     """
 
     errors: dict[str, str] = field(default_factory=dict)
@@ -110,14 +72,13 @@ class PolicyDraft:
 
 
 def form_groups(topic: str, own: Row, defaults: Row) -> list[FormGroup]:
-    """Return the form of a topic. own: its row, {} if it has none."""
+    """Return the form of a topic, in the order of the table. own: its row, {} if it has none."""
     inherits = {} if topic == DEFAULTS else defaults
-    return [
-        FormGroup(
-            title, [each for setting in names for each in _fields(setting, own.get(setting), inherits.get(setting))]
-        )
-        for title, names in GROUPS.items()
-    ]
+    groups: dict[str, FormGroup] = {}
+    for name, setting in SETTINGS[TopicPolicy].items():
+        group = groups.setdefault(setting.group, FormGroup(setting.group, []))
+        group.fields.extend(_fields(setting, own.get(name), inherits.get(name)))
+    return list(groups.values())
 
 
 def field_texts(fields: list[FormGroup]) -> dict[str, str]:
@@ -125,27 +86,25 @@ def field_texts(fields: list[FormGroup]) -> dict[str, str]:
     return {each.name: each.text for group in fields for each in group.fields}
 
 
-def _fields(setting: str, own: Any, default: Any) -> Iterator[FormField]:
-    if setting not in NESTED:
-        yield _field(setting, TopicPolicy, setting, own, default)
+def _fields(setting: PolicySetting, own: Any, default: Any) -> Iterator[FormField]:
+    if setting.name not in NESTED:
+        yield _field(setting.name, setting, own, default)
         return
-    for part in NESTED[setting].names():
+    for part, row in SETTINGS[NESTED[setting.name]].items():
         # A backoff is one thing: anyone who sets one inherits no part of another.
         inherited = None if own is not None else (default or {}).get(part)
-        yield _field(f"{setting}.{part}", NESTED[setting], part, (own or {}).get(part), inherited)
+        yield _field(f"{setting.name}.{part}", row, (own or {}).get(part), inherited)
 
 
-def _field(name: str, model: Any, setting: str, own: Any, default: Any) -> FormField:
-    described = SETTINGS[model][setting]
-    choices = tuple(_choices(described.annotation))
+def _field(name: str, setting: PolicySetting, own: Any, default: Any) -> FormField:
     long = name == "payload_schema"
     return FormField(
         name,
         "" if own is None else _text(name, own),
         None if default is None else _text(name, default)[:MAX_SHOWN_CHARS],
-        described.description or "",
-        choices,
-        "long" if long else "choice" if choices else "text",
+        setting.meaning,
+        setting.choices,
+        "long" if long else "choice" if setting.choices else "text",
     )
 
 
@@ -153,18 +112,6 @@ def _text(name: str, value: Any) -> str:
     if name == "payload_schema":
         return json.dumps(value, ensure_ascii=False, indent=2)
     return show_setting(name, value)
-
-
-def _choices(annotation: Any) -> Iterator[str]:
-    """Yield the values of a setting that has few."""
-    origin = get_origin(annotation)
-    if origin is Literal:
-        yield from get_args(annotation)
-    elif annotation is bool:
-        yield from ("true", "false")
-    elif origin in (Union, UnionType) or hasattr(annotation, "__metadata__"):
-        for kind in get_args(annotation):
-            yield from _choices(kind)
 
 
 def read(topic: str, typed: Mapping[str, str], was: Mapping[str, str]) -> PolicyDraft:
@@ -246,10 +193,18 @@ def _begin(db: DatabasePool, conn: psycopg.Connection[Any], mode: str) -> None:
 
 
 def _with_effects(topic: str, changes: list[SettingChange]) -> list[tuple[SettingChange, str]]:
-    return [(each, describe_effect(topic, each)) for each in changes]
+    return [(each, _describe_effect(topic, each)) for each in changes]
+
+
+def _describe_effect(topic: str, change: SettingChange) -> str:
+    if change.new is not None:
+        return SETTINGS[TopicPolicy][change.setting].effect(change.new)
+    if topic == DEFAULTS:
+        return "Topics without a value of their own have none."
+    return "The topic inherits the default, also when it changes later."
 
 
 def can_be_unlimited(name: str, topic: str) -> bool:
     """Say whether a field takes the word `none`."""
-    setting = name.partition(".")[0]
-    return "." not in name and (setting in NO_LIMIT or (topic == DEFAULTS and setting not in REQUIRED_DEFAULTS))
+    setting = SETTINGS[TopicPolicy].get(name)  # none for a part of a table
+    return setting is not None and (setting.none is not None or (topic == DEFAULTS and not setting.is_required))

@@ -7,19 +7,14 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, RootModel, ValidationError, model_validator
+from pydantic import Field, GetJsonSchemaHandler, RootModel, ValidationError, model_validator
+from pydantic_core import CoreSchema
 from starlette.responses import Response
 
 from pgrouse.client import policy_change
-from pgrouse.config.topic_policy import (
-    DEFAULTS,
-    ChannelPolicy,
-    DesiredPolicy,
-    Keyword,
-    PolicyTable,
-    TopicPolicy,
-    invalid_keywords,
-)
+from pgrouse.config.policy_settings import ChannelPolicy, PolicyTable, TopicPolicy
+from pgrouse.config.setting_types import Keyword
+from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.problem import Problem
@@ -113,7 +108,12 @@ class ResumeResult(ResponseModel):
 
 
 class PolicyChange(RootModel[dict[str, Any]]):
-    """PolicyTable of a policy by their names."""
+    """Policy settings by their names. The route checks them itself, off the event loop."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe the settings."""
+        return handler(TopicPolicy.__pydantic_core_schema__)
 
 
 class PolicyChangeResult(ResponseModel):

@@ -1,0 +1,551 @@
+"""The table of policy settings: one row per setting, in the order of the reference.
+
+A row is a field: its name, its type and bounds, what it means (the docstring), and a PolicySetting with the rest. The configuration, the command
+line, the dashboard, the HTTP API and the reference read all they know about a setting from here. The server checks values by itself
+(messages.check_policy); a test compares both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic.fields import FieldInfo
+
+from pgrouse.config import duration
+from pgrouse.config.duration import Bounds, Duration, between
+from pgrouse.config.setting_types import MIN_RATE, Count, Jitter, JsonSchema, Rate, Switch, TakesKeywords
+
+S = timedelta(seconds=1)
+DAY = timedelta(days=1)
+# Above this a whole number has no bound worth telling.
+UNBOUNDED = 2**31 - 1
+# The key of an effect that holds for all values without a text of their own.
+OTHER = object()
+
+
+@dataclass(frozen=True)
+class PolicySetting:
+    """One row of the table. What stands below the line is read from the field, unless it is given.
+
+    Attributes:
+        group: under which title forms and help show it.
+        unit: what a number counts, in the plural: `messages`, `messages per second`.
+        default: what the row `*` of a new database has; None = nothing.
+        none: what the column holds for the keyword `none`; None = a topic cannot be without the setting.
+        is_required: whether the defaults must have it, since every topic may inherit it.
+        effects: what a value does, in a sentence, by value (a backoff's by its kind). In a text `{value}` stands for the value,
+            `{amount}` for the value with what it counts, and the name of a part of a table for that part.
+    """
+
+    group: str = ""
+    unit: str = ""
+    default: Any = None
+    none: Any = None
+    is_required: bool = False
+    effects: Mapping[Any, str] = field(default_factory=dict)
+    # Read from the field:
+    name: str = ""
+    meaning: str = ""
+    low: Any = None
+    high: Any = None
+    choices: tuple[str, ...] = ()
+    takes: str = ""
+
+    def effect(self, value: Any) -> str:
+        """Describe in a sentence what a value does; "" if the table does not say."""
+        parts = NESTED_DEFAULTS[self.name] | value if self.name in NESTED else {}
+        key = parts.get("kind", OTHER) if parts else value
+        text = next((text for known, text in self.effects.items() if known == key), self.effects.get(OTHER, ""))
+        return text.format(value=_shown(value), amount=self._amount(value), **parts)
+
+    def _amount(self, value: Any) -> str:
+        noun = self.unit.partition(" ")[0]
+        return f"{_shown(value)} {noun.removesuffix('s') if value == 1 else noun}".strip()
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case timedelta():
+            return duration.show(value)
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,g}"
+        case _:
+            return str(value)
+
+
+class PolicyTable(BaseModel):
+    """A table of settings: frozen, with no key but its own, no guessing of types. None = the table does not name it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    @model_serializer(mode="wrap")
+    def _named_only(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        settings = {name for model, names in SETTINGS.items() if isinstance(self, model) for name in names}
+        unnamed = {name for name in settings if getattr(self, name) is None}
+        return {name: value for name, value in handler(self).items() if name not in unnamed}
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return all settings, in the order of the reference."""
+        return list(SETTINGS[cls])
+
+
+class Backoff(PolicyTable):
+    """How long to wait before the next attempt. With `kind` this is the whole of it; without, the rest stays as it is."""
+
+    kind: Literal["none", "constant", "linear", "exponential"] | None = None
+    """How the delay grows from attempt to attempt."""
+    base: Annotated[Annotated[Duration, between(0 * S, 3650 * DAY)] | None, PolicySetting(default=S)] = None
+    """The delay after the first failed attempt."""
+    step: Annotated[Duration, between(0 * S, 3650 * DAY)] | None = None
+    """`linear`: what each further attempt adds."""
+    factor: Annotated[float, Field(ge=1, le=1000)] | None = None
+    """`exponential`: what each further attempt multiplies by."""
+    cap: Annotated[Duration, between(0 * S, 3650 * DAY)] | None = None
+    """The longest delay."""
+    jitter: Annotated[Jitter | None, PolicySetting(low=0, high=1, takes='`"full"`, or 0\N{EN DASH}1')] = None
+    """`"full"`: any time from 0 to the delay; a number from 0 to 1: the delay give or take that part."""
+    max_total: Annotated[Duration, between(0 * S, 3650 * DAY)] | None = None
+    """No attempt begins later than so long after the first."""
+
+
+class Breaker(PolicyTable):
+    """When a topic stops by itself because its messages fail, and how it tries again. What is not given stays as it is."""
+
+    failure_rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The share of attempts that fail from which on the topic stops."""
+    min_attempts: Annotated[Annotated[int, Field(ge=1, le=1_000_000)] | None, PolicySetting(unit="attempts")] = None
+    """Fewer attempts in a window say nothing."""
+    window: Annotated[Duration, between(S, DAY)] | None = None
+    """Over how long attempts are counted."""
+    pause: Annotated[Duration, between(S, DAY)] | None = None
+    """How long the topic stands still before it tries again."""
+    probes: Annotated[Annotated[int, Field(ge=1, le=1000)] | None, PolicySetting(unit="messages")] = None
+    """How many messages may run to see whether things are well again."""
+
+
+class TopicPolicy(PolicyTable):
+    """What holds for all workers of a topic: the columns of `messages.topic`."""
+
+    max_attempts: Annotated[
+        Count | None,
+        PolicySetting(
+            group="Attempts",
+            unit="attempts",
+            default=1,
+            none=0,
+            effects={
+                0: "A message is tried until it succeeds, however often it fails.",
+                1: "A message that fails once is dead, and so is one whose worker dies.",
+                OTHER: "A message that fails is tried {value} times in all; then it is dead.",
+            },
+        ),
+    ] = None
+    """How many attempts a message has. 1: a failure, or a worker that dies, ends it."""
+    lock_duration: Annotated[
+        Annotated[Duration, between(0.1 * S, 7 * DAY), TakesKeywords()] | None,
+        PolicySetting(
+            group="Attempts",
+            default=30 * S,
+            is_required=True,
+            effects={
+                OTHER: "When a worker dies, its messages are free again after {value}. Messages that run now keep their lock."
+            },
+        ),
+    ] = None
+    """How long a claim and a heartbeat lock."""
+    timeout: Annotated[
+        Annotated[Duration, between(0.001 * S, 30 * DAY), TakesKeywords()] | None,
+        PolicySetting(
+            group="Attempts",
+            effects={OTHER: "A handler that runs for longer than {value} is stopped, and the attempt has failed."},
+        ),
+    ] = None
+    """How long an attempt may run."""
+    backoff: Annotated[
+        Annotated[Backoff, TakesKeywords()] | None,
+        PolicySetting(
+            group="Attempts",
+            default={"kind": "exponential", "base": "1s", "factor": 2, "cap": "10m", "jitter": "full"},
+            none=Backoff(kind="none"),
+            is_required=True,
+            effects={
+                "none": "A message that failed is tried again at once.",
+                "constant": "Each new attempt begins {base} after the one that failed.",
+                "linear": "The first new attempt begins {base} after the failure, and each later one waits longer by the same step.",
+                OTHER: "The first new attempt begins about {base} after the failure, and each later one waits a multiple of that, up to the cap.",
+            },
+        ),
+    ] = None
+    """How long to wait before the next attempt: `kind`, `base`, `step`, `factor`, `cap`, `jitter`, `max_total`."""
+    lock_expired_delay: Annotated[
+        Annotated[Duration, between(0 * S, 30 * DAY), TakesKeywords()] | None,
+        PolicySetting(
+            group="Attempts", effects={OTHER: "A message whose worker died waits {value} before it is tried again."}
+        ),
+    ] = None
+    """The same after an expired lock; without it the backoff."""
+    strict_lock: Annotated[
+        Switch | None,
+        PolicySetting(
+            group="Attempts",
+            default=False,
+            is_required=True,
+            effects={
+                True: "A worker whose lock has expired cannot settle its message, even if no other worker has claimed it.",
+                False: "A worker whose lock has expired can still settle its message as long as no other worker has claimed it.",
+            },
+        ),
+    ] = None
+    """A lock that has run out cannot be settled any more, even if no other worker has the message."""
+    breaker: Annotated[
+        Annotated[Breaker, TakesKeywords()] | None,
+        PolicySetting(
+            group="Attempts",
+            effects={
+                OTHER: "When too many attempts fail, the topic stops by itself, and tries again with a few messages after the pause."
+            },
+        ),
+    ] = None
+    """When the topic stops by itself: `failure_rate`, `min_attempts`, `window`, `pause`, `probes`."""
+    max_concurrency: Annotated[
+        Count | None,
+        PolicySetting(
+            group="Limits",
+            unit="messages",
+            none=0,
+            effects={
+                0: "The concurrency of the workers is the only limit.",
+                OTHER: "At most {amount} of the topic run at once, over all workers; others wait. Those that run now go on.",
+            },
+        ),
+    ] = None
+    """How many messages of the topic may run at once, over all daemons."""
+    dequeue_rate: Annotated[
+        Rate | None,
+        PolicySetting(
+            group="Limits",
+            unit="messages per second",
+            low=MIN_RATE,
+            none=0.0,
+            effects={
+                0: "Messages begin as fast as workers take them.",
+                OTHER: "At most {amount} of the topic begin per second, over all workers; others wait.",
+            },
+        ),
+    ] = None
+    """How many messages of the topic begin per second, over all daemons."""
+    burst: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000), TakesKeywords()] | None,
+        PolicySetting(
+            group="Limits",
+            unit="messages",
+            effects={OTHER: "After a quiet time up to {amount} may pass at once."},
+        ),
+    ] = None
+    """How many may pass at once after a quiet time; without it a tenth of a second's worth of `dequeue_rate`, a second's of `publish_rate`."""
+    channel_concurrency: Annotated[
+        Count | None,
+        PolicySetting(
+            group="Limits",
+            unit="messages",
+            none=0,
+            effects={
+                0: "Messages of one channel run side by side without a limit.",
+                OTHER: "At most {amount} of each channel run at once, over all workers.",
+            },
+        ),
+    ] = None
+    """How many messages of one channel may run at once, over all daemons."""
+    channel_min_interval: Annotated[
+        Annotated[Duration, between(0 * S, 30 * DAY), TakesKeywords()] | None,
+        PolicySetting(
+            group="Limits",
+            none=0 * S,
+            effects={
+                0 * S: "Messages of one channel begin as soon as they can.",
+                OTHER: "Within a channel at least {value} pass between the beginnings of two messages.",
+            },
+        ),
+    ] = None
+    """How long between the beginnings of two messages of one channel."""
+    ordered: Annotated[
+        Switch | None,
+        PolicySetting(
+            group="Limits",
+            default=False,
+            is_required=True,
+            effects={
+                True: "Within a channel a message begins only after all earlier ones have ended; one that is tried again holds up those behind it.",
+                False: "Messages of a channel no longer wait for the earlier ones.",
+            },
+        ),
+    ] = None
+    """Strict order within each channel: no message begins before the earlier ones have ended."""
+    publish_rate: Annotated[
+        Rate | None,
+        PolicySetting(
+            group="Publishing",
+            unit="messages per second",
+            low=MIN_RATE,
+            none=0.0,
+            effects={
+                0: "Publishers may publish as fast as they can.",
+                OTHER: "Publishing more than {amount} per second is an error.",
+            },
+        ),
+    ] = None
+    """How many messages may be published to the topic per second."""
+    max_depth: Annotated[
+        Annotated[int, Field(ge=0, le=2**63 - 1), TakesKeywords()] | None,
+        PolicySetting(
+            group="Publishing",
+            unit="messages",
+            none=0,
+            effects={
+                0: "Any number of messages may wait.",
+                OTHER: "The topic is full when {amount} wait in it; on_full decides what happens then.",
+            },
+        ),
+    ] = None
+    """How many messages may stand in the topic."""
+    on_full: Annotated[
+        Annotated[Literal["error", "drop"], TakesKeywords()] | None,
+        PolicySetting(
+            group="Publishing",
+            default="error",
+            is_required=True,
+            effects={
+                "error": "A publish to the full topic is an error, and the publisher's transaction ends.",
+                "drop": "A message for the full topic is dropped without an error: it is lost.",
+            },
+        ),
+    ] = None
+    """What a publish to a full topic gets: an error, or nothing while the message is dropped."""
+    max_payload_bytes: Annotated[
+        Annotated[int, Field(ge=1, le=16_777_216), TakesKeywords()] | None,
+        PolicySetting(
+            group="Publishing",
+            unit="bytes",
+            none=16_777_216,
+            effects={OTHER: "Larger payloads than {amount} are refused at the publish."},
+        ),
+    ] = None
+    """How large a payload may be."""
+    payload_schema: Annotated[
+        JsonSchema | None,
+        PolicySetting(
+            group="Publishing",
+            none=True,
+            takes='a table, `true`, or `"@FILE"`',
+            effects={
+                True: "Any JSON may be published.",
+                OTHER: "A payload that does not fit the schema is refused at the publish, or rejected by the worker.",
+            },
+        ),
+    ] = None
+    """The JSON Schema of payloads; `"@FILE"` reads it from a file, relative to the configuration. Publish clients check it, and daemons before
+    the handler; the database does not."""
+    ttl: Annotated[
+        Annotated[Duration, between(0 * S, 3650 * DAY), TakesKeywords()] | None,
+        PolicySetting(
+            group="Publishing",
+            none=0 * S,
+            effects={
+                0 * S: "Messages wait for as long as it takes.",
+                OTHER: "A message that has waited {value} without being begun ends as expired. This holds for messages published from then on.",
+            },
+        ),
+    ] = None
+    """How long a message may wait after it is available, unless its publisher says; then it ends as expired."""
+    key_ttl: Annotated[
+        Annotated[Duration, between(0 * S, 365 * DAY), TakesKeywords()] | None,
+        PolicySetting(
+            group="Publishing",
+            none=0 * S,
+            effects={
+                0 * S: "A key is free again as soon as its message has begun.",
+                OTHER: "For {value} after its message has ended a key publishes nothing new.",
+            },
+        ),
+    ] = None
+    """How long a key blocks further publishes after its message has ended."""
+    key_on_retry: Annotated[
+        Annotated[Literal["supersede", "keep"], TakesKeywords()] | None,
+        PolicySetting(
+            group="Publishing",
+            default="supersede",
+            is_required=True,
+            effects={
+                "supersede": "A message that would be tried again gives way to a newer one of its key.",
+                "keep": "A message that is tried again stays beside a newer one of its key.",
+            },
+        ),
+    ] = None
+    """What happens to a message that would be ready again while a newer one of its key is: it is cancelled (`supersede`), or both stay (`keep`)."""
+    notify: Annotated[
+        Annotated[Literal["auto", "always", "off"], TakesKeywords()] | None,
+        PolicySetting(
+            group="Publishing",
+            default="auto",
+            is_required=True,
+            effects={
+                "auto": "A publish notifies only if a sleeping worker would otherwise find the message too late.",
+                "always": "Every publish notifies, also for listeners outside of pgrouse; this makes publishing slower.",
+                "off": "No publish notifies: workers find messages by polling.",
+            },
+        ),
+    ] = None
+    """Whether publishes notify: armed sleepers (`auto`), every listener (`always`), never (`off`)."""
+    registered: Annotated[
+        Switch | None,
+        PolicySetting(
+            group="Publishing",
+            default=False,
+            is_required=True,
+            effects={True: "It is a registered topic.", False: "It is no registered topic."},
+        ),
+    ] = None
+    """In the defaults: only registered topics may be published to. In a topic: it is one of them."""
+    archive_success: Annotated[
+        Annotated[Literal["full", "no_payload", "none"], TakesKeywords()] | None,
+        PolicySetting(
+            group="Afterwards",
+            default="full",
+            is_required=True,
+            effects={
+                "full": "Messages that succeeded are archived with their payload.",
+                "no_payload": "Messages that succeeded are archived without their payload: they cannot be replayed.",
+                "none": "Messages that succeeded are not archived.",
+            },
+        ),
+    ] = None
+    """What the archive keeps of a success."""
+    retention: Annotated[
+        Annotated[Duration, between(3600 * S, duration.LONGEST), TakesKeywords()] | None,
+        PolicySetting(
+            group="Afterwards",
+            default=30 * DAY,
+            is_required=True,
+            effects={
+                OTHER: "Archived messages older than {value} are deleted by the next maintenance, and cannot be brought back."
+            },
+        ),
+    ] = None
+    """How long the archive keeps the topic's messages; up to one day longer, because whole days (UTC) are dropped."""
+    dead_letter: Annotated[
+        Switch | None,
+        PolicySetting(
+            group="Afterwards",
+            default=False,
+            is_required=True,
+            effects={
+                True: "Each dead message also gets a live copy in the topic with .dlq behind its name.",
+                False: "Dead messages stay in the archive only.",
+            },
+        ),
+    ] = None
+    """Dead messages also get a live copy in `<topic>.dlq`. Refused for `.dlq` topics, and for names of more than 196 bytes."""
+    max_redrives: Annotated[
+        Count | None,
+        PolicySetting(
+            group="Afterwards",
+            unit="redrives",
+            default=10,
+            none=0,
+            is_required=True,
+            effects={
+                0: "A dead message may be redriven any number of times.",
+                1: "A message may be redriven once; then only by force.",
+                OTHER: "A message may be redriven {value} times; then only by force.",
+            },
+        ),
+    ] = None
+    """How many times a message and its successors may be put back."""
+
+
+class ChannelPolicy(PolicyTable):
+    """What differs for one channel of a topic: the columns of `messages.channel`."""
+
+    concurrency: Annotated[Count | None, PolicySetting(group="Limits", unit="messages", none=0)] = None
+    """How many messages of the channel may run at once, over all daemons."""
+    min_interval: Annotated[
+        Annotated[Duration, between(0 * S, 30 * DAY), TakesKeywords()] | None,
+        PolicySetting(group="Limits", none=0 * S),
+    ] = None
+    """How long between the beginnings of two messages of the channel."""
+
+
+def _row(name: str, described: FieldInfo) -> PolicySetting:
+    """Return the row of a field."""
+    parts = list(_flatten(described.annotation))
+    given = next((each for each in described.metadata if isinstance(each, PolicySetting)), PolicySetting())
+    low, high = _bounds(parts)
+    row = replace(
+        given,
+        name=name,
+        meaning=" ".join((described.description or "").split()),
+        low=low if given.low is None else given.low,
+        high=high if given.high is None else given.high,
+        choices=tuple(each for part in parts if get_origin(part) is Literal for each in get_args(part))
+        or (("true", "false") if bool in parts else ()),
+    )
+    return replace(row, takes=given.takes or _takes(row, parts))
+
+
+def _flatten(annotation: Any) -> Iterator[Any]:
+    """Yield the types and the metadata that an annotation is made of."""
+    if get_origin(annotation) is Literal or not get_args(annotation):
+        yield annotation
+        return
+    for each in getattr(annotation, "__metadata__", ()):
+        yield from each.metadata if isinstance(each, FieldInfo) else (each,)
+    for inner in get_args(annotation)[: 1 if get_origin(annotation) is Annotated else None]:
+        yield from _flatten(inner)
+
+
+def _bounds(parts: list[Any]) -> tuple[Any, Any]:
+    """Return the least and the greatest value; None where there is none. A duration's are in a Bounds."""
+    for each in parts:
+        if isinstance(each, Bounds):
+            return each.low, each.high
+    low = next((each.ge for each in parts if hasattr(each, "ge")), None)
+    return low, next((each.le for each in parts if hasattr(each, "le")), None)
+
+
+def _takes(row: PolicySetting, parts: list[Any]) -> str:
+    if any(isinstance(each, type) and issubclass(each, PolicyTable) for each in parts):
+        return "a table"
+    if bool in parts:
+        return "true/false"
+    if row.choices:
+        return ", ".join(f"`{value}`" for value in row.choices)
+    if isinstance(row.low, timedelta):
+        return f"duration, {duration.show(row.low)}\N{EN DASH}{duration.show(row.high)}"
+    above = next((f"above {each.gt}" for each in parts if hasattr(each, "gt")), None)
+    low = above or (f"{row.low:f}" if row.low == MIN_RATE else f"{row.low:g}")
+    bounds = f"{low} or more" if row.high >= UNBOUNDED else f"{low}\N{EN DASH}{row.high}"
+    return f"{bounds} {row.unit}".strip()
+
+
+SETTINGS: dict[type[PolicyTable], dict[str, PolicySetting]] = {}
+SETTINGS |= {
+    model: {name: _row(name, described) for name, described in model.model_fields.items()}
+    for model in (Backoff, Breaker, TopicPolicy, ChannelPolicy)
+}
+
+# The settings that are tables themselves, on the command line `backoff.base=5s`.
+NESTED: dict[str, type[PolicyTable]] = {"backoff": Backoff, "breaker": Breaker}
+# What the server takes for parts that a table does not name.
+NESTED_DEFAULTS = {
+    setting: {name: _shown(row.default) for name, row in SETTINGS[model].items() if row.default is not None}
+    for setting, model in NESTED.items()
+}

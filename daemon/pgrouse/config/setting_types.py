@@ -1,0 +1,111 @@
+"""The types of policy settings: whole numbers, rates, switches, jitters, JSON Schemas, and the two keywords that each of them takes."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from pgrouse.payload_schema import SchemaUnusable, compile_schema
+
+# A slower rate is no limit that a clock can keep.
+MIN_RATE = 0.000001
+
+
+class Keyword(Enum):
+    """What a setting may be set to besides a value."""
+
+    INHERIT = "inherit"  # as the defaults say
+    NONE = "none"  # no limit
+
+
+class TakesKeywords:
+    """Lets a setting take the keywords."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Look for a keyword first: archive_success has a value of its own called none."""
+        return core_schema.no_info_wrap_validator_function(
+            _read,
+            handler(source),
+            serialization=core_schema.wrap_serializer_function_ser_schema(_write, schema=handler(source)),
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe the value or the keywords."""
+        return {"anyOf": [handler(schema), {"enum": [each.value for each in Keyword]}]}
+
+
+def _read(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    if isinstance(value, Keyword) or value == Keyword.INHERIT.value:
+        return Keyword(value)
+    try:
+        return handler(value)
+    except ValueError:
+        if value == Keyword.NONE.value:
+            return Keyword.NONE
+        raise
+
+
+def _write(value: Any, handler: SerializerFunctionWrapHandler) -> Any:
+    return value.value if isinstance(value, Keyword) else handler(value)
+
+
+def _check_rate(value: float) -> float:
+    if 0 < value < MIN_RATE:
+        raise ValueError(f"must be at least {MIN_RATE:f}, or 0 for no limit, found {value!r}")
+    return value
+
+
+def _read_jitter(value: Any) -> float | str:
+    """Read a jitter: "full", or the part of the delay by which it may vary."""
+    try:
+        share = "full" if value == "full" else float(value)
+    except (TypeError, ValueError):
+        share = -1.0
+    if isinstance(value, bool) or (share != "full" and not 0 <= float(share) <= 1):
+        raise ValueError(f'expected "full" or a number from 0 to 1, found {value!r}')
+    return share
+
+
+def _read_schema(value: Any, info: ValidationInfo) -> Any:
+    """Read a JSON Schema: itself, or `@FILE` relative to the folder of the validation's context; make sure that it can be used."""
+    if isinstance(value, str) and value.startswith("@"):
+        folder = Path((info.context or {}).get("folder", ""))
+        value = _read_json(folder / value[1:])
+    if not isinstance(value, dict | bool):
+        raise ValueError(f'expected a JSON Schema: a table, true, or "@FILE" with one, found {value!r:.80}')  # noqa: TRY004
+    try:
+        compile_schema(value)
+    except SchemaUnusable as error:
+        # The caller that reports this names the setting.
+        raise ValueError(str(error).removeprefix("payload_schema: ")) from None
+    return value
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): name a file with a JSON Schema") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+
+
+Count = Annotated[int, Field(ge=0, le=2**31 - 1), TakesKeywords()]
+Rate = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False), AfterValidator(_check_rate), TakesKeywords()]
+Switch = Annotated[bool, TakesKeywords()]
+Jitter = Annotated[float | str, BeforeValidator(_read_jitter)]
+JsonSchema = Annotated[Any, BeforeValidator(_read_schema), TakesKeywords()]
