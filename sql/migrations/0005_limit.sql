@@ -1,11 +1,11 @@
 -- Side tables of the limits: each holds rows only for topics and channels that are limited.
 
--- What differs from the topic's policy for one channel.
+-- What differs from the topic's policy for one channel. The trigger check_channel refuses what a setting cannot be.
 CREATE TABLE messages.channel (
   topic        text     COLLATE "C" NOT NULL,
   channel      text     COLLATE "C" NOT NULL,
-  concurrency  integer  CHECK (concurrency >= 0),
-  min_interval interval CHECK (min_interval BETWEEN '0' AND '30 days'),
+  concurrency  integer,
+  min_interval interval,
   paused_at    timestamptz,
   resume_at    timestamptz,
   paused_by    text,
