@@ -1,0 +1,119 @@
+"""Alerts, their delivery, and what silences them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from pgrouse.client.call import Call, JsonText, function_call, row_call, rows_call, value
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that is wrong now.
+
+    Attributes:
+        topic: None = it is about none.
+        since: when it began, or was first seen.
+        what: the state, in words.
+        fix: what to do.
+    """
+
+    kind: str
+    topic: str | None
+    since: datetime | None
+    what: str
+    fix: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDelivery:
+    """The next step of one sink.
+
+    Attributes:
+        held: whether another process delivers to it.
+        fence: to give back with settle_delivery.
+        id: the notification; None = there is nothing to send.
+        attempt: how often it was sent, with this time.
+        message: its contents.
+        wait_s: ask again after so many seconds; None = when something happens.
+    """
+
+    held: bool
+    fence: int | None
+    id: UUID | None
+    seq: int | None
+    attempt: int | None
+    created_at: datetime | None
+    message: JsonText | None
+    wait_s: float | None
+
+
+def conditions() -> Call[list[Condition]]:
+    """List what is wrong now, each with a fix."""
+    return rows_call("conditions", Condition)
+
+
+def silence(
+    kind: str | None = None,
+    topic: str | None = None,
+    error_fingerprint: str | None = None,
+    for_: timedelta | None = None,
+    until: datetime | None = None,
+    reason: str | None = None,
+) -> Call[int]:
+    """Silence the alerts that fit all of kind, topic and fingerprint; the number of the silence."""
+    return function_call(
+        "silence",
+        value,
+        kind=kind,
+        topic=topic,
+        error_fingerprint=error_fingerprint,
+        for_=for_,
+        until=until,
+        reason=reason,
+    )
+
+
+def unsilence(id: int) -> Call[bool]:
+    """End a silence; whether it was active."""
+    return function_call("unsilence", value, id=id)
+
+
+def replay_alerts(sink: str | None = None, since: timedelta | None = None, id: UUID | None = None) -> Call[int]:
+    """Send notifications once more: those of a time (an hour unless given) or one, to one sink or all; how many."""
+    return function_call("replay_alerts", value, sink=sink, since=since, id=id)
+
+
+def delete_sink(sink: str) -> Call[bool]:
+    """Delete a sink with its pending notifications; whether there was one."""
+    return function_call("delete_sink", value, sink=sink)
+
+
+def claim_delivery(sink: str, type: str, holder: str, rules: str, hold: timedelta) -> Call[ClaimedDelivery]:
+    """Take the next notification of a sink; rules is JSON."""
+    return row_call("claim_delivery", ClaimedDelivery, sink=sink, type=type, holder=holder, rules=rules, hold=hold)
+
+
+def settle_delivery(
+    sink: str,
+    fence: int,
+    id: UUID,
+    error: str | None = None,
+    retry_in: timedelta | None = None,
+    abandon: bool | None = None,
+) -> Call[bool]:
+    """Record what became of a notification; whether the sink is still held.
+
+    Args:
+        sink: which sink.
+        fence: of the claim.
+        id: of the notification.
+        error: why it was not delivered; None = it was.
+        retry_in: after how long it is sent again; a minute unless given.
+        abandon: whether it is given up instead.
+    """
+    return function_call(
+        "settle_delivery", value, sink=sink, fence=fence, id=id, error=error, retry_in=retry_in, abandon=abandon
+    )

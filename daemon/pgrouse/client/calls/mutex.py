@@ -1,0 +1,10 @@
+"""Locks of the queue that a session holds."""
+
+from __future__ import annotations
+
+from pgrouse.client.call import Call, function_call, value
+
+
+def lock_consumer(name: str) -> Call[bool]:
+    """Reserve the name of a consumer for this session; whether no other one has it."""
+    return function_call("lock_consumer", value, name=name)

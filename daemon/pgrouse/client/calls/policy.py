@@ -1,0 +1,10 @@
+"""Policies of topics and channels."""
+
+from __future__ import annotations
+
+from pgrouse.client.call import Call, function_call, nothing
+
+
+def lock_policies() -> Call[None]:
+    """Keep others from changing policies until the transaction ends."""
+    return function_call("lock_policies", nothing)

@@ -1,0 +1,53 @@
+"""Schedules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pgrouse.client.call import Call, function_call, row_call, value, values
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRun:
+    """What a schedule published.
+
+    Attributes:
+        id: of the message, or of the one because of which there is none.
+        what: published, else as in messages.schedule_run.
+    """
+
+    id: int | None
+    what: str
+
+
+def next_ticks(
+    cron: str, time_zone: str | None = None, count: int | None = None, after: datetime | None = None
+) -> Call[list[datetime]]:
+    """List the next ticks of a cron expression: 5, in UTC, after now, unless given otherwise."""
+    return function_call("next_ticks", values, cron=cron, time_zone=time_zone, count=count, after=after)
+
+
+def run_schedule(name: str) -> Call[ScheduleRun]:
+    """Publish the message of a schedule now."""
+    return row_call("run_schedule", ScheduleRun, name=name)
+
+
+def pause_schedule(name: str, reason: str | None = None) -> Call[bool]:
+    """Stop a schedule until it is resumed; whether it was running."""
+    return function_call("pause_schedule", value, name=name, reason=reason)
+
+
+def resume_schedule(name: str) -> Call[bool]:
+    """Let a schedule go on with its next tick; whether it was paused."""
+    return function_call("resume_schedule", value, name=name)
+
+
+def fire_schedules(limit: int | None = None) -> Call[int]:
+    """Publish what is due by the schedules; how many ticks that were."""
+    return function_call("fire_schedules", value, limit=limit)
+
+
+def next_schedule_due() -> Call[timedelta | None]:
+    """Say how long until the next schedule is due; None = never."""
+    return function_call("next_schedule_due", value)

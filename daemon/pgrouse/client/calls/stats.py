@@ -1,0 +1,97 @@
+"""Counts, rates and latencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pgrouse.client.call import Call, function_call, rows_call, values
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """The counts of one topic. They stop at a bound, and then mean "at least".
+
+    Attributes:
+        oldest_ready_s: for how many seconds the oldest has been available.
+        handled: whether a worker handles the topic.
+    """
+
+    topic: str
+    ready: int
+    delayed: int
+    running: int
+    dead_last_day: int
+    oldest_ready_s: float | None
+    handled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLatency:
+    """What the workers measured of one topic, in seconds; None where nothing was.
+
+    Attributes:
+        waits: how many waits were measured: from available to claimed.
+        runs: how many calls of a handler.
+        wakes: how many waits that a notification ended.
+    """
+
+    topic: str
+    waits: int
+    wait_p50_s: float | None
+    wait_p95_s: float | None
+    wait_p99_s: float | None
+    runs: int
+    run_p50_s: float | None
+    run_p95_s: float | None
+    run_p99_s: float | None
+    wakes: int
+    wake_p50_s: float | None
+    wake_p95_s: float | None
+    wake_p99_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputBar:
+    """How many attempts ended in one part of a time.
+
+    Attributes:
+        at: when it begins.
+        s: how many seconds of it have passed.
+    """
+
+    at: datetime
+    s: float
+    success: int
+    rejected: int
+    failed: int
+    lock_expired: int
+    retried: int
+    deferred: int
+    released: int
+    lost: int
+    wait_p95_s: float | None
+    run_p95_s: float | None
+    wake_p95_s: float | None
+
+
+def stats(bound: int | None = None) -> Call[list[TopicStats]]:
+    """Count the messages of each topic, up to a bound: 10,000 unless given."""
+    return rows_call("stats", TopicStats, bound=bound)
+
+
+def latency(since: timedelta | None = None, topic: str | None = None) -> Call[list[TopicLatency]]:
+    """Say how long messages waited and handlers ran, in a time: the last hour unless given."""
+    return rows_call("latency", TopicLatency, since=since, topic=topic)
+
+
+def throughput(
+    since: timedelta | None = None, topic: str | None = None, bars: int | None = None
+) -> Call[list[ThroughputBar]]:
+    """Count how attempts ended, in bars: of a minute of the last hour unless given otherwise."""
+    return rows_call("throughput", ThroughputBar, since=since, topic=topic, bars=bars)
+
+
+def unhandled_topics() -> Call[list[str]]:
+    """List the topics with waiting messages and no worker."""
+    return function_call("unhandled_topics", values)

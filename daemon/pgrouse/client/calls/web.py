@@ -1,0 +1,88 @@
+"""Tokens, sessions and idempotent requests of the web server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pgrouse.client.call import Call, function_call, nothing, optional_row_call, value
+
+
+@dataclass(frozen=True, slots=True)
+class TokenHolder:
+    """The token of a caller: its name, and what it may do."""
+
+    name: str
+    roles: list[str]
+    topics: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedAnswer:
+    """The answer of a request that was sent before."""
+
+    status: int
+    answer: str
+
+
+def add_token(
+    name: str,
+    digest: bytes,
+    roles: Sequence[str],
+    topics: Sequence[str] | None = None,
+    expires: timedelta | None = None,
+) -> Call[None]:
+    """Add a token, by the SHA-256 of its secret.
+
+    Args:
+        name: of the token.
+        digest: of the secret.
+        roles: what its holder may do.
+        topics: names, or prefixes that end with *; all unless given.
+        expires: after how long; None = never.
+    """
+    return function_call(
+        "add_token",
+        nothing,
+        name=name,
+        digest=digest,
+        roles=list(roles),
+        topics=None if topics is None else list(topics),
+        expires=expires,
+    )
+
+
+def revoke_token(name: str) -> Call[bool]:
+    """Revoke a token and end its sessions; whether it was valid."""
+    return function_call("revoke_token", value, name=name)
+
+
+def check_token(digest: bytes) -> Call[TokenHolder | None]:
+    """Look up a token; None = unknown, expired or revoked."""
+    return optional_row_call("check_token", TokenHolder, digest=digest)
+
+
+def open_session(token: bytes, digest: bytes, for_: timedelta) -> Call[bool]:
+    """Create a browser session for the digests of a token and of a cookie; whether the token is valid."""
+    return function_call("open_session", value, token=token, digest=digest, for_=for_)
+
+
+def check_session(digest: bytes) -> Call[TokenHolder | None]:
+    """Look up a session; None = it has ended, or its token is no longer valid."""
+    return optional_row_call("check_session", TokenHolder, digest=digest)
+
+
+def close_session(digest: bytes) -> Call[bool]:
+    """End a session; whether there was one."""
+    return function_call("close_session", value, digest=digest)
+
+
+def begin_request(caller: str, key: str, digest: bytes) -> Call[SavedAnswer | None]:
+    """Begin a request that takes effect only once; the answer if it was answered before."""
+    return optional_row_call("begin_request", SavedAnswer, caller=caller, key=key, digest=digest)
+
+
+def end_request(caller: str, key: str, status: int, answer: str) -> Call[None]:
+    """Save the answer of a request."""
+    return function_call("end_request", nothing, caller=caller, key=key, status=status, answer=answer)

@@ -1,0 +1,316 @@
+"""Every function that is granted to a role has one binding in Python, which says the same as the function: its arguments, defaults and types."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import is_dataclass
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from pathlib import Path
+from types import UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.rows import namedtuple_row
+
+from pgrouse.client import calls
+from pgrouse.client.call import Call
+
+ROOT = Path(__file__).parents[1]
+
+# Granted, but never called by a program of its own accord.
+NOT_BOUND = {
+    "called by triggers and constraints with the rights of the one who writes": {
+        "check_policy",
+        "check_backoff",
+        "check_breaker",
+        "is_printable",
+        "long_number_bytes",
+        "notify",
+        "notify_inserted",
+        "notify_policy",
+    },
+    "expressions in other statements": {"display_json", "quantile", "unpack_histogram", "now", "silenced_until"},
+    "called by pg_cron": {
+        "expire_locks",
+        "expire_messages",
+        "propagate_missed_ends",
+        "update_breakers",
+        "renotify_stale",
+        "update_conditions",
+        "maintain_partitions",
+        "purge",
+        "prune",
+    },
+    "not converted yet": {
+        "arm",
+        "begin_staging",
+        "cancelled_ids",
+        "claim",
+        "claimed_ids",
+        "complete",
+        "count_ready",
+        "count_runs",
+        "defer",
+        "delete_staged",
+        "disarm",
+        "draw_xid",
+        "fail",
+        "heartbeat",
+        "job_rejected",
+        "job_result",
+        "load_steps",
+        "next_due",
+        "oldest_running_xid",
+        "publish_staged",
+        "raise_low_water",
+        "read_claimed",
+        "record_measures",
+        "register_worker",
+        "reject",
+        "release",
+        "release_orphaned",
+        "results",
+        "retry",
+        "save_step",
+        "set_progress",
+        "touch_http_holders",
+        "touch_http_worker",
+        "touch_worker",
+        "unregister_worker",
+        "wait_for",
+    },
+    "written by publishing in the way of each driver": {"publish", "payload_schema_digest"},
+}
+# Files that still have statements of their own for functions with a binding.
+NOT_CONVERTED: set[str] = {
+    "daemon/pgrouse/alerts/delivery.py",
+    "daemon/pgrouse/cli/alert.py",
+    "daemon/pgrouse/cli/archive.py",
+    "daemon/pgrouse/cli/dead.py",
+    "daemon/pgrouse/cli/explain.py",
+    "daemon/pgrouse/cli/health.py",
+    "daemon/pgrouse/cli/maintenance.py",
+    "daemon/pgrouse/cli/message.py",
+    "daemon/pgrouse/cli/message_view.py",
+    "daemon/pgrouse/cli/redrive.py",
+    "daemon/pgrouse/cli/replay.py",
+    "daemon/pgrouse/cli/schedule.py",
+    "daemon/pgrouse/cli/stats.py",
+    "daemon/pgrouse/cli/token.py",
+    "daemon/pgrouse/cli/topic.py",
+    "daemon/pgrouse/cli/worker.py",
+    "daemon/pgrouse/client/message_query.py",
+    "daemon/pgrouse/client/policy_change.py",
+    "daemon/pgrouse/client/worker_client.py",
+    "daemon/pgrouse/crypto/key_usage.py",
+    "daemon/pgrouse/crypto/rotation.py",
+    "daemon/pgrouse/doctor/sql_checks.py",
+    "daemon/pgrouse/metrics/queue_metrics.py",
+    "daemon/pgrouse/top/action.py",
+    "daemon/pgrouse/top/snapshot.py",
+    "daemon/pgrouse/web/bulk_actions.py",
+    "daemon/pgrouse/web/message_detail.py",
+    "daemon/pgrouse/web/pages/dead.py",
+    "daemon/pgrouse/web/pages/message.py",
+    "daemon/pgrouse/web/pages/overview.py",
+    "daemon/pgrouse/web/pages/schedules.py",
+    "daemon/pgrouse/web/pages/topic.py",
+    "daemon/pgrouse/web/pages/topics.py",
+    "daemon/pgrouse/web/pages/workers.py",
+    "daemon/pgrouse/web/search.py",
+    "daemon/pgrouse/web/token_cache.py",
+    "daemon/pgrouse/web/topic_counts.py",
+    "daemon/pgrouse/web/v1/dead.py",
+    "daemon/pgrouse/web/v1/message.py",
+    "daemon/pgrouse/web/v1/publish.py",
+    "daemon/pgrouse/web/v1/schedule.py",
+    "daemon/pgrouse/web/v1/system.py",
+    "daemon/pgrouse/web/v1/topic.py",
+    "pipeline/pyspark_pgrouse/claim/claim_client.py",
+    "pipeline/pyspark_pgrouse/lake/cursor.py",
+}
+# Its rows are of two kinds.
+OF_SEVERAL_ROWS = {"find_messages"}
+
+PYTHON_TYPES: dict[str, type] = {
+    "bool": bool,
+    "bytea": bytes,
+    "float8": float,
+    "int2": int,
+    "int4": int,
+    "int8": int,
+    "interval": timedelta,
+    "jsonb": str,
+    "text": str,
+    "timestamptz": datetime,
+    "uuid": UUID,
+    "xid8": str,
+}
+SAMPLES: dict[type, Any] = {
+    bool: True,
+    bytes: b"\x00\xff",
+    float: 0.5,
+    int: 1,
+    timedelta: timedelta(seconds=1),
+    str: "1",
+    datetime: datetime(2026, 1, 2, tzinfo=UTC),
+    UUID: UUID(int=1),
+}
+GRANTED = """
+  SELECT p.proname AS name, p.pronargdefaults AS defaults,
+         coalesce(p.proargnames[:p.pronargs], '{}') AS arguments,
+         ARRAY(SELECT t.typname FROM unnest(p.proargtypes) WITH ORDINALITY AS a (type, nth) JOIN pg_type AS t ON t.oid = a.type
+               ORDER BY a.nth) AS types
+  FROM pg_proc AS p
+  WHERE p.pronamespace = 'messages'::regnamespace AND p.prorettype <> 'trigger'::regtype
+    AND EXISTS (SELECT FROM aclexplode(p.proacl) AS a JOIN pg_roles AS r ON r.oid = a.grantee
+                WHERE r.rolname IN ('messages_publisher', 'messages_worker', 'messages_operator', 'messages_analyst', 'messages_maintainer'))
+  ORDER BY p.proname"""
+
+Binding = Callable[..., Call[Any]]
+
+
+class Function(NamedTuple):
+    """A function of the server."""
+
+    name: str
+    defaults: int
+    arguments: list[str]
+    types: list[str]
+
+
+def _bindings() -> Iterator[tuple[str, Binding]]:
+    for module in pkgutil.iter_modules(calls.__path__):
+        room = import_module(f"{calls.__name__}.{module.name}")
+        for name, function in inspect.getmembers(room, inspect.isfunction):
+            if function.__module__ == room.__name__ and not name.startswith("_"):
+                yield name, function
+
+
+BINDINGS = dict(_bindings())
+FUNCTIONS_NOT_BOUND = set().union(*NOT_BOUND.values())
+
+
+@pytest.fixture
+def granted(database: Any) -> dict[str, Function]:
+    with database.connect() as conn:
+        rows = conn.cursor(row_factory=namedtuple_row).execute(GRANTED).fetchall()
+    return {row.name: Function(*row) for row in rows}
+
+
+def test_every_granted_function_has_exactly_one_binding_or_a_reason(granted: dict[str, Function]) -> None:
+    names = sorted(name for name, _ in _bindings())
+
+    assert names == sorted(granted.keys() - FUNCTIONS_NOT_BOUND)
+    assert granted.keys() >= FUNCTIONS_NOT_BOUND
+
+
+def test_a_binding_has_the_arguments_and_the_defaults_of_its_function(granted: dict[str, Function]) -> None:
+    for name, binding in BINDINGS.items():
+        parameters = inspect.signature(binding).parameters.values()
+        function = granted[name]
+
+        assert [f"p_{each.name.rstrip('_')}" for each in parameters] == function.arguments, name
+        assert sum(each.default is not each.empty for each in parameters) == function.defaults, name
+        assert {each.default for each in parameters} <= {inspect.Parameter.empty, None}, name
+
+
+def test_an_argument_of_a_binding_has_the_type_of_that_of_its_function(granted: dict[str, Function]) -> None:
+    for name, binding in BINDINGS.items():
+        hints = list(get_type_hints(binding).items())[:-1]
+        for (argument, hint), type_name in zip(hints, granted[name].types, strict=True):
+            assert _scalars(hint) == {PYTHON_TYPES[type_name.removeprefix("_")]}, f"{name}({argument})"
+            assert _is_of_several(hint) == type_name.startswith("_"), f"{name}({argument})"
+
+
+def test_the_server_takes_each_call_and_returns_what_the_binding_says(database: Any) -> None:
+    with database.connect() as conn:
+        for name, binding in BINDINGS.items():
+            hints = get_type_hints(binding)
+            (result,) = get_args(hints.pop("return"))
+            every = {argument: _sample(hint) for argument, hint in hints.items()}
+
+            _columns(conn, binding(**{argument: every[argument] for argument in _needed(binding)}))
+            columns = _columns(conn, binding(**every))
+
+            assert name in OF_SEVERAL_ROWS or columns == _expected(columns, result), name
+
+
+def test_no_other_file_calls_a_function_that_has_a_binding() -> None:
+    callers = {
+        str(path.relative_to(ROOT)): found
+        for folder in ("daemon", "pipeline")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if "client/calls" not in str(path) and (found := _called(path.read_text()))
+    }
+
+    assert {path: found for path, found in callers.items() if path not in NOT_CONVERTED} == {}
+    assert callers.keys() >= NOT_CONVERTED
+
+
+def _called(text: str) -> list[str]:
+    return sorted(set(re.findall(r"messages\.(\w+)\(", text)) & BINDINGS.keys())
+
+
+def _columns(conn: psycopg.Connection[Any], call: Call[Any]) -> dict[str, type]:
+    """Return the columns of a call, with their types, without making it."""
+    cursor = conn.cursor().execute(call.statement + b" LIMIT 0", call.values)
+    return {each.name: _python_type(conn, each.type_code) for each in cursor.description or ()}
+
+
+def _python_type(conn: psycopg.Connection[Any], oid: int) -> type:
+    if oid == VOID:
+        return type(None)
+    info = conn.adapters.types.get(oid)
+    assert info, oid
+    return PYTHON_TYPES[info.name]
+
+
+VOID = 2278
+
+
+def _needed(binding: Binding) -> list[str]:
+    return [each.name for each in inspect.signature(binding).parameters.values() if each.default is each.empty]
+
+
+def _expected(columns: dict[str, type], result: Any) -> dict[str, type]:
+    """Return the columns of a result: the fields of its rows, or its one value."""
+    row = next((each for each in _leaves(result) if is_dataclass(each) or hasattr(each, "_fields")), None)
+    if row is None:
+        return dict.fromkeys(columns, _one(result))
+    return {column: _one(hint) for column, hint in get_type_hints(row).items()}
+
+
+def _one(hint: Any) -> type:
+    (kind,) = _scalars(hint)
+    return kind
+
+
+def _scalars(hint: Any) -> set[Any]:
+    leaves = set(_leaves(hint))
+    return leaves - {type(None)} or leaves
+
+
+def _leaves(hint: Any) -> Iterator[Any]:
+    if inner := get_args(hint):
+        for each in inner:
+            yield from _leaves(each)
+    else:
+        yield hint
+
+
+def _is_of_several(hint: Any) -> bool:
+    if get_origin(hint) in (Union, UnionType):
+        return any(map(_is_of_several, get_args(hint)))
+    return get_origin(hint) in (Sequence, list)
+
+
+def _sample(hint: Any) -> Any:
+    sample = SAMPLES[_one(hint)]
+    return [sample] if _is_of_several(hint) else sample
