@@ -14,7 +14,7 @@ import pytest
 from psycopg.rows import namedtuple_row
 from pydantic import ValidationError
 
-from pgrouse import AsyncClient, Client, NewMessage, UnknownMessage
+from pgrouse import AsyncClient, Client, MessageNotFound, NewMessage
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -90,7 +90,7 @@ def test_a_message_is_told_whether_it_lives_or_has_ended(queue: Queue, client: C
 
 
 def test_a_message_that_never_was_is_an_error(client: Client) -> None:
-    with pytest.raises(UnknownMessage, match="there is no message 4711"):
+    with pytest.raises(MessageNotFound, match="there is no message 4711"):
         client.message(4711)
 
 

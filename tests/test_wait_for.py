@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgrouse import MessageResult, UnknownMessage, publish, wait_for
+from pgrouse import MessageNotFound, MessageResult, publish, wait_for
 from pgrouse.client import wait_for as waiting
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -111,7 +111,7 @@ def test_the_time_runs_out_and_the_message_goes_on(queue: Queue, database: Datab
 
 @each_way
 def test_a_message_that_never_was_is_an_error(database: Database, wait: Any) -> None:
-    with pytest.raises(UnknownMessage, match="there is no message 4711"):
+    with pytest.raises(MessageNotFound, match="there is no message 4711"):
         wait(database.dsn, 4711, LONG)
 
 

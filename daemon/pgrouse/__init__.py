@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         InvalidStep,
         KeyTaken,
         LockLost,
+        MessageNotFound,
         PayloadTooLarge,
         PgrouseError,
         PredecessorNotFound,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         TopicFull,
         TopicNotRegistered,
         TopicReserved,
-        UnknownMessage,
     )
     from pgrouse.handlers.batch import BatchContext, Item
     from pgrouse.handlers.context import Context
@@ -55,6 +55,7 @@ __all__ = [
     "Item",
     "KeyTaken",
     "LockLost",
+    "MessageNotFound",
     "MessageResult",
     "NewMessage",
     "PayloadTooLarge",
@@ -68,7 +69,6 @@ __all__ = [
     "TopicFull",
     "TopicNotRegistered",
     "TopicReserved",
-    "UnknownMessage",
     "publish",
     "publish_many",
     "wait_for",
@@ -103,7 +103,7 @@ _MODULES = {
     "TopicFull": "errors",
     "TopicNotRegistered": "errors",
     "TopicReserved": "errors",
-    "UnknownMessage": "errors",
+    "MessageNotFound": "errors",
     "publish": "publishing.publish",
     "publish_many": "publishing.publish",
     "wait_for": "client.wait_for",

@@ -120,7 +120,7 @@ class InvalidStep(PgrouseError, ValueError):
     """A step cannot be kept: its result is no JSON or too large, or its name is used twice. Its function may have run."""
 
 
-class UnknownMessage(PgrouseError, LookupError):
+class MessageNotFound(PgrouseError, LookupError):
     """There is no such message: it was never published, or ended and nothing of it is kept."""
 
 

@@ -27,7 +27,7 @@ from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
-from pgrouse.errors import UnknownMessage
+from pgrouse.errors import MessageNotFound
 from pgrouse.publishing.new_message import NewMessage, Options
 from pgrouse.publishing.publish import publish, publish_many
 from pgrouse.publishing.published import Published, PublishedMany
@@ -105,11 +105,11 @@ class Client:
         """Return all that is known of a message, live or archived; `state` says which: ready, delayed, retrying, running or its result.
 
         Raises:
-            UnknownMessage: there is none, or no more.
+            MessageNotFound: there is none, or no more.
         """
         rows = self._run(message_query.query(contents=True), {"id": message_id})
         if not rows:
-            raise UnknownMessage(
+            raise MessageNotFound(
                 f"there is no message {message_id}: it was never published, or was deleted from the archive"
             )
         return {name: _decoded(name, value) for name, value in rows[0].items()}

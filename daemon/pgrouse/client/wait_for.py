@@ -22,7 +22,7 @@ from pydantic_core import from_json
 from pgrouse import search_path
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
-from pgrouse.errors import UnknownMessage
+from pgrouse.errors import MessageNotFound
 
 LISTEN, UNLISTEN = b"LISTEN settled", b"UNLISTEN settled"
 PROCESS = b"SELECT pg_catalog.pg_backend_pid()"
@@ -92,7 +92,7 @@ def wait_for(
 
     Raises:
         TimeoutError: it has not ended by then. It goes on; so can the waiting, by another call.
-        UnknownMessage: it was never published, or ended and nothing of it is kept.
+        MessageNotFound: it was never published, or ended and nothing of it is kept.
         psycopg.Error: no right to call messages.wait_for, or no connection.
     """
     wait = _WaitProtocol(message_id, timeout)
@@ -162,7 +162,7 @@ class _WaitProtocol:
         if was_seen:
             # Only a success can leave nothing behind.
             return MessageResult(self.message_id, "success")
-        raise UnknownMessage(
+        raise MessageNotFound(
             f"there is no message {self.message_id}: it was never published, its publish is not committed, or nothing of it is kept"
         )
 

@@ -139,7 +139,7 @@ ERRORS: tuple[tuple[type[errors.PgrouseError], int, str], ...] = (
     (errors.InvalidPayload, 422, "invalid_payload"),
     (errors.InvalidMessage, 422, "invalid_message"),
     (errors.LockLost, 409, "lock_lost"),
-    (errors.UnknownMessage, 404, "not_found"),
+    (errors.MessageNotFound, 404, "not_found"),
     (errors.PgrouseError, 422, "refused"),
 )
 
