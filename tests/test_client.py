@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +58,7 @@ def test_on_a_connection_of_the_caller_nothing_holds_before_he_commits(queue: Qu
     published = queue.publish()
     conn = database.connect(autocommit=False)
 
-    Client(conn).cancel(published)
+    Client(conn).cancel([published])
     conn.rollback()
 
     assert queue.message(published) is not None
@@ -67,13 +68,13 @@ def test_the_factories_of_the_callers_connection_do_not_matter(queue: Queue, dat
     published = queue.publish()
     conn = database.connect(row_factory=namedtuple_row)
 
-    assert Client(conn).message(published)["state"] == "ready"
+    assert Client(conn).message(published).state == "ready"
 
 
 def test_a_coroutine_calls_it_in_a_thread(queue: Queue, client: Client) -> None:
     published = queue.publish()
 
-    assert asyncio.run(asyncio.to_thread(client.cancel, published)) == [published]
+    assert asyncio.run(asyncio.to_thread(client.cancel, [published])) == [published]
 
 
 # Messages
@@ -85,8 +86,8 @@ def test_a_message_is_told_whether_it_lives_or_has_ended(queue: Queue, client: C
     queue.settle("complete", queue.claim(), ['{"done": true}'])
     ended = client.message(published)
 
-    assert (live["state"], live["payload"], live["headers"], live["output"]) == ("ready", {"n": 1}, {"h": 2}, None)
-    assert (ended["state"], ended["payload"], ended["output"]) == ("success", {"n": 1}, {"done": True})
+    assert (live.state, live.payload, live.headers, live.output) == ("ready", {"n": 1}, {"h": 2}, None)
+    assert (ended.state, ended.payload, ended.output) == ("success", {"n": 1}, {"done": True})
 
 
 def test_a_message_that_never_was_is_an_error(client: Client) -> None:
@@ -96,9 +97,9 @@ def test_a_message_that_never_was_is_an_error(client: Client) -> None:
 
 def test_messages_are_cancelled_with_a_reason_and_those_that_have_ended_are_not(queue: Queue, client: Client) -> None:
     first, second = queue.publish_many(2)
-    client.cancel(first)
+    client.cancel([first])
 
-    cancelled = client.cancel(first, second, reason="ordered twice")
+    cancelled = client.cancel([first, second], reason="ordered twice")
 
     assert cancelled == [second]
     assert queue.archived(second).error == "cancelled: ordered twice"
@@ -107,14 +108,14 @@ def test_messages_are_cancelled_with_a_reason_and_those_that_have_ended_are_not(
 def test_a_message_that_waits_for_a_time_is_tried_at_once(queue: Queue, client: Client) -> None:
     delayed, ready = queue.publish(wait="1 hour"), queue.publish()
 
-    assert client.retry_now(delayed, ready) == [delayed]
+    assert client.retry_now([delayed, ready]) == [delayed]
 
 
 def test_a_message_that_waits_is_skipped_and_one_that_runs_is_not(queue: Queue, client: Client) -> None:
     running, waiting = queue.publish("t"), queue.publish("u")
     queue.claim("t")
 
-    skipped = client.skip(running, waiting, reason="malformed")
+    skipped = client.skip([running, waiting], reason="malformed")
 
     assert skipped == [waiting]
     assert queue.archived(waiting).error == "skipped: malformed"
@@ -125,8 +126,9 @@ def test_it_says_why_a_message_does_not_run(queue: Queue, client: Client) -> Non
 
     reasons = client.explain(published)
 
-    assert reasons == [row._asdict() for row in queue.rows("SELECT * FROM messages.explain(%s)", [published])]
-    assert reasons[0]["code"]
+    rows = queue.rows("SELECT * FROM messages.explain(%s)", [published])
+    assert [(each.code, each.reason, each.detail) for each in reasons] == [tuple(row) for row in rows]
+    assert reasons[0].code
 
 
 def test_it_waits_for_the_end_of_a_message(queue: Queue, client: Client, eventually: Callable[..., Any]) -> None:
@@ -147,12 +149,12 @@ def test_dead_messages_are_found_by_filters_page_by_page(queue: Queue, client: C
     first, second, third = kill(queue, 3)
     kill(queue, 2, "u")
 
-    page = client.dead(topic="t", result="failed", limit=2)
-    following = client.dead(topic="t", after=page[-1]["id"], since=datetime(2000, 1, 1, tzinfo=UTC))
+    page = client.find_dead(topic="t", result="failed", limit=2)
+    following = client.find_dead(topic="t", after=page[-1].id, since=datetime(2000, 1, 1, tzinfo=UTC))
 
-    assert [row["id"] for row in page] == [first, second]
-    assert [row["id"] for row in following] == [third]
-    assert client.dead(error="no such thing") == []
+    assert [row.id for row in page] == [first, second]
+    assert [row.id for row in following] == [third]
+    assert client.find_dead(error="no such thing") == []
 
 
 def test_dead_messages_are_grouped(queue: Queue, client: Client) -> None:
@@ -161,19 +163,19 @@ def test_dead_messages_are_grouped(queue: Queue, client: Client) -> None:
 
     (group,) = client.dead_groups(since=timedelta(hours=1))
 
-    assert (group["topic"], group["result"], group["count"]) == ("t", "failed", 5)
+    assert (group.topic, group.result, group.count) == ("t", "failed", 5)
 
 
 def test_dead_messages_are_put_back_by_id_and_by_filter(queue: Queue, client: Client) -> None:
     first, second = kill(queue, 2)
     (other,) = kill(queue, 1, "u")
 
-    by_id = client.redrive(first, first + 10_000, delay=MINUTE)
+    by_id = client.redrive([first, first + 10_000], delay=MINUTE)
     by_filter = client.redrive_where(topic="u", rate=10.0, force=True)
 
-    assert {row["archived_id"]: row["outcome"] for row in by_id} == {first: "redriven", first + 10_000: "not_dead"}
-    assert [(row["archived_id"], row["outcome"]) for row in by_filter] == [(other, "redriven")]
-    assert [row["id"] for row in client.dead()] == [second]
+    assert {row.archived_id: row.outcome for row in by_id} == {first: "redriven", first + 10_000: "not_dead"}
+    assert [(row.archived_id, row.outcome) for row in by_filter] == [(other, "redriven")]
+    assert [row.id for row in client.find_dead()] == [second]
 
 
 def test_a_copy_of_a_dead_message_is_moved_back(queue: Queue, client: Client) -> None:
@@ -181,9 +183,9 @@ def test_a_copy_of_a_dead_message_is_moved_back(queue: Queue, client: Client) ->
     (dead,) = kill(queue)
     copy = queue.value("SELECT id FROM messages.message WHERE topic = 't.dlq'")
 
-    (row,) = client.requeue(copy)
+    (row,) = client.requeue_dead_letters([copy])
 
-    assert (row["copy_id"], row["archived_id"], row["outcome"]) == (copy, dead, "redriven")
+    assert (row.copy_id, row.archived_id, row.outcome) == (copy, dead, "redriven")
 
 
 def test_what_succeeded_is_published_again(queue: Queue, client: Client) -> None:
@@ -192,9 +194,9 @@ def test_what_succeeded_is_published_again(queue: Queue, client: Client) -> None
     now = datetime.now(UTC)
 
     page = client.replay("t", now - MINUTE, now + MINUTE, limit=1)
-    following = client.replay("t", now - MINUTE, now + MINUTE, after=page[-1]["archived_id"])
+    following = client.replay("t", now - MINUTE, now + MINUTE, after=page[-1].archived_id)
 
-    assert [(row["archived_id"], row["outcome"]) for row in page + following] == [
+    assert [(row.archived_id, row.outcome) for row in page + following] == [
         (first, "replayed"),
         (second, "replayed"),
     ]
@@ -244,7 +246,7 @@ def test_it_counts_what_stands_in_the_queue(queue: Queue, client: Client) -> Non
     queue.publish_many(3)
     kill(queue, 1, "u")
 
-    assert {row["topic"]: (row["ready"], row["dead_last_day"]) for row in client.stats()} == {"t": (3, 0), "u": (0, 1)}
+    assert {row.topic: (row.ready, row.dead_last_day) for row in client.stats()} == {"t": (3, 0), "u": (0, 1)}
 
 
 # Schedules
@@ -254,15 +256,15 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
     began = datetime.now(UTC)
     client.add_schedule("nightly", "0 2 * * *", "report", {"of": "today"}, time_zone="Europe/Berlin", headers={"h": 1})
     (schedule,) = client.schedules()
-    published = client.run_schedule_now("nightly")
+    published = client.run_schedule("nightly")
     paused = [client.pause_schedule("nightly", reason="holidays"), client.pause_schedule("nightly")]
     resumed = [client.resume_schedule("nightly"), client.resume_schedule("nightly")]
     removed = [client.remove_schedule("nightly"), client.remove_schedule("nightly")]
 
-    assert (schedule["name"], schedule["topic"], schedule["time_zone"]) == ("nightly", "report", "Europe/Berlin")
-    assert schedule["next_tick"] > began
-    assert published["what"] == "published"
-    assert queue.message(published["id"]).payload == {"of": "today"}
+    assert (schedule.name, schedule.topic, schedule.time_zone) == ("nightly", "report", "Europe/Berlin")
+    assert schedule.next_tick > began
+    assert published.what == "published"
+    assert queue.message(published.id).payload == {"of": "today"}
     assert (paused, resumed, removed) == ([True, False], [True, False], [True, False])
     assert client.schedules() == []
 
@@ -295,8 +297,8 @@ def test_a_coroutine_awaits_the_same_methods(database: Database, queue: Queue) -
             await client.set_policy("t", max_attempts=3)
             ending = asyncio.create_task(client.wait_for(published, MINUTE))
             reasons, policy = await asyncio.gather(client.explain(published), client.policy("t"))
-            await client.cancel(published)
-            return reasons[0]["code"], policy["max_attempts"], (await ending).result
+            await client.cancel([published])
+            return reasons[0].code, policy["max_attempts"], (await ending).result
 
     assert asyncio.run(main()) == ("unhandled", 3, "cancelled")
 
@@ -308,7 +310,7 @@ def test_a_call_that_is_cancelled_is_cancelled_on_the_server_and_the_next_one_go
                 other.autocommit = False
                 published = await client.publish("t")
                 other.execute("SELECT FROM messages.message FOR UPDATE")
-                stuck = asyncio.create_task(client.cancel(published))
+                stuck = asyncio.create_task(client.cancel([published]))
                 waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
                 watcher = database.connect()
                 await asyncio.to_thread(eventually, lambda: watcher.execute(waits).fetchone() == (1,))
@@ -317,7 +319,7 @@ def test_a_call_that_is_cancelled_is_cancelled_on_the_server_and_the_next_one_go
                     await stuck
                 stats = await client.stats()
                 other.rollback()
-            return [row["topic"] for row in stats]
+            return [row.topic for row in stats]
 
     assert asyncio.run(main()) == ["t"]
 
@@ -344,7 +346,7 @@ def test_a_cancellation_that_comes_too_late_meets_no_call_of_another(database: D
                 for conn, locked in ((one, first), (two, second)):
                     conn.autocommit = False
                     conn.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [locked])
-                calls = [asyncio.create_task(client.cancel(each)) for each in (first, second)]
+                calls = [asyncio.create_task(client.cancel([each])) for each in (first, second)]
                 await seen(is_stuck)
                 busy.submit(let_go.wait)  # what sends the cancellation has to wait for a thread
                 calls[0].cancel()
@@ -364,18 +366,60 @@ def test_a_cancellation_that_comes_too_late_meets_no_call_of_another(database: D
         let_go.set()
 
 
-def test_an_async_client_has_the_methods_of_a_client_and_no_other(database: Database) -> None:
-    client = AsyncClient(database.dsn)
+def test_an_async_client_has_the_methods_of_a_client_and_no_other() -> None:
+    blocking, awaited = ({name for name in vars(each) if not name.startswith("_")} for each in (Client, AsyncClient))
 
-    assert callable(client.redrive_where)
-    for name in ("close", "conn", "no_such", "_run"):
-        with pytest.raises(AttributeError, match="it has those of Client"):
-            getattr(client, name)
+    # It closes itself.
+    assert awaited == blocking - {"close"}
+    assert all(inspect.iscoroutinefunction(getattr(AsyncClient, name)) for name in awaited)
+
+
+def test_a_method_that_makes_a_call_has_the_name_and_the_arguments_of_its_function() -> None:
+    for name, method in vars(Client).items():
+        if hasattr(method, "__wrapped__"):
+            assert method.__wrapped__.__name__ == name
+            assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(method.__wrapped__)
 
 
 def test_what_waits_is_deleted_one_by_one_or_all_of_a_topic(queue: Queue, client: Client) -> None:
     first, second, third, fourth = queue.publish_many(4)
 
-    assert client.delete(first, 2**62) == [first]
+    assert client.delete([first, 2**62]) == [first]
     assert client.purge_topic("t", upto=third) == len([second, third])
     assert queue.ids() == [fourth]
+
+
+def test_a_message_that_waits_is_edited_and_a_dead_one_comes_back_with_another_payload(
+    queue: Queue, client: Client
+) -> None:
+    waiting, (dead,) = queue.publish("u", payload={"n": 1}), kill(queue)
+
+    edited = [client.edit(waiting, payload={"n": 2}, headers={"h": 1}), client.edit(dead, payload={})]
+    redriven = client.redrive_edited(dead, payload={"n": 3}, topic="u")
+
+    assert edited == ["edited", "ended"]
+    assert (client.message(waiting).payload, client.message(waiting).headers) == ({"n": 2}, {"h": 1})
+    assert redriven.outcome == "redriven"
+    assert redriven.message_id is not None
+    assert client.message(redriven.message_id).topic == "u"
+
+
+def test_messages_are_found_page_by_page(queue: Queue, client: Client) -> None:
+    published = queue.publish_many(3)
+
+    page = client.find_messages("t", states=["ready"], limit=2)
+    last = client.find_messages("t", states=["ready"], limit=2, after=page.place)
+
+    assert [each.id for each in [*page.messages, *last.messages]] == published
+    assert (last.place, last.looked) == (None, 1)
+
+
+@pytest.mark.parametrize("ids", ["12", 12, [1.5]])
+def test_what_is_no_list_of_ids_is_refused(client: Client, ids: Any) -> None:
+    with pytest.raises(TypeError):
+        client.cancel(ids)
+
+
+def test_an_id_that_no_message_can_have_is_an_error_of_the_server(client: Client) -> None:
+    with pytest.raises(psycopg.errors.NumericValueOutOfRange):
+        client.cancel([2**70])

@@ -364,10 +364,10 @@ def test_no_call_of_a_client_calls_a_trap(trapped: Database, queue: Queue, how: 
         client.stats()
         client.add_schedule("s", "* * * * *", "t", 1)
         client.schedules()
-        client.dead()
+        client.find_dead()
         client.dead_groups()
-        client.cancel(published)
-        client.redrive(published)
+        client.cancel([published])
+        client.redrive([published])
 
     assert conn.execute("SHOW search_path").fetchone() == (traps.PATH,)
     if how == "in a transaction":
@@ -379,7 +379,7 @@ def test_no_wait_calls_a_trap(trapped: Database, queue: Queue) -> None:
     async def work() -> None:
         async with AsyncClient(trapped.dsn) as client:
             published = await client.publish("t", 1)
-            await client.cancel(published)
+            await client.cancel([published])
             assert (await client.wait_for(published)).result == "cancelled"
             assert wait_for(trapped.dsn, published).result == "cancelled"
             assert wait_for(trapped.connect(), published).result == "cancelled"

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
 
 import click
+import psycopg
+from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, MESSAGE_ID, RESULTS
+from pgrouse.client.call import Call, run
+from pgrouse.client.calls import operate, workflow
 from pgrouse.client.message_query import NEVER, STATE
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
-
-if TYPE_CHECKING:
-    import psycopg
 
 LIVE_STATES = ("ready", "delayed", "retrying", "running")
 
@@ -70,8 +71,6 @@ def list_messages(
     session: CliSession, topic: str | None, state: str | None, since: timedelta, after: int, limit: int
 ) -> None:
     """List messages, the oldest first."""
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     query = LIST_ENDED if state in RESULTS else LIST_LIVE
     with session.read() as conn:
         values = {"topic": topic, "state": state, "since": since, "after": after, "limit": limit}
@@ -127,113 +126,115 @@ def show(session: CliSession, message_id: int, no_payload: bool, decrypt: bool) 
     return show_message(session, message_id, contents=not no_payload, decrypt=decrypt)
 
 
+IDS = click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
+REASON = click.option("--reason", help="Stored as the error of the message.")
+
+
 @message.command()
-@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
-@click.option("--reason", help="Stored as the error of the message.")
+@IDS
+@REASON
 @click.pass_obj
 def cancel(session: CliSession, message_ids: tuple[int, ...], reason: str | None) -> int:
     """Cancel messages; they are archived as cancelled. A running handler is stopped."""
-    with session.connect() as conn:
-        row: Any = conn.execute("SELECT messages.cancel(%s, %s)", [list(message_ids), reason]).fetchone()
-    cancelled = set(row[0])
-    missed = [each for each in dict.fromkeys(message_ids) if each not in cancelled]
-    if session.as_json:
-        session.output.record({"cancelled": sorted(cancelled), "not_live": missed})
-    for each in sorted(cancelled):
-        session.output.say(f"cancelled {each}")
-    for each in missed:
-        session.output.problem(
-            f"message {each} was not cancelled: it has ended, or was never published (`pgrouse message show {each}`)"
-        )
-    return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK
+    report = IdReport(
+        *("cancelled", "not_live", "cancelled {}"),
+        "message {0} was not cancelled: it has ended, or was never published (`pgrouse message show {0}`)",
+    )
+    return _act(session, operate.cancel(message_ids, reason), message_ids, report)
 
 
 @message.command()
-@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
-@click.option("--reason", help="Stored as the error of the message.")
+@IDS
+@REASON
 @click.pass_obj
 def skip(session: CliSession, message_ids: tuple[int, ...], reason: str | None) -> int:
     """Skip waiting messages that block those after them.
 
     It is meant for the message that blocks an ordered channel. They are archived as failed, and can be redriven.
     """
-    with session.connect() as conn:
-        # The notice about new dead messages is expected here.
-        conn.execute("SET client_min_messages = error")
-        row: Any = conn.execute("SELECT messages.skip(%s, %s)", [list(message_ids), reason]).fetchone()
-    skipped = set(row[0])
-    missed = [each for each in dict.fromkeys(message_ids) if each not in skipped]
-    if session.as_json:
-        session.output.record({"skipped": sorted(skipped), "not_waiting": missed})
-    for each in sorted(skipped):
-        session.output.say(f"skipped {each}")
-    for each in missed:
-        session.output.problem(
-            f"message {each} was not skipped: it runs, has ended, or was never published (`pgrouse explain {each}`)"
-        )
-    return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK
+    report = IdReport(
+        *("skipped", "not_waiting", "skipped {}"),
+        "message {0} was not skipped: it runs, has ended, or was never published (`pgrouse explain {0}`)",
+        is_quiet=True,
+    )
+    return _act(session, operate.skip(message_ids, reason), message_ids, report)
 
 
 @message.command()
-@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
+@IDS
 @click.pass_obj
 def delete(session: CliSession, message_ids: tuple[int, ...]) -> int:
     """Delete waiting messages without a trace.
 
     They are not archived; to archive them, cancel them instead. Running messages are left alone.
     """
-    with session.connect() as conn:
-        row: Any = conn.execute("SELECT messages.delete(%s)", [list(message_ids)]).fetchone()
-    deleted = set(row[0])
-    missed = [each for each in dict.fromkeys(message_ids) if each not in deleted]
-    if session.as_json:
-        session.output.record({"deleted": sorted(deleted), "not_waiting": missed})
-    for each in sorted(deleted):
-        session.output.say(f"deleted {each}")
-    for each in missed:
-        session.output.problem(
-            f"message {each} was not deleted: it runs, has ended, or was never published (`pgrouse explain {each}`)"
-        )
-    return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK
+    report = IdReport(
+        *("deleted", "not_waiting", "deleted {}"),
+        "message {0} was not deleted: it runs, has ended, or was never published (`pgrouse explain {0}`)",
+    )
+    return _act(session, operate.delete(message_ids), message_ids, report)
 
 
 @message.command()
-@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
+@IDS
 @click.pass_obj
 def unblock(session: CliSession, message_ids: tuple[int, ...]) -> int:
     """Let messages that depend on others no longer wait for them.
 
     It is meant for a message that waits for a dead or cancelled one that will not be redriven. Its own successors still wait for it.
     """
-    with session.connect() as conn:
-        row: Any = conn.execute("SELECT messages.unblock(%s)", [list(message_ids)]).fetchone()
-    released = set(row[0])
-    missed = [each for each in dict.fromkeys(message_ids) if each not in released]
-    if session.as_json:
-        session.output.record({"released": sorted(released), "not_waiting": missed})
-    for each in sorted(released):
-        session.output.say(f"{each} waits for no other message")
-    for each in missed:
-        session.output.problem(f"message {each} was not released: see `pgrouse explain {each}`")
-    return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK
+    report = IdReport(
+        *("released", "not_waiting", "{} waits for no other message"),
+        "message {0} was not released: see `pgrouse explain {0}`",
+    )
+    return _act(session, workflow.unblock(message_ids), message_ids, report)
 
 
 @message.command()
-@click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
+@IDS
 @click.pass_obj
 def retry(session: CliSession, message_ids: tuple[int, ...]) -> int:
     """Let waiting messages be tried at once.
 
     Delayed ones, and those that wait for their next attempt. Limits, pauses and an open breaker still apply.
     """
+    report = IdReport(
+        *("due", "not_waiting", "{} is due"), "message {0} does not wait for a time (`pgrouse explain {0}`)"
+    )
+    return _act(session, operate.retry_now(message_ids), message_ids, report)
+
+
+@dataclass(frozen=True)
+class IdReport:
+    """What is said of an operation on messages: `{}` stands for the id.
+
+    Attributes:
+        done: the key of those that it was done to.
+        missed: the key of the others.
+        said: of each that it was done to.
+        problem: of each other.
+        is_quiet: whether the server's warnings, about new dead messages, are expected.
+    """
+
+    done: str
+    missed: str
+    said: str
+    problem: str
+    is_quiet: bool = False
+
+
+def _act(session: CliSession, call: Call[list[int]], message_ids: tuple[int, ...], report: IdReport) -> int:
+    """Make a call, and report which messages it was done to; exit code 1 if there are others."""
     with session.connect() as conn:
-        row: Any = conn.execute("SELECT messages.retry_now(%s)", [list(message_ids)]).fetchone()
-    moved = set(row[0])
-    missed = [each for each in dict.fromkeys(message_ids) if each not in moved]
+        if report.is_quiet:
+            conn.execute("SET client_min_messages = error")
+        done = run(conn, call)
+    done.sort()
+    missed = [each for each in dict.fromkeys(message_ids) if each not in done]
     if session.as_json:
-        session.output.record({"due": sorted(moved), "not_waiting": missed})
-    for each in sorted(moved):
-        session.output.say(f"{each} is due")
+        session.output.record({report.done: done, report.missed: missed})
+    for each in done:
+        session.output.say(report.said.format(each))
     for each in missed:
-        session.output.problem(f"message {each} does not wait for a time (`pgrouse explain {each}`)")
+        session.output.problem(report.problem.format(each))
     return ExitCode.FOUND_A_PROBLEM if missed else ExitCode.OK

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import textwrap
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 import click
+import psycopg
+from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession
-from pgrouse.client.message_query import JSON_COLUMNS, NEIGHBOURS, NEVER, STEPS, query
+from pgrouse.client.call import run
+from pgrouse.client.calls.dead import lineage
+from pgrouse.client.calls.workflow import Neighbour, workflow
+from pgrouse.client.message_query import COLUMNS, CONTENTS, JSON_COLUMNS, NEVER, STEPS, MessageRecord, find_message
 from pgrouse.crypto import envelope
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
@@ -18,7 +24,6 @@ from pgrouse.format import harmless, show_age, show_ago
 from pgrouse.jsonb import Raw
 
 DEAD = ("rejected", "failed", "lock_expired", "expired")
-LINEAGE = "SELECT l.id, l.kind, l.topic, l.state, l.redrives, l.archived_at FROM messages.lineage(%s) AS l"
 LONGEST = 20_000  # characters of one value that a terminal is given
 
 # The two times of a message that was not delayed differ by less than this.
@@ -29,21 +34,17 @@ def show_message(
     session: CliSession, message_id: int, *, contents: bool, only_dead: bool = False, decrypt: bool = False
 ) -> int:
     """Print a message. contents: its payload too; only_dead: refuse one that is not dead, and tell where it comes from; decrypt: as it was published."""
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     with session.read() as conn:
-        row = (
-            conn.cursor(row_factory=dict_row).execute(query(contents=contents).encode(), {"id": message_id}).fetchone()
-        )
+        found = run(conn, find_message(message_id, contents=contents))
         clock: Any = conn.execute("SELECT clock_timestamp()").fetchone()
+        row = None if found is None else _as_row(found, contents)
         if row is not None and only_dead:
-            row["lineage"] = conn.cursor(row_factory=dict_row).execute(LINEAGE, [message_id]).fetchall()
+            row["lineage"] = [asdict(each) for each in run(conn, lineage(message_id))]
         if row is not None:
-            cursor, values = conn.cursor(row_factory=dict_row), {"id": message_id}
-            neighbours = cursor.execute(NEIGHBOURS.encode(), values).fetchall()
+            neighbours = run(conn, workflow(message_id))
             for side in ("before", "after"):
-                row[side] = [_without_direction(each) for each in neighbours if each["direction"] == side]
-            row["steps"] = cursor.execute(STEPS.encode(), values).fetchall() if contents else []
+                row[side] = [_without_direction(each) for each in neighbours if each.direction == side]
+            row["steps"] = _steps(conn, message_id) if contents else []
     if row is None:
         session.output.problem(
             f"there is no message {message_id}: it was never published, or was deleted from the archive"
@@ -66,6 +67,16 @@ def show_message(
     else:
         _print(row, clock[0])
     return ExitCode.OK
+
+
+def _as_row(found: MessageRecord, contents: bool) -> dict[str, Any]:
+    """Return what the caller may read of a message, JSON as text."""
+    columns = ("id", *(COLUMNS | CONTENTS if contents else COLUMNS))
+    return {name: getattr(found, f"{name}_json" if name in JSON_COLUMNS else name) for name in columns}
+
+
+def _steps(conn: psycopg.Connection, message_id: int) -> list[dict[str, Any]]:
+    return conn.cursor(row_factory=dict_row).execute(STEPS.encode(), {"id": message_id}).fetchall()
 
 
 def _decrypt(session: CliSession, row: dict[str, Any]) -> None:
@@ -144,8 +155,8 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in facts.items() if value is not None]
 
 
-def _without_direction(each: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in each.items() if name != "direction"}
+def _without_direction(each: Neighbour) -> dict[str, Any]:
+    return {name: value for name, value in asdict(each).items() if name != "direction"}
 
 
 def _dependency_text(each: dict[str, Any]) -> str:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from types import TracebackType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
@@ -24,8 +24,22 @@ from pgrouse.client.client import Client
 from pgrouse.client.wait_for import MessageResult, wait_for
 from pgrouse.config.duration import AnyDuration
 
+P = ParamSpec("P")
+T = TypeVar("T")
 # How long a cancelled call waits for the server to learn of it.
 CANCEL_S = 5.0
+
+
+def _in_thread(
+    method: Callable[Concatenate[Client, P], T],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """Return a method of `Client` to be awaited: with its arguments and its result."""
+
+    @wraps(method)
+    async def call(self: AsyncClient, /, *args: P.args, **named: P.kwargs) -> T:
+        return await self._call(partial(method, self._client, *args, **named))
+
+    return call
 
 
 class AsyncClient:
@@ -54,21 +68,57 @@ class AsyncClient:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._in_turn, self._client.close)
         self._thread.shutdown(wait=False)
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        """Return a method of `Client`, to be awaited."""
-        if name.startswith("_") or not callable(getattr(Client, name, None)) or name == "close":
-            raise AttributeError(f"AsyncClient has no method {name!r}: it has those of Client, and closes itself")
-        return partial(self._call, name)
+    publish = _in_thread(Client.publish)
+    publish_many = _in_thread(Client.publish_many)
+    message = _in_thread(Client.message)
+    edit = _in_thread(Client.edit)
+    explain = _in_thread(Client.explain)
+    find_messages = _in_thread(Client.find_messages)
+    workflow = _in_thread(Client.workflow)
+    cancel = _in_thread(Client.cancel)
+    delete = _in_thread(Client.delete)
+    skip = _in_thread(Client.skip)
+    retry_now = _in_thread(Client.retry_now)
+    unblock = _in_thread(Client.unblock)
+    find_dead = _in_thread(Client.find_dead)
+    dead_groups = _in_thread(Client.dead_groups)
+    lineage = _in_thread(Client.lineage)
+    preview_redrive = _in_thread(Client.preview_redrive)
+    redrive = _in_thread(Client.redrive)
+    redrive_edited = _in_thread(Client.redrive_edited)
+    redrive_where = _in_thread(Client.redrive_where)
+    requeue_dead_letters = _in_thread(Client.requeue_dead_letters)
+    replay = _in_thread(Client.replay)
+    purge_archive = _in_thread(Client.purge_archive)
+    policy = _in_thread(Client.policy)
+    set_policy = _in_thread(Client.set_policy)
+    pause = _in_thread(Client.pause)
+    resume = _in_thread(Client.resume)
+    purge_topic = _in_thread(Client.purge_topic)
+    stats = _in_thread(Client.stats)
+    latency = _in_thread(Client.latency)
+    throughput = _in_thread(Client.throughput)
+    conditions = _in_thread(Client.conditions)
+    silence = _in_thread(Client.silence)
+    unsilence = _in_thread(Client.unsilence)
+    drain_worker = _in_thread(Client.drain_worker)
+    tick = _in_thread(Client.tick)
+    schedules = _in_thread(Client.schedules)
+    add_schedule = _in_thread(Client.add_schedule)
+    remove_schedule = _in_thread(Client.remove_schedule)
+    pause_schedule = _in_thread(Client.pause_schedule)
+    resume_schedule = _in_thread(Client.resume_schedule)
+    run_schedule = _in_thread(Client.run_schedule)
+    next_ticks = _in_thread(Client.next_ticks)
 
-    async def wait_for(self, message_id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: ASYNC109 - as of Client
+    async def wait_for(self, id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: A002, ASYNC109 - as of Client
         """Wait until a message has ended, and return how; on a connection of its own, so that other calls go on meanwhile."""
         async with await search_path.fix_async(
             await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
         ) as conn:
-            return await wait_for(conn, message_id, timeout)
+            return await wait_for(conn, id, timeout)
 
-    async def _call(self, name: str, *args: Any, **named: Any) -> Any:
-        method = partial(getattr(self._client, name), *args, **named)
+    async def _call(self, method: Callable[[], T]) -> T:
         going = self._thread.submit(self._in_turn, method)
         done = asyncio.wrap_future(going)
         try:
@@ -80,7 +130,7 @@ class AsyncClient:
                 await asyncio.to_thread(self._cancel, going)
             raise
 
-    def _in_turn(self, method: Callable[[], Any]) -> Any:
+    def _in_turn(self, method: Callable[[], T]) -> T:
         with self._turn:
             pass
         return method()

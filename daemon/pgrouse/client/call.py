@@ -5,14 +5,18 @@ The functions of `pgrouse.client.calls` build calls and do nothing else. `run` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from operator import index
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
+
+from pgrouse.config.duration import to_timedelta
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -20,8 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R", bound="DataclassInstance")
 Rows = list[tuple[Any, ...]]
-# JSON that comes back, as text: one value that Python cannot hold harms no other row.
-JsonText = Annotated[str, "jsonb"]
+JSON_SUFFIX = "_json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,12 @@ class Call(Generic[T]):
 
     Attributes:
         statement: names every function and type with its schema, so that it means the same on any connection.
-        values: of its placeholders, in their order.
+        values: of its placeholders.
         read: turns the rows into the result.
     """
 
     statement: bytes
-    values: Sequence[Any]
+    values: Sequence[Any] | Mapping[str, Any]
     read: Callable[[Rows], T]
 
 
@@ -67,27 +70,35 @@ def function_call(function: str, read: Callable[[Rows], T], columns: str = "*", 
 
 
 def rows_call(function: str, row: type[R], /, **arguments: Any) -> Call[list[R]]:
-    """Build the call of a function that returns rows: a dataclass, whose fields are its columns."""
-    return function_call(function, partial(_all, row), _columns(row), **arguments)
+    """Build the call of a function that returns rows.
+
+    Args:
+        function: its name in the schema messages.
+        row: a dataclass with its columns. JSON is text, so that a value that Python cannot hold harms no other: `detail_json` is the
+            column detail.
+        **arguments: as of function_call.
+    """
+    return function_call(function, partial(all_rows, row), _columns(row), **arguments)
 
 
 def row_call(function: str, row: type[R], /, **arguments: Any) -> Call[R]:
     """Build the call of a function that returns one row."""
-    return function_call(function, partial(_only, row), _columns(row), **arguments)
+    return function_call(function, partial(_only_row, row), _columns(row), **arguments)
 
 
 def optional_row_call(function: str, row: type[R], /, **arguments: Any) -> Call[R | None]:
     """Build the call of a function that returns one row or none."""
-    return function_call(function, partial(_first, row), _columns(row), **arguments)
+    return function_call(function, partial(first_row, row), _columns(row), **arguments)
 
 
 @lru_cache(maxsize=256)
 def _columns(row: type[DataclassInstance]) -> str:
-    # The annotations of modules with `from __future__ import annotations` are text.
-    return ", ".join(f"f.{each.name}" + _CAST * str(each.type).startswith("JsonText") for each in fields(row))
+    return ", ".join(_column(each.name) for each in fields(row))
 
 
-_CAST = "::pg_catalog.text"
+def _column(name: str) -> str:
+    column = name.removesuffix(JSON_SUFFIX)
+    return f"f.{name}" if column == name else f"f.{column}::pg_catalog.text AS {name}"
 
 
 @lru_cache(maxsize=1024)
@@ -111,9 +122,25 @@ def nothing(rows: Rows) -> None:
     """Read the row of a function without a result."""
 
 
+def all_rows(row: type[R], rows: Rows) -> list[R]:
+    """Read rows as objects of a dataclass."""
+    return [row(*each) for each in rows]
+
+
+def first_row(row: type[R], rows: Rows) -> R | None:
+    """Read the first row, if there is one, as an object of a dataclass."""
+    return row(*rows[0]) if rows else None
+
+
+def _only_row(row: type[R], rows: Rows) -> R:
+    (only,) = rows
+    return row(*only)
+
+
 def bigints(numbers: Iterable[int]) -> str:
-    """Return an array of the server, as text: for hundreds of ids this is much faster than a list, and it is of one type whatever they are."""
-    return "{" + ",".join(map(str, numbers)) + "}"
+    """Return an array of the server, as text: for hundreds of ids this is much faster than a list, and of one type whatever they are."""
+    # index: a text is no list of its digits.
+    return "{" + ",".join(map(str, map(index, numbers))) + "}"
 
 
 def json_text(text: str | None) -> Jsonb | None:
@@ -121,14 +148,6 @@ def json_text(text: str | None) -> Jsonb | None:
     return None if text is None else Jsonb(text, dumps=str)
 
 
-def _all(row: type[R], rows: Rows) -> list[R]:
-    return [row(*each) for each in rows]
-
-
-def _only(row: type[R], rows: Rows) -> R:
-    (only,) = rows
-    return row(*only)
-
-
-def _first(row: type[R], rows: Rows) -> R | None:
-    return row(*rows[0]) if rows else None
+def interval(duration: timedelta | float | None, name: str) -> timedelta | None:
+    """Return a duration or a number of seconds as a duration. name: as an error calls it."""
+    return None if duration is None else to_timedelta(duration, name)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from pydantic_core import from_json
+
+from pgrouse.client.call import Call, first_row
 
 # As in the view messages.state; this reads single columns, which analysts may.
 STATE = """
@@ -49,8 +56,7 @@ CONTENTS = {
 JSON_COLUMNS = ("history", "headers", "state_kept", "progress", "output", "payload")
 
 
-# What comes before and after it, and what its steps returned; the steps are for those who may read contents.
-NEIGHBOURS = "SELECT w.direction, w.id, w.topic, w.state, w.after_failed FROM messages.workflow(%(id)s) AS w"
+# What its steps returned, for those who may read contents.
 STEPS = """
   SELECT s.name::text AS name, s.attempt, s.kept_at, left(s.result::text, 2000) AS result
   FROM messages.step AS s WHERE s.message_id = %(id)s ORDER BY s.kept_at, s.name LIMIT 1000"""
@@ -67,3 +73,83 @@ def query(*, contents: bool) -> str:
         f"SELECT m.id, {live} FROM messages.message AS m WHERE m.id = %(id)s "  # noqa: S608 - constants only
         f"UNION ALL SELECT a.id, {ended} FROM messages.message_archive AS a WHERE a.id = %(id)s"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """All that is known of a message. What is about contents is None for those who may not read them.
+
+    Attributes:
+        state: ready, delayed, retrying or running; of a message that ended, its result.
+        worker: which one has it, or had it last.
+        history_json: the ended attempts; those with `_json` are decoded by properties of the same name without it.
+        state_kept_json: the checkpoint of its handler.
+    """
+
+    id: int
+    topic: str
+    state: str
+    channel: str | None
+    key: str | None
+    priority: int
+    created_at: datetime
+    available_at: datetime
+    attempts: int
+    runs: int
+    worker: str | None
+    locked_at: datetime | None
+    lock_expires_at: datetime | None
+    archived_at: datetime | None
+    redriven_from: int | None
+    error_fingerprint: str | None
+    history_json: str | None
+    error: str | None
+    redriven_as: int | None = None
+    expires_at: datetime | None = None
+    max_attempts: int | None = None
+    original_topic: str | None = None
+    headers_json: str | None = None
+    state_kept_json: str | None = None
+    progress_json: str | None = None
+    output_json: str | None = None
+    payload_json: str | None = None
+    body: bytes | None = None
+
+    @property
+    def history(self) -> Any:
+        """The ended attempts."""
+        return _decoded(self.history_json)
+
+    @property
+    def headers(self) -> Any:
+        """The headers."""
+        return _decoded(self.headers_json)
+
+    @property
+    def state_kept(self) -> Any:
+        """The checkpoint of its handler."""
+        return _decoded(self.state_kept_json)
+
+    @property
+    def progress(self) -> Any:
+        """The progress that its handler noted."""
+        return _decoded(self.progress_json)
+
+    @property
+    def output(self) -> Any:
+        """What its handler returned."""
+        return _decoded(self.output_json)
+
+    @property
+    def payload(self) -> Any:
+        """The payload."""
+        return _decoded(self.payload_json)
+
+
+def _decoded(text: str | None) -> Any:
+    return None if text is None else from_json(text)
+
+
+def find_message(message_id: int, *, contents: bool = True) -> Call[MessageRecord | None]:
+    """Read a message, live or archived; contents: as of query."""
+    return Call(query(contents=contents).encode(), {"id": message_id}, partial(first_row, MessageRecord))

@@ -16,13 +16,13 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from pgrouse.client.call import run
+from pgrouse.client.calls.policy import lock_policies
 from pgrouse.config.duration import parse
 from pgrouse.config.policy_settings import NESTED, Backoff, ChannelPolicy, PolicyTable, TopicPolicy
 from pgrouse.config.setting_types import Keyword
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, column, given_settings, show, show_setting
 
-# As the trigger topic_changed.
-LOCK = b"SELECT messages.lock_policies()"
 JSON_SETTINGS = ("backoff", "breaker", "payload_schema")
 LONGEST = 100  # characters of a value in a diff
 
@@ -79,7 +79,7 @@ def apply(conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy]) -> list
     if not differences(conn, wanted):
         return []  # works for a role that may only read
     with conn.transaction():
-        conn.execute(LOCK)
+        run(conn, lock_policies())
         changes = differences(conn, wanted)
         for topic, channel in dict.fromkeys((each.topic, each.channel) for each in changes):
             _write(conn, topic, channel, [each for each in changes if (each.topic, each.channel) == (topic, channel)])

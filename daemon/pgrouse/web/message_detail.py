@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pgrouse.client.message_query import NEIGHBOURS, NEVER, STATE, STEPS
+from pgrouse.client.message_query import NEVER, STATE, STEPS
 from pgrouse.crypto import envelope
 from pgrouse.format import harmless
 from pgrouse.web import search
@@ -74,6 +74,7 @@ READ = f"""
   ) AS r
   LEFT JOIN LATERAL (SELECT messages.display_json(r.json) AS text OFFSET 0) AS p ON true
   LIMIT 1""".encode()  # noqa: S608 - constants only
+NEIGHBOURS = "SELECT w.direction, w.id, w.topic, w.state, w.after_failed FROM messages.workflow(%(id)s) AS w"
 EXPLAIN = b"SELECT e.code, e.reason FROM messages.explain(%(id)s) AS e"
 LINEAGE = b"SELECT l.id, l.kind, l.topic, l.state, l.archived_at FROM messages.lineage(%(id)s) AS l"
 

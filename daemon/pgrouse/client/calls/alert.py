@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from pgrouse.client.call import Call, JsonText, function_call, row_call, rows_call, value
+from pgrouse.client.call import Call, function_call, interval, row_call, rows_call, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ClaimedDelivery:
         fence: to give back with settle_delivery.
         id: the notification; None = there is nothing to send.
         attempt: how often it was sent, with this time.
-        message: its contents.
+        message_json: its contents.
         wait_s: ask again after so many seconds; None = when something happens.
     """
 
@@ -46,7 +46,7 @@ class ClaimedDelivery:
     seq: int | None
     attempt: int | None
     created_at: datetime | None
-    message: JsonText | None
+    message_json: str | None
     wait_s: float | None
 
 
@@ -59,7 +59,7 @@ def silence(
     kind: str | None = None,
     topic: str | None = None,
     error_fingerprint: str | None = None,
-    for_: timedelta | None = None,
+    for_: timedelta | float | None = None,
     until: datetime | None = None,
     reason: str | None = None,
 ) -> Call[int]:
@@ -70,7 +70,7 @@ def silence(
         kind=kind,
         topic=topic,
         error_fingerprint=error_fingerprint,
-        for_=for_,
+        for_=interval(for_, "for"),
         until=until,
         reason=reason,
     )
@@ -81,9 +81,9 @@ def unsilence(id: int) -> Call[bool]:
     return function_call("unsilence", value, id=id)
 
 
-def replay_alerts(sink: str | None = None, since: timedelta | None = None, id: UUID | None = None) -> Call[int]:
+def replay_alerts(sink: str | None = None, since: timedelta | float | None = None, id: UUID | None = None) -> Call[int]:
     """Send notifications once more: those of a time (an hour unless given) or one, to one sink or all; how many."""
-    return function_call("replay_alerts", value, sink=sink, since=since, id=id)
+    return function_call("replay_alerts", value, sink=sink, since=interval(since, "since"), id=id)
 
 
 def delete_sink(sink: str) -> Call[bool]:
@@ -91,9 +91,11 @@ def delete_sink(sink: str) -> Call[bool]:
     return function_call("delete_sink", value, sink=sink)
 
 
-def claim_delivery(sink: str, type: str, holder: str, rules: str, hold: timedelta) -> Call[ClaimedDelivery]:
+def claim_delivery(sink: str, type: str, holder: str, rules: str, hold: timedelta | float) -> Call[ClaimedDelivery]:
     """Take the next notification of a sink; rules is JSON."""
-    return row_call("claim_delivery", ClaimedDelivery, sink=sink, type=type, holder=holder, rules=rules, hold=hold)
+    return row_call(
+        "claim_delivery", ClaimedDelivery, sink=sink, type=type, holder=holder, rules=rules, hold=interval(hold, "hold")
+    )
 
 
 def settle_delivery(
@@ -101,7 +103,7 @@ def settle_delivery(
     fence: int,
     id: UUID,
     error: str | None = None,
-    retry_in: timedelta | None = None,
+    retry_in: timedelta | float | None = None,
     abandon: bool | None = None,
 ) -> Call[bool]:
     """Record what became of a notification; whether the sink is still held.
@@ -115,5 +117,12 @@ def settle_delivery(
         abandon: whether it is given up instead.
     """
     return function_call(
-        "settle_delivery", value, sink=sink, fence=fence, id=id, error=error, retry_in=retry_in, abandon=abandon
+        "settle_delivery",
+        value,
+        sink=sink,
+        fence=fence,
+        id=id,
+        error=error,
+        retry_in=interval(retry_in, "retry_in"),
+        abandon=abandon,
     )

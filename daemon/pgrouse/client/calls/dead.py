@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pgrouse.client.call import Call, bigints, function_call, rows_call, values
+from pgrouse.client.call import Call, bigints, function_call, interval, rows_call, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def find_dead(
 
 
 def dead_groups(
-    since: timedelta | None = None,
+    since: timedelta | float | None = None,
     topic: str | None = None,
     result: str | None = None,
     bars: int | None = None,
@@ -171,11 +171,13 @@ def dead_groups(
         bars: how many parts the trend has; 24 unless given.
         bound: how many of each topic are looked at; 2,000 unless given.
     """
-    return rows_call("dead_groups", DeadGroup, since=since, topic=topic, result=result, bars=bars, bound=bound)
+    return rows_call(
+        "dead_groups", DeadGroup, since=interval(since, "since"), topic=topic, result=result, bars=bars, bound=bound
+    )
 
 
 def redrive(
-    ids: Sequence[int], rate: float | None = None, delay: timedelta | None = None, force: bool | None = None
+    ids: Sequence[int], rate: float | None = None, delay: timedelta | float | None = None, force: bool | None = None
 ) -> Call[list[Redriven]]:
     """Put dead messages back.
 
@@ -185,7 +187,7 @@ def redrive(
         delay: how long from now the first one does.
         force: also those that were redriven as often as max_redrives allows.
     """
-    return rows_call("redrive", Redriven, ids=bigints(ids), rate=rate, delay=delay, force=force)
+    return rows_call("redrive", Redriven, ids=bigints(ids), rate=rate, delay=interval(delay, "delay"), force=force)
 
 
 def redrive_where(
@@ -197,7 +199,7 @@ def redrive_where(
     error: str | None = None,
     limit: int | None = None,
     rate: float | None = None,
-    delay: timedelta | None = None,
+    delay: timedelta | float | None = None,
     force: bool | None = None,
     after: int | None = None,
 ) -> Call[list[Redriven]]:
@@ -213,7 +215,7 @@ def redrive_where(
         error=error,
         limit=limit,
         rate=rate,
-        delay=delay,
+        delay=interval(delay, "delay"),
         force=force,
         after=after,
     )
@@ -250,10 +252,12 @@ def preview_redrive(
 
 
 def requeue_dead_letters(
-    ids: Sequence[int], rate: float | None = None, delay: timedelta | None = None, force: bool | None = None
+    ids: Sequence[int], rate: float | None = None, delay: timedelta | float | None = None, force: bool | None = None
 ) -> Call[list[Requeued]]:
     """Move copies that wait in a `.dlq` topic back to where they died; the rest is as of redrive."""
-    return rows_call("requeue_dead_letters", Requeued, ids=bigints(ids), rate=rate, delay=delay, force=force)
+    return rows_call(
+        "requeue_dead_letters", Requeued, ids=bigints(ids), rate=rate, delay=interval(delay, "delay"), force=force
+    )
 
 
 def lineage(id: int) -> Call[list[Relative]]:
@@ -267,7 +271,7 @@ def replay(
     to: datetime,
     limit: int | None = None,
     rate: float | None = None,
-    delay: timedelta | None = None,
+    delay: timedelta | float | None = None,
     after: int | None = None,
 ) -> Call[list[Redriven]]:
     """Publish again what succeeded from a time on and before another, the oldest first.
@@ -282,5 +286,13 @@ def replay(
         after: the last archived_id of the page before.
     """
     return rows_call(
-        "replay", Redriven, topic=topic, from_=from_, to=to, limit=limit, rate=rate, delay=delay, after=after
+        "replay",
+        Redriven,
+        topic=topic,
+        from_=from_,
+        to=to,
+        limit=limit,
+        rate=rate,
+        delay=interval(delay, "delay"),
+        after=after,
     )

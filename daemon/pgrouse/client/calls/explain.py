@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from pgrouse.client.call import Call, JsonText, rows_call
+from pydantic_core import from_json
+
+from pgrouse.client.call import Call, rows_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +17,17 @@ class Reason:
     Attributes:
         code: for programs.
         reason: for people.
-        detail: what the reason is made of, JSON.
+        detail_json: what the reason is made of.
     """
 
     code: str
     reason: str
-    detail: JsonText | None
+    detail_json: str | None
+
+    @property
+    def detail(self) -> Any:
+        """The same, decoded."""
+        return None if self.detail_json is None else from_json(self.detail_json)
 
 
 def explain(id: int) -> Call[list[Reason]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pgrouse.client.call import Call, function_call, row_call, rows_call, value
+from pgrouse.client.call import Call, function_call, interval, row_call, rows_call, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class PurgedPages:
 
 
 def tick(
-    caller: str | None = None, limit: int | None = None, unless_within: timedelta | None = None
+    caller: str | None = None, limit: int | None = None, unless_within: timedelta | float | None = None
 ) -> Call[list[TickTask]]:
     """Run all maintenance once; nothing if another one runs.
 
@@ -34,7 +34,9 @@ def tick(
         limit: how much each task does at most; 1,000 unless given.
         unless_within: nothing if the last tick of this caller is younger.
     """
-    return rows_call("tick", TickTask, caller=caller, limit=limit, unless_within=unless_within)
+    return rows_call(
+        "tick", TickTask, caller=caller, limit=limit, unless_within=interval(unless_within, "unless_within")
+    )
 
 
 def run_maintenance(task: str) -> Call[int]:

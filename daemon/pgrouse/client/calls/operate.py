@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from pgrouse.client.call import Call, bigints, function_call, json_text, value
+from pgrouse.client.call import Call, bigints, function_call, interval, json_text, value
 
 
 def cancel(ids: Sequence[int], reason: str | None = None) -> Call[list[int]]:
@@ -75,12 +75,20 @@ def purge_topic(topic: str, limit: int | None = None, upto: int | None = None) -
 def pause(
     topic: str,
     reason: str | None = None,
-    resume_in: timedelta | None = None,
+    resume_in: timedelta | float | None = None,
     until: datetime | None = None,
     channel: str | None = None,
 ) -> Call[datetime | None]:
     """Pause a topic ('*': all) or one channel of it; until when, None = until it is resumed."""
-    return function_call("pause", value, topic=topic, reason=reason, resume_in=resume_in, until=until, channel=channel)
+    return function_call(
+        "pause",
+        value,
+        topic=topic,
+        reason=reason,
+        resume_in=interval(resume_in, "resume_in"),
+        until=until,
+        channel=channel,
+    )
 
 
 def resume(topic: str, channel: str | None = None) -> Call[bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pgrouse.client.call import Call, function_call, rows_call, values
+from pgrouse.client.call import Call, function_call, interval, rows_call, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +80,16 @@ def stats(bound: int | None = None) -> Call[list[TopicStats]]:
     return rows_call("stats", TopicStats, bound=bound)
 
 
-def latency(since: timedelta | None = None, topic: str | None = None) -> Call[list[TopicLatency]]:
+def latency(since: timedelta | float | None = None, topic: str | None = None) -> Call[list[TopicLatency]]:
     """Say how long messages waited and handlers ran, in a time: the last hour unless given."""
-    return rows_call("latency", TopicLatency, since=since, topic=topic)
+    return rows_call("latency", TopicLatency, since=interval(since, "since"), topic=topic)
 
 
 def throughput(
-    since: timedelta | None = None, topic: str | None = None, bars: int | None = None
+    since: timedelta | float | None = None, topic: str | None = None, bars: int | None = None
 ) -> Call[list[ThroughputBar]]:
     """Count how attempts ended, in bars: of a minute of the last hour unless given otherwise."""
-    return rows_call("throughput", ThroughputBar, since=since, topic=topic, bars=bars)
+    return rows_call("throughput", ThroughputBar, since=interval(since, "since"), topic=topic, bars=bars)
 
 
 def unhandled_topics() -> Call[list[str]]:

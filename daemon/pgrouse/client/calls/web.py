@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pgrouse.client.call import Call, function_call, nothing, optional_row_call, value
+from pgrouse.client.call import Call, function_call, interval, nothing, optional_row_call, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def add_token(
     digest: bytes,
     roles: Sequence[str],
     topics: Sequence[str] | None = None,
-    expires: timedelta | None = None,
+    expires: timedelta | float | None = None,
 ) -> Call[None]:
     """Add a token, by the SHA-256 of its secret.
 
@@ -49,7 +49,7 @@ def add_token(
         digest=digest,
         roles=list(roles),
         topics=None if topics is None else list(topics),
-        expires=expires,
+        expires=interval(expires, "expires"),
     )
 
 
@@ -63,9 +63,9 @@ def check_token(digest: bytes) -> Call[TokenHolder | None]:
     return optional_row_call("check_token", TokenHolder, digest=digest)
 
 
-def open_session(token: bytes, digest: bytes, for_: timedelta) -> Call[bool]:
+def open_session(token: bytes, digest: bytes, for_: timedelta | float) -> Call[bool]:
     """Create a browser session for the digests of a token and of a cookie; whether the token is valid."""
-    return function_call("open_session", value, token=token, digest=digest, for_=for_)
+    return function_call("open_session", value, token=token, digest=digest, for_=interval(for_, "for"))
 
 
 def check_session(digest: bytes) -> Call[TokenHolder | None]:

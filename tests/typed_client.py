@@ -1,0 +1,40 @@
+"""What type checkers know of the methods of both clients: `./go check` reads this file, and nothing runs it.
+
+An ignore that is not needed is an error: each of them is a mistake that is seen.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import assert_type
+
+from pgrouse import AsyncClient, Client, Published
+from pgrouse.client.calls.dead import Redriven
+from pgrouse.client.calls.stats import TopicStats
+from pgrouse.client.message_query import MessageRecord
+
+
+def blocking(client: Client) -> None:
+    assert_type(client.pause("t", reason="down", resume_in=60), datetime | None)
+    assert_type(client.redrive([1], delay=1.5), list[Redriven])
+    assert_type(client.message(1), MessageRecord)
+    client.pause("t", reson="down")  # type: ignore[call-arg]
+    client.pause()  # type: ignore[call-arg]
+    client.cancel(1)  # type: ignore[arg-type]
+    client.puase("t")  # type: ignore[attr-defined]
+
+
+async def awaited(client: AsyncClient) -> None:
+    assert_type(await client.pause("t", reason="down", resume_in=60), datetime | None)
+    assert_type(await client.redrive([1], delay=1.5), list[Redriven])
+    assert_type(await client.message(1), MessageRecord)
+    assert_type(await client.stats(), list[TopicStats])
+    assert_type(await client.publish("t", 1, key="k"), Published)
+    await client.set_policy("t", max_attempts=3)
+    await client.pause("t", reson="down")  # type: ignore[call-arg]
+    await client.pause()  # type: ignore[call-arg]
+    await client.cancel(1)  # type: ignore[arg-type]
+    await client.puase("t")  # type: ignore[attr-defined]
+    await client.publish("t", 1, kye="k")  # type: ignore[call-arg]
+    await client.add_schedule("s", "@daily", "t", misssed="all")  # type: ignore[call-arg]
+    client.stats()  # type: ignore[unused-coroutine]
