@@ -25,3 +25,27 @@ def log_failure(name: str, failures: int, error: BaseException) -> None:
     if failures & (failures - 1) == 0:
         reason = " ".join(str(error).split()) or type(error).__name__
         log.warning(events.LOOP_FAILED, loop=name, failures=failures, reason=reason)
+
+
+class FailureLog:
+    """The failures in a row of one part that tries again: how often they are logged, and how long to wait after each.
+
+    Args:
+        name: the part, in the log.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._failures = 0
+
+    def failed(self, error: BaseException) -> float:
+        """Record a failure; return how many seconds to wait."""
+        self._failures += 1
+        log_failure(self.name, self._failures, error)
+        return backoff_s(self._failures)
+
+    def recovered(self) -> None:
+        """Record a success."""
+        if self._failures:
+            log.info(events.LOOP_RECOVERED, loop=self.name, failures=self._failures)
+        self._failures = 0

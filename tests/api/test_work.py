@@ -247,16 +247,17 @@ def test_for_how_many_topics_may_be_waited_is_bounded_for_each_token_and_for_all
     assert "one token" in too_many.json()["detail"]
 
 
-def test_why_nobody_is_woken_is_logged_once(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_nobody_is_woken_is_logged_at_the_first_failure_and_when_their_number_has_doubled(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(long_poll, "READY", b"SELECT 1 / 0 FROM unnest(%s::text[])")
     monkeypatch.setattr(long_poll, "CHECK_S", 0.05)
 
     with capture_logs() as logs:
         assert claim(http, "w.blind", wait=3) == []
 
-    said = [(log["log_level"], log["reason"]) for log in logs if log["event"] == events.WEB_DATABASE_UNREACHABLE]
-    assert said[:2] == [("warning", "division by zero"), ("debug", "division by zero")]
-    assert [level for level, _ in said].count("warning") == 1
+    said = [(log["loop"], log["failures"], log["reason"]) for log in logs if log["event"] == events.LOOP_FAILED]
+    assert said[:3] == [("long poll", failures, "division by zero") for failures in (1, 2, 4)]
 
 
 def test_a_delayed_message_comes_to_who_waits_when_it_is_due(http: httpx.Client, queue: Queue) -> None:

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
-import psycopg
 import pytest
 from playwright.sync_api import expect
 
+from pgrouse.client.listen_connection import ListenConnection
 from pgrouse.web import change_listener, live_updates
 from tests.daemon.receiver import reserved
 from tests.server.postgres import Database, Postgres
@@ -73,11 +73,11 @@ def test_the_last_change_is_told_once_more_since_a_commit_is_in_the_log_before_i
 
     of_the_server = change_listener._position
 
-    async def position(conn: psycopg.AsyncConnection) -> str:
+    async def position(connection: ListenConnection) -> str | None:
         nonlocal at
         # The server's own listener may still listen for the viewers of the test before.
         if not threading.current_thread().name.startswith("change_listener"):
-            return await of_the_server(conn)
+            return await of_the_server(connection)
         at = next(positions, "")
         if not at:
             raise LookupError

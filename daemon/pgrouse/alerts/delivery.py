@@ -26,6 +26,7 @@ from pgrouse.alerts.sink import SendFailed, Sink
 from pgrouse.alerts.sink_rules import sink_rules
 from pgrouse.alerts.sinks import create_sink
 from pgrouse.client import database
+from pgrouse.client.listen_connection import ListenConnection
 from pgrouse.config import dsn
 from pgrouse.handlers.outcome import to_storable_text
 from pgrouse.worker.claim_planner import jittered
@@ -79,22 +80,18 @@ class AlertListener:
     name = "alerts"
 
     def __init__(self, db: database.Database, due: WakeEvents) -> None:
-        self.db, self.due = db, due
-        self._conn: psycopg.AsyncConnection | None = None
+        self.due = due
+        self._connection = ListenConnection(db, self.name, "dead_message", "alert", on_connect=due.set)
 
     async def step(self) -> float:
-        """Connect if needed, then wake the deliveries at each notification. They query what is due themselves."""
-        if self._conn is None:
-            self._conn = await self.db.connect_listener("dead_message", "alert")
-            self.due.set()
-        async for _ in self._conn.notifies(timeout=1.0):
+        """Connect if needed, or wake the deliveries at each notification. They query what is due themselves."""
+        if await self._connection.receive(1.0):
             self.due.set()
         return 0
 
     async def reset(self) -> None:
         """Close the connection."""
-        conn, self._conn = self._conn, None
-        await database.close(conn)
+        await self._connection.close()
 
 
 @dataclass(frozen=True)

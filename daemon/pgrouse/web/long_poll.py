@@ -17,15 +17,11 @@ from itertools import islice
 from secrets import token_hex
 
 import psycopg
-import structlog
 
-from pgrouse import events
-from pgrouse.client.database import close
-from pgrouse.config.dsn import redact
+from pgrouse.backoff import FailureLog
+from pgrouse.client.listen_connection import ListenConnection
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.problem import Problem
-
-log = structlog.get_logger()
 
 CHECK_S = 1.0
 MAX_WAITING = 1000
@@ -106,7 +102,7 @@ class LongPoll:
         self._waited_topics_by_caller: dict[str, WaitedTopics] = {}
         # What the last check found, without topics that a claim has found empty since.
         self._ready: set[str] = set()
-        self._is_database_down = False
+        self._check_failures = FailureLog("long poll")
         self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -188,38 +184,21 @@ class LongPoll:
                 await self._task
 
     async def _run(self) -> None:
-        """Listen and check while requests wait. If the database is down, try again with every check."""
-        while self._waiters:
-            try:
-                conn = await self.db.connector.connect_listener("new_message")
-            except (psycopg.Error, TimeoutError) as error:
-                self._log_outage(error)
-                await asyncio.sleep(CHECK_S)
-                continue
-            try:
-                await self._serve(conn)
-            except psycopg.Error as error:
-                self._log_outage(error)
-                await asyncio.sleep(CHECK_S)
-            finally:
-                await close(conn)
-
-    async def _serve(self, conn: psycopg.AsyncConnection) -> None:
+        """Listen while requests wait, and check at every notification and at least once a second, also while nothing can listen."""
+        connection = ListenConnection(self.db.connector, "long poll listener", "new_message")
         try:
             while self._waiters:
-                # The payloads are ignored: one check serves all notifications so far.
+                # One check serves all notifications so far.
+                await connection.receive(CHECK_S)
                 await self._check()
-                async for _ in conn.notifies(timeout=CHECK_S, stop_after=1):
-                    pass
-                async for _ in conn.notifies(timeout=0):
-                    pass
         finally:
+            await connection.close()
             with suppress(psycopg.Error):
                 async with self.db.connection() as pooled:
                     await pooled.execute(b"SELECT messages.unregister_worker(%s)", [self.name])
 
     async def _check(self) -> None:
-        """Say until when rings are wanted, and long_poll those for whom something is there."""
+        """Arm until the next check, and wake the requests that may have messages."""
         topics = self._waited_topics.topics()
         try:
             async with self.db.connection() as conn:
@@ -228,20 +207,14 @@ class LongPoll:
                 )
                 found = {row["topic"] for row in await (await conn.execute(READY, [topics])).fetchall()}
         except psycopg.Error as error:
-            self._log_outage(error)
+            await asyncio.sleep(min(CHECK_S, self._check_failures.failed(error)))
             return
-        self._is_database_down = False
+        self._check_failures.recovered()
         # Set both together: a claim that started before does not know what this check has found.
         self._ready, self.checks = found, self.checks + 1
         for waiter in self._waiters:
             if self.may_have_messages(waiter):
                 waiter.woken.set()
-
-    def _log_outage(self, error: psycopg.Error | TimeoutError) -> None:
-        """Log why no request is woken; as a warning only at the beginning of an outage."""
-        say = log.debug if self._is_database_down else log.warning
-        say(events.WEB_DATABASE_UNREACHABLE, reason=redact(" ".join(str(error).split())))
-        self._is_database_down = True
 
 
 def _too_many(detail: str) -> Problem:

@@ -17,6 +17,7 @@ import structlog
 
 from pgrouse import events
 from pgrouse.client import database
+from pgrouse.client.listen_connection import ListenConnection
 from pgrouse.worker.wake_event import WakeEvent
 
 log = structlog.get_logger()
@@ -76,52 +77,54 @@ class Listener:
         on_topic_changed: Callable[[], None],
         on_mode: Callable[[bool], None],
     ) -> None:
-        self.db, self.on_new_message, self.on_cancelled, self.on_mode = db, on_new_message, on_cancelled, on_mode
+        self.on_new_message, self.on_cancelled, self.on_mode = on_new_message, on_cancelled, on_mode
         self.on_topic_changed = on_topic_changed
         self.mode = ListenerMode.CONNECTING
         # A NOTIFY channel of this listener's own, so that pings wake no other.
         self.ping_channel = f"ping_{token_hex(8)}"
         self.pong = asyncio.Event()
         self.connected_event = WakeEvent()
-        self._conn: psycopg.AsyncConnection | None = None
+        self._connection = ListenConnection(
+            db, self.name, *NOTIFY_CHANNELS, self.ping_channel, on_connect=self._on_connect
+        )
         self._must_reconnect = False
 
     async def step(self) -> float:
-        """Connect if needed, then handle the notifications of one second."""
+        """Connect if needed, or handle the notifications of at most a second."""
         if self._must_reconnect:
             await self.reset()
-        if self._conn is None:
-            self._conn = await self._connect()
-        async for notify in self._conn.notifies(timeout=1.0):
-            self._on_notification(notify.channel)
+        for channel in await self._connection.receive(1.0):
+            self._on_notification(channel)
+        if not self.is_connected:
+            self._on_disconnect()
         return 0
 
     async def reset(self) -> None:
         """Close the connection; from now on no notification arrives."""
-        conn, self._conn = self._conn, None
         self._must_reconnect = False
-        await database.close(conn)
-        if self.mode is ListenerMode.LISTENING:
-            self._set_mode(ListenerMode.CONNECTING)
+        await self._connection.close()
+        self._on_disconnect()
 
     def record_ping(self, ping: PingResult) -> None:
         """Handle the result of the last ping; reconnect if it was sent and did not arrive."""
-        if self._conn is not None:
+        if self.is_connected:
             self._must_reconnect = ping is PingResult.NOT_RECEIVED
             self._set_mode(ListenerMode.LISTENING if ping is PingResult.RECEIVED else ListenerMode.DEGRADED, ping)
 
     @property
     def is_connected(self) -> bool:
         """Whether there is a connection on which a ping could arrive."""
-        return self._conn is not None
+        return self._connection.is_connected
 
-    async def _connect(self) -> psycopg.AsyncConnection:
-        conn = await self.db.connect_listener(*NOTIFY_CHANNELS, self.ping_channel)
+    def _on_connect(self) -> None:
         log.debug(events.LISTENER_CONNECTED)
         # Only a ping proves that notifications arrive; messages that were published meanwhile are found by a claim.
         self.on_new_message()
         self.connected_event.set()
-        return conn
+
+    def _on_disconnect(self) -> None:
+        if self.mode is ListenerMode.LISTENING:
+            self._set_mode(ListenerMode.CONNECTING)
 
     def _on_notification(self, channel: str) -> None:
         if channel == self.ping_channel:

@@ -7,19 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import psycopg
-import structlog
 
-from pgrouse import events
-from pgrouse.backoff import backoff_s, log_failure
+from pgrouse.backoff import FailureLog
+from pgrouse.client.database import CONNECTION_ERRORS
 from pgrouse.errors import DatabaseUnreachable
 
 if TYPE_CHECKING:
     from pgrouse.worker.shutdown_signals import ShutdownSignals
-
-log = structlog.get_logger()
-
-# The errors of a database that is unreachable, restarting, overloaded or failed over. Any other error is a bug and ends the daemon.
-TRANSIENT = (psycopg.Error, OSError, TimeoutError)
 
 
 class Loop(Protocol):
@@ -35,21 +29,16 @@ class Loop(Protocol):
 
 
 async def run(loop: Loop) -> None:
-    """Run a loop until its task is cancelled."""
-    failures = 0
+    """Run a loop until its task is cancelled. Any other error than one of the database is a bug and ends the daemon."""
+    failures = FailureLog(loop.name)
     try:
         while True:
             try:
                 pause = await loop.step()
-            except TRANSIENT as error:
-                failures += 1
-                pause = backoff_s(failures)
-                log_failure(loop.name, failures, error)
+                failures.recovered()
+            except CONNECTION_ERRORS as error:
+                pause = failures.failed(error)
                 await loop.reset()
-            else:
-                if failures:
-                    log.info(events.LOOP_RECOVERED, loop=loop.name, failures=failures)
-                failures = 0
             if pause > 0:
                 await asyncio.sleep(pause)
     finally:
@@ -62,15 +51,13 @@ async def wait_for_database(check: Callable[[], None], shutdown: ShutdownSignals
     Raises:
         SchemaMismatch, ConfigError: waiting cannot fix these.
     """
-    failures = 0
+    failures = FailureLog("start")
     while not shutdown.requested.is_set():
         try:
             if await _finishes_before_shutdown(shutdown, check):
                 return True
         except (DatabaseUnreachable, psycopg.OperationalError) as error:
-            failures += 1
-            log_failure("start", failures, error)
-            await shutdown.within(backoff_s(failures))
+            await shutdown.within(failures.failed(error))
     return False
 
 
