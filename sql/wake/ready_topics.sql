@@ -1,0 +1,15 @@
+-- List those of some topics in which a message is due.
+-- Called by: the web server, once for all requests that wait for messages. Locks: nothing.
+-- Result: the topics, in the order in which they were given.
+CREATE OR REPLACE FUNCTION messages.ready_topics(p_topics text[])
+RETURNS SETOF text
+LANGUAGE sql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+  SELECT t.topic
+  FROM unnest(p_topics) WITH ORDINALITY AS t (topic, nth)
+  WHERE messages.next_due(ARRAY[t.topic]) <= '0'
+  ORDER BY t.nth
+$$;
