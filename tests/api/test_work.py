@@ -16,6 +16,7 @@ from psycopg_pool import TooManyRequests
 from structlog.testing import capture_logs
 
 from pgrouse import events, jsonb
+from pgrouse.client.call import Call, values
 from pgrouse.web import database_pool, http_workers, long_poll
 from pgrouse.web.v1 import work
 from tests.api.site import Site, code
@@ -47,6 +48,7 @@ def test_a_claimed_message_has_all_that_its_worker_needs(http: httpx.Client, que
         ({"outcome": "complete", "output": {"ok": True}}, "success"),
         ({"outcome": "reject", "error": "bad"}, "rejected"),
         ({"outcome": "fail", "error": "bad"}, "failed"),
+        ({"outcome": "expire", "error": "it took too long"}, "lock_expired"),
     ],
 )
 def test_an_attempt_ends_as_the_worker_says(http: httpx.Client, queue: Queue, ended: Any, became: str) -> None:
@@ -76,10 +78,25 @@ def test_what_comes_back_later_has_the_state_that_it_was_given(http: httpx.Clien
     assert message["runs"] == 3, "and was begun all the same"
 
 
+@pytest.mark.parametrize(("ran", "runs"), [({}, 1), ({"ran": False}, 1), ({"ran": True}, 2)])
+def test_what_is_released_keeps_its_run_only_if_it_had_begun(
+    http: httpx.Client, queue: Queue, ran: dict[str, bool], runs: int
+) -> None:
+    topic = f"w.ran.{len(ran)}.{runs}"
+    published = queue.publish(topic)
+    (message,) = claim(http, topic)
+
+    released = {"claim_id": message["claim_id"], "outcome": "release", **ran}
+    assert http.post(f"/v1/messages/{published}/settle", json=released).json() == {"settled": [published], "lost": []}
+
+    (again,) = claim(http, topic)
+    assert (again["attempt"], again["runs"]) == (1, runs)
+
+
 def test_many_attempts_end_at_once_in_different_ways(http: httpx.Client, queue: Queue) -> None:
-    queue.publish_many(6, "w.batch")
+    queue.publish_many(7, "w.batch")
     messages = claim(http, "w.batch", limit=10)
-    ways = ["complete", "retry", "reject", "fail", "defer", "release"]
+    ways = ["complete", "retry", "reject", "fail", "defer", "release", "expire"]
     ended = [{"id": m["id"], "claim_id": m["claim_id"], "outcome": way} for m, way in zip(messages, ways, strict=True)]
     ended.append({"id": 10**15, "claim_id": 1, "outcome": "complete"})
 
@@ -87,7 +104,7 @@ def test_many_attempts_end_at_once_in_different_ways(http: httpx.Client, queue: 
 
     assert answer == {"settled": [m["id"] for m in messages], "lost": [10**15]}
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'w.batch' AND claim_id IS NULL") == 2
-    assert queue.value("SELECT count(*) FROM messages.message_archive WHERE topic = 'w.batch'") == 4
+    assert queue.value("SELECT count(*) FROM messages.message_archive WHERE topic = 'w.batch'") == 5
 
 
 def test_whoever_lost_the_lock_changes_nothing_and_is_told(http: httpx.Client, queue: Queue) -> None:
@@ -250,7 +267,7 @@ def test_for_how_many_topics_may_be_waited_is_bounded_for_each_token_and_for_all
 def test_why_nobody_is_woken_is_logged_at_the_first_failure_and_when_their_number_has_doubled(
     http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_poll, "READY", b"SELECT 1 / 0 FROM unnest(%s::text[])")
+    monkeypatch.setattr(long_poll, "ready_topics", lambda topics: Call(b"SELECT 1 / 0", [], values))
     monkeypatch.setattr(long_poll, "CHECK_S", 0.05)
 
     with capture_logs() as logs:

@@ -7,12 +7,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
 from structlog.testing import LogCapture
 
+from pgrouse.client.call import Call
 from pgrouse.client.message import Message
 from pgrouse.errors import LockLost
 from pgrouse.worker import heartbeat, progress
@@ -20,6 +21,7 @@ from pgrouse.worker.heartbeat import Heartbeat, Registration
 from pgrouse.worker.in_flight import InFlight
 from tests.server.deadline import eventually
 
+T = TypeVar("T")
 Claimed = Callable[..., Message]
 
 
@@ -69,7 +71,7 @@ class Notes:
             self.progress.append((time.monotonic(), values[2]))
             self._row = ([],)
         elif b"messages.heartbeat" in text:
-            self.locked_for.append(values[2])
+            self.locked_for.append(values[2] if len(values) > 2 else None)
             ids = {int(each) for each in values[0].strip("{}").split(",")}
             self.beats.append((time.monotonic(), ids))
             self._row: tuple[Any] = ([each for each in self.lost if each in ids],)
@@ -81,6 +83,9 @@ class Notes:
     def fetchone(self) -> tuple[Any]:
         return self._row
 
+    def run(self, call: Call[T]) -> T:
+        return call.read([self.execute(call.statement, call.values).fetchone()])
+
     def fileno(self) -> int:
         raise psycopg.OperationalError("no socket")
 
@@ -89,6 +94,11 @@ class Notes:
 
     def beats_of(self, message: Message) -> list[float]:
         return [at for at, ids in self.beats if message.id in ids]
+
+
+@pytest.fixture(autouse=True)
+def calls_on_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "run", Notes.run)
 
 
 @asynccontextmanager

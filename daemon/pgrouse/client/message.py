@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 
 class Message(NamedTuple):
@@ -28,3 +29,22 @@ class Message(NamedTuple):
     waited_s: float
     elapsed_s: float
     runs: int = 1
+
+    def with_contents(self, held: Message) -> Message:
+        """Return this message with the contents of one that was read once more."""
+        return self._replace(payload=held.payload, body=held.body, headers=held.headers, state=held.state)
+
+
+# What is selected of the functions that return messages.
+COLUMNS = ", ".join(f"f.{name}" for name in Message._fields)
+
+
+def read_messages(rows: list[tuple[Any, ...]]) -> list[Message]:
+    """Read rows that have these columns."""
+    return [Message._make(row) for row in rows]
+
+
+def claim_refs(messages: Iterable[Message]) -> tuple[list[int], list[int]]:
+    """Return the ids and the claims of messages: what every function takes that settles or extends."""
+    held = list(messages)
+    return [each.id for each in held], [each.claim_id for each in held]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
-from pgrouse.client.message import Message
+from pgrouse.client.call import Call
+from pgrouse.client.calls import settle
+from pgrouse.client.message import Message, claim_refs
 
 
 class SettleKind(StrEnum):
-    """The settle functions, by their names in SQL."""
+    """How an attempt ended, for every kind of worker: the settle functions, by their names in SQL."""
 
     COMPLETE = "complete"
     RETRY = "retry"
@@ -47,3 +52,38 @@ class Settlement:
     error_type: str | None = None
     ran_s: float | None = None
     is_encrypted: bool = False
+
+
+# The SQL function of each kind, and its arguments besides ids and claims, each with the field of a settlement that it has.
+SETTLE_FUNCTIONS: dict[SettleKind, tuple[Callable[..., Call[list[int]]], dict[str, str]]] = {
+    SettleKind.COMPLETE: (settle.complete, {"outputs": "output"}),
+    SettleKind.RETRY: (settle.retry, {"errors": "error", "delays": "after", "states": "state"}),
+    SettleKind.EXPIRE: (partial(settle.retry, result="lock_expired"), {"errors": "error"}),
+    SettleKind.REJECT: (settle.reject, {"errors": "error"}),
+    SettleKind.FAIL: (settle.fail, {"errors": "error"}),
+    SettleKind.DEFER: (settle.defer, {"delays": "after", "untils": "until", "states": "state"}),
+    SettleKind.RELEASE: (settle.release, {"ran": "ran"}),
+}
+
+
+def settle_call(
+    kind: SettleKind, ids: Sequence[int], claim_ids: Sequence[int], values: Callable[[str], list[Any]]
+) -> Call[list[int]]:
+    """Return the call that settles attempts of one kind; it returns the ids of those whose lock was lost.
+
+    Args:
+        kind: how they ended.
+        ids: the messages.
+        claim_ids: the claim of each.
+        values: returns a field of each, as a Settlement has it, by its name.
+    """
+    function, arguments = SETTLE_FUNCTIONS[kind]
+    given = {argument: values(field) for argument, field in arguments.items()}
+    some = {argument: each if any(value is not None for value in each) else None for argument, each in given.items()}
+    return function(ids, claim_ids, **some)
+
+
+def settlement_call(kind: SettleKind, batch: Sequence[Settlement]) -> Call[list[int]]:
+    """Return the call that settles these attempts, all of one kind."""
+    refs = claim_refs(each.message for each in batch)
+    return settle_call(kind, *refs, lambda field: [getattr(each, field) for each in batch])

@@ -16,25 +16,26 @@ from datetime import datetime
 from typing import Any, cast, overload
 
 import psycopg
-from psycopg.rows import tuple_row
 from pydantic_core import from_json
 
 from pgrouse import search_path
+from pgrouse.client.call import Call, run, run_async, value
+from pgrouse.client.calls import wake as calls
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import MessageNotFound
 
 LISTEN, UNLISTEN = b"LISTEN settled", b"UNLISTEN settled"
-PROCESS = b"SELECT pg_catalog.pg_backend_pid()"
+PROCESS: Call[int] = Call(b"SELECT pg_catalog.pg_backend_pid()", [], value)
 # A call registers the waiter for two minutes and is repeated each minute: a lost notification costs a minute, and a waiter that died is soon dropped.
-QUERY = b"SELECT w.result, w.output::pg_catalog.text, w.error, w.attempts, w.archived_at FROM messages.wait_for(%s, '2 minutes') AS w"
+REGISTER_FOR = timedelta(minutes=2)
 CHECK_EVERY_S = 60.0
 POLL_EVERY_S = 1.0
 THROUGH_A_POOLER = "wait_for is connected through a pooler, where no notification arrives: it polls each second; connect to the server itself"
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
-# What a wait asks for: a query and its values, answered with its first row; or so many seconds of listening, answered with the notifications.
-_Request = tuple[bytes, list[Any]] | float
+# What a wait asks for: a call, answered with its result; or so many seconds of listening, answered with the payloads of the notifications.
+_Request = Call[Any] | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +135,17 @@ class _WaitProtocol:
 
     def steps(self, connected_to: int) -> Generator[_Request, Any, MessageResult]:
         """Yield what is to be done next, take what came of it, return the ending. connected_to: the server process that libpq knows."""
-        yield LISTEN, []
-        (process,) = yield PROCESS, []
+        process = yield PROCESS
         pause_s = CHECK_EVERY_S if process == connected_to else POLL_EVERY_S
         if process != connected_to:
             warnings.warn(THROUGH_A_POOLER, RuntimeWarning, stacklevel=4)
         was_seen = False
-        while (row := (yield QUERY, [self.message_id])) and row[0] is None:
+        while (end := (yield calls.wait_for(self.message_id, REGISTER_FOR))) and end.result is None:
             was_seen = True
             if time.monotonic() >= self.deadline:
                 raise TimeoutError(f"message {self.message_id} had not ended after {self.timeout}")
             yield from self._listen(pause_s)
-        return self._result(row, was_seen)
+        return self._result(end, was_seen)
 
     def _listen(self, pause_s: float) -> Generator[_Request, Any, None]:
         """Listen until the end of the message is notified, at most until the next query or the deadline."""
@@ -155,10 +155,10 @@ class _WaitProtocol:
             if str(self.message_id) in notified:
                 return
 
-    def _result(self, row: tuple[Any, ...] | None, was_seen: bool) -> MessageResult:
-        if row is not None:
-            result, output, error, attempts, archived_at = row
-            return MessageResult(self.message_id, result, output and from_json(output), error, attempts, archived_at)
+    def _result(self, end: calls.EndOfMessage | None, was_seen: bool) -> MessageResult:
+        if end is not None and end.result is not None:
+            output = end.output_json and from_json(end.output_json)
+            return MessageResult(self.message_id, end.result, output, end.error, end.attempts, end.archived_at)
         if was_seen:
             # Only a success can leave nothing behind.
             return MessageResult(self.message_id, "success")
@@ -171,6 +171,7 @@ def _run(conn: psycopg.Connection[Any], wait: _WaitProtocol) -> MessageResult:
     steps = wait.steps(conn.info.backend_pid)
     answer: Any = None
     try:
+        conn.execute(LISTEN)
         while True:
             answer = _do(conn, steps.send(answer))
     except StopIteration as end:
@@ -183,14 +184,14 @@ def _run(conn: psycopg.Connection[Any], wait: _WaitProtocol) -> MessageResult:
 def _do(conn: psycopg.Connection[Any], request: _Request) -> Any:
     if isinstance(request, float):
         return [each.payload for each in conn.notifies(timeout=request, stop_after=1)]
-    cursor = psycopg.Cursor(conn, row_factory=tuple_row).execute(*request)
-    return cursor.fetchone() if cursor.description else None
+    return run(conn, request)
 
 
 async def _run_async(conn: psycopg.AsyncConnection[Any], wait: _WaitProtocol) -> MessageResult:
     steps = wait.steps(conn.info.backend_pid)
     answer: Any = None
     try:
+        await conn.execute(LISTEN)
         while True:
             answer = await _do_async(conn, steps.send(answer))
     except StopIteration as end:
@@ -203,5 +204,4 @@ async def _run_async(conn: psycopg.AsyncConnection[Any], wait: _WaitProtocol) ->
 async def _do_async(conn: psycopg.AsyncConnection[Any], request: _Request) -> Any:
     if isinstance(request, float):
         return [each.payload async for each in conn.notifies(timeout=request, stop_after=1)]
-    cursor = await psycopg.AsyncCursor(conn, row_factory=tuple_row).execute(*request)
-    return await cursor.fetchone() if cursor.description else None
+    return await run_async(conn, request)

@@ -18,9 +18,10 @@ from psycopg import AsyncConnection, Connection
 from pydantic_core import from_json
 
 from pgrouse import events
-from pgrouse.client.message import Message
+from pgrouse.client.call import Call
+from pgrouse.client.calls.settle import complete
+from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.client.worker_client import complete_statement
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.source import ConfigProblem, TopicKeyError, show_key
 from pgrouse.errors import ConfigError, LockLost
@@ -247,16 +248,15 @@ class BatchTransaction(Transaction):
         finally:
             self._batch.leave_transaction()
 
-    def _completion(self) -> tuple[bytes, list[object]]:
+    def _completion(self) -> Call[list[int]]:
         self._completing = self._batch.completing()
         keep = self._runtime.encrypt_output
         outputs = [
             keep(message, _output(message, self._batch.outcomes.get(message.id))) for message in self._completing
         ]
-        return complete_statement(self._completing, outputs)
+        return complete(*claim_refs(self._completing), outputs)
 
-    def _check(self, row: tuple[list[int]] | None) -> None:
-        lost = row[0] if row else []
+    def _check(self, lost: list[int]) -> None:
         if lost:
             self._batch.was_rolled_back = True
             named = ", ".join(map(str, lost[:MAX_IDS_SHOWN])) + (" and others" if len(lost) > MAX_IDS_SHOWN else "")

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import psycopg
 from pydantic import TypeAdapter, ValidationError
@@ -21,6 +21,8 @@ from pydantic_core import from_json
 
 from pgrouse import jsonb
 from pgrouse.backoff import backoff_s, log_failure
+from pgrouse.client.call import Call, run, run_async
+from pgrouse.client.calls.run import load_steps, save_step
 from pgrouse.errors import InvalidMessage, InvalidStep, LockLost
 from pgrouse.publishing.new_message import LABEL
 from pgrouse.run_sync import run_sync
@@ -30,10 +32,7 @@ if TYPE_CHECKING:
     from pgrouse.worker.daemon_runtime import DaemonRuntime
 
 MAX_BYTES = 1024 * 1024
-# The first time all of them, later that of one name: what another attempt kept meanwhile must not be done again.
-LOAD = b"SELECT s.name, s.result FROM messages.load_steps(%s, %s, %s) AS s"
-SAVE = b"SELECT messages.save_step(%s, %s, %s, %s::pg_catalog.text::pg_catalog.jsonb)"
-Rows = list[tuple[Any, ...]]
+T = TypeVar("T")
 Conn = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
 
 
@@ -137,11 +136,12 @@ class Steps:
 
     async def _load(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> None:
         """Ask what is kept, right before a step would be done: that is also the last moment to learn that the message was lost."""
-        rows = await self._ask(access, conn, LOAD, [*self._claim(), step.name if self._is_loaded else None])
-        if not rows:
+        # The first time all of them, later that of one name: what another attempt kept meanwhile must not be done again.
+        steps = await self._ask(access, conn, load_steps(*self._claim(), step.name if self._is_loaded else None))
+        if not steps:
             raise LockLost(f"message {self._message.id} is not this worker's any more: step {step.name!r} was not done")
         self._saved |= {
-            name: self._runtime.decrypt_output(self._message, result) for name, result in rows if name is not None
+            name: self._runtime.decrypt_output(self._message, result) for name, result in steps if name and result
         }
         self._is_loaded = True
 
@@ -151,34 +151,28 @@ class Steps:
                 return await self._run(step, access, own)
         text = step.text(await access.value(step, step.function(conn) if step.transaction else step.function()))
         if step.is_saved:
-            values = [*self._claim(), step.name, self._runtime.encrypt_output(self._message, text)]
-            self._check(step, await self._ask(access, conn, SAVE, values))
+            kept = cast("str", self._runtime.encrypt_output(self._message, text))
+            self._check(step, await self._ask(access, conn, save_step(*self._claim(), step.name, kept)))
         return text
 
-    def _claim(self) -> list[Any]:
-        return [self._message.id, self._message.claim_id]
+    def _claim(self) -> tuple[int, int]:
+        return self._message.id, self._message.claim_id
 
-    def _check(self, step: Step, rows: Rows) -> None:
-        if rows != [(True,)]:
+    def _check(self, step: Step, is_saved: bool) -> None:
+        if not is_saved:
             raise LockLost(
                 f"message {self._message.id} is not this worker's any more: the result of step {step.name!r} was not kept"
             )
 
-    async def _ask(
-        self,
-        access: AsyncStepConnection | BlockingStepConnection,
-        conn: Conn | None,
-        statement: bytes,
-        values: list[Any],
-    ) -> Rows:
+    async def _ask(self, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None, call: Call[T]) -> T:
         """Ask; outside of a transaction until the database answers, or the message is lost."""
         if conn is not None:
-            return await _answer(access, conn, statement, values)
+            return await _answer(access, conn, call)
         failures = 0
         while True:
             try:
                 async with access.connection() as own:
-                    return await _answer(access, own, statement, values)
+                    return await _answer(access, own, call)
             except psycopg.OperationalError as error:
                 failures = self._failed(failures, error)
             await access.pause(backoff_s(failures))
@@ -206,9 +200,9 @@ class AsyncStepConnection:
         async with self.connection() as own, own.transaction():
             yield own
 
-    async def rows(self, conn: Any, statement: bytes, values: list[Any]) -> Rows:
-        """Return what a statement returns."""
-        return await (await psycopg.AsyncCursor(conn).execute(statement, values)).fetchall()
+    async def run(self, conn: Any, call: Call[T]) -> T:
+        """Make a call."""
+        return await run_async(conn, call)
 
     async def value(self, step: Step, result: Any) -> Any:
         """Return what a step's function returned, or what that is to be awaited for."""
@@ -239,9 +233,9 @@ class BlockingStepConnection:
             with own.transaction():
                 yield own
 
-    async def rows(self, conn: Any, statement: bytes, values: list[Any]) -> Rows:
-        """Return what a statement returns."""
-        return psycopg.Cursor(conn).execute(statement, values).fetchall()
+    async def run(self, conn: Any, call: Call[T]) -> T:
+        """Make a call."""
+        return run(conn, call)
 
     async def value(self, step: Step, result: Any) -> Any:
         """Return what a step's function returned.
@@ -261,11 +255,9 @@ class BlockingStepConnection:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no loop that it would hold up
 
 
-async def _answer(
-    access: AsyncStepConnection | BlockingStepConnection, conn: Conn, statement: bytes, values: list[Any]
-) -> Rows:
+async def _answer(access: AsyncStepConnection | BlockingStepConnection, conn: Conn, call: Call[T]) -> T:
     try:
-        return await access.rows(conn, statement, values)
+        return await access.run(conn, call)
     except (psycopg.DataError, psycopg.errors.UniqueViolation) as error:
         raise InvalidStep(f"ctx.step: {error.diag.message_primary}") from error
 

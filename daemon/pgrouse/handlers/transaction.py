@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from psycopg import AsyncConnection, Connection
 
-from pgrouse.client.worker_client import complete_statement, progress_statement
+from pgrouse.client.call import Call, run, run_async
+from pgrouse.client.calls.run import set_progress
+from pgrouse.client.calls.settle import complete
+from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import LockLost
 from pgrouse.handlers.outcome import encode_output
 from pgrouse.handlers.publish_tracker import tracker_of
 
 if TYPE_CHECKING:
-    from pgrouse.client.message import Message
     from pgrouse.handlers.context import Context
     from pgrouse.worker.daemon_runtime import DaemonRuntime
 
@@ -56,9 +58,8 @@ class Transaction:
             if (tracker := tracker_of(self._context)) is not None:
                 tracker.raise_if_not_awaited()
             if (last := self._runtime.last_progress(self._message)) is not None:
-                await conn.execute(*progress_statement([(self._message, last)]))
-            cursor = await conn.execute(*self._completion())
-            self._check(await cursor.fetchone())
+                await run_async(conn, set_progress(*claim_refs([self._message]), [last]))
+            self._check(await run_async(conn, self._completion()))
         self._committed()
 
     @contextmanager
@@ -69,8 +70,8 @@ class Transaction:
                 yield conn
             self._check_not_completed()
             if (last := self._runtime.last_progress(self._message)) is not None:
-                conn.execute(*progress_statement([(self._message, last)]))
-            self._check(conn.execute(*self._completion()).fetchone())
+                run(conn, set_progress(*claim_refs([self._message]), [last]))
+            self._check(run(conn, self._completion()))
         self._committed()
 
     @contextmanager
@@ -82,13 +83,13 @@ class Transaction:
         finally:
             self._context.connection = None
 
-    def _completion(self) -> tuple[bytes, list[object]]:
+    def _completion(self) -> Call[list[int]]:
         output = self._context.output
         kept = None if output is None else self._runtime.encrypt_output(self._message, encode_output(output))
-        return complete_statement([self._message], [kept])
+        return complete(*claim_refs([self._message]), [kept])
 
-    def _check(self, row: tuple[list[int]] | None) -> None:
-        if row != ([],):
+    def _check(self, lost: list[int]) -> None:
+        if lost:
             raise LockLost(
                 f"message {self._message.id} is not this worker's any more: everything in the transaction was rolled back"
             )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import psycopg
-from psycopg.rows import tuple_row
 
+from pgrouse.client.call import Call, run, run_async
+from pgrouse.client.calls.claim import claim
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.client.worker_client import settle_statement
+from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.handler import Handler
@@ -19,7 +19,8 @@ from pgrouse.testing.attempt import Attempt, attempt
 from pgrouse.testing.handler_call import HandlerCall, HandlersSource, handlers_of
 from pgrouse.testing.runtime import AnyConnection, TestRuntime
 
-CLAIM = b"SELECT * FROM messages.claim('pgrouse.testing', %s::pg_catalog.text[], %s)"
+WORKER = "pgrouse.testing"
+T = TypeVar("T")
 
 
 @overload
@@ -107,14 +108,13 @@ class _Drain:
         return await call.run_async() if isinstance(self.conn, psycopg.AsyncConnection) else call.run()
 
     async def _claim(self, topics: list[str], most: int) -> list[Message]:
-        return [Message._make(row) for row in await self._rows(CLAIM, [topics, most])]
+        return await self._run(claim(WORKER, topics, most))
 
     async def _settle(self, ended: list[Settlement]) -> None:
         for each in ended:
-            await self._rows(*settle_statement(each.kind, [each]))
+            await self._run(settlement_call(each.kind, [each]))
 
-    async def _rows(self, statement: bytes, values: list[Any]) -> list[tuple[Any, ...]]:
-        if isinstance(self.conn, psycopg.AsyncConnection):
-            cursor = psycopg.AsyncCursor(self.conn, row_factory=tuple_row)
-            return await (await cursor.execute(statement, values)).fetchall()
-        return psycopg.Cursor(self.conn, row_factory=tuple_row).execute(statement, values).fetchall()
+    async def _run(self, call: Call[T]) -> T:
+        return (
+            await run_async(self.conn, call) if isinstance(self.conn, psycopg.AsyncConnection) else run(self.conn, call)
+        )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from pgrouse.client.call import run_async
+from pgrouse.client.calls.worker import touch_http_worker
 from pgrouse.web.database_pool import DatabasePool
 
 # How often a worker's row is dated. Whom somebody asks to drain hears it with the first claim after so long.
@@ -14,8 +16,6 @@ FORGET_S = 60.0
 MAX_TOPICS_PER_WORKER = 200
 # Of more workers each claim is a sign.
 MAX_WORKERS = 10_000
-
-CLAIMS = b"SELECT messages.touch_http_worker(%s, %s, %s::text[], %s) AS drains"
 
 
 @dataclass
@@ -50,9 +50,9 @@ class HttpWorkers:
             return known.is_draining
         known.topics = {topic: at for topic, at in known.topics.items() if now - at < FORGET_S}
         async with self.db.connection() as conn:
-            values = [worker, host, sorted(known.topics)[:MAX_TOPICS_PER_WORKER], limit]
-            row = await (await conn.execute(CLAIMS, values)).fetchone()
-        known.at, known.is_draining = now, bool(row and row["drains"])
+            topics = sorted(known.topics)[:MAX_TOPICS_PER_WORKER]
+            is_draining = await run_async(conn, touch_http_worker(worker, host, topics, limit))
+        known.at, known.is_draining = now, is_draining
         self._remember(worker, known)
         return known.is_draining
 

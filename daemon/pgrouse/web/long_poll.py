@@ -13,12 +13,16 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from itertools import islice
 from secrets import token_hex
 
 import psycopg
 
 from pgrouse.backoff import FailureLog
+from pgrouse.client.call import run_async
+from pgrouse.client.calls.wake import arm, ready_topics
+from pgrouse.client.calls.worker import unregister_worker
 from pgrouse.client.listen_connection import ListenConnection
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.problem import Problem
@@ -28,9 +32,6 @@ MAX_WAITING = 1000
 # Each check asks for every waited topic: the limit of all callers together, and of one caller.
 MAX_TOPICS = 2000
 MAX_TOPICS_PER_CALLER = 200
-READY = b"""
-    SELECT t.topic FROM pg_catalog.unnest(%s::pg_catalog.text[]) AS t (topic)
-    WHERE messages.next_due(ARRAY[t.topic]) OPERATOR(pg_catalog.<=) '0'"""
 
 
 class Waiter:
@@ -195,23 +196,21 @@ class LongPoll:
             await connection.close()
             with suppress(psycopg.Error):
                 async with self.db.connection() as pooled:
-                    await pooled.execute(b"SELECT messages.unregister_worker(%s)", [self.name])
+                    await run_async(pooled, unregister_worker(self.name))
 
     async def _check(self) -> None:
         """Arm until the next check, and wake the requests that may have messages."""
         topics = self._waited_topics.topics()
         try:
             async with self.db.connection() as conn:
-                await conn.execute(
-                    b"SELECT messages.arm(%s, %s, pg_catalog.make_interval(secs => %s))", [self.name, topics, CHECK_S]
-                )
-                found = {row["topic"] for row in await (await conn.execute(READY, [topics])).fetchall()}
+                await run_async(conn, arm(self.name, topics, timedelta(seconds=CHECK_S)))
+                ready = await run_async(conn, ready_topics(topics))
         except psycopg.Error as error:
             await asyncio.sleep(min(CHECK_S, self._check_failures.failed(error)))
             return
         self._check_failures.recovered()
         # Set both together: a claim that started before does not know what this check has found.
-        self._ready, self.checks = found, self.checks + 1
+        self._ready, self.checks = set(ready), self.checks + 1
         for waiter in self._waiters:
             if self.may_have_messages(waiter):
                 waiter.woken.set()

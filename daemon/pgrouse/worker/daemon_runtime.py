@@ -11,9 +11,10 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgrouse.backoff import backoff_s, log_failure
+from pgrouse.client.call import run_async
+from pgrouse.client.calls.settle import complete
 from pgrouse.client.database import Database
-from pgrouse.client.message import Message
-from pgrouse.client.worker_client import complete_statement
+from pgrouse.client.message import Message, claim_refs
 from pgrouse.handlers.event_loop import DONE, is_on_event_loop
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
@@ -108,14 +109,12 @@ class DaemonRuntime:
         while True:
             try:
                 async with asyncio.timeout(COMPLETE_TIMEOUT_S), self.pool.connection() as conn:
-                    cursor = await conn.execute(*complete_statement(messages, [None] * len(messages)))
-                    row = await cursor.fetchone()
+                    lost = await run_async(conn, complete(*claim_refs(messages)))
             except (psycopg.OperationalError, TimeoutError) as error:
                 failures += 1
                 log_failure("ack_first", failures, error)
                 await asyncio.sleep(backoff_s(failures))
             else:
-                lost = list(row[0]) if row else []
                 gone = [message for message in messages if message.id in lost]
                 self._in_flight.remove(gone)
                 self.metrics.record_end(gone, AttemptResult.LOST)

@@ -19,9 +19,12 @@ import psycopg
 import structlog
 
 from pgrouse import events
+from pgrouse.client.call import Call, run
+from pgrouse.client.calls.run import cancelled_ids, heartbeat, set_progress
+from pgrouse.client.calls.stats import record_measures
+from pgrouse.client.calls.worker import register_worker, touch_worker, unregister_worker
 from pgrouse.client.database import Database, closed_after
-from pgrouse.client.message import Message
-from pgrouse.client.worker_client import cancelled_statement, heartbeat_statement, progress_statement
+from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import DatabaseUnreachable, LockLost
 from pgrouse.worker.in_flight import SHORT_LOCK_S, InFlight, InFlightMessage, LockExtension
 from pgrouse.worker.metrics_reporter import MetricsReport, MetricsReporter
@@ -183,42 +186,43 @@ class Heartbeat(threading.Thread):
             for extension in extensions:
                 self._complete_extension(self._conn, extension)
             if notes:
-                noted = [(note.message, note.text) for note in notes]
-                self._on_lost(
-                    self._conn, self._lost_ids(self._conn, progress_statement(noted, wait=False)), [m for m, _ in noted]
-                )
+                self._write_progress(self._conn, notes)
         # Last, and with a timeout of its own: no lock waits for this.
         if seen:
             with closed_after(NO_ANSWER_TIMEOUT_S, self._conn):
                 self._update_worker(self._conn, now)
 
+    def _write_progress(self, conn: psycopg.Connection, notes: list[ProgressNote]) -> None:
+        noted = [note.message for note in notes]
+        progress = set_progress(*claim_refs(noted), [note.text for note in notes], wait=False)
+        self._on_lost(conn, self._lost_ids(conn, progress), noted)
+
     def _extend(self, conn: psycopg.Connection, due: list[InFlightMessage], now: float) -> None:
-        lost = self._lost_ids(conn, heartbeat_statement(held.message for held in due))
+        lost = self._lost_ids(conn, heartbeat(*claim_refs(held.message for held in due)))
         for held in due:
             held.extended_at = now
         self._on_lost(conn, lost, [held.message for held in due])
 
     def _complete_extension(self, conn: psycopg.Connection, extension: LockExtension) -> None:
         """Extend one lock by the time that its handler asked for, and resume the handler."""
-        lost = self._lost_ids(conn, heartbeat_statement([extension.message], extension.lock_duration))
+        lost = self._lost_ids(conn, heartbeat(*claim_refs([extension.message]), extension.lock_duration))
         self._on_lost(conn, lost, [extension.message])
         if lost:
             _fail_extension(extension)
         else:
             _resolve(extension)
 
-    def _lost_ids(self, conn: psycopg.Connection, statement: tuple[bytes, list[Any]]) -> list[int]:
-        """Run a statement about some messages and return the ids whose lock was lost."""
+    def _lost_ids(self, conn: psycopg.Connection, call: Call[list[int]]) -> list[int]:
+        """Make a call about some messages within a bounded time; return the ids whose lock was lost."""
         with conn.transaction():
             conn.execute(f"SET LOCAL statement_timeout = {STATEMENT_TIMEOUT_MS}".encode())
-            row = conn.execute(*statement).fetchone()
-        return [] if row is None else list(row[0])
+            return run(conn, call)
 
     def _on_lost(self, conn: psycopg.Connection, lost: list[int], asked: list[Message]) -> None:
         if not lost:
             return
         gone = [message for message in asked if message.id in lost]
-        cancelled = self._lost_ids(conn, cancelled_statement(gone))
+        cancelled = self._lost_ids(conn, cancelled_ids(*claim_refs(gone)))
         # Here and not on the event loop: a handler in a thread must see it even if the event loop is blocked.
         self.in_flight.mark_cancelled(message for message in gone if message.id in cancelled)
         self.loop.call_soon_threadsafe(self.on_lock_lost, gone)
@@ -263,14 +267,11 @@ class Heartbeat(threading.Thread):
 
     def _register(self, conn: psycopg.Connection) -> None:
         if not self._mark_seen(conn):
-            conn.execute("SELECT messages.register_worker(%s, %s, %s, %s, %s, %s)", astuple(self.worker))
+            run(conn, register_worker(*astuple(self.worker)))
             self._mark_seen(conn)
 
     def _mark_seen(self, conn: psycopg.Connection) -> bool:
-        status = json.dumps(self.status())
-        return conn.execute(
-            "SELECT messages.touch_worker(%s, %s::pg_catalog.jsonb)", [self.worker.name, status]
-        ).fetchone() == (True,)
+        return run(conn, touch_worker(self.worker.name, json.dumps(self.status())))
 
     def _is_drain_requested(self, conn: psycopg.Connection) -> bool:
         return self.on_drain_requested is not None and conn.execute(
@@ -296,11 +297,9 @@ class Heartbeat(threading.Thread):
             self.reporter.acknowledged()
 
     def _send_report(self, conn: psycopg.Connection, report: MetricsReport) -> bool:
-        given = [self.worker.name, report.number, report.measures]
         with conn.transaction():
             self._set_timeout(conn)
-            row = conn.execute("SELECT messages.record_measures(%s, %s, %s::pg_catalog.jsonb)", given).fetchone()
-        return row == (True,)
+            return run(conn, record_measures(self.worker.name, report.number, report.measures)) is True
 
     def _deregister(self) -> None:
         """Send the last report and leave the registry; if that fails the entry is deleted later."""
@@ -313,7 +312,7 @@ class Heartbeat(threading.Thread):
                 self._send_last_reports(self._conn)
                 with self._conn.transaction():
                     self._set_timeout(self._conn)
-                    self._conn.execute("SELECT messages.unregister_worker(%s)", [self.worker.name])
+                    run(self._conn, unregister_worker(self.worker.name))
 
     def _send_last_reports(self, conn: psycopg.Connection) -> None:
         """Report until nothing is left: the pending report, and then what was measured since. Limited in time."""

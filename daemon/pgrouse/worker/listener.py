@@ -17,6 +17,8 @@ import structlog
 
 from pgrouse import events
 from pgrouse.client import database
+from pgrouse.client.call import run_async
+from pgrouse.client.calls.wake import notify
 from pgrouse.client.listen_connection import ListenConnection
 from pgrouse.worker.wake_event import WakeEvent
 
@@ -29,8 +31,6 @@ TOPIC_CHANGED = "topic_changed"
 # A schedule was changed: it may be due sooner than the maintenance loop knows.
 SCHEDULE_CHANGED = "schedule_changed"
 NOTIFY_CHANNELS = (NEW_MESSAGE, CANCELLED, TOPIC_CHANGED, SCHEDULE_CHANGED)
-# By the function that sends the real notifications: if it cannot send this one, it could not have sent those either.
-PING = b"SELECT messages.notify(%s, ARRAY[''])"
 PING_EVERY_S = 5.0
 PING_TIMEOUT_S = 5.0
 
@@ -184,8 +184,8 @@ class Prober:
         assert self._conn is not None  # noqa: S101 - step() opened it
         try:
             async with asyncio.timeout(PING_TIMEOUT_S):
-                cursor = await self._conn.execute(PING, [self.listener.ping_channel])
-                if await cursor.fetchone() != (True,):
+                # By the function that sends the real notifications: if it cannot send this one, it could not have sent those either.
+                if not await run_async(self._conn, notify(self.listener.ping_channel, [""])):
                     return PingResult.NOT_SENT
                 await self.listener.pong.wait()
         except TimeoutError:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import psycopg
 import structlog
 
 from pgrouse import events
 from pgrouse.client import database
-from pgrouse.client.worker_client import WorkerClient
+from pgrouse.client.call import run_async
+from pgrouse.client.calls.claim import raise_low_water
+from pgrouse.client.calls.maintenance import TickTask, tick
+from pgrouse.client.calls.schedule import fire_schedules, next_schedule_due
 from pgrouse.worker.claim_planner import jittered
 from pgrouse.worker.schema_cache import SchemaCache
 from pgrouse.worker.wake_event import WakeEvent
@@ -61,21 +65,25 @@ class MaintenanceLoop:
     async def step(self) -> float:
         """Refresh the schemas; tick if it is time, else move the marks; fire the schedules that are due."""
         conn = await self.connection()
-        client = WorkerClient(conn, self.db.worker)
         async with asyncio.timeout(TICK_TIMEOUT_S):
             if self.schemas is not None:
                 await self.schemas.refresh(conn)
             if time.monotonic() >= self._tick_at:
-                _log_failures(await client.tick(unless_within_s=self.tick_s * 0.8))
+                _log_failures(await run_async(conn, tick("daemon", unless_within=timedelta(seconds=self.tick_s * 0.8))))
                 self._tick_at = time.monotonic() + jittered(self.tick_s)
             elif self._has_settled_more():
-                await client.raise_low_water()
+                await run_async(conn, raise_low_water())
             if time.monotonic() >= self._fire_at:
-                due_s = await client.fire_schedules()
-                self._fire_at = time.monotonic() + max(FIRE_RETRY_S, min(due_s, self.tick_s))
+                self._fire_at = time.monotonic() + await self._fire_schedules(conn)
         if await self.topic_changed.wait(max(0.0, min(LOW_WATER_S, self.tick_s, self._fire_at - time.monotonic()))):
             self._fire_at = 0.0
         return 0
+
+    async def _fire_schedules(self, conn: psycopg.AsyncConnection) -> float:
+        """Publish what is due by the schedules; return in how many seconds to do it again."""
+        await run_async(conn, fire_schedules())
+        due_in = await run_async(conn, next_schedule_due())
+        return self.tick_s if due_in is None else max(FIRE_RETRY_S, min(due_in.total_seconds(), self.tick_s))
 
     async def connection(self) -> psycopg.AsyncConnection:
         """Return the connection of this loop; a new one after a failure."""
@@ -93,9 +101,9 @@ class MaintenanceLoop:
         await database.close(conn)
 
 
-def _log_failures(did: dict[str, int]) -> None:
-    for task, count in did.items():
-        if count < 0:
+def _log_failures(tasks: list[TickTask]) -> None:
+    for each in tasks:
+        if each.did < 0:
             log.warning(
-                events.TICK_FAILED, task=task, fix="the reason is in the server's log; the next tick tries again"
+                events.TICK_FAILED, task=each.task, fix="the reason is in the server's log; the next tick tries again"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pgrouse.client.call import Call, function_call, interval, rows_call, values
+from pgrouse.client.call import Call, function_call, interval, rows_call, value, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +95,8 @@ def throughput(
 def unhandled_topics() -> Call[list[str]]:
     """List the topics with waiting messages and no worker."""
     return function_call("unhandled_topics", values)
+
+
+def record_measures(name: str, report: int, measures: str) -> Call[bool | None]:
+    """Add a worker's measurements to the statistics, JSON; whether this report is in now. None: not yet, send it again."""
+    return function_call("record_measures", value, name=name, report=report, measures=measures)

@@ -2,9 +2,47 @@
 
 from __future__ import annotations
 
-from pgrouse.client.call import Call, function_call, value
+from collections.abc import Sequence
+
+from pgrouse.client.call import Call, bigints, function_call, nothing, value
+
+
+def register_worker(
+    name: str, host: str, pid: int, version: str, topics: Sequence[str], concurrency: int
+) -> Call[None]:
+    """Enter a worker, or replace its entry."""
+    return function_call(
+        "register_worker",
+        nothing,
+        name=name,
+        host=host,
+        pid=pid,
+        version=version,
+        topics=list(topics),
+        concurrency=concurrency,
+    )
+
+
+def touch_worker(name: str, status: str, stopping: bool | None = None) -> Call[bool]:
+    """Record that a worker lives, and its status, JSON; whether it is registered."""
+    return function_call("touch_worker", value, name=name, status=status, stopping=stopping)
+
+
+def unregister_worker(name: str) -> Call[None]:
+    """Remove a worker; it sleeps no longer."""
+    return function_call("unregister_worker", nothing, name=name)
 
 
 def drain_worker(name: str) -> Call[bool]:
-    """Ask a worker to finish what runs and stop; whether the registry knows it."""
+    """Ask a worker to take no more messages and to end; whether there is one of this name."""
     return function_call("drain_worker", value, name=name)
+
+
+def touch_http_worker(name: str, host: str, topics: Sequence[str], limit: int) -> Call[bool]:
+    """Record that a worker asks for messages over HTTP; whether it was asked to drain."""
+    return function_call("touch_http_worker", value, name=name, host=host, topics=list(topics), limit=limit)
+
+
+def touch_http_holders(ids: Sequence[int]) -> Call[None]:
+    """Record that the workers live that hold these messages and work over HTTP."""
+    return function_call("touch_http_holders", nothing, ids=bigints(ids))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -16,7 +16,14 @@ from psycopg_pool import PoolTimeout, TooManyRequests
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
+from pgrouse.client.call import Call, run_async
+from pgrouse.client.calls.claim import claim
+from pgrouse.client.calls.run import cancelled_ids, heartbeat, read_claimed, set_progress
+from pgrouse.client.calls.settle import reject, release
+from pgrouse.client.calls.worker import touch_http_holders
 from pgrouse.client.database import may_be_caused_by_message, unclaimable_reason
+from pgrouse.client.message import Message, claim_refs
+from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, DatabasePool
 from pgrouse.web.long_poll import Waiter
@@ -99,45 +106,37 @@ class ClaimResult(ResponseModel):
     """The worker was asked to drain: it gets no more messages."""
 
 
-class SettleOutcome(StrEnum):
-    """How an attempt ended."""
-
-    COMPLETE = "complete"
-    RETRY = "retry"
-    REJECT = "reject"
-    FAIL = "fail"
-    DEFER = "defer"
-    RELEASE = "release"
-
-
 # The other fields that each outcome allows.
 ALLOWED_FIELDS = {
-    SettleOutcome.COMPLETE: {"output"},
-    SettleOutcome.RETRY: {"error", "delay", "state"},
-    SettleOutcome.REJECT: {"error"},
-    SettleOutcome.FAIL: {"error"},
-    SettleOutcome.DEFER: {"delay", "until", "state"},
-    SettleOutcome.RELEASE: set[str](),
+    SettleKind.COMPLETE: {"output"},
+    SettleKind.RETRY: {"error", "delay", "state"},
+    SettleKind.EXPIRE: {"error"},
+    SettleKind.REJECT: {"error"},
+    SettleKind.FAIL: {"error"},
+    SettleKind.DEFER: {"delay", "until", "state"},
+    SettleKind.RELEASE: {"ran"},
 }
 
 
 class SettleRequest(RequestModel):
-    """How an attempt ended: `complete`; `retry` while attempts are left; `reject` or `fail` permanently; `defer` or `release`, which do not use up the attempt."""
+    """How an attempt ended: `complete`; `retry` while attempts are left, or `expire`, the same when it ran too long; `reject` or `fail` permanently; `defer` or `release`, which do not use up the attempt."""
 
     model_config = example(claim_id=2057183900031095, outcome="complete", output={"ok": True})
 
     claim_id: Id
-    outcome: SettleOutcome
+    outcome: SettleKind
     output: Json = None
     """For complete: any JSON value to store."""
     error: Text | None = None
-    """For retry, reject and fail: the error."""
+    """For retry, expire, reject and fail: the error."""
     delay: Wait | None = None
     """For retry and defer: how long to wait. Default for retry: the topic's backoff."""
     until: Timestamp | None = None
     """For defer: when the message becomes available, instead of `delay`."""
     state: Json = None
     """For retry and defer: the `state` that the next attempt gets."""
+    ran: bool | None = None
+    """For release: whether work on the message had begun; then its run stays counted."""
 
     @model_validator(mode="after")
     def _fits(self) -> SettleRequest:
@@ -148,9 +147,16 @@ class SettleRequest(RequestModel):
             raise ValueError("delay and until were both given: use one of them")
         return self
 
-    def json_of(self, name: str) -> str | None:
-        """Return a field as JSON text, if it was given."""
-        return getattr(self, name).text if name in self.model_fields_set else None
+    def value(self, field: str) -> Any:
+        """Return what it says of a field of a Settlement; JSON is text."""
+        match field:
+            case "output" | "state":
+                return getattr(self, field).text if field in self.model_fields_set else None
+            case "error":
+                return self.error or self.outcome.value
+            case "after":
+                return self.delay
+        return getattr(self, field)
 
 
 class SettleItem(SettleRequest):
@@ -221,13 +227,9 @@ class SettleResult(ResponseModel):
     """Messages whose lock the caller had lost: they were not changed."""
 
 
-CLAIM = b"SELECT * FROM messages.claim(%s, %s::text[], %s, p_bytes => %s, p_lock_duration => %s)"
-# Used if CLAIM fails, possibly because of one of the messages.
-CLAIM_WITHOUT_CONTENTS = CLAIM[:-1] + b", p_contents => false)"
-READ_CONTENTS = (
-    b"SELECT h.payload, h.body, h.headers, h.state FROM messages.read_claimed(%s::bigint[], %s::bigint[]) AS h"
-)
-REJECT = b"SELECT messages.reject(%s::bigint[], %s::bigint[], %s::text[])"
+# A claim of one worker, without its limit.
+ClaimOf = Callable[..., Call[list[Message]]]
+# At most so many at once if a claim fails, possibly because of one of the messages.
 MAX_WITHOUT_CONTENTS = 8
 
 
@@ -240,13 +242,13 @@ async def claim_messages(request: Request, caller: Worker, body: ClaimMessagesRe
     worker = (f"http:{caller.name}" + (f"/{body.worker}" if body.worker else ""))[:200]
     if await _is_draining(request, worker, body):
         return ApiResponse({"messages": [], "draining": True})
-    values = [worker, body.topics, body.limit, CLAIM_BYTES, body.lock_duration]
-    rows = await (_poll(request, caller, body, values) if body.wait else _claim(db, values))
-    if rows and await request.is_disconnected():
-        await _release_claimed(db, rows)
+    of_worker = partial(claim, worker, body.topics, bytes=CLAIM_BYTES, lock_duration=body.lock_duration)
+    messages = await (_poll(request, caller, body, of_worker) if body.wait else _claim(db, of_worker, body.limit))
+    if messages and await request.is_disconnected():
+        await _release_claimed(db, messages)
     # A worker that waited in vain is recorded again; one with messages gets them at once.
-    draining = bool(body.wait) and not rows and await _is_draining(request, worker, body)
-    return ApiResponse({"messages": [_claimed_message(row) for row in rows], "draining": draining})
+    draining = bool(body.wait) and not messages and await _is_draining(request, worker, body)
+    return ApiResponse({"messages": [_claimed_message(each) for each in messages], "draining": draining})
 
 
 async def _is_draining(request: Request, worker: str, body: ClaimMessagesRequest) -> bool:
@@ -259,37 +261,35 @@ async def _is_draining(request: Request, worker: str, body: ClaimMessagesRequest
     return drains
 
 
-async def _poll(
-    request: Request, caller: Caller, body: ClaimMessagesRequest, values: list[Any]
-) -> list[dict[str, Any]]:
+async def _poll(request: Request, caller: Caller, body: ClaimMessagesRequest, of_worker: ClaimOf) -> list[Message]:
     """Claim, and again whenever there may be messages, until there are some or the time is over."""
     until = time.monotonic() + body.wait
-    rows = await _claim_with_slot(request, body.topics, values, until)
-    if rows:
-        return rows
+    messages = await _claim_with_slot(request, body, of_worker, until)
+    if messages:
+        return messages
     async with request.app.state.long_poll.waiting(caller.name, body.topics) as waiter:
-        while not rows and await _wait_for_wake(request, waiter.woken, until):
+        while not messages and await _wait_for_wake(request, waiter.woken, until):
             # The pool has no free connection: the next check wakes this request again.
             with suppress(PoolTimeout, TooManyRequests):
-                rows = await _claim_with_slot(request, body.topics, values, until, waiter)
-    return rows
+                messages = await _claim_with_slot(request, body, of_worker, until, waiter)
+    return messages
 
 
 async def _claim_with_slot(
-    request: Request, topics: list[str], values: list[Any], until: float, waiter: Waiter | None = None
-) -> list[dict[str, Any]]:
+    request: Request, body: ClaimMessagesRequest, of_worker: ClaimOf, until: float, waiter: Waiter | None = None
+) -> list[Message]:
     """Claim once a slot is free; a woken request does not claim if others have found the topics empty since."""
     long_poll, stopping = request.app.state.long_poll, request.app.state.stopping
     async with long_poll.claim_slot(until) as has_slot:
         if not has_slot or stopping.is_set() or (waiter and not long_poll.may_have_messages(waiter)):
             return []
         checks = long_poll.checks
-        rows = await _claim(request.app.state.db, values)
-        if rows:
-            long_poll.record_messages({row["topic"] for row in rows}, waiter)
+        messages = await _claim(request.app.state.db, of_worker, body.limit)
+        if messages:
+            long_poll.record_messages({each.topic for each in messages}, waiter)
         else:
-            long_poll.record_no_messages(topics, checks)
-        return rows
+            long_poll.record_no_messages(body.topics, checks)
+        return messages
 
 
 async def _wait_for_wake(request: Request, woken: asyncio.Event, until: float) -> bool:
@@ -306,54 +306,47 @@ async def _wait_for_wake(request: Request, woken: asyncio.Event, until: float) -
     return not request.app.state.stopping.is_set() and not await request.is_disconnected()
 
 
-async def _claim(db: DatabasePool, values: list[Any]) -> list[dict[str, Any]]:
+async def _claim(db: DatabasePool, of_worker: ClaimOf, limit: int) -> list[Message]:
     try:
         async with db.connection() as conn:
-            return await (await conn.execute(CLAIM, values)).fetchall()
+            return await run_async(conn, of_worker(limit))
     except psycopg.Error as error:
         if not may_be_caused_by_message(error):
             raise
-    return await _claim_without_contents(db, values)
+    return await _claim_without_contents(db, of_worker, min(limit, MAX_WITHOUT_CONTENTS))
 
 
-async def _claim_without_contents(db: DatabasePool, values: list[Any]) -> list[dict[str, Any]]:
+async def _claim_without_contents(db: DatabasePool, of_worker: ClaimOf, limit: int) -> list[Message]:
     """Claim messages without their contents, and read these one by one: a message that cannot be read is rejected."""
-    worker, topics, limit, most, lock_duration = values
-    arguments = [worker, topics, min(limit, MAX_WITHOUT_CONTENTS), most, lock_duration]
     async with db.connection() as conn:
-        claimed = await (await conn.execute(CLAIM_WITHOUT_CONTENTS, arguments)).fetchall()
+        claimed = await run_async(conn, of_worker(limit, contents=False))
     read = [await _read_contents(db, each) for each in claimed]
     return [each for each in read if each is not None]
 
 
-async def _read_contents(db: DatabasePool, message: dict[str, Any]) -> dict[str, Any] | None:
+async def _read_contents(db: DatabasePool, message: Message) -> Message | None:
     """Return a message with its contents; None if its lock was lost, or if it was rejected because the contents cannot be read."""
     try:
         async with db.connection() as conn:
-            held = await (await conn.execute(READ_CONTENTS, _claims([message]))).fetchone()
-        return None if held is None else message | held
+            held = await run_async(conn, read_claimed(*claim_refs([message])))
+        return message.with_contents(held[0]) if held else None
     except psycopg.Error as error:
         if not may_be_caused_by_message(error):
             raise
         why = unclaimable_reason(error)
     async with db.connection() as conn:
-        await conn.execute(REJECT, [*_claims([message]), [why]])
+        await run_async(conn, reject(*claim_refs([message]), [why]))
     return None
 
 
-async def _release_claimed(db: DatabasePool, rows: list[dict[str, Any]]) -> None:
+async def _release_claimed(db: DatabasePool, messages: list[Message]) -> None:
     """Release messages whose client has disconnected. If this fails, their locks expire."""
     async with db.connection() as conn:
-        await conn.execute(b"SELECT messages.release(%s::bigint[], %s::bigint[])", _claims(rows))
+        await run_async(conn, release(*claim_refs(messages)))
 
 
-def _claims(rows: Iterable[dict[str, Any]]) -> list[list[int]]:
-    held = list(rows)
-    return [[row["id"] for row in held], [row["claim_id"] for row in held]]
-
-
-def _claimed_message(row: dict[str, Any]) -> dict[str, Any]:
-    shown = with_raw(row, "payload", "headers", "state") | {"encrypted": encrypted(row["body"])}
+def _claimed_message(message: Message) -> dict[str, Any]:
+    shown = with_raw(message._asdict(), "payload", "headers", "state") | {"encrypted": encrypted(message.body)}
     return {name: value for name, value in shown.items() if name not in ("waited_s", "elapsed_s")}
 
 
@@ -386,35 +379,17 @@ async def _settle(conn: Connection, caller: Caller, ended: list[SettleItem]) -> 
     """Settle each; return the ids whose lock was lost."""
     lost = await _ids_of_other_topics(conn, caller, [each.id for each in ended])
     # In the same order as the daemon, so that both lock rows in the same order.
-    for outcome in SettleOutcome:
-        batch = sorted((each for each in ended if each.outcome is outcome and each.id not in lost), key=lambda e: e.id)
+    for kind in sorted(SettleKind):
+        batch = sorted((each for each in ended if each.outcome is kind and each.id not in lost), key=lambda e: e.id)
         if batch:
-            lost |= set(await _value(conn, *_statement(outcome, batch)))
+            lost_now = await run_async(conn, _settle_call(kind, batch))
+            lost.update(lost_now)
     return lost
 
 
-def _statement(outcome: SettleOutcome, batch: list[SettleItem]) -> tuple[bytes, list[Any]]:
-    ids, claims = [each.id for each in batch], [each.claim_id for each in batch]
-    errors = [each.error or outcome.value for each in batch]
-    delays: list[timedelta | None] = [each.delay for each in batch]
-    untils: list[datetime | None] = [each.until for each in batch]
-    states = [each.json_of("state") for each in batch]
-    match outcome:
-        case SettleOutcome.COMPLETE:
-            outputs = [each.json_of("output") for each in batch]
-            return b"SELECT messages.complete(%s::bigint[], %s::bigint[], %s::text[]::jsonb[])", [ids, claims, outputs]
-        case SettleOutcome.RETRY:
-            call = b"SELECT messages.retry(%s::bigint[], %s::bigint[], %s::text[], %s::interval[], %s::text[]::jsonb[])"
-            return call, [ids, claims, errors, delays, states]
-        case SettleOutcome.REJECT:
-            return b"SELECT messages.reject(%s::bigint[], %s::bigint[], %s::text[])", [ids, claims, errors]
-        case SettleOutcome.FAIL:
-            return b"SELECT messages.fail(%s::bigint[], %s::bigint[], %s::text[])", [ids, claims, errors]
-        case SettleOutcome.DEFER:
-            call = b"SELECT messages.defer(%s::bigint[], %s::bigint[], %s::interval[], %s::timestamptz[], %s::text[]::jsonb[])"
-            return call, [ids, claims, delays, untils, states]
-        case SettleOutcome.RELEASE:
-            return b"SELECT messages.release(%s::bigint[], %s::bigint[])", [ids, claims]
+def _settle_call(kind: SettleKind, batch: list[SettleItem]) -> Call[list[int]]:
+    ids, claim_ids = [each.id for each in batch], [each.claim_id for each in batch]
+    return settle_call(kind, ids, claim_ids, lambda field: [each.value(field) for each in batch])
 
 
 @router.post("/heartbeat", response_model=HeartbeatResult, summary="Extend many locks")
@@ -431,8 +406,7 @@ async def extend_lock(request: Request, caller: Worker, message_id: PathId, body
     async with request.app.state.db.write(caller) as conn:
         result = await _extend(conn, caller, {message_id: body.claim_id}, body.lock_duration)
         if not result["lost"] and "progress" in body.model_fields_set:
-            call = b"SELECT messages.set_progress(%s::bigint[], %s::bigint[], %s::text[]::jsonb[], true)"
-            await conn.execute(call, [[message_id], [body.claim_id], [body.progress.text]])
+            await run_async(conn, set_progress([message_id], [body.claim_id], [body.progress.text]))
     if result["lost"]:
         problem = lock_lost_problem(message_id)
         problem.more["cancelled"] = bool(result["cancelled"])
@@ -445,14 +419,12 @@ async def _extend(
 ) -> dict[str, list[int]]:
     others = await _ids_of_other_topics(conn, caller, list(claims))
     mine = {id_: claim_id for id_, claim_id in claims.items() if id_ not in others}
-    held = [list(mine), list(mine.values())]
-    lost = set(await _value(conn, b"SELECT messages.heartbeat(%s::bigint[], %s::bigint[], %s)", [*held, lock_duration]))
-    await conn.execute(b"SELECT messages.touch_http_holders(%s::bigint[])", [list(mine)])
-    cancelled = []
+    lost = await run_async(conn, heartbeat(list(mine), list(mine.values()), lock_duration))
+    await run_async(conn, touch_http_holders(list(mine)))
+    cancelled: list[int] = []
     if lost:
-        gone = [sorted(lost), [mine[each] for each in sorted(lost)]]
-        cancelled = await _value(conn, b"SELECT messages.cancelled_ids(%s::bigint[], %s::bigint[])", gone)
-    return {"lost": sorted(lost | others), "cancelled": sorted(cancelled)}
+        cancelled = await run_async(conn, cancelled_ids(lost, [mine[each] for each in lost]))
+    return {"lost": sorted({*lost, *others}), "cancelled": sorted(cancelled)}
 
 
 IDS_OF_OTHER_TOPICS = b"""
@@ -467,8 +439,3 @@ async def _ids_of_other_topics(conn: Connection, caller: Caller, ids: list[int])
         return set()
     rows = await (await conn.execute(IDS_OF_OTHER_TOPICS, {"ids": ids, "like": caller.like})).fetchall()
     return {row["id"] for row in rows}
-
-
-async def _value(conn: Connection, call: bytes, values: list[Any]) -> Any:
-    row = await (await conn.execute(call, values)).fetchone()
-    return None if row is None else next(iter(row.values()))

@@ -1,0 +1,101 @@
+"""What a worker reports and asks while a handler runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from pgrouse.client.call import Call, Rows, bigints, function_call, nothing, value
+from pgrouse.client.message import COLUMNS, Message, read_messages
+
+SET_PROGRESS = b"SELECT messages.set_progress(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[]::pg_catalog.jsonb[], %s)"
+
+
+class ClaimRef(NamedTuple):
+    """A message, and the claim that holds it."""
+
+    id: int
+    claim_id: int
+
+
+class ArchivedResult(NamedTuple):
+    """A message that has ended, and its result."""
+
+    id: int
+    result: str
+
+
+class SavedStep(NamedTuple):
+    """A step that was done, and its result as JSON; without a name: the lock is held and nothing was saved."""
+
+    name: str | None
+    result: str | None
+
+
+def heartbeat(ids: Sequence[int], claim_ids: Sequence[int], lock_duration: timedelta | None = None) -> Call[list[int]]:
+    """Extend locks, by the topic's lock duration unless one is given; the ids of those that were lost."""
+    return function_call(
+        "heartbeat", value, ids=bigints(ids), claim_ids=bigints(claim_ids), lock_duration=lock_duration
+    )
+
+
+def set_progress(
+    ids: Sequence[int], claim_ids: Sequence[int], progress: Sequence[str], wait: bool | None = None
+) -> Call[list[int]]:
+    """Write the progress of messages, JSON; the ids of those whose lock was lost.
+
+    Args:
+        ids: which messages.
+        claim_ids: the claim of each.
+        progress: of each.
+        wait: whether rows that are locked at this moment are waited for, and not skipped; they are unless given.
+    """
+    return Call(SET_PROGRESS, [bigints(ids), bigints(claim_ids), list(progress), wait is not False], value)
+
+
+def cancelled_ids(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[int]]:
+    """Find those of lost messages that were cancelled."""
+    return function_call("cancelled_ids", value, ids=bigints(ids), claim_ids=bigints(claim_ids))
+
+
+def count_runs(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[None]:
+    """Count the run of messages that had waited in the worker and have started."""
+    return function_call("count_runs", nothing, ids=bigints(ids), claim_ids=bigints(claim_ids))
+
+
+def claimed_ids(claim_ids: Sequence[int]) -> Call[list[ClaimRef]]:
+    """List the messages that some claims still hold."""
+    return function_call("claimed_ids", _refs, "f.id, f.claim_id", claim_ids=bigints(claim_ids))
+
+
+def read_claimed(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[Message]]:
+    """Read messages with their contents, those whose lock was not lost."""
+    return function_call("read_claimed", read_messages, COLUMNS, ids=bigints(ids), claim_ids=bigints(claim_ids))
+
+
+def results(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[ArchivedResult]]:
+    """List those of the messages that ended by these claims."""
+    return function_call("results", _results, "f.id, f.result", ids=bigints(ids), claim_ids=bigints(claim_ids))
+
+
+def save_step(id: int, claim_id: int, name: str, result: str) -> Call[bool]:
+    """Save the result of a step, JSON; False: the lock was lost."""
+    return function_call("save_step", value, id=id, claim_id=claim_id, name=name, result=result)
+
+
+def load_steps(id: int, claim_id: int, name: str | None = None) -> Call[list[SavedStep]]:
+    """Load the steps of a message that were done, or the one of a name."""
+    return function_call("load_steps", _steps, "f.name, f.result", id=id, claim_id=claim_id, name=name)
+
+
+def _refs(rows: Rows) -> list[ClaimRef]:
+    return [ClaimRef._make(row) for row in rows]
+
+
+def _results(rows: Rows) -> list[ArchivedResult]:
+    return [ArchivedResult._make(row) for row in rows]
+
+
+def _steps(rows: Rows) -> list[SavedStep]:
+    return [SavedStep._make(row) for row in rows]

@@ -1,0 +1,98 @@
+"""How attempts end. Each call returns the ids of the messages whose lock was lost: nothing was changed for them.
+
+JSON is text. The arrays have an element for each message; None = none of them has that value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgrouse.client.call import Call, bigints, function_call, value
+
+# Constants, and JSON as an array of text: a daemon settles thousands of messages a second by these.
+COMPLETE = (
+    b"SELECT messages.complete(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[]::pg_catalog.jsonb[])"
+)
+REJECT = b"SELECT messages.reject(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[])"
+FAIL = b"SELECT messages.fail(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[])"
+RETRY = (
+    b"SELECT messages.retry(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.text[], %s::pg_catalog.interval[],"
+    b" %s::pg_catalog.text[]::pg_catalog.jsonb[])"
+)
+RETRY_WITH_RESULT = RETRY[:-1] + b", %s)"
+DEFER = (
+    b"SELECT messages.defer(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.interval[], %s::pg_catalog.timestamptz[],"
+    b" %s::pg_catalog.text[]::pg_catalog.jsonb[])"
+)
+RELEASE = b"SELECT messages.release(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.bool[])"
+
+
+def complete(
+    ids: Sequence[int], claim_ids: Sequence[int], outputs: Sequence[str | None] | None = None
+) -> Call[list[int]]:
+    """Archive messages as succeeded, with their outputs."""
+    return _settle(COMPLETE, ids, claim_ids, outputs)
+
+
+def retry(
+    ids: Sequence[int],
+    claim_ids: Sequence[int],
+    errors: Sequence[str | None] | None,
+    delays: Sequence[timedelta | None] | None = None,
+    states: Sequence[str | None] | None = None,
+    result: str | None = None,
+) -> Call[list[int]]:
+    """Try messages again while attempts are left, and archive the others.
+
+    Args:
+        ids: which messages.
+        claim_ids: the claim of each.
+        errors: of each attempt.
+        delays: until the next attempt; as the topic's backoff says unless given.
+        states: for the next attempt, JSON.
+        result: of those that are archived: failed unless given, or lock_expired.
+    """
+    if result is None:
+        return _settle(RETRY, ids, claim_ids, errors, delays, states)
+    call = _settle(RETRY_WITH_RESULT, ids, claim_ids, errors, delays, states)
+    return Call(call.statement, [*call.values, result], call.read)
+
+
+def reject(ids: Sequence[int], claim_ids: Sequence[int], errors: Sequence[str | None] | None) -> Call[list[int]]:
+    """Archive messages that no attempt can handle."""
+    return _settle(REJECT, ids, claim_ids, errors)
+
+
+def fail(ids: Sequence[int], claim_ids: Sequence[int], errors: Sequence[str | None] | None) -> Call[list[int]]:
+    """Archive messages as failed, whatever attempts are left."""
+    return _settle(FAIL, ids, claim_ids, errors)
+
+
+def defer(
+    ids: Sequence[int],
+    claim_ids: Sequence[int],
+    delays: Sequence[timedelta | None] | None = None,
+    untils: Sequence[datetime | None] | None = None,
+    states: Sequence[str | None] | None = None,
+) -> Call[list[int]]:
+    """Make messages available later without using up the attempt: after a delay or from a time on, at once without either."""
+    return _settle(DEFER, ids, claim_ids, delays, untils, states)
+
+
+def release(ids: Sequence[int], claim_ids: Sequence[int], ran: Sequence[bool | None] | None = None) -> Call[list[int]]:
+    """Give messages back with their attempt; ran: whether the handler of each had begun."""
+    return _settle(RELEASE, ids, claim_ids, ran)
+
+
+def release_orphaned(worker: str, known: Sequence[int]) -> Call[list[int]]:
+    """Release what a worker has locked without knowing it; the ids of these."""
+    return function_call("release_orphaned", value, worker=worker, known=bigints(known))
+
+
+def _settle(
+    statement: bytes, ids: Sequence[int], claim_ids: Sequence[int], *arrays: Sequence[Any] | None
+) -> Call[list[int]]:
+    given = (None if array is None else list(array) for array in arrays)
+    return Call(statement, [bigints(ids), bigints(claim_ids), *given], value)

@@ -1,0 +1,68 @@
+"""Who sleeps, who is notified, and when the next message is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pgrouse.client.call import Call, function_call, nothing, optional_row_call, value, values
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfMessage:
+    """How a message ended.
+
+    Attributes:
+        result: None = it has not ended; then all others are None too.
+        output_json: what its handler returned.
+        error: why it is no success.
+        attempts: how many there were.
+        archived_at: when it ended.
+    """
+
+    result: str | None
+    output_json: str | None
+    error: str | None
+    attempts: int | None
+    archived_at: datetime | None
+
+
+def arm(worker: str, topics: Sequence[str], look_in: timedelta) -> Call[None]:
+    """Announce that a worker sleeps and wants notifications, until it polls again."""
+    return function_call("arm", nothing, worker=worker, topics=list(topics), look_in=look_in)
+
+
+def disarm(worker: str) -> Call[None]:
+    """Take that back: the worker is awake."""
+    return function_call("disarm", nothing, worker=worker)
+
+
+def draw_xid() -> Call[int]:
+    """Draw a transaction id: what this transaction has done is visible to all later ones."""
+    return function_call("draw_xid", value)
+
+
+def oldest_running_xid() -> Call[int]:
+    """Return the oldest transaction that still runs: all below it have ended."""
+    return function_call("oldest_running_xid", value)
+
+
+def next_due(topics: Sequence[str]) -> Call[timedelta | None]:
+    """Return how long it is until a message of some topics is due, at most 0 if one is; None = none waits."""
+    return function_call("next_due", value, topics=list(topics))
+
+
+def ready_topics(topics: Sequence[str]) -> Call[list[str]]:
+    """List those of some topics in which a message is due."""
+    return function_call("ready_topics", values, topics=list(topics))
+
+
+def wait_for(id: int, for_: timedelta | None = None) -> Call[EndOfMessage | None]:
+    """Say how a message ended, or register that its end is waited for, two minutes unless given; None = there is no such message."""
+    return optional_row_call("wait_for", EndOfMessage, id=id, for_=for_)
+
+
+def notify(channel: str, payloads: Sequence[str]) -> Call[bool]:
+    """Send notifications; False: the server's queue of notifications is full."""
+    return function_call("notify", value, channel=channel, payloads=list(payloads))
