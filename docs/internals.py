@@ -1,21 +1,21 @@
-"""Write docs/reference/internals.md from the headers of the SQL files: what no role may call is described where it is defined, once.
+"""Print a page about the functions that no role may call, from the heads of their files: sql/README.md tells in which order they work.
 
-python docs/internals.py
+.venv/bin/python docs/internals.py
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from pgrouse.install import schema
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/reference/internals.md"
 HEAD = """# Inside the schema
 
 The functions that no role but the owner may call. Their signatures may change with any version; what others call is in
-[the protocol](protocol.md). This page is written by `docs/internals.py` from the headers of the files.
+docs/reference/protocol.md.
 """
 
 
@@ -33,9 +33,14 @@ def functions() -> dict[str, str]:
     }
 
 
+def internal() -> dict[str, str]:
+    """Return the texts of the files of functions that no role may call."""
+    return {name: text for name, text in functions().items() if name not in granted()}
+
+
 def page() -> str:
-    """Return the page as it should be."""
-    return HEAD + "".join(_section(name, text) for name, text in functions().items() if name not in granted())
+    """Return the page."""
+    return HEAD + "".join(_section(name, text) for name, text in internal().items())
 
 
 def _section(name: str, text: str) -> str:
@@ -51,4 +56,4 @@ def _as_text(words: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    sys.stdout.write(page())
