@@ -1,13 +1,26 @@
-"""Formats values for people: numbers, ages, and text from messages without control characters."""
+"""Formats values for people: numbers, ages, small charts, and text from messages without control characters."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 # C0 and C1 controls except line feed and tab, what is invisible or turns the direction of text, halves of surrogate pairs.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+MICROSECOND = 1e-6
+# Unit, its seconds, and below which number it is used.
+UNITS = (
+    ("µs", MICROSECOND, 1000),
+    ("ms", 1e-3, 1000),
+    ("s", 1, 120),
+    ("m", 60, 120),
+    ("h", 3600, 48),
+    ("d", 86400, math.inf),
+)
+BARS = "▁▂▃▄▅▆▇█"
 
 
 def harmless(text: str) -> str:
@@ -26,18 +39,33 @@ def plural(count: int, noun: str) -> str:
 
 
 def show_age(seconds: float | timedelta) -> str:
-    """Write how long ago, or how long, in one unit: `40ms`, `4.2s`, `17m`, `3h`, `12d`."""
+    """Write how long ago, or how long, in one unit: `40ms`, `4.2s`, `17m`, `3h`, `12d`; less than a microsecond is `0s`.
+
+    messages.format_interval and `duration` of app.js write the same.
+    """
     seconds = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-    if abs(seconds) < 1:
-        return f"{seconds * 1000:.0f}ms"
-    if abs(seconds) < 10:  # noqa: PLR2004
-        return f"{seconds:.1f}s"
-    for unit, size, limit in (("s", 1, 120), ("m", 60, 120), ("h", 3600, 48)):
-        if abs(seconds) < size * limit:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds / 86400:.0f}d"
+    written = (_one_unit(seconds / size, unit, limit) for unit, size, limit in UNITS)
+    return next(filter(None, written)) if seconds >= MICROSECOND else "0s"
+
+
+def _one_unit(number: float, unit: str, limit: float) -> str | None:
+    """Write a number in a unit, with one digit behind the point below 10, halves rounded up; None if it reaches the limit."""
+    rounded = math.floor(number * 10 + 0.5) / 10 if number < 9.95 else math.floor(number + 0.5)  # noqa: PLR2004
+    return f"{rounded:.1f}".removesuffix(".0") + unit if rounded < limit else None
 
 
 def show_ago(age: timedelta) -> str:
     """Write how long ago; `in 5m` for what is to come."""
     return f"{show_age(age)} ago" if age >= timedelta(0) else f"in {show_age(-age)}"
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """Draw numbers as bars of text, the highest one full; zero is a dot, nothing a blank."""
+    highest = max((value for value in values if value), default=0.0)
+    return "".join(_bar(value, highest) for value in values)
+
+
+def _bar(value: float | None, highest: float) -> str:
+    if value is None:
+        return " "
+    return BARS[min(len(BARS) - 1, int(value / highest * len(BARS)))] if value > 0 else "·"

@@ -1,17 +1,20 @@
--- Format a duration for people, in one unit: 40 ms, 4.2 s, 17 min, 3 h, 12 d. Negative durations show as zero.
--- Called by: the functions of explain. Locks: nothing.
+-- Format a duration for people, in one unit: 40ms, 4.2s, 17m, 3h, 12d. Less than a microsecond shows as 0s.
+-- Called by: the functions of explain. Locks: nothing. The same in Python: pgrouse/format.py.
 CREATE OR REPLACE FUNCTION messages.format_interval(p_span interval)
 RETURNS text
 LANGUAGE sql
 IMMUTABLE STRICT
 AS $$
   SELECT CASE
-    WHEN s < 1 THEN round(s * 1000) || ' ms'
-    WHEN s < 10 THEN round(s, 1) || ' s'
-    WHEN s < 120 THEN round(s) || ' s'
-    WHEN s < 7200 THEN round(s / 60) || ' min'
-    WHEN s < 172800 THEN round(s / 3600) || ' h'
-    ELSE round(s / 86400) || ' d'
+    WHEN s < 0.000001 THEN '0s'
+    ELSE (
+      SELECT trim_scale(n) || u.unit
+      FROM (VALUES ('µs', 0.000001, 1000), ('ms', 0.001, 1000), ('s', 1, 120), ('m', 60, 120), ('h', 3600, 48), ('d', 86400, NULL))
+        AS u (unit, size, below)
+      CROSS JOIN LATERAL round(s / u.size, CASE WHEN s / u.size < 9.95 THEN 1 ELSE 0 END) AS n
+      WHERE n < u.below OR u.below IS NULL
+      ORDER BY u.size LIMIT 1
+    )
   END
-  FROM greatest(extract(epoch FROM p_span), 0) AS s
+  FROM extract(epoch FROM p_span) AS s
 $$;

@@ -131,7 +131,7 @@ def test_people_see_how_many_since_when_a_trend_and_a_sample(pgrouse: Shell, que
 
     assert heading.split("  ")[0] == "DEAD"
     assert "BY HOUR" in heading
-    assert "·▄··▄█" in row
+    assert "·▅··▅█" in row
     assert row.split()[:3] == ["4", "orders", "failed"]
     assert row.endswith("TimeoutError: no answer")
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pgrouse.cli.output import Column, plain_table, to_json
 from pgrouse.cli.rich_table import rich_table
-from pgrouse.format import harmless, show_age, show_ago
+from pgrouse.format import harmless
 from pgrouse.jsonb import Raw
 
 COLUMNS = [Column("ID", "id", right=True), Column("TOPIC", "topic", wide=True), Column("ERROR", "error", wide=True)]
@@ -87,15 +87,3 @@ def test_json_has_iso_times_seconds_base64_and_numbers_as_the_database_has_them(
         "path": "/x",
         "none": None,
     }
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(0, "0ms"), (0.04, "40ms"), (4.24, "4.2s"), (17, "17s"), (119, "119s"), (120, "2m"), (7200, "2h"), (172800, "2d")],
-)
-def test_ages_are_short(seconds: float, shown: str) -> None:
-    assert show_age(seconds) == shown
-
-
-def test_what_is_to_come_is_in_the_future() -> None:
-    assert (show_ago(timedelta(minutes=5)), show_ago(timedelta(minutes=-5))) == ("5m ago", "in 5m")

@@ -39,7 +39,7 @@ def test_each_condition_says_since_when_what_and_how_to_fix_it(queue: Queue) -> 
 
     (row,) = queue.rows("SELECT c.*, messages.now() - c.since AS age FROM messages.conditions() AS c")
 
-    assert (row.kind, row.topic, row.what) == ("backlog", "t", "messages of t are ready for more than 15 min")
+    assert (row.kind, row.topic, row.what) == ("backlog", "t", "messages of t are ready for more than 15m")
     assert "pgrouse explain" in row.fix
     assert 295 < row.age.total_seconds() < 360, "since it was too old, not since it was published"
 

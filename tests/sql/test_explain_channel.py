@@ -62,11 +62,11 @@ def test_in_an_ordered_topic_the_one_that_backs_off_keeps_its_channel_waiting(qu
 
     assert behind.code == "ordered"
     assert behind.reason == (
-        f"channel acme of topic t is worked in order: message {first} goes first, and waits 8.0 s for its next attempt; "
+        f"channel acme of topic t is worked in order: message {first} goes first, and waits 8s for its next attempt; "
         "messages.skip takes it out of the way"
     )
     assert itself.code == "retrying"
-    assert itself.reason.startswith("its attempt 1 ended as failed: boom; the next is due in 8.0 s")
+    assert itself.reason.startswith("its attempt 1 ended as failed: boom; the next is due in 8s")
 
 
 def test_a_channel_with_a_least_interval_says_when_the_next_begins(queue: Queue) -> None:
@@ -82,5 +82,5 @@ def test_a_channel_with_a_least_interval_says_when_the_next_begins(queue: Queue)
     assert queue.claim() == []
     assert (row.code, row.reason) == (
         "channel_interval",
-        "channel acme of topic t begins one message in 20 s: the next in 15 s",
+        "channel acme of topic t begins one message in 20s: the next in 15s",
     )

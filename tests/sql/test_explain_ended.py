@@ -14,7 +14,7 @@ def test_a_success_says_when_and_by_whom(queue: Queue) -> None:
 
     row = queue.row("SELECT * FROM messages.explain(%s)", [message])
 
-    assert (row.code, row.reason) == ("success", "it succeeded 3 min ago after 1 attempt by w1")
+    assert (row.code, row.reason) == ("success", "it succeeded 3m ago after 1 attempt by w1")
 
 
 def test_a_dead_message_says_of_what_it_died(queue: Queue) -> None:
@@ -25,7 +25,7 @@ def test_a_dead_message_says_of_what_it_died(queue: Queue) -> None:
     row = queue.row("SELECT * FROM messages.explain(%s)", [message])
 
     assert row.code == "failed"
-    assert row.reason == "dead: it failed 3 min ago after 1 attempt, the last by w1: ValueError: boom"
+    assert row.reason == "dead: it failed 3m ago after 1 attempt, the last by w1: ValueError: boom"
     assert row.detail["error_fingerprint"] == queue.archived(message).error_fingerprint
 
 

@@ -22,7 +22,7 @@ def test_a_delayed_message_is_due_in_so_long(queue: Queue) -> None:
 
     row = first(queue, message)
 
-    assert (row.code, row.reason) == ("delayed", "it is delayed, due in 300 s".replace("300 s", "5 min"))
+    assert (row.code, row.reason) == ("delayed", "it is delayed, due in 5m")
 
 
 def test_a_message_that_backs_off_says_what_went_wrong(queue: Queue) -> None:
@@ -35,7 +35,7 @@ def test_a_message_that_backs_off_says_what_went_wrong(queue: Queue) -> None:
     row = first(queue, message)
 
     assert row.code == "retrying"
-    assert row.reason == "attempt 1 of 5 ended as failed: ValueError: boom; the next is due in 7.0 s"
+    assert row.reason == "attempt 1 of 5 ended as failed: ValueError: boom; the next is due in 7s"
 
 
 def test_a_deferred_message_was_put_off_by_its_handler(queue: Queue) -> None:
@@ -54,7 +54,7 @@ def test_a_message_that_outlived_its_time_waits_for_the_tick(queue: Queue) -> No
     row = first(queue, message)
 
     assert row.code == "outlived"
-    assert row.reason.startswith("its time to live ended 3.0 s ago")
+    assert row.reason.startswith("its time to live ended 3s ago")
 
 
 def test_a_message_whose_attempts_are_used_up_will_be_archived(queue: Queue) -> None:

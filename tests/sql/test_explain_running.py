@@ -17,7 +17,7 @@ def test_who_works_it_for_how_long_and_which_attempt(queue: Queue) -> None:
 
     assert row.code == "running"
     assert row.reason == (
-        "locked by w1/0 for 10 s, attempt 1 of 3; the lock expires in 20 s unless a heartbeat extends it"
+        "locked by w1/0 for 10s, attempt 1 of 3; the lock expires in 20s unless a heartbeat extends it"
     )
     assert (row.detail["worker"], row.detail["attempt"], row.detail["max_attempts"]) == ("w1/0", 1, 3)
 
@@ -67,7 +67,7 @@ def test_a_lock_that_ran_out_waits_for_the_tick_and_says_when_that_ran(queue: Qu
     row = queue.row("SELECT * FROM messages.explain(%s)", [message])
 
     assert row.code == "lock_ran_out"
-    assert row.reason.startswith("the lock of w1 ran out 15 s ago (attempt 1 of 1): the next tick ends that attempt")
+    assert row.reason.startswith("the lock of w1 ran out 15s ago (attempt 1 of 1): the next tick ends that attempt")
     assert row.reason.endswith("never: start a daemon, or install the jobs of pg_cron")
     queue.rows("SELECT * FROM messages.tick('hand')")  # ends it
     message = queue.publish()

@@ -33,7 +33,7 @@ def test_a_pause_says_by_whom_until_when_and_why(queue: Queue, topic: str, chann
 
     user = queue.value("SELECT session_user::text")
     assert row.code == "paused"
-    assert row.reason == f"{what} is paused since 5 min by {user}, for another 5 min: too loud"
+    assert row.reason == f"{what} is paused since 5m by {user}, for another 5m: too loud"
     assert (row.detail["topic"], row.detail["channel"], row.detail["reason"]) == (topic, channel, "too loud")
 
 
@@ -72,7 +72,7 @@ def test_an_open_breaker_says_why_and_when_it_probes(queue: Queue) -> None:
     (row,) = rows(queue, message)
 
     assert row.code == "breaker_open"
-    assert row.reason == "the breaker of topic t is open since 0 ms: 9 of 10 failed; it lets a probe through in 20 s"
+    assert row.reason == "the breaker of topic t is open since 0s: 9 of 10 failed; it lets a probe through in 20s"
 
 
 @pytest.mark.usefixtures("worker")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import TimeoutError, expect  # noqa: A004 - of a page that is not reached
 
+from tests.durations import DURATIONS
 from tests.sql.queue import Queue
 from tests.web import sample_data
 from tests.web.accessible import complaints
@@ -142,3 +143,11 @@ def test_axe_finds_nothing_serious_light_or_dark(visitor: Visitor, queue: Queue,
     queue.call("pause", "orders.created", "the relay is down")
 
     assert complaints(visitor, path) == []
+
+
+def test_durations_look_the_same_in_the_browser_as_from_the_server(visitor: Visitor) -> None:
+    page = visitor.open("/")
+
+    shown = page.evaluate("all => all.map(duration)", [seconds for seconds, _ in DURATIONS])
+
+    assert shown == [text for _, text in DURATIONS]

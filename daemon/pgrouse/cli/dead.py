@@ -15,7 +15,7 @@ from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
-from pgrouse.format import plural, show_ago
+from pgrouse.format import plural, show_ago, sparkline
 
 if TYPE_CHECKING:
     import psycopg
@@ -68,7 +68,6 @@ WAITING = " UNION ALL ".join(BRANCH.format(branch=f"m.channel {which}") for whic
 WAITING += " ORDER BY id LIMIT %(page)s"
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-BARS = "▁▂▃▄▅▆▇█"
 
 
 @click.group(cls=CommandGroup)
@@ -170,13 +169,7 @@ def _group_columns(unit: str) -> list[Column]:
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     dead = f"{row['count'] - row['redriven']:,}" + ("+" if row["at_least"] else "")
-    return {"dead": dead, "redriven_shown": row["redriven"] or None, "bars": _sparkline(row["trend"])}
-
-
-def _sparkline(counts: list[int]) -> str:
-    """Draw numbers as bars, the largest one the highest; zero is a dot."""
-    highest = max(counts)
-    return "".join(BARS[(count * len(BARS) - 1) // highest] if count else "·" for count in counts)
+    return {"dead": dead, "redriven_shown": row["redriven"] or None, "bars": sparkline(row["trend"])}
 
 
 @dead.command()

@@ -20,12 +20,11 @@ from textual.widgets import Footer, Input, Static
 from pgrouse.cli.bulk import REDRIVEN_OUTCOMES, SKIP_REASONS
 from pgrouse.client.database import Database
 from pgrouse.error_line import last_line
-from pgrouse.format import harmless, plural, show_age, show_count
+from pgrouse.format import harmless, plural, show_age, show_count, sparkline
 from pgrouse.top import action
 from pgrouse.top.dialog import AskDialog, ConfirmDialog, NoteDialog
 from pgrouse.top.feed import Feed, ReadFailure, error_text
 from pgrouse.top.snapshot import BOUND, DeadGroup, QueueSnapshot, TopicRow, TopicState, WorkerRow
-from pgrouse.top.sparkline import sparkline
 from pgrouse.top.table import LiveColumn, LiveTable
 
 T = TypeVar("T")
@@ -120,7 +119,7 @@ def _dead() -> LiveTable[DeadGroup]:
         LiveColumn("TOPIC", 0, lambda g: g.topic),
         LiveColumn("RESULT", 12, lambda g: g.result, from_width=WIDE),
         LiveColumn("LAST", 5, lambda g: _seconds(g.last_s), right=True),
-        LiveColumn("BY HOUR", 12, lambda g: sparkline(g.trend, 12)),
+        LiveColumn("BY HOUR", 12, lambda g: sparkline(g.trend[-12:]).rjust(12)),
         LiveColumn("SAMPLE", 9, lambda g: str(g.sample_id), right=True),
         LiveColumn("FINGERPRINT", 16, lambda g: g.fingerprint, from_width=WIDE),
         LiveColumn("ERROR", 0, lambda g: last_line(g.sample_error or "") or g.result, share=2),
@@ -270,7 +269,7 @@ class Top(App[None]):
         width = max(10, min(60, self.size.width - 20))
         lines = [
             Text(f"{name:<10}", style="dim")
-            .append(sparkline(values, width), style="cyan not dim")
+            .append(sparkline(values[-width:]).rjust(width), style="cyan not dim")
             .append(f" {_latest(values, show)}", style="bold not dim")
             for name, values, show in rows
         ]

@@ -9,13 +9,10 @@ from typing import Any
 from jinja2 import Environment
 
 from pgrouse import error_line
-from pgrouse.config.duration import show as show_duration
-from pgrouse.format import harmless
+from pgrouse.config.duration import show as show_setting
+from pgrouse.format import harmless, show_age, show_ago
 
 NONE = "\N{EN DASH}"
-MILLI_S, MINUTE_S, HOUR_S, DAY_S = 1e-3, 60, 3600, 86400
-# Unit, its seconds, and up to which age it is used.
-AGES = (("s", 1, 2 * MINUTE_S), ("min", MINUTE_S, 2 * HOUR_S), ("h", HOUR_S, 2 * DAY_S))
 
 
 def count(value: float | None, bound: int | None = None) -> str:
@@ -41,19 +38,9 @@ def three_digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"  # noqa: PLR2004
 
 
-def seconds(value: float | None) -> str:
-    """Write a time given in seconds: `85 µs`, `4.2 ms`, `1.3 s`, `4 min`."""
-    if value is None or math.isnan(value):
-        return NONE
-    if value < MILLI_S:
-        return f"{three_digits(value * 1e6)} µs" if value else "0 s"
-    if value < 1:
-        return f"{three_digits(value * 1e3)} ms"
-    if value < 2 * MINUTE_S:
-        return f"{three_digits(value)} s"
-    if value < 2 * HOUR_S:
-        return f"{value / MINUTE_S:.0f} min"
-    return f"{value / HOUR_S:.0f} h" if value < 2 * DAY_S else f"{value / DAY_S:.0f} d"
+def duration(value: float | timedelta | None) -> str:
+    """Write how long: `85µs`, `4.2ms`, `17m`."""
+    return NONE if value is None or (isinstance(value, float) and math.isnan(value)) else show_age(value)
 
 
 def rate(per_s: float | None) -> str:
@@ -67,21 +54,7 @@ def rate(per_s: float | None) -> str:
 
 def ago(at: datetime | None) -> str:
     """Write how long ago a moment was, or how far ahead it is. The browser goes on counting."""
-    if at is None:
-        return "never"
-    passed = (now() - at).total_seconds()
-    return f"{age(passed)} ago" if passed >= 0 else f"in {age(-passed)}"
-
-
-def age(value: float | timedelta | None) -> str:
-    """Write how long: `4.2 s`, `17 min`, `3 h`, `12 d`. The same as `ago` of app.js, which goes on from here."""
-    if value is None:
-        return NONE
-    left = max(0.0, value.total_seconds() if isinstance(value, timedelta) else value)
-    for unit, size, limit in AGES:
-        if left < limit:
-            return f"{left:.1f} {unit}" if left < 10 else f"{int(left // size)} {unit}"  # noqa: PLR2004
-    return f"{int(left // DAY_S)} d"
+    return "never" if at is None else show_ago(now() - at)
 
 
 def moment(at: datetime | None) -> str:
@@ -91,7 +64,7 @@ def moment(at: datetime | None) -> str:
 
 def interval(value: timedelta | None) -> str:
     """Write a duration as it is typed: `1h30m`."""
-    return NONE if value is None else show_duration(value)
+    return NONE if value is None else show_setting(value)
 
 
 def lastline(error: str) -> str:
@@ -106,6 +79,6 @@ def now() -> datetime:
 
 def install(environment: Environment) -> None:
     """Let templates use all of it."""
-    filters: list[Any] = [count, short, seconds, rate, ago, age, moment, interval, harmless, lastline]
+    filters: list[Any] = [count, short, duration, rate, ago, moment, interval, harmless, lastline]
     environment.filters |= {each.__name__: each for each in filters}
     environment.globals["now"] = now

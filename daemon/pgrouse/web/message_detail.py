@@ -9,7 +9,7 @@ from typing import Any
 
 from pgrouse.client.message_query import NEVER, STATE, STEPS
 from pgrouse.crypto import envelope
-from pgrouse.format import harmless
+from pgrouse.format import harmless, show_age
 from pgrouse.web import search
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.json_view import hex_dump, pretty
@@ -192,7 +192,7 @@ def _history(row: Row) -> list[dict[str, Any]]:
 
 def _attempt(each: dict[str, Any], otherwise: datetime) -> TimelineEvent:
     started, ended = _time(each.get("started")), _time(each.get("ended"))
-    took = f" after {_seconds(ended - started)}" if started and ended else ""
+    took = f" after {show_age(ended - started)}" if started and ended else ""
     unrun = "" if each.get("run") else ", never begun"
     outcome = str(each.get("outcome", "ended"))
     return TimelineEvent(
@@ -225,7 +225,7 @@ def _end(row: Row) -> list[TimelineEvent]:
             )
         )
     kind = "good" if row["state"] == "success" else "" if row["state"] == "cancelled" else "bad"
-    took = f"after {_seconds(row['archived_at'] - row['locked_at'])}" if row["locked_at"] else ""
+    took = f"after {show_age(row['archived_at'] - row['locked_at'])}" if row["locked_at"] else ""
     by = "" if row["locked_at"] or not row["worker"] else f"by {harmless(row['worker'])}"
     events.append(
         TimelineEvent(
@@ -242,11 +242,6 @@ def _time(text: Any) -> datetime | None:
         return None
     # A history that somebody wrote by hand may name no zone.
     return at if at is None or at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def _seconds(took: timedelta) -> str:
-    seconds = max(0.0, took.total_seconds())
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
 
 
 def progress(row: Row) -> dict[str, Any] | None:

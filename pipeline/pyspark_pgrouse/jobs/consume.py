@@ -20,6 +20,7 @@ from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.output import Output
 from pgrouse.cli.param_types import DURATION
 from pgrouse.config.duration import show
+from pgrouse.error_line import last_line
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pgrouse.format import plural
 from pyspark_pgrouse.claim.batch import BatchFunction, BatchResult, run_batch
@@ -255,9 +256,9 @@ def _report_batch(output: Output, ran: BatchResult) -> None:
             f"batch {ran.batch}: {plural(ran.settled.total, 'message')} in {ran.seconds:.1f} s: {_format_counts(ran.settled)}"
         )
     if ran.has_failed and ran.error:
-        output.problem(f"batch {ran.batch} failed: {_last_line(ran.error)}")
+        output.problem(f"batch {ran.batch} failed: {last_line(ran.error)}")
     for id_, error in islice(ran.at_fault.items(), MAX_ERROR_LINES):
-        output.problem(f"batch {ran.batch}: message {id_} failed alone: {_last_line(error)}")
+        output.problem(f"batch {ran.batch}: message {id_} failed alone: {last_line(error)}")
     if len(ran.at_fault) > MAX_ERROR_LINES:
         output.problem(f"batch {ran.batch}: and {len(ran.at_fault) - MAX_ERROR_LINES:,} more messages")
 
@@ -272,10 +273,6 @@ def _format_counts(settled: SettleResult) -> str:
     if settled.lost:
         said.append(f"{settled.lost:,} lost")
     return ", ".join(said) or "none held"
-
-
-def _last_line(error: str) -> str:
-    return error.strip().splitlines()[-1]
 
 
 def _conclude(output: Output, work: BatchConsumer) -> int:

@@ -126,19 +126,22 @@ addEventListener("pageshow", () => live.start());
 
 let clockSkew = Number(meta("now")) * 1000 - Date.now();
 
-function ago(seconds) {
-  const s = Math.max(0, seconds);
-  if (s < 10) return `${s.toFixed(1)} s`;
-  if (s < 120) return `${Math.floor(s)} s`;
-  if (s < 7200) return `${Math.floor(s / 60)} min`;
-  if (s < 172800) return `${Math.floor(s / 3600)} h`;
-  return `${Math.floor(s / 86400)} d`;
+// Unit, its seconds, and below which number it is used. The same in Python: pgrouse/format.py.
+const UNITS = [["µs", 1e-6, 1000], ["ms", 1e-3, 1000], ["s", 1, 120], ["m", 60, 120], ["h", 3600, 48], ["d", 86400, Infinity]];
+
+function duration(seconds) {
+  if (seconds < 1e-6) return "0s";
+  for (const [unit, size, limit] of UNITS) {
+    const value = seconds / size;
+    const rounded = value < 9.95 ? Math.round(value * 10) / 10 : Math.round(value);
+    if (rounded < limit) return rounded + unit;
+  }
 }
 setInterval(() => {
   const now = Date.now() + clockSkew;
   for (const each of $$("time[data-ago]")) {
     const passed = (now - Date.parse(each.dateTime)) / 1000;
-    const text = passed >= 0 ? `${ago(passed)} ago` : `in ${ago(-passed)}`;
+    const text = passed >= 0 ? `${duration(passed)} ago` : `in ${duration(-passed)}`;
     if (each.textContent !== text && Math.abs(passed) >= 10) each.textContent = text;
   }
 }, 1000);
@@ -146,17 +149,9 @@ setInterval(() => {
 // ---------------------------------------------------------------- charts
 
 const plots = new Map();
-const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-function seconds(value) {
-  if (value == null) return "–";
-  if (value === 0) return "0 s";
-  if (value < 0.001) return `${number.format(value * 1e6)} µs`;
-  if (value < 1) return `${number.format(value * 1000)} ms`;
-  return value < 120 ? `${number.format(value)} s` : ago(value);
-}
-const formatter = (unit) => (value) => (value == null ? "–" : unit === "s" ? seconds(value) : compact.format(value));
+const formatter = (unit) => (value) => (value == null ? "–" : unit === "s" ? duration(value) : compact.format(value));
 
 function colour(name) {
   const probe = $(`.series-${name}`) ?? document.body;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_pgrouse.report.findings import Findings, TopicChange
-from pyspark_pgrouse.report.html.formatting import duration, moment, rates, share, span
+from pyspark_pgrouse.report.html.formatting import duration, moment, rates, share
 from pyspark_pgrouse.report.html.markup import Child, Markup, named
 from pyspark_pgrouse.report.html.section import card, section
 from pyspark_pgrouse.report.html.table import data_table
@@ -54,8 +54,8 @@ def _fresh(errors: int) -> str:
 def _compared(window: Window) -> str:
     assert window.mark is not None  # noqa: S101 - for the type
     if window.is_deploy:
-        return f"After the deploy at {moment(window.mark)}, compared with the {span(window.before_s)} before it in this window."
-    return f"This window, compared with the {span(window.before_s)} before it."
+        return f"After the deploy at {moment(window.mark)}, compared with the {duration(window.before_s)} before it in this window."
+    return f"This window, compared with the {duration(window.before_s)} before it."
 
 
 def _row(name: str, change: TopicChange, ended: tuple[str, str]) -> tuple[Child, ...]:

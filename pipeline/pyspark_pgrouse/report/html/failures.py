@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pgrouse.error_line import error_line
 from pyspark_pgrouse.report.findings import ErrorGroup, Findings, TopicTotals
 from pyspark_pgrouse.report.html.chart import Chart, Series
-from pyspark_pgrouse.report.html.formatting import count, moment, share, short, span
+from pyspark_pgrouse.report.html.formatting import count, duration, moment, share, short
 from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 from pyspark_pgrouse.report.html.section import card, more, section
 from pyspark_pgrouse.report.html.sparkline import sparkline
@@ -26,7 +27,7 @@ def failures(findings: Findings) -> Markup:
     ]
     chart = Chart(
         "deaths",
-        f"Dead messages per {span(findings.window.bucket_s)}, by result",
+        f"Dead messages per {duration(findings.window.bucket_s)}, by result",
         "Stacked areas of the results that are neither success nor cancelled.",
         findings.window,
         stacked=stacked,
@@ -66,7 +67,7 @@ def _error_group(findings: Findings, error_group: ErrorGroup) -> Markup:
         tag("b", "NEW", class_="new", title="never seen before the mark") if compared and error_group.is_new else None
     )
     error = (error_group.error or f"({error_group.result}, without an error)").strip()
-    line = headline(error)
+    line = error_line(error)
     facts = " \N{MIDDLE DOT} ".join(
         [
             f"first {moment(error_group.first_seen)}",
@@ -92,9 +93,3 @@ def _error_group(findings: Findings, error_group: ErrorGroup) -> Markup:
         tag("small", facts),
         trace,
     )
-
-
-def headline(error: str) -> str:
-    """Return the line that names an error: the last one of a Python traceback, else the first."""
-    lines = error.splitlines() or [""]
-    return lines[-1 if lines[0].startswith("Traceback ") else 0].strip()

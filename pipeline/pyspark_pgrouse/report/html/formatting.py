@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from pgrouse.format import show_age
+
 GAP = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"
 _LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _RATES = (("s", 1), ("min", 60), ("h", 3600), ("d", 86400))
-_TIMES = (
-    (86400.0 * 2, 86400.0, "d"),
-    (3600.0 * 2, 3600.0, "h"),
-    (120.0, 60.0, "min"),
-    (0.9995, 1.0, "s"),
-    (0.0, 0.001, "ms"),
-)
 
 
 def count(number: int) -> str:
@@ -55,19 +50,8 @@ def _no_less(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Write a time in one unit: `1.2 ms`, `4.25 s`, `17 min`."""
-    if seconds is None:
-        return NOTHING
-    size, unit = next((size, unit) for least, size, unit in _TIMES if seconds >= least)
-    return f"{digits(seconds / size)}{GAP}{unit}"
-
-
-def span(seconds: float) -> str:
-    """Write a length of time in the largest unit that fits it: `24 h`, `90 s`, `7 d`."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size and (seconds % size == 0 or seconds >= 3 * size):
-            return f"{digits(seconds / size)}{GAP}{unit}"
-    return f"{digits(seconds)}{GAP}s"
+    """Write a time in one unit: `1.2ms`, `4.2s`, `17m`."""
+    return NOTHING if seconds is None else show_age(seconds)
 
 
 def share(part: float | None) -> str:

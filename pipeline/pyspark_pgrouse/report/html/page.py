@@ -12,7 +12,7 @@ from pyspark_pgrouse.report.html.capacity import capacity
 from pyspark_pgrouse.report.html.channels import channels
 from pyspark_pgrouse.report.html.comparison import comparison
 from pyspark_pgrouse.report.html.failures import failures
-from pyspark_pgrouse.report.html.formatting import count, moment, span
+from pyspark_pgrouse.report.html.formatting import count, duration, moment
 from pyspark_pgrouse.report.html.latency import latency
 from pyspark_pgrouse.report.html.markup import Markup, join, tag
 from pyspark_pgrouse.report.html.retries import retries
@@ -60,7 +60,7 @@ def _body(findings: Findings) -> Markup:
 
 def _meta(findings: Findings) -> Markup:
     facts = {
-        "Window": f"{_between(findings.window)} ({span(findings.window.seconds)})",
+        "Window": f"{_between(findings.window)} ({duration(findings.window.seconds)})",
         "Source": findings.source,
         "Read": f"{count(findings.read)} archived messages",
         "Made": f"{moment(findings.made_at)} UTC",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_pgrouse.report.findings import BurnRate, Findings, SloStatus
-from pyspark_pgrouse.report.html.formatting import GAP, NOTHING, count, share, span, times
+from pyspark_pgrouse.report.html.formatting import GAP, NOTHING, count, duration, share, times
 from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 from pyspark_pgrouse.report.html.section import card, section
 from pyspark_pgrouse.report.html.sparkline import sparkline
@@ -28,7 +28,7 @@ def slo(findings: Findings) -> Markup | None:
 
 
 def _look(hours: float, is_last: bool) -> str:
-    return "whole window" if is_last else f"last {span(hours * 3600)}"
+    return "whole window" if is_last else f"last {duration(hours * 3600)}"
 
 
 def _row(each: SloStatus) -> tuple[Child, ...]:

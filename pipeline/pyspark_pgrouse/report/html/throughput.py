@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_pgrouse.report.findings import Findings
 from pyspark_pgrouse.report.html.chart import Chart, Series
-from pyspark_pgrouse.report.html.formatting import rate, span
+from pyspark_pgrouse.report.html.formatting import duration, rate
 from pyspark_pgrouse.report.html.markup import Markup
 from pyspark_pgrouse.report.html.section import section
 
@@ -24,10 +24,10 @@ def throughput(findings: Findings) -> Markup:
     chart = Chart(
         "throughput",
         "Messages ended per second, by topic",
-        f"Stacked areas of {len(stacked)} topics, one step every {span(per_s)}.",
+        f"Stacked areas of {len(stacked)} topics, one step every {duration(per_s)}.",
         findings.window,
         stacked=stacked,
     )
     return section(
-        "throughput", "Throughput", f"What ended, with any result. One step is {span(per_s)}.", chart.render()
+        "throughput", "Throughput", f"What ended, with any result. One step is {duration(per_s)}.", chart.render()
     )
