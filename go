@@ -52,6 +52,7 @@ FOR_OPERATING = [
     "--extra=sentry",
     "--extra=top",
     "--extra=crypto",
+    "--extra=schemas",
 ]
 FOR_TEST = [*FOR_DEMO, *FOR_SPARK, *FOR_OPERATING, "--extra=java", "--group=test", "--group=uv"]
 FOR_CHECK = [*FOR_TEST, "--group=check"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
-from pgrouse.errors import PgrouseError
+from pgrouse.errors import ConfigError, PgrouseError
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -23,6 +23,7 @@ MASK = "the value"
 LISTED_CHARS = 16_384
 PROBLEMS = 20
 PROBLEM_CHARS = 300
+NOT_INSTALLED = "payload_schema needs jsonschema-rs, which is not installed: pip install 'pgrouse[schemas]'"
 NO_JSON = "(whole): it has a body instead of a payload, and the topic's payload_schema wants JSON"
 
 
@@ -35,11 +36,10 @@ class PayloadSchema:
     """A schema that is ready to check payloads; `compile_schema` makes one.
 
     Attributes:
-        accepts_all: whether it asks for nothing: `true` or `{}`, by which a topic lifts the schema of the defaults.
+        validator: checks a payload; None = the schema asks for nothing: `true` or `{}`, by which a topic lifts the schema of the defaults.
     """
 
-    validator: Validator
-    accepts_all: bool
+    validator: Validator | None
 
     def problems(self, payload: str | None) -> list[str]:
         """Return what does not fit in a payload, at most 20 entries; empty if it fits.
@@ -51,24 +51,25 @@ class PayloadSchema:
             ValueError: it is no JSON, or none that Python can hold.
         """
         if payload is None:
-            return [] if self.accepts_all else [NO_JSON]
+            return [] if self.validator is None else [NO_JSON]
         value = from_json(payload)
-        if self.validator.is_valid(value):
+        if self.validator is None or self.validator.is_valid(value):
             return []
         if len(payload) > LISTED_CHARS:
-            return [self._first(value)]
+            return [_first_problem(self.validator, value)]
         found = list(self.validator.iter_errors(value))
         more = [f"and {len(found) - PROBLEMS} more"] if len(found) > PROBLEMS else []
         return [_describe(each) for each in found[:PROBLEMS]] + more
 
-    def _first(self, value: Any) -> str:
-        from jsonschema_rs import ValidationError  # noqa: PLC0415 - loaded with the first schema
 
-        try:
-            self.validator.validate(value)
-        except ValidationError as error:
-            return f"{_describe(error)} (the payload is large: this is the first problem)"
-        return "it does not fit"  # not reached: it is not valid
+def _first_problem(validator: Validator, value: Any) -> str:
+    from jsonschema_rs import ValidationError  # noqa: PLC0415 - an optional extra
+
+    try:
+        validator.validate(value)
+    except ValidationError as error:
+        return f"{_describe(error)} (the payload is large: this is the first problem)"
+    return "it does not fit"  # not reached: it is not valid
 
 
 def compile_schema(schema: Any) -> PayloadSchema:
@@ -79,11 +80,16 @@ def compile_schema(schema: Any) -> PayloadSchema:
 
     Raises:
         SchemaUnusable: it is none, refers to something outside, or has a pattern that cannot be used; says where.
+        ConfigError: the extra `schemas` is not installed, and the schema asks for something.
     """
     if not isinstance(schema, dict | bool):  # the library would read a string as JSON
         raise SchemaUnusable(f"payload_schema: a {type(schema).__name__} is no JSON Schema: use an object")
-    import jsonschema_rs  # noqa: PLC0415 - only loaded where a schema is used
-
+    if schema is True or schema == {}:
+        return PayloadSchema(None)
+    try:
+        import jsonschema_rs  # noqa: PLC0415 - an optional extra
+    except ModuleNotFoundError:
+        raise ConfigError(NOT_INSTALLED) from None
     try:
         validator = jsonschema_rs.validator_for(
             schema, validate_formats=False, offline=True, pattern_options=jsonschema_rs.RegexOptions(), mask=MASK
@@ -92,7 +98,7 @@ def compile_schema(schema: Any) -> PayloadSchema:
         raise SchemaUnusable(f"payload_schema: {_describe(error)}{_fix(error)}") from None
     except (ValueError, TypeError, RecursionError) as error:
         raise SchemaUnusable(f"payload_schema: {error}") from None
-    return PayloadSchema(validator, accepts_all=schema is True or schema == {})
+    return PayloadSchema(validator)
 
 
 def _describe(error: ValidationError) -> str:

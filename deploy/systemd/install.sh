@@ -3,7 +3,7 @@
 #
 #   install.sh [OPTIONS]
 #     --from WHAT       what pip installs: a checkout, a wheel, `pgrouse==1.2.3`          (default: the checkout of this script)
-#     --extras LIST     its extras, as web,metrics,alerts,otel,sentry,top; '' for none    (default: web,metrics,alerts)
+#     --extras LIST     its extras, as web,metrics,alerts,otel,schemas,sentry,top; '' for none    (default: web,metrics,alerts)
 #     --python PROGRAM  the Python of the virtual environment, 3.11 or newer             (default: python3)
 #     --uninstall       take away the services and the program; the configuration and the user stay
 #     --purge           with --uninstall: those too

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.daemon.process import AT_ONCE_S, Daemon, Journal
+from tests.daemon.process import AT_ONCE_S, Daemon, Fleet, Journal
 from tests.server.deadline import eventually
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
@@ -97,3 +98,34 @@ def test_a_schema_that_cannot_be_used_is_logged_once_and_rejects_nothing(start: 
     (event,) = daemon.events("payload_schema.unusable", topic="job")
     assert event["level"] == "error"
     assert "no look-around" in event["reason"]
+
+
+def test_a_daemon_that_cannot_check_the_schema_of_its_topic_does_not_start_and_says_what_to_install(
+    fleet: Fleet, database: Database, queue: Queue
+) -> None:
+    queue.policy("job", payload_schema=WANTS_ID)
+
+    daemon = fleet.launch({"job": "unchecked:echo"}, dsn=database.dsn)
+
+    assert daemon.exit_code() == 78
+    assert "topics job: payload_schema needs jsonschema-rs" in daemon.log.read_text()
+    assert "pip install 'pgrouse[schemas]'" in daemon.log.read_text()
+
+
+def test_a_daemon_that_cannot_check_a_schema_that_is_written_later_runs_no_message_unchecked_and_rejects_none(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    daemon = start({"job": "unchecked:echo"})
+    queue.policy("job", payload_schema=WANTS_ID)
+    daemon.event("payload_schema.unusable", topic="job")
+
+    published = queue.publish("job", payload=Jsonb({"id": 7}))
+    eventually(
+        lambda: queue.value(
+            "SELECT available_at > now() + interval '5 s' FROM messages.message WHERE id = %s", [published]
+        )
+    )
+
+    waiting = queue.message(published)
+    assert (waiting.attempts, waiting.claim_id) == (0, None)
+    assert journal.entries("start", published) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import threading
 import time
@@ -124,6 +125,23 @@ def test_a_clock_that_is_wrong_is_a_warning(examined: Examine, monkeypatch: pyte
 
     assert found.level is Level.WARN
     assert "3600.0 s behind the server's" in found.what
+
+
+def test_a_payload_schema_that_cannot_be_checked_here_is_a_failure(
+    examined: Examine, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert only(examined("payload_schemas")).level is Level.OK
+    admin.execute(
+        "INSERT INTO messages.topic (topic, payload_schema) VALUES ('bad', '{\"type\": 5}'), ('good', '{\"type\": \"object\"}')"
+    )
+
+    (bad,) = examined("payload_schemas")
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    missing = examined("payload_schemas")
+
+    assert (bad.level, "payloads of bad are not checked" in bad.what) == (Level.FAIL, True)
+    assert [each.level for each in missing] == [Level.FAIL, Level.FAIL]
+    assert "pip install 'pgrouse[schemas]'" in missing[1].what
 
 
 def test_keys_of_the_configuration_that_surprise_are_asked_about(examined: Examine) -> None:

@@ -10,8 +10,12 @@ import time
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from pgrouse.config.topic_policy import TopicPolicy
+from pgrouse.errors import ConfigError
 from pgrouse.payload_schema import PROBLEMS, SchemaUnusable, compile_schema
+from pgrouse.publishing.schema_cache import CachedSchema
 
 ORDER = {
     "type": "object",
@@ -133,3 +137,35 @@ def test_who_uses_no_schema_does_not_wait_for_the_library() -> None:
     code = "import sys, pgrouse.worker.daemon; sys.exit('jsonschema_rs' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_without_the_package_that_checks_a_schema_cannot_be_used_and_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+
+    with pytest.raises(ConfigError, match=r"pip install 'pgrouse\[schemas\]'"):
+        compile_schema({"type": "object"})
+
+
+@pytest.mark.parametrize("schema", [True, {}])
+def test_a_schema_that_asks_for_nothing_needs_no_package(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+
+    assert compile_schema(schema).problems('{"a": 1}') == []
+
+
+def test_a_publisher_without_the_package_is_refused_and_nothing_is_published_unchecked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+
+    with pytest.raises(ConfigError, match=r"pip install 'pgrouse\[schemas\]'"):
+        CachedSchema("digest", '{"type": "object", "title": "never compiled before"}').problems({"payload": "{}"})
+
+
+def test_a_policy_with_a_schema_is_refused_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+
+    with pytest.raises(ValidationError, match=r"pip install 'pgrouse\[schemas\]'"):
+        TopicPolicy.model_validate({"payload_schema": {"type": "object"}})

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
+import pytest
 from structlog.testing import LogCapture
 
 from pgrouse.client.message import Message
-from pgrouse.worker.schema_cache import ERROR_BYTES, SchemaCache
+from pgrouse.client.settlement import SettleKind
+from pgrouse.errors import ConfigError
+from pgrouse.worker.schema_cache import ERROR_BYTES, RECHECK_AFTER, SchemaCache
 
 Claimed = Callable[..., Message]
 
@@ -72,3 +76,51 @@ def test_what_is_gone_holds_no_longer(claimed: Claimed) -> None:
 
     assert not schemas
     assert schemas.violation(claimed(payload='"a"')) is None
+
+
+class TopicTable:
+    """A connection whose topics have these schemas."""
+
+    def __init__(self, *rows: tuple[str, str]) -> None:
+        self.rows = rows
+
+    def execute(self, _: bytes) -> TopicTable:
+        return self
+
+    def fetchall(self) -> list[tuple[str, str]]:
+        return list(self.rows)
+
+
+def test_a_payload_that_does_not_match_ends_its_attempt_as_rejected(claimed: Claimed) -> None:
+    message = claimed(payload='"a"')
+
+    settlement = of(("job", NUMBER)).check(message)
+
+    assert settlement is not None
+    assert settlement.kind == SettleKind.REJECT
+    assert of(("job", NUMBER)).check(claimed(payload="1")) is None
+
+
+def test_without_the_package_that_checks_no_message_is_run_unchecked_and_none_is_rejected(
+    claimed: Claimed, logged: LogCapture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    schemas = of(("job", NUMBER))
+
+    settlement = schemas.check(claimed(payload="1"))
+
+    assert settlement is not None
+    assert (settlement.kind, settlement.after) == (SettleKind.DEFER, RECHECK_AFTER)
+    assert schemas.check(claimed("other", payload="1")) is None
+    assert [(event["topic"], "pgrouse[schemas]" in event["reason"]) for event in logged.entries] == [("job", True)]
+
+
+def test_a_daemon_whose_topics_have_a_schema_does_not_start_without_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+
+    with pytest.raises(ConfigError, match=r"topics job: .*pip install 'pgrouse\[schemas\]'"):
+        SchemaCache({"job"}).load(TopicTable(("job", NUMBER)))
+    SchemaCache({"job"}).load(TopicTable(("other", NUMBER)))
+    SchemaCache({"job"}).load(TopicTable(("job", "{}")))

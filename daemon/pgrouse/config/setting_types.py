@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from pgrouse.errors import ConfigError
 from pgrouse.payload_schema import SchemaUnusable, compile_schema
 
 # A slower rate is no limit that a clock can keep.
@@ -89,7 +90,7 @@ def _read_schema(value: Any, info: ValidationInfo) -> Any:
         raise ValueError(f'expected a JSON Schema: a table, true, or "@FILE" with one, found {value!r:.80}')  # noqa: TRY004
     try:
         compile_schema(value)
-    except SchemaUnusable as error:
+    except (SchemaUnusable, ConfigError) as error:
         # The caller that reports this names the setting.
         raise ValueError(str(error).removeprefix("payload_schema: ")) from None
     return value

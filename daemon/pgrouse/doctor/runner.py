@@ -20,6 +20,7 @@ from pgrouse.doctor import (
     drift,
     encryption,
     listener,
+    payload_schemas,
     pg_cron,
     pooler,
     rights,
@@ -64,6 +65,7 @@ CHECKS: tuple[DoctorCheck, ...] = (
     DoctorCheck(("pg_cron",), pg_cron.check),
     *(DoctorCheck(codes, sql_checks.sql_check(part)) for part, codes in sql_checks.PARTS.items()),
     DoctorCheck(("connections_needed",), capacity.check),
+    DoctorCheck((payload_schemas.CODE,), payload_schemas.check),
     DoctorCheck(("crypto_keys",), encryption.check_keys, needs_database=False),
     DoctorCheck(("crypto_needed",), encryption.check_needed_keys),
 )

@@ -104,7 +104,7 @@ class Daemon:
         self.settle_buffer = SettleBuffer(self.wake_events, self.metrics)
         self.message_crypto = _message_crypto(settings)
         self.runtime = DaemonRuntime(self.db, self.in_flight, self.metrics, self.message_crypto)
-        self.schemas, self.topic_changed = SchemaCache(), WakeEvent()
+        self.schemas, self.topic_changed = SchemaCache(handlers), WakeEvent()
         children = _children(settings, handlers)
         self.traced = _traced(settings, self.name)
         make_executor = HandlerExecutor if self.traced is None else self.traced.executor

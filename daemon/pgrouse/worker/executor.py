@@ -306,14 +306,12 @@ class HandlerExecutor:
         return opened, unreadable
 
     def _reject_invalid(self, messages: list[Message]) -> list[Message]:
-        """Reject messages that do not match the topic's payload_schema; return the others."""
+        """Settle messages that do not match the topic's payload_schema; return the others."""
         if not self.schemas:
             return messages
-        violations = {message.id: violation for message in messages if (violation := self.schemas.violation(message))}
-        self._settle_batch(
-            Settlement(m, SettleKind.REJECT, error=violations[m.id]) for m in messages if m.id in violations
-        )
-        return [message for message in messages if message.id not in violations]
+        settlements = {message.id: settlement for message in messages if (settlement := self.schemas.check(message))}
+        self._settle_batch(settlements.values())
+        return [message for message in messages if message.id not in settlements]
 
     def _on_batch_start(self, messages: list[Message]) -> None:
         """A batch starts: if some batches wait to become full, their runs were not counted by the claim."""
@@ -448,8 +446,8 @@ class HandlerExecutor:
             if isinstance(opened, Settlement):
                 return _immediately(opened)
             message = opened
-        if self.schemas and (violation := self.schemas.violation(message)):
-            return _immediately(Settlement(message, SettleKind.REJECT, error=violation))
+        if self.schemas and (settlement := self.schemas.check(message)):
+            return _immediately(settlement)
         return self._runners[message.topic](handler, message)
 
     async def _run_after_completing(self, handler: Handler, message: Message) -> None:

@@ -7,7 +7,8 @@ that a topic was changed, and about once per second in case a notification was l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -15,7 +16,9 @@ import structlog
 
 from pgrouse import events
 from pgrouse.client.message import Message
-from pgrouse.payload_schema import PayloadSchema, SchemaUnusable, compile_schema
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.errors import ConfigError
+from pgrouse.payload_schema import NOT_INSTALLED, PayloadSchema, SchemaUnusable, compile_schema
 
 log = structlog.get_logger()
 
@@ -27,14 +30,23 @@ SCHEMAS = "SELECT topic, payload_schema::pg_catalog.text FROM messages.topic WHE
 DEFAULTS = "*"
 # The archive keeps the last 8192 bytes of an error.
 ERROR_BYTES = 8000
+# How long a message waits whose schema this daemon cannot check: another daemon may be able to.
+RECHECK_AFTER = timedelta(seconds=30)
 
 
 class SchemaCache:
-    """The cached schemas; false while no topic has one."""
+    """The cached schemas; false while no topic has one.
 
-    def __init__(self) -> None:
+    Args:
+        topics: those of the handlers; the schemas of other topics are not cached. None = all topics.
+    """
+
+    def __init__(self, topics: Container[str] | None = None) -> None:
+        self.topics = topics
         # By topic; None = a schema that cannot be compiled.
         self._schemas: dict[str, PayloadSchema | None] = {}
+        # The topics whose schemas this installation cannot check.
+        self._uncheckable: set[str] = set()
         self._texts: dict[str, str] = {}
         self._version = ""
 
@@ -51,22 +63,38 @@ class SchemaCache:
             self._version = version
 
     def load(self, conn: psycopg.Connection) -> None:
-        """Read everything, before the first claim."""
+        """Read everything, before the first claim.
+
+        Raises:
+            ConfigError: a topic has a schema, and the package that checks it is not installed.
+        """
         self.update(conn.execute(SCHEMAS.encode()).fetchall())
+        if self._uncheckable:
+            raise ConfigError(f"topics {', '.join(sorted(self._uncheckable))}: {NOT_INSTALLED}")
 
     def update(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Replace the cache by these rows of SCHEMAS. Only new schemas are compiled; one that cannot be compiled is logged once and rejects nothing."""
-        texts = dict(rows)
+        """Replace the cache by these rows of SCHEMAS. Only new schemas are compiled; one that cannot be used is logged once and rejects nothing."""
+        texts = {topic: text for topic, text in rows if self._concerns(topic)}
         known, self._texts = self._texts, texts
+        self._uncheckable &= texts.keys()
         self._schemas = {
-            topic: self._schemas[topic] if known.get(topic) == text else _compiled(topic, text)
+            topic: self._schemas[topic] if known.get(topic) == text else self._compile(topic, text)
             for topic, text in texts.items()
         }
 
+    def check(self, message: Message) -> Settlement | None:
+        """Return how an attempt ends before its handler runs: rejected if the payload does not match; None if the handler may run.
+
+        A missing package is the operator's mistake: the message is deferred without using up its attempt.
+        """
+        if self._uncheckable and self._topic_of_schema(message) in self._uncheckable:
+            return Settlement(message, SettleKind.DEFER, after=RECHECK_AFTER)
+        violation = self.violation(message)
+        return None if violation is None else Settlement(message, SettleKind.REJECT, error=violation)
+
     def violation(self, message: Message) -> str | None:
         """Return why a message's payload does not match its topic's payload_schema; None if it does, or there is none."""
-        schemas = self._schemas
-        schema = schemas[message.topic] if message.topic in schemas else schemas.get(DEFAULTS)
+        schema = self._schemas.get(self._topic_of_schema(message))
         if schema is None:
             return None
         try:
@@ -77,18 +105,26 @@ class SchemaCache:
             return None
         return f"payload_schema: {'; '.join(problems)}".encode()[:ERROR_BYTES].decode("utf-8", "ignore")
 
+    def _concerns(self, topic: str) -> bool:
+        return self.topics is None or topic == DEFAULTS or topic in self.topics
 
-def _compiled(topic: str, text: str) -> PayloadSchema | None:
-    try:
-        return compile_schema(_loads(text))
-    except SchemaUnusable as error:
-        log.error(  # noqa: TRY400 - the reason is all there is to know
-            events.PAYLOAD_SCHEMA_UNUSABLE,
-            topic=topic,
-            reason=str(error),
-            fix="until it is fixed, payloads of the topic are not checked",
-        )
+    def _topic_of_schema(self, message: Message) -> str:
+        return message.topic if message.topic in self._schemas else DEFAULTS
+
+    def _compile(self, topic: str, text: str) -> PayloadSchema | None:
+        self._uncheckable.discard(topic)
+        try:
+            return compile_schema(_loads(text))
+        except SchemaUnusable as error:
+            _log_unusable(topic, error, "until it is fixed, payloads of the topic are not checked")
+        except ConfigError as error:
+            self._uncheckable.add(topic)
+            _log_unusable(topic, error, "install it and restart; until then messages of the topic wait")
         return None
+
+
+def _log_unusable(topic: str, reason: Exception, fix: str) -> None:
+    log.error(events.PAYLOAD_SCHEMA_UNUSABLE, topic=topic, reason=str(reason), fix=fix)
 
 
 def _loads(text: str) -> Any:

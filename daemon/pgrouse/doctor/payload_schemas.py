@@ -1,0 +1,38 @@
+"""Whether the payload schemas of topics can be checked here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from pgrouse.doctor.finding import Finding, fail, ok
+from pgrouse.doctor.target import DoctorTarget
+from pgrouse.errors import ConfigError
+from pgrouse.payload_schema import SchemaUnusable, compile_schema
+
+CODE = "payload_schemas"
+SCHEMAS = (
+    "SELECT topic, payload_schema::pg_catalog.text FROM messages.topic WHERE payload_schema IS NOT NULL ORDER BY topic"
+)
+
+
+def check(target: DoctorTarget) -> Iterator[Finding]:
+    """Report schemas that cannot be used, and a missing package."""
+    with target.reading() as conn:
+        schemas = conn.execute(SCHEMAS).fetchall()
+    found = [problem for topic, text in schemas if (problem := _problem(topic, text))]
+    yield from found or [ok(CODE, f"{len(schemas)} topics have a payload_schema" if schemas else "no topic has one")]
+
+
+def _problem(topic: str, text: str) -> Finding | None:
+    try:
+        compile_schema(json.loads(text))
+    except SchemaUnusable as error:
+        return fail(
+            CODE, f"payloads of {topic} are not checked: {error}", f"pgrouse topic set {topic} payload_schema=@FILE"
+        )
+    except ConfigError as error:
+        return fail(
+            CODE, f"payloads of {topic} cannot be checked here: {error}", "install it where daemons and publishers run"
+        )
+    return None
