@@ -256,8 +256,8 @@ def configured(folder: Path, text: str) -> Any:
 
 
 INLINE = [
-    ('[crypto.keys]\nk = "{key}"', "a key must not stand in the configuration"),
-    ('[crypto.keys.k]\nkey = "{key}"', "a key must not stand in the configuration"),
+    ('[crypto.keys]\nk = "{key}"', "a key must not be in the configuration"),
+    ('[crypto.keys.k]\nkey = "{key}"', "a key must not be in the configuration"),
     ('[crypto.keys.k]\nenv = "{key}"', "holds a key itself"),
     ('[crypto.keys.k]\nfile = "{key}"', "holds a key itself"),
     ('[crypto.keys.k]\ncommand = ["echo", "{key}"]', "holds a key itself"),

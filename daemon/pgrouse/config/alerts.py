@@ -71,7 +71,7 @@ HttpUrl = Annotated[SecretStr, AfterValidator(_http_url)]
 
 
 class AlertSink(Section):
-    """A place that alerts are sent to: `[[alerts.to]]`. Exactly one of url, alertmanager, webhook, command and sentry says what it is."""
+    """A place that alerts are sent to: `[[alerts.to]]`. Exactly one of url, alertmanager, webhook, command and sentry sets its type."""
 
     name: SinkName
     """Its name in the database and in logs. A new name is a new sink."""
@@ -92,9 +92,9 @@ class AlertSink(Section):
     labels: dict[VariableName, str] = {}
     """With alertmanager: further labels of each alert."""
     environment: list[VariableName] = []
-    """With command: environment variables that the program gets; no others but PATH, HOME, LANG and TZ."""
+    """With command: environment variables that the program gets; no others except PATH, HOME, LANG and TZ."""
     topics: list[TopicPattern] = []
-    """Topics of which it is told, as `orders.*`. Empty: all, and what is about no topic."""
+    """Topics whose alerts it receives, as in `orders.*`. Empty: all topics, and alerts that are not about a topic."""
     kinds: list[AlertKind] = []
     """Instead of alerts.kinds."""
     group_by: list[GroupBy] | None = None
@@ -106,17 +106,17 @@ class AlertSink(Section):
     repeat_interval: Annotated[Duration, between(0 * S, 30 * 86400 * S)] | None = None
     """Instead of alerts.repeat_interval."""
     escalate_after: Annotated[Duration, between(0 * S, 30 * 86400 * S)] | None = None
-    """An escalation: tell it only of what has gone on for this long."""
+    """An escalation: send only groups that have continued for this long."""
     escalate_count: int | None = Field(default=None, ge=1, le=10**12)
-    """An escalation: tell it only of groups with so many messages. With both, whichever comes first."""
+    """An escalation: send only groups with at least this many messages. With both, whichever comes first."""
     rate_limit_per_minute: int = Field(default=10, ge=1, le=1000)
-    """At most so many messages in a minute; what is more is gathered."""
+    """The maximum number of messages in a minute; further ones are combined."""
     timeout: Annotated[Duration, between(0.1 * S, 300 * S)] = 10 * S
     """How long sending one message may take."""
     title: Template | None = None
-    """The title, with `{{topic}}` and the like in it. Default: one line that says what happened."""
+    """The title, a template with names like `{{topic}}`. Default: one line that says what happened."""
     body: Template | None = None
-    """The text, the same way."""
+    """The text, also a template."""
 
     @property
     def type(self) -> str:
@@ -136,7 +136,7 @@ class AlertSink(Section):
 
 
 SINK_TYPES = ("url", "alertmanager", "webhook", "command", "sentry")
-# Keys that only some sinks know.
+# Keys that only some sinks accept.
 SINK_KEYS = {
     "secret": ("webhook",),
     "headers": ("webhook", "alertmanager"),
@@ -146,22 +146,22 @@ SINK_KEYS = {
 
 
 class Alerts(Section):
-    """Whom the daemon tells when messages die and when something is wrong; docs/reference/alerts.md."""
+    """Where the daemon sends a notice when messages die and when something is wrong; docs/reference/alerts.md."""
 
     environment: EnvironmentName | None = None
-    """What this queue is called, as `production`: it stands before every title, so that messages about two queues are told apart."""
+    """The name of this queue, as in `production`. It is put in front of every title, so that you can distinguish the alerts of two queues."""
     kinds: list[AlertKind] = []
-    """What to tell: kinds of alerts, and results of dead messages. Empty: everything."""
+    """What to send alerts about: kinds of alerts, and results of dead messages. Empty: everything."""
     group_by: list[GroupBy] = ["topic", "result", "fingerprint"]
-    """Dead messages that are alike in these are told together."""
+    """Dead messages with the same values in these fields form one group."""
     group_wait: Annotated[Duration, between(0 * S, 3600 * S)] = 10 * S
-    """How long the first alert of a group waits for others, so that a burst is one message."""
+    """How long the first alert of a group waits for others, so that a burst becomes one message."""
     group_interval: Annotated[Duration, between(S, 7 * 86400 * S)] = 15 * 60 * S
-    """At most one message about a group in this time; it says how many died since the last. A group that is quiet for this long is over."""
+    """At most one message about a group in this time; it reports how many died since the last one. A group with no new alert for this long is over."""
     repeat_interval: Annotated[Duration, between(0 * S, 30 * 86400 * S)] = 4 * 3600 * S
-    """Tell again of a condition that goes on, each time this is over. 0s: never."""
+    """How often to repeat a message about a condition that still holds. 0s: never."""
     give_up_after: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 7 * 86400 * S
-    """How long a message is tried again before it is abandoned."""
+    """How long to retry a message before it is abandoned."""
     to: list[AlertSink] = []
     """The sinks: tables `[[alerts.to]]`."""
 

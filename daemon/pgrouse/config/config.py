@@ -1,6 +1,6 @@
 """The configuration: a TOML file, over it the environment, over that the flags of the command line.
 
-Every value is checked once, here; what is wrong is said all at once, each with the line to fix. docs/reference/configuration.md
+Every value is checked once, here. All problems are reported together, each with the line to fix. docs/reference/configuration.md
 lists the keys.
 """
 
@@ -49,7 +49,7 @@ DEFAULT_PATH = Path("pgrouse.toml")
 
 
 def _dsn(text: str) -> str:
-    """Check a connection string. libpq's own words are not passed on: they repeat parts of it, and one may be the password."""
+    """Check a connection string. libpq's own error text is not passed on: it repeats parts of the string, which may be the password."""
     if not is_dsn(text):
         raise ValueError('expected a connection string like "postgresql://user@host/database" or "host=... dbname=..."')
     return text
@@ -86,7 +86,7 @@ class Database(Section):
     dsn: Dsn = Field(default="", repr=False)
     """Connection string (URI or keywords). Empty: `DATABASE_URL`, else what libpq finds itself (PG* variables, service file)."""
     listen_dsn: Dsn | None = Field(default=None, repr=False)
-    """Where to LISTEN, if not at `dsn`: LISTEN needs a direct connection, which a pooler in transaction mode is not."""
+    """Where to LISTEN, if not at `dsn`. LISTEN needs a direct connection; a pooler in transaction mode does not provide one."""
     connect_timeout: Annotated[Duration, between(S, 300 * S)] = 10 * S
     """How long one attempt to connect may take; whole seconds."""
     prepare: bool = True
@@ -94,31 +94,31 @@ class Database(Section):
     pool_size: int = Field(default=10, ge=1, le=1000)
     """Connections for handlers' own transactions, per process; opened when needed."""
     apply_policies: Literal["never", "migrate", "run"] = "migrate"
-    """When the policies that the file names are written into the database: by `pgrouse migrate`, or by `pgrouse run` too."""
+    """When the policies in the file are written into the database: by `pgrouse migrate`, or by `pgrouse run` too."""
 
 
 class Worker(Section):
     """How a daemon works."""
 
     name: WorkerName | None = None
-    """The worker's name in the registry and in `locked_by`. Default: made of host, process id and a random part. Several processes add their number."""
+    """The worker's name in the registry and in `locked_by`. By default it is made of the host name, the process id and a random part. With several processes, each adds its number."""
     concurrency: int = Field(default=100, ge=1, le=10_000)
     """At most this many messages in flight at once, per process."""
     threads: int = Field(default=16, ge=1, le=1000)
     """At most this many sync handlers at once, per process."""
     claim_connections: int = Field(default=2, ge=1, le=16)
-    """Connections that claim and settle side by side, per process."""
+    """Connections that claim and settle in parallel, per process."""
     claim_batch_size: int = Field(default=1000, ge=1, le=10_000)
     """At most this many messages in one claim."""
     prefetch: int = Field(default=0, ge=0, le=10_000)
-    """Claim so many messages more than there are free places, of topics whose handlers are async and have no `concurrency` of their own.
-    They wait locked, so that others cannot take them."""
+    """The number of messages to claim in addition to those that can begin at once. Only for topics with async handlers and without their own
+    `concurrency`. These messages wait locked, so that no other worker can take them."""
     poll_interval: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
-    """Look for messages at least so often (± 20 %): what a lost notification costs at most."""
+    """Look for messages at least this often (± 20 %): the longest delay after a lost notification."""
     degraded_poll_interval: Annotated[Duration, between(0.05 * S, 60 * S)] = 1 * S
     """The same while there is no working listener."""
     shutdown_timeout: Annotated[Duration, between(0 * S, 86400 * S)] = 25 * S
-    """After SIGTERM, how long running handlers may take to end before they are cancelled."""
+    """How long running handlers have to end after SIGTERM before they are cancelled."""
     maintenance_interval: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
     """How often the daemon runs the maintenance functions."""
     processes: int = Field(default=1, ge=1, le=256)
@@ -149,30 +149,30 @@ class Handlers(Section):
 
 
 class Topic(TopicPolicy):
-    """What works the messages of one topic, and its policy: `[topics."orders.created"]`; `[topics."*"]` holds the defaults of policies."""
+    """The handler of one topic, and the topic's policy: `[topics."orders.created"]`; `[topics."*"]` has the defaults of policies."""
 
     handler: HandlerName = ""
     """The function, as `module:function`. A table without one sets policies only."""
     concurrency: int | None = Field(default=None, ge=1, le=10_000)
     """At most this many messages of the topic in flight at once, per process. Default: the worker's."""
     isolation: Literal["none", "process"] = "none"
-    """`process`: run the handler in a child process, which may crash, leak or hang without harm to others."""
+    """`process`: run the handler in a child process. If the child crashes, leaks or hangs, the daemon is not affected."""
     batch_size: int | None = Field(default=None, ge=1, le=10_000)
     """Give the handler a list of at most this many messages at once. `concurrency` then counts such batches, and is 1 unless given."""
     batch_timeout: Annotated[Duration, between(0 * S, 60 * S)] = 0 * S
-    """How long the first message of a batch waits for others to fill it. 0s: take what is there."""
+    """How long the first message of a batch waits until others fill the batch. 0s: begin at once with the messages that are ready."""
     ack_policy: Literal["ack", "ack_first", "reject_on_error", "nack_on_error", "manual"] = "nack_on_error"
-    """What becomes of a message whose handler raised an exception: `nack_on_error` tries again while attempts are left, `reject_on_error` rejects it, `ack` is a success all the same, `ack_first` is one before the handler runs (at most once), `manual` rejects whatever the handler does not acknowledge."""
+    """What happens to a message whose handler raised an exception: `nack_on_error` tries again while attempts are left, `reject_on_error` rejects the message, `ack` completes it anyway, `ack_first` completes it before the handler runs (at most once), `manual` rejects it unless the handler acknowledged it."""
     retry_strategy: HandlerName | None = None
-    """A function, as `module:function`, that says when a failed attempt is followed by the next. Default: the topic's backoff says it."""
+    """A function, as `module:function`, that decides whether and when a failed attempt is followed by another one. Default: the topic's backoff decides."""
     channels: dict[ChannelName, ChannelPolicy] = Field(default_factory=dict)
-    """What differs for single channels."""
+    """Policies of single channels."""
     subscriptions: list[TopicName] = Field(default_factory=list)
-    """Topics whose messages this topic gets too, each as a message of its own."""
+    """Topics whose messages this topic also gets, each as a message of its own."""
 
     @property
     def desired_policy(self) -> DesiredPolicy:
-        """The policies that the table names."""
+        """The policies that the table sets."""
         return DesiredPolicy(self, self.channels, tuple(self.subscriptions))
 
     @model_validator(mode="after")
@@ -182,7 +182,7 @@ class Topic(TopicPolicy):
         return self
 
 
-# Keys of a topic's table that say how its handler is run.
+# Keys of a topic's table that set how its handler is run.
 WITH_HANDLER = frozenset(Topic.model_fields) - frozenset([*TopicPolicy.names(), "handler", "channels", "subscriptions"])
 
 
@@ -199,43 +199,43 @@ class Web(Section):
     """The web server, `pgrouse web`: the HTTP API and the dashboard."""
 
     listen: ListenAddress = "127.0.0.1:8420"
-    """Address and port. One that others can reach is refused while there is no token (`pgrouse token add`). Port 0: any that is free."""
+    """Address and port. If other machines can reach the address, the server refuses to start while there is no token (`pgrouse token add`). Port 0: any free port."""
     dsn: Dsn | None = Field(default=None, repr=False)
-    """How the web server reaches PostgreSQL, if not as `database.dsn` says: as a user with fewer rights, say."""
+    """The connection string of the web server, if it differs from `database.dsn`: for example of a user with fewer rights."""
     allowed_hosts: list[HostName] = []
-    """Names under which browsers reach it, as `queue.example.com` or `*.example.com`. Addresses, `localhost` and the machine's own name always do."""
+    """The names under which browsers reach it, as in `queue.example.com` or `*.example.com`. IP addresses, `localhost` and the machine's own name are always accepted."""
     proxies: list[str] = []
-    """Addresses or networks of reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed."""
+    """Addresses or networks of reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted."""
     pool_size: int = Field(default=8, ge=1, le=1000)
-    """Connections to PostgreSQL at most."""
+    """The maximum number of connections to PostgreSQL."""
     statement_timeout: Annotated[Duration, between(0.1 * S, 300 * S)] = 5 * S
     """How long one query may take."""
     max_body_bytes: int = Field(default=33_554_432, ge=1024, le=268_435_456)
-    """How large a request may be."""
+    """The maximum size of a request."""
     session_ttl: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 12 * 3600 * S
-    """How long somebody stays logged in to the dashboard."""
+    """How long a login to the dashboard lasts."""
     url: WebAddress | None = None
-    """The address under which people open the dashboard, as `https://queue.example.com`: alerts link to it."""
+    """The address under which people open the dashboard, as in `https://queue.example.com`: alerts link to it."""
     run_maintenance: bool = True
-    """Run the maintenance functions as a daemon does, every `worker.maintenance_interval`: locks expire and schedules fire though no daemon runs."""
+    """Run the maintenance functions as a daemon does, every `worker.maintenance_interval`: locks expire and schedules fire even if no daemon runs."""
 
 
 class Metrics(Section):
-    """What each daemon process tells of itself by HTTP: /metrics, /livez and /readyz."""
+    """What each daemon process reports about itself over HTTP: /metrics, /livez and /readyz."""
 
     listen: ListenAddress | None = None
-    """Address and port, as `127.0.0.1:9465`; nothing is served unless given. Of several processes the second takes the port after it, and so on. Port 0: any that is free. No payload is told, so that others may reach it. Needs `pip install 'pgrouse[metrics]'`."""
+    """Address and port, as in `127.0.0.1:9465`; without it, nothing is served. With several processes, the second one uses the next port, and so on. Port 0: any free port. The pages contain no payloads, so other machines may reach them. Needs `pip install 'pgrouse[metrics]'`."""
     liveness_timeout: Annotated[Duration, between(S, 3600 * S)] = 30 * S
-    """For how long the event loop or the heartbeat may stand still before /livez fails, and with it whatever restarts the daemon then."""
+    """How long the event loop or the heartbeat may be stuck before /livez fails, so that a supervisor restarts the daemon."""
 
 
 class Otel(Section):
-    """OpenTelemetry. Where spans and metrics go, how many of them and under which name, the standard variables OTEL_* say."""
+    """OpenTelemetry. The standard variables OTEL_* set where spans and metrics are sent, how many, and under which name."""
 
     enabled: bool = False
     """Export spans and metrics of this daemon; needs `pip install 'pgrouse[otel]'`."""
     flush_timeout: Annotated[Duration, between(0 * S, 60 * S)] = 3 * S
-    """How long the daemon's end may wait for what is not exported yet."""
+    """How long the daemon waits at shutdown to export the rest."""
 
 
 class Config(Section):
@@ -261,16 +261,16 @@ class Config(Section):
 
     @property
     def topics_with_handler(self) -> dict[str, Topic]:
-        """The topics that a daemon of this configuration works: those with a handler."""
+        """The topics that a daemon with this configuration handles: those with a handler."""
         return {topic: chosen for topic, chosen in self.topics.items() if chosen.handler}
 
     @property
     def policies(self) -> dict[str, DesiredPolicy]:
-        """The policies that the configuration names, by topic."""
+        """The policies that the configuration sets, by topic."""
         return {topic: wanted for topic, chosen in self.topics.items() if (wanted := chosen.desired_policy)}
 
     def origin(self, *key: str) -> Origin:
-        """Return where a value was given, like `pgrouse.toml:7`: `origin("topics", "orders.created", "handler")`."""
+        """Return where a value was set, like `pgrouse.toml:7`: `origin("topics", "orders.created", "handler")`."""
         return self._source.origins.get(key, Origin())
 
 

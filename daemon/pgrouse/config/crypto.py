@@ -16,7 +16,7 @@ from pgrouse.config.section import S, Section
 KEY_BYTES = 32
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 SOURCES = ("env", "file", "command")
-WHERE_KEYS_BELONG = 'say where it is instead: env = "NAME", file = "/path" or command = ["program"]'
+WHERE_KEYS_BELONG = 'name its source instead: env = "NAME", file = "/path" or command = ["program"]'
 
 
 def decode_key(text: str) -> bytes | None:
@@ -32,7 +32,7 @@ def decode_key(text: str) -> bytes | None:
 def _not_a_key(text: str) -> str:
     """Refuse a key in the file itself, without repeating it."""
     if decode_key(text) is not None:
-        raise ValueError(f"holds a key itself, so everybody who reads the file has it: {WHERE_KEYS_BELONG}")
+        raise ValueError(f"holds a key itself, so anyone who reads the file could use it: {WHERE_KEYS_BELONG}")
     return text
 
 
@@ -52,7 +52,7 @@ def _variable(text: str) -> str:
 
 def _no_text(given: Any) -> Any:
     if isinstance(given, str):
-        raise ValueError(f"a key must not stand in the configuration: {WHERE_KEYS_BELONG}")  # noqa: TRY004 - pydantic's way
+        raise ValueError(f"a key must not be in the configuration: {WHERE_KEYS_BELONG}")  # noqa: TRY004 - pydantic's way
     return given
 
 
@@ -64,11 +64,11 @@ class CryptoKey(Section):
     """Where one key is: exactly one of env, file and command. A key is 32 bytes as base64, as `pgrouse crypto key` prints them."""
 
     env: Annotated[str, NotAKey, AfterValidator(_variable)] | None = None
-    """An environment variable that holds it."""
+    """An environment variable that contains it."""
     file: Annotated[str, NotAKey] | None = None
-    """A file that holds it, relative to the configuration."""
+    """A file that contains it, relative to the configuration."""
     command: Annotated[list[Annotated[str, NotAKey]], Field(min_length=1)] | None = None
-    """A program and its arguments that prints it, within 10 seconds. No shell."""
+    """A program and its arguments; the program prints the key within 10 seconds. No shell."""
 
     @property
     def source(self) -> str:
@@ -82,7 +82,7 @@ class CryptoKey(Section):
     @classmethod
     def _is_elsewhere(cls, given: Any) -> Any:
         if isinstance(given, dict) and not set(given) & set(SOURCES) and any(map(_is_key, given.values())):
-            raise ValueError(f"a key must not stand in the configuration: {WHERE_KEYS_BELONG}")
+            raise ValueError(f"a key must not be in the configuration: {WHERE_KEYS_BELONG}")
         return given
 
     @model_validator(mode="after")
@@ -103,22 +103,22 @@ def _is_key(value: Any) -> bool:
 
 
 class Crypto(Section):
-    """Encryption of what messages carry; docs/reference/encryption.md."""
+    """Encryption of payloads and other contents of messages; docs/reference/encryption.md."""
 
     current: KeyName | None = None
-    """The key that encrypts, by its name under `crypto.keys`. Those beside it only decrypt."""
+    """The key that encrypts, by its name under `crypto.keys`. The other keys only decrypt."""
     topics: list[TopicPattern] = Field(default_factory=list)
-    """Topics whose messages are encrypted by who publishes with this configuration, as `orders.*`. What is encrypted is decrypted wherever a key is."""
+    """Topics whose messages are encrypted by publishers that use this configuration, as in `orders.*`. Encrypted messages are decrypted wherever their key is configured."""
     keys: dict[KeyName, Annotated[CryptoKey, BeforeValidator(_no_text)]] = Field(default_factory=dict)
     """The keys: a table `[crypto.keys.NAME]` for each."""
     unencrypted: Literal["accept", "reject"] = "accept"
-    """What becomes of a message of an encrypted topic that is not encrypted: it is worked as it is, or rejected."""
+    """What happens to an unencrypted message of an encrypted topic: it is processed, or rejected."""
     accept_from: dict[TopicPattern, list[TopicPattern]] = Field(default_factory=dict)
-    """Topics that take messages which were encrypted for other topics: `"invoices" = ["orders.*"]`. A topic's `subscriptions` in the file count by themselves."""
+    """Topics that accept messages that were encrypted for other topics: `"invoices" = ["orders.*"]`. A topic also accepts messages of the topics in its `subscriptions` in the file."""
     error_detail: Literal["text", "type"] = "text"
-    """What is kept and logged of an exception in an encrypted topic: its text and traceback, which may quote the payload, or its type alone."""
+    """What is stored and logged about an exception in an encrypted topic: its text and traceback, which may quote the payload, or only its type."""
     missing_key_delay: Annotated[Duration, between(S, 86400 * S)] = 60 * S
-    """How long a message waits if its key is not configured here, before it is tried again. It costs no attempt."""
+    """How long a message whose key is missing waits before it is tried again. This costs no attempt."""
 
     @model_validator(mode="after")
     def _has_its_key(self) -> Crypto:
