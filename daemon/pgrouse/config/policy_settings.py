@@ -82,7 +82,7 @@ def _shown(value: Any) -> str:
 
 
 class PolicyTable(BaseModel):
-    """A table of settings: frozen, with no key but its own, no guessing of types. None = the table does not name it."""
+    """A table of settings: frozen, with no other keys, no guessing of types. None = the table does not set it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -99,41 +99,41 @@ class PolicyTable(BaseModel):
 
 
 class Backoff(PolicyTable):
-    """How long to wait before the next attempt. With `kind` this is the whole of it; without, the rest stays as it is."""
+    """How long to wait before the next attempt. With `kind`, this is the whole backoff; without it, the other parts stay as they are."""
 
     kind: Literal["none", "constant", "linear", "exponential"] | None = None
     """How the delay grows from attempt to attempt."""
     base: Annotated[Annotated[Duration, between(0 * S, 3650 * DAY)] | None, PolicySetting(default=S)] = None
     """The delay after the first failed attempt."""
     step: Annotated[Duration, between(0 * S, 3650 * DAY)] | None = None
-    """`linear`: what each further attempt adds."""
+    """`linear`: the delay that each further attempt adds."""
     factor: Annotated[float, Field(ge=1, le=1000)] | None = None
-    """`exponential`: what each further attempt multiplies by."""
+    """`exponential`: the factor by which each further attempt multiplies the delay."""
     cap: Annotated[Duration, between(0 * S, 3650 * DAY)] | None = None
     """The longest delay."""
     jitter: Annotated[Jitter | None, PolicySetting(low=0, high=1, takes='`"full"`, or 0\N{EN DASH}1')] = None
-    """`"full"`: any time from 0 to the delay; a number from 0 to 1: the delay give or take that part."""
+    """`"full"`: any time from 0 to the delay. A number from 0 to 1: the delay plus or minus that fraction."""
     max_total: Annotated[Duration, between(0 * S, 3650 * DAY)] | None = None
-    """No attempt begins later than so long after the first."""
+    """No attempt begins later than this time after the first attempt began."""
 
 
 class Breaker(PolicyTable):
-    """When a topic stops by itself because its messages fail, and how it tries again. What is not given stays as it is."""
+    """When a topic stops automatically because its messages fail, and how it tries again. Parts that are not given stay as they are."""
 
     failure_rate: Annotated[float, Field(gt=0, le=1)] | None = None
-    """The share of attempts that fail from which on the topic stops."""
+    """The fraction of attempts that must fail before the topic stops."""
     min_attempts: Annotated[Annotated[int, Field(ge=1, le=1_000_000)] | None, PolicySetting(unit="attempts")] = None
-    """Fewer attempts in a window say nothing."""
+    """The topic does not stop before this many attempts ended in the window."""
     window: Annotated[Duration, between(S, DAY)] | None = None
-    """Over how long attempts are counted."""
+    """The time over which attempts are counted."""
     pause: Annotated[Duration, between(S, DAY)] | None = None
-    """How long the topic stands still before it tries again."""
+    """How long the topic stops before it tries again."""
     probes: Annotated[Annotated[int, Field(ge=1, le=1000)] | None, PolicySetting(unit="messages")] = None
-    """How many messages may run to see whether things are well again."""
+    """How many messages may run at once to find out whether the topic works again."""
 
 
 class TopicPolicy(PolicyTable):
-    """What holds for all workers of a topic: the columns of `messages.topic`."""
+    """What applies to all workers of a topic: the columns of `messages.topic`."""
 
     max_attempts: Annotated[
         Count | None,
@@ -161,7 +161,7 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """How long a claim and a heartbeat lock."""
+    """How long a claim or a heartbeat locks a message."""
     timeout: Annotated[
         Annotated[Duration, between(0.001 * S, 30 * DAY), TakesKeywords()] | None,
         PolicySetting(
@@ -192,7 +192,7 @@ class TopicPolicy(PolicyTable):
             group="Attempts", effects={OTHER: "A message whose worker died waits {value} before it is tried again."}
         ),
     ] = None
-    """The same after an expired lock; without it the backoff."""
+    """How long to wait after an expired lock; without it, the backoff applies."""
     strict_lock: Annotated[
         Switch | None,
         PolicySetting(
@@ -205,7 +205,7 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """A lock that has run out cannot be settled any more, even if no other worker has the message."""
+    """A message whose lock has expired can no longer be settled, even if no other worker has it."""
     breaker: Annotated[
         Annotated[Breaker, TakesKeywords()] | None,
         PolicySetting(
@@ -215,7 +215,7 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """When the topic stops by itself: `failure_rate`, `min_attempts`, `window`, `pause`, `probes`."""
+    """When the topic stops automatically: `failure_rate`, `min_attempts`, `window`, `pause`, `probes`."""
     max_concurrency: Annotated[
         Count | None,
         PolicySetting(
@@ -251,7 +251,7 @@ class TopicPolicy(PolicyTable):
             effects={OTHER: "After a quiet time up to {amount} may pass at once."},
         ),
     ] = None
-    """How many may pass at once after a quiet time; without it a tenth of a second's worth of `dequeue_rate`, a second's of `publish_rate`."""
+    """How many messages may pass at once after a quiet time; without it, the `dequeue_rate` of a tenth of a second, and the `publish_rate` of one second."""
     channel_concurrency: Annotated[
         Count | None,
         PolicySetting(
@@ -276,7 +276,7 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """How long between the beginnings of two messages of one channel."""
+    """The minimum time between the starts of two messages of one channel."""
     ordered: Annotated[
         Switch | None,
         PolicySetting(
@@ -316,7 +316,7 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """How many messages may stand in the topic."""
+    """How many messages the topic may hold."""
     on_full: Annotated[
         Annotated[Literal["error", "drop"], TakesKeywords()] | None,
         PolicySetting(
@@ -329,7 +329,7 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """What a publish to a full topic gets: an error, or nothing while the message is dropped."""
+    """What happens to a publish to a full topic: it gets an error, or its message is dropped without an error."""
     max_payload_bytes: Annotated[
         Annotated[int, Field(ge=1, le=16_777_216), TakesKeywords()] | None,
         PolicySetting(
@@ -339,7 +339,7 @@ class TopicPolicy(PolicyTable):
             effects={OTHER: "Larger payloads than {amount} are refused at the publish."},
         ),
     ] = None
-    """How large a payload may be."""
+    """The maximum size of a payload."""
     payload_schema: Annotated[
         JsonSchema | None,
         PolicySetting(
@@ -390,7 +390,8 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """What happens to a message that would be ready again while a newer one of its key is: it is cancelled (`supersede`), or both stay (`keep`)."""
+    """What happens to a message that would be ready again while a newer message with its key is ready: the older
+    message is cancelled (`supersede`), or both stay (`keep`)."""
     notify: Annotated[
         Annotated[Literal["auto", "always", "off"], TakesKeywords()] | None,
         PolicySetting(
@@ -404,7 +405,7 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """Whether publishes notify: armed sleepers (`auto`), every listener (`always`), never (`off`)."""
+    """When publishes send notifications: if a worker sleeps (`auto`), always, or never (`off`)."""
     registered: Annotated[
         Switch | None,
         PolicySetting(
@@ -414,7 +415,7 @@ class TopicPolicy(PolicyTable):
             effects={True: "It is a registered topic.", False: "It is no registered topic."},
         ),
     ] = None
-    """In the defaults: only registered topics may be published to. In a topic: it is one of them."""
+    """In the defaults: only registered topics accept publishes. In a topic: it is registered."""
     archive_success: Annotated[
         Annotated[Literal["full", "no_payload", "none"], TakesKeywords()] | None,
         PolicySetting(
@@ -469,11 +470,11 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """How many times a message and its successors may be put back."""
+    """How many times a message and the messages that replace it may be redriven."""
 
 
 class ChannelPolicy(PolicyTable):
-    """What differs for one channel of a topic: the columns of `messages.channel`."""
+    """The policy of one channel of a topic: the columns of `messages.channel`."""
 
     concurrency: Annotated[Count | None, PolicySetting(group="Limits", unit="messages", none=0)] = None
     """How many messages of the channel may run at once, over all daemons."""
@@ -481,7 +482,7 @@ class ChannelPolicy(PolicyTable):
         Annotated[Duration, between(0 * S, 30 * DAY), TakesKeywords()] | None,
         PolicySetting(group="Limits", none=0 * S),
     ] = None
-    """How long between the beginnings of two messages of the channel."""
+    """The minimum time between the starts of two messages of the channel."""
 
 
 def _row(name: str, described: FieldInfo) -> PolicySetting:

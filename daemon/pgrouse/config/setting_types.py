@@ -27,7 +27,7 @@ MIN_RATE = 0.000001
 
 
 class Keyword(Enum):
-    """What a setting may be set to besides a value."""
+    """What a setting may be set to instead of a value."""
 
     INHERIT = "inherit"  # as the defaults say
     NONE = "none"  # no limit

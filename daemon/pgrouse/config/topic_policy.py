@@ -1,7 +1,7 @@
 """The policies that are wanted for a topic: values of settings and keywords, where which keyword may stand, and how they are written.
 
-What a table or a command does not name is left as it is. Two keywords stand for values: `inherit` takes the default of topic `*`,
-`none` lifts a limit although the default has one.
+Settings that a table or a command does not name stay as they are. Two keywords stand for values: `inherit` takes the default of topic
+`*`, `none` removes a limit even if the default has one.
 """
 
 from __future__ import annotations
