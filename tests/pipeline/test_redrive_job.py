@@ -43,8 +43,8 @@ def test_those_that_the_expression_chooses_come_back_and_each_once(
     first = pgrouse("pipeline", "redrive", "--where", TIMEOUTS)
     second = pgrouse("pipeline", "redrive", "--where", "error LIKE '%timeout%'")
 
-    assert (first.code, first.out) == (0, "put back 2 messages\n")
-    assert second.out == "put back 1 message\n"
+    assert (first.code, first.out) == (0, "redrove 2 messages\n")
+    assert second.out == "redrove 1 message\n"
     assert "2 messages not redriven: redriven before" in second.err
     assert sorted(redriven(queue))[:2] == dead
     assert len(redriven(queue)) == 3
@@ -70,7 +70,7 @@ def test_after_a_kill_in_the_middle_it_goes_on_where_it_was(
 
     again = pgrouse("pipeline", "redrive", "--where", TIMEOUTS)
 
-    assert again.out == "put back 1 message\n"
+    assert again.out == "redrove 1 message\n"
     assert redriven(queue) == dead
 
 
@@ -93,7 +93,7 @@ def test_messages_are_chosen_in_a_lake_too_and_the_database_decides(
 
     ended = pgrouse("pipeline", "redrive", "--lake", tmp_path / "lake", "--where", TIMEOUTS)
 
-    assert ended.out == "put back 1 message\n"
+    assert ended.out == "redrove 1 message\n"
     assert redriven(queue) == dead[1:]
 
 

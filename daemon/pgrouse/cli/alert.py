@@ -139,7 +139,7 @@ def _try(session: CliSession, settings: AlertSink) -> bool:
 @alert.command("list")
 @click.option("--sink", help="Only alerts of this sink.")
 @click.option("--all", "over", is_flag=True, help="Also alerts that are over; they are kept for a week.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The maximum number.")
 @click.pass_obj
 def list_incidents(session: CliSession, sink: str | None, over: bool, limit: int) -> None:
     """List the current alerts, by sink and group.

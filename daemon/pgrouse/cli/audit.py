@@ -29,7 +29,7 @@ LONGEST = 200  # characters of the detail in a table
 @click.option("--actor", help="Only actions of this user or token.")
 @click.option("--topic", help="Only actions on this topic.")
 @click.option("--before", type=MESSAGE_ID, help="Only those after this id: the next page.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number.")
 @click.pass_obj
 def audit(session: CliSession, /, limit: int, **filters: str | int | timedelta | None) -> None:
     """List the actions of operators, the latest first.

@@ -107,7 +107,7 @@ def _problems(error: ConfigError) -> list[dict[str, Any]]:
 @config.command()
 @click.pass_obj
 def show(session: CliSession) -> None:
-    """Show every value and where it was given. Passwords are hidden."""
+    """Show every value and where it was set. Passwords are hidden."""
     from pgrouse.config.config import flat_items  # noqa: PLC0415
     from pgrouse.config.source import show_key  # noqa: PLC0415
 

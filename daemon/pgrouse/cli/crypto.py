@@ -31,7 +31,7 @@ def crypto() -> None:
 def key(session: CliSession) -> None:
     """Print a new key: 32 random bytes as Base64.
 
-    Store it only where the configuration says: everybody who has it can read what it encrypts.
+    Store it only in the place that the configuration names: anyone who has it can read the messages that it encrypts.
     """
     from pgrouse.config.crypto import KEY_BYTES  # noqa: PLC0415
 
@@ -51,7 +51,7 @@ def key(session: CliSession) -> None:
 )
 @click.pass_obj
 def check(session: CliSession, limit: int) -> int:
-    """Say of each key how many messages need it.
+    """Show how many messages need each key.
 
     Exit code 1 if a message needs a key that is not configured here. A key that no message needs can be removed, unless backups or the
     archive must still be read.
@@ -76,7 +76,7 @@ def check(session: CliSession, limit: int) -> int:
 
 
 @crypto.command()
-@click.option("--topic", help="Only of this topic.")
+@click.option("--topic", help="Only this topic.")
 @click.option(
     "--dead", "dead_letters", is_flag=True, help="Also the copies of dead messages in topics that end with .dlq."
 )

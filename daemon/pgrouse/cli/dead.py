@@ -76,14 +76,14 @@ def dead() -> None:
 
 
 @dead.command("list")
-@click.option("--topic", help="Only of this topic.")
+@click.option("--topic", help="Only this topic.")
 @click.option("--result", type=click.Choice(DEAD_RESULTS), help="Only with this result.")
 @click.option("--fingerprint", help="Only with this kind of error: see `pgrouse dead group`.")
-@click.option("--error", help="Only those whose error contains this text, in any case.")
+@click.option("--error", help="Only those whose error contains this text, in upper or lower case.")
 @click.option("--since", type=DURATION, help="Only those that ended within this time, like 30m or 7d.")
 @click.option("--until", type=DURATION, help="Only those that ended longer ago than this.")
 @click.option("--before", type=MESSAGE_ID, help="Only those after this id: the next page.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number.")
 @click.option("--redriven", is_flag=True, help="Also those that were redriven since.")
 @click.option("--fail-if-any", is_flag=True, help="Exit with 1 if the list is not empty: for scripts and probes.")
 @click.pass_obj
@@ -119,7 +119,7 @@ def _columns() -> list[Column]:
 
 
 @dead.command()
-@click.option("--topic", help="Only of this topic.")
+@click.option("--topic", help="Only this topic.")
 @click.option("--result", type=click.Choice(DEAD_RESULTS), help="Only with this result.")
 @click.option(
     "--since",
@@ -128,7 +128,7 @@ def _columns() -> list[Column]:
     show_default=True,
     help="How far back to look; 2d or less is shown by the hour.",
 )
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many groups.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number of groups.")
 @click.option("--redriven", is_flag=True, help="Also groups whose messages were all redriven since.")
 @click.pass_obj
 def group(
@@ -175,7 +175,7 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 @dead.command()
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, metavar="[ID...]")
 @click.option("--topic", help="All that wait in the .dlq topic of this topic.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@click.option("--limit", type=click.IntRange(1), help="The maximum number, the oldest first.")
 @click.option(
     "--rate",
     type=click.FloatRange(0.001, 1_000_000),

@@ -53,7 +53,7 @@ def message() -> None:
 
 
 @message.command("list")
-@click.option("--topic", help="Only of this topic.")
+@click.option("--topic", help="Only this topic.")
 @click.option(
     "--state", type=click.Choice([*LIVE_STATES, *RESULTS]), help="Only in this state. Default: all that have not ended."
 )
@@ -65,7 +65,7 @@ def message() -> None:
     help="For the state of ended messages: how far back to look.",
 )
 @click.option("--after", type=click.IntRange(0), default=0, help="Only ids above this one: the next page.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number.")
 @click.pass_obj
 def list_messages(
     session: CliSession, topic: str | None, state: str | None, since: timedelta, after: int, limit: int
@@ -194,7 +194,7 @@ def unblock(session: CliSession, message_ids: tuple[int, ...]) -> int:
 @IDS
 @click.pass_obj
 def retry(session: CliSession, message_ids: tuple[int, ...]) -> int:
-    """Let waiting messages be tried at once.
+    """Make waiting messages ready at once.
 
     Delayed ones, and those that wait for their next attempt. Limits, pauses and an open breaker still apply.
     """

@@ -46,10 +46,10 @@ WOULD = """
 @click.option("--topic", help="Those of this topic.")
 @click.option("--result", type=click.Choice(DEAD_RESULTS), help="Those with this result.")
 @click.option("--fingerprint", help="Those with this kind of error: see `pgrouse dead group`.")
-@click.option("--error", help="Those whose error contains this text, in any case.")
+@click.option("--error", help="Those whose error contains this text, in upper or lower case.")
 @click.option("--since", type=DURATION, help="Those that ended in this time, like 30m or 7d.")
 @click.option("--until", type=DURATION, help="Those that ended longer ago than this.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@click.option("--limit", type=click.IntRange(1), help="The maximum number, the oldest first.")
 @click.option("--all", "every", is_flag=True, help="All of them.")
 @click.option(
     "--rate",

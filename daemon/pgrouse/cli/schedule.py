@@ -78,7 +78,7 @@ def schedule() -> None:
 @click.option(
     "--missed-limit",
     type=click.IntRange(1, 1000),
-    help="With --missed all: at most so many, the newest.  [default: 100]",
+    help="With --missed all: the maximum number, the newest.  [default: 100]",
 )
 @click.option(
     "--jitter", type=DURATION, default="0s", show_default=True, help="Delay each message by up to this, like 5m."

@@ -43,7 +43,7 @@ class Stats:
 
 
 @click.command(cls=Command)
-@click.option("--watch", is_flag=True, help="Go on until interrupted.")
+@click.option("--watch", is_flag=True, help="Repeat until interrupted.")
 @click.option("--interval", type=DURATION, default="2s", show_default=True, help="How often, with --watch.")
 @click.pass_obj
 def stats(session: CliSession, watch: bool, interval: timedelta) -> None:

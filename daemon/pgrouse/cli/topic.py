@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import psycopg
 
 CHANNEL = click.option("--channel", metavar="CHANNEL", help="One channel of the topic.")
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say what would change.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would change.")
 
 
 @click.group(cls=CommandGroup)
@@ -194,7 +194,7 @@ HIGHEST = "SELECT coalesce(max(m.id), 0) FROM messages.message AS m"
 
 @topic.command()
 @click.argument("topic_name", metavar="TOPIC")
-@click.option("--dry-run", is_flag=True, help="Only say how many would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only print how many would be deleted.")
 @click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
 @click.pass_obj
 def purge(session: CliSession, topic_name: str, dry_run: bool, yes: bool) -> int:

@@ -17,21 +17,21 @@ from pgrouse.errors import ExitCode
     "--dir",
     "directory",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Work through every file below this directory. Default: Python's standard library.",
+    help="Process every file below this directory. Default: Python's standard library.",
 )
-@click.option("--files", "limit", type=click.IntRange(min=1), help="At most so many files.")
+@click.option("--files", "limit", type=click.IntRange(min=1), help="The maximum number of files.")
 @click.option(
     "--dsn",
     envvar="PGROUSE_DEMO_DSN",
     show_envvar=True,
-    help="Use this database: one without a schema `messages`. Default: a private server.",
+    help="Use this database, which must not have a schema `messages`. Default: a private server.",
 )
 @click.option(
-    "--spark", is_flag=True, help="Go on with the archive on Spark: a lake, a report, a redrive. Needs Java 17."
+    "--spark", is_flag=True, help="Also show the archive on Spark: a lake, a report, a redrive. Needs Java 17."
 )
-@click.option("--keep", is_flag=True, help="Leave the server and the daemons running, and say how to use them.")
-@click.option("--stop", is_flag=True, help="Stop what --keep left running.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; the story goes to the standard error.")
+@click.option("--keep", is_flag=True, help="Leave the server and the daemons running, and print how to use them.")
+@click.option("--stop", is_flag=True, help="Stop the server and the daemons that --keep left running.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; the log goes to the standard error.")
 def demo(
     directory: Path | None, limit: int | None, dsn: str | None, spark: bool, keep: bool, stop: bool, as_json: bool
 ) -> int:

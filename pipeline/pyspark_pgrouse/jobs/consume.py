@@ -113,29 +113,29 @@ class BatchConsumer:
 
 @click.command(cls=Command)
 @click.argument("function", metavar="MODULE:FUNCTION")
-@click.option("--topics", required=True, metavar="A,B", help="Whose messages it works.")
-@click.option("--consumer", help="Its name among the workers; only one may have it. Default: MODULE:FUNCTION.")
-@click.option("--rows", type=click.IntRange(1), default=10_000, show_default=True, help="In one batch, at most.")
-@click.option("--bytes", "size", type=click.IntRange(1), help="Of payloads in one batch, at most.")
+@click.option("--topics", required=True, metavar="A,B", help="The topics whose messages it processes.")
+@click.option("--consumer", help="Its name among the workers; only one process may use it at a time. Default: MODULE:FUNCTION.")
+@click.option("--rows", type=click.IntRange(1), default=10_000, show_default=True, help="The maximum number of messages in one batch.")
+@click.option("--bytes", "size", type=click.IntRange(1), help="The maximum number of bytes of payloads in one batch.")
 @click.option(
-    "--lock-duration", "lock", type=DURATION, help="How long a message is locked, as 5m. Default: as its topic says."
+    "--lock-duration", "lock", type=DURATION, help="How long a message is locked, like 5m. Default: the topic's lock_duration."
 )
-@click.option("--available-now", is_flag=True, help="Work as many messages as are ready now, and end.")
+@click.option("--available-now", is_flag=True, help="Process the messages that are ready now, and end.")
 @click.option("--interval", type=DURATION, default="1s", show_default=True, help="How often it looks for messages.")
-@click.option("--checkpoint", metavar="DIR", help="Begin after a crash with the batch that ran. Default: a new one.")
+@click.option("--checkpoint", metavar="DIR", help="After a crash, begin with the batch that was running. Default: a new directory.")
 @click.option(
     "--max-failed-batches",
     "failures",
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="End after so many failed batches in a row.",
+    help="End after this many failed batches in a row.",
 )
 @click.option(
     "--allow-single-attempt",
     "one_attempt",
     is_flag=True,
-    help="Work topics with max_attempts 1, too: what it holds when its machine fails is dead then.",
+    help="Also process topics with max_attempts 1: if the machine fails, the messages that the job holds are dead.",
 )
 @spark_options
 @click.pass_obj
@@ -150,14 +150,14 @@ def consume(
     conf: dict[str, str],
     **chosen: Any,
 ) -> int:
-    """Work messages by a function that takes a DataFrame.
+    """Process messages with a function that takes a DataFrame.
 
-    FUNCTION gets the messages of a batch. It returns None if all went well, or a DataFrame with the columns id and outcome (success,
-    retry, reject, fail, defer or release), and if it likes reason and after; messages that this does not name succeed. If it raises, it
-    is called with parts of the batch until it is found which messages make it raise: these have failed an attempt, the others are given
-    back.
+    FUNCTION gets the messages of a batch. It returns None if all messages succeeded, or a DataFrame with the columns id and outcome
+    (success, retry, reject, fail, defer or release), and optionally reason and after; messages that are not in it succeed. If the function
+    raises, it is called again with parts of the batch until the messages that make it raise are found: their attempts have failed, the
+    others are released.
 
-    SIGTERM or Ctrl-C let the batch that runs end; a second one does not.
+    SIGTERM or Ctrl-C lets the running batch end; a second one does not.
     """
     java_home()
     called = find_function(function, session.config.handlers.import_path)

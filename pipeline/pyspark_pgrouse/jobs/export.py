@@ -49,14 +49,14 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 
 @click.command(cls=Command)
 @click.argument("lake", required=False)
-@click.option("--name", default="default", show_default=True, help="Of the export: each lake has one of its own.")
+@click.option("--name", default="default", show_default=True, help="The name of the export; each lake has its own.")
 @click.option(
-    "--topics", callback=_names, help="Only these, by comma. Set by the first export; it cannot be changed later."
+    "--topics", callback=_names, help="Only these topics, separated by commas. Set by the first export; it cannot be changed later."
 )
 @click.option(
     "--since",
     type=TIMESTAMP,
-    help="Only what ended at or after this time. Set by the first export; it cannot be changed later.",
+    help="Only messages that ended at or after this time. Set by the first export; it cannot be changed later.",
 )
 @click.option(
     "--delta",
@@ -65,23 +65,23 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
     help="Keep a Delta table over the same files. Set by the first export; it cannot be changed later.",
 )
 @click.option(
-    "--batch-rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Of one commit, at most."
+    "--batch-rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="The maximum number of rows of one commit."
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, 9999),
-    help="Into how many tasks a batch is split. Default: what Spark runs at a time.",
+    help="The number of tasks into which a batch is split. Default: the number that Spark runs at a time.",
 )
-@click.option("--interval", type=DURATION, help="Go on until interrupted, and look again after this time.")
-@click.option("--compact", is_flag=True, help="Afterwards merge the small files of days that are over.")
+@click.option("--interval", type=DURATION, help="Repeat until interrupted, and look for new rows after this time.")
+@click.option("--compact", is_flag=True, help="Afterwards, merge the small files of past days.")
 @click.option(
     "--keep-replaced",
     type=DURATION,
     default="1d",
     show_default=True,
-    help="How long merged files stay for those who still read them.",
+    help="How long replaced files are kept for programs that still read them.",
 )
-@click.option("--forget", "forgotten", metavar="NAME", help="Forget an export: the retention no longer waits for it.")
+@click.option("--forget", "forgotten", metavar="NAME", help="Delete an export: the retention no longer waits for it.")
 @spark_options
 @click.pass_obj
 def export(
@@ -102,8 +102,8 @@ def export(
 ) -> int:
     """Write the archive to LAKE, a directory or a URL like s3a://bucket/lake, as Parquet files by date and topic.
 
-    Each row gets there exactly once, whatever is killed when. Run it again to go on: it writes what came since. While the export is
-    there the retention drops nothing that it has not written.
+    Each row is written exactly once, even if a process is killed. The next run writes the rows that were added since. While the export
+    exists, the retention drops no row that was not exported.
     """
     dsn = session.config.database.dsn
     if forgotten is not None:
@@ -131,7 +131,7 @@ def _forget(session: CliSession, dsn: str | None, name: str) -> int:
         forget(conn, name)
     if session.as_json:
         session.output.record({"forgotten": name})
-    session.output.say(f"export {name} is given up: the retention waits for it no longer")
+    session.output.say(f"deleted export {name}: the retention no longer waits for it")
     return ExitCode.OK
 
 

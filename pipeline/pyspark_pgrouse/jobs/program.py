@@ -22,8 +22,8 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     master = click.option(
         "--master",
-        help="Where it runs: spark://host:7077, local[4]. Default: SPARK_MASTER, else all cores here. Executors run the Python at this "
-        "one's path, unless PYSPARK_PYTHON names another.",
+        help="Where it runs: spark://host:7077, local[4]. Default: SPARK_MASTER, otherwise all cores here. Executors use the same path of "
+        "Python as this machine, unless PYSPARK_PYTHON names another.",
     )
     return master(conf(command))
 

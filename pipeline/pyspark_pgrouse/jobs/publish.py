@@ -38,21 +38,21 @@ BAR = {"spark.ui.showConsoleProgress": "true"}
     type=click.Choice([each.value for each in Format]),
     default=Format.JSON.value,
     show_default=True,
-    help="Of the files. json: one object per line.",
+    help="The format of the files. json: one object per line.",
 )
-@click.option("--topic", help="Publish all rows to this topic. Default: each has a column topic.")
+@click.option("--topic", help="Publish all rows to this topic. Default: the topic is in the column topic.")
 @click.option(
     "--row-as-payload",
     "whole",
     is_flag=True,
-    help="Each whole row is a payload. Default: its columns are those of a message.",
+    help="Use each whole row as a payload. Default: the columns are those of a message.",
 )
-@click.option("--job", help="The key under which this is published once. Default: made of the files.")
+@click.option("--job", help="The key under which this is published only once. Default: made of the files.")
 @click.option("--max-rejected", type=click.IntRange(0), help="Publish nothing if more rows than this are rejected.")
 @click.option(
     "--rejected", "rejected_to", metavar="DIR", help="Write the rejected rows to a new directory, as Parquet."
 )
-@click.option("--dry-run", is_flag=True, help="Publish nothing; say what would be published, and what rejected.")
+@click.option("--dry-run", is_flag=True, help="Publish nothing; print what would be published, and what would be rejected.")
 @spark_options
 @click.pass_obj
 def publish(
@@ -72,11 +72,11 @@ def publish(
 ) -> int:
     """Publish the rows of files or of a table.
 
-    All become visible at one moment, and once: the same files published again publish nothing. Rows that cannot be published are
-    rejected, each with its reason, and the others are published all the same.
+    All messages become visible at the same moment, and only once: if you publish the same files again, nothing is published. Rows that
+    cannot be published are rejected, each with its reason; the others are still published.
     """
     if bool(paths) == bool(table):
-        raise click.UsageError("say what to publish: either paths, or --table")
+        raise click.UsageError("name what to publish: either paths, or --table")
     if whole and topic is None:
         raise click.UsageError("--row-as-payload needs --topic: the rows have no column for it")
     source = PublishSource(paths, table, Format(format_), whole, topic)

@@ -40,19 +40,19 @@ GROUPS = (
 
 @click.command(cls=Command)
 @click.option(
-    "--where", required=True, metavar="SQL", help="Which: an expression of Spark's SQL over the columns of the archive."
+    "--where", required=True, metavar="SQL", help="The expression, in Spark's SQL over the columns of the archive."
 )
 @click.option(
-    "--lake", metavar="DIR", help="Choose in this lake, without a load on the database. Default: in the database."
+    "--lake", metavar="DIR", help="Search in this lake, without a load on the database. Default: in the database."
 )
-@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@click.option("--limit", type=click.IntRange(1), help="The maximum number, the oldest first.")
 @click.option(
     "--rate",
     type=click.FloatRange(0.001, 1_000_000),
     help="How many become available per second. Default: all at once.",
 )
 @click.option("--force", is_flag=True, help="Also those that were redriven max_redrives times already.")
-@click.option("--dry-run", is_flag=True, help="Put nothing back; say what was chosen, by topic and kind of error.")
+@click.option("--dry-run", is_flag=True, help="Redrive nothing; print what was found, by topic and kind of error.")
 @spark_options
 @click.pass_obj
 def redrive(
@@ -67,9 +67,9 @@ def redrive(
     master: str | None,
     conf: dict[str, str],
 ) -> int:
-    """Put back the dead messages that an expression chooses, like "topic = 'orders' AND error LIKE '%timeout%'".
+    """Redrive the dead messages that match an expression, like "topic = 'orders' AND error LIKE '%timeout%'".
 
-    Spark only chooses: the database decides about each, and puts it back once, however often this is run or interrupted.
+    Spark only finds them: the database decides about each, and redrives it once, however often this is run or interrupted.
     """
     java_home()
     with ExitStack() as scope:
@@ -139,7 +139,7 @@ def _put_back(
     )
     done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
     session.output.say(
-        f"put back {plural(done, 'message')}" if outcomes else "no dead message matches: nothing was redriven"
+        f"redrove {plural(done, 'message')}" if outcomes else "no dead message matches: nothing was redriven"
     )
     return ExitCode.OK
 

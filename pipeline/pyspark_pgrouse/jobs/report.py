@@ -72,15 +72,15 @@ def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 
 
 @click.command(cls=Command)
-@click.option("--out", required=True, metavar="DIR", help="Where to: report.html, and tables/ beside it.")
+@click.option("--out", required=True, metavar="DIR", help="The output directory, for report.html and the folder tables/.")
 @click.option("--lake", metavar="URL", help="Read a lake. Default: the archive in the database.")
 @click.option(
-    "--since", type=PastTimeType(), default="24h", show_default=True, help="From when on: a time, or how long ago."
+    "--since", type=PastTimeType(), default="24h", show_default=True, help="The beginning: a time, or how long ago."
 )
-@click.option("--until", type=PastTimeType(), default="0s", show_default="now", help="Up to when.")
+@click.option("--until", type=PastTimeType(), default="0s", show_default="now", help="The end.")
 @click.option("--topics", callback=_names, metavar="A,B", help="Only these topics.")
-@click.option("--baseline", type=DURATION, help="Compare with so long a time before --since.")
-@click.option("--deploy", type=TIMESTAMP, help="Compare what ended from this time on with what ended before it.")
+@click.option("--baseline", type=DURATION, help="Compare with a period of this length before --since.")
+@click.option("--deploy", type=TIMESTAMP, help="Compare messages that ended from this time on with those that ended before it.")
 @click.option(
     "--slo",
     "slos",
@@ -103,9 +103,9 @@ def report(
     conf: dict[str, str],
     **times: Any,
 ) -> None:
-    """Make tables and one HTML page of what happened.
+    """Write tables and one HTML page about a period of time.
 
-    Throughput, latency, failures, retries, channels and capacity over a window of time, from a lake or from the database.
+    They show throughput, latency, failures, retries, channels and capacity, from a lake or from the database.
     """
     from pyspark_pgrouse import session as spark_session  # noqa: PLC0415
     from pyspark_pgrouse.report.build import ReportRequest, build_report  # noqa: PLC0415
