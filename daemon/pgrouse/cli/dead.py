@@ -128,7 +128,9 @@ def _columns() -> list[Column]:
     show_default=True,
     help="How far back to look; 2d or less is shown by the hour.",
 )
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number of groups.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number of groups."
+)
 @click.option("--redriven", is_flag=True, help="Also groups whose messages were all redriven since.")
 @click.pass_obj
 def group(

@@ -45,7 +45,9 @@ REPLAY = """
     help="Successes from this time on, like 2027-01-31T08:00:00+01:00.",
 )
 @click.option("--to", "until", type=TIMESTAMP, help="Successes before this time. Default: now.")
-@click.option("--limit", type=click.IntRange(1), help="The maximum number, beginning with those that were published first.")
+@click.option(
+    "--limit", type=click.IntRange(1), help="The maximum number, beginning with those that were published first."
+)
 @click.option(
     "--rate",
     type=click.FloatRange(0.001, 1_000_000),

@@ -114,15 +114,30 @@ class BatchConsumer:
 @click.command(cls=Command)
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.option("--topics", required=True, metavar="A,B", help="The topics whose messages it processes.")
-@click.option("--consumer", help="Its name among the workers; only one process may use it at a time. Default: MODULE:FUNCTION.")
-@click.option("--rows", type=click.IntRange(1), default=10_000, show_default=True, help="The maximum number of messages in one batch.")
+@click.option(
+    "--consumer", help="Its name among the workers; only one process may use it at a time. Default: MODULE:FUNCTION."
+)
+@click.option(
+    "--rows",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="The maximum number of messages in one batch.",
+)
 @click.option("--bytes", "size", type=click.IntRange(1), help="The maximum number of bytes of payloads in one batch.")
 @click.option(
-    "--lock-duration", "lock", type=DURATION, help="How long a message is locked, like 5m. Default: the topic's lock_duration."
+    "--lock-duration",
+    "lock",
+    type=DURATION,
+    help="How long a message is locked, like 5m. Default: the topic's lock_duration.",
 )
 @click.option("--available-now", is_flag=True, help="Process the messages that are ready now, and end.")
 @click.option("--interval", type=DURATION, default="1s", show_default=True, help="How often it looks for messages.")
-@click.option("--checkpoint", metavar="DIR", help="After a crash, begin with the batch that was running. Default: a new directory.")
+@click.option(
+    "--checkpoint",
+    metavar="DIR",
+    help="After a crash, begin with the batch that was running. Default: a new directory.",
+)
 @click.option(
     "--max-failed-batches",
     "failures",

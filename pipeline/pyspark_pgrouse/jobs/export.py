@@ -51,7 +51,9 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 @click.argument("lake", required=False)
 @click.option("--name", default="default", show_default=True, help="The name of the export; each lake has its own.")
 @click.option(
-    "--topics", callback=_names, help="Only these topics, separated by commas. Set by the first export; it cannot be changed later."
+    "--topics",
+    callback=_names,
+    help="Only these topics, separated by commas. Set by the first export; it cannot be changed later.",
 )
 @click.option(
     "--since",
@@ -65,7 +67,11 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
     help="Keep a Delta table over the same files. Set by the first export; it cannot be changed later.",
 )
 @click.option(
-    "--batch-rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="The maximum number of rows of one commit."
+    "--batch-rows",
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    help="The maximum number of rows of one commit.",
 )
 @click.option(
     "--partitions",

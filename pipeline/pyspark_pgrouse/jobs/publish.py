@@ -52,7 +52,9 @@ BAR = {"spark.ui.showConsoleProgress": "true"}
 @click.option(
     "--rejected", "rejected_to", metavar="DIR", help="Write the rejected rows to a new directory, as Parquet."
 )
-@click.option("--dry-run", is_flag=True, help="Publish nothing; print what would be published, and what would be rejected.")
+@click.option(
+    "--dry-run", is_flag=True, help="Publish nothing; print what would be published, and what would be rejected."
+)
 @spark_options
 @click.pass_obj
 def publish(

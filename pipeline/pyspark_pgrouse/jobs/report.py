@@ -72,7 +72,9 @@ def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 
 
 @click.command(cls=Command)
-@click.option("--out", required=True, metavar="DIR", help="The output directory, for report.html and the folder tables/.")
+@click.option(
+    "--out", required=True, metavar="DIR", help="The output directory, for report.html and the folder tables/."
+)
 @click.option("--lake", metavar="URL", help="Read a lake. Default: the archive in the database.")
 @click.option(
     "--since", type=PastTimeType(), default="24h", show_default=True, help="The beginning: a time, or how long ago."
@@ -80,7 +82,9 @@ def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 @click.option("--until", type=PastTimeType(), default="0s", show_default="now", help="The end.")
 @click.option("--topics", callback=_names, metavar="A,B", help="Only these topics.")
 @click.option("--baseline", type=DURATION, help="Compare with a period of this length before --since.")
-@click.option("--deploy", type=TIMESTAMP, help="Compare messages that ended from this time on with those that ended before it.")
+@click.option(
+    "--deploy", type=TIMESTAMP, help="Compare messages that ended from this time on with those that ended before it."
+)
 @click.option(
     "--slo",
     "slos",
