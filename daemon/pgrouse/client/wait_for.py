@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast, overload
 
 import psycopg
