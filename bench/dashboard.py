@@ -187,7 +187,7 @@ def _used(ground: Ground, database: Database, daemon: int, web: list[int]) -> tu
 
 
 def _report(found: dict[str, list[float]], messages: int, ready: int, archived: int, *, is_private: bool) -> Report:
-    alone = Figure("a drain nobody watches, CPU of all", "µs/message", found[f"cost {0}"])
+    alone = Figure("a drain that no browser watches, CPU of all", "µs/message", found[f"cost {0}"])
     figures = [
         Figure("the overview, from request to last byte", "ms", found["look"], target=Target(100)),
         Figure("from a commit to a viewer's update", "ms", found["change"], target=Target(1000)),

@@ -14,7 +14,7 @@ from bench.ground import Database, Ground
 from bench.usage import Machine
 
 BARE = "the table without any trigger"
-SILENT = "the table without the trigger that wakes"
+SILENT = "the table without the trigger that notifies"
 # Which triggers a table lacks that the others are compared with.
 WITHOUT = {BARE: "USER", SILENT: "new_message"}
 AWAKE = "no daemon asleep"
