@@ -12,9 +12,7 @@ import pytest
 from pgrouse.install import schema
 from tests.schema.second_version import file
 
-SETTINGS = (
-    "SELECT p.proname::text, s FROM pg_proc AS p, unnest(p.proconfig) AS s WHERE p.pronamespace = 'messages'::regnamespace"
-)
+SETTINGS = "SELECT p.proname::text, s FROM pg_proc AS p, unnest(p.proconfig) AS s WHERE p.pronamespace = 'messages'::regnamespace"
 SAFE_PATH = "search_path=pg_catalog, pg_temp"
 # A SELECT that is part of the statement that calls it. With settings, or with the rights of its owner, it would be a call.
 INLINED = {"has_policies", "has_strict_lock", "is_in_ordered_channel", "is_paused", "key_holder", "now", "settle"}
