@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -286,6 +287,28 @@ def test_removing_leaves_no_job_and_no_mark_and_says_what_it_removed(queue: Conn
     assert removed == sorted([name_of(TICK, queue), name_of(PRUNE, queue)])
     assert scheduled(jobs) == []
     assert queue.execute("SELECT count(*) FROM messages.tick_mark WHERE caller = 'cron'").fetchone() == (0,)
+
+
+def test_removing_waits_for_a_tick_that_writes_its_marks(
+    database: Database, queue: Connection, jobs: Connection, eventually: Eventually
+) -> None:
+    cron.install(queue)
+    mark = """
+        INSERT INTO messages.tick_mark (task, caller, ran_at, did) VALUES (%s, 'cron', now(), 0)
+        ON CONFLICT (task, caller) DO UPDATE SET ran_at = now()"""
+    for task in ("prune", "purge"):
+        queue.execute(mark, [task])
+    tick = database.connect()
+    with ThreadPoolExecutor(1) as remover, tick.transaction():
+        assert tick.execute("SELECT messages.lock_mutex('tick')").fetchone() == (True,)
+        tick.execute(mark, ["purge"])
+
+        removal = remover.submit(cron.remove, queue)
+        waits = "SELECT FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+        eventually(lambda: jobs.execute(waits, [queue.info.backend_pid]).rowcount)
+        tick.execute(mark, ["prune"])
+
+    assert removal.result() == sorted([name_of(TICK, queue), name_of(PRUNE, queue)])
 
 
 def test_removing_what_is_not_there_is_no_error(queue: Connection) -> None:

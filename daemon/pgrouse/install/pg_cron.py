@@ -203,6 +203,8 @@ def _remove(conn: Connection) -> list[str]:
     _refuse_without_right(place)
     with _cron(conn, place) as cron, conn.transaction(), cron.transaction():
         _refuse_if_hidden(cron, place)
+        # A tick writes its marks one by one, in another order than they are deleted below: that would be a deadlock.
+        conn.execute("SELECT messages.wait_mutex('tick')")
         removed = [each for job in _wanted(conn, place) for each in _scheduled(cron, job.name)]
         for each in removed:
             _unschedule(cron, each)
