@@ -13,7 +13,7 @@ from pgrouse.demo.worker import DemoWorkers
 
 # Where `pgrouse web` listens unless told otherwise; any other port if somebody has it.
 PORT = 8420
-ANSWERS_WITHIN_S = 20.0
+ANSWERS_WITHIN_S = 60.0
 NEEDS = ("fastapi", "uvicorn", "jinja2", "python_multipart")
 
 

@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 
 from pgrouse.errors import PgrouseError
 
-END_WITHIN_S = 10.0
+END_WITHIN_S = 30.0
 LOG_LINES = 8
 PR_SET_PDEATHSIG = 1
 PGROUSE = (sys.executable, "-P", "-m", "pgrouse")
