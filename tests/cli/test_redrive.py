@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.cli.shell import Shell
@@ -183,6 +185,18 @@ def test_a_rate_spreads_them_over_all_batches(pgrouse: Shell, queue: Queue) -> N
     assert queue.value(steps) == 1100
 
 
+def test_a_delay_is_that_of_the_first_one(pgrouse: Shell, queue: Queue) -> None:
+    die(queue, "a", "a")
+
+    pgrouse("redrive", "--all", "--rate", "0.1", "--delay", "1h")
+
+    first, second = (
+        row[0] for row in queue.rows("SELECT available_at - clock_timestamp() FROM messages.message ORDER BY 1")
+    )
+    assert timedelta(minutes=58) < first <= timedelta(hours=1)
+    assert timedelta(seconds=9) < second - first < timedelta(seconds=11)
+
+
 def test_what_dies_again_during_the_run_is_not_put_back_again_and_again(
     pgrouse: Shell, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +263,7 @@ def test_an_edit_may_replace(pgrouse: Shell, queue: Queue) -> None:
         (["1", "2", "--payload", "1"], "--payload, --headers and --to edit one message"),
         (["--all", "--to", "b"], "--payload, --headers and --to edit one message"),
         (["1", "--to", "b", "--rate", "1"], "--payload, --headers and --to edit one message"),
+        (["1", "--to", "b", "--delay", "1m"], "--payload, --headers and --to edit one message"),
         (["1", "--replace"], "--replace needs --payload or --headers"),
         (["1", "--rate", "0"], "invalid value for '--rate'"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.cli.shell import Ended, Shell
@@ -79,6 +81,15 @@ def test_many_come_in_as_many_batches_as_it_takes_at_the_rate(pgrouse: Shell, qu
     spread = "SELECT extract(epoch FROM max(available_at) - min(available_at))::float FROM messages.message"
     # 110 seconds, and what passes between two batches; each for itself they would take 100.
     assert 101 < queue.value(spread) < 119
+
+
+def test_a_delay_is_that_of_the_first_one(pgrouse: Shell, queue: Queue) -> None:
+    succeed(queue, "a")
+
+    pgrouse("replay", "a", "--from", EARLY, "--yes", "--delay", "1h")
+
+    (left,) = queue.row("SELECT available_at - clock_timestamp() FROM messages.message")
+    assert timedelta(minutes=58) < left <= timedelta(hours=1)
 
 
 def test_an_interrupted_replay_says_where_it_goes_on(

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import click
+import psycopg
+from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
+from pgrouse.client.call import run as run_call
+from pgrouse.client.calls import alert as alert_calls
+from pgrouse.client.clock import now
 from pgrouse.error_line import last_line
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_age, show_ago
 
 if TYPE_CHECKING:
-    import psycopg
-
     from pgrouse.config.alerts import AlertSink
 
 INCIDENTS = """
@@ -62,7 +67,6 @@ BOUNDS = (
     "snapshot_age",
     "undelivered_for",
 )
-CONDITIONS = "SELECT c.*, clock_timestamp() - c.since AS age FROM messages.conditions() AS c"
 
 
 @click.group(cls=CommandGroup)
@@ -189,7 +193,9 @@ def sinks(session: CliSession) -> int:
 @click.pass_obj
 def conditions(session: CliSession) -> int:
     """List current problems, and how to fix them. Exit code 1 if there are any."""
-    rows = _read(session, CONDITIONS, {})
+    with session.read() as conn:
+        clock, found = run_call(conn, now()), run_call(conn, alert_calls.conditions())
+    rows = [asdict(each) | {"age": None if each.since is None else clock - each.since} for each in found]
     columns = [
         Column("KIND", "kind", style=lambda _: "red"),
         Column("TOPIC", "topic", wide=True, optional=True),
@@ -303,11 +309,7 @@ def add_silence(
         raise click.UsageError("give --for or --until, one of them")
     if topic is kind is fingerprint is None:
         raise click.UsageError("give --topic, --kind or --fingerprint; --topic '*' is every topic")
-    with session.connect() as conn:
-        row = conn.execute(
-            "SELECT messages.silence(%s, %s, %s, %s, %s, %s)", [kind, topic, fingerprint, for_, until, reason]
-        ).fetchone()
-    number = row[0] if row else None
+    number = session.run(alert_calls.silence(kind, topic, fingerprint, for_, until, reason))
     session.output.record({"id": number}) if session.as_json else session.output.say(str(number))
 
 
@@ -332,8 +334,7 @@ def list_silences(session: CliSession) -> None:
 @click.pass_obj
 def remove_silence(session: CliSession, number: int) -> int:
     """End a silence early."""
-    with session.connect() as conn:
-        removed = conn.execute("SELECT messages.unsilence(%s)", [number]).fetchone() == (True,)
+    removed = session.run(alert_calls.unsilence(number))
     return _done(
         session, removed, f"silence {number} is over", f"there is no silence {number}, or it is over", id=number
     )
@@ -344,14 +345,12 @@ def remove_silence(session: CliSession, number: int) -> int:
 @click.option("--since", type=DURATION, default="1h", show_default=True, help="Alerts written in this time.")
 @click.option("--id", "message_id", type=click.UUID, help="The alert with this id, however old it is.")
 @click.pass_obj
-def replay(session: CliSession, sink: str | None, since: timedelta, message_id: Any) -> int:
+def replay(session: CliSession, sink: str | None, since: timedelta, message_id: UUID | None) -> int:
     """Send alerts to sinks again.
 
     Delivered and abandoned ones. Each has a new id and is marked as sent again. Exit code 1 if there is none.
     """
-    with session.connect() as conn:
-        row = conn.execute("SELECT messages.replay_alerts(%s, %s, %s)", [sink, since, message_id]).fetchone()
-    count = row[0] if row else 0
+    count = session.run(alert_calls.replay_alerts(sink, since, message_id))
     return _done(
         session, count > 0, f"{plural(count, 'message')} will be sent again", "there is no such message", messages=count
     )
@@ -362,14 +361,11 @@ def replay(session: CliSession, sink: str | None, since: timedelta, message_id: 
 @click.pass_obj
 def forget(session: CliSession, sink: str) -> int:
     """Delete a sink that no configuration names any more."""
-    with session.connect() as conn:
-        known = conn.execute("SELECT messages.delete_sink(%s)", [sink]).fetchone() == (True,)
+    known = session.run(alert_calls.delete_sink(sink))
     return _done(session, known, f"{sink} is deleted", f"there is no sink '{sink}'", sink=sink)
 
 
 def _read(session: CliSession, query: str, values: dict[str, Any]) -> list[dict[str, Any]]:
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     with session.read() as conn:
         return conn.cursor(row_factory=dict_row).execute(query.encode(), values).fetchall()
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import psycopg
 
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.param_types import DURATION
+from pgrouse.client.call import run
+from pgrouse.client.calls.maintenance import purge_archive
+from pgrouse.client.clock import now
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
-
-if TYPE_CHECKING:
-    import psycopg
 
 BOUND = 10_000  # counting stops here
 
@@ -23,7 +24,6 @@ COUNT = """
     WHERE a.archived_at < %(before)s AND (%(topic)s::text IS NULL OR a.topic = %(topic)s)
     LIMIT %(bound)s
   ) AS f"""
-PURGE = "SELECT p.deleted, p.place FROM messages.purge_archive(%(before)s, %(topic)s, %(place)s) AS p"
 
 
 @click.group(cls=CommandGroup)
@@ -43,8 +43,7 @@ def purge(session: CliSession, topic: str | None, older_than: timedelta, dry_run
     With any result. It works in short transactions, and can be interrupted and started again.
     """
     with session.connect() as conn:
-        row: Any = conn.execute("SELECT clock_timestamp() - %s::interval", [older_than]).fetchone()
-        before = row[0]
+        before = run(conn, now()) - older_than
         found = _count(conn, before, topic)
         what = f"{'at least ' if found >= BOUND else ''}{plural(found, 'message')}" + (
             f" of topic {topic}" if topic else ""
@@ -73,8 +72,8 @@ def _preview(session: CliSession, found: int, what: str) -> int:
 def _purge(session: CliSession, conn: psycopg.Connection, before: datetime, topic: str | None) -> int:
     deleted, place = 0, None
     while True:
-        row: Any = conn.execute(PURGE, {"before": before, "topic": topic, "place": place}).fetchone()
-        deleted, place = deleted + row[0], row[1]
+        page = run(conn, purge_archive(before, topic, place))
+        deleted, place = deleted + page.deleted, page.place
         if place is None:
             break
     if session.as_json:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
+
+import click
+import psycopg
 
 from pgrouse.cli.command import CliSession
+from pgrouse.cli.param_types import DURATION
+from pgrouse.client.call import Call, run
+from pgrouse.client.calls.dead import Redriven, Requeued
 from pgrouse.format import plural
 
-if TYPE_CHECKING:
-    import psycopg
+R = TypeVar("R", Redriven, Requeued)
 
 BATCH = 500
 REDRIVEN_OUTCOMES = ("redriven", "keyless")
@@ -33,21 +38,33 @@ SKIP_REASONS = {
 }
 
 
+RATE = click.option(
+    "--rate",
+    type=click.FloatRange(0.001, 1_000_000),
+    help="How many become available per second. Default: all at once.",
+)
+DELAY = click.option(
+    "--delay", type=DURATION, default="0s", help="When the first message becomes available, like 10m. Default: at once."
+)
+
+
 class RateSpreader:
     """Spreads the messages of all batches evenly over time.
 
     Args:
         rate: messages per second; None = all at once.
+        delay: when the first one becomes available.
     """
 
-    def __init__(self, rate: float | None) -> None:
+    def __init__(self, rate: float | None, delay: timedelta) -> None:
         self.rate = rate
+        self._first_s = delay.total_seconds()
         self._began = time.monotonic()
 
     def delay(self, done: int) -> timedelta:
         """Return the delay of the next batch, after this many messages."""
-        ahead = done / self.rate - (time.monotonic() - self._began) if self.rate else 0.0
-        return timedelta(seconds=max(0.0, ahead))
+        due_s = self._first_s + (done / self.rate if self.rate else 0.0)
+        return timedelta(seconds=max(0.0, due_s - (time.monotonic() - self._began)))
 
 
 class ProgressDisplay(Protocol):
@@ -81,34 +98,39 @@ def show_progress(title: str, known: int) -> AbstractContextManager[ProgressDisp
 
 def redrive_in_batches(
     conn: psycopg.Connection,
-    statement: str,
+    redrive: Callable[[Sequence[int], float | None, timedelta, bool], Call[list[R]]],
     pages: Iterable[Sequence[int]],
+    spreader: RateSpreader,
     *,
-    rate: float | None,
     force: bool,
-) -> Iterator[tuple[int, int | None, str]]:
-    """Call a function of the redrive family for all ids, batch by batch; yield id, new message and outcome of each."""
-    spreader, done, others = RateSpreader(rate), 0, iter(pages)
+) -> Iterator[R]:
+    """Call a function of the redrive family for all ids, batch by batch; yield what became of each."""
+    done, others = 0, iter(pages)
     first = next(others, [])
     with show_progress("redriving", len(first)) as progress:
         for page in chain([first], others):
             progress.expect(len(page))
             for start in range(0, len(page), BATCH):
-                ids = list(page[start : start + BATCH])
-                values = {"ids": ids, "rate": rate, "delay": spreader.delay(done), "force": force}
-                rows = conn.execute(statement.encode(), values).fetchall()
-                done += sum(outcome in REDRIVEN_OUTCOMES for _, _, outcome in rows)
+                ids = page[start : start + BATCH]
+                rows = run(conn, redrive(ids, spreader.rate, spreader.delay(done), force))
+                done += sum(each.outcome in REDRIVEN_OUTCOMES for each in rows)
                 progress.advance(len(ids))
-                yield from rows
+                yield from sorted(rows, key=asked_id)
 
 
-def report(session: CliSession, rows: Iterable[tuple[int, int | None, str]], name: str, *, by_id: bool) -> Counter[str]:
+def asked_id(row: Redriven | Requeued) -> int:
+    """Return the id that was asked for."""
+    return row.copy_id if isinstance(row, Requeued) else row.archived_id
+
+
+def report(session: CliSession, rows: Iterable[Redriven | Requeued], name: str, *, by_id: bool) -> Counter[str]:
     """Print the outcome of each message (as text only if it was named: by_id); return how many had which outcome.
 
     name: what JSON calls the id that was asked for.
     """
     outcomes: Counter[str] = Counter()
-    for asked, message_id, outcome in rows:
+    for row in rows:
+        asked, message_id, outcome = asked_id(row), row.message_id, row.outcome
         outcomes[outcome] += 1
         if session.as_json:
             session.output.record({name: asked, "message_id": message_id, "outcome": outcome})

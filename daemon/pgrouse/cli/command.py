@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     import psycopg
 
     from pgrouse.cli.output import Output
+    from pgrouse.client.call import Call
     from pgrouse.config.config import Config
 
+T = TypeVar("T")
 # A listing that takes longer has the wrong filter, and fails with a hint.
 READ_TIMEOUT = b"SET LOCAL statement_timeout = '30s'"
 
@@ -58,6 +60,13 @@ class CliSession:
         with Database(self.config.database, "cli").connect_blocking("cli") as conn:
             conn.add_notice_handler(self._warn)
             yield conn
+
+    def run(self, call: Call[T]) -> T:
+        """Make one call on a connection of its own."""
+        from pgrouse.client.call import run  # noqa: PLC0415 - as the driver
+
+        with self.connect() as conn:
+            return run(conn, call)
 
     def _warn(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.severity_nonlocalized == "WARNING":

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
 
 import click
+import psycopg
+from psycopg.rows import dict_row
 
-from pgrouse.cli.bulk import REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, redrive_in_batches, report
+from pgrouse.cli.bulk import DELAY, RATE, REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, RateSpreader, redrive_in_batches, report
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.message import style_of_state
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.client.call import run
+from pgrouse.client.calls.dead import DeadGroup, Requeued, dead_groups, dead_topics, requeue_dead_letters
+from pgrouse.client.clock import now
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_ago, sparkline
-
-if TYPE_CHECKING:
-    import psycopg
 
 PAGE = 10_000  # ids that are chosen at once
 
@@ -26,11 +29,7 @@ PAGE = 10_000  # ids that are chosen at once
 # The conditions repeat the predicate of that index. %(before)s: the last id of the page before.
 LIST = """
   SELECT d.*, clock_timestamp() - d.archived_at AS age
-  FROM (
-    SELECT %(topic)s::text WHERE %(topic)s::text IS NOT NULL
-    UNION ALL
-    SELECT t.topic FROM messages.dead_topics() AS t (topic) WHERE %(topic)s::text IS NULL
-  ) AS t (topic)
+  FROM unnest(%(topics)s::text[]) AS t (topic)
   CROSS JOIN LATERAL (
     SELECT d.id, d.topic, d.result, d.channel, d.key, d.attempts, d.redrives, d.archived_at, d.handled_by AS worker,
            d.error_fingerprint, d.error, d.redriven_as
@@ -50,15 +49,6 @@ LIST = """
   ORDER BY d.archived_at DESC, d.id DESC LIMIT %(limit)s"""
 # With more than half of an archive in view the planner would read all of it.
 BY_INDEX = b"SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
-GROUP = """
-  SELECT g.topic, g.result, g.error_fingerprint, g.count, g.redriven, g.first_seen, g.last_seen, g.sample_id, g.sample_error, g.trend,
-         g.at_least, clock_timestamp() - g.first_seen AS first_age, clock_timestamp() - g.last_seen AS last_age
-  FROM messages.dead_groups(%(since)s, %(topic)s, %(result)s, %(bars)s) AS g
-  WHERE %(redriven)s OR g.redriven < g.count
-  ORDER BY g.count - g.redriven DESC, g.last_seen DESC LIMIT %(limit)s"""
-REQUEUE = """
-  SELECT r.copy_id, r.message_id, r.outcome
-  FROM messages.requeue_dead_letters(%(ids)s, %(rate)s, %(delay)s, %(force)s) AS r ORDER BY r.copy_id"""
 # One branch per index of the table.
 BRANCH = """
   (SELECT m.id FROM messages.message AS m
@@ -88,14 +78,19 @@ def dead() -> None:
 @click.option("--fail-if-any", is_flag=True, help="Exit with 1 if the list is not empty: for scripts and probes.")
 @click.pass_obj
 def list_dead(
-    session: CliSession, /, fail_if_any: bool, limit: int, **filters: str | int | bool | timedelta | None
+    session: CliSession,
+    /,
+    topic: str | None,
+    fail_if_any: bool,
+    limit: int,
+    **filters: str | int | bool | timedelta | None,
 ) -> int:
     """List dead messages, the latest first."""
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     with session.read() as conn:
         conn.execute(BY_INDEX)
-        rows = conn.cursor(row_factory=dict_row).execute(LIST.encode(), {**filters, "limit": limit}).fetchall()
+        topics = [topic] if topic else run(conn, dead_topics())
+        values = {**filters, "topics": topics, "limit": limit}
+        rows = conn.cursor(row_factory=dict_row).execute(LIST.encode(), values).fetchall()
     ages = {row["id"]: row.pop("age") for row in rows}
     if not session.as_json:
         rows = [row | {"age": ages[row["id"]], "redrives": row["redrives"] or None} for row in rows]
@@ -141,16 +136,13 @@ def group(
     The latest 2,000 of each topic are counted: where there are more, numbers end with a plus. The trend shows the deaths of each hour or
     day, the latest at the right.
     """
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     unit = HOUR if since <= 2 * DAY else DAY
-    values = {"topic": topic, "result": result, "since": since, "bars": min(60, max(1, round(since / unit)))}
+    bars = min(60, max(1, round(since / unit)))
     with session.read() as conn:
-        query = conn.cursor(row_factory=dict_row).execute(GROUP, {**values, "redriven": redriven, "limit": limit})
-        rows = query.fetchall()
-    ages = [{"first_age": row.pop("first_age"), "last_age": row.pop("last_age")} for row in rows]
-    if not session.as_json:
-        rows = [row | age | _shown(row) for row, age in zip(rows, ages, strict=True)]
+        clock, found = run(conn, now()), run(conn, dead_groups(since, topic, result, bars))
+    groups = [each for each in found if redriven or each.redriven < each.count]
+    groups.sort(key=lambda each: (each.count - each.redriven, each.last_seen), reverse=True)
+    rows = [asdict(each) if session.as_json else _shown(each, clock) for each in groups[:limit]]
     session.output.rows(_group_columns("hour" if unit == HOUR else "day"), rows, "no dead messages")
 
 
@@ -169,20 +161,22 @@ def _group_columns(unit: str) -> list[Column]:
     ]
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    dead = f"{row['count'] - row['redriven']:,}" + ("+" if row["at_least"] else "")
-    return {"dead": dead, "redriven_shown": row["redriven"] or None, "bars": sparkline(row["trend"])}
+def _shown(found: DeadGroup, clock: datetime) -> dict[str, Any]:
+    return asdict(found) | {
+        "dead": f"{found.count - found.redriven:,}" + ("+" if found.at_least else ""),
+        "redriven_shown": found.redriven or None,
+        "first_age": clock - found.first_seen,
+        "last_age": clock - found.last_seen,
+        "bars": sparkline(found.trend),
+    }
 
 
 @dead.command()
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, metavar="[ID...]")
 @click.option("--topic", help="All that wait in the .dlq topic of this topic.")
 @click.option("--limit", type=click.IntRange(1), help="The maximum number, the oldest first.")
-@click.option(
-    "--rate",
-    type=click.FloatRange(0.001, 1_000_000),
-    help="How many become available per second. Default: all at once.",
-)
+@RATE
+@DELAY
 @click.option("--force", is_flag=True, help="Also those that were redriven max_redrives times already.")
 @click.pass_obj
 def requeue(
@@ -191,6 +185,7 @@ def requeue(
     topic: str | None,
     limit: int | None,
     rate: float | None,
+    delay: timedelta,
     force: bool,
 ) -> int:
     """Move dead letters from a .dlq topic back to their own topic.
@@ -203,7 +198,7 @@ def requeue(
         pages = (
             iter([list(message_ids)]) if topic is None else _waiting(conn, f"{topic.removesuffix('.dlq')}.dlq", limit)
         )
-        rows = redrive_in_batches(conn, REQUEUE, pages, rate=rate, force=force)
+        rows = redrive_in_batches(conn, requeue_dead_letters, pages, RateSpreader(rate, delay), force=force)
         return _conclude(session, rows, by_id=bool(message_ids))
 
 
@@ -221,7 +216,7 @@ def _waiting(conn: psycopg.Connection, topic: str, limit: int | None) -> Iterato
         left, after = left - len(ids), ids[-1]
 
 
-def _conclude(session: CliSession, rows: Iterable[tuple[int, int | None, str]], *, by_id: bool) -> int:
+def _conclude(session: CliSession, rows: Iterable[Requeued], *, by_id: bool) -> int:
     outcomes = report(session, rows, "copy_id", by_id=by_id)
     done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
     if not by_id:

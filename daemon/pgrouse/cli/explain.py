@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.message import style_of_state
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import MESSAGE_ID
+from pgrouse.client.call import run
+from pgrouse.client.calls import explain as explain_calls
 from pgrouse.errors import ExitCode
 
 ABSENT = ("gone", "never_published")
@@ -31,18 +31,15 @@ def explain(session: CliSession, message_id: int) -> int:
 
     The most decisive reason comes first. Exit code 1 if there is no such message.
     """
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     with session.read() as conn:
-        reasons: list[dict[str, Any]] = (
-            conn.cursor(row_factory=dict_row).execute("SELECT * FROM messages.explain(%s)", [message_id]).fetchall()
-        )
+        found = run(conn, explain_calls.explain(message_id))
+    reasons = [{"code": each.code, "reason": each.reason, "detail": each.detail} for each in found]
     if session.as_json:
         session.output.record({"id": message_id, "reasons": reasons})
     else:
         columns = [Column("WHY", "code", style=_style), Column("", "reason", wide=True, folds=True)]
         session.output.rows(columns, reasons, "")
-    return ExitCode.FOUND_A_PROBLEM if reasons[-1]["code"] in ABSENT else ExitCode.OK
+    return ExitCode.FOUND_A_PROBLEM if found[-1].code in ABSENT else ExitCode.OK
 
 
 def _style(code: str) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import socket
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import psycopg
 
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
+from pgrouse.client.call import run
+from pgrouse.client.calls.export import list_exports
+from pgrouse.client.clock import tick_ages
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_age
-
-if TYPE_CHECKING:
-    import psycopg
 
 SEEN_WITHIN_S = 30
 # pg_cron ticks each minute, daemons every few seconds.
@@ -23,10 +24,6 @@ LAST_SEEN = """
   FROM messages.worker AS w
   WHERE CASE WHEN %(name)s::text IS NULL THEN w.host = %(host)s AND w.kind = 'daemon' ELSE w.name = %(name)s END
   ORDER BY w.seen_at DESC LIMIT 1"""
-TICKED = """
-  SELECT k.caller, extract(epoch FROM clock_timestamp() - max(k.ran_at))::double precision FROM messages.tick_mark AS k
-  GROUP BY k.caller ORDER BY max(k.ran_at) DESC"""
-HELD = "SELECT h.name, h.lake, h.held_since FROM messages.list_exports() AS h WHERE h.held_since IS NOT NULL ORDER BY h.name"
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ def _of_worker(conn: psycopg.Connection, name: str | None, complete: bool) -> li
 
 def _of_maintenance(conn: psycopg.Connection) -> list[HealthResult]:
     """Check whether the maintenance runs, and whether pg_cron still runs it if it ever did."""
-    ages: dict[str, float] = dict(conn.execute(TICKED).fetchall())
+    ages = dict(sorted(run(conn, tick_ages()).items(), key=lambda each: each[1]))
     youngest = min(ages.values(), default=None)
     if youngest is None or youngest > TICKED_WITHIN_S:
         when = "never ran" if youngest is None else f"ran {show_age(youngest)} ago"
@@ -117,15 +114,15 @@ def _of_maintenance(conn: psycopg.Connection) -> list[HealthResult]:
 
 def _of_retention(conn: psycopg.Connection) -> list[HealthResult]:
     """Check which exports keep days of the archive from being dropped."""
-    held = conn.execute(HELD).fetchall()
+    held = [each for each in run(conn, list_exports()) if each.held_since is not None]
     if not held:
         return [HealthResult("retention", "ok", "held by no export")]
     return [
         HealthResult(
             "retention",
             "warn",
-            f"held by export {name} since {since:%Y-%m-%d %H:%M}: run `pgrouse pipeline export {lake} --name {name}`, "
-            f"or give it up with --forget {name}",
+            f"held by export {each.name} since {each.held_since:%Y-%m-%d %H:%M}: "
+            f"run `pgrouse pipeline export {each.lake} --name {each.name}`, or give it up with --forget {each.name}",
         )
-        for name, lake, since in held
+        for each in held
     ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
+from pgrouse.client.calls.maintenance import tick
 from pgrouse.errors import ExitCode
 
 
@@ -21,12 +24,7 @@ def run(session: CliSession) -> int:
 
     As pg_cron and the daemons do regularly; it may be called at any time.
     """
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
-    with session.connect() as conn:
-        rows = (
-            conn.cursor(row_factory=dict_row).execute("SELECT t.task, t.did FROM messages.tick('hand') AS t").fetchall()
-        )
+    rows = [asdict(each) for each in session.run(tick())]
     columns = [
         Column("TASK", "task"),
         Column(

@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
 
 import click
+import psycopg
+from psycopg.rows import dict_row
 
-from pgrouse.cli.bulk import BATCH, REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, redrive_in_batches, report, report_skipped
+from pgrouse.cli.bulk import (
+    BATCH,
+    DELAY,
+    RATE,
+    REDRIVEN_OUTCOMES,
+    REFUSED_OUTCOMES,
+    RateSpreader,
+    redrive_in_batches,
+    report,
+    report_skipped,
+)
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.client.call import run
+from pgrouse.client.calls import dead as dead_calls
+from pgrouse.client.clock import now
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_ago
-
-if TYPE_CHECKING:
-    import psycopg
+from pgrouse.jsonb import Raw, encode
 
 PAGE = 10_000  # ids that are chosen at once
 BOUND = 10_000  # a dry run looks at so many
 
-REDRIVE = """
-  SELECT r.archived_id, r.message_id, r.outcome
-  FROM messages.redrive(%(ids)s, %(rate)s, %(delay)s, %(force)s) AS r ORDER BY r.archived_id"""
-EDITED = """
-  SELECT r.archived_id, r.message_id, r.outcome
-  FROM messages.redrive_edited(%(id)s, %(payload)s::jsonb, %(headers)s::jsonb, %(to)s, %(merge)s, %(force)s) AS r"""
-TIMES = "SELECT clock_timestamp() - %(since)s::interval, clock_timestamp() - coalesce(%(until)s::interval, '0')"
-FIND = """
-  SELECT f.id
-  FROM messages.find_dead(%(topic)s, %(result)s, %(fingerprint)s, %(since)s, %(until)s, %(error)s, %(page)s, %(after)s) AS f
-  ORDER BY f.archived_at, f.id"""
-WOULD = """
-  SELECT m.outcome, a.topic, a.result, a.error_fingerprint, a.id, a.error, clock_timestamp() - a.archived_at AS age
-  FROM messages.preview_redrive(%(ids)s, NULL, %(force)s) AS m
-  LEFT JOIN messages.message_archive AS a ON a.id = m.archived_id AND a.archived_at = m.archived_at
-  ORDER BY a.archived_at, a.id"""
+DETAILS = """
+  SELECT a.id, a.topic, a.result, a.error_fingerprint, a.error, clock_timestamp() - a.archived_at AS age
+  FROM unnest(%s::bigint[], %s::timestamptz[]) AS p (id, archived_at)
+  JOIN messages.message_archive AS a ON a.id = p.id AND a.archived_at = p.archived_at"""
+NO_DETAILS = dict.fromkeys(("id", "topic", "result", "error_fingerprint", "error", "age"))
 
 
 @click.command(cls=Command)
@@ -51,11 +53,8 @@ WOULD = """
 @click.option("--until", type=DURATION, help="Those that ended longer ago than this.")
 @click.option("--limit", type=click.IntRange(1), help="The maximum number, the oldest first.")
 @click.option("--all", "every", is_flag=True, help="All of them.")
-@click.option(
-    "--rate",
-    type=click.FloatRange(0.001, 1_000_000),
-    help="How many become available per second. Default: all at once.",
-)
+@RATE
+@DELAY
 @click.option("--force", is_flag=True, help="Also those that were redriven max_redrives times already.")
 @click.option("--payload", metavar="JSON", help="For one ID: merge this into its payload.")
 @click.option("--headers", metavar="JSON", help="For one ID: merge this into its headers.")
@@ -69,6 +68,7 @@ def redrive(
     message_ids: tuple[int, ...],
     every: bool,
     rate: float | None,
+    delay: timedelta,
     force: bool,
     payload: str | None,
     headers: str | None,
@@ -87,21 +87,23 @@ def redrive(
     if sum((bool(message_ids), chosen, every and not chosen)) != 1:
         raise click.UsageError("give either IDs, or filters, or --all")
     if any(value is not None for value in edit.values()):
-        return _redrive_edited(session, _only(message_ids, rate, dry_run), edit, merge=not replace, force=force)
+        return _redrive_edited(
+            session, _only(message_ids, bool(rate or delay or dry_run)), edit, merge=not replace, force=force
+        )
     if replace:
         raise click.UsageError("--replace needs --payload or --headers")
     with session.connect() as conn:
         pages = iter([message_ids]) if message_ids else _pages(conn, filters)
         if dry_run:
             return _preview(session, conn, pages, force=force)
-        rows = redrive_in_batches(conn, REDRIVE, pages, rate=rate, force=force)
+        rows = redrive_in_batches(conn, dead_calls.redrive, pages, RateSpreader(rate, delay), force=force)
         return _conclude(session, rows, by_id=bool(message_ids))
 
 
-def _only(message_ids: tuple[int, ...], rate: float | None, dry_run: bool) -> int:
-    if len(message_ids) != 1 or rate is not None or dry_run:
+def _only(message_ids: tuple[int, ...], has_more: bool) -> int:
+    if len(message_ids) != 1 or has_more:
         raise click.UsageError(
-            "--payload, --headers and --to edit one message: give one ID, and neither --rate nor --dry-run"
+            "--payload, --headers and --to edit one message: give one ID, and neither --rate, --delay nor --dry-run"
         )
     return message_ids[0]
 
@@ -109,23 +111,24 @@ def _only(message_ids: tuple[int, ...], rate: float | None, dry_run: bool) -> in
 def _redrive_edited(
     session: CliSession, message_id: int, edit: dict[str, str | None], *, merge: bool, force: bool
 ) -> int:
-    from pgrouse.jsonb import Raw, encode  # noqa: PLC0415
-
-    texts = {name: None if (text := edit[name]) is None else encode(Raw(text), name) for name in ("payload", "headers")}
-    values = {"id": message_id, "to": edit["to"], "merge": merge, "force": force, **texts}
-    with session.connect() as conn:
-        row: Any = conn.execute(EDITED, values).fetchone()
-    return _conclude(session, [row], by_id=True)
+    payload, headers = (
+        None if (text := edit[name]) is None else encode(Raw(text), name) for name in ("payload", "headers")
+    )
+    rows = session.run(dead_calls.redrive_edited(message_id, payload, headers, edit["to"], merge, force))
+    return _conclude(session, rows, by_id=True)
 
 
 def _pages(conn: psycopg.Connection, filters: dict[str, Any]) -> Iterator[list[int]]:
     """Select page by page, only messages that died before the start: what dies again meanwhile is not redriven again."""
-    times: Any = conn.execute(TIMES, {name: filters[name] for name in ("since", "until")}).fetchone()
-    since, until = times
+    start = run(conn, now())
+    times = {
+        "since": None if filters["since"] is None else start - filters["since"],
+        "until": start - (filters["until"] or timedelta(0)),
+    }
     left, after = filters["limit"] or 2**62, None
     while left > 0:
         page = min(left, PAGE)
-        ids = _page(conn, filters | {"since": since, "until": until, "page": page, "after": after})
+        ids = _page(conn, filters | times | {"limit": page, "after": after})
         if ids:
             yield ids
         if len(ids) < page:
@@ -133,13 +136,13 @@ def _pages(conn: psycopg.Connection, filters: dict[str, Any]) -> Iterator[list[i
         left, after = left - len(ids), ids[-1]
 
 
-def _page(conn: psycopg.Connection, values: dict[str, str | int | datetime | None]) -> list[int]:
+def _page(conn: psycopg.Connection, filters: dict[str, Any]) -> list[int]:
     with conn.transaction():
         conn.execute(READ_TIMEOUT)
-        return [message_id for (message_id,) in conn.execute(FIND, values)]
+        return [each.id for each in run(conn, dead_calls.find_dead(**filters))]
 
 
-def _conclude(session: CliSession, rows: Iterable[tuple[int, int | None, str]], *, by_id: bool) -> int:
+def _conclude(session: CliSession, rows: Iterable[dead_calls.Redriven], *, by_id: bool) -> int:
     outcomes = report(session, rows, "archived_id", by_id=by_id)
     done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
     if not by_id:
@@ -172,14 +175,15 @@ def _preview(session: CliSession, conn: psycopg.Connection, pages: Iterator[Any]
     return ExitCode.OK
 
 
-def _would(conn: psycopg.Connection, ids: Any, force: bool) -> list[dict[str, Any]]:
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
+def _would(conn: psycopg.Connection, ids: Sequence[int], force: bool) -> list[dict[str, Any]]:
+    """Return what a redrive would do with each message, with its row of the archive if there is one, the oldest first."""
     found: list[dict[str, Any]] = []
     for start in range(0, len(ids), BATCH):
-        values = {"ids": list(ids[start : start + BATCH]), "force": force}
-        found += conn.cursor(row_factory=dict_row).execute(WOULD, values).fetchall()
-    return found
+        would = run(conn, dead_calls.preview_redrive(ids[start : start + BATCH], force=force))
+        keys = [[each.archived_id for each in would], [each.archived_at for each in would]]
+        rows = {row["id"]: row for row in conn.cursor(row_factory=dict_row).execute(DETAILS, keys)}
+        found += [NO_DETAILS | rows.get(each.archived_id, {}) | {"outcome": each.outcome} for each in would]
+    return sorted(found, key=lambda row: (-(row["age"] or timedelta(0)), row["id"] or 0))
 
 
 def _grouped(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

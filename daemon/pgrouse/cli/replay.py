@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
 
 import click
+import psycopg
 
-from pgrouse.cli.bulk import BATCH, RateSpreader, report_skipped, show_progress
+from pgrouse.cli.bulk import BATCH, DELAY, RATE, RateSpreader, report_skipped, show_progress
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.cli.param_types import MESSAGE_ID, TIMESTAMP
+from pgrouse.client.call import run
+from pgrouse.client.calls import dead as dead_calls
+from pgrouse.client.clock import now
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
-
-if TYPE_CHECKING:
-    import psycopg
 
 BOUND = 10_000  # counting stops here
 
@@ -29,10 +31,6 @@ COUNT = """
       AND a.attempts > 0 AND a.id > %(after)s
     LIMIT %(limit)s
   ) AS f"""
-REPLAY = """
-  SELECT r.archived_id, r.message_id, r.outcome
-  FROM messages.replay(%(topic)s, %(since)s, %(until)s, %(page)s, %(rate)s, %(delay)s, %(after)s) AS r
-  ORDER BY r.archived_id"""
 
 
 @click.command(cls=Command)
@@ -48,11 +46,8 @@ REPLAY = """
 @click.option(
     "--limit", type=click.IntRange(1), help="The maximum number, beginning with those that were published first."
 )
-@click.option(
-    "--rate",
-    type=click.FloatRange(0.001, 1_000_000),
-    help="How many become available per second. Default: all at once.",
-)
+@RATE
+@DELAY
 @click.option("--after", type=MESSAGE_ID, default=0, help="Continue after this id: where a replay was interrupted.")
 @click.option("--dry-run", is_flag=True, help="Only print how many would be published again.")
 @click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
@@ -64,6 +59,7 @@ def replay(
     until: datetime | None,
     limit: int | None,
     rate: float | None,
+    delay: timedelta,
     after: int,
     dry_run: bool,
     yes: bool,
@@ -75,12 +71,12 @@ def replay(
     if until is not None and until <= since:
         raise click.UsageError(f"--to {until.isoformat()} is not later than --from {since.isoformat()}")
     with session.connect() as conn:
-        now: Any = conn.execute("SELECT clock_timestamp()").fetchone()
+        clock = run(conn, now())
         # Never beyond now: what is replayed succeeds too, and would be replayed again.
         wanted = {
             "topic": topic,
             "since": since,
-            "until": min(until or now[0], now[0]),
+            "until": min(until or clock, clock),
             "limit": limit or 2**62,
             "after": after,
         }
@@ -93,7 +89,7 @@ def replay(
             wanted["limit"] = found
         if not yes:
             click.confirm(f"publish {_shown(whole)} of topic {topic} again?", abort=True, err=True)
-        return _replay(session, conn, wanted, rate, found)
+        return _replay(session, conn, wanted, RateSpreader(rate, delay), found)
 
 
 def _count(conn: psycopg.Connection, wanted: dict[str, Any]) -> tuple[int, int]:
@@ -118,24 +114,20 @@ def _preview(session: CliSession, found: int, whole: int) -> None:
 
 
 def _replay(
-    session: CliSession, conn: psycopg.Connection, wanted: dict[str, Any], rate: float | None, found: int
+    session: CliSession, conn: psycopg.Connection, wanted: dict[str, Any], spreader: RateSpreader, found: int
 ) -> int:
-    spreader, outcomes, left, after = RateSpreader(rate), Counter[str](), wanted["limit"], wanted["after"]
+    outcomes, left, after = Counter[str](), wanted["limit"], wanted["after"]
     with show_progress("replaying", found) as progress:
         progress.expect(found)
         try:
             while left > 0:
-                page = {
-                    "page": min(left, BATCH),
-                    "rate": rate,
-                    "delay": spreader.delay(outcomes["replayed"]),
-                    "after": after,
-                }
-                rows = conn.execute(REPLAY, wanted | page).fetchall()
+                page = {"limit": min(left, BATCH), "rate": spreader.rate, "delay": spreader.delay(outcomes["replayed"])}
+                times = {"from_": wanted["since"], "to": wanted["until"]}
+                rows = run(conn, dead_calls.replay(wanted["topic"], **times, **page, after=after))
                 if not rows:
                     break
-                outcomes.update(outcome for _, _, outcome in rows)
-                left, after = left - len(rows), rows[-1][0]
+                outcomes.update(each.outcome for each in rows)
+                left, after = left - len(rows), max(each.archived_id for each in rows)
                 _report(session, rows)
                 progress.advance(len(rows))
         except BaseException:
@@ -148,7 +140,7 @@ def _replay(
     return ExitCode.OK
 
 
-def _report(session: CliSession, rows: list[tuple[int, int | None, str]]) -> None:
+def _report(session: CliSession, rows: list[dead_calls.Redriven]) -> None:
     if session.as_json:
-        for archived_id, message_id, outcome in rows:
-            session.output.record({"archived_id": archived_id, "message_id": message_id, "outcome": outcome})
+        for each in rows:
+            session.output.record(asdict(each))

@@ -3,55 +3,30 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import psycopg
+from psycopg import errors
+from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, HEADER
 from pgrouse.cli.publish import utf8
+from pgrouse.client.call import run
+from pgrouse.client.calls import schedule as schedule_calls
+from pgrouse.client.clock import now
+from pgrouse.client.schedule import Schedule, add_schedule, delete_schedule, find_schedules, local_times
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_age, show_ago
-
-if TYPE_CHECKING:
-    import psycopg
+from pgrouse.jsonb import Raw, encode
 
 NEXT = 5
 RUNS = 10
 MISSED_LIMIT = 100
-COLUMNS = (
-    "name",
-    "cron",
-    "time_zone",
-    "topic",
-    "channel",
-    "key",
-    "priority",
-    "payload",
-    "headers",
-    "jitter",
-    "missed",
-    "missed_limit",
-)
-FACTS = """
-  SELECT s.name, s.cron, s.time_zone, s.topic, s.channel, s.key, s.priority, s.jitter, s.missed, s.missed_limit,
-         CASE
-           WHEN s.paused_at IS NOT NULL THEN 'paused'
-           WHEN s.failures > 0 THEN 'failing'
-           WHEN s.next_tick IS NULL THEN 'over'
-           ELSE 'on'
-         END AS state,
-         s.paused_at, s.paused_by, s.paused_reason, s.next_tick, s.last_tick, s.last_fired_at, s.last_message_id,
-         s.last_error, s.failed_at, s.failures, s.retry_at, s.created_at, s.created_by,
-         s.payload::text AS payload, s.headers::text AS headers
-  FROM messages.schedule AS s
-  WHERE %(name)s::text IS NULL OR s.name = %(name)s
-  ORDER BY s.name"""
-NEXT_TICKS = """
-  SELECT t.at, to_char(t.at AT TIME ZONE %(time_zone)s, 'Dy YYYY-MM-DD HH24:MI:SS') AS local
-  FROM messages.next_ticks(%(cron)s, %(time_zone)s, %(count)s) AS t (at)"""
 LAST_RUNS = """
   SELECT r.tick, r.outcome, r.message_id, r.missed_from, r.fired_at, r.run_by
   FROM messages.schedule_run AS r WHERE r.schedule = %s ORDER BY r.tick DESC LIMIT %s"""
@@ -107,8 +82,6 @@ def add(
     \b
     pgrouse schedule add report '0 2 * * mon-fri' report.nightly --time-zone Europe/Berlin
     """  # noqa: D301 - click reads the real \b
-    from pgrouse.jsonb import encode  # noqa: PLC0415
-
     if missed_limit is not None and values["missed"] != "all":
         raise click.UsageError(f"--missed-limit needs --missed all, not --missed {values['missed']}")
     given = {
@@ -119,24 +92,14 @@ def add(
         "headers": encode(dict(headers)) if headers else None,
     }
     with session.connect() as conn:
-        conn.execute(_statement(replace), given)
+        run(conn, add_schedule(given, replace=replace))
         _show(session, conn, name)
 
 
 def _payload(text: str | None) -> str:
-    from pgrouse.jsonb import Raw, encode  # noqa: PLC0415
-
     if text is None:
         return "{}"
     return encode(Raw(utf8(sys.stdin.buffer.read(), "payload") if text == "-" else text))
-
-
-def _statement(replace: bool) -> bytes:
-    """Return the INSERT of a schedule; with replace one that changes it if it is there."""
-    names, values = ", ".join(COLUMNS), ", ".join(f"%({column})s" for column in COLUMNS)
-    insert = f"INSERT INTO messages.schedule ({names}) VALUES ({values})"  # noqa: S608 - constants only
-    changes = ", ".join(f"{column} = excluded.{column}" for column in COLUMNS)
-    return (insert + f" ON CONFLICT (name) DO UPDATE SET {changes}" * replace).encode()
 
 
 @schedule.command("list")
@@ -144,9 +107,8 @@ def _statement(replace: bool) -> bytes:
 def list_schedules(session: CliSession) -> None:
     """List the schedules."""
     with session.connect() as conn:
-        rows = _facts(conn)
-        clock = _clock(conn)
-        shown = [_listed(session, conn, row, clock) for row in rows]
+        found, clock = run(conn, find_schedules()), run(conn, now())
+        shown = [_listed(session, conn, each, clock) for each in found]
     columns = [
         Column("NAME", "name", wide=True),
         Column("STATE", "state", style=lambda state: {"on": "green", "paused": "yellow"}.get(state, "red")),
@@ -160,12 +122,12 @@ def list_schedules(session: CliSession) -> None:
     session.output.rows(columns, shown, "no schedule: add one with `pgrouse schedule add`")
 
 
-def _listed(session: CliSession, conn: psycopg.Connection, row: dict[str, Any], now: datetime) -> dict[str, Any]:
+def _listed(session: CliSession, conn: psycopg.Connection, found: Schedule, clock: datetime) -> dict[str, Any]:
     """Return a row of the list: for people with times from now, as JSON with all that is known."""
     if session.as_json:
-        return _as_json(row) | {"next_ticks": [at for at, _ in _next_ticks(conn, row)]}
-    next_tick = row["next_tick"] if row["paused_at"] is None else None
-    return row | {"until": _ago(next_tick, now), "since": _ago(row["last_fired_at"], now)}
+        return _as_json(found) | {"next_ticks": _next_ticks(conn, found)}
+    next_tick = found.next_tick if found.paused_at is None else None
+    return asdict(found) | {"until": _ago(next_tick, clock), "since": _ago(found.last_fired_at, clock)}
 
 
 @schedule.command()
@@ -183,8 +145,7 @@ def show(session: CliSession, name: str) -> int:
 @click.pass_obj
 def pause(session: CliSession, name: str, reason: str | None) -> None:
     """Pause a schedule until it is resumed. The ticks in between are skipped."""
-    with session.connect() as conn:
-        was_on = conn.execute("SELECT messages.pause_schedule(%s, %s)", [name, reason]).fetchone() == (True,)
+    was_on = session.run(schedule_calls.pause_schedule(name, reason))
     _say(
         session, name, f"{name} is paused" if was_on else f"{name} was paused already", was="on" if was_on else "paused"
     )
@@ -195,8 +156,7 @@ def pause(session: CliSession, name: str, reason: str | None) -> None:
 @click.pass_obj
 def resume(session: CliSession, name: str) -> None:
     """Resume a paused schedule with its next tick."""
-    with session.connect() as conn:
-        was_paused = conn.execute("SELECT messages.resume_schedule(%s)", [name]).fetchone() == (True,)
+    was_paused = session.run(schedule_calls.resume_schedule(name))
     _say(
         session,
         name,
@@ -210,20 +170,17 @@ def resume(session: CliSession, name: str) -> None:
 @click.pass_obj
 def run_now(session: CliSession, name: str) -> int:
     """Publish the message of a schedule now, and print its id. Its ticks stay as they are."""
-    with session.connect() as conn:
-        message_id, what = (
-            conn.execute("SELECT r.id, r.what FROM messages.run_schedule(%s) AS r", [name]).fetchone() or ()
-        )
+    published = session.run(schedule_calls.run_schedule(name))
     if session.as_json:
-        session.output.record({"name": name, "id": message_id, "what": what})
-    elif what == "published":
-        session.output.say(str(message_id))
-    if what == "published":
+        session.output.record({"name": name, **asdict(published)})
+    elif published.what == "published":
+        session.output.say(str(published.id))
+    if published.what == "published":
         return ExitCode.OK
     session.output.problem(
         "the topic is full and drops messages: nothing was published"
-        if message_id is None
-        else f"message {message_id} has the key of this schedule: nothing was published"
+        if published.id is None
+        else f"message {published.id} has the key of this schedule: nothing was published"
     )
     return ExitCode.FOUND_A_PROBLEM
 
@@ -233,104 +190,87 @@ def run_now(session: CliSession, name: str) -> int:
 @click.pass_obj
 def remove(session: CliSession, name: str) -> int:
     """Remove a schedule and the history of its runs. Messages that it published stay."""
-    with session.connect() as conn:
-        removed = conn.execute("DELETE FROM messages.schedule AS s WHERE s.name = %s", [name]).rowcount
-    if not removed:
+    if not session.run(delete_schedule(name)):
         return _missing(session, name)
     _say(session, name, f"{name} is removed", removed=True)
     return ExitCode.OK
 
 
-def _facts(conn: psycopg.Connection, name: str | None = None) -> list[dict[str, Any]]:
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
-    return conn.cursor(row_factory=dict_row).execute(FACTS, {"name": name}).fetchall()
-
-
-def _clock(conn: psycopg.Connection) -> datetime:
-    row: Any = conn.execute("SELECT clock_timestamp()").fetchone()
-    now: datetime = row[0]
-    return now
-
-
-def _next_ticks(conn: psycopg.Connection, row: dict[str, Any]) -> list[tuple[datetime, str]]:
-    """Return the next ticks, and what the clocks of the time zone show then; none of a schedule that is paused or cannot tick."""
-    from psycopg import errors  # noqa: PLC0415
-
-    if row["paused_at"] is not None:
+def _next_ticks(conn: psycopg.Connection, found: Schedule) -> list[datetime]:
+    """Return the next ticks; none of a schedule that is paused or cannot tick."""
+    if found.paused_at is not None:
         return []
     try:
-        return conn.execute(NEXT_TICKS, {**row, "count": NEXT}).fetchall()
+        return run(conn, schedule_calls.next_ticks(found.cron, found.time_zone, NEXT))
     except errors.InvalidParameterValue:  # its last_error says why
         return []
 
 
 def _show(session: CliSession, conn: psycopg.Connection, name: str) -> int:
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
-    rows = _facts(conn, name)
-    if not rows:
+    found = run(conn, find_schedules(name))
+    if not found:
         return _missing(session, name)
     runs = conn.cursor(row_factory=dict_row).execute(LAST_RUNS, [name, RUNS]).fetchall()
-    ticks = _next_ticks(conn, rows[0])
+    ticks = _next_ticks(conn, found[0])
     if session.as_json:
-        session.output.record(_as_json(rows[0]) | {"next_ticks": [at for at, _ in ticks], "runs": runs})
-    else:
-        _print(session, rows[0], ticks, runs, _clock(conn))
+        session.output.record(_as_json(found[0]) | {"next_ticks": ticks, "runs": runs})
+        return ExitCode.OK
+    local = run(conn, local_times(ticks, found[0].time_zone))
+    _print(session, found[0], list(zip(ticks, local, strict=True)), runs, run(conn, now()))
     return ExitCode.OK
 
 
-def _as_json(row: dict[str, Any]) -> dict[str, Any]:
-    from pgrouse.jsonb import Raw  # noqa: PLC0415
-
-    return row | {name: Raw(row[name]) for name in ("payload", "headers") if row[name] is not None}
+def _as_json(found: Schedule) -> dict[str, Any]:
+    row = asdict(found)
+    payload, headers = row.pop("payload_json"), row.pop("headers_json")
+    return row | {"payload": Raw(payload), "headers": None if headers is None else Raw(headers)}
 
 
 def _print(
     session: CliSession,
-    row: dict[str, Any],
+    found: Schedule,
     ticks: list[tuple[datetime, str]],
     runs: list[dict[str, Any]],
-    now: datetime,
+    clock: datetime,
 ) -> None:
     """Print a schedule for people: what it is, when it is next, what it did."""
-    session.output.say(f"schedule {row['name']}  {row['state']}")
+    session.output.say(f"schedule {found.name}  {found.state}")
     facts = {
-        "cron": f"{row['cron']} ({row['time_zone']})",
-        "topic": row["topic"],
-        "channel": row["channel"],
-        "key": row["key"],
-        "priority": row["priority"],
-        "payload": row["payload"],
-        "headers": row["headers"],
-        "jitter": show_age(row["jitter"]) if row["jitter"] else None,
-        "missed": row["missed"] + (f", {row['missed_limit']} at most" if row["missed"] == "all" else ""),
-        "paused": row["paused_at"]
-        and f"{_ago(row['paused_at'], now)} by {row['paused_by']}: {row['paused_reason'] or 'no reason given'}",
-        "error": row["last_error"] and f"{row['last_error']} (tried again {_ago(row['retry_at'], now)})",
+        "cron": f"{found.cron} ({found.time_zone})",
+        "topic": found.topic,
+        "channel": found.channel,
+        "key": found.key,
+        "priority": found.priority,
+        "payload": found.payload_json,
+        "headers": found.headers_json,
+        "jitter": show_age(found.jitter) if found.jitter else None,
+        "missed": found.missed + (f", {found.missed_limit} at most" if found.missed == "all" else ""),
+        "paused": found.paused_at
+        and f"{_ago(found.paused_at, clock)} by {found.paused_by}: {found.paused_reason or 'no reason given'}",
+        "error": found.last_error and f"{found.last_error} (tried again {_ago(found.retry_at, clock)})",
     }
     lines = [(label, value) for label, value in facts.items() if value is not None]
-    lines += [("next" if n == 0 else "", f"{local} ({_ago(at, now)})") for n, (at, local) in enumerate(ticks)]
-    lines += [("last" if n == 0 else "", _run(run, now)) for n, run in enumerate(runs)]
+    lines += [("next" if n == 0 else "", f"{local} ({_ago(at, clock)})") for n, (at, local) in enumerate(ticks)]
+    lines += [("last" if n == 0 else "", _run(each, clock)) for n, each in enumerate(runs)]
     for label, value in lines:
         session.output.say(f"  {label:<10}{value}")
 
 
-def _run(run: dict[str, Any], now: datetime) -> str:
-    message = "" if run["message_id"] is None else f" message {run['message_id']}"
-    by = f" by {run['run_by']}" if run["run_by"] else ""
+def _run(each: dict[str, Any], clock: datetime) -> str:
+    message = "" if each["message_id"] is None else f" message {each['message_id']}"
+    by = f" by {each['run_by']}" if each["run_by"] else ""
     # A run by hand has no tick.
-    tick = "" if run["run_by"] else f", of {_moment(run['tick'])}"
-    missed = f", none since {_moment(run['missed_from'])}" if run["missed_from"] else ""
-    return f"{run['outcome']}{message}{by} {_ago(run['fired_at'], now)}{tick}{missed}"
+    tick = "" if each["run_by"] else f", of {_moment(each['tick'])}"
+    missed = f", none since {_moment(each['missed_from'])}" if each["missed_from"] else ""
+    return f"{each['outcome']}{message}{by} {_ago(each['fired_at'], clock)}{tick}{missed}"
 
 
 def _moment(at: datetime) -> str:
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S%z}"
 
 
-def _ago(at: datetime | None, now: datetime) -> str | None:
-    return None if at is None else show_ago(now - at)
+def _ago(at: datetime | None, clock: datetime) -> str | None:
+    return None if at is None else show_ago(clock - at)
 
 
 def _say(session: CliSession, name: str, text: str, **facts: str | bool) -> None:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import psycopg
 
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.cli.output import Column, plain_table
 from pgrouse.cli.param_types import DURATION
+from pgrouse.client.call import run
+from pgrouse.client.calls import stats as stats_calls
+from pgrouse.client.calls.export import Export, list_exports
+from pgrouse.client.clock import tick_ages
 from pgrouse.format import show_age, show_count
 
-if TYPE_CHECKING:
-    import psycopg
-
-BOUND = 10_000  # of messages.stats(): it counts no further
-TOPICS = "SELECT s.topic, s.ready, s.delayed, s.running, s.dead_last_day, s.oldest_ready_s, s.handled FROM messages.stats(%s) AS s"
-MAINTENANCE = """
-  SELECT k.caller, extract(epoch FROM clock_timestamp() - max(k.ran_at))::double precision FROM messages.tick_mark AS k
-  GROUP BY k.caller ORDER BY k.caller"""
-HELD = """
-  SELECT h.name, h.lake, h.advanced_at, h.oldest_at, h.held_since FROM messages.list_exports() AS h
-  WHERE h.held_since IS NOT NULL ORDER BY h.name"""
+BOUND = 10_000  # no topic is counted further
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class Stats:
 
     topics: list[dict[str, Any]]
     maintenance: dict[str, float]
-    held: list[dict[str, Any]]
+    held: list[Export]
 
 
 @click.command(cls=Command)
@@ -61,14 +56,11 @@ def stats(session: CliSession, watch: bool, interval: timedelta) -> None:
 
 
 def _read(conn: psycopg.Connection) -> Stats:
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     with conn.transaction():
         conn.execute(READ_TIMEOUT)
-        rows = conn.cursor(row_factory=dict_row)
-        topics = rows.execute(TOPICS, [BOUND]).fetchall()
-        held = rows.execute(HELD).fetchall()
-        return Stats(topics, dict(conn.execute(MAINTENANCE).fetchall()), held)
+        topics = [asdict(each) for each in run(conn, stats_calls.stats(BOUND))]
+        held = [each for each in run(conn, list_exports()) if each.held_since is not None]
+        return Stats(topics, run(conn, tick_ages()), held)
 
 
 def _columns() -> list[Column]:
@@ -96,7 +88,7 @@ def _print(session: CliSession, found: Stats) -> None:
                 "topics": found.topics,
                 "count_bound": BOUND,
                 "maintenance_age_s": found.maintenance,
-                "list_exports": found.held,
+                "list_exports": [asdict(each) for each in found.held],
             }
         )
         return
@@ -123,10 +115,10 @@ def _remarks(found: Stats) -> list[str]:
     ]
 
 
-def _held(export: dict[str, Any]) -> str:
+def _held(export: Export) -> str:
     return (
-        f"retention waits for export {export['name']} since {export['held_since']:%Y-%m-%d %H:%M}: "
-        f"run `pgrouse pipeline export {export['lake']} --name {export['name']}`, or give it up with --forget {export['name']}"
+        f"retention waits for export {export.name} since {export.held_since:%Y-%m-%d %H:%M}: "
+        f"run `pgrouse pipeline export {export.lake} --name {export.name}`, or give it up with --forget {export.name}"
     )
 
 

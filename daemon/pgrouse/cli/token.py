@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import click
+from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION
+from pgrouse.client.calls.web import add_token, revoke_token
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
 
@@ -61,11 +62,7 @@ def add(
     from pgrouse.web import tokens  # noqa: PLC0415
 
     made = tokens.new()
-    with session.connect() as conn:
-        conn.execute(
-            "SELECT messages.add_token(%s, %s, %s, %s, %s)",
-            [name, tokens.digest(made), sorted(set(roles)), sorted(set(topics)), expires],
-        )
+    session.run(add_token(name, tokens.digest(made), sorted(set(roles)), sorted(set(topics)), expires))
     if session.as_json:
         session.output.record({"name": name, "token": made})
         return
@@ -77,8 +74,6 @@ def add(
 @click.pass_obj
 def list_tokens(session: CliSession) -> None:
     """List the tokens, without their secrets. The last use is exact to five minutes."""
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     with session.read() as conn:
         rows = conn.cursor(row_factory=dict_row).execute(LIST).fetchall()
     columns = [
@@ -101,10 +96,9 @@ def revoke(session: CliSession, name: str) -> int:
 
     Web servers notice it within two seconds.
     """
-    with session.connect() as conn:
-        row: Any = conn.execute("SELECT messages.revoke_token(%s)", [name]).fetchone()
+    was_good = session.run(revoke_token(name))
     if session.as_json:
-        session.output.record({"name": name, "was_good": row[0]})
+        session.output.record({"name": name, "was_good": was_good})
         return ExitCode.OK
-    session.output.say(f"revoked {name}" if row[0] else f"{name} was not valid before")
+    session.output.say(f"revoked {name}" if was_good else f"{name} was not valid before")
     return ExitCode.OK

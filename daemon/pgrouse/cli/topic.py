@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import shlex
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import psycopg
 
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.cli.policy_args import PolicyCommand, PolicySettingType, assignments, read_policy
+from pgrouse.client.call import run
+from pgrouse.client.calls import operate
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
-
-if TYPE_CHECKING:
-    from typing import LiteralString
-
-    import psycopg
 
 CHANNEL = click.option("--channel", metavar="CHANNEL", help="One channel of the topic.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would change.")
@@ -154,11 +152,7 @@ def pause(
     """
     if resume_in is not None and until is not None:
         raise click.UsageError("--for and --until exclude each other")
-    with session.connect() as conn:
-        row = conn.execute(
-            "SELECT messages.pause(%s, %s, %s, %s, %s)", [topic_name, reason, resume_in, until, channel]
-        ).fetchone()
-    resume_at: datetime | None = row[0] if row else None
+    resume_at = session.run(operate.pause(topic_name, reason, resume_in, until, channel))
     if session.as_json:
         session.output.record({"topic": topic_name, "channel": channel, "paused": True, "resume_at": resume_at})
     end = f"until {resume_at.astimezone():%Y-%m-%d %H:%M:%S%z}" if resume_at else "until it is resumed"
@@ -171,9 +165,7 @@ def pause(
 @click.pass_obj
 def resume(session: CliSession, topic_name: str, channel: str | None) -> int:
     """End a pause. Exit code 1 if there was none."""
-    with session.connect() as conn:
-        row = conn.execute("SELECT messages.resume(%s, %s)", [topic_name, channel]).fetchone()
-    was_paused = bool(row and row[0])
+    was_paused = session.run(operate.resume(topic_name, channel))
     if session.as_json:
         session.output.record({"topic": topic_name, "channel": channel, "was_paused": was_paused})
     if was_paused:
@@ -225,17 +217,12 @@ def _would_purge(session: CliSession, found: int, what: str) -> int:
 
 def _purge(session: CliSession, conn: psycopg.Connection, topic_name: str, upto: int) -> int:
     deleted = 0
-    while batch := _value(conn, "SELECT messages.purge_topic(%s, p_upto => %s)", [topic_name, upto]):
+    while batch := run(conn, operate.purge_topic(topic_name, upto=upto)):
         deleted += batch
     if session.as_json:
         session.output.record({"deleted": deleted})
     session.output.say(f"deleted {plural(deleted, 'message')}")
     return ExitCode.OK
-
-
-def _value(conn: psycopg.Connection, query: LiteralString, values: list[Any]) -> int:
-    row: Any = conn.execute(query, values).fetchone()
-    return int(row[0])
 
 
 def _name(topic_name: str, channel: str | None) -> str:

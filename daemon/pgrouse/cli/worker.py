@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
+from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
+from pgrouse.client.calls.worker import drain_worker
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_age, show_ago
 
@@ -33,8 +33,6 @@ def worker() -> None:
 @click.pass_obj
 def list_workers(session: CliSession) -> None:
     """List the workers of the last hour. One that is silent for 30 seconds is dead, frozen, or disconnected."""
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     with session.read() as conn:
         rows = conn.cursor(row_factory=dict_row).execute(LIST).fetchall()
     columns = [
@@ -62,11 +60,10 @@ def drain(session: CliSession, name: str) -> int:
 
     It reacts within seconds. A service manager may start it again.
     """
-    with session.connect() as conn:
-        row: Any = conn.execute("SELECT messages.drain_worker(%s)", [name]).fetchone()
+    is_known = session.run(drain_worker(name))
     if session.as_json:
-        session.output.record({"name": name, "draining": row[0]})
-    if not row[0]:
+        session.output.record({"name": name, "draining": is_known})
+    if not is_known:
         session.output.problem(f"there is no worker {name}: see `pgrouse worker list`")
         return ExitCode.FOUND_A_PROBLEM
     session.output.say(f"asked {name} to drain")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from pgrouse.client.call import Call, Rows, all_rows, nothing
+from pgrouse.client.call import Call, Rows, all_rows, nothing, values
 
 FIND = b"""
   SELECT s.name, s.cron, s.time_zone, s.topic, s.channel, s.key, s.priority, s.jitter, s.missed, s.missed_limit,
@@ -25,6 +26,9 @@ FIND = b"""
   FROM messages.schedule AS s
   WHERE %(name)s::pg_catalog.text IS NULL OR s.name OPERATOR(pg_catalog.=) %(name)s
   ORDER BY s.name"""
+LOCAL_TIMES = b"""
+  SELECT pg_catalog.to_char(t.at AT TIME ZONE %s, 'Dy YYYY-MM-DD HH24:MI:SS')
+  FROM pg_catalog.unnest(%s::pg_catalog.timestamptz[]) WITH ORDINALITY AS t (at, place) ORDER BY t.place"""
 DELETE = b"DELETE FROM messages.schedule AS s WHERE s.name OPERATOR(pg_catalog.=) %(name)s RETURNING true"
 COLUMNS = (
     *("name", "cron", "time_zone", "topic", "channel", "key"),
@@ -106,6 +110,11 @@ def add_schedule(given: dict[str, Any], *, replace: bool = False) -> Call[None]:
 def delete_schedule(name: str) -> Call[bool]:
     """Delete a schedule; whether there was one."""
     return Call(DELETE, {"name": name}, _is_any)
+
+
+def local_times(ticks: Sequence[datetime], time_zone: str) -> Call[list[str]]:
+    """Say what the clocks of a time zone show at these times."""
+    return Call(LOCAL_TIMES, [time_zone, list(ticks)], values)
 
 
 def _is_any(rows: Rows) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.bulk import REDRIVEN_OUTCOMES, redrive_in_batches, report
+from pgrouse.cli.bulk import DELAY, RATE, REDRIVEN_OUTCOMES, RateSpreader, redrive_in_batches, report
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.output import Column
-from pgrouse.cli.redrive import REDRIVE
+from pgrouse.client.calls import dead
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_ago
 from pyspark_pgrouse.java import java_home
@@ -46,11 +46,8 @@ GROUPS = (
     "--lake", metavar="DIR", help="Search in this lake, without a load on the database. Default: in the database."
 )
 @click.option("--limit", type=click.IntRange(1), help="The maximum number, the oldest first.")
-@click.option(
-    "--rate",
-    type=click.FloatRange(0.001, 1_000_000),
-    help="How many become available per second. Default: all at once.",
-)
+@RATE
+@DELAY
 @click.option("--force", is_flag=True, help="Also those that were redriven max_redrives times already.")
 @click.option("--dry-run", is_flag=True, help="Redrive nothing; print what was found, by topic and kind of error.")
 @spark_options
@@ -62,6 +59,7 @@ def redrive(
     lake: str | None,
     limit: int | None,
     rate: float | None,
+    delay: timedelta,
     force: bool,
     dry_run: bool,
     master: str | None,
@@ -78,7 +76,11 @@ def redrive(
         spark = scope.enter_context(spark_session("redrive", master, conf))
         chosen = _chosen(_dead(spark, found, session.config.database.dsn or None), where, limit)
         with _translated_spark_errors():
-            return _preview(session, chosen) if dry_run else _put_back(session, conn, chosen, rate, force=force)
+            return (
+                _preview(session, chosen)
+                if dry_run
+                else _put_back(session, conn, chosen, RateSpreader(rate, delay), force=force)
+            )
 
 
 @contextmanager
@@ -132,11 +134,10 @@ def _pages(chosen: DataFrame) -> Iterator[list[int]]:
 
 
 def _put_back(
-    session: CliSession, conn: psycopg.Connection, chosen: DataFrame, rate: float | None, *, force: bool
+    session: CliSession, conn: psycopg.Connection, chosen: DataFrame, spreader: RateSpreader, *, force: bool
 ) -> int:
-    outcomes = report(
-        session, redrive_in_batches(conn, REDRIVE, _pages(chosen), rate=rate, force=force), "archived_id", by_id=False
-    )
+    rows = redrive_in_batches(conn, dead.redrive, _pages(chosen), spreader, force=force)
+    outcomes = report(session, rows, "archived_id", by_id=False)
     done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
     session.output.say(
         f"redrove {plural(done, 'message')}" if outcomes else "no dead message matches: nothing was redriven"

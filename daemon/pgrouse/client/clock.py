@@ -1,0 +1,26 @@
+"""Times by the clock of the server."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pgrouse.client.call import Call, Rows, value
+
+NOW = b"SELECT pg_catalog.clock_timestamp()"
+TICKS = b"""
+  SELECT k.caller, extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.max(k.ran_at))::float8
+  FROM messages.tick_mark AS k GROUP BY k.caller ORDER BY k.caller"""
+
+
+def now() -> Call[datetime]:
+    """Read the clock."""
+    return Call(NOW, [], value)
+
+
+def tick_ages() -> Call[dict[str, float]]:
+    """Say for each caller of the maintenance how many seconds ago it last was called."""
+    return Call(TICKS, [], _by_caller)
+
+
+def _by_caller(rows: Rows) -> dict[str, float]:
+    return dict(rows)
