@@ -55,8 +55,6 @@ NOT_CONVERTED: set[str] = {
     "daemon/pgrouse/crypto/rotation.py",
     "daemon/pgrouse/doctor/sql_checks.py",
     "daemon/pgrouse/metrics/queue_metrics.py",
-    "daemon/pgrouse/top/action.py",
-    "daemon/pgrouse/top/snapshot.py",
     "daemon/pgrouse/web/bulk_actions.py",
     "daemon/pgrouse/web/message_detail.py",
     "daemon/pgrouse/web/pages/dead.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -187,7 +188,7 @@ def test_a_group_without_a_fingerprint_is_that_group_only(database: Database, qu
     queue.settle("fail", claimed[1:], ["boom"])
     group = next(each for each in SnapshotReader().read(queue.conn, 0.0).dead if each.fingerprint is None)
 
-    assert action.preview(queue.conn, group).ids == [claimed[0].id]
+    assert action.preview(queue.conn, group, action.RedriveOptions()).ids == [claimed[0].id]
 
 
 def test_a_message_is_explained(database: Database, queue: Queue) -> None:
@@ -361,3 +362,57 @@ def test_the_keys_are_explained(database: Database) -> None:
         await view.shows("pause the chosen topic, or resume it", "explain a message")
 
     watch(database.dsn, look)
+
+
+def test_a_topic_is_paused_for_a_time(database: Database, queue: Queue) -> None:
+    queue.publish("orders")
+
+    async def scenario(view: View) -> None:
+        await view.row("orders")
+        await view.press("p")
+        await view.write("down")
+        await view.press("tab")
+        await view.write("soon")
+        await view.press("enter")
+        await view.shows("expected a duration")
+        await view.press(*["backspace"] * 4)
+        await view.write("30m")
+        await view.press("enter")
+        await view.until(lambda: queue.row("SELECT FROM messages.topic WHERE topic = 'orders'") is not None)
+
+    watch(database.dsn, scenario)
+
+    left = "SELECT resume_at - clock_timestamp() FROM messages.topic WHERE topic = 'orders'"
+    assert timedelta(minutes=28) < queue.value(left) <= timedelta(minutes=30)
+
+
+def test_dead_messages_are_put_back_with_options(database: Database, queue: Queue) -> None:
+    queue.conn.execute("UPDATE messages.topic SET max_redrives = 1 WHERE topic = '*'")
+    dead = queue.publish_many(2, "orders")
+    queue.settle("fail", queue.claim("orders"), ["boom", "boom"])
+    queue.rows("SELECT messages.redrive(%s)", [dead])
+    queue.settle("fail", queue.claim("orders"), ["boom", "boom"])
+
+    async def scenario(view: View) -> None:
+        await view.row("2", "orders")
+        await view.press("3", "r")
+        await view.shows("Nothing would be put back")
+        await view.press("o")
+        await view.shows("how many become available per second")
+        await view.write("0.1")
+        await view.press("tab")
+        await view.write("1h")
+        await view.press("tab", "backspace", "backspace")
+        await view.write("yes")
+        await view.press("enter")
+        await view.shows("Put 2 dead messages back")
+        await view.press("y")
+        await view.until(lambda: queue.value("SELECT count(*) FROM messages.message") == 2)
+
+    watch(database.dsn, scenario)
+
+    first, second = (
+        row[0] for row in queue.rows("SELECT available_at - clock_timestamp() FROM messages.message ORDER BY 1")
+    )
+    assert timedelta(minutes=58) < first <= timedelta(hours=1)
+    assert second - first == pytest.approx(timedelta(seconds=10), abs=timedelta(seconds=1))

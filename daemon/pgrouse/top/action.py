@@ -1,76 +1,92 @@
-"""The actions of `pgrouse top`: calls of the SQL functions that the command line uses, on the connection of the view."""
+"""The actions of `pgrouse top`, on the connection of the view."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timedelta
 
 import psycopg
-from psycopg.rows import dict_row
 
-from pgrouse.cli.bulk import REDRIVEN_OUTCOMES
-from pgrouse.top.snapshot import DeadGroup
+from pgrouse.cli.bulk import BATCH, REDRIVEN_OUTCOMES, RateSpreader
+from pgrouse.client import clock
+from pgrouse.client.call import run
+from pgrouse.client.calls import dead, operate
+from pgrouse.client.calls import explain as explain_calls
+from pgrouse.top.snapshot import DeadRow
 
-# So many are put back by one confirmation, in transactions of so many each.
+# So many are put back by one confirmation.
 AT_ONCE = 1000
-BATCH = 500
 TIMEOUT = b"SET LOCAL statement_timeout = '30s'"
-# Without a fingerprint the filter would take all of the topic and result.
-FIND = b"""
-  SELECT f.id
-  FROM messages.find_dead(%(topic)s, %(result)s, %(fingerprint)s, now() - interval '1 day', NULL, NULL, %(limit)s) AS f
-  WHERE f.error_fingerprint IS NOT DISTINCT FROM %(fingerprint)s
-  ORDER BY f.archived_at, f.id"""
+DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class RedrivePreview:
+class RedriveOptions:
+    """How messages are put back.
+
+    Attributes:
+        rate: so many a second become available; None = all at once.
+        delay: when the first one does.
+        force: also those that were redriven as often as max_redrives allows.
+    """
+
+    rate: float | None = None
+    delay: timedelta = timedelta(0)
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class GroupPreview:
     """What a redrive of a group would do: the ids that would be redriven, and how many others not, by reason."""
 
-    group: DeadGroup
+    group: DeadRow
     ids: list[int]
     staying: Counter[str]
     there_are_more: bool
 
 
-def pause(conn: psycopg.Connection, topic: str, reason: str) -> None:
-    """Stop a topic until it is resumed."""
-    conn.execute("SELECT messages.pause(%s, %s)", [topic, reason])
+def pause(
+    conn: psycopg.Connection, topic: str, reason: str, resume_in: timedelta | None, until: datetime | None
+) -> None:
+    """Stop a topic until it is resumed or the time has come."""
+    run(conn, operate.pause(topic, reason, resume_in, until))
 
 
 def resume(conn: psycopg.Connection, topic: str) -> bool:
     """End a pause; return whether the topic itself was paused."""
-    row = conn.execute("SELECT messages.resume(%s)", [topic]).fetchone()
-    return row == (True,)
+    return run(conn, operate.resume(topic))
 
 
-def preview(conn: psycopg.Connection, group: DeadGroup) -> RedrivePreview:
+def preview(conn: psycopg.Connection, group: DeadRow, options: RedriveOptions) -> GroupPreview:
     """Say what putting back the oldest of a group would do."""
-    values = {"topic": group.topic, "result": group.result, "fingerprint": group.fingerprint, "limit": AT_ONCE}
     with conn.transaction():
         conn.execute(TIMEOUT)
-        ids = [message_id for (message_id,) in conn.execute(FIND, values)]
-        may = conn.execute("SELECT m.archived_id, m.outcome FROM messages.preview_redrive(%s) AS m", [ids]).fetchall()
-    backs = {message_id for message_id, outcome in may if outcome in REDRIVEN_OUTCOMES}
-    staying = Counter(outcome for _, outcome in may if outcome not in REDRIVEN_OUTCOMES)
-    return RedrivePreview(group, [each for each in ids if each in backs], staying, len(ids) == AT_ONCE)
+        since = run(conn, clock.now()) - DAY
+        found = run(conn, dead.find_dead(group.topic, group.result, group.fingerprint, since, limit=AT_ONCE))
+        # Without a fingerprint the filter takes all of the topic and result.
+        ids = [each.id for each in found if each.error_fingerprint == group.fingerprint]
+        would = run(conn, dead.preview_redrive(ids, force=options.force))
+    backs = {each.archived_id for each in would if each.outcome in REDRIVEN_OUTCOMES}
+    staying = Counter(each.outcome for each in would if each.outcome not in REDRIVEN_OUTCOMES)
+    return GroupPreview(group, [each for each in ids if each in backs], staying, len(found) == AT_ONCE)
 
 
-def redrive(conn: psycopg.Connection, ids: list[int]) -> Counter[str]:
+def redrive(conn: psycopg.Connection, ids: list[int], options: RedriveOptions) -> Counter[str]:
     """Put these back; return how many had which outcome. Interrupted in the middle, what was done stays done, and is not done twice."""
     outcomes: Counter[str] = Counter()
+    spreader = RateSpreader(options.rate, options.delay)
     for start in range(0, len(ids), BATCH):
+        delay = spreader.delay(sum(outcomes[each] for each in REDRIVEN_OUTCOMES))
         with conn.transaction():
             conn.execute(TIMEOUT)
-            rows = conn.execute("SELECT r.outcome FROM messages.redrive(%s) AS r", [ids[start : start + BATCH]])
-            outcomes.update(outcome for (outcome,) in rows)
+            rows = run(conn, dead.redrive(ids[start : start + BATCH], options.rate, delay, options.force))
+        outcomes.update(each.outcome for each in rows)
     return outcomes
 
 
-def explain(conn: psycopg.Connection, message_id: int) -> list[dict[str, Any]]:
-    """Return why a message is not running, or how it ended: code and reason, the most decisive first."""
+def explain(conn: psycopg.Connection, message_id: int) -> list[explain_calls.Reason]:
+    """Return why a message is not running, or how it ended, the most decisive reason first."""
     with conn.transaction():
         conn.execute(TIMEOUT)
-        query = "SELECT e.code, e.reason FROM messages.explain(%s) AS e"
-        return conn.cursor(row_factory=dict_row).execute(query, [message_id]).fetchall()
+        return run(conn, explain_calls.explain(message_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
@@ -19,12 +19,14 @@ from textual.widgets import Footer, Input, Static
 
 from pgrouse.cli.bulk import REDRIVEN_OUTCOMES, SKIP_REASONS
 from pgrouse.client.database import Database
+from pgrouse.config.duration import show
 from pgrouse.error_line import last_line
 from pgrouse.format import harmless, plural, show_age, show_count, sparkline
 from pgrouse.top import action
-from pgrouse.top.dialog import AskDialog, ConfirmDialog, NoteDialog
+from pgrouse.top.dialog import Answer, ConfirmDialog, Field, FormDialog, NoteDialog
 from pgrouse.top.feed import Feed, ReadFailure, error_text
-from pgrouse.top.snapshot import BOUND, DeadGroup, QueueSnapshot, TopicRow, TopicState, WorkerRow
+from pgrouse.top.field import read_delay, read_end, read_id, read_rate, read_text, read_yes
+from pgrouse.top.snapshot import BOUND, DeadRow, QueueSnapshot, TopicRow, TopicState, WorkerRow
 from pgrouse.top.table import LiveColumn, LiveTable
 
 T = TypeVar("T")
@@ -52,7 +54,7 @@ HELP = [
     "/             show only rows with a text; Esc shows all again",
     "o             topics by name, ready, dead or rate",
     "p             pause the chosen topic, or resume it",
-    "r             put the chosen group of dead messages back",
+    "r             put the chosen group of dead messages back; o there: how",
     "e             explain a message: why it does not run, how it ended",
     "space         freeze, or go on",
     "q             quit",
@@ -113,7 +115,7 @@ def _workers() -> LiveTable[WorkerRow]:
     )
 
 
-def _dead() -> LiveTable[DeadGroup]:
+def _dead() -> LiveTable[DeadRow]:
     columns = [
         LiveColumn("DEAD", 6, lambda g: f"{g.count:,}{'+' if g.at_least else ''}", lambda _: "red", right=True),
         LiveColumn("TOPIC", 0, lambda g: g.topic),
@@ -161,7 +163,7 @@ class Top(App[None]):
     #filter.open { display: block; }
     ModalScreen { align: center middle; background: transparent; }
     .dialog { width: 74; max-width: 96%; height: auto; max-height: 90%; border: round ansi_cyan; padding: 0 1; background: ansi_default; }
-    .dialog Input { border: none; height: 1; margin: 1 0; padding: 0; background: ansi_default; text-style: underline; }
+    .dialog Input { border: none; height: 1; margin: 0 0 1 0; padding: 0; background: ansi_default; text-style: underline; }
     Footer { background: ansi_default; }
     """
     BINDINGS: ClassVar[list[Any]] = [
@@ -328,19 +330,20 @@ class Top(App[None]):
         if chosen is None:
             return
         if chosen.state is TopicState.PAUSED:
-            if await self.push_screen_wait(ConfirmDialog("Resume", [f"Let topic {chosen.topic} go on?"])):
+            confirm = ConfirmDialog("Resume", [f"Let topic {chosen.topic} go on?"])
+            if await self.push_screen_wait(confirm) is Answer.YES:
                 await self._resume(chosen.topic)
             return
-        lines = [
-            f"Pause topic {chosen.topic}?",
-            "Nothing of it is claimed until somebody resumes it; what runs goes on.",
-        ]
-        reason = await self.push_screen_wait(AskDialog("Pause", lines, "the reason, for others to see"))
-        if (
-            reason is not None
-            and await self._do(partial(action.pause, topic=chosen.topic, reason=reason)) is not FAILED
-        ):
-            self.notify(f"paused {chosen.topic}")
+        lines = [f"Pause topic {chosen.topic}?", "Nothing of it is claimed meanwhile; what runs goes on."]
+        answers = await self.push_screen_wait(FormDialog("Pause", lines, PAUSE_FIELDS))
+        if answers is not None:
+            await self._pause(chosen.topic, *answers)
+
+    async def _pause(self, topic: str, reason: str, end: timedelta | datetime | None) -> None:
+        resume_in, until = (end, None) if isinstance(end, timedelta) else (None, end)
+        do = partial(action.pause, topic=topic, reason=reason, resume_in=resume_in, until=until)
+        if await self._do(do) is not FAILED:
+            self.notify(f"paused {topic}")
 
     async def _resume(self, topic: str) -> None:
         done = await self._do(partial(action.resume, topic=topic))
@@ -355,16 +358,25 @@ class Top(App[None]):
         group = self.dead_table.chosen
         if group is None:
             return
-        would = await self._do(partial(action.preview, group=group))
-        if would is FAILED:
-            return
-        if not would.ids:
-            await self.push_screen_wait(NoteDialog("Redrive", ["Nothing would be put back.", *_stay(would)]))
-        elif await self.push_screen_wait(ConfirmDialog("Redrive", _preview(would))):
-            await self._redrive(would)
+        options: action.RedriveOptions | None = action.RedriveOptions()
+        while options is not None:
+            options = await self._ask_redrive(group, options)
 
-    async def _redrive(self, would: action.RedrivePreview) -> None:
-        outcomes = await self._do(partial(action.redrive, ids=would.ids))
+    async def _ask_redrive(self, group: DeadRow, options: action.RedriveOptions) -> action.RedriveOptions | None:
+        """Say what a redrive would do, and do it if that is wanted; return the options with which to ask again."""
+        would = await self._do(partial(action.preview, group=group, options=options))
+        if would is FAILED:
+            return None
+        match await self.push_screen_wait(ConfirmDialog("Redrive", _preview(would), has_options=True)):
+            case Answer.YES if would.ids:
+                await self._redrive(would, options)
+            case Answer.OPTIONS:
+                answers = await self.push_screen_wait(FormDialog("Redrive", [], _redrive_fields(options)))
+                return options if answers is None else action.RedriveOptions(*answers)
+        return None
+
+    async def _redrive(self, would: action.GroupPreview, options: action.RedriveOptions) -> None:
+        outcomes = await self._do(partial(action.redrive, ids=would.ids, options=options))
         if outcomes is not FAILED:
             self.notify(
                 f"put back {plural(sum(outcomes[each] for each in REDRIVEN_OUTCOMES), 'message')} of {would.group.topic}"
@@ -375,17 +387,15 @@ class Top(App[None]):
         """Explain a message."""
         group = self.dead_table.chosen if self.dead_table.has_focus else None
         value = "" if group is None else str(group.sample_id)
-        said = await self.push_screen_wait(
-            AskDialog("Explain", ["Which message?"], "its id", value=value, integer=True)
+        answers = await self.push_screen_wait(
+            FormDialog("Explain", ["Which message?"], [Field("its id", read_id, value)])
         )
-        if said is None:
+        if answers is None:
             return
-        reasons = await self._do(partial(action.explain, message_id=int(said)))
+        reasons = await self._do(partial(action.explain, message_id=answers[0]))
         if reasons is not FAILED:
-            lines = [
-                Text(f"{row['code']}  ", style="bold").append(harmless(row["reason"]), "not bold") for row in reasons
-            ]
-            await self.push_screen_wait(NoteDialog(f"Message {said}", lines))
+            lines = [Text(f"{each.code}  ", style="bold").append(harmless(each.reason), "not bold") for each in reasons]
+            await self.push_screen_wait(NoteDialog(f"Message {answers[0]}", lines))
 
     async def _do(self, do: Callable[[psycopg.Connection], T]) -> T | Any:
         """Let the feed do something; return what came of it, or FAILED when somebody has been told why it did not work."""
@@ -398,6 +408,10 @@ class Top(App[None]):
 
 
 FAILED = object()
+PAUSE_FIELDS = [
+    Field("the reason, for others to see", read_text),
+    Field("for how long, like 30m, or until when; empty: until it is resumed", read_end),
+]
 
 
 def _latest(values: Sequence[float | None], show: Callable[[float | None], str | None]) -> str:
@@ -405,8 +419,22 @@ def _latest(values: Sequence[float | None], show: Callable[[float | None], str |
     return show(latest) or "-"
 
 
-def _preview(would: action.RedrivePreview) -> list[str | Text]:
+def _redrive_fields(options: action.RedriveOptions) -> list[Field]:
+    return [
+        Field("how many become available per second; empty: all at once", read_rate, f"{options.rate or ''}"),
+        Field(
+            "when the first one does, like 10m; empty: now", read_delay, show(options.delay) if options.delay else ""
+        ),
+        Field(
+            "also those that were redriven max_redrives times: yes or no", read_yes, "yes" if options.force else "no"
+        ),
+    ]
+
+
+def _preview(would: action.GroupPreview) -> list[str | Text]:
     group = would.group
+    if not would.ids:
+        return ["Nothing would be put back.", *_stay(would)]
     more = [f"There are more: these are the oldest {action.AT_ONCE:,}, put back the others afterwards."]
     return [
         Text(f"Put {plural(len(would.ids), 'dead message')} back into {group.topic}?", style="bold"),
@@ -416,5 +444,5 @@ def _preview(would: action.RedrivePreview) -> list[str | Text]:
     ]
 
 
-def _stay(would: action.RedrivePreview) -> list[str]:
+def _stay(would: action.GroupPreview) -> list[str]:
     return [f"{plural(count, 'message')} {SKIP_REASONS[outcome]}" for outcome, count in would.staying.items()]

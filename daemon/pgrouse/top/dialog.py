@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -37,43 +40,89 @@ class NoteDialog(ModalScreen[None]):
             yield Static(_joined([*self._lines, "", Text("Esc closes", style="dim")]))
 
 
-class ConfirmDialog(ModalScreen[bool]):
-    """A question that `y` says yes to; everything else is no."""
+class Answer(StrEnum):
+    """The answer to a question."""
+
+    YES = "yes"
+    NO = "no"
+    OPTIONS = "options"
+
+
+class ConfirmDialog(ModalScreen[Answer]):
+    """A question that `y` says yes to; everything else is no. has_options: `o` asks for the options."""
 
     AUTO_FOCUS = ".dialog"
-    BINDINGS = [Binding("y", "dismiss(True)", "Yes"), Binding("escape,n,q", "dismiss(False)", "No")]  # noqa: RUF012
+    BINDINGS = [  # noqa: RUF012
+        Binding("y", "answer('yes')", "Yes"),
+        Binding("o", "answer('options')", "Options"),
+        Binding("escape,n,q", "answer('no')", "No"),
+    ]
 
-    def __init__(self, title: str, lines: Lines) -> None:
+    def __init__(self, title: str, lines: Lines, *, has_options: bool = False) -> None:
         super().__init__()
-        self._heading, self._lines = title, lines
+        self._heading, self._lines, self._has_options = title, lines, has_options
 
     def compose(self) -> ComposeResult:
         """Draw it."""
-        with VerticalScroll(classes="dialog") as box:
+        keys = "y yes   n no" + "   o options" * self._has_options
+        with Vertical(classes="dialog") as box:
             box.border_title = self._heading
-            yield Static(_joined([*self._lines, "", Text("y yes   n no", style="bold")]))
+            yield Static(_joined([*self._lines, "", Text(keys, style="bold")]))
+
+    def action_answer(self, answer: str) -> None:
+        """Take the answer."""
+        if answer != Answer.OPTIONS or self._has_options:
+            self.dismiss(Answer(answer))
 
 
-class AskDialog(ModalScreen[str | None]):
-    """A question with a line to answer it; Enter confirms, Esc gives up (None). An empty answer is none."""
+@dataclass(frozen=True)
+class Field:
+    """One line of a form.
+
+    Attributes:
+        label: what is asked.
+        read: turns the text into the value, or raises ValueError.
+        text: what stands there at first.
+    """
+
+    label: str
+    read: Callable[[str], Any]
+    text: str = ""
+
+
+class FormDialog(ModalScreen[list[Any] | None]):
+    """Lines to fill in; Enter confirms all of them, Esc gives up (None)."""
 
     AUTO_FOCUS = "Input"
     BINDINGS = [Binding("escape", "dismiss(None)", "Give up")]  # noqa: RUF012
 
-    def __init__(self, title: str, lines: Lines, label: str, *, value: str = "", integer: bool = False) -> None:
+    def __init__(self, title: str, lines: Lines, fields: Sequence[Field]) -> None:
         super().__init__()
-        self._heading, self._lines, self._label = title, lines, label
-        self._value, self._kind = value, "integer" if integer else "text"
+        self._heading, self._lines, self._fields = title, lines, fields
+        self._inputs = [Input(field.text) for field in fields]
+        self._problem = Static("")
 
     def compose(self) -> ComposeResult:
         """Draw it."""
         with Vertical(classes="dialog") as box:
             box.border_title = self._heading
             yield Static(_joined(self._lines))
-            yield Input(self._value, placeholder=self._label, type=self._kind)  # type: ignore[arg-type]
-            yield Static(Text("Enter confirms   Esc gives up", style="dim"))
+            for field, line in zip(self._fields, self._inputs, strict=True):
+                yield Static(Text(field.label, style="dim"))
+                yield line
+            yield self._problem
+            yield Static(
+                Text("Enter confirms   Esc gives up" + "   Tab next line" * (len(self._fields) > 1), style="dim")
+            )
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the answer."""
-        if event.value.strip():
-            self.dismiss(event.value.strip())
+    def on_input_submitted(self) -> None:
+        """Take the answers, or say which one cannot be read."""
+        values = []
+        for field, line in zip(self._fields, self._inputs, strict=True):
+            try:
+                values.append(field.read(line.value.strip()))
+            except ValueError as error:
+                self._problem.update(Text(harmless(str(error)), style="red"))
+                line.focus()
+                return
+        self.dismiss(values)

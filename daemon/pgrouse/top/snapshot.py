@@ -4,66 +4,63 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
-# Counts of messages.stats stop here.
+from pgrouse.client import clock
+from pgrouse.client.call import run
+from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
+from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats, throughput
+
+# Counts stop here.
 BOUND = 10_000
 # So many dead messages are grouped: of each topic as many as the number of topics leaves it.
 DEAD_BOUND = 20_000
 DEAD_OF_A_TOPIC = (20, 500)
-RATE_WINDOW_S = 300
+RATE_WINDOW = timedelta(minutes=5)
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+# A minute that has just begun would be as high as chance has it.
+SHORTEST_BAR_S = 20
 MOST_GROUPS = 500
 MOST_WORKERS = 500
 LIMITS = b"SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'; SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
 
-# messages.stats leaves out topics without messages; those with a worker, now or a moment ago, are shown all the same.
+# Statistics leave out topics without messages; those with a worker, now or a moment ago, are shown all the same.
 TOPICS = b"""
-  WITH stats AS (
-    SELECT s.* FROM messages.stats(%(bound)s) AS s
-  ), handled AS (
+  WITH handled AS (
     SELECT DISTINCT h.topic
     FROM messages.worker AS w
     CROSS JOIN LATERAL unnest(w.topics) AS h (topic)
     WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute'
-    UNION SELECT s.topic FROM stats AS s WHERE s.handled
-  ), measured AS (
-    SELECT l.topic FROM messages.latency(make_interval(secs => %(window)s)) AS l
+    UNION SELECT unnest(%(handled)s::text[])
   ), known AS (
-    SELECT s.topic FROM stats AS s
+    SELECT unnest(%(known)s::text[]) AS topic
     UNION SELECT h.topic FROM handled AS h
-    UNION SELECT l.topic FROM measured AS l
   )
   SELECT
-    k.topic, coalesce(s.ready, 0) AS ready, coalesce(s.delayed, 0) AS delayed, coalesce(s.running, 0) AS running,
-    coalesce(s.dead_last_day, 0) AS dead, s.oldest_ready_s, h.topic IS NOT NULL AS handled,
+    k.topic, h.topic IS NOT NULL,
     CASE
       WHEN (t.paused_at IS NOT NULL AND (t.resume_at IS NULL OR t.resume_at > clock_timestamp()))
         OR (d.paused_at IS NOT NULL AND (d.resume_at IS NULL OR d.resume_at > clock_timestamp())) THEN 'paused'
       WHEN b.position = 'open' AND coalesce(t.breaker, d.breaker) IS NOT NULL THEN 'breaker'
       WHEN h.topic IS NULL THEN 'unhandled'
       ELSE 'running'
-    END AS state
+    END
   FROM known AS k
   CROSS JOIN messages.topic AS d
-  LEFT JOIN stats AS s ON s.topic = k.topic
   LEFT JOIN handled AS h ON h.topic = k.topic
   LEFT JOIN messages.topic AS t ON t.topic = k.topic
   LEFT JOIN messages.breaker AS b ON b.topic = k.topic
   WHERE d.topic = '*'
   ORDER BY k.topic"""
-# The window of messages.latency begins with a whole minute.
-LATENCY = b"""
-  SELECT
-    l.topic, l.wait_p95_s, l.run_p95_s,
-    l.waits * 60 / extract(epoch FROM n.now - date_trunc('minute', n.now - make_interval(secs => %(window)s)))::double precision AS rate
-  FROM messages.latency(make_interval(secs => %(window)s)) AS l
-  CROSS JOIN messages.now() AS n (now)"""
+# The clock by which the statistics were measured.
+NOW = b"SELECT messages.now()"
 WORKERS = b"""
   SELECT
     w.name, w.host, w.pid, w.concurrency, w.topics, w.status ->> 'listener' AS listener,
@@ -75,7 +72,7 @@ WORKERS = b"""
     END AS state
   FROM messages.worker AS w
   ORDER BY w.name
-  LIMIT %(workers)s"""
+  LIMIT %(most)s"""
 # The claim loops of a worker claim under its name and their number.
 RUNNING = b"""
   SELECT r.worker, r.topic, count(*) AS count, extract(epoch FROM clock_timestamp() - min(r.locked_at))::double precision AS oldest_s
@@ -83,35 +80,10 @@ RUNNING = b"""
     SELECT CASE WHEN m.locked_by LIKE 'http:%%' THEN m.locked_by ELSE regexp_replace(m.locked_by, '/[0-9]+$', '') END AS worker, m.topic, m.locked_at
     FROM messages.message AS m
     WHERE m.claim_id IS NOT NULL
-    LIMIT %(bound)s
+    LIMIT %(most)s
   ) AS r
   GROUP BY r.worker, r.topic
   ORDER BY count(*) DESC, r.topic"""
-DEAD = b"""
-  SELECT
-    g.topic, g.result, g.error_fingerprint AS fingerprint, g.count - g.redriven AS count, g.at_least, g.trend, g.sample_id, g.sample_error,
-    extract(epoch FROM clock_timestamp() - g.last_seen)::double precision AS last_s
-  FROM messages.dead_groups('1 day', NULL, NULL, 24, (
-    SELECT least(%(most)s, greatest(%(least)s, %(dead_bound)s / greatest(1, count(*))))::int FROM messages.dead_topics())) AS g
-  WHERE g.redriven < g.count
-  ORDER BY g.count - g.redriven DESC, g.last_seen DESC
-  LIMIT %(groups)s"""
-# A minute that has just begun would be as high as chance has it.
-TIMES = b"""
-  SELECT
-    t.at, (t.success + t.rejected + t.failed + t.lock_expired + t.retried) * 60 / t.s AS rate, t.wait_p95_s, t.run_p95_s
-  FROM messages.throughput('1 hour', NULL, 60) AS t
-  WHERE t.s >= 20
-  ORDER BY t.at"""
-VALUES = {
-    "bound": BOUND,
-    "dead_bound": DEAD_BOUND,
-    "least": DEAD_OF_A_TOPIC[0],
-    "most": DEAD_OF_A_TOPIC[1],
-    "window": RATE_WINDOW_S,
-    "workers": MOST_WORKERS,
-    "groups": MOST_GROUPS,
-}
 
 
 class TopicState(StrEnum):
@@ -157,7 +129,7 @@ class WorkerRow:
 
 
 @dataclass(frozen=True)
-class DeadGroup:
+class DeadRow:
     """The dead messages of a day with one topic, result and fingerprint, without those that were put back. trend: by the hour."""
 
     topic: str
@@ -188,7 +160,7 @@ class QueueSnapshot:
     database: str
     topics: list[TopicRow]
     workers: list[WorkerRow]
-    dead: list[DeadGroup]
+    dead: list[DeadRow]
     times: ThroughputSeries
 
 
@@ -199,7 +171,7 @@ class SnapshotReader:
     DEAD_SHARE = 10
 
     def __init__(self) -> None:
-        self._dead: list[DeadGroup] = []
+        self._dead: list[DeadRow] = []
         self._dead_at = -math.inf
 
     def read(self, conn: psycopg.Connection, now: float) -> QueueSnapshot:
@@ -214,7 +186,7 @@ class SnapshotReader:
 
     def _read_dead(self, conn: psycopg.Connection) -> None:
         began = time.monotonic()
-        self._dead = [DeadGroup(**row) for row in _rows(conn, DEAD)]
+        self._dead = _dead(conn)
         ended = time.monotonic()
         self._dead_at = ended + max(self.DEAD_EVERY_S, self.DEAD_SHARE * (ended - began))
 
@@ -230,33 +202,89 @@ def _name(conn: psycopg.Connection) -> str:
 
 
 def _topics(conn: psycopg.Connection) -> list[TopicRow]:
-    measured = {row.pop("topic"): row for row in _rows(conn, LATENCY)}
+    counts = {each.topic: each for each in run(conn, stats(BOUND))}
+    measured = {each.topic: each for each in run(conn, latency(RATE_WINDOW))}
+    handled = [topic for topic, each in counts.items() if each.handled]
+    rows = conn.execute(TOPICS, {"handled": handled, "known": [*counts, *measured]}).fetchall()
+    minutes = _measured_minutes(conn)
     return [
-        TopicRow(**{**row, "state": TopicState(row["state"]), **measured.get(row["topic"], {})})
-        for row in _rows(conn, TOPICS)
+        _topic(topic, counts.get(topic), measured.get(topic), is_handled, TopicState(state), minutes)
+        for topic, is_handled, state in rows
     ]
+
+
+def _topic(
+    topic: str,
+    count: TopicStats | None,
+    measured: TopicLatency | None,
+    is_handled: bool,
+    state: TopicState,
+    minutes: float,
+) -> TopicRow:
+    count = count or TopicStats(topic, 0, 0, 0, 0, None, is_handled)
+    row = TopicRow(
+        *(topic, count.ready, count.delayed, count.running, count.dead_last_day, count.oldest_ready_s),
+        *(is_handled, state),
+    )
+    if measured is None:
+        return row
+    rate = measured.waits / minutes
+    return replace(row, rate=rate, wait_p95_s=measured.wait_p95_s, run_p95_s=measured.run_p95_s)
+
+
+def _measured_minutes(conn: psycopg.Connection) -> float:
+    """Return how long the window of the latencies is: it begins with a whole minute."""
+    row: Any = conn.execute(NOW).fetchone()
+    now: datetime = row[0]
+    return (now - (now - RATE_WINDOW).replace(second=0, microsecond=0)) / timedelta(minutes=1)
 
 
 def _workers(conn: psycopg.Connection) -> list[WorkerRow]:
     running: dict[str, dict[str, int]] = {}
     oldest: dict[str, float] = {}
-    for row in _rows(conn, RUNNING):
+    for row in _rows(conn, RUNNING, BOUND):
         running.setdefault(row["worker"], {})[row["topic"]] = row["count"]
         oldest[row["worker"]] = max(oldest.get(row["worker"], 0.0), row["oldest_s"])
     return [
         WorkerRow(**row, running=running.get(row["name"], {}), oldest_s=oldest.get(row["name"]))
-        for row in _rows(conn, WORKERS)
+        for row in _rows(conn, WORKERS, MOST_WORKERS)
     ]
 
 
-def _times(conn: psycopg.Connection) -> ThroughputSeries:
-    rows = _rows(conn, TIMES)
-    return ThroughputSeries(
-        [float(row["rate"]) for row in rows],
-        [row["wait_p95_s"] for row in rows],
-        [row["run_p95_s"] for row in rows],
+def _dead(conn: psycopg.Connection) -> list[DeadRow]:
+    least, most = DEAD_OF_A_TOPIC
+    bound = min(most, max(least, DEAD_BOUND // max(1, len(run(conn, dead_topics())))))
+    groups = [each for each in run(conn, dead_groups(DAY, bars=24, bound=bound)) if each.redriven < each.count]
+    groups.sort(key=lambda each: (each.count - each.redriven, each.last_seen), reverse=True)
+    now = run(conn, clock.now())
+    return [_dead_row(each, now) for each in groups[:MOST_GROUPS]]
+
+
+def _dead_row(group: DeadGroup, now: datetime) -> DeadRow:
+    return DeadRow(
+        topic=group.topic,
+        result=group.result,
+        fingerprint=group.error_fingerprint,
+        count=group.count - group.redriven,
+        at_least=group.at_least,
+        trend=group.trend,
+        sample_id=group.sample_id,
+        sample_error=group.sample_error,
+        last_s=(now - group.last_seen).total_seconds(),
     )
 
 
-def _rows(conn: psycopg.Connection, query: bytes) -> list[dict[str, Any]]:
-    return conn.cursor(row_factory=dict_row).execute(query, VALUES).fetchall()
+def _times(conn: psycopg.Connection) -> ThroughputSeries:
+    bars = [each for each in run(conn, throughput(HOUR, bars=60)) if each.s >= SHORTEST_BAR_S]
+    return ThroughputSeries(
+        [
+            (each.success + each.rejected + each.failed + each.lock_expired + each.retried) * 60 / each.s
+            for each in bars
+        ],
+        [each.wait_p95_s for each in bars],
+        [each.run_p95_s for each in bars],
+    )
+
+
+def _rows(conn: psycopg.Connection, query: bytes, most: int) -> list[dict[str, Any]]:
+    return conn.cursor(row_factory=dict_row).execute(query, {"most": most}).fetchall()
