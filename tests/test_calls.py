@@ -50,11 +50,6 @@ NOT_BOUND = {
 }
 # Files that still have statements of their own for functions with a binding.
 NOT_CONVERTED: set[str] = {
-    "daemon/pgrouse/alerts/delivery.py",
-    "daemon/pgrouse/crypto/key_usage.py",
-    "daemon/pgrouse/crypto/rotation.py",
-    "daemon/pgrouse/doctor/sql_checks.py",
-    "daemon/pgrouse/metrics/queue_metrics.py",
     "daemon/pgrouse/web/bulk_actions.py",
     "daemon/pgrouse/web/message_detail.py",
     "daemon/pgrouse/web/pages/dead.py",

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from pgrouse import Cipher, NewMessage, publish, publish_many
+from pgrouse.client.key_rotation import RotationResult, rotate
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
-from pgrouse.crypto.rotation import RotationResult, rotate
 from tests.daemon.process import Daemon, Fleet, Journal
 from tests.server.deadline import eventually
 from tests.server.postgres import Database

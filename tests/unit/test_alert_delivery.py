@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from pgrouse.alerts.delivery import MAX_HANGING, MAX_REFUSALS, AlertDelivery, DeliveryResult, retry_s
+from pgrouse.alerts.delivery import MAX_HANGING, MAX_REFUSALS, AlertDelivery, DeliveryResult, DueDelivery, retry_s
 from pgrouse.alerts.notice import Notice
 from pgrouse.alerts.sink import SendFailed
 from pgrouse.client.database import Database as Connections
@@ -96,22 +97,22 @@ def test_the_pauses_double_up_to_five_minutes_and_differ() -> None:
     assert len({retry_s(5) for _ in range(10)}) > 1
 
 
-def got(attempt: int = 1, age: timedelta = timedelta(0)) -> dict[str, Any]:
-    return {"attempt": attempt, "age_s": age.total_seconds()}
+def due(attempt: int = 1, age: timedelta = timedelta(0)) -> DueDelivery:
+    return DueDelivery(UUID(int=1), 1, 1, attempt, datetime.now(UTC) - age, {}, age.total_seconds(), "d")
 
 
 @pytest.mark.parametrize(
     ("outcome", "given", "aside"),
     [
-        (DeliveryResult("no answer"), got(attempt=1000), False),
-        (DeliveryResult("no answer"), got(age=timedelta(days=8)), True),
-        (DeliveryResult("answered 400", refused=True), got(MAX_REFUSALS - 1), False),
-        (DeliveryResult("answered 400", refused=True), got(MAX_REFUSALS), True),
-        (DeliveryResult(), got(MAX_REFUSALS, timedelta(days=8)), False),
+        (DeliveryResult("no answer"), due(attempt=1000), False),
+        (DeliveryResult("no answer"), due(age=timedelta(days=8)), True),
+        (DeliveryResult("answered 400", refused=True), due(MAX_REFUSALS - 1), False),
+        (DeliveryResult("answered 400", refused=True), due(MAX_REFUSALS), True),
+        (DeliveryResult(), due(MAX_REFUSALS, timedelta(days=8)), False),
     ],
 )
 def test_it_gives_up_what_is_refused_too_often_or_is_too_old(
-    outcome: DeliveryResult, given: dict[str, Any], aside: bool
+    outcome: DeliveryResult, given: DueDelivery, aside: bool
 ) -> None:
     assert deliverer()._next_step(given, outcome)[1] is aside
 
@@ -119,5 +120,5 @@ def test_it_gives_up_what_is_refused_too_often_or_is_too_old(
 def test_a_sink_may_say_when_to_come_again_but_not_never() -> None:
     made = deliverer()
 
-    assert made._next_step(got(), DeliveryResult("busy", retry_after_s=60))[0] == 60
-    assert made._next_step(got(), DeliveryResult("busy", retry_after_s=1e9))[0] == 3600
+    assert made._next_step(due(), DeliveryResult("busy", retry_after_s=60))[0] == 60
+    assert made._next_step(due(), DeliveryResult("busy", retry_after_s=1e9))[0] == 3600

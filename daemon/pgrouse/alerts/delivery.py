@@ -1,23 +1,24 @@
 """Delivers alerts: takes what is due from the outbox and sends it, independently per sink, so that a sink that is down delays no other.
 
-One process at a time delivers to a sink (messages.deliver_next). What it is about to send is recorded before, and the result afterwards. If the
+One process at a time delivers to a sink (the function claim_delivery). What it is about to send is recorded before, and the result afterwards. If the
 process dies in between, the message is sent again with the same id: at least once, in order.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import psycopg
 import structlog
-from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 
 from pgrouse import events
 from pgrouse.alerts.notice import Notice, QueueInfo
@@ -25,7 +26,9 @@ from pgrouse.alerts.secret import secrets
 from pgrouse.alerts.sink import SendFailed, Sink
 from pgrouse.alerts.sink_rules import sink_rules
 from pgrouse.alerts.sinks import create_sink
-from pgrouse.client import database
+from pgrouse.client import clock, database
+from pgrouse.client.call import Call, run_async, value
+from pgrouse.client.calls.alert import ClaimedDelivery, claim_delivery, settle_delivery
 from pgrouse.client.listen_connection import ListenConnection
 from pgrouse.config import dsn
 from pgrouse.handlers.outcome import to_storable_text
@@ -56,13 +59,7 @@ MAX_REFUSALS = 10
 # The maximum number of threads whose send hangs and cannot be stopped.
 MAX_HANGING = 3
 
-# The age is computed by the server, whose clock dated it: the clock of this machine may be wrong by days.
-NEXT = """
-    SELECT n.*, pg_catalog.current_database() AS database,
-           extract(epoch FROM messages.now() OPERATOR(pg_catalog.-) n.created_at)::double precision AS age_s
-    FROM messages.claim_delivery(%s, %s, %s, %s, pg_catalog.make_interval(secs => %s)) AS n
-"""
-SETTLE = "SELECT messages.settle_delivery(%s, %s, %s, %s, pg_catalog.make_interval(secs => %s), %s)"
+DATABASE: Call[str] = Call(b"SELECT pg_catalog.current_database()", [], value)
 
 
 def delivery_loops(db: database.Database, alerts: Alerts, holder: str, dashboard: str | None = None) -> list[Loop]:
@@ -92,6 +89,27 @@ class AlertListener:
     async def reset(self) -> None:
         """Close the connection."""
         await self._connection.close()
+
+
+@dataclass(frozen=True)
+class DueDelivery:
+    """A notification that is to be sent now.
+
+    Attributes:
+        fence: of the claim.
+        attempt: how often it was sent, with this time.
+        message: its contents.
+        age_s: by the server, whose clock dated it: the clock of this machine may be wrong by days.
+    """
+
+    id: UUID
+    fence: int
+    seq: int
+    attempt: int
+    created_at: datetime
+    message: dict[str, Any]
+    age_s: float
+    database: str
 
 
 @dataclass(frozen=True)
@@ -125,7 +143,7 @@ class AlertDelivery:
         self.db, self.settings, self.holder, self.due = db, settings, holder, due
         self.name = f"alerts to {settings.name}"
         self.sink: Sink | None = None
-        self.rules = Jsonb(sink_rules(alerts, settings))
+        self.rules = json.dumps(sink_rules(alerts, settings))
         self.environment, self.dashboard = alerts.environment, dashboard
         self.timeout_s = settings.timeout.total_seconds()
         self.give_up_s = alerts.give_up_after.total_seconds()
@@ -138,11 +156,12 @@ class AlertDelivery:
         if self._conn is None:
             self._conn = await self.db.connect(self.name)
         async with asyncio.timeout(DATABASE_TIMEOUT_S):
-            got = await self._next(self._conn)
-        if got["id"] is None:
-            wait_s = jittered(POLL_S) if got["wait_s"] is None else min(jittered(POLL_S), got["wait_s"])
+            claimed = await self._claim(self._conn)
+            due = await self._due(self._conn, claimed)
+        if due is None:
+            wait_s = jittered(POLL_S) if claimed.wait_s is None else min(jittered(POLL_S), claimed.wait_s)
             return GATHER_S if await self.due.wait(max(0.01, wait_s)) else 0
-        await self._deliver(self._conn, got)
+        await self._deliver(self._conn, due)
         return 0
 
     async def reset(self) -> None:
@@ -150,16 +169,31 @@ class AlertDelivery:
         conn, self._conn = self._conn, None
         await database.close(conn)
 
-    async def _next(self, conn: psycopg.AsyncConnection) -> dict[str, Any]:
-        cursor = conn.cursor(row_factory=dict_row)
+    async def _claim(self, conn: psycopg.AsyncConnection) -> ClaimedDelivery:
         hold_s = self.timeout_s + SINK_HOLD_MARGIN_S
-        await cursor.execute(NEXT, [self.settings.name, self.settings.type, self.holder, self.rules, hold_s])
-        row = await cursor.fetchone()
-        assert row is not None  # noqa: S101 - a function with OUT parameters has one row
-        return row
+        return await run_async(
+            conn, claim_delivery(self.settings.name, self.settings.type, self.holder, self.rules, hold_s)
+        )
 
-    async def _deliver(self, conn: psycopg.AsyncConnection, got: dict[str, Any]) -> None:
-        notice = self._notice(got)
+    async def _due(self, conn: psycopg.AsyncConnection, claimed: ClaimedDelivery) -> DueDelivery | None:
+        """Return what was claimed, with its age; None if there is nothing to send."""
+        match claimed:
+            case ClaimedDelivery(
+                id=UUID() as id_,
+                fence=int() as fence,
+                seq=int() as seq,
+                attempt=int() as attempt,
+                created_at=datetime() as created_at,
+                message_json=str() as text,
+            ):
+                age_s = await run_async(conn, clock.age_s(created_at))
+                name = await run_async(conn, DATABASE)
+                return DueDelivery(id_, fence, seq, attempt, created_at, json.loads(text), age_s, name)
+            case _:
+                return None
+
+    async def _deliver(self, conn: psycopg.AsyncConnection, due: DueDelivery) -> None:
+        notice = self._notice(due)
         sending = asyncio.ensure_future(self._send(notice))
         try:
             outcome = await asyncio.shield(sending)
@@ -168,21 +202,21 @@ class AlertDelivery:
             await asyncio.wait([sending], timeout=LAST_SEND_S)
             if sending.done():
                 with suppress(psycopg.Error, TimeoutError):
-                    await self._settle(conn, got, sending.result())
+                    await self._settle(conn, due, sending.result())
             raise
-        await self._settle(conn, got, outcome)
+        await self._settle(conn, due, outcome)
 
-    def _notice(self, got: dict[str, Any]) -> Notice:
+    def _notice(self, due: DueDelivery) -> Notice:
         return Notice(
-            str(got["id"]),
+            str(due.id),
             self.settings.name,
-            got["seq"],
-            got["attempt"],
-            got["created_at"],
-            got["message"],
+            due.seq,
+            due.attempt,
+            due.created_at,
+            due.message,
             self.settings.title,
             self.settings.body,
-            QueueInfo(self.environment, got["database"], self.dashboard),
+            QueueInfo(self.environment, due.database, self.dashboard),
         )
 
     async def _send(self, notice: Notice) -> DeliveryResult:
@@ -214,34 +248,32 @@ class AlertDelivery:
         """Return a reason that may be stored: without secrets, and without characters that no column can hold."""
         return to_storable_text(dsn.redact(text, self._secrets))
 
-    async def _settle(self, conn: psycopg.AsyncConnection, got: dict[str, Any], outcome: DeliveryResult) -> None:
-        retry_s, abandon = self._next_step(got, outcome)
+    async def _settle(self, conn: psycopg.AsyncConnection, due: DueDelivery, outcome: DeliveryResult) -> None:
+        retry_s, abandon = self._next_step(due, outcome)
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
-            cursor = await conn.execute(
-                SETTLE, [self.settings.name, got["fence"], got["id"], outcome.error, retry_s, abandon]
-            )
-            settled = await cursor.fetchone() == (True,)
-        self._log_result(got, outcome, retry_s, settled=settled, abandon=abandon)
+            call = settle_delivery(self.settings.name, due.fence, due.id, outcome.error, retry_s, abandon)
+            settled = await run_async(conn, call)
+        self._log_result(due, outcome, retry_s, settled=settled, abandon=abandon)
 
-    def _next_step(self, got: dict[str, Any], outcome: DeliveryResult) -> tuple[float, bool]:
+    def _next_step(self, due: DueDelivery, outcome: DeliveryResult) -> tuple[float, bool]:
         """Return when to try again, in seconds, and whether to abandon it instead."""
         abandon = outcome.error is not None and (
-            got["age_s"] > self.give_up_s or (outcome.refused and got["attempt"] >= MAX_REFUSALS)
+            due.age_s > self.give_up_s or (outcome.refused and due.attempt >= MAX_REFUSALS)
         )
         asked_s = min(outcome.retry_after_s or 0.0, MAX_RETRY_AFTER_S)
-        return max(retry_s(got["attempt"]), asked_s), abandon
+        return max(retry_s(due.attempt), asked_s), abandon
 
     def _log_result(
-        self, got: dict[str, Any], outcome: DeliveryResult, wait_s: float, *, settled: bool, abandon: bool
+        self, due: DueDelivery, outcome: DeliveryResult, wait_s: float, *, settled: bool, abandon: bool
     ) -> None:
-        attempt = got["attempt"]
-        facts = {"sink": self.settings.name, "id": str(got["id"]), "attempt": attempt}
+        attempt = due.attempt
+        facts = {"sink": self.settings.name, "id": str(due.id), "attempt": attempt}
         if not settled:
             log.warning(
                 events.ALERT_LEASE_LOST, **facts, meaning="somebody else delivers to this sink; it may arrive twice"
             )
         elif outcome.error is None:
-            log.info(events.ALERT_DELIVERED, **facts, count=got["message"]["count"])
+            log.info(events.ALERT_DELIVERED, **facts, count=due.message["count"])
         elif abandon:
             log.error(
                 events.ALERT_ABANDONED, **facts, reason=outcome.error, fix="`pgrouse alert replay` sends it again"

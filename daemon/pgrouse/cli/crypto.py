@@ -14,9 +14,9 @@ from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_count
 
 if TYPE_CHECKING:
+    from pgrouse.client.key_rotation import RotationResult
+    from pgrouse.client.key_usage import KeyUsage
     from pgrouse.crypto.cipher import Cipher
-    from pgrouse.crypto.key_usage import KeyUsage
-    from pgrouse.crypto.rotation import RotationResult
 
 NAMED = 10  # how many ids of broken messages are shown
 
@@ -56,7 +56,7 @@ def check(session: CliSession, limit: int) -> int:
     Exit code 1 if a message needs a key that is not configured here. A key that no message needs can be removed, unless backups or the
     archive must still be read.
     """
-    from pgrouse.crypto import key_usage  # noqa: PLC0415
+    from pgrouse.client import key_usage  # noqa: PLC0415
 
     cipher = _cipher(session)
     with session.connect() as conn, conn.transaction():
@@ -88,8 +88,8 @@ def rotate(session: CliSession, topic: str | None, dead_letters: bool) -> int:
     Exit code 1 if some cannot be decrypted with the keys that are here.
     """
     from pgrouse.cli.bulk import BATCH, show_progress  # noqa: PLC0415
-    from pgrouse.crypto.rotation import RotationResult  # noqa: PLC0415
-    from pgrouse.crypto.rotation import rotate as batches  # noqa: PLC0415
+    from pgrouse.client.key_rotation import RotationResult  # noqa: PLC0415
+    from pgrouse.client.key_rotation import rotate as batches  # noqa: PLC0415
 
     cipher, rotated = _cipher(session), RotationResult()
     with session.connect() as conn, show_progress("re-encrypting", BATCH + 1) as progress:

@@ -7,6 +7,7 @@ from datetime import datetime
 from pgrouse.client.call import Call, Rows, value
 
 NOW = b"SELECT pg_catalog.clock_timestamp()"
+AGE = b"SELECT extract(epoch FROM messages.now() OPERATOR(pg_catalog.-) %s::pg_catalog.timestamptz)::float8"
 TICKS = b"""
   SELECT k.caller, extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.max(k.ran_at))::float8
   FROM messages.tick_mark AS k GROUP BY k.caller ORDER BY k.caller"""
@@ -15,6 +16,11 @@ TICKS = b"""
 def now() -> Call[datetime]:
     """Read the clock."""
     return Call(NOW, [], value)
+
+
+def age_s(moment: datetime) -> Call[float]:
+    """Say how many seconds ago that was, by the queue's clock."""
+    return Call(AGE, [moment], value)
 
 
 def tick_ages() -> Call[dict[str, float]]:

@@ -6,7 +6,8 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pgrouse.crypto import key_usage, keys
+from pgrouse.client import key_usage
+from pgrouse.crypto import keys
 from pgrouse.doctor.finding import Finding, fail, ok, warn
 from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import ConfigError

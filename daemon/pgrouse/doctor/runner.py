@@ -63,7 +63,7 @@ CHECKS: tuple[DoctorCheck, ...] = (
     DoctorCheck(("objects",), drift.check_objects),
     DoctorCheck(("grants",), rights.check_roles),
     DoctorCheck(("pg_cron",), pg_cron.check),
-    *(DoctorCheck(codes, sql_checks.sql_check(part)) for part, codes in sql_checks.PARTS.items()),
+    *(DoctorCheck(codes, sql_checks.sql_check(examine)) for examine, codes in sql_checks.PARTS.items()),
     DoctorCheck(("connections_needed",), capacity.check),
     DoctorCheck((payload_schemas.CODE,), payload_schemas.check),
     DoctorCheck(("crypto_keys",), encryption.check_keys, needs_database=False),

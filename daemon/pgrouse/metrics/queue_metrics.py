@@ -11,12 +11,16 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from psycopg import AsyncConnection
 
+from pgrouse.client.call import run_async
+from pgrouse.client.calls.doctor import snapshot_age
+from pgrouse.client.calls.export import list_exports
+from pgrouse.client.calls.stats import TopicStats, stats
+from pgrouse.client.clock import tick_ages
 from pgrouse.metrics import catalogue as c
 from pgrouse.metrics.prometheus import family, single
 
 Row = dict[str, Any]
 
-TOPICS = b"SELECT topic, ready, delayed, running, dead_last_day, oldest_ready_s, handled FROM messages.stats(10000)"
 POLICIES = b"""
     SELECT k.topic,
            coalesce(t.paused_at IS NOT NULL AND coalesce(t.resume_at, 'infinity') > messages.now(), false)
@@ -35,12 +39,7 @@ WORKERS = b"""
            count(*) FILTER (WHERE w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS stopping,
            count(*) FILTER (WHERE w.seen_at <= clock_timestamp() - interval '30 s' AND w.kind = 'daemon') AS silent
     FROM messages.worker AS w"""
-TICKS = b"""
-    SELECT k.caller, extract(epoch FROM clock_timestamp() - max(k.ran_at))::float8 AS age_s
-    FROM messages.tick_mark AS k GROUP BY k.caller ORDER BY k.caller"""
-QUEUE = b"""
-    SELECT pg_notification_queue_usage() AS notify_queue, messages.snapshot_age() AS snapshot_s,
-           (SELECT count(*) FROM messages.list_exports() AS h WHERE h.held_since IS NOT NULL) AS exports_held"""
+NOTIFY_QUEUE = b"SELECT pg_notification_queue_usage() AS used"
 ALERTS = b"""
     SELECT count(*) AS undelivered, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)), 0)::float8 AS oldest_s
     FROM (
@@ -48,6 +47,7 @@ ALERTS = b"""
       WHERE d.delivered_at IS NULL AND d.abandoned_at IS NULL LIMIT 10000) AS d"""
 CONDITIONS = b"SELECT kind, topic FROM messages.condition ORDER BY kind, topic"
 
+BOUND = 10_000  # no topic is counted further
 STATES = ("ready", "delayed", "running")
 DEAD_RESULTS = ("rejected", "failed", "lock_expired", "expired")
 
@@ -70,11 +70,13 @@ async def read_queue_metrics(conn: AsyncConnection[Row], sees: Callable[[str], b
         conn: a connection with dict rows, in a transaction that bounds its statements.
         sees: whether the caller may see a topic.
     """
-    topics = [row for row in await _rows(conn, TOPICS) if sees(row["topic"])]
+    topics = [each for each in await run_async(conn, stats(BOUND)) if sees(each.topic)]
     died = [row for row in await _rows(conn, DIED) if sees(row["topic"])]
-    policies = await _rows(conn, POLICIES, [row["topic"] for row in topics])
+    policies = await _rows(conn, POLICIES, [each.topic for each in topics])
     conditions = [row for row in await _rows(conn, CONDITIONS) if not row["topic"] or sees(row["topic"])]
-    (workers,), (queue,), (alerts,) = [await _rows(conn, each) for each in (WORKERS, QUEUE, ALERTS)]
+    (workers,), (queue,), (alerts,) = [await _rows(conn, each) for each in (WORKERS, NOTIFY_QUEUE, ALERTS)]
+    ticks, snapshot_s = await run_async(conn, tick_ages()), await run_async(conn, snapshot_age())
+    exports_held = sum(each.held_since is not None for each in await run_async(conn, list_exports()))
     metrics = [
         single(c.DATABASE_UP, 1),
         *_topics(topics),
@@ -82,15 +84,15 @@ async def read_queue_metrics(conn: AsyncConnection[Row], sees: Callable[[str], b
         family(c.STOPPED, [((row["topic"],), row["stopped"]) for row in policies]),
         family(c.NOTIFY, [((row["topic"],), row["notify"]) for row in policies]),
         family(c.WORKERS, [((state,), count) for state, count in workers.items()]),
-        family(c.TICK_AGE, [((row["caller"],), row["age_s"]) for row in await _rows(conn, TICKS)]),
+        family(c.TICK_AGE, [((caller,), age_s) for caller, age_s in ticks.items()]),
         single(c.ALERTS, alerts["undelivered"]),
         single(c.ALERTS_AGE, alerts["oldest_s"]),
         family(c.CONDITIONS, [((row["kind"], row["topic"]), 1) for row in conditions]),
-        single(c.NOTIFY_QUEUE, queue["notify_queue"]),
-        single(c.EXPORTS_HELD, queue["exports_held"]),
+        single(c.NOTIFY_QUEUE, queue["used"]),
+        single(c.EXPORTS_HELD, exports_held),
     ]
     # A value that cannot be read is left out, not 0.
-    return metrics if queue["snapshot_s"] is None else [*metrics, single(c.SNAPSHOT_AGE, queue["snapshot_s"])]
+    return metrics if snapshot_s is None else [*metrics, single(c.SNAPSHOT_AGE, snapshot_s)]
 
 
 def database_down() -> list[Metric]:
@@ -106,16 +108,16 @@ def render(metrics: Sequence[Metric], accept: str) -> tuple[bytes, str]:
     return encode(registry), media_type
 
 
-def _topics(topics: list[Row]) -> Iterator[Metric]:
-    yield family(c.DEPTH, [((row["topic"], state), row[state]) for row in topics for state in STATES])
-    yield family(c.OLDEST, [((row["topic"],), row["oldest_ready_s"] or 0) for row in topics])
-    yield family(c.DEAD, [((row["topic"],), row["dead_last_day"]) for row in topics])
-    yield family(c.HANDLED, [((row["topic"],), row["handled"]) for row in topics])
+def _topics(topics: list[TopicStats]) -> Iterator[Metric]:
+    yield family(c.DEPTH, [((each.topic, state), getattr(each, state)) for each in topics for state in STATES])
+    yield family(c.OLDEST, [((each.topic,), each.oldest_ready_s or 0) for each in topics])
+    yield family(c.DEAD, [((each.topic,), each.dead_last_day) for each in topics])
+    yield family(c.HANDLED, [((each.topic,), each.handled) for each in topics])
 
 
-def _died(died: list[Row], topics: list[Row]) -> list[tuple[tuple[str, str], int]]:
+def _died(died: list[Row], topics: list[TopicStats]) -> list[tuple[tuple[str, str], int]]:
     """Return the counters; those of a topic that is known begin at 0, so that its first death is a rise."""
-    counts = {(row["topic"], result): 0 for row in topics for result in DEAD_RESULTS}
+    counts = {(each.topic, result): 0 for each in topics for result in DEAD_RESULTS}
     counts |= {(row["topic"], row["result"]): row["count"] for row in died}
     return sorted(counts.items())
 

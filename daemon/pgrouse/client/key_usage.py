@@ -9,6 +9,8 @@ from typing import Any
 
 import psycopg
 
+from pgrouse.client.call import run
+from pgrouse.client.calls.dead import dead_topics
 from pgrouse.crypto import envelope
 from pgrouse.crypto.envelope import DATA, ENCRYPTED_BY, MAX_HEADER_BYTES, EnvelopeHeader
 
@@ -36,7 +38,7 @@ STEPS = f"""
   WHERE s.message_id = ANY (%s) AND s.result ? '{ENCRYPTED_BY}'"""  # noqa: S608 - constants only
 DEAD = f"""
   SELECT d.header, d.state
-  FROM messages.dead_topics() AS t (topic)
+  FROM unnest(%(topics)s::text[]) AS t (topic)
   CROSS JOIN LATERAL (
     SELECT {BODY_HEADER.format(row="a")} AS header, {STATE_HEADER.format(row="a")} AS state
     FROM messages.message_archive AS a
@@ -107,7 +109,7 @@ def read_key_usage(conn: psycopg.Connection[Any], most: int) -> KeyUsage:
                 use.running += each.is_running
                 use.waiting += not each.is_running
     usage.saw_all = looked < most
-    dead = conn.execute(DEAD.encode(), {"most": most}).fetchall()
+    dead = conn.execute(DEAD.encode(), {"topics": run(conn, dead_topics()), "most": most}).fetchall()
     usage.saw_all_dead = len(dead) < most
     for row in dead:
         for header in {(h.key, h.fingerprint): h for h in _headers(*row)}.values():

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from pgrouse.crypto import envelope, key_usage
+from pgrouse.client import key_usage
+from pgrouse.client.call import run
+from pgrouse.client.calls.operate import reencrypt
+from pgrouse.crypto import envelope
 from pgrouse.errors import DecryptionFailed, EncryptionKeyMissing
 
 if TYPE_CHECKING:
@@ -23,7 +26,6 @@ BATCH, BATCH_BYTES = 200, 16 * 1024 * 1024
 READ = b"""
   SELECT m.id, m.topic::text, m.body::bytea, m.state::text
   FROM messages.message AS m WHERE m.id = ANY (%s::bigint[]) AND m.claim_id IS NULL"""
-REENCRYPT = b"SELECT messages.reencrypt(%s::bigint[], %s::text[], %s::bytea[], %s::text[]::jsonb[], %s)"
 
 
 @dataclass(slots=True)
@@ -103,8 +105,8 @@ def _reencrypt_batch(conn: psycopg.Connection[Any], cipher: Cipher, ids: list[in
         except DecryptionFailed:
             rotated.broken.append(row[0])
     if reencrypted:
-        found: Any = conn.execute(REENCRYPT, [*map(list, zip(*reencrypted, strict=True)), cipher.current]).fetchone()
-        rotated.done = len(found[0])
+        chosen, seen, bodies, states = map(list, zip(*reencrypted, strict=True))
+        rotated.done = len(run(conn, reencrypt(chosen, seen, bodies, states, cipher.current)))
     rotated.left = len(ids) - rotated.done - sum(rotated.missing.values()) - len(rotated.broken)
     return rotated
 
