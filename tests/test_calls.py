@@ -68,12 +68,6 @@ NOT_CONVERTED: set[str] = {
     "daemon/pgrouse/web/v1/schedule.py",
     "daemon/pgrouse/web/v1/system.py",
     "daemon/pgrouse/web/v1/topic.py",
-    "pipeline/pyspark_pgrouse/claim/claim_client.py",
-    "pipeline/pyspark_pgrouse/claim/outcome.py",
-    "pipeline/pyspark_pgrouse/claim/stream.py",
-    "pipeline/pyspark_pgrouse/lake/cursor.py",
-    "pipeline/pyspark_pgrouse/publish/job.py",
-    "pipeline/pyspark_pgrouse/publish/stage.py",
 }
 # Its rows are of two kinds.
 OF_SEVERAL_ROWS = {"find_messages"}

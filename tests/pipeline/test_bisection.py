@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pyspark_pgrouse.claim.bisection import CALLS, Bisection, ClaimRef, Row
-from pyspark_pgrouse.claim.outcome import Outcome, SettleResult
+from pyspark_pgrouse.claim.bisection import CALLS, Bisection
+from pyspark_pgrouse.claim.in_flight import ClaimRef
+from pyspark_pgrouse.claim.outcome import Outcome, Row, SettleResult
 
 ERROR = "ValueError: boom"
 
@@ -29,14 +30,13 @@ class Books:
         self.calls.append(ids)
         if self.raises(set(ids), len(self.calls)):
             return f"{ERROR} {ids}"
-        return self.note([(id_, claim, Outcome.SUCCESS, None, None) for id_, claim in part])
+        return self.note([(id_, claim, Outcome()) for id_, claim in part])
 
     def note(self, rows: Sequence[Row]) -> SettleResult:
-        for id_, _, outcome, *_ in rows:
-            assert outcome is not None
+        for id_, _, outcome in rows:
             assert id_ not in self.outcomes, "settled twice"
-            self.outcomes[id_] = outcome
-        return SettleResult.of([(str(outcome), 1) for _, _, outcome, *_ in rows], 0)
+            self.outcomes[id_] = outcome.kind
+        return SettleResult.of([(outcome.kind, 1) for *_, outcome in rows], 0)
 
     def of(self, outcome: str) -> list[int]:
         return sorted(id_ for id_, found in self.outcomes.items() if found == outcome)
@@ -58,7 +58,7 @@ def test_only_what_fails_alone_uses_up_an_attempt_and_the_others_are_worked(bad:
 
     assert set(search.at_fault) == bad
     assert (books.of("retry"), books.of("release")) == (sorted(bad), [])
-    assert len(books.of("success")) == 1000 - len(bad)
+    assert len(books.of("complete")) == 1000 - len(bad)
     assert all(f"[{id_}]" in error for id_, error in search.at_fault.items())
     assert not search.has_failed
 
@@ -79,7 +79,7 @@ def test_a_sink_that_goes_down_during_the_search_costs_one_message_an_attempt() 
     search = searched(books, 1000)
 
     assert search.has_failed
-    assert len(books.of("success")) == 750
+    assert len(books.of("complete")) == 750
     assert len(books.of("retry")) == 1
     assert len(books.of("release")) == 249
     assert len(books.calls) < 40
@@ -90,7 +90,7 @@ def test_a_batch_that_is_too_big_is_worked_in_parts_and_costs_nothing() -> None:
 
     search = searched(books, 1000)
 
-    assert (search.at_fault, search.has_failed, len(books.of("success"))) == ({}, False, 1000)
+    assert (search.at_fault, search.has_failed, len(books.of("complete"))) == ({}, False, 1000)
 
 
 def test_the_only_message_of_a_batch_fails_alone_and_the_batch_has_failed() -> None:
@@ -115,7 +115,7 @@ def test_more_errors_in_a_row_than_can_be_told_from_a_broken_function_give_the_r
     search = searched(books, 400)
 
     assert search.has_failed
-    assert len(books.of("success")) == 300
+    assert len(books.of("complete")) == 300
     assert set(books.of("retry")) == set(search.at_fault) < bad
     assert set(books.of("release")) == bad - set(search.at_fault)
 

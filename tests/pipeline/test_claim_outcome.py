@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.claim.outcome import Outcome, SettleResult, settle, settle_rows, sum_results
+from pyspark_pgrouse.claim.outcome import Outcome, Row, SettleResult, settle, settle_rows, sum_results
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -23,11 +23,16 @@ def ended(queue: Queue) -> dict[int, tuple[str, str | None]]:
     return {row.id: (row.result, row.error) for row in queue.rows(ENDED)}
 
 
+def row(claimed: Any, outcome: str | None = None, **columns: Any) -> Row:
+    """Return what a row of a DataFrame says about a claimed message."""
+    return claimed.id, claimed.claim_id, Outcome.parse({"outcome": outcome, **columns})
+
+
 def one(queue: Queue, outcome: str | None, reason: str | None = None, after: Any = None) -> int:
     """Publish, claim and settle one message."""
     queue.publish()
     claimed = queue.claim_one()
-    counted = settle_rows(queue.conn, [(claimed.id, claimed.claim_id, outcome, reason, after)])
+    counted = settle_rows(queue.conn, [row(claimed, outcome, reason=reason, after=after)])
     assert sum_results(counted).total == 1
     return int(claimed.id)
 
@@ -35,11 +40,12 @@ def one(queue: Queue, outcome: str | None, reason: str | None = None, after: Any
 @pytest.mark.parametrize(
     ("outcome", "result", "error"),
     [
-        ("success", "success", None),
+        ("complete", "success", None),
         (None, "success", None),
         ("reject", "rejected", "why"),
         ("fail", "failed", "why"),
         ("retry", "failed", "why"),
+        ("expire", "lock_expired", "why"),
     ],
 )
 def test_an_outcome_ends_as_the_archive_calls_it(
@@ -73,44 +79,85 @@ def test_what_is_released_is_ready_at_once_with_its_attempt_back(queue: Queue) -
     assert (message.attempts, message.runs, message.claim_id) == (0, 1, None)
 
 
+@pytest.mark.parametrize(("ran", "runs"), [(None, 1), (True, 1), (False, 0)])
+def test_a_release_keeps_the_run_unless_work_had_not_begun(queue: Queue, ran: bool | None, runs: int) -> None:
+    queue.publish()
+    claimed = queue.claim_one()
+
+    settle_rows(queue.conn, [row(claimed, "release", ran=ran)])
+
+    assert queue.message(claimed.id).runs == runs
+
+
+@pytest.mark.parametrize("outcome", ["retry", "defer"])
+def test_the_next_attempt_gets_the_state(queue: Queue, outcome: str) -> None:
+    queue.policy(max_attempts=2)
+    queue.publish()
+
+    settle_rows(queue.conn, [row(queue.claim_one(), outcome, state='{"page": 2}', after=0)])
+
+    assert queue.claim_one().state == '{"page": 2}'
+
+
+def test_a_message_may_be_put_off_until_a_time(queue: Queue) -> None:
+    queue.publish()
+    claimed, until = queue.claim_one(), datetime(2040, 1, 2, tzinfo=UTC)
+
+    settle_rows(queue.conn, [row(claimed, "defer", until=until)])
+
+    assert queue.message(claimed.id).available_at == until
+
+
+def test_the_archive_keeps_the_output(queue: Queue) -> None:
+    queue.publish()
+    claimed = queue.claim_one()
+
+    settle_rows(queue.conn, [row(claimed, output='{"rows": 3}')])
+
+    assert queue.archived(claimed.id).output == {"rows": 3}
+
+
 def test_a_message_that_is_not_held_any_more_is_counted_as_lost_and_left_alone(queue: Queue) -> None:
     queue.publish_many(2)
     first, second = queue.claim()
     queue.settle("release", [first])
 
-    counted = settle_rows(queue.conn, [(row.id, row.claim_id, "reject", None, None) for row in (first, second)])
+    counted = settle_rows(queue.conn, [row(claimed, "reject") for claimed in (first, second)])
 
     assert sum_results(counted) == SettleResult({"rejected": 1}, lost=1)
     assert queue.ids() == [first.id]
 
 
 @pytest.mark.parametrize(
-    ("outcome", "after", "said"),
+    ("outcome", "given", "said"),
     [
-        ("done", None, "outcome must be one of success, retry, reject, fail, defer, release, found 'done'"),
-        ("retry", "soon", "after: expected a duration"),
+        ("done", {}, "outcome must be one of complete, retry, expire, reject, fail, defer, release, found 'done'"),
+        ("retry", {"after": "soon"}, "after: expected a duration"),
+        ("retry", {"state": "{"}, "state"),
+        ("retry", {"state": '"\\u0000"'}, "state"),
+        ("complete", {"output": "NaN"}, "output"),
+        ("defer", {"until": datetime(2030, 1, 1)}, "until: 2030-01-01 00:00:00 has no time zone"),  # noqa: DTZ001
     ],
 )
-def test_what_is_no_outcome_settles_nothing(queue: Queue, outcome: str, after: Any, said: str) -> None:
+def test_what_is_no_outcome_settles_nothing(queue: Queue, outcome: str, given: dict[str, Any], said: str) -> None:
     queue.publish_many(2)
     first, second = queue.claim()
 
     with pytest.raises(ConfigError, match=said):
-        settle_rows(
-            queue.conn,
-            [(first.id, first.claim_id, None, None, None), (second.id, second.claim_id, outcome, None, after)],
-        )
+        settle_rows(queue.conn, (row(first), row(second, outcome, **given)))
     assert ended(queue) == {}
 
 
 @pytest.mark.parametrize(
     ("outcome", "attempts", "became"),
     [
-        ("success", 1, "success"),
+        ("complete", 1, "success"),
         ("reject", 2, "rejected"),
         ("fail", 2, "failed"),
         ("retry", 1, "failed"),
         ("retry", 2, "retry"),
+        ("expire", 1, "lock_expired"),
+        ("expire", 2, "retry"),
         ("defer", 1, "defer"),
         ("release", 1, "release"),
     ],
@@ -122,10 +169,10 @@ def test_what_is_counted_is_what_the_database_did_and_not_what_was_asked(
     queue.publish()
     claimed = queue.claim_one()
 
-    counted = settle_rows(queue.conn, [(claimed.id, claimed.claim_id, outcome, "why", None)])
+    counted = settle_rows(queue.conn, [row(claimed, outcome, reason="why")])
 
     assert sum_results(counted) == SettleResult({became: 1})
-    assert sum_results(counted).dead == (became in ("rejected", "failed"))
+    assert sum_results(counted).dead == (became in ("rejected", "failed", "lock_expired"))
 
 
 def test_a_release_that_gives_way_to_a_newer_message_of_its_key_is_counted_as_cancelled(queue: Queue) -> None:
@@ -133,7 +180,7 @@ def test_a_release_that_gives_way_to_a_newer_message_of_its_key_is_counted_as_ca
     claimed = queue.claim_one()
     queue.publish(key="k")
 
-    counted = settle_rows(queue.conn, [(claimed.id, claimed.claim_id, "release", None, None)])
+    counted = settle_rows(queue.conn, [row(claimed, "release")])
 
     assert sum_results(counted) == SettleResult({"cancelled": 1})
 
@@ -143,13 +190,13 @@ def test_what_was_cancelled_while_it_was_worked_is_lost_once_and_not_counted_twi
     first, second = queue.claim()
     queue.call("cancel", [first.id])
 
-    counted = settle_rows(queue.conn, [(row.id, row.claim_id, "retry", "why", None) for row in (first, second)])
+    counted = settle_rows(queue.conn, [row(claimed, "retry", reason="why") for claimed in (first, second)])
 
     assert sum_results(counted) == SettleResult({"failed": 1}, lost=1)
 
 
 def test_the_total_counts_the_lost_ones_too() -> None:
-    assert SettleResult({Outcome.SUCCESS: 3, Outcome.RETRY: 1}, lost=2).total == 6
+    assert SettleResult({"success": 3, "retry": 1}, lost=2).total == 6
 
 
 @pytest.mark.spark

@@ -55,7 +55,7 @@ from pyspark.sql import functions as f
 
 @f.udf("string")
 def verdict(payload):
-    return "reject" if json.loads(payload)["total"] > {COUNT - DEAR} else "success"
+    return "reject" if json.loads(payload)["total"] > {COUNT - DEAR} else "complete"
 
 def charge(batch):
     return batch.select("id", verdict("payload").alias("outcome"), f.lit("too dear").alias("reason"))

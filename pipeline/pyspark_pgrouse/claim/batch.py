@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 from pgrouse.errors import ConfigError
 from pgrouse.handlers.outcome import describe
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
-from pyspark_pgrouse.claim.bisection import Bisection, ClaimRef
-from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, Outcome, SettleResult, parse_delay, parse_outcome
+from pyspark_pgrouse.claim.bisection import Bisection
+from pyspark_pgrouse.claim.in_flight import ClaimRef
+from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, Outcome, SettleResult
 from pyspark_pgrouse.session import check_alive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BatchFunction = Callable[["DataFrame"], "DataFrame | None"]
-# By message id: outcome, reason, after.
-Outcomes = dict[int, tuple[str, str | None, Any]]
-SUCCEEDED = (Outcome.SUCCESS, None, None)
+SUCCEEDED = Outcome()
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def _run_part(
         # Without Spark every function raises: that says nothing of this one.
         check_alive(part.sparkSession)
         return describe(raised)
-    return settler.settle([(id_, claim, *outcomes.get(id_, SUCCEEDED)) for id_, claim in held()])
+    return settler.settle([(id_, claim, outcomes.get(id_, SUCCEEDED)) for id_, claim in held()])
 
 
 def _part(batch: DataFrame, part: Sequence[ClaimRef]) -> DataFrame:
@@ -112,7 +111,7 @@ def _part(batch: DataFrame, part: Sequence[ClaimRef]) -> DataFrame:
     return batch.where(f.col("id").between(part[0][0], part[-1][0]))
 
 
-def _outcomes_by_id(outcomes: Any) -> Outcomes:
+def _outcomes_by_id(outcomes: Any) -> dict[int, Outcome]:
     """Return the outcomes that a function returned, by message id. They are computed here, once: an error in them is the function's."""
     from pyspark.sql import DataFrame  # noqa: PLC0415 - only drivers need it
 
@@ -123,8 +122,4 @@ def _outcomes_by_id(outcomes: Any) -> Outcomes:
     if missing := {"id", "outcome"} - set(outcomes.columns):
         raise ConfigError(f"the DataFrame that it returned has no column {' and '.join(sorted(missing))}")
     chosen = outcomes.select("id", *(name for name in OPTIONAL if name in outcomes.columns))
-    return {row["id"]: _checked(row) for row in chosen.toArrow().to_pylist()}
-
-
-def _checked(row: dict[str, Any]) -> tuple[str, str | None, Any]:
-    return parse_outcome(row["outcome"]), row.get("reason"), parse_delay(row.get("after"))
+    return {row["id"]: Outcome.parse(row) for row in chosen.toArrow().to_pylist()}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import ClaimClient
-from pyspark_pgrouse.claim.outcome import SettleResult, settle_rows, sum_results
+from pyspark_pgrouse.claim.outcome import Row, SettleResult, settle_rows, sum_results
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ CONNECTIONS = 2
 ROWS = 5_000
 CLAIMS = "SELECT w.status -> 'claims' FROM messages.worker AS w WHERE w.name = %s"
 READER_LEFT = "SELECT NOT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = %s)"
-
-Row = tuple[int, int, str | None, str | None, Any]
 
 
 class BatchSettler:
@@ -58,7 +56,7 @@ class BatchSettler:
         return self._connections[0].run(run)
 
     def settle(self, rows: Sequence[Row]) -> SettleResult:
-        """Settle rows of id, claim_id, outcome, reason and after.
+        """Settle messages.
 
         Raises:
             DatabaseUnreachable: the server went away, and did not come back in time.

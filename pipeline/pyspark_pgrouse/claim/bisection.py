@@ -8,15 +8,13 @@ back with their attempt.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from pyspark_pgrouse.claim.outcome import Outcome, SettleResult
+from pgrouse.client.settlement import SettleKind
+from pyspark_pgrouse.claim.in_flight import ClaimRef
+from pyspark_pgrouse.claim.outcome import Outcome, Row, SettleResult
 
 # Where so many calls have not told them apart, most of a batch is at fault, or the function is.
 CALLS = 500
-# A message: its id and the number of its claim.
-ClaimRef = tuple[int, int]
-Row = tuple[int, int, str | None, str | None, Any]
 
 
 class Bisection:
@@ -24,7 +22,7 @@ class Bisection:
 
     Args:
         work: works some messages and settles them; returns what became of them, or the error of the function as text.
-        settle: settles rows of id, claim_id, outcome, reason and after.
+        settle: settles messages.
         is_stopped: whether to give back what is left instead of going on.
 
     Attributes:
@@ -97,12 +95,12 @@ class Bisection:
         back = [ref for ref, _ in self._suspects] + [ref for part in (*parts, *self._undivided) for ref in part]
         self.has_failed = not stopped and (self.has_failed or bool(back))
         if back:
-            self.settled += self._settle([(*ref, Outcome.RELEASE, None, None) for ref in back])
+            self.settled += self._settle([(*ref, Outcome(SettleKind.RELEASE)) for ref in back])
 
     def _retry_failed(self, suspects: Sequence[tuple[ClaimRef, str]]) -> None:
         if suspects:
             self.at_fault |= {id_: error for (id_, _), error in suspects}
-            self.settled += self._settle([(*ref, Outcome.RETRY, error, None) for ref, error in suspects])
+            self.settled += self._settle([(*ref, Outcome(SettleKind.RETRY, error)) for ref, error in suspects])
 
 
 def _halves(part: Sequence[ClaimRef]) -> list[Sequence[ClaimRef]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+# A message: its id and the number of its claim.
+ClaimRef = tuple[int, int]
 # A heartbeat comes at a third of the shortest lock.
 SHARE_OF_LOCK = 3
 
@@ -39,23 +41,15 @@ class LockAge:
         return self.at + self.lock_duration_s / SHARE_OF_LOCK
 
 
-@dataclass(frozen=True)
-class ClaimRefs:
-    """Messages as every SQL function that settles or extends wants them: ids, and the claim of each, as array literals."""
-
-    ids: str
-    claims: str
-
-    @classmethod
-    def of(cls, rows: Iterable[tuple[int, int]]) -> ClaimRefs:
-        """Make it of pairs of id and claim: for thousands of them far cheaper than to adapt a list element by element."""
-        known = list(rows)
-        return cls(_literal(id_ for id_, _ in known), _literal(claim for _, claim in known))
+def unzip(refs: Iterable[ClaimRef]) -> tuple[list[int], list[int]]:
+    """Return ids and claims apart, as every function takes them that settles or extends."""
+    known = list(refs)
+    return [id_ for id_, _ in known], [claim_id for _, claim_id in known]
 
 
-def chunks(rows: Sequence[tuple[int, int]], size: int) -> Iterable[ClaimRefs]:
-    """Yield refs in pieces of at most `size`."""
-    return (ClaimRefs.of(rows[at : at + size]) for at in range(0, len(rows), size))
+def chunks(refs: Sequence[ClaimRef], size: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield ids and claims in pieces of at most `size`."""
+    return (unzip(refs[at : at + size]) for at in range(0, len(refs), size))
 
 
 class InFlight:
@@ -125,7 +119,3 @@ class InFlight:
             self._held = {id_: held for id_, held in self._held.items() if held.claim_id not in claims}
             for claim in claims:
                 self._lock_ages.pop(claim, None)
-
-
-def _literal(numbers: Iterable[int]) -> str:
-    return "{" + ",".join(map(str, numbers)) + "}"

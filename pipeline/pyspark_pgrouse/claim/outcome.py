@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from enum import StrEnum
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pgrouse import jsonb
+from pgrouse.client.call import run
+from pgrouse.client.calls.run import results
+from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.config import duration
-from pgrouse.errors import ConfigError
+from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.handlers.outcome import to_storable_text
-from pyspark_pgrouse.claim.in_flight import ClaimRefs
+from pyspark_pgrouse.claim.in_flight import ClaimRef, unzip
 
 if TYPE_CHECKING:
     import psycopg
@@ -21,21 +24,67 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-class Outcome(StrEnum):
-    """How an attempt ended."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one attempt ended.
 
-    SUCCESS = "success"
-    RETRY = "retry"
-    REJECT = "reject"
-    FAIL = "fail"
-    DEFER = "defer"
-    RELEASE = "release"
+    Attributes:
+        kind: how.
+        error: of retry, expire, reject and fail.
+        after: of retry and defer: when to try again.
+        until: of defer, instead of `after`.
+        state: of retry and defer: what the next attempt gets, JSON.
+        output: of complete, JSON.
+        ran: of release: whether work on the message had begun; its run stays counted then.
+    """
+
+    kind: SettleKind = SettleKind.COMPLETE
+    error: str | None = None
+    after: timedelta | None = None
+    until: datetime | None = None
+    state: str | None = None
+    output: str | None = None
+    ran: bool = True
+
+    @classmethod
+    def parse(cls, row: Mapping[str, Any]) -> Outcome:
+        """Return what a row says that has some of the columns of OPTIONAL.
+
+        Raises:
+            ConfigError: a column holds what it cannot.
+        """
+        return cls(
+            parse_kind(row.get("outcome")),
+            row.get("reason"),
+            parse_delay(row.get("after")),
+            parse_time(row.get("until")),
+            parse_json("state", row.get("state")),
+            parse_json("output", row.get("output")),
+            row.get("ran") is not False,
+        )
+
+    def value(self, field: str) -> Any:
+        """Return what it says of a field of a Settlement."""
+        if field == "error":
+            return to_storable_text(self.error or f"{self.kind} by the batch's function")
+        return getattr(self, field)
 
 
-# What the database makes of an outcome: a result of the archive; or the outcome itself, for a message that waits again.
-RESULTS = {Outcome.SUCCESS: "success", Outcome.REJECT: "rejected", Outcome.FAIL: "failed"}
-DEAD = ("rejected", "failed")
-COUNTS = ("success", *DEAD, "cancelled", Outcome.RETRY.value, Outcome.DEFER.value, Outcome.RELEASE.value)
+# A message, its claim, and how the attempt ended.
+Row = tuple[int, int, Outcome]
+# What the database makes of a kind where it has no choice.
+RESULTS = {SettleKind.COMPLETE: "success", SettleKind.REJECT: "rejected", SettleKind.FAIL: "failed"}
+# What a message that waits again is counted as.
+WAITING = {SettleKind.EXPIRE: SettleKind.RETRY}
+DEAD = ("rejected", "failed", "lock_expired")
+COUNTS = (
+    "success",
+    *DEAD,
+    "cancelled",
+    SettleKind.RETRY.value,
+    SettleKind.DEFER.value,
+    SettleKind.RELEASE.value,
+)
 
 
 @dataclass(frozen=True)
@@ -43,8 +92,9 @@ class SettleResult:
     """What became of a batch, as the database says.
 
     Attributes:
-        counts: how many messages ended how: `success`, `rejected`, `failed` and `cancelled` as the archive has them; `retry`, `defer` and
-            `release` are those that wait again. A retry without an attempt left is `failed`. What does not occur is missing.
+        counts: how many messages ended how: `success`, `rejected`, `failed`, `lock_expired` and `cancelled` as the archive has them;
+            `retry`, `defer` and `release` are those that wait again. A retry without an attempt left is `failed`. What does not occur is
+            missing.
         lost: how many were not held any more: their lock had expired, or they were cancelled. Nothing was changed for them.
     """
 
@@ -73,36 +123,16 @@ class SettleResult:
         return sum(self.counts.get(result, 0) for result in DEAD)
 
 
-@dataclass(frozen=True)
-class Statement:
-    """The SQL function of an outcome; `values` names what it takes beside ids and claims."""
-
-    query: str
-    values: tuple[str, ...] = ()
-
-
-STATEMENTS = {
-    Outcome.SUCCESS: Statement("SELECT messages.complete(%(ids)s::bigint[], %(claims)s::bigint[])"),
-    Outcome.RETRY: Statement(
-        "SELECT messages.retry(%(ids)s::bigint[], %(claims)s::bigint[], %(reasons)s::text[], %(afters)s::interval[])",
-        ("reasons", "afters"),
-    ),
-    Outcome.REJECT: Statement(
-        "SELECT messages.reject(%(ids)s::bigint[], %(claims)s::bigint[], %(reasons)s::text[])", ("reasons",)
-    ),
-    Outcome.FAIL: Statement(
-        "SELECT messages.fail(%(ids)s::bigint[], %(claims)s::bigint[], %(reasons)s::text[])", ("reasons",)
-    ),
-    Outcome.DEFER: Statement(
-        "SELECT messages.defer(%(ids)s::bigint[], %(claims)s::bigint[], %(afters)s::interval[])", ("afters",)
-    ),
-    Outcome.RELEASE: Statement(
-        "SELECT messages.release(%(ids)s::bigint[], %(claims)s::bigint[], array_fill(true, ARRAY[cardinality(%(ids)s::bigint[])]))"
-    ),
-}
-ENDED = "SELECT r.result, count(*) FROM messages.results(%(ids)s::bigint[], %(claims)s::bigint[]) AS r GROUP BY 1"
 NEEDED = ("id", "claim_id")
-OPTIONAL = {"outcome": "string", "reason": "string", "after": "string"}
+OPTIONAL = {
+    "outcome": "string",
+    "reason": "string",
+    "after": "string",
+    "until": "timestamp",
+    "state": "string",
+    "output": "string",
+    "ran": "boolean",
+}
 COUNTED = "became string, settled long"
 LOST = "lost"
 
@@ -114,9 +144,11 @@ def settle(outcomes: DataFrame, dsn: str | None = None) -> SettleResult:
     needed afterwards is persisted before.
 
     Args:
-        outcomes: columns id and claim_id as the stream has them; `outcome`, one of success, retry, reject, fail, defer and release
-            (NULL, or no such column: success); `reason` of the first three that do not succeed; `after`, of retry and defer: when to
-            try again, as an interval, seconds, or text like `5m` (NULL: as the topic's backoff says; of defer at once).
+        outcomes: columns id and claim_id as the stream has them; `outcome`, one of complete, retry, expire, reject, fail, defer and
+            release (NULL, or no such column: complete); `reason` of retry, expire, reject and fail; `after`, of retry and defer: when to
+            try again, as an interval, seconds, or text like `5m` (NULL: as the topic's backoff says; of defer at once); `until`, of
+            defer, a timestamp instead; `state`, of retry and defer, and `output`, of complete: JSON; `ran`, of release: whether work on
+            the message had begun (NULL: it had).
         dsn: as the option of the format.
 
     Returns:
@@ -175,69 +207,53 @@ def _settle(dsn: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         return
     with connection.connect(dsn) as conn:
         for batch in (first, *filled):
-            counted = settle_rows(conn, [tuple(row.values()) for row in batch.to_pylist()])
+            rows = [(row["id"], row["claim_id"], Outcome.parse(row)) for row in batch.to_pylist()]
+            counted = settle_rows(conn, rows)
             yield pa.RecordBatch.from_pylist(
                 [{"became": became, "settled": count} for became, count in counted],
                 pa.schema([("became", pa.string()), ("settled", pa.int64())]),
             )
 
 
-Row = tuple[int, int, str | None, timedelta | None]
-
-
-def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[tuple[Any, ...]]) -> list[tuple[str, int]]:
-    """Settle rows of id, claim_id, outcome, reason and after.
+def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[Row]) -> list[tuple[str, int]]:
+    """Settle messages.
 
     Returns:
         What became of how many, as the keys of `SettleResult.counts` say it, or `lost`. Something may come more than once.
-
-    Raises:
-        ConfigError: an outcome or a delay is none; nothing was settled.
     """
-    by_outcome: dict[Outcome, list[Row]] = {}
-    # All are looked at before the first is settled: what is wrong with one is wrong with the function.
-    for id_, claim, outcome, reason, after in rows:
-        by_outcome.setdefault(parse_outcome(outcome), []).append((id_, claim, reason, parse_delay(after)))
-    return [counted for outcome, some in by_outcome.items() for counted in _settle_one(conn, outcome, some)]
+    by_kind: dict[SettleKind, list[Row]] = {}
+    for row in rows:
+        by_kind.setdefault(row[2].kind, []).append(row)
+    return [counted for kind, some in by_kind.items() for counted in _settle_kind(conn, kind, some)]
 
 
-def _settle_one(conn: psycopg.Connection[Any], outcome: Outcome, rows: Sequence[Row]) -> list[tuple[str, int]]:
-    statement = STATEMENTS[outcome]
-    refs = ClaimRefs.of((id_, claim) for id_, claim, *_ in rows)
-    values: dict[str, Any] = {"ids": refs.ids, "claims": refs.claims}
-    if "reasons" in statement.values:
-        values["reasons"] = [
-            to_storable_text(reason or f"{outcome} by the batch's function") for _, _, reason, _ in rows
-        ]
-    if "afters" in statement.values:
-        values["afters"] = [after for *_, after in rows]
-    row = conn.execute(statement.query.encode(), values).fetchone()
-    lost = set(row[0]) if row else set()
-    settled = [(id_, claim) for id_, claim, *_ in rows if id_ not in lost]
-    return [(LOST, len(lost)), *_became(conn, outcome, settled)]
+def _settle_kind(conn: psycopg.Connection[Any], kind: SettleKind, rows: Sequence[Row]) -> list[tuple[str, int]]:
+    ids, claim_ids = [id_ for id_, *_ in rows], [claim_id for _, claim_id, _ in rows]
+    call = settle_call(kind, ids, claim_ids, lambda field: [outcome.value(field) for *_, outcome in rows])
+    lost_ids = run(conn, call)
+    lost = frozenset(lost_ids)
+    settled = [(id_, claim_id) for id_, claim_id, _ in rows if id_ not in lost]
+    return [(LOST, len(lost)), *_became(conn, kind, settled)]
 
 
-def _became(
-    conn: psycopg.Connection[Any], outcome: Outcome, settled: Sequence[tuple[int, int]]
-) -> list[tuple[str, int]]:
+def _became(conn: psycopg.Connection[Any], kind: SettleKind, settled: Sequence[ClaimRef]) -> list[tuple[str, int]]:
     """Return what became of those that were settled: whether one waits again or has ended is decided by its policy and its key."""
-    if outcome in RESULTS:
-        return [(RESULTS[outcome], len(settled))]
-    refs = ClaimRefs.of(settled)
-    ended = conn.execute(ENDED.encode(), {"ids": refs.ids, "claims": refs.claims}).fetchall() if settled else []
-    return [*ended, (outcome.value, len(settled) - sum(count for _, count in ended))]
+    if kind in RESULTS:
+        return [(RESULTS[kind], len(settled))]
+    ended = Counter(each.result for each in run(conn, results(*unzip(settled)))) if settled else Counter[str]()
+    return [*ended.items(), (WAITING.get(kind, kind).value, len(settled) - ended.total())]
 
 
-def parse_outcome(text: str | None) -> Outcome:
-    """Return the outcome of a name; NULL is success.
+def parse_kind(text: str | None) -> SettleKind:
+    """Return the kind of a name; NULL is complete.
 
     Raises:
         ConfigError: there is none of this name.
     """
     try:
-        return Outcome(text or Outcome.SUCCESS)
+        return SettleKind(text or SettleKind.COMPLETE)
     except ValueError:
-        raise ConfigError(f"outcome must be one of {', '.join(Outcome)}, found {text!r}") from None
+        raise ConfigError(f"outcome must be one of {', '.join(SettleKind)}, found {text!r}") from None
 
 
 def parse_delay(value: Any) -> timedelta | None:
@@ -252,3 +268,29 @@ def parse_delay(value: Any) -> timedelta | None:
         return duration.parse(value)
     except ValueError as error:
         raise ConfigError(f"after: {error}") from None
+
+
+def parse_time(value: datetime | None) -> datetime | None:
+    """Return a time that was given.
+
+    Raises:
+        ConfigError: it has no time zone.
+    """
+    if value is not None and value.tzinfo is None:
+        raise ConfigError(f"until: {value} has no time zone: cast it to timestamp")
+    return value
+
+
+def parse_json(column: str, text: str | None) -> str | None:
+    """Return JSON that was given as text.
+
+    Raises:
+        ConfigError: it is none, or none that the database can store.
+    """
+    if text is None:
+        return None
+    try:
+        jsonb.decode(text, column)
+    except InvalidMessage as error:
+        raise ConfigError(f"{column}: {error}") from None
+    return text

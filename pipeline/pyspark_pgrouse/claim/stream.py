@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from pgrouse.client.calls.run import read_claimed
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import schema
-from pyspark_pgrouse.claim.in_flight import ClaimRefs
+from pyspark_pgrouse.claim.in_flight import unzip
 from pyspark_pgrouse.claim.offset import ClaimOffset
 from pyspark_pgrouse.claim.query_end import QueryEnd
 from pyspark_pgrouse.claim.worker import ClaimWorker
@@ -31,7 +32,6 @@ SHORTEST_LOCK = timedelta(seconds=1)
 LONGEST_LOCK = timedelta(days=7)
 # A task for fewer messages costs more to start than they take to read.
 LEAST_ROWS = 2000
-QUERY = "SELECT {columns} FROM messages.read_claimed('{ids}'::bigint[], '{claims}'::bigint[]) AS a"
 
 
 class ClaimStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -90,8 +90,10 @@ class ClaimStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [self._slice(held[at : at + size]) for at in range(0, len(held), size)]
 
     def _slice(self, held: list[tuple[int, int]]) -> Slice:
-        refs = ClaimRefs.of(held)
-        return Slice(QUERY.format(columns=self._columns, ids=refs.ids, claims=refs.claims))
+        call = read_claimed(*unzip(held))
+        # COPY takes no parameters. These are arrays of numbers.
+        claimed = call.statement.decode() % tuple(f"'{each}'" for each in call.values)
+        return Slice(f"SELECT {self._columns} FROM ({claimed}) AS a")  # noqa: S608 - all of it is ours
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a slice, on an executor: what of it is still held."""

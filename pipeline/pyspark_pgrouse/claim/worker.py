@@ -18,7 +18,7 @@ from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import CLAIM_BYTES, CLAIM_ROWS, ClaimClient, ClaimCursor, ClaimedMessage
 from pyspark_pgrouse.claim.heartbeat import ClaimHeartbeat
-from pyspark_pgrouse.claim.in_flight import ClaimRefs, InFlight
+from pyspark_pgrouse.claim.in_flight import InFlight
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ class ClaimWorker:
     def _take_over(self, claims: Sequence[int]) -> None:
         held = self._claim_connection.run(lambda client: client.held(claims))
         lost = set(self._claim_connection.run(lambda client: client.heartbeat(held, self._options.lock)))
-        refs = ClaimRefs.of(pair for pair in held if pair[0] not in lost)
-        lock_times = self._claim_connection.run(lambda client: client.lock_times(refs))
+        kept = [ref for ref in held if ref[0] not in lost]
+        lock_times = self._claim_connection.run(lambda client: client.lock_times(kept))
         lock_duration_s = self._options.lock.total_seconds() if self._options.lock else None
         self.in_flight.add(
             (id_, claim, lock_duration_s or topic_s, timeout_s) for id_, claim, topic_s, timeout_s in lock_times

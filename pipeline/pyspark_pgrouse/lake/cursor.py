@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pgrouse.client.call import run
+from pgrouse.client.calls.export import advance_export, delete_export, lock_export, open_export, unlock_export
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pyspark_pgrouse.connection import check
 from pyspark_pgrouse.position import Position
@@ -14,17 +16,10 @@ from pyspark_pgrouse.position import Position
 if TYPE_CHECKING:
     import psycopg
 
-OPEN = """
-    SELECT o.lake, o.lake_id, o.system_identifier, o.xid::text, o.id
-    FROM messages.open_export(%(name)s, %(lake)s, %(lake_id)s, %(xid)s::xid8, %(id)s) AS o"""
 FIND = """
     SELECT c.lake, c.lake_id, c.system_identifier, c.xid::text, c.id FROM messages.export_cursor AS c WHERE c.name = %s"""
-ADVANCE = "SELECT messages.advance_export(%s, %s::xid8, %s, %s::xid8, %s)"
-FORGET = "SELECT messages.delete_export(%s)"
 # A machine that vanished while it exported should not hold the export for as long as the server's system believes in it.
 NOTICE = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
-LOCK = "SELECT messages.lock_export(%s)"
-UNLOCK = "SELECT messages.unlock_export(%s)"
 
 
 class ExportConflict(PgrouseError):
@@ -54,9 +49,8 @@ class ExportCursor:
         cls, conn: psycopg.Connection[Any], name: str, lake: str, lake_id: str, position: Position
     ) -> ExportCursor:
         """Open the export at a position, unless it is open already; return it as it stands."""
-        values = {"name": name, "lake": lake, "lake_id": lake_id, "xid": position.xid, "id": position.id}
-        found: Any = conn.execute(OPEN, values).fetchone()
-        return cls(name, found[0], found[1], Position(found[2], found[3], found[4]))
+        found = run(conn, open_export(name, lake, lake_id, position.xid, position.id))
+        return cls(name, found.lake, found.lake_id, Position(found.system_identifier, found.xid, found.id))
 
     @classmethod
     def find(cls, conn: psycopg.Connection[Any], name: str) -> ExportCursor | None:
@@ -71,8 +65,7 @@ class ExportCursor:
             ExportConflict: it does not stand where it did.
         """
         at = self.position
-        moved: Any = conn.execute(ADVANCE, [self.name, at.xid, at.id, end.xid, end.id]).fetchone()
-        if not moved[0]:
+        if not run(conn, advance_export(self.name, at.xid, at.id, end.xid, end.id)):
             raise ExportConflict(
                 f"export {self.name} was moved or given up by somebody else meanwhile: run it again if it is still wanted"
             )
@@ -90,14 +83,13 @@ def held(conn: psycopg.Connection[Any], name: str) -> Iterator[None]:
     """
     check(conn, "lease", ["name"])
     conn.execute(NOTICE)
-    row: Any = conn.execute(LOCK, [name]).fetchone()
-    if not row[0]:
+    if not run(conn, lock_export(name)):
         raise ExportConflict(f"export {name} is being run by another process: wait for it, or use another --name")
     try:
         yield
     finally:
         if not conn.closed and not conn.broken:
-            conn.execute(UNLOCK, [name])
+            run(conn, unlock_export(name))
 
 
 def forget(conn: psycopg.Connection[Any], name: str) -> None:
@@ -106,6 +98,5 @@ def forget(conn: psycopg.Connection[Any], name: str) -> None:
     Raises:
         ConfigError: there is none of this name.
     """
-    row: Any = conn.execute(FORGET, [name]).fetchone()
-    if not row[0]:
+    if not run(conn, delete_export(name)):
         raise ConfigError(f"there is no export {name}: `pgrouse stats` names those that hold the archive")

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from uuid import UUID
 
+from pgrouse.client.call import run
+from pgrouse.client.calls import bulk
+from pgrouse.client.calls.bulk import publish_staged
 from pyspark_pgrouse.connection import connect, run_with_retry
 from pyspark_pgrouse.publish.error import translated_errors
 from pyspark_pgrouse.publish.stage import Staged
 
 if TYPE_CHECKING:
-    import psycopg
     from pyspark.sql import DataFrame, SparkSession
 
-PUBLISH = b"""
-    SELECT p.published, p.ignored, p.dropped, p.rejected, p.is_repeat
-    FROM messages.publish_staged(%s, %s::uuid[], %s::bigint[], %s) AS p
-"""
-RESULT = b"SELECT j.published, j.ignored, j.dropped, j.rejected, true FROM messages.job_result(%s) AS j"
-REJECTED = b"SELECT r.nth, r.reason, r.given FROM messages.job_rejected(%s, %s, %s) AS r ORDER BY r.nth"
 PAGE = 10_000
 
 
@@ -56,23 +52,19 @@ def publish(dsn: str | None, job: str, staged: Sequence[Staged], max_rejected: i
         DatabaseUnreachable: no connection, or it was lost and did not come back.
         PublishRejected: a policy of a topic is against it, or the stage was lost; nothing was published.
     """
-    counted = [(each.attempt, each.rows) for each in staged if each.attempt is not None]
-    values = [job, [attempt for attempt, _ in counted], [rows for _, rows in counted], max_rejected]
-
-    def publish_once(conn: psycopg.Connection[Any]) -> JobResult:
-        row: Any = conn.execute(PUBLISH, values).fetchone()
-        return JobResult(*row)
-
+    counted = [(UUID(each.attempt), each.rows) for each in staged if each.attempt is not None]
+    call = publish_staged(job, [attempt for attempt, _ in counted], [rows for _, rows in counted], max_rejected)
     # Asked again when the connection was lost: the key of the job is committed with the messages, or not at all.
     with translated_errors():
-        return run_with_retry(dsn, publish_once)
+        done = run_with_retry(dsn, lambda conn: run(conn, call))
+    return JobResult(done.published, done.ignored, done.dropped, done.rejected, done.is_repeat)
 
 
 def job_result(dsn: str | None, job: str) -> JobResult | None:
     """Return what became of a job; None if it was not published."""
     with translated_errors():
-        row = run_with_retry(dsn, lambda conn: conn.execute(RESULT, [job]).fetchone())
-    return JobResult(*row) if row else None
+        done = run_with_retry(dsn, lambda conn: run(conn, bulk.job_result(job)))
+    return JobResult(done.published, done.ignored, done.dropped, done.rejected, is_repeat=True) if done else None
 
 
 def rejected(spark: SparkSession, job: str, dsn: str | None = None) -> DataFrame:
@@ -89,6 +81,6 @@ def rejected_rows(dsn: str | None, job: str, page_size: int = PAGE) -> Iterator[
     """Yield the rows of a job that were not published, page by page: their number, the reason, and what was given as JSON."""
     last = 0
     with connect(dsn) as conn, translated_errors():
-        while page := conn.execute(REJECTED, [job, last, page_size]).fetchall():
-            last = page[-1][0]
-            yield from ((nth, reason, json.dumps(given, ensure_ascii=False)) for nth, reason, given in page)
+        while page := run(conn, bulk.job_rejected(job, last, page_size)):
+            last = page[-1].nth
+            yield from ((row.nth, row.reason, row.given_json) for row in page)

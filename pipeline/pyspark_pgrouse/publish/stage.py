@@ -12,6 +12,8 @@ from uuid import UUID
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pgrouse.client.call import run
+from pgrouse.client.calls.bulk import begin_staging, delete_staged
 from pgrouse.errors import ConfigError, SchemaMismatch
 from pgrouse.publishing.schema_cache import READ_ALL, SchemaSnapshot
 from pyspark_pgrouse.connection import connect
@@ -26,13 +28,11 @@ if TYPE_CHECKING:
 
     from pyspark_pgrouse.publish.columns import Columns
 
-BEGIN = b"SELECT messages.begin_staging(%s)"
-CLEAR = b"SELECT messages.delete_staged(%s::uuid[])"
 REJECT = b"COPY messages.publish_stage (attempt, reason, given) FROM STDIN (ENCODING 'UTF8')"
 USABLE = """
-    SELECT to_regprocedure('messages.begin_staging(text)') IS NOT NULL,
+    SELECT to_regproc('messages.begin_staging') IS NOT NULL,
            has_schema_privilege(to_regnamespace('messages')::oid, 'USAGE')
-           AND has_function_privilege(to_regprocedure('messages.begin_staging(text)')::oid, 'EXECUTE')
+           AND has_function_privilege(to_regproc('messages.begin_staging')::oid, 'EXECUTE')
 """
 # One COPY; what is wrong with a row is searched for within it.
 COPY_BYTES = 32 * 1024 * 1024
@@ -86,7 +86,7 @@ def stage(dsn: str | None, job: str, topic: str | None, batches: Iterable[pa.Rec
         PgrouseError: the server refused something that is not about one row.
     """
     with connect(dsn) as conn, translated_errors():
-        attempt = _one(conn.execute(BEGIN, [job]))
+        attempt = run(conn, begin_staging(job))
         if attempt is None:
             return Staged(job)
         rows = StageWriter(conn, attempt, _one(conn.execute(READ_ALL)))
@@ -102,10 +102,10 @@ def clear(dsn: str | None, staged: Sequence[Staged]) -> None:
     Raises:
         PgrouseError: it stays, for a day.
     """
-    attempts = [each.attempt for each in staged if each.attempt is not None]
+    attempts = [UUID(each.attempt) for each in staged if each.attempt is not None]
     if attempts:
         with connect(dsn) as conn, translated_errors():
-            conn.execute(CLEAR, [attempts])
+            run(conn, delete_staged(attempts))
 
 
 def _one(cursor: psycopg.Cursor[Any]) -> Any:
