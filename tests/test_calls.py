@@ -50,24 +50,6 @@ NOT_BOUND = {
 }
 # Files that still have statements of their own for functions with a binding.
 NOT_CONVERTED: set[str] = {
-    "daemon/pgrouse/web/bulk_actions.py",
-    "daemon/pgrouse/web/message_detail.py",
-    "daemon/pgrouse/web/pages/dead.py",
-    "daemon/pgrouse/web/pages/message.py",
-    "daemon/pgrouse/web/pages/overview.py",
-    "daemon/pgrouse/web/pages/schedules.py",
-    "daemon/pgrouse/web/pages/topic.py",
-    "daemon/pgrouse/web/pages/topics.py",
-    "daemon/pgrouse/web/pages/workers.py",
-    "daemon/pgrouse/web/search.py",
-    "daemon/pgrouse/web/token_cache.py",
-    "daemon/pgrouse/web/topic_counts.py",
-    "daemon/pgrouse/web/v1/dead.py",
-    "daemon/pgrouse/web/v1/message.py",
-    "daemon/pgrouse/web/v1/publish.py",
-    "daemon/pgrouse/web/v1/schedule.py",
-    "daemon/pgrouse/web/v1/system.py",
-    "daemon/pgrouse/web/v1/topic.py",
 }
 # Its rows are of two kinds.
 OF_SEVERAL_ROWS = {"find_messages"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.sql.queue import Queue
@@ -64,16 +66,39 @@ def test_a_pause_takes_a_reason_and_a_time(visitor: Visitor, queue: Queue) -> No
     assert queue.value("SELECT resume_at - paused_at FROM messages.topic WHERE topic = 'mail'").total_seconds() == 1800
 
 
-def test_a_time_that_is_none_is_refused_with_what_it_may_be(visitor: Visitor, queue: Queue) -> None:
+def test_a_pause_may_end_at_a_time(visitor: Visitor, queue: Queue) -> None:
+    sample_data.worker(queue)
+    queue.publish("mail")
+    until = datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
+    page = visitor.open("/topics/mail")
+
+    page.get_by_text("Pause with a reason").click()
+    page.get_by_label("Or resume at").fill(f"{until:%Y-%m-%d %H:%M:%S}")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator("#state")).to_contain_text("by local")
+
+    assert queue.value("SELECT resume_at FROM messages.topic WHERE topic = 'mail'") == until
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("Resume automatically after", 'expected a duration like "250ms"'),
+        ("Or resume at", 'use a time like "2026-02-01 12:00"'),
+    ],
+)
+def test_a_time_that_is_none_is_refused_with_what_it_may_be(
+    visitor: Visitor, queue: Queue, label: str, said: str
+) -> None:
     visitor.expected = ["422"]
     queue.publish("mail")
     page = visitor.open("/topics/mail")
 
     page.get_by_text("Pause with a reason").click()
-    page.get_by_label("Resume automatically after").fill("soon")
+    page.get_by_label(label).fill("soon")
     page.get_by_role("button", name="Pause", exact=True).click()
 
-    expect(page.locator("#toasts")).to_contain_text('expected a duration like "250ms"')
+    expect(page.locator("#toasts")).to_contain_text(said)
     assert queue.value("SELECT count(*) FROM messages.topic WHERE paused_at IS NOT NULL") == 0
 
 

@@ -10,8 +10,10 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from psycopg.types.json import Jsonb
-
+from pgrouse.client.call import Call, Rows, run_async
+from pgrouse.client.calls import operate
+from pgrouse.client.calls.dead import redrive
+from pgrouse.client.calls.search import MessagePage
 from pgrouse.web import search
 from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import Connection, Row
@@ -25,16 +27,10 @@ BATCH_TIME = timedelta(seconds=30)
 # A preview counts at most this many messages, in at most this many searches.
 MAX_COUNT = 5000
 MAX_SEARCHES = 4
+# What redrive calls those that it put back.
+REDRIVEN = ("redriven", "keyless")
 
 TOPICS = b"SELECT s.id, s.topic, s.state FROM messages.state AS s WHERE s.id = ANY (%(ids)s) ORDER BY s.id"
-# The row without a topic ends the page: the search continues at its place.
-COUNT = (
-    b"""
-  SELECT f.topic, f.state, count(f.id) AS count, max(f.place::text)::jsonb AS place
-  FROM ("""
-    + search.FIND
-    + b""") AS f GROUP BY 1, 2"""
-)
 # By the clock that says when messages were published and ended; ids are given out in their order.
 NOW = b"""
   SELECT clock_timestamp() AS at, greatest(
@@ -67,16 +63,6 @@ class BulkAction(StrEnum):
     def done(self) -> str:
         """How the changed messages are described: "3 cancelled"."""
         return {BulkAction.RETRY: "due now", BulkAction.CANCEL: "cancelled", BulkAction.REDRIVE: "redriven"}[self]
-
-
-# Each runs on a list of ids and returns one row per message; outcome NULL: done.
-STATEMENTS = {
-    BulkAction.RETRY: b"SELECT r.id, NULL AS outcome FROM unnest(messages.retry_now(%(ids)s)) AS r (id)",
-    BulkAction.CANCEL: b"SELECT r.id, NULL AS outcome FROM unnest(messages.cancel(%(ids)s, %(reason)s)) AS r (id)",
-    BulkAction.REDRIVE: b"""
-      SELECT r.archived_id AS id, CASE WHEN r.outcome NOT IN ('redriven', 'keyless') THEN r.outcome END AS outcome
-      FROM messages.redrive(%(ids)s, %(rate)s, %(delay)s, %(force)s) AS r""",
-}
 
 
 @dataclass(frozen=True)
@@ -167,14 +153,26 @@ async def preview(conn: Connection, arguments: Mapping[str, Any]) -> BulkPreview
     groups: Counter[tuple[str, str]] = Counter()
     place = None
     for _ in range(MAX_SEARCHES):
-        values = {**arguments, "limit": MAX_COUNT - groups.total(), "after": None if place is None else Jsonb(place)}
-        rows = await (await conn.execute(COUNT, values)).fetchall()
-        groups.update({(row["topic"], row["state"]): row["count"] for row in rows if row["topic"] is not None})
-        place = next((row["place"] for row in rows if row["topic"] is None), None)
+        values = {**arguments, "limit": MAX_COUNT - groups.total(), "after": place}
+        counted, place = await run_async(conn, _count(search.search_call(values)))
+        groups.update(counted)
         if place is None or groups.total() >= MAX_COUNT:
             break
     by_size = _by_size((topic, state, n) for (topic, state), n in groups.items())
     return BulkPreview(groups.total(), place is not None, by_size)
+
+
+def _count(found: Call[MessagePage]) -> Call[tuple[dict[tuple[str, str], int], Any]]:
+    """Return a call that counts what a search finds, by topic and state, on the server; and the place where it continues."""
+    statement = b"SELECT f.topic, f.state, count(f.id), max(f.place) FROM (" + found.statement + b") AS f GROUP BY 1, 2"
+    return Call(statement, found.values, _read_counts)
+
+
+def _read_counts(rows: Rows) -> tuple[dict[tuple[str, str], int], Any]:
+    # The row without a topic ends the page.
+    places = [place for topic, _, _, place in rows if topic is None and place is not None]
+    counts = {(topic, state): count for topic, state, count, _ in rows if topic is not None}
+    return counts, json.loads(places[0]) if places else None
 
 
 async def selected(conn: Connection, caller: Caller, act: BulkAction, ids: list[int]) -> list[Row]:
@@ -194,12 +192,23 @@ def _by_size(groups: Iterable[tuple[str, str, int]]) -> list[tuple[str, str, int
 
 
 async def run(conn: Connection, act: BulkAction, ids: list[int], **how: Any) -> Counter[str]:
-    """Run the action on messages; return how many were changed ("done"), and the others by reason."""
+    """Run the action on messages; return how many were changed ("done"), and the others by reason.
+
+    Args:
+        conn: in a transaction.
+        act: what to do.
+        ids: with which messages.
+        **how: of cancel: reason; of redrive: rate, delay, force.
+    """
     if not ids:
         return Counter()
-    values = {"ids": ids, "reason": None, "rate": None, "delay": "0", "force": False, **how}
-    rows = await (await conn.execute(STATEMENTS[act], values)).fetchall()
-    outcomes = Counter(row["outcome"] or "done" for row in rows)
+    if act is BulkAction.REDRIVE:
+        redriven = await run_async(conn, redrive(ids, **how))
+        outcomes = Counter("done" if each.outcome in REDRIVEN else each.outcome for each in redriven)
+    else:
+        action = operate.cancel if act is BulkAction.CANCEL else operate.retry_now
+        changed = await run_async(conn, action(ids, **how))
+        outcomes = Counter(done=len(changed))
     if missed := len(ids) - sum(outcomes.values()):
         outcomes["gone"] = missed
     return outcomes
@@ -218,6 +227,6 @@ def parse_progress(text: str) -> Counter[str]:
         raise Problem(422, "so_far is invalid: start again", "invalid_progress") from None
 
 
-def batch_delay(so_far: Counter[str], rate: float | None) -> str:
+def batch_delay(so_far: Counter[str], rate: float | None) -> timedelta:
     """Return how long the first message of the next batch waits for the batches before it."""
-    return f"{so_far['done'] / rate:.6f} seconds" if rate else "0"
+    return timedelta(seconds=so_far["done"] / rate if rate else 0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, sql
@@ -15,10 +16,15 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from pgrouse import search_path
+from pgrouse.client.call import Call, run_async
 from pgrouse.client.database import Database as DatabaseConnector
 from pgrouse.config.config import Config
 from pgrouse.web.caller import Caller
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R", bound="DataclassInstance")
 Row = dict[str, Any]
 Connection = AsyncConnection[Row]
 
@@ -30,6 +36,11 @@ MAX_WAITING = 500
 RECONNECT_S = 1.0
 # What a transaction may take beyond twice the time of a statement.
 GRACE_S = 5.0
+
+
+async def read_rows(conn: Connection, call: Call[list[R]]) -> list[Row]:
+    """Make a call that returns rows, and return each as a dict, as a page or a response has it."""
+    return [asdict(each) for each in await run_async(conn, call)]
 
 
 class DatabasePool:

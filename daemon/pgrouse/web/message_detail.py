@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pgrouse.client.calls.dead import lineage
+from pgrouse.client.calls.explain import explain
+from pgrouse.client.calls.workflow import workflow
 from pgrouse.client.message_query import NEVER, STATE, STEPS
 from pgrouse.crypto import envelope
 from pgrouse.format import harmless, show_age
 from pgrouse.web import search
-from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.json_view import hex_dump, pretty
 
 # Of each value so many characters are read, and of bytes so many bytes; all of it can be downloaded.
@@ -74,9 +77,6 @@ READ = f"""
   ) AS r
   LEFT JOIN LATERAL (SELECT messages.display_json(r.json) AS text OFFSET 0) AS p ON true
   LIMIT 1""".encode()  # noqa: S608 - constants only
-NEIGHBOURS = "SELECT w.direction, w.id, w.topic, w.state, w.after_failed FROM messages.workflow(%(id)s) AS w"
-EXPLAIN = b"SELECT e.code, e.reason FROM messages.explain(%(id)s) AS e"
-LINEAGE = b"SELECT l.id, l.kind, l.topic, l.state, l.archived_at FROM messages.lineage(%(id)s) AS l"
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ async def read(conn: Connection, message_id: int) -> Row | None:
 async def read_context(conn: Connection, message_id: int) -> dict[str, list[Row]]:
     """Return why it is as it is, and where it comes from."""
     return {
-        "reasons": await (await conn.execute(EXPLAIN, {"id": message_id})).fetchall(),
-        "lineage": await (await conn.execute(LINEAGE, {"id": message_id})).fetchall(),
-        "neighbours": await (await conn.execute(NEIGHBOURS.encode(), {"id": message_id})).fetchall(),
+        "reasons": await read_rows(conn, explain(message_id)),
+        "lineage": await read_rows(conn, lineage(message_id)),
+        "neighbours": await read_rows(conn, workflow(message_id)),
         "steps": await _steps(conn, message_id),
     }
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from psycopg.types.json import Jsonb
-
 from pgrouse import jsonb
+from pgrouse.client.call import Call, run_async
+from pgrouse.client.calls.search import MessagePage, find_messages
 from pgrouse.config import duration
 from pgrouse.errors import InvalidMessage
 from pgrouse.web.caller import Caller
@@ -26,12 +26,6 @@ RESULTS = ("success", *DEAD, "cancelled")
 # Words that stand for several states.
 GROUPS = {"waiting": WAITING, "live": LIVE, "dead": DEAD, "ended": RESULTS}
 MAX_FILTER_CHARS = 1000  # characters of one filter
-
-FIND = b"""
-  SELECT f.* FROM messages.find_messages(
-    p_topic => %(topic)s, p_states => %(states)s, p_channel => %(channel)s, p_key => %(key)s, p_error => %(error)s,
-    p_fingerprint => %(fingerprint)s, p_path => %(path)s, p_value => %(value)s, p_since => %(since)s, p_until => %(until)s,
-    p_topics => %(topics)s, p_limit => %(limit)s, p_after => %(after)s, p_preview => %(preview)s) AS f"""
 
 
 @dataclass(frozen=True)
@@ -146,10 +140,15 @@ class SearchPage:
 
 async def find(conn: Connection, arguments: Mapping[str, Any], **more: Any) -> SearchPage:
     """Run a search. more: arguments that are set otherwise."""
-    values = {**arguments, **more}
-    values["after"] = None if values["after"] is None else Jsonb(values["after"])
-    *rows, end = await (await conn.execute(FIND, values)).fetchall()
-    return SearchPage(rows, end["place"], end["looked"], end["created_at"])
+    page = await run_async(conn, search_call({**arguments, **more}))
+    place = None if page.place is None else json.loads(page.place)
+    return SearchPage([asdict(each) for each in page.messages], place, page.looked, page.reached)
+
+
+def search_call(arguments: Mapping[str, Any]) -> Call[MessagePage]:
+    """Return the call of a search."""
+    after = arguments["after"]
+    return find_messages(**{**arguments, "after": None if after is None else json.dumps(after)})
 
 
 def parse_cursor(text: str) -> Any:
@@ -191,7 +190,7 @@ _JSONPATH_ONLY = frozenset("?()<>!&|")
 _STEP = re.compile(r"\[(?:\*|\d+)\]|[^.\[\]]+")
 
 
-def _payload_filter(text: str) -> tuple[str | None, Any]:
+def _payload_filter(text: str) -> tuple[str | None, str | None]:
     """Return the jsonpath and the value that a filter by payload stands for."""
     if not text:
         return None, None
@@ -208,12 +207,12 @@ def _path(text: str) -> str:
     return "$" + "".join(step if step.startswith("[") else "." + json.dumps(step.strip('"')) for step in steps)
 
 
-def _value(text: str) -> Any:
-    """Read a value as JSON, every digit of it; what is no JSON is a string."""
+def _value(text: str) -> str:
+    """Return a value as JSON, every digit of it; what is no JSON is a string."""
     try:
         read = jsonb.decode(text, "payload")
     except InvalidMessage:
-        return Jsonb(text)
+        return json.dumps(text)
     if isinstance(read, dict | list):
         raise Problem(422, "payload: only a string, a number, true, false or null can be compared", "invalid_filter")
-    return Jsonb(text, dumps=str)
+    return text

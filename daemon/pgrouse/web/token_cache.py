@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from pgrouse.client.call import run_async
+from pgrouse.client.calls import web
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import WAIT_S, DatabasePool
 from pgrouse.web.problem import Problem, unavailable
@@ -33,10 +35,7 @@ CacheKey = tuple[str, bytes]
 # A revoked token is good for so long at most.
 CACHE_S = 2.0
 MAX_CACHED = 10_000
-QUERIES = {
-    "check_token": b"SELECT name, roles, topics FROM messages.check_token(%s)",
-    "check_session": b"SELECT name, roles, topics FROM messages.check_session(%s)",
-}
+CHECKS = {"check_token": web.check_token, "check_session": web.check_session}
 # As `secrets.token_urlsafe(32)` makes them.
 COOKIE = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 # So many wrong tokens and cookies from one address in so many seconds, then it must wait.
@@ -170,13 +169,8 @@ class TokenCache:
             return None
         cookie = secrets.token_urlsafe(32)
         async with self.db.connection() as conn:
-            row = await (
-                await conn.execute(
-                    b"SELECT messages.open_session(%s, %s, %s) AS opened",
-                    [digest(secret), digest(cookie), self.session_ttl],
-                )
-            ).fetchone()
-        if not row or not row["opened"]:
+            is_opened = await run_async(conn, web.open_session(digest(secret), digest(cookie), self.session_ttl))
+        if not is_opened:
             return None
         self._record_success(("check_session", digest(cookie)))
         return cookie
@@ -184,7 +178,7 @@ class TokenCache:
     async def close_session(self, cookie: str) -> None:
         """End a session."""
         async with self.db.connection() as conn:
-            await conn.execute(b"SELECT messages.close_session(%s)", [digest(cookie)])
+            await run_async(conn, web.close_session(digest(cookie)))
         cache_key = ("check_session", digest(cookie))
         self._cached.pop(cache_key, None)
         self._verified.pop(cache_key, None)
@@ -198,8 +192,7 @@ class TokenCache:
 
     async def _query(self, function: str, key: bytes) -> Caller | None:
         async with self.db.connection() as conn:
-            row = await (await conn.execute(QUERIES[function], [key])).fetchone()
-        caller = _caller(row)
+            caller = _caller(await run_async(conn, CHECKS[function](key)))
         self._cached[function, key] = (time.monotonic() + CACHE_S, caller)
         self._cached.move_to_end((function, key))
         while len(self._cached) > MAX_CACHED:
@@ -259,7 +252,7 @@ def csrf_token(cookie: str) -> str:
     return hmac.new(cookie.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 
-def _caller(row: dict[str, Any] | None) -> Caller | None:
-    if row is None or row["name"] is None:
+def _caller(holder: web.TokenHolder | None) -> Caller | None:
+    if holder is None:
         return None
-    return Caller(row["name"], frozenset(Role(role) for role in row["roles"]), tuple(row["topics"]))
+    return Caller(holder.name, frozenset(Role(role) for role in holder.roles), tuple(holder.topics))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
@@ -11,10 +12,13 @@ import psycopg
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
+from pgrouse.client.call import run_async
+from pgrouse.client.calls import alert
+from pgrouse.client.calls import dead as calls
 from pgrouse.config import duration
 from pgrouse.web import bulk_actions, search, view
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.rate import parse_rate
@@ -34,41 +38,24 @@ RANGES = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(day
 DEFAULT = "7d"
 MAX_SILENCE = timedelta(days=30)
 
-GROUPS = b"""
-  SELECT g.topic, g.result, g.error_fingerprint AS fingerprint, g.count, g.redriven, g.first_seen, g.last_seen, g.sample_id, g.sample_error,
-         g.trend, g.at_least
-  FROM messages.dead_groups(%(since)s, NULL, NULL, %(bars)s) AS g
-  WHERE %(topics)s::text[] IS NULL OR g.topic LIKE ANY (%(topics)s)
-  ORDER BY g.count - g.redriven DESC, g.last_seen DESC LIMIT %(limit)s"""
 SILENCES = b"""
   SELECT s.id, s.kind, s.topic, s.error_fingerprint AS fingerprint, s.until, s.reason, s.created_by
   FROM messages.silence AS s
   WHERE s.ended_at IS NULL AND s.until > clock_timestamp() AND coalesce(s.kind, 'dead_message') = 'dead_message'
   ORDER BY s.until LIMIT 100"""
-# A group without a fingerprint is one whose messages died without an error: find_dead cannot ask for that, so each row tells its own.
-FIND_GROUP = b"""
-  SELECT f.id, f.error_fingerprint AS fingerprint FROM messages.find_dead(%(topic)s, %(result)s, %(fingerprint)s, p_until => %(until)s, p_limit => %(limit)s, p_after => %(after)s) AS f
-  ORDER BY f.archived_at, f.id"""
-PREVIEW_OUTCOMES = (
-    b"SELECT m.outcome, count(*) AS count FROM messages.preview_redrive(%(ids)s) AS m GROUP BY 1 ORDER BY 2 DESC"
-)
-SILENCE = b"SELECT messages.silence('dead_message', %(topic)s, %(fingerprint)s, %(for)s, NULL, %(reason)s) AS id"
 SILENCED = b"SELECT s.topic FROM messages.silence AS s WHERE s.id = %(id)s"
-UNSILENCE = b"SELECT messages.unsilence(%(id)s) AS was_on"
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[str, Any]:
     """Read the groups of dead messages and the silences."""
     chosen = subject if subject in RANGES else DEFAULT
-    values = {
-        "since": RANGES[chosen],
-        "bars": BARS,
-        "limit": MAX_GROUPS + 1,
-        "topics": None if caller.sees_all else caller.like,
-    }
-    groups = await (await conn.execute(GROUPS, values)).fetchall()
+    groups = [
+        row for row in await read_rows(conn, calls.dead_groups(RANGES[chosen], bars=BARS)) if caller.sees(row["topic"])
+    ]
+    groups.sort(key=lambda group: (group["redriven"] - group["count"], -group["last_seen"].timestamp()))
     silences = [each for each in await (await conn.execute(SILENCES)).fetchall() if _concerns(caller, each)]
-    for group in groups:
+    for group in groups[:MAX_GROUPS]:
+        group["fingerprint"] = group["error_fingerprint"]
         group["silence"] = next((each for each in silences if _matches(each, group)), None)
         group["choice"] = json.dumps({name: group[name] for name in ("topic", "result", "fingerprint")})
     return {
@@ -123,12 +110,11 @@ async def preview(request: Request, caller: Operator) -> Response:
     check_permission(caller, Role.OPERATOR, group["topic"])
     async with request.app.state.db.read() as conn:
         confirmation = await bulk_actions.confirm_now(conn)
-        values = {**group, "until": confirmation.as_of, "after": None}
-        rows = await (await conn.execute(FIND_GROUP, {**values, "limit": bulk_actions.MAX_COUNT + 1})).fetchall()
-        counted = [row["id"] for row in rows if row["fingerprint"] == group["fingerprint"]]
+        found = await _find(conn, group, confirmation, bulk_actions.MAX_COUNT + 1, None)
+        counted = _of_group(found, group)
         ids = counted[:MAX_PREVIEWED]
-        outcomes = await (await conn.execute(PREVIEW_OUTCOMES, {"ids": ids})).fetchall()
-    at_least, count = len(rows) > bulk_actions.MAX_COUNT, min(len(counted), bulk_actions.MAX_COUNT)
+        outcomes = Counter(each.outcome for each in await run_async(conn, calls.preview_redrive(ids)))
+    at_least, count = len(found) > bulk_actions.MAX_COUNT, min(len(counted), bulk_actions.MAX_COUNT)
     confirmation = replace(confirmation, most=None if at_least else count)
     return render(
         request,
@@ -137,9 +123,24 @@ async def preview(request: Request, caller: Operator) -> Response:
         count=count,
         at_least=at_least,
         previewed=len(ids),
-        outcomes=outcomes,
+        outcomes=[{"outcome": outcome, "count": n} for outcome, n in outcomes.most_common()],
         fields={**group, **confirmation.fields},
     )
+
+
+async def _find(
+    conn: Connection, group: dict[str, Any], confirmation: bulk_actions.Confirmation, limit: int, after: int | None
+) -> list[calls.DeadMessage]:
+    """Find the messages of a group that had died when it was confirmed, the oldest first, and others if it has no fingerprint."""
+    call = calls.find_dead(
+        group["topic"], group["result"], group["fingerprint"], until=confirmation.as_of, limit=limit, after=after
+    )
+    return await run_async(conn, call)
+
+
+def _of_group(found: list[calls.DeadMessage], group: dict[str, Any]) -> list[int]:
+    """Return the ids of those that belong to the group: one without a fingerprint died without an error, which nothing can ask for."""
+    return [each.id for each in found if each.error_fingerprint == group["fingerprint"]]
 
 
 @router.post("/dead/redrive")
@@ -153,20 +154,17 @@ async def redrive(request: Request, caller: Operator) -> Response:
     after = str(form.get("after") or "")
     if after and not (after.isascii() and after.isdecimal() and int(after[:25]) < 2**63):
         raise Problem(422, "after is no id of a message", "invalid_cursor")
-    values = {**group, "until": confirmation.as_of, "limit": bulk_actions.BATCH, "after": int(after) if after else None}
     try:
         async with request.app.state.db.write(caller, bulk_actions.BATCH_TIME) as conn:
-            rows = await (await conn.execute(FIND_GROUP, values)).fetchall()
-            ids = [row["id"] for row in rows if row["fingerprint"] == group["fingerprint"]][
-                : confirmation.remaining(so_far)
-            ]
+            found = await _find(conn, group, confirmation, bulk_actions.BATCH, int(after) if after else None)
+            ids = _of_group(found, group)[: confirmation.remaining(so_far)]
             delay = bulk_actions.batch_delay(so_far, rate)
             outcomes = await bulk_actions.run(
                 conn, bulk_actions.BulkAction.REDRIVE, ids, rate=rate, delay=delay, force=force
             )
         so_far += outcomes
-        after = str(rows[-1]["id"]) if rows else ""
-        is_done = len(rows) < bulk_actions.BATCH or not confirmation.remaining(so_far)
+        after = str(found[-1].id) if found else ""
+        is_done = len(found) < bulk_actions.BATCH or not confirmation.remaining(so_far)
     except psycopg.Error as exc:
         # Nothing of this batch was done, and all of those before it: from here somebody may try again.
         error = database_problem(exc).detail
@@ -201,7 +199,10 @@ async def silence(
     if not timedelta(seconds=1) <= wanted <= MAX_SILENCE:
         raise Problem(422, f"for is {lasts!r}: use 1s to {duration.show(MAX_SILENCE)}", "invalid_duration")
     async with request.app.state.db.write(caller) as conn:
-        await conn.execute(SILENCE, {**group, "for": wanted, "reason": reason.strip() or None})
+        await run_async(
+            conn,
+            alert.silence("dead_message", group["topic"], group["fingerprint"], wanted, reason=reason.strip() or None),
+        )
     text = f"Its alerts are silenced for {duration.show(wanted)}."
     return await view.action_result(request, caller, VIEW, text, str(form.get("of") or ""))
 
@@ -219,7 +220,7 @@ async def unsilence(
         if row is None:
             raise Problem(404, f"there is no silence {silence_id}", "not_found")
         check_permission(caller, Role.OPERATOR, row["topic"])
-        await conn.execute(UNSILENCE, {"id": silence_id})
+        await run_async(conn, alert.unsilence(silence_id))
     return await view.action_result(request, caller, VIEW, "Its alerts are sent again.", of)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import psycopg
@@ -9,6 +11,8 @@ from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
 from pgrouse import jsonb
+from pgrouse.client.call import Call, run_async
+from pgrouse.client.calls import dead, operate
 from pgrouse.errors import InvalidMessage
 from pgrouse.web import message_detail, view
 from pgrouse.web.caller import Caller, Role
@@ -42,14 +46,6 @@ RESULT_TEXTS = {
 }
 SUCCEEDED = ("retried", "cancelled", "skipped", "edited", "redriven")
 
-RETRY = b"SELECT cardinality(messages.retry_now(ARRAY[%(id)s::bigint])) AS changed"
-CANCEL = b"SELECT cardinality(messages.cancel(ARRAY[%(id)s::bigint], %(reason)s)) AS changed"
-SKIP = b"SELECT cardinality(messages.skip(ARRAY[%(id)s::bigint], %(reason)s)) AS changed"
-REDRIVE = b"SELECT r.message_id, r.outcome FROM messages.redrive(ARRAY[%(id)s::bigint], p_force => %(force)s) AS r"
-EDIT = b"SELECT messages.edit(%(id)s, %(payload)s::jsonb, %(headers)s::jsonb, %(seen)s) AS result"
-REDRIVE_EDITED = b"""
-  SELECT r.message_id, r.outcome
-  FROM messages.redrive_edited(%(id)s, %(payload)s::jsonb, %(headers)s::jsonb, p_merge => false, p_force => %(force)s) AS r"""
 FULL_CONTENT = b"""
   SELECT m.topic::text AS topic, messages.display_json(m.payload) AS payload, m.body::bytea AS body FROM messages.message AS m WHERE m.id = %(id)s
   UNION ALL SELECT a.topic, messages.display_json(a.payload), a.body FROM messages.message_archive AS a WHERE a.id = %(id)s LIMIT 1"""
@@ -130,29 +126,29 @@ async def download(request: Request, caller: Viewer, message_id: str) -> Respons
 @router.post("/messages/{message_id}/retry")
 async def retry(request: Request, caller: Operator, message_id: str) -> Response:
     """Let it be tried at once."""
-    return await _act(request, caller, message_id, RETRY, "retried")
+    return await _act(request, caller, message_id, "retried", operate.retry_now)
 
 
 @router.post("/messages/{message_id}/cancel")
 async def cancel(request: Request, caller: Operator, message_id: str, reason: Reason = "") -> Response:
     """End it."""
-    return await _act(request, caller, message_id, CANCEL, "cancelled", reason=reason.strip() or None)
+    return await _act(request, caller, message_id, "cancelled", partial(operate.cancel, reason=reason.strip() or None))
 
 
 @router.post("/messages/{message_id}/skip")
 async def skip(request: Request, caller: Operator, message_id: str, reason: Reason = "") -> Response:
     """Take it out of the way of those behind it."""
-    return await _act(request, caller, message_id, SKIP, "skipped", reason=reason.strip() or None)
+    return await _act(request, caller, message_id, "skipped", partial(operate.skip, reason=reason.strip() or None))
 
 
 async def _act(
-    request: Request, caller: Caller, message_id: str, statement: bytes, result: str, **values: Any
+    request: Request, caller: Caller, message_id: str, result: str, action: Callable[[list[int]], Call[list[int]]]
 ) -> Response:
     async with request.app.state.db.write(caller) as conn:
         row = await _read(conn, caller, _id(message_id))
         check_permission(caller, Role.OPERATOR, row["topic"])
-        done = await (await conn.execute(statement, {"id": row["id"], **values})).fetchone()
-    return await _back(request, row["id"], result if done["changed"] else "too_late")
+        changed = await run_async(conn, action([row["id"]]))
+    return await _back(request, row["id"], result if changed else "too_late")
 
 
 @router.post("/messages/{message_id}/redrive")
@@ -161,7 +157,7 @@ async def redrive(request: Request, caller: Operator, message_id: str, force: An
     async with request.app.state.db.write(caller) as conn:
         row = await _read(conn, caller, _id(message_id))
         check_permission(caller, Role.OPERATOR, row["topic"])
-        done = await (await conn.execute(REDRIVE, {"id": row["id"], "force": bool(force)})).fetchone()
+        done = await run_async(conn, dead.redrive([row["id"]], force=bool(force)))
     return await _after_redrive(request, row["id"], done)
 
 
@@ -210,16 +206,19 @@ async def edit(request: Request, caller: Operator, message_id: str) -> Response:
         row = await _read(conn, caller, _id(message_id))
     check_permission(caller, Role.OPERATOR, row["topic"])
     try:
-        values = {**_edited(row, payload, headers), "id": row["id"], "seen": seen or None, "force": force}
-        return await _save(request, caller, row, values)
+        new_payload, new_headers = _edited(row, payload, headers)
+        if row["archived_at"] is not None:
+            call = dead.redrive_edited(row["id"], new_payload, new_headers, merge=False, force=force)
+            return await _redrive_edited(request, caller, row, call)
+        return await _save(request, caller, row, operate.edit(row["id"], new_payload, new_headers, seen or None))
     except InvalidMessage as refused:
         return _form(request, row, payload, headers, seen, str(refused))
     except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException) as refused:
         return _form(request, row, payload, headers, seen, database_problem(refused).detail)
 
 
-def _edited(row: Row, payload: str, headers: str) -> dict[str, str | None]:
-    """Return what was typed; None stays as it is.
+def _edited(row: Row, payload: str, headers: str) -> tuple[str | None, str | None]:
+    """Return payload and headers as they were typed; None stays as it is.
 
     Raises:
         InvalidMessage: it is no JSON, or there is nothing.
@@ -227,10 +226,8 @@ def _edited(row: Row, payload: str, headers: str) -> dict[str, str | None]:
     keeps_bytes = row["body_bytes"] is not None and not payload.strip()
     if keeps_bytes and not headers:
         raise InvalidMessage("nothing was edited: type a payload, or headers")
-    return {
-        "payload": None if keeps_bytes else _json(payload, "payload"),
-        "headers": _json(headers, "headers") if headers else None,
-    }
+    new_payload = None if keeps_bytes else _json(payload, "payload")
+    return new_payload, _json(headers, "headers") if headers else None
 
 
 def _json(text: str, where: str) -> str:
@@ -239,18 +236,20 @@ def _json(text: str, where: str) -> str:
     return jsonb.encode(jsonb.Raw(text.replace("\r\n", "\n")), where)
 
 
-async def _save(request: Request, caller: Caller, row: Row, values: dict[str, Any]) -> Response:
-    is_dead = row["archived_at"] is not None
+async def _save(request: Request, caller: Caller, row: Row, call: Call[str]) -> Response:
     async with request.app.state.db.write(caller) as conn:
-        done = await (await conn.execute(REDRIVE_EDITED if is_dead else EDIT, values)).fetchone()
-    if is_dead:
-        return await _after_redrive(request, row["id"], done)
-    result = {"edited": "edited", "running": "running", "changed": "changed"}.get(done["result"], "too_late")
-    return await _back(request, row["id"], result)
+        done = await run_async(conn, call)
+    return await _back(request, row["id"], done if done in ("edited", "running", "changed") else "too_late")
 
 
-async def _after_redrive(request: Request, message_id: int, done: Row | None) -> Response:
-    outcome = done["outcome"] if done else "too_late"
+async def _redrive_edited(request: Request, caller: Caller, row: Row, call: Call[list[dead.Redriven]]) -> Response:
+    async with request.app.state.db.write(caller) as conn:
+        done = await run_async(conn, call)
+    return await _after_redrive(request, row["id"], done)
+
+
+async def _after_redrive(request: Request, message_id: int, done: list[dead.Redriven]) -> Response:
+    outcome = done[0].outcome if done else "too_late"
     result = "redriven" if outcome in ("redriven", "keyless") else outcome if outcome in RESULT_TEXTS else "too_late"
     return await _back(request, message_id, result)
 

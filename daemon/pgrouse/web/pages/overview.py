@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
 
+from pgrouse.client.calls.stats import throughput
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import Series, chart
-from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import require_role
 from pgrouse.web.topic_counts import MAX_COUNT, read_topic_counts
@@ -24,20 +27,14 @@ MAX_TOPICS = 8
 BARS = 60
 # Of a bar that has only begun a rate says nothing.
 MIN_BAR_S = 5.0
-# By the word of the address: as an interval, and in words.
-RANGES = {"1h": ("1 hour", "hour"), "6h": ("6 hours", "6 hours"), "24h": ("1 day", "day"), "7d": ("7 days", "7 days")}
+# By the word of the address: how long, and in words.
+RANGES = {
+    "1h": (timedelta(hours=1), "hour"),
+    "6h": (timedelta(hours=6), "6 hours"),
+    "24h": (timedelta(days=1), "day"),
+    "7d": (timedelta(days=7), "7 days"),
+}
 
-THROUGHPUT = b"""
-  SELECT t.at, t.s, t.success, t.retried, t.rejected, t.failed, t.lock_expired, t.wait_p95_s, t.run_p95_s, t.wake_p95_s
-  FROM messages.throughput(%(since)s, NULL, %(bars)s) AS t"""
-# Who may not see all topics is shown the sum of his.
-OWN_THROUGHPUT = b"""
-  SELECT t.at, max(t.s) AS s, sum(t.success)::bigint AS success, sum(t.retried)::bigint AS retried, sum(t.rejected)::bigint AS rejected,
-         sum(t.failed)::bigint AS failed, sum(t.lock_expired)::bigint AS lock_expired,
-         max(t.wait_p95_s) AS wait_p95_s, max(t.run_p95_s) AS run_p95_s, max(t.wake_p95_s) AS wake_p95_s
-  FROM unnest(%(topics)s::text[]) AS k (topic)
-  CROSS JOIN LATERAL messages.throughput(%(since)s, k.topic, %(bars)s) AS t
-  GROUP BY t.at ORDER BY t.at"""
 # now(), not messages.now(): the planner must see how little that is.
 LATENCY = b"""
   SELECT n.name, n.entries, messages.quantile(n.counts, 0.5) AS p50, messages.quantile(n.counts, 0.95) AS p95, messages.quantile(n.counts, 0.99) AS p99
@@ -95,14 +92,9 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     if subject not in RANGES:
         raise Problem(404, f"there is no overview of {subject!r:.40}: use {', '.join(RANGES)}", "not_found")
     topics = await read_topic_counts(conn, caller)
-    values = {
-        "since": RANGES[subject][0],
-        "bars": BARS,
-        "topics": [row["topic"] for row in topics],
-        "like": caller.like,
-        "all": caller.sees_all,
-    }
-    bars = await (await conn.execute(THROUGHPUT if caller.sees_all else OWN_THROUGHPUT, values)).fetchall()
+    since = RANGES[subject][0]
+    values = {"since": since, "like": caller.like, "all": caller.sees_all}
+    bars = await _throughput(conn, since, None if caller.sees_all else [row["topic"] for row in topics])
     latency = await (await conn.execute(LATENCY, values)).fetchall()
     state = await (await conn.execute(STATE)).fetchone()
     conditions = await (await conn.execute(CONDITIONS)).fetchall()
@@ -124,6 +116,24 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
             "latencies": chart(bars, TIMES, "s"),
         },
     }
+
+
+async def _throughput(conn: Connection, since: timedelta, topics: list[str] | None) -> list[Row]:
+    """Read how many attempts ended in each part of a time: of these topics together, None = of all."""
+    if topics is None:
+        return await read_rows(conn, throughput(since, bars=BARS))
+    of_each = [await read_rows(conn, throughput(since, topic, BARS)) for topic in topics]
+    return [_sum_bars(bars) for bars in zip(*of_each, strict=True)]
+
+
+def _sum_bars(bars: Sequence[Row]) -> Row:
+    """Add up the same bar of several topics; of their times it has the longest."""
+    counts = {each.column: sum(bar[each.column] for bar in bars) for each in ENDED}
+    times = {
+        each.column: max((bar[each.column] for bar in bars if bar[each.column] is not None), default=None)
+        for each in TIMES
+    }
+    return {"at": bars[0]["at"], "s": max(bar["s"] for bar in bars), **counts, **times}
 
 
 def _may_see(caller: Caller, topic: str | None) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import psycopg
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
+from pgrouse.client.call import Call, run_async, value
+from pgrouse.client.calls import schedule as calls
 from pgrouse.config.duration import parse
 from pgrouse.errors import PgrouseError
 from pgrouse.jsonb import Raw, encode
@@ -19,6 +21,8 @@ from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.security import check_permission, require_role
 from pgrouse.web.view import Context, View
+
+T = TypeVar("T")
 
 router = APIRouter(include_in_schema=False)
 
@@ -42,15 +46,16 @@ SCHEDULES = b"""
   FROM messages.schedule AS s
   WHERE %(name)s::text IS NULL OR s.name = %(name)s
   ORDER BY s.name LIMIT %(most)s"""
-TICKS = b"""
-  SELECT t.at, to_char(t.at AT TIME ZONE %(time_zone)s, 'Dy DD Mon YYYY, HH24:MI:SS') AS local
-  FROM messages.next_ticks(%(cron)s, %(time_zone)s, %(count)s) AS t (at)"""
+LOCAL = b"""
+  SELECT t.at, to_char(t.at AT TIME ZONE %s, 'Dy DD Mon YYYY, HH24:MI:SS') AS local
+  FROM unnest(%s::timestamptz[]) WITH ORDINALITY AS t (at, nth) ORDER BY t.nth"""
 HISTORY = b"""
   SELECT r.tick, r.outcome, r.message_id, r.missed_from, r.fired_at, r.run_by
   FROM messages.schedule_run AS r WHERE r.schedule = %s ORDER BY r.tick DESC LIMIT %s"""
 INSERT = b"""
   INSERT INTO messages.schedule (name, cron, time_zone, topic, payload, channel, key, priority, jitter, missed)
   VALUES (%(name)s, %(cron)s, %(time_zone)s, %(topic)s, %(payload)s, %(channel)s, %(key)s, %(priority)s, %(jitter)s, %(missed)s)"""
+REMOVE = b"DELETE FROM messages.schedule AS s WHERE s.name = %s RETURNING s.name"
 STATE_KINDS = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
 
 
@@ -66,7 +71,7 @@ async def read_schedule(conn: Connection, caller: Caller, subject: str) -> Conte
     return {
         "schedule": row,
         "kinds": STATE_KINDS,
-        "ticks": await _ticks(conn, row) if row["paused_at"] is None else [],
+        "ticks": await _ticks_of(conn, row) if row["paused_at"] is None else [],
         "runs": await (await conn.execute(HISTORY, [subject, RUNS])).fetchall(),
     }
 
@@ -78,10 +83,16 @@ async def _find(conn: Connection, caller: Caller, name: str) -> Row:
     return row
 
 
-async def _ticks(conn: Connection, row: dict[str, Any]) -> list[Row]:
+async def _ticks(conn: Connection, cron: str, time_zone: str) -> list[Row]:
+    """Return the next ticks, each with the time as the clocks of the time zone show it."""
+    ticks = await run_async(conn, calls.next_ticks(cron, time_zone, NEXT))
+    return await (await conn.execute(LOCAL, [time_zone, ticks])).fetchall()
+
+
+async def _ticks_of(conn: Connection, row: Row) -> list[Row]:
     try:
         async with conn.transaction():
-            return await (await conn.execute(TICKS, {**row, "count": NEXT})).fetchall()
+            return await _ticks(conn, row["cron"], row["time_zone"])
     except psycopg.errors.InvalidParameterValue:  # its last_error says why
         return []
 
@@ -102,10 +113,9 @@ async def preview(request: Request, caller: Viewer, cron: str = "", time_zone: s
     ticks: list[Row] = []
     error = ""
     if cron.strip():
-        values = {"cron": cron.strip()[:200], "time_zone": time_zone.strip()[:100] or "UTC", "count": NEXT}
         try:
             async with request.app.state.db.read() as conn:
-                ticks = await (await conn.execute(TICKS, values)).fetchall()
+                ticks = await _ticks(conn, cron.strip()[:200], time_zone.strip()[:100] or "UTC")
         except psycopg.DataError as exc:
             error = database_problem(exc).detail
     return render(request, "schedules/next.html", ticks=ticks, error=error, cron=cron.strip())
@@ -171,13 +181,13 @@ def _jitter(text: str) -> Any:
 @router.post("/schedules/{name}/run")
 async def run_now(request: Request, name: str, caller: Operator, seen_on: Text = "schedule") -> Response:
     """Publish its message now."""
-    row = await _act(request, caller, name, b"SELECT r.id, r.what FROM messages.run_schedule(%s) AS r")
-    if row["what"] == "published":
-        return await _action_result(request, caller, seen_on, name, f"Message {row['id']} is published.")
+    ran = await _act(request, caller, name, calls.run_schedule(name))
+    if ran.what == "published":
+        return await _action_result(request, caller, seen_on, name, f"Message {ran.id} is published.")
     why = (
         "the topic is full and drops new messages"
-        if row["id"] is None
-        else f"message {row['id']} has the key of this schedule"
+        if ran.id is None
+        else f"message {ran.id} has the key of this schedule"
     )
     return await _action_result(request, caller, seen_on, name, f"Nothing was published: {why}.", kind="bad")
 
@@ -191,31 +201,30 @@ async def pause(
     seen_on: Text = "schedule",
 ) -> Response:
     """Stop it until it is resumed."""
-    await _act(request, caller, name, b"SELECT messages.pause_schedule(%s, %s)", reason.strip() or None)
+    await _act(request, caller, name, calls.pause_schedule(name, reason.strip() or None))
     return await _action_result(request, caller, seen_on, name, f"{name} is paused.")
 
 
 @router.post("/schedules/{name}/resume")
 async def resume(request: Request, name: str, caller: Operator, seen_on: Text = "schedule") -> Response:
     """Let it go on with its next tick."""
-    await _act(request, caller, name, b"SELECT messages.resume_schedule(%s)")
+    await _act(request, caller, name, calls.resume_schedule(name))
     return await _action_result(request, caller, seen_on, name, f"{name} is resumed.")
 
 
 @router.post("/schedules/{name}/remove")
 async def remove(request: Request, name: str, caller: Operator) -> Response:
     """Take it away. What it has published stays."""
-    await _act(request, caller, name, b"DELETE FROM messages.schedule AS s WHERE s.name = %s RETURNING s.name")
+    await _act(request, caller, name, Call(REMOVE, [name], value))
     return await view.redirect(request, "/schedules")
 
 
-async def _act(request: Request, caller: Caller, name: str, statement: bytes, *values: Any) -> Row:
+async def _act(request: Request, caller: Caller, name: str, call: Call[T]) -> T:
     """Do something to a schedule, if the caller may with its topic."""
     async with request.app.state.db.write(caller) as conn:
         row = await _find(conn, caller, name)
         check_permission(caller, Role.OPERATOR, row["topic"])
-        result: Row = (await (await conn.execute(statement, [name, *values])).fetchall())[0]
-    return result
+        return await run_async(conn, call)
 
 
 async def _action_result(

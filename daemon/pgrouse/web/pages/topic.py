@@ -10,11 +10,12 @@ import psycopg
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
+from pgrouse.client.calls.stats import latency, throughput
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web import policy_form, view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import chart
-from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.page import render, render_fragment
 from pgrouse.web.pages.overview import ENDED, MIN_BAR_S, TIMES
 from pgrouse.web.paused_topics import read_paused_topics
@@ -30,10 +31,6 @@ MAX_CHANNELS = 100
 Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
-THROUGHPUT = b"""
-  SELECT t.at, t.s, t.success, t.retried, t.rejected, t.failed, t.lock_expired, t.wait_p95_s, t.run_p95_s, t.wake_p95_s
-  FROM messages.throughput('1 hour', %s, 60) AS t"""
-LATENCY = b"SELECT l.* FROM messages.latency('1 hour', %s) AS l"
 POLICY = b"SELECT t.* FROM messages.topic AS t WHERE t.topic IN ('*', %s)"
 LIMITS = b"""
   SELECT
@@ -87,11 +84,12 @@ async def _read_topic(conn: Connection, caller: Caller, topic: str, own: Row, de
     found = next((row for row in await read_topic_counts(conn, caller) if row["topic"] == topic), None)
     if found is None:
         raise Problem(404, f"there is no topic {topic}: nothing stands in it, and it has no policy", "not_found")
-    bars = await (await conn.execute(THROUGHPUT, [topic])).fetchall()
+    bars = await read_rows(conn, throughput(topic=topic))
+    times = await read_rows(conn, latency(topic=topic))
     limits = await (await conn.execute(LIMITS, {"topic": topic})).fetchone() or {}
     return {
         "counts": found,
-        "latency": await (await conn.execute(LATENCY, [topic])).fetchone(),
+        "latency": times[0] if times else None,
         "channels": await (await conn.execute(CHANNELS, {"topic": topic, "most": MAX_CHANNELS})).fetchall(),
         "limits": _limits(found, own, defaults, limits),
         "channel_limit": _effective("channel_concurrency", own, defaults),

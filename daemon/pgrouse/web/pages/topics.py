@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
+from pgrouse.client.call import run_async
+from pgrouse.client.calls import operate
+from pgrouse.client.calls.stats import latency
 from pgrouse.config.duration import parse
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import spark
-from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.pages.topic import VIEW as TOPIC
 from pgrouse.web.paused_topics import PausedTopic, read_paused_topics
 from pgrouse.web.problem import Problem
@@ -33,7 +36,6 @@ MINUTES = b"""
   SELECT m.topic, m.minute, m.success + m.retried + m.rejected + m.failed + m.lock_expired AS ended
   FROM messages.measure AS m
   WHERE m.minute > now() - interval '1 hour' AND m.topic = ANY (%s)"""
-TIMES = b"SELECT l.topic, l.run_p95_s, l.wait_p95_s FROM messages.latency('1 hour') AS l"
 NOW = b"SELECT messages.now() AS now"
 RATE_MINUTES = 5
 
@@ -45,7 +47,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     names = [row["topic"] for row in shown]
     now = (await (await conn.execute(NOW)).fetchall())[0]["now"]
     ended = _by_age(await (await conn.execute(MINUTES, [names])).fetchall(), now)
-    times = {row["topic"]: row for row in await (await conn.execute(TIMES)).fetchall()}
+    times = {row["topic"]: row for row in await read_rows(conn, latency())}
     paused = await read_paused_topics(conn)
     return {
         "q": subject,
@@ -93,6 +95,7 @@ async def pause(
     caller: Operator,
     reason: Annotated[str, Form(max_length=500)] = "",
     resume_in: Annotated[str, Form(max_length=50)] = "",
+    until: Annotated[str, Form(max_length=50)] = "",
     channel: Annotated[str, Form(max_length=200)] = "",
     seen_on: Annotated[str, Form()] = "topic",
     q: Annotated[str, Form(max_length=200)] = "",
@@ -100,9 +103,15 @@ async def pause(
     """Stop a topic, one channel of it, or ('*') all topics."""
     check_permission(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
     async with request.app.state.db.write(caller) as conn:
-        await conn.execute(
-            b"SELECT messages.pause(%s, %s, p_resume_in => %s, p_channel => %s)",
-            [topic, reason.strip() or None, _duration(resume_in), channel or None],
+        await run_async(
+            conn,
+            operate.pause(
+                topic,
+                reason.strip() or None,
+                _duration(resume_in),
+                _time(until),
+                channel or None,
+            ),
         )
     return await _action_result(request, caller, seen_on, topic, q, f"{_name(topic, channel)} is paused.")
 
@@ -119,10 +128,7 @@ async def resume(
     """End a pause."""
     check_permission(caller, Role.OPERATOR, None if topic == DEFAULTS else topic)
     async with request.app.state.db.write(caller) as conn:
-        row = await (
-            await conn.execute(b"SELECT messages.resume(%s, %s) AS was_paused", [topic, channel or None])
-        ).fetchone()
-    was_paused = bool(row and row["was_paused"])
+        was_paused = await run_async(conn, operate.resume(topic, channel or None))
     text = f"{_name(topic, channel)} is resumed." if was_paused else f"{_name(topic, channel)} was not paused."
     return await _action_result(request, caller, seen_on, topic, q, text)
 
@@ -140,6 +146,16 @@ def _duration(text: str) -> timedelta | None:
         return parse(text)
     except ValueError as error:
         raise Problem(422, f"the time of the pause: {error}", "invalid_value") from None
+
+
+def _time(text: str) -> datetime | None:
+    if not text.strip():
+        return None
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise Problem(422, 'until: use a time like "2026-02-01 12:00"', "invalid_value") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _name(topic: str, channel: str) -> str:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
+from pgrouse.client.call import run_async
+from pgrouse.client.calls.worker import drain_worker
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
@@ -106,7 +108,7 @@ async def drain(request: Request, caller: Operator, name: Annotated[str, Form(ma
             raise Problem(404, f"worker {name} does not exist", "not_found")
         for topic in row["topics"]:
             check_permission(caller, Role.OPERATOR, topic)
-        await conn.execute(b"SELECT messages.drain_worker(%s)", [name])
+        await run_async(conn, drain_worker(name))
     return await view.action_result(
         request, caller, VIEW, f"{name} is asked to drain: it stops when its running messages have ended."
     )

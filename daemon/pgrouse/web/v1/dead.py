@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from dataclasses import asdict
+from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
+from pgrouse.client.call import run_async
+from pgrouse.client.calls import dead as calls
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection
+from pgrouse.web.database_pool import Connection, read_rows
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
@@ -131,27 +134,28 @@ class RedriveResult(ResponseModel):
     results: list[RedriveOutcome]
 
 
-# Topic by topic, each up to the size of the page. Topics that the caller may not see are not read.
-TOPICS = """
-    SELECT t.topic FROM messages.dead_topics() AS t (topic)
-    WHERE %(topic)s::text IS NULL AND (%(like)s::text[] IS NULL OR t.topic LIKE ANY (%(like)s))
-    UNION ALL SELECT %(topic)s WHERE %(topic)s::text IS NOT NULL"""
-FIND = f"""
-    SELECT f.* FROM ({TOPICS}) AS t
-    CROSS JOIN LATERAL messages.find_dead(
-      p_topic => t.topic, p_result => %(result)s, p_fingerprint => %(fingerprint)s, p_since => %(since)s, p_until => %(until)s,
-      p_error => %(error)s, p_limit => %(limit)s, p_after => %(after)s, p_redriven => %(redriven)s) AS f
-    ORDER BY f.archived_at, f.id LIMIT %(limit)s"""  # noqa: S608 - constants only
-LIST = f"""
-    SELECT f.*, a.error FROM ({FIND}) AS f
-    JOIN messages.message_archive AS a ON a.id = f.id AND a.archived_at = f.archived_at
-    ORDER BY f.archived_at, f.id"""  # noqa: S608
+ERRORS = b"""
+    SELECT a.id, a.error FROM unnest(%s::bigint[], %s::timestamptz[]) AS f (id, archived_at)
+    JOIN messages.message_archive AS a ON a.id = f.id AND a.archived_at = f.archived_at"""
 
 
-def _values(caller: Caller, **filters: Any) -> dict[str, Any]:
-    if filters.get("topic") is not None:
-        check_permission(caller, Role.VIEWER, filters["topic"])
-    return {"after": None, "redriven": False, "like": None if caller.sees_all else caller.like, **filters}
+async def _find(
+    conn: Connection, caller: Caller, topic: str | None, limit: int, **filters: Any
+) -> list[calls.DeadMessage]:
+    """Find dead messages of a topic or of all that the caller may see, the oldest first. Other topics are not read."""
+    if topic is not None:
+        check_permission(caller, Role.VIEWER, topic)
+    if topic is not None or caller.sees_all:
+        return await run_async(conn, calls.find_dead(topic, limit=limit, **filters))
+    topics = [each for each in await run_async(conn, calls.dead_topics()) if caller.sees(each)]
+    found = [await run_async(conn, calls.find_dead(each, limit=limit, **filters)) for each in topics]
+    return sorted((each for some in found for each in some), key=lambda dead: (dead.archived_at, dead.id))[:limit]
+
+
+async def _errors(conn: Connection, found: list[calls.DeadMessage]) -> dict[int, str | None]:
+    """Return the errors of dead messages, by id."""
+    values = [[each.id for each in found], [each.archived_at for each in found]]
+    return {row["id"]: row["error"] for row in await (await conn.execute(ERRORS, values)).fetchall()}
 
 
 @router.get("", response_model=DeadMessagePage, summary="List dead messages")
@@ -169,14 +173,14 @@ async def list_dead_messages(
     limit: Limit = 50,
 ) -> Response:
     """List dead messages, oldest first; with `redriven` also those that were redriven since."""
-    filters = {"topic": topic, "result": result, "fingerprint": fingerprint, "error": error}
-    times: dict[str, datetime | None] = {"since": since, "until": until}
-    after = cursor.decode_id("dead", cursor_)
-    values = _values(caller, **filters, **times, redriven=redriven, limit=limit, after=after)
+    filters: dict[str, Any] = {"result": result, "fingerprint": fingerprint, "error": error, "redriven": redriven}
+    filters |= {"since": since, "until": until, "after": cursor.decode_id("dead", cursor_)}
     async with request.app.state.db.read() as conn:
-        rows = await (await conn.execute(LIST.encode(), values)).fetchall()
-    is_full = len(rows) == limit
-    return ApiResponse({"messages": rows, "next": cursor.encode("dead", rows[-1]["id"]) if is_full else None})
+        found = await _find(conn, caller, topic, limit, **filters)
+        errors = await _errors(conn, found)
+    rows = [asdict(each) | {"error": errors[each.id]} for each in found if each.id in errors]
+    is_full = len(found) == limit
+    return ApiResponse({"messages": rows, "next": cursor.encode("dead", found[-1].id) if is_full else None})
 
 
 @router.get("/groups", response_model=DeadMessageGroups, summary="Group dead messages")
@@ -190,9 +194,8 @@ async def group_dead_messages(
     """Group the dead messages of a period by topic, result and error fingerprint."""
     if topic is not None:
         check_permission(caller, Role.VIEWER, topic)
-    query = b"SELECT g.* FROM messages.dead_groups(p_since => %s, p_topic => %s, p_result => %s) AS g"
     async with request.app.state.db.read() as conn:
-        rows = await (await conn.execute(query, [since, topic, result])).fetchall()
+        rows = await read_rows(conn, calls.dead_groups(since, topic, result))
     return ApiResponse({"groups": [row for row in rows if caller.sees(row["topic"])]})
 
 
@@ -204,8 +207,7 @@ async def redrive_dead_messages(request: Request, caller: Operator, body: Redriv
     """Publish dead messages again as new messages, at once or at a rate. The request is safe to repeat: no message is redriven twice."""
     async with request.app.state.db.write(caller) as conn:
         ids = await _selected_ids(conn, caller, body)
-        query = b"SELECT r.* FROM messages.redrive(%s::bigint[], %s, coalesce(%s, interval '0'), %s) AS r"
-        rows = await (await conn.execute(query, [ids, body.rate, body.delay, body.force])).fetchall() if ids else []
+        rows = await read_rows(conn, calls.redrive(ids, body.rate, body.delay, body.force)) if ids else []
         if body.dry_run:
             await conn.execute(b"ROLLBACK")
     if body.dry_run:
@@ -261,8 +263,7 @@ async def requeue_dead_letters(request: Request, caller: Operator, body: Requeue
         if not caller.sees_all:
             own = await conn.execute(OWN_COPIES, {"ids": ids, "like": caller.like})
             ids = [row["id"] for row in await own.fetchall()]
-        query = b"SELECT r.* FROM messages.requeue_dead_letters(%s::bigint[], %s, coalesce(%s, interval '0'), %s) AS r"
-        rows = await (await conn.execute(query, [ids, body.rate, body.delay, body.force])).fetchall()
+        rows = await read_rows(conn, calls.requeue_dead_letters(ids, body.rate, body.delay, body.force))
     rows += [
         {"copy_id": each, "archived_id": None, "message_id": None, "outcome": "not_waiting"}
         for each in sorted(set(body.ids) - {row["copy_id"] for row in rows})
@@ -275,8 +276,7 @@ REDRIVEN_OUTCOMES = ("redriven", "keyless")
 
 async def _selected_ids(conn: Connection, caller: Caller, body: RedriveRequest) -> list[int]:
     if body.filter is not None:
-        values = _values(caller, **body.filter.model_dump())
-        return [row["id"] for row in await (await conn.execute(FIND.encode(), values)).fetchall()]
+        return [each.id for each in await _find(conn, caller, **body.filter.model_dump())]
     if body.ids is None:
         raise Problem(422, "give either ids or filter", "invalid_request")
     if caller.sees_all:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from psycopg.types.json import Jsonb
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
 from pgrouse.client import message_query
+from pgrouse.client.call import Call, run_async
+from pgrouse.client.calls import operate
+from pgrouse.client.calls.explain import explain
+from pgrouse.client.calls.search import find_messages
 from pgrouse.crypto import envelope
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
@@ -35,7 +40,7 @@ from pgrouse.web.v1.model import (
     Topic,
     example,
 )
-from pgrouse.web.v1.response import ApiResponse, encrypted, with_raw
+from pgrouse.web.v1.response import ApiResponse, encrypted, raw, with_raw
 from pgrouse.web.v1.route import StrictRoute
 
 router = APIRouter(prefix="/v1", tags=["messages"], responses=ERROR_RESPONSES, route_class=StrictRoute)
@@ -137,13 +142,6 @@ class EditRequest(RequestModel):
         return self
 
 
-FIND = b"""
-    SELECT f.* FROM messages.find_messages(
-      p_topic => %(topic)s, p_states => %(states)s, p_channel => %(channel)s, p_key => %(key)s, p_error => %(error)s,
-      p_fingerprint => %(fingerprint)s, p_path => %(path)s, p_value => %(value)s, p_since => %(since)s, p_until => %(until)s,
-      p_topics => %(topics)s, p_limit => %(limit)s, p_after => %(after)s) AS f"""
-
-
 @router.get("/messages", response_model=MessagePage, summary="Find messages")
 async def list_messages(
     request: Request,
@@ -164,25 +162,24 @@ async def list_messages(
     if topic is not None:
         check_permission(caller, Role.VIEWER, topic)
     after = cursor.decode("messages", cursor_)
-    values = {
-        "topic": topic,
-        "states": state,
-        "channel": channel,
-        "key": key,
-        "error": error,
-        "fingerprint": fingerprint,
-        "path": path,
-        "value": None,
-        "since": since,
-        "until": until,
-        "limit": limit,
-        "topics": None if caller.sees_all else caller.like,
-        "after": None if after is None else Jsonb(after),
-    }
+    call = find_messages(
+        topic=topic,
+        states=state,
+        channel=channel,
+        key=key,
+        error=error,
+        fingerprint=fingerprint,
+        path=path,
+        since=since,
+        until=until,
+        limit=limit,
+        topics=None if caller.sees_all else caller.like,
+        after=None if after is None else json.dumps(after),
+    )
     async with request.app.state.db.read() as conn:
-        rows = await (await conn.execute(FIND, values)).fetchall()
-    place = next((row["place"] for row in rows if row["id"] is None), None)
-    found = [{name: row[name] for name in SUMMARY_COLUMNS} for row in rows if row["id"] is not None]
+        page = await run_async(conn, call)
+    found = [{name: getattr(each, name) for name in SUMMARY_COLUMNS} for each in page.messages]
+    place = None if page.place is None else json.loads(page.place)
     return ApiResponse({"messages": found, "next": cursor.encode("messages", place)})
 
 
@@ -234,41 +231,42 @@ async def explain_message(request: Request, caller: Viewer, message_id: PathId) 
     """Explain why a message is not running, or how it ended."""
     async with request.app.state.db.read() as conn:
         await _read_visible(conn, caller, message_id)
-        query = b"SELECT code, reason, detail::text FROM messages.explain(%s)"
-        rows = await (await conn.execute(query, [message_id])).fetchall()
-    return ApiResponse({"reasons": [with_raw(row, "detail") for row in rows]})
+        reasons = await run_async(conn, explain(message_id))
+    shown = [{"code": each.code, "reason": each.reason, "detail": raw(each.detail_json)} for each in reasons]
+    return ApiResponse({"reasons": shown})
 
 
 @router.post("/messages/cancel", response_model=ActionResult, summary="Cancel messages")
 async def cancel_messages(request: Request, caller: Operator, body: MessageIdsWithReason) -> Response:
     """Cancel waiting or running messages; they are archived as cancelled."""
-    return await _act(request, caller, b"SELECT messages.cancel(%s::bigint[], %s)", body.ids, body.reason)
+    return await _act(request, caller, body.ids, lambda ids: operate.cancel(ids, body.reason))
 
 
 @router.post("/messages/delete", response_model=ActionResult, summary="Delete messages")
 async def delete_messages(request: Request, caller: Operator, body: MessageIds) -> Response:
     """Delete waiting messages without archiving them; running messages stay. To keep a record, cancel them instead."""
-    return await _act(request, caller, b"SELECT messages.delete(%s::bigint[])", body.ids)
+    return await _act(request, caller, body.ids, operate.delete)
 
 
 @router.post("/messages/skip", response_model=ActionResult, summary="Skip messages")
 async def skip_messages(request: Request, caller: Operator, body: MessageIdsWithReason) -> Response:
     """Archive waiting messages as failed, so that those behind them in an ordered channel can run."""
-    return await _act(request, caller, b"SELECT messages.skip(%s::bigint[], %s)", body.ids, body.reason)
+    return await _act(request, caller, body.ids, lambda ids: operate.skip(ids, body.reason))
 
 
 @router.post("/messages/retry", response_model=ActionResult, summary="Retry messages now")
 async def retry_messages(request: Request, caller: Operator, body: MessageIds) -> Response:
     """Make delayed and retrying messages available now."""
-    return await _act(request, caller, b"SELECT messages.retry_now(%s::bigint[])", body.ids)
+    return await _act(request, caller, body.ids, operate.retry_now)
 
 
-async def _act(request: Request, caller: Caller, call: bytes, ids: list[int], *more: Any) -> Response:
+async def _act(
+    request: Request, caller: Caller, ids: list[int], action: Callable[[list[int]], Call[list[int]]]
+) -> Response:
     async with request.app.state.db.write(caller) as conn:
         mine = await _filter_own_topics(conn, caller, ids)
-        row = await (await conn.execute(call, [mine, *more])).fetchone() if mine else None
-    done = sorted(next(iter(row.values()))) if row else []
-    return ApiResponse({"done": done, "unchanged": sorted(set(ids) - set(done))})
+        done = await run_async(conn, action(mine)) if mine else []
+    return ApiResponse({"done": sorted(done), "unchanged": sorted(set(ids) - set(done))})
 
 
 async def _filter_own_topics(conn: Connection, caller: Caller, ids: list[int]) -> list[int]:
@@ -294,9 +292,7 @@ async def edit_message(request: Request, caller: Operator, message_id: PathId, b
     headers = None if body.headers is None else body.headers.text
     async with request.app.state.db.write(caller) as conn:
         await _read_visible(conn, caller, message_id)
-        call = b"SELECT messages.edit(%s, %s::jsonb, %s::jsonb, %s) AS what"
-        done = await (await conn.execute(call, [message_id, payload, headers, body.expected_md5])).fetchone()
-        what = done["what"] if done else "ended"
+        what = await run_async(conn, operate.edit(message_id, payload, headers, body.expected_md5))
         if what in EDIT_CONFLICTS:
             raise Problem(409, f"message {message_id}: {EDIT_CONFLICTS[what]}", what, id=message_id)
         row = await _read_visible(conn, caller, message_id)

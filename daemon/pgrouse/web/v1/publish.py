@@ -15,6 +15,8 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from starlette.responses import Response
 
 from pgrouse import jsonb
+from pgrouse.client.call import run_async
+from pgrouse.client.calls.web import SavedAnswer, begin_request, end_request
 from pgrouse.errors import InvalidMessage
 from pgrouse.jsonb import Raw
 from pgrouse.publishing.new_message import MAX_AFTER, AfterFailed, NewMessage, OnConflict, to_columns
@@ -356,16 +358,16 @@ async def _answer_once(
         return Response(dumps(done), 201, _location_of(done), media_type="application/json")
     async with db.write(caller) as conn:
         if found := await _begin(conn, caller, key, _digests(request, content)):
-            place = _location_of(json.loads(found["answer"]))
+            place = _location_of(json.loads(found.answer))
             return Response(
-                found["answer"],
-                found["status"],
+                found.answer,
+                found.status,
                 {"Idempotent-Replayed": "true", **place},
                 media_type="application/json",
             )
         done = await do(conn)
         text = dumps(done)
-        await conn.execute(b"SELECT messages.end_request(%s, %s, %s, %s)", [caller.name, key, 201, text])
+        await run_async(conn, end_request(caller.name, key, 201, text))
     return Response(text, 201, _location_of(done), media_type="application/json")
 
 
@@ -381,25 +383,18 @@ def _digests(request: Request, content: bytes) -> list[bytes]:
     return [digest] if cipher is None else [*cipher.request_digests(digest), digest]
 
 
-async def _begin(conn: Connection, caller: Caller, key: str, digests: list[bytes]) -> dict[str, Any] | None:
+async def _begin(conn: Connection, caller: Caller, key: str, digests: list[bytes]) -> SavedAnswer | None:
     """Begin an idempotent request; return its stored response, if there is one."""
     first, *others = digests
     if not others:
-        return await _begin_as(conn, caller, key, first)
+        return await run_async(conn, begin_request(caller.name, key, first))
     try:
         async with conn.transaction():
-            return await _begin_as(conn, caller, key, first)
+            return await run_async(conn, begin_request(caller.name, key, first))
     except InvalidParameterValue:
         # The stored digest differs: it may have been made with another encryption key, or the request is another one.
         for digest in others:
             with suppress(InvalidParameterValue):
                 async with conn.transaction():
-                    return await _begin_as(conn, caller, key, digest)
+                    return await run_async(conn, begin_request(caller.name, key, digest))
         raise
-
-
-async def _begin_as(conn: Connection, caller: Caller, key: str, digest: bytes) -> dict[str, Any] | None:
-    begun = await conn.execute(
-        b"SELECT status, answer FROM messages.begin_request(%s, %s, %s)", [caller.name, key, digest]
-    )
-    return await begun.fetchone()

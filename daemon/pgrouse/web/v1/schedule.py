@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import asdict
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
@@ -10,6 +11,8 @@ from psycopg import sql
 from pydantic import Field
 from starlette.responses import Response
 
+from pgrouse.client.call import Call, run_async
+from pgrouse.client.calls import schedule
 from pgrouse.jsonb import Raw
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection
@@ -33,6 +36,8 @@ from pgrouse.web.v1.model import (
 )
 from pgrouse.web.v1.response import ApiResponse, with_raw
 from pgrouse.web.v1.route import StrictRoute
+
+T = TypeVar("T")
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=ERROR_RESPONSES, route_class=StrictRoute)
 
@@ -188,24 +193,24 @@ async def remove_schedule(request: Request, caller: Operator, name: Name) -> Res
 @router.post("/{name}/pause", response_model=SchedulePauseResult, summary="Pause a schedule")
 async def pause_schedule(request: Request, caller: Operator, name: Name, body: SchedulePauseRequest) -> Response:
     """Pause a schedule until it is resumed."""
-    row = await _call(request, caller, name, b"SELECT messages.pause_schedule(%s, %s) AS was_running", body.reason)
-    return ApiResponse(row)
+    was_running = await _run(request, caller, name, schedule.pause_schedule(name, body.reason))
+    return ApiResponse({"was_running": was_running})
 
 
 @router.post("/{name}/resume", response_model=ScheduleResumeResult, summary="Resume a schedule")
 async def resume_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Resume a schedule; it continues with its next tick."""
-    return ApiResponse(await _call(request, caller, name, b"SELECT messages.resume_schedule(%s) AS was_paused"))
+    return ApiResponse({"was_paused": await _run(request, caller, name, schedule.resume_schedule(name))})
 
 
 @router.post("/{name}/run", response_model=RunResult, summary="Run a schedule now")
 async def run_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Publish the message of a schedule now; its next ticks do not change."""
-    return ApiResponse(await _call(request, caller, name, b"SELECT r.id, r.what FROM messages.run_schedule(%s) AS r"))
+    ran = await _run(request, caller, name, schedule.run_schedule(name))
+    return ApiResponse(asdict(ran))
 
 
-async def _call(request: Request, caller: Caller, name: str, call: bytes, *more: Any) -> dict[str, Any]:
+async def _run(request: Request, caller: Caller, name: str, call: Call[T]) -> T:
     async with request.app.state.db.write(caller) as conn:
         await _read_visible(conn, caller, Role.OPERATOR, name)
-        row = await (await conn.execute(call, [name, *more])).fetchone()
-    return dict(row or {})
+        return await run_async(conn, call)

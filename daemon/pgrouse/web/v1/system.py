@@ -8,7 +8,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from pgrouse.client.call import run_async
+from pgrouse.client.calls import maintenance, worker
+from pgrouse.client.calls.stats import stats
 from pgrouse.web.caller import Role
+from pgrouse.web.database_pool import read_rows
 from pgrouse.web.pages.doctor import current_doctor_run
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import check_permission
@@ -144,7 +148,7 @@ async def drain_worker(request: Request, caller: Operator, body: DrainRequest) -
             raise Problem(404, f"worker {body.name} does not exist", "not_found")
         for topic in row["topics"]:
             check_permission(caller, Role.OPERATOR, topic)
-        await conn.execute(b"SELECT messages.drain_worker(%s)", [body.name])
+        await run_async(conn, worker.drain_worker(body.name))
     return ApiResponse({"draining": body.name})
 
 
@@ -152,7 +156,7 @@ async def drain_worker(request: Request, caller: Operator, body: DrainRequest) -
 async def get_stats(request: Request, caller: Viewer) -> Response:
     """Return the message counts by topic. A count stops at 10,000, which then means "at least"."""
     async with request.app.state.db.read() as conn:
-        rows = await (await conn.execute(b"SELECT s.* FROM messages.stats() AS s")).fetchall()
+        rows = await read_rows(conn, stats())
     return ApiResponse({"topics": [row for row in rows if caller.sees(row["topic"])]})
 
 
@@ -161,7 +165,7 @@ async def run_maintenance(request: Request, caller: Operator) -> Response:
     """Run all maintenance tasks now: expire locks and messages, purge old archive rows, fire schedules."""
     check_permission(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
-        rows = await (await conn.execute(b"SELECT t.task, t.did FROM messages.tick('hand') AS t")).fetchall()
+        rows = await read_rows(conn, maintenance.tick())
     return ApiResponse({"tasks": rows})
 
 
@@ -172,8 +176,8 @@ async def run_reaper(
     """Run one maintenance task: expire locks, expire messages, or delete archived messages older than their retention. Each run is bounded."""
     check_permission(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
-        row = await (await conn.execute(b"SELECT messages.run_maintenance(%s) AS did", [task])).fetchone()
-    return ApiResponse({"task": task, "did": row["did"] if row else 0})
+        did = await run_async(conn, maintenance.run_maintenance(task))
+    return ApiResponse({"task": task, "did": did})
 
 
 @router.get("/doctor", response_model=DoctorReport, tags=["stats"], summary="Run the doctor")

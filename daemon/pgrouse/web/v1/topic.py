@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -12,11 +13,14 @@ from pydantic_core import CoreSchema
 from starlette.responses import Response
 
 from pgrouse.client import policy_change
+from pgrouse.client.call import run_async
+from pgrouse.client.calls import operate
+from pgrouse.client.calls.stats import stats
 from pgrouse.config.policy_settings import ChannelPolicy, PolicyTable, TopicPolicy
 from pgrouse.config.setting_types import Keyword
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import DatabasePool
+from pgrouse.web.database_pool import DatabasePool, read_rows
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
@@ -205,10 +209,7 @@ class ChannelSkipResult(ResponseModel):
 # The statement timeout of one batch of a purge.
 PURGE_TIME = timedelta(seconds=30)
 IS_PAUSED = "(t.paused_at IS NOT NULL AND (t.resume_at IS NULL OR t.resume_at > clock_timestamp()))"
-LIST = f"""
-    SELECT s.*, coalesce({IS_PAUSED}, false) AS paused
-    FROM messages.stats() AS s LEFT JOIN messages.topic AS t ON t.topic = s.topic
-    WHERE s.topic COLLATE "C" > %s AND (%s::text[] IS NULL OR s.topic LIKE ANY (%s)) ORDER BY s.topic COLLATE "C" LIMIT %s"""  # noqa: S608
+PAUSED = f"SELECT t.topic FROM messages.topic AS t WHERE {IS_PAUSED}"  # noqa: S608 - constants only
 
 
 @router.get("", response_model=TopicPage, summary="List topics")
@@ -219,10 +220,14 @@ async def list_topics(
     limit: Limit = 100,
 ) -> Response:
     """List the topics that have messages, dead messages of the last day, or a policy, with their message counts."""
-    like = None if caller.sees_all else caller.like
+    after = _name("topics", cursor_)
     async with request.app.state.db.read() as conn:
-        values = [_name("topics", cursor_), like, like, limit]
-        rows = await (await conn.execute(LIST.encode(), values)).fetchall()
+        topics = await read_rows(conn, stats())
+        paused = {row["topic"] for row in await (await conn.execute(PAUSED.encode())).fetchall()}
+    # In the order of their bytes, whatever the database sorts by.
+    topics.sort(key=lambda row: row["topic"].encode())
+    seen = (row for row in topics if row["topic"].encode() > after.encode() and caller.sees(row["topic"]))
+    rows = [row | {"paused": row["topic"] in paused} for row in islice(seen, limit)]
     return ApiResponse({"topics": rows, "next": _next("topics", rows, "topic", limit)})
 
 
@@ -327,10 +332,9 @@ def _apply_blocking(db: DatabasePool, caller: Caller, wanted: dict[str, DesiredP
 async def purge_topic(request: Request, caller: Operator, topic: Topic, body: PurgeRequest) -> Response:
     """Delete waiting messages of a topic without archiving them, up to `limit` in one call; repeat until `deleted` is 0. Running messages stay."""
     check_permission(caller, Role.OPERATOR, topic)
-    query = b"SELECT messages.purge_topic(%s, %s, %s) AS deleted"
     async with request.app.state.db.write(caller, PURGE_TIME) as conn:
-        row = await (await conn.execute(query, [topic, body.limit, body.max_id])).fetchone()
-    return ApiResponse(row)
+        deleted = await run_async(conn, operate.purge_topic(topic, body.limit, body.max_id))
+    return ApiResponse({"deleted": deleted})
 
 
 @router.post("/{topic}/pause", response_model=PauseResult, summary="Pause a topic")
@@ -341,11 +345,9 @@ async def pause_topic(request: Request, caller: Operator, topic: AnyTopic, body:
 
 
 async def _pause(request: Request, caller: Caller, topic: str, channel: str | None, body: PauseRequest) -> Response:
-    query = b"SELECT messages.pause(%s, %s, %s, %s, %s) AS until"
     async with request.app.state.db.write(caller) as conn:
-        values = [topic, body.reason, body.resume_in, body.until, channel]
-        row = await (await conn.execute(query, values)).fetchone()
-    return ApiResponse({"paused": True, "until": row and row["until"]})
+        until = await run_async(conn, operate.pause(topic, body.reason, body.resume_in, body.until, channel))
+    return ApiResponse({"paused": True, "until": until})
 
 
 @router.post("/{topic}/resume", response_model=ResumeResult, summary="Resume a topic")
@@ -356,10 +358,9 @@ async def resume_topic(request: Request, caller: Operator, topic: AnyTopic) -> R
 
 
 async def _resume(request: Request, caller: Caller, topic: str, channel: str | None) -> Response:
-    query = b"SELECT messages.resume(%s, %s) AS was_paused"
     async with request.app.state.db.write(caller) as conn:
-        row = await (await conn.execute(query, [topic, channel])).fetchone()
-    return ApiResponse({"was_paused": bool(row and row["was_paused"])})
+        was_paused = await run_async(conn, operate.resume(topic, channel))
+    return ApiResponse({"was_paused": was_paused})
 
 
 CHANNELS = f"""
@@ -414,10 +415,9 @@ async def resume_channel(request: Request, caller: Operator, topic: Topic, body:
 
 
 FIRST = b"""
-    SELECT messages.skip(ARRAY(
-      SELECT m.id FROM messages.message AS m
-      WHERE m.topic = %(topic)s AND m.channel = %(channel)s AND m.claim_id IS NULL
-      ORDER BY m.id LIMIT 1), %(reason)s) AS skipped"""
+    SELECT m.id FROM messages.message AS m
+    WHERE m.topic = %s AND m.channel = %s AND m.claim_id IS NULL
+    ORDER BY m.id LIMIT 1"""
 
 
 @router.post(
@@ -430,5 +430,6 @@ async def skip_channel_message(request: Request, caller: Operator, topic: Topic,
     """Archive the oldest waiting message of a channel as failed, so that those behind it can run."""
     check_permission(caller, Role.OPERATOR, topic)
     async with request.app.state.db.write(caller) as conn:
-        row = await (await conn.execute(FIRST, {"topic": topic, **body.model_dump()})).fetchone()
-    return ApiResponse({"id": row["skipped"][0] if row and row["skipped"] else None})
+        first = [row["id"] for row in await (await conn.execute(FIRST, [topic, body.channel])).fetchall()]
+        skipped = await run_async(conn, operate.skip(first, body.reason))
+    return ApiResponse({"id": next(iter(skipped), None)})
