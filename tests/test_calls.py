@@ -48,9 +48,6 @@ NOT_BOUND = {
     },
     "written by publishing in the way of each driver": {"publish", "payload_schema_digest"},
 }
-# Files that still have statements of their own for functions with a binding.
-NOT_CONVERTED: set[str] = {
-}
 # Its rows are of two kinds.
 OF_SEVERAL_ROWS = {"find_messages"}
 
@@ -169,8 +166,7 @@ def test_no_other_file_calls_a_function_that_has_a_binding() -> None:
         if "client/calls" not in str(path) and (found := _called(path.read_text()))
     }
 
-    assert {path: found for path, found in callers.items() if path not in NOT_CONVERTED} == {}
-    assert callers.keys() >= NOT_CONVERTED
+    assert callers == {}
 
 
 def _called(text: str) -> list[str]:
