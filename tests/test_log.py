@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from pgrouse import log
-from pgrouse.config.alerts import Alerts, AlertSink
+from pgrouse.config.alerts import Alerts
 from pgrouse.config.config import Config, Database, Log
 
 Setup = Callable[..., io.StringIO]
@@ -155,7 +155,7 @@ def test_libraries_that_write_the_tokens_of_sinks_are_never_heard_below_warning(
 )
 def test_a_token_in_the_place_of_a_host_is_hidden(url: str, token: str) -> None:
     stream = io.StringIO()
-    sinks = Alerts(to=[AlertSink(name="ops", url=url)])  # type: ignore[arg-type]
+    sinks = Alerts.model_validate({"to": [{"name": "ops", "url": url}]})
     log.setup(Config(log=Log(format="json", level="debug"), alerts=sinks), stream)
 
     logging.getLogger("apprise").warning("cannot reach https://api.example.com/bot%s/send", token)

@@ -14,7 +14,8 @@ import structlog
 from psycopg.conninfo import make_conninfo
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from pgrouse.alerts import secret as sink_secrets
+from pgrouse.alerts.secret import SHORTEST_SECRET
+from pgrouse.alerts.sinks import read_sinks
 from pgrouse.config import dsn
 from pgrouse.config.config import Config
 
@@ -34,10 +35,10 @@ def setup(config: Config, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr
     level = logging.getLevelNamesMapping()[config.log.level.upper()]
     of_environment = make_conninfo(password=os.environ.get("PGPASSWORD"))
-    of_sinks = [secret for each in config.alerts.to for secret in sink_secrets.secrets(each)]
+    of_sinks = [secret for each in read_sinks(config) for secret in each.secrets()]
     of_databases = dsn.secrets(config.database.dsn, config.database.listen_dsn, config.web.dsn, of_environment)
     named = [key.env for key in config.crypto.keys.values() if key.env]
-    of_keys = [key for name in named if len(key := os.environ.get(name, "")) >= sink_secrets.SHORTEST_SECRET]
+    of_keys = [key for name in named if len(key := os.environ.get(name, "")) >= SHORTEST_SECRET]
     hide = Redaction([*of_sinks, *of_databases, *of_keys])
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from pgrouse.alerts.sink_rules import sink_rules
+from pgrouse.alerts.rules import sink_rules
+from pgrouse.alerts.sinks import KNOWN_KEYS, read_sinks, with_sinks
 from pgrouse.alerts.validate import validate_sinks
-from pgrouse.config.alerts import AlertKind, AlertSink
+from pgrouse.config.alerts import AlertKind
 from pgrouse.config.config import Config, load
 from pgrouse.config.source import ConfigProblems
 from tests.cli.shell import Shell
@@ -20,19 +22,23 @@ WEBHOOK = '[[alerts.to]]\nname = "ops"\nwebhook = "https://ops.example.com/hook"
 def read(tmp_path: Path, text: str, **environ: str) -> Config:
     path = tmp_path / "pgrouse.toml"
     path.write_text(text)
-    return load(path, environ)
+    return with_sinks(load(path, environ))
 
 
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
         ('[[alerts.to]]\nname = "a"\nwebhok = "https://x/"\n', 3, "did you mean 'webhook'?"),
-        ('[[alerts.to]]\nname = "a"\n', 1, "needs exactly one of url, alertmanager, webhook, command, sentry"),
-        ('[[alerts.to]]\nname = "a"\nurl = "x"\ncommand = ["x"]\n', 1, "found url and command"),
+        ('[[alerts.to]]\nname = "a"\n', 1, "needs exactly one of alertmanager, command, sentry, url, webhook"),
+        ('[[alerts.to]]\nname = "a"\nurl = "x"\ncommand = ["x"]\n', 1, "found command and url"),
         ('[[alerts.to]]\nname = "a b"\nurl = "x"\n', 2, "is not a valid sink name"),
         (WEBHOOK + 'title = "{{topics}}"\n', 4, "did you mean {{topic}}?"),
         (WEBHOOK + 'topics = ["a b"]\n', 4, "is not a valid topic pattern"),
         (WEBHOOK + 'labels = {a = "b"}\n', 1, "labels is for alertmanager, not for webhook"),
+        (WEBHOOK + 'lables = {a = "b"}\n', 4, "unknown key 'lables' in [alerts.to[0]]; did you mean 'labels'?"),
+        (WEBHOOK + "secret = 5\n", 4, "alerts.to[0].secret: expected text in quotes, found 5"),
+        ('[[alerts.to]]\nname = "a"\nwebhook = "ftp://x/"\n', 3, "begins with https:// or http://"),
+        (WEBHOOK + '[[alerts.to]]\nname = "b"\ncommand = []\n', 6, "alerts.to[1].command"),
         (WEBHOOK + WEBHOOK, 1, 'two sinks have the name "ops"'),
         ('[alerts]\nkinds = ["failure"]\n', 2, "expected 'dead_message'"),
         ('[alerts]\ngroup_interval = "0s"\n', 2, "must be between 1s and 7d"),
@@ -98,6 +104,22 @@ def test_the_check_makes_every_sink_and_says_which_cannot_be_used(tmp_path: Path
     assert "alerts.to[1].command: there is no program no-such-program" in str(refused.value)
 
 
+def test_every_command_that_reads_the_configuration_refuses_a_wrong_sink(folder: Path, shell: Shell) -> None:
+    (folder / "pgrouse.toml").write_text(WEBHOOK + "webhok = 1\n")
+
+    ended = shell("config", "show")
+
+    assert (ended.code, "pgrouse.toml:4: unknown key 'webhok'" in ended.err) == (78, True)
+
+
+def test_the_schema_for_editors_has_the_keys_of_every_sink(shell: Shell) -> None:
+    described = json.loads(shell("config", "schema").out)["$defs"]
+    tables = [described[each["$ref"].rpartition("/")[2]] for each in described["AlertSink"]["anyOf"]]
+
+    assert {key for table in tables for key in table["properties"]} == set(KNOWN_KEYS)
+    assert all(each.get("description") for table in tables for each in table["properties"].values())
+
+
 def test_the_command_checks_the_sinks_too(folder: Path, shell: Shell) -> None:
     (folder / "pgrouse.toml").write_text('[[alerts.to]]\nname = "a"\ncommand = ["no-such-program"]\n')
 
@@ -114,7 +136,7 @@ def test_a_sink_goes_by_its_own_rules_and_else_by_those_of_all(tmp_path: Path) -
         + 'group_interval = "2h"\ntopics = ["a.*"]\nescalate_after = "30m"\n',
     )
 
-    found = sink_rules(config.alerts, config.alerts.to[0])
+    found = sink_rules(config.alerts, read_sinks(config)[0])
 
     assert (found["group_wait"], found["group_interval"], found["kinds"], found["topics"], found["escalate_after"]) == (
         60,
@@ -131,7 +153,7 @@ def test_the_page_names_every_key_of_a_sink_and_every_kind_and_no_other() -> Non
     keys = re.findall(r"^\| `(\w+)` \|", _section(page, "Keys of a sink"), re.MULTILINE)
     kinds = re.findall(r"^\| `(\w+)` \|", _section(page, "What is told"), re.MULTILINE)
 
-    assert sorted(keys) == sorted(AlertSink.model_fields)
+    assert sorted(keys) == sorted(KNOWN_KEYS)
     assert sorted(kinds) == sorted(AlertKind.__args__)
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
+from pgrouse.alerts import sinks
 from pgrouse.alerts.notice import Notice
-from pgrouse.alerts.secret import secrets
-from pgrouse.alerts.sink import SendFailed
-from pgrouse.alerts.sinks import create_sink
+from pgrouse.alerts.sink import SendFailed, SinkTable
+from pgrouse.alerts.sinks import TYPES, read_sink
 from pgrouse.config.alerts import AlertSink
 from pgrouse.errors import ConfigError
 from tests.daemon.receiver import Mailbox, Receiver
@@ -48,8 +48,12 @@ def receiver(served: Receiver) -> Receiver:
     return served
 
 
+def table(**settings: Any) -> SinkTable:
+    return read_sink(AlertSink.model_validate({"name": "ops", **settings}))
+
+
 def send(given: Notice | None = None, timeout_s: float = 60, **settings: Any) -> str:
-    return create_sink(AlertSink(name="ops", **settings)).send(given or notice(), timeout_s)
+    return table(**settings).create().send(given or notice(), timeout_s)
 
 
 # webhook
@@ -311,7 +315,7 @@ def test_what_apprise_could_not_send_has_not_arrived(receiver: Receiver) -> None
 )
 def test_an_address_that_is_none_is_an_error_without_the_address(settings: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as refused:
-        create_sink(AlertSink(name="ops", **settings))  # type: ignore[arg-type]
+        table(**settings).create()
 
     assert settings.get("secret", "nothing at all") not in str(refused.value)
 
@@ -322,27 +326,41 @@ def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.M
     given = {"url": "json://x"} if package == "apprise" else {"sentry": "http://k@x/1"}
 
     with pytest.raises(ConfigError, match=r"pip install 'pgrouse\[(alerts|sentry)\]'"):
-        create_sink(AlertSink(name="ops", **given))  # type: ignore[arg-type]
+        table(**given).create()
 
 
 def test_every_piece_of_an_address_that_could_be_a_secret_is_known() -> None:
-    settings = AlertSink(
-        name="ops",
-        webhook="https://ann:pa%20ssword@hooks.example.com/services/T0000/tokentoken?key=querysecret",  # type: ignore[arg-type]
-        secret="signing secret",  # type: ignore[arg-type]
-        headers={"Authorization": "Bearer abcdef"},  # type: ignore[dict-item]
+    settings = table(
+        webhook="https://ann:pa%20ssword@hooks.example.com/services/T0000/tokentoken?key=querysecret",
+        secret="signing secret",
+        headers={"Authorization": "Bearer abcdef"},
     )
 
     assert {"pa%20ssword", "pa ssword", "tokentoken", "querysecret", "signing secret", "Bearer abcdef"} <= set(
-        secrets(settings)
+        settings.secrets()
     )
 
 
 def test_what_stands_in_the_place_of_a_host_is_a_secret_of_apprise_only() -> None:
-    bot = AlertSink(name="bot", url="tgram://ann@123456789:AAtoken%20of/chat")  # type: ignore[arg-type]
-    here = AlertSink(name="here", url="json://localhost:8080/path")  # type: ignore[arg-type]
-    hook = AlertSink(name="hook", webhook="https://hooks.example.com/")  # type: ignore[arg-type]
+    bot = table(url="tgram://ann@123456789:AAtoken%20of/chat")
+    here = table(url="json://localhost:8080/path")
+    hook = table(webhook="https://hooks.example.com/")
 
-    assert {"123456789:AAtoken%20of", "123456789", "AAtoken%20of", "AAtoken of"} <= set(secrets(bot))
-    assert "localhost:8080" not in secrets(here)
-    assert "hooks.example.com" not in secrets(hook)
+    assert {"123456789:AAtoken%20of", "123456789", "AAtoken%20of", "AAtoken of"} <= set(bot.secrets())
+    assert "localhost:8080" not in here.secrets()
+    assert "hooks.example.com" not in hook.secrets()
+
+
+def test_what_is_not_read_yet_is_hidden() -> None:
+    unread = AlertSink.model_validate(
+        {"name": "ops", "webhook": "https://x/tokentoken", "headers": {"A": "Bearer abc"}}
+    )
+
+    assert not any(secret in f"{unread!r} {unread.model_dump_json()}" for secret in ("tokentoken", "Bearer abc"))
+
+
+def test_every_file_of_the_folder_is_a_type_of_sink() -> None:
+    files = {path.stem for path in Path(sinks.__file__).parent.glob("*.py")} - {"__init__"}
+
+    assert set(TYPES) == files
+    assert all(name in each.model_fields for name, each in TYPES.items())

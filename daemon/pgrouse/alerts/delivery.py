@@ -22,10 +22,9 @@ import structlog
 
 from pgrouse import events
 from pgrouse.alerts.notice import Notice, QueueInfo
-from pgrouse.alerts.secret import secrets
+from pgrouse.alerts.rules import sink_rules
 from pgrouse.alerts.sink import SendFailed, Sink
-from pgrouse.alerts.sink_rules import sink_rules
-from pgrouse.alerts.sinks import create_sink
+from pgrouse.alerts.sinks import read_sinks
 from pgrouse.client import clock, database
 from pgrouse.client.call import Call, run_async, value
 from pgrouse.client.calls.alert import ClaimedDelivery, claim_delivery, settle_delivery
@@ -36,7 +35,9 @@ from pgrouse.worker.claim_planner import jittered
 from pgrouse.worker.wake_event import WakeEvent, WakeEvents
 
 if TYPE_CHECKING:
-    from pgrouse.config.alerts import Alerts, AlertSink
+    from pgrouse.alerts.sink import SinkTable
+    from pgrouse.config.alerts import Alerts
+    from pgrouse.config.config import Config
     from pgrouse.worker.loop import Loop
 
 log = structlog.get_logger()
@@ -62,12 +63,12 @@ MAX_HANGING = 3
 DATABASE: Call[str] = Call(b"SELECT pg_catalog.current_database()", [], value)
 
 
-def delivery_loops(db: database.Database, alerts: Alerts, holder: str, dashboard: str | None = None) -> list[Loop]:
-    """Return the loops that deliver, one per sink, and the listener that wakes them. dashboard: its URL, for links."""
-    due = WakeEvents()
+def delivery_loops(db: database.Database, settings: Config, holder: str) -> list[Loop]:
+    """Return the loops that deliver, one per sink, and the listener that wakes them."""
+    due, alerts, dashboard = WakeEvents(), settings.alerts, settings.web.url
     return [
         AlertListener(db, due),
-        *(AlertDelivery(db, alerts, each, holder, due.new(), dashboard) for each in alerts.to),
+        *(AlertDelivery(db, alerts, each, holder, due.new(), dashboard) for each in read_sinks(settings)),
     ]
 
 
@@ -135,7 +136,7 @@ class AlertDelivery:
         self,
         db: database.Database,
         alerts: Alerts,
-        settings: AlertSink,
+        settings: SinkTable,
         holder: str,
         due: WakeEvent,
         dashboard: str | None = None,
@@ -147,7 +148,7 @@ class AlertDelivery:
         self.environment, self.dashboard = alerts.environment, dashboard
         self.timeout_s = settings.timeout.total_seconds()
         self.give_up_s = alerts.give_up_after.total_seconds()
-        self._secrets = secrets(settings)
+        self._secrets = settings.secrets()
         self._hanging: set[threading.Thread] = set()
         self._conn: psycopg.AsyncConnection | None = None
 
@@ -236,7 +237,7 @@ class AlertDelivery:
     def _attempt(self, notice: Notice) -> DeliveryResult:
         """Send it, and return any error as a result: the content of a message must not end the daemon."""
         try:
-            self.sink = self.sink or create_sink(self.settings)
+            self.sink = self.sink or self.settings.create()
             self.sink.send(notice, self.timeout_s)
         except SendFailed as error:
             return DeliveryResult(self._reason(str(error)), error.refused, error.retry_after_s)

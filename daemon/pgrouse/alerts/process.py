@@ -60,7 +60,7 @@ class DeliveryProcess:
         log.info(events.ALERTS_STARTED, deliverer=self.name, sinks=sinks)
         systemd.notify(STATUS=f"delivering to {len(sinks)} sinks")
         async with asyncio.TaskGroup() as group:
-            found = delivery.delivery_loops(self.db, self.settings.alerts, self.name, self.settings.web.url)
+            found = delivery.delivery_loops(self.db, self.settings, self.name)
             tasks = [group.create_task(loop.run(each), name=each.name) for each in found]
             await self.shutdown.requested.wait()
             systemd.notify(STOPPING=1)

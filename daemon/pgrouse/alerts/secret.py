@@ -1,4 +1,4 @@
-"""The secrets of a sink, which must not appear in any log, error or answer."""
+"""The parts of secrets, none of which may appear in a log, an error or an answer."""
 
 from __future__ import annotations
 
@@ -8,30 +8,20 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from pgrouse.config.alerts import AlertSink
-
 # Shorter pieces of addresses are ordinary words, which should not be hidden everywhere.
 SHORTEST_SECRET = 8
 # Host names: where another address of apprise may have a token.
 THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 
-def secrets(settings: AlertSink) -> list[str]:
-    """Return all secret texts of a sink, the longest first. Webhook addresses are secret as a whole."""
-    found: set[str] = set()
-    for given in (settings.url, settings.webhook, settings.alertmanager, settings.sentry):
-        found |= _url_pieces(reveal(given))
-    found |= _host_pieces(reveal(settings.url))
-    found |= {reveal(each) for each in (settings.secret, *settings.headers.values())}
-    return sorted((each for each in found if len(each) >= SHORTEST_SECRET), key=len, reverse=True)
-
-
-def _url_pieces(url: str) -> set[str]:
-    """Return an address and its parts: clients repeat parts of it in their errors."""
-    parts = urlsplit(url)
+def address_pieces(secret: str) -> set[str]:
+    """Return a secret and, if it is an address, its parts: clients repeat parts of it in their errors."""
+    if "://" not in secret:
+        return {secret}
+    parts = urlsplit(secret)
     user = parts.netloc.rpartition("@")[0]
     pieces = {
-        url,
+        secret,
         parts.path,
         user,
         *user.split(":"),
@@ -41,7 +31,7 @@ def _url_pieces(url: str) -> set[str]:
     return pieces | {unquote(each) for each in pieces}
 
 
-def _host_pieces(url: str) -> set[str]:
+def host_pieces(url: str) -> set[str]:
     """Return the host part and its halves: in addresses of apprise that is often a token."""
     host = urlsplit(url).netloc.rpartition("@")[2]
     if host.startswith(THIS_MACHINE):

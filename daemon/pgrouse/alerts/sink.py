@@ -1,9 +1,13 @@
-"""The interface of all sinks."""
+"""The interface of all sinks: the table that configures one, and what sends."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
+from pydantic import AfterValidator, ConfigDict, SecretStr
+
+from pgrouse.alerts.secret import SHORTEST_SECRET, address_pieces
+from pgrouse.config.alerts import AlertSink
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +36,62 @@ class Sink(Protocol):
         Raises:
             SendFailed: it did not arrive.
         """
+
+
+class SinkTable(AlertSink):
+    """A table `[[alerts.to]]` of one type of sink: a subclass has a field for each key of its own, secrets as SecretStr.
+
+    Attributes:
+        type: the key whose presence says that a sink is of this type.
+        digest_over: more groups than this at once become one message; 0: never.
+        max_groups: the most groups in one message.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: ClassVar[str]
+    digest_over: ClassVar[int] = 5
+    max_groups: ClassVar[int] = 10_000
+
+    def create(self) -> Sink:
+        """Return the sink; nothing is connected yet.
+
+        Raises:
+            ConfigError: a package is missing, or the address is invalid.
+        """
+        raise NotImplementedError
+
+    def find_problem(self) -> str | None:
+        """Return why the sink cannot work, without sending anything; None if nothing is known."""
+        try:
+            self.create()
+        except ConfigError as error:
+            return str(error)
+        return None
+
+    def secrets(self) -> list[str]:
+        """Return all texts that may appear in no log, error or answer, the longest first."""
+        return sorted((each for each in self.secret_texts() if len(each) >= SHORTEST_SECRET), key=len, reverse=True)
+
+    def secret_texts(self) -> set[str]:
+        """Return its secrets, and the parts of those that are addresses."""
+        values = [getattr(self, name) for name in type(self).model_fields]
+        return {piece for value in values for secret in _secrets_in(value) for piece in address_pieces(secret)}
+
+
+def _secrets_in(value: Any) -> list[str]:
+    values = value.values() if isinstance(value, dict) else [value]
+    return [each.get_secret_value() for each in values if isinstance(each, SecretStr)]
+
+
+def _check_http_url(given: SecretStr) -> SecretStr:
+    """Check the address of a sink, without repeating it: it may be a secret."""
+    if not given.get_secret_value().startswith(("http://", "https://")):
+        raise ValueError("expected an address that begins with https:// or http://")
+    return given
+
+
+HttpUrl = Annotated[SecretStr, AfterValidator(_check_http_url)]
 
 
 def missing_package(extra: str, name: str) -> ConfigError:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
-from pgrouse.alerts.sinks import create_sink
-from pgrouse.config.source import ConfigProblem, ConfigProblems
-from pgrouse.errors import ConfigError
+from pgrouse.alerts.sinks import read_sinks
+from pgrouse.config.source import ConfigProblem, ConfigProblems, show_key
 
 if TYPE_CHECKING:
-    from pgrouse.config.alerts import AlertSink
     from pgrouse.config.config import Config
+    from pgrouse.config.source import Key
 
 
 def validate_sinks(settings: Config) -> None:
@@ -21,20 +19,9 @@ def validate_sinks(settings: Config) -> None:
         ConfigProblems: what is wrong, with file and line: a package is missing, an address is invalid, a program does not exist.
     """
     problems = []
-    for number, sink in enumerate(settings.alerts.to):
-        if text := _wrong(sink):
-            key = f"alerts.to[{number}].{sink.type}"
-            origin = settings.origin("alerts", "to", number, sink.type)  # type: ignore[arg-type]
-            problems.append(ConfigProblem(origin, key, f"{key}: {text}"))
+    for number, sink in enumerate(read_sinks(settings)):
+        key: Key = ("alerts", "to", number, sink.type)
+        if text := sink.find_problem():
+            problems.append(ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}"))
     if problems:
         raise ConfigProblems(problems)
-
-
-def _wrong(sink: AlertSink) -> str | None:
-    try:
-        create_sink(sink)
-    except ConfigError as error:
-        return str(error)
-    if sink.command and shutil.which(sink.command[0]) is None:
-        return f"there is no program {sink.command[0]}"
-    return None

@@ -22,6 +22,9 @@ from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_age, show_ago
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pgrouse.alerts.sink import SinkTable
     from pgrouse.config.alerts import AlertSink
 
 INCIDENTS = """
@@ -93,7 +96,7 @@ def run(session: CliSession) -> int:
     return process.run(config)
 
 
-def _refuse_without_sinks(sinks: list[AlertSink]) -> None:
+def _refuse_without_sinks(sinks: Sequence[AlertSink]) -> None:
     if not sinks:
         raise ConfigError("no sink is configured: add a table [[alerts.to]] with a name and an address to pgrouse.toml")
 
@@ -106,7 +109,9 @@ def test(session: CliSession, sink: str | None) -> int:
 
     To all sinks, or to SINK. Exit code 1 if one did not arrive. The message is sent directly, not through the database: this tests the sink and its settings.
     """
-    sinks = session.config.alerts.to
+    from pgrouse.alerts.sinks import read_sinks  # noqa: PLC0415
+
+    sinks = read_sinks(session.config)
     _refuse_without_sinks(sinks)
     chosen = [each for each in sinks if sink in (None, each.name)]
     if not chosen:
@@ -115,20 +120,20 @@ def test(session: CliSession, sink: str | None) -> int:
     return ExitCode.OK if all(worked) else ExitCode.FOUND_A_PROBLEM
 
 
-def _try(session: CliSession, settings: AlertSink) -> bool:
+def _try(session: CliSession, settings: SinkTable) -> bool:
     """Send the test message to one sink; return whether it arrived."""
-    from pgrouse.alerts import secret, sink, sinks  # noqa: PLC0415
     from pgrouse.alerts.notice import QueueInfo, make_test_notice  # noqa: PLC0415
+    from pgrouse.alerts.sink import SendFailed  # noqa: PLC0415
     from pgrouse.config import dsn  # noqa: PLC0415
 
     queue = QueueInfo(environment=session.config.alerts.environment, dashboard=session.config.web.url)
     notice = make_test_notice(settings.name, settings.title, settings.body, queue)
     try:
-        said, arrived = sinks.create_sink(settings).send(notice, settings.timeout.total_seconds()), True
-    except (sink.SendFailed, ConfigError) as error:
-        said, arrived = dsn.redact(str(error), secret.secrets(settings)), False
+        said, arrived = settings.create().send(notice, settings.timeout.total_seconds()), True
+    except (SendFailed, ConfigError) as error:
+        said, arrived = dsn.redact(str(error), settings.secrets()), False
     except Exception as error:  # noqa: BLE001 - what a sink's library raises is what came back
-        said, arrived = dsn.redact(f"{type(error).__name__}: {error}", secret.secrets(settings)), False
+        said, arrived = dsn.redact(f"{type(error).__name__}: {error}", settings.secrets()), False
     if session.as_json:
         session.output.record(
             {"sink": settings.name, "type": settings.type, "id": notice.id, "arrived": arrived, "answer": said}

@@ -43,7 +43,12 @@ class CliSession:
         """The configuration, read when it is first needed."""
         from pgrouse.config.config import load  # noqa: PLC0415 - pydantic takes its time
 
-        return load(self.config_path, overrides=self.overrides)
+        config = load(self.config_path, overrides=self.overrides)
+        if not config.alerts.to:
+            return config
+        from pgrouse.alerts.sinks import with_sinks  # noqa: PLC0415 - only where there are sinks
+
+        return with_sinks(config)
 
     @cached_property
     def output(self) -> Output:

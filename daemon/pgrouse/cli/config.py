@@ -137,6 +137,7 @@ def schema() -> None:
 
     For editors that complete and check TOML.
     """
+    from pgrouse.alerts import sinks  # noqa: PLC0415
     from pgrouse.config.config import Config  # noqa: PLC0415
 
     described = {
@@ -144,4 +145,6 @@ def schema() -> None:
         **Config.model_json_schema(),
         "title": "pgrouse.toml",
     }
+    sink = sinks.describe()
+    described["$defs"] |= {**sink.pop("$defs"), "AlertSink": sink}
     click.echo(json.dumps(described, indent=2))

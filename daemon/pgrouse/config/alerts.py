@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, Secret, SerializeAsAny, model_validator
 
 from pgrouse.config import alert_template as template
 from pgrouse.config.duration import Duration, between
@@ -60,39 +60,18 @@ AlertKind = Literal[
 ]
 
 
-def _http_url(given: SecretStr) -> SecretStr:
-    """Check the address of a sink, without repeating it: it may be a secret."""
-    if not given.get_secret_value().startswith(("http://", "https://")):
-        raise ValueError("expected an address that begins with https:// or http://")
-    return given
-
-
-HttpUrl = Annotated[SecretStr, AfterValidator(_http_url)]
-
-
 class AlertSink(Section):
-    """A place that alerts are sent to: `[[alerts.to]]`. Exactly one of url, alertmanager, webhook, command and sentry sets its type."""
+    """A place that alerts are sent to, `[[alerts.to]]`: the keys that all of them have.
+
+    Those that belong to one type (`webhook`, `command`, …) are read by pgrouse.alerts.sinks, where each type has a file. Until then nothing is
+    known of them, so that each is kept as a secret.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Secret[Any]] = Field(init=False)
 
     name: SinkName
     """Its name in the database and in logs. A new name is a new sink."""
-    url: SecretStr | None = None
-    """An address of apprise (mail, chat, pagers); needs `pip install 'pgrouse[alerts]'`."""
-    alertmanager: HttpUrl | None = None
-    """The address of an Alertmanager, without /api/v2."""
-    webhook: HttpUrl | None = None
-    """Where to POST JSON."""
-    command: Annotated[list[str], Field(min_length=1)] | None = None
-    """A program and its arguments; it gets JSON on its standard input. No shell."""
-    sentry: SecretStr | None = None
-    """The DSN of a project of Sentry; needs `pip install 'pgrouse[sentry]'`."""
-    secret: SecretStr | None = None
-    """With webhook: signs each request, by the rules of Standard Webhooks."""
-    headers: dict[str, SecretStr] = {}
-    """With webhook and alertmanager: further headers of the request."""
-    labels: dict[VariableName, str] = {}
-    """With alertmanager: further labels of each alert."""
-    environment: list[VariableName] = []
-    """With command: environment variables that the program gets; no others except PATH, HOME, LANG and TZ."""
     topics: list[TopicPattern] = []
     """Topics whose alerts it receives, as in `orders.*`. Empty: all topics, and alerts that are not about a topic."""
     kinds: list[AlertKind] = []
@@ -118,32 +97,6 @@ class AlertSink(Section):
     body: Template | None = None
     """The text, also a template."""
 
-    @property
-    def type(self) -> str:
-        """Which kind of sink it is."""
-        return next(name for name in SINK_TYPES if getattr(self, name) is not None)
-
-    @model_validator(mode="after")
-    def _is_one_thing(self) -> AlertSink:
-        given = [name for name in SINK_TYPES if getattr(self, name) is not None]
-        if len(given) != 1:
-            found = f", found {' and '.join(given)}" if given else ""
-            raise ValueError(f"needs exactly one of {', '.join(SINK_TYPES)}{found}")
-        misplaced = [key for key, types in SINK_KEYS.items() if getattr(self, key) and given[0] not in types]
-        if misplaced:
-            raise ValueError(f"{misplaced[0]} is for {' and '.join(SINK_KEYS[misplaced[0]])}, not for {given[0]}")
-        return self
-
-
-SINK_TYPES = ("url", "alertmanager", "webhook", "command", "sentry")
-# Keys that only some sinks accept.
-SINK_KEYS = {
-    "secret": ("webhook",),
-    "headers": ("webhook", "alertmanager"),
-    "labels": ("alertmanager",),
-    "environment": ("command",),
-}
-
 
 class Alerts(Section):
     """Where the daemon sends a notice when messages die and when something is wrong; docs/reference/alerts.md."""
@@ -162,7 +115,7 @@ class Alerts(Section):
     """How often to repeat a message about a condition that still holds. 0s: never."""
     give_up_after: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 7 * 86400 * S
     """How long to retry a message before it is abandoned."""
-    to: list[AlertSink] = []
+    to: list[SerializeAsAny[AlertSink]] = []
     """The sinks: tables `[[alerts.to]]`."""
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from pgrouse.config.alerts import Alerts
 from pgrouse.config.crypto import Crypto
@@ -269,9 +270,14 @@ class Config(Section):
         """The policies that the configuration sets, by topic."""
         return {topic: wanted for topic, chosen in self.topics.items() if (wanted := chosen.desired_policy)}
 
-    def origin(self, *key: str) -> Origin:
+    def origin(self, *key: str | int) -> Origin:
         """Return where a value was set, like `pgrouse.toml:7`: `origin("topics", "orders.created", "handler")`."""
         return self._source.origins.get(key, Origin())
+
+    def problems(self, error: ValidationError, table: Key, known: list[str]) -> list[ConfigProblem]:
+        """Describe what is wrong with a table that is read later, with file and line. known: the keys that it may have."""
+        found = [{**each, "loc": (*table, *each["loc"])} for each in error.errors(include_url=False)]
+        return [to_problem(cast("ErrorDetails", each), self._source, known) for each in found]
 
 
 def load(

@@ -375,7 +375,7 @@ def _alert_loops(db: Database, settings: config.Config, holder: str) -> list[loo
         return []
     from pgrouse.alerts import delivery  # noqa: PLC0415 - only where there are sinks
 
-    return delivery.delivery_loops(db, settings.alerts, holder, settings.web.url)
+    return delivery.delivery_loops(db, settings, holder)
 
 
 def _message_crypto(settings: config.Config) -> MessageCrypto | None:

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretStr
+
 from pgrouse.alerts.notice import one_line
-from pgrouse.alerts.secret import reveal
-from pgrouse.alerts.sink import SendFailed, missing_package
+from pgrouse.alerts.secret import host_pieces, reveal
+from pgrouse.alerts.sink import SendFailed, SinkTable, missing_package
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.config.alerts import AlertSink
+
+
+class UrlTable(SinkTable):
+    """An address of apprise: mail, chat, pagers."""
+
+    type = "url"
+
+    url: SecretStr
+    """An address of apprise (mail, chat, pagers); needs `pip install 'pgrouse[alerts]'`."""
+
+    def create(self) -> AppriseSink:
+        """Return the sink."""
+        return AppriseSink(self)
+
+    def secret_texts(self) -> set[str]:
+        """Return the address, its parts, and what stands in the place of a host."""
+        return super().secret_texts() | host_pieces(reveal(self.url))
 
 
 class AppriseSink:
     """Sends by apprise. It returns only whether all went well; the reason is read from its log."""
 
-    def __init__(self, settings: AlertSink) -> None:
+    def __init__(self, settings: UrlTable) -> None:
         try:
             import apprise  # noqa: PLC0415
         except ModuleNotFoundError:

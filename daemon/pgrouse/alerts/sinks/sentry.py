@@ -8,20 +8,34 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
+from pydantic import SecretStr
+
 from pgrouse.alerts.http_post import http_post
 from pgrouse.alerts.secret import reveal
-from pgrouse.alerts.sink import missing_package
+from pgrouse.alerts.sink import SinkTable, missing_package
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.config.alerts import AlertSink
+
+
+class SentryTable(SinkTable):
+    """A project of Sentry."""
+
+    type = "sentry"
+
+    sentry: SecretStr
+    """The DSN of a project of Sentry; needs `pip install 'pgrouse[sentry]'`."""
+
+    def create(self) -> SentrySink:
+        """Return the sink."""
+        return SentrySink(self)
 
 
 class SentrySink:
     """Posts events to one project."""
 
-    def __init__(self, settings: AlertSink) -> None:
+    def __init__(self, settings: SentryTable) -> None:
         try:
             from sentry_sdk.envelope import Envelope  # noqa: PLC0415
             from sentry_sdk.utils import BadDsn, Dsn  # noqa: PLC0415

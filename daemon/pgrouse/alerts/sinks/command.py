@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+from pydantic import Field
 
 from pgrouse.alerts.notice import one_line
-from pgrouse.alerts.sink import SendFailed
+from pgrouse.alerts.sink import SendFailed, SinkTable
+from pgrouse.config.alerts import VariableName
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.config.alerts import AlertSink
 
 # Variables that programs need to run at all. The daemon's environment holds passwords, so it is not passed on.
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ")
@@ -24,11 +27,30 @@ STDERR_BYTES = 2000
 REJECTED = 65
 
 
+class CommandTable(SinkTable):
+    """A program, without a shell."""
+
+    type = "command"
+
+    command: Annotated[list[str], Field(min_length=1)]
+    """A program and its arguments; it gets JSON on its standard input. No shell."""
+    environment: list[VariableName] = Field(default_factory=list)
+    """Environment variables that the program gets; no others except PATH, HOME, LANG and TZ."""
+
+    def create(self) -> CommandSink:
+        """Return the sink."""
+        return CommandSink(self)
+
+    def find_problem(self) -> str | None:
+        """Return that there is no such program, if so."""
+        return None if shutil.which(self.command[0]) else f"there is no program {self.command[0]}"
+
+
 class CommandSink:
     """Runs a program for each message: exit status 0 means delivered, 65 that a retry is useless."""
 
-    def __init__(self, settings: AlertSink) -> None:
-        self.argv = list(settings.command or [])
+    def __init__(self, settings: CommandTable) -> None:
+        self.argv = list(settings.command)
         self.environment = (*ENVIRONMENT, *settings.environment)
 
     def send(self, notice: Notice, timeout_s: float) -> str:

@@ -5,17 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pgrouse.config.alerts import Alerts, AlertSink
-
-# More groups than this at once become one message. Alertmanager groups by itself, and takes each as an alert of its own.
-DIGEST_OVER = 5
-MAX_GROUPS = 10_000
-MAX_GROUPS_OF_ALERTMANAGER = 100
+    from pgrouse.alerts.sink import SinkTable
+    from pgrouse.config.alerts import Alerts
 
 
-def sink_rules(alerts: Alerts, sink: AlertSink) -> dict[str, Any]:
+def sink_rules(alerts: Alerts, sink: SinkTable) -> dict[str, Any]:
     """Return the rules of one sink: its own, else those of `[alerts]`; times in seconds, without the rules that are not set."""
-    to_alertmanager = sink.type == "alertmanager"
     times = {
         name: own if (own := getattr(sink, name)) is not None else getattr(alerts, name)
         for name in ("group_wait", "group_interval", "repeat_interval")
@@ -27,8 +22,8 @@ def sink_rules(alerts: Alerts, sink: AlertSink) -> dict[str, Any]:
         "escalate_after": sink.escalate_after and sink.escalate_after.total_seconds(),
         "escalate_count": sink.escalate_count,
         "rate_limit_per_minute": sink.rate_limit_per_minute,
-        "digest_over": 0 if to_alertmanager else DIGEST_OVER,
-        "most": MAX_GROUPS_OF_ALERTMANAGER if to_alertmanager else MAX_GROUPS,
+        "digest_over": sink.digest_over,
+        "most": sink.max_groups,
         **{name: value.total_seconds() for name, value in times.items()},
     }
     return {name: value for name, value in given.items() if value or name in ("group_by", "digest_over", *times)}

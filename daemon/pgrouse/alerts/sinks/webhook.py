@@ -10,21 +10,40 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+from pydantic import Field, SecretStr
+
 from pgrouse.alerts.http_post import http_post
 from pgrouse.alerts.secret import reveal
+from pgrouse.alerts.sink import HttpUrl, SinkTable
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.config.alerts import AlertSink
 
 PREFIX = "whsec_"
+
+
+class WebhookTable(SinkTable):
+    """A webhook: signed JSON by POST."""
+
+    type = "webhook"
+
+    webhook: HttpUrl
+    """Where to POST JSON."""
+    secret: SecretStr | None = None
+    """Signs each request, by the rules of Standard Webhooks."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Further headers of the request."""
+
+    def create(self) -> WebhookSink:
+        """Return the sink."""
+        return WebhookSink(self)
 
 
 class WebhookSink:
     """POSTs each message as JSON."""
 
-    def __init__(self, settings: AlertSink) -> None:
+    def __init__(self, settings: WebhookTable) -> None:
         self.url = reveal(settings.webhook)
         self.headers = {name: reveal(value) for name, value in settings.headers.items()}
         self.key = _key(reveal(settings.secret), settings.name)

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field, SecretStr
+
 from pgrouse.alerts.http_post import http_post
 from pgrouse.alerts.notice import DEAD, advice, dashboard_path, excerpt, one_line, severity, summary
 from pgrouse.alerts.secret import reveal
+from pgrouse.alerts.sink import HttpUrl, SinkTable
+from pgrouse.config.alerts import VariableName
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
-    from pgrouse.config.alerts import AlertSink
 
 NAMES = {DEAD: "PgrouseDeadMessages"}
 # A condition fires until its end is group_labels. If that never happens (no daemon is left), Alertmanager ends it by itself.
@@ -22,10 +25,29 @@ FIRES_FOR = timedelta(days=1)
 QUIET_AFTER = timedelta(minutes=30)
 
 
+class AlertmanagerTable(SinkTable):
+    """An Alertmanager. It groups by itself, and takes each group as an alert of its own."""
+
+    type = "alertmanager"
+    digest_over = 0
+    max_groups = 100
+
+    alertmanager: HttpUrl
+    """The address of an Alertmanager, without /api/v2."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Further headers of the request."""
+    labels: dict[VariableName, str] = Field(default_factory=dict)
+    """Further labels of each alert."""
+
+    def create(self) -> AlertmanagerSink:
+        """Return the sink."""
+        return AlertmanagerSink(self)
+
+
 class AlertmanagerSink:
     """POSTs alerts to one Alertmanager, by /api/v2/alerts."""
 
-    def __init__(self, settings: AlertSink) -> None:
+    def __init__(self, settings: AlertmanagerTable) -> None:
         self.url = reveal(settings.alertmanager).rstrip("/") + "/api/v2/alerts"
         self.headers = {name: reveal(value) for name, value in settings.headers.items()}
         self.labels = dict(settings.labels)
