@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgrouse.alerts.rules import sink_rules
-from pgrouse.alerts.sinks import KNOWN_KEYS, read_sinks, with_sinks
+from pgrouse.alerts.sinks import KNOWN_KEYS, TYPES, read_sinks, with_sinks
 from pgrouse.alerts.validate import validate_sinks
 from pgrouse.config.alerts import AlertKind
 from pgrouse.config.config import Config, load
@@ -29,7 +29,7 @@ def read(tmp_path: Path, text: str, **environ: str) -> Config:
     ("text", "line", "problem"),
     [
         ('[[alerts.to]]\nname = "a"\nwebhok = "https://x/"\n', 3, "did you mean 'webhook'?"),
-        ('[[alerts.to]]\nname = "a"\n', 1, "needs exactly one of alertmanager, command, sentry, url, webhook"),
+        ('[[alerts.to]]\nname = "a"\n', 1, f"needs exactly one of {', '.join(TYPES)}"),
         ('[[alerts.to]]\nname = "a"\nurl = "x"\ncommand = ["x"]\n', 1, "found command and url"),
         ('[[alerts.to]]\nname = "a b"\nurl = "x"\n', 2, "is not a valid sink name"),
         (WEBHOOK + 'title = "{{topics}}"\n', 4, "did you mean {{topic}}?"),
@@ -155,6 +155,14 @@ def test_the_page_names_every_key_of_a_sink_and_every_kind_and_no_other() -> Non
 
     assert sorted(keys) == sorted(KNOWN_KEYS)
     assert sorted(kinds) == sorted(AlertKind.__args__)
+
+
+def test_every_type_of_sink_has_its_section_with_an_example() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/alerts.md").read_text()
+    sections = re.split(r"^### `(\w+)`.*$", _section(page, "Sinks"), flags=re.MULTILINE)[1:]
+
+    assert sorted(sections[::2]) == sorted(TYPES)
+    assert [name for name, text in zip(sections[::2], sections[1::2], strict=True) if f"\n{name} = " not in text] == []
 
 
 def _section(page: str, title: str) -> str:
