@@ -24,7 +24,6 @@ from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import DatabasePool, Row
 
 MAX_SHOWN_CHARS = 300
-WORDS = {word.value for word in Keyword}
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class FormField:
         name: the setting, or a part of one, as `backoff.base`.
         text: what the topic's own row has, as it is typed; "" if nothing.
         inherited: what holds while the field is empty; None: there is no limit.
-        hint: what the setting means.
+        hint: what the setting means, and its bounds.
         choices: all that it can be; none if it is typed freely.
         kind: "text", "choice" or "long".
     """
@@ -102,7 +101,7 @@ def _field(name: str, setting: PolicySetting, own: Any, default: Any) -> FormFie
         name,
         "" if own is None else _text(name, own),
         None if default is None else _text(name, default)[:MAX_SHOWN_CHARS],
-        setting.meaning,
+        setting.meaning if setting.choices else f"{setting.meaning} [{setting.takes}]",
         setting.choices,
         "long" if long else "choice" if setting.choices else "text",
     )
