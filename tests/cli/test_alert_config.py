@@ -151,7 +151,7 @@ def test_a_sink_goes_by_its_own_rules_and_else_by_those_of_all(tmp_path: Path) -
 def test_the_page_names_every_key_of_a_sink_and_every_kind_and_no_other() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/alerts.md").read_text()
     keys = re.findall(r"^\| `(\w+)` \|", _section(page, "Keys of a sink"), re.MULTILINE)
-    kinds = re.findall(r"^\| `(\w+)` \|", _section(page, "What is told"), re.MULTILINE)
+    kinds = re.findall(r"^\| `(\w+)` \|", _section(page, "What is reported"), re.MULTILINE)
 
     assert sorted(keys) == sorted(KNOWN_KEYS)
     assert sorted(kinds) == sorted(AlertKind.__args__)

@@ -45,7 +45,7 @@ def test_the_help_lists_every_setting_with_what_it_takes_and_means(shell: Shell)
         for part in ("", *(SETTINGS[NESTED[name]] if name in NESTED else ()))
     }
     assert [name for name in names if f" {name} " not in text] == []
-    assert "max_depth How many messages may stand in the topic. [0 or more messages, or none]" in text
+    assert f"max_depth {SETTINGS[TopicPolicy]['max_depth'].meaning} [0 or more messages, or none]" in text
 
 
 def test_json_tells_each_change(pgrouse: Shell, queue: Queue) -> None:
