@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pyspark_pgrouse.report.collect import collect_findings
 from pyspark_pgrouse.report.destination import Destination
@@ -17,9 +19,6 @@ from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.source import ArchiveSource
 from pyspark_pgrouse.report.tables import NAMES, Tables
 from pyspark_pgrouse.report.window import Window
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 # Percentiles are gathered in a hash table as long as it has no more groups than this, and sorted from there on. Spark's own 128 is less than a
 # chart has points: everything would be sorted. A group that is small takes about 2 kB.
@@ -88,8 +87,6 @@ def _readable_archive(spark: SparkSession, request: ReportRequest) -> DataFrame:
 
 def _initial_findings(archive: DataFrame, request: ReportRequest) -> Findings:
     """Return what is known before the tables: how many rows there are, and the part of the window that they fill."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     rows = ended(archive, request.window).agg(
         F.count("*").alias("read"),
         F.min(F.when(F.col("is_shown"), F.unix_micros("archived_at"))).alias("first"),

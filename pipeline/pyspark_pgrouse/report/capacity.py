@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
 
 from pyspark_pgrouse.report.bucket import bucket
 from pyspark_pgrouse.report.window import Window
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 ATTEMPTS = "array<struct<worker: string, started: string, ended: string>>"
 
 
 def holds(ended: DataFrame, window: Window) -> DataFrame:
     """Return `worker`, `began` and `left` of every attempt, the earlier ones from the history; what lies outside of the window is cut off."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     shown = ended.where("is_shown")
     last = shown.where("locked_at IS NOT NULL").select(
         F.col("handled_by").alias("worker"), F.col("locked_at").alias("began"), F.col("archived_at").alias("left")
@@ -37,9 +34,6 @@ def capacity(holds: DataFrame, bucket_s: int) -> DataFrame:
         holds: a worker (NULL = unknown) held a message from `began` to `left`.
         bucket_s: the width of a bucket in seconds.
     """
-    from pyspark.sql import Window as Over  # noqa: PLC0415
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     steps = (
         holds.select("worker", F.explode(_steps(bucket_s)).alias("s"))
         .groupBy("worker", F.col("s.at").alias("at"))
@@ -67,8 +61,6 @@ def capacity(holds: DataFrame, bucket_s: int) -> DataFrame:
 
 def _steps(bucket_s: int) -> Column:
     """Return at most three steps of a hold: its part of the first bucket, one more from the next on, one less and its part of the last."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     first, last = bucket(F.col("began"), bucket_s), bucket(F.col("left"), bucket_s)
     inside = F.array(_step(first, _between(F.col("began"), F.col("left")), 0))
     across = F.array(
@@ -80,18 +72,12 @@ def _steps(bucket_s: int) -> Column:
 
 
 def _step(at: Column, part_s: Column, more: int) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return F.struct(at.alias("at"), part_s.alias("part_s"), F.lit(more).alias("more"))
 
 
 def _between(begin: Column, end: Column) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return (F.unix_micros(end) - F.unix_micros(begin)) / 1_000_000
 
 
 def _width(seconds: int) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return F.make_dt_interval(secs=F.lit(seconds))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from pyspark_pgrouse.report.latency import PERCENTILES, percentiles
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 SIDES = ("before", "after")
 
@@ -17,8 +15,6 @@ def changes(ended: DataFrame) -> DataFrame:
 
     Cancelled messages do not count.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     totals = [c for side in SIDES for c in _of(side)]
     grouped = ended.where("counts").rollup("topic").agg(*totals)
     counts = [f"{what}_{side}" for what in ("ended", "dead") for side in SIDES]
@@ -27,8 +23,6 @@ def changes(ended: DataFrame) -> DataFrame:
 
 
 def _of(side: str) -> list[Column]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     here = F.col("is_after") if side == "after" else ~F.col("is_after")
     return [
         F.count_if(here).alias(f"ended_{side}"),

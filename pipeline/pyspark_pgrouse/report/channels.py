@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import Window as Over
+from pyspark.sql import functions as F
 
 TOP = 5
 
 
 def channels(ended: DataFrame) -> DataFrame:
     """Return one row per topic and channel: how many messages ended, and how long they ran in all. Messages without a channel are left out."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return (
         ended.where("is_shown AND channel IS NOT NULL")
         .groupBy("topic", "channel")
@@ -27,9 +24,6 @@ def skew(channels: DataFrame) -> DataFrame:
     Returns:
         `top_share` of the largest channel, `max_over_mean`, `gini` (0 = all alike, towards 1 = one has all), and the `top` channels themselves.
     """
-    from pyspark.sql import Window as Over  # noqa: PLC0415
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     of_topic = Over.partitionBy("topic")
     ranked = channels.select(
         "*",

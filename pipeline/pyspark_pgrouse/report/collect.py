@@ -6,7 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
 
 from pyspark_pgrouse.report.bucket import bucket
 from pyspark_pgrouse.report.error_budget import compute_burn_rates
@@ -29,9 +32,6 @@ from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.tables import NAMES, Tables
 from pyspark_pgrouse.report.throughput import RESULTS
 from pyspark_pgrouse.report.window import Window
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
 
 T = TypeVar("T")
 TOPICS, STACKED, FAILING, CHANGED, FAULTS, SKEWS, WORKERS = 20, 7, 10, 10, 15, 8, 12
@@ -114,8 +114,6 @@ def _percentiles(row: Row, measure: str, suffix: str = "_s") -> Percentiles:
 
 
 def _whole(tables: Tables) -> TopicTotals:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     sums = tables["failures"].agg(*(F.sum(each).alias(each) for each in ("ended", "dead", "cancelled"))).collect()[0]
     times = tables["latency"].where("at IS NULL AND topic IS NULL").collect()
     total = TopicTotals(sums["ended"] or 0, sums["dead"] or 0, sums["cancelled"] or 0)
@@ -123,8 +121,6 @@ def _whole(tables: Tables) -> TopicTotals:
 
 
 def _with_trends(topics: dict[str, TopicTotals], latency: DataFrame, window: Window) -> dict[str, TopicTotals]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     mine = latency.where(F.col("topic").isin([*topics]) & F.col("at").isNotNull())
     rows = mine.select("topic", _epoch("at"), "total_p99_s").collect()
     line = Timeline(window)
@@ -137,8 +133,6 @@ def _with_trends(topics: dict[str, TopicTotals], latency: DataFrame, window: Win
 def _throughput(
     throughput: DataFrame, names: list[str], window: Window
 ) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     name = F.when(F.col("topic").isin(names), F.col("topic")).alias("name")
     rows = _by_bucket(throughput, window, name).agg(F.sum("ended").alias("ended")).collect()
     line = Timeline(window)
@@ -151,8 +145,6 @@ def _throughput(
 
 
 def _deaths(throughput: DataFrame, window: Window) -> dict[str, tuple[int, ...]]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     bad = [each for each in RESULTS if each not in ("success", "cancelled")]
     rows = _by_bucket(throughput, window).agg(*(F.sum(each).alias(each) for each in bad)).collect()
     line = Timeline(window)
@@ -183,8 +175,6 @@ def _changes(tables: Tables, window: Window) -> dict[str, Any]:
 
 
 def _c(name: str) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return F.col(name)
 
 
@@ -212,8 +202,6 @@ def _weight(change: TopicChange) -> float:
 
 def _error_groups(tables: Tables, window: Window) -> dict[str, Any]:
     """Return `error_groups`, new ones first, `error_group_count` and `new_error_groups`."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     is_new = (F.col("before") == 0) & F.lit(window.mark is not None)
     ranked = tables["fingerprints"].orderBy(is_new.desc(), F.desc("messages"), "topic", "fingerprint").limit(FAULTS)
     rows = ranked.withColumns({each: F.unix_micros(each) for each in ("first_seen", "last_seen")}).collect()
@@ -233,8 +221,6 @@ def _error_group(row: Row) -> ErrorGroup:
 
 
 def _with_error_trends(error_groups: list[ErrorGroup], trend: DataFrame, window: Window) -> tuple[ErrorGroup, ...]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     mine = trend.where(F.col("fingerprint").isin([error_group.fingerprint for error_group in error_groups]))
     mine = mine.where(F.col("topic").isin([error_group.topic for error_group in error_groups]))
     rows = mine.select("topic", "fingerprint", _epoch("at"), "messages").collect()
@@ -256,8 +242,6 @@ def _with_error_trends(error_groups: list[ErrorGroup], trend: DataFrame, window:
 
 
 def _attempts(retries: DataFrame) -> tuple[AttemptCount, ...]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     number = F.least("attempts", F.lit(MOST_ATTEMPTS)).alias("number")
     sums = retries.groupBy(number).agg(F.sum("messages").alias("messages"), F.sum("dead").alias("dead"))
     return tuple(AttemptCount(row["number"], row["messages"], row["dead"]) for row in sums.orderBy("number").collect())
@@ -279,8 +263,6 @@ def _skews(skew: DataFrame) -> tuple[ChannelSkew, ...]:
 
 
 def _held(capacity: DataFrame, window: Window) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     rows = capacity.groupBy(_epoch("at")).agg(F.sum("busy").alias("busy"), F.count("*").alias("workers")).collect()
     line = Timeline(window)
     return line.series(((r["at"], r["busy"]) for r in rows), 0.0), line.series(
@@ -289,8 +271,6 @@ def _held(capacity: DataFrame, window: Window) -> tuple[tuple[float, ...], tuple
 
 
 def _workers(capacity: DataFrame, window: Window) -> tuple[WorkerLoad, ...]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     mean = F.sum("busy") * window.bucket_s / window.seconds
     rows = capacity.groupBy("worker").agg(mean.alias("mean"), F.max("busy").alias("most"))
     busiest = rows.orderBy("mean", "worker", ascending=[False, True]).limit(WORKERS).collect()
@@ -298,8 +278,6 @@ def _workers(capacity: DataFrame, window: Window) -> tuple[WorkerLoad, ...]:
 
 
 def _slo_statuses(slo: DataFrame, slos: Sequence[Slo], window: Window) -> tuple[SloStatus, ...]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     if not slos:
         return ()
     burn_rates = compute_burn_rates(slo, slos, window).collect()
@@ -319,13 +297,9 @@ def _slo_statuses(slo: DataFrame, slos: Sequence[Slo], window: Window) -> tuple[
 
 
 def _by_bucket(table: DataFrame, window: Window, *more: Any) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return table.groupBy(F.unix_seconds(bucket(F.col("at"), window.bucket_s)).alias("at"), *more)
 
 
 def _epoch(name: str) -> Any:
     """Return a column in seconds since 1970: as timestamps they would be collected in the time zone of this process."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return F.unix_seconds(name).alias(name)

@@ -6,12 +6,11 @@ No payload is in it: a file of the lake is read for these columns only.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from pyspark_pgrouse.report.window import Window
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 ALIVE = ("success", "cancelled")
 SAMPLE_LENGTH = 2000
@@ -29,8 +28,6 @@ def ended(archive: DataFrame, window: Window) -> DataFrame:
         (from the mark on); `wait_s` and `run_s` of its last attempt, NULL if it was never claimed; `total_s` from when it was first due. The
         archive keeps the last `available_at` only: of a message that was tried before the total begins with `created_at`.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     tried_before = F.col("history").isNotNull() | (F.col("attempts") > 1)
     due = F.when(tried_before, F.col("created_at")).otherwise(F.greatest("created_at", "available_at"))
     within = (F.col("archived_at") >= F.lit(window.first)) & (F.col("archived_at") < F.lit(window.until))
@@ -57,14 +54,10 @@ def ended(archive: DataFrame, window: Window) -> DataFrame:
 
 
 def _from(mark: datetime | None) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return F.lit(True) if mark is None else F.col("archived_at") >= F.lit(mark)
 
 
 def _seconds(begin: Column, end: Column) -> Column:
     """Return the time between two moments; NULL without one of them. timestampdiff would cut off what is below its unit."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     micros = F.unix_micros(end) - F.unix_micros(begin)
     return F.when(micros < 0, F.lit(0.0)).otherwise(micros / 1_000_000)

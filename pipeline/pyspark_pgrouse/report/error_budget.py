@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from pyspark_pgrouse.report.bucket import bucket
 from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import Window
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 LOOKBACKS_H = (1, 6)
 
 
 def attainment(ended: DataFrame, slos: Sequence[Slo], step_s: int) -> DataFrame:
     """Return one row per SLO and step: how many messages ended (cancelled ones do not count), and how many of them met the SLO."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     counts = [each for i, slo in enumerate(slos) for each in _counts(i, slo)]
     wide = ended.where("is_shown AND counts").groupBy(bucket(F.col("archived_at"), step_s).alias("at")).agg(*counts)
     rows = F.array(
@@ -32,8 +30,6 @@ def attainment(ended: DataFrame, slos: Sequence[Slo], step_s: int) -> DataFrame:
 
 
 def _counts(i: int, slo: Slo) -> tuple[Column, Column]:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     mine = F.lit(True) if slo.topic is None else F.col("topic") == slo.topic
     good = mine & (F.col("result") == "success") & (F.col("total_s") <= slo.within.total_seconds())
     return F.count_if(mine).alias(f"ended_{i}"), F.count_if(good).alias(f"good_{i}")
@@ -44,8 +40,6 @@ def compute_burn_rates(attainment: DataFrame, slos: Sequence[Slo], window: Windo
 
     A burn rate of 1 uses up exactly the whole budget; NULL = nothing ended. Looks back that are longer than the window are left out.
     """
-    from functools import reduce  # noqa: PLC0415
-
     spark = attainment.sparkSession
     budgets = spark.createDataFrame([(g.name, g.budget) for g in slos], "slo string, budget double")
     hours = [h for h in LOOKBACKS_H if h * 3600 < window.seconds] + [window.seconds / 3600]
@@ -54,8 +48,6 @@ def compute_burn_rates(attainment: DataFrame, slos: Sequence[Slo], window: Windo
 
 
 def _look_back(attainment: DataFrame, budgets: DataFrame, hours: float, until: datetime) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     recent = attainment.where(F.col("at") >= F.lit(until - timedelta(hours=hours)))
     sums = recent.groupBy("slo").agg(F.sum("ended").alias("ended"), F.sum("good").alias("good"))
     joined = budgets.join(sums, "slo", "left").select(

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from pyspark_pgrouse.report.throughput import RESULTS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def failures(throughput: DataFrame) -> DataFrame:
     """Return one row per topic of the table `throughput`: its sums, `dead`, and `failure_rate` (NULL if all were cancelled)."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     sums = [F.sum(each).alias(each) for each in ("ended", *RESULTS)]
     dead = F.col("ended") - F.col("success") - F.col("cancelled")
     rate = F.try_divide("dead", F.col("ended") - F.col("cancelled"))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from pyspark_pgrouse.report.bucket import bucket
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 
 def fingerprints(ended: DataFrame) -> DataFrame:
@@ -17,8 +15,6 @@ def fingerprints(ended: DataFrame) -> DataFrame:
         `messages` of the window with `first_seen` and `last_seen`; `before` and `after` the mark; the id and error of the newest as a sample.
         A message that died without an error has its result as the fingerprint.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     shown = F.col("is_shown")
     newest = F.max_by(F.struct("id", "error", "result"), F.struct("archived_at", "id"))
     grouped = (
@@ -39,8 +35,6 @@ def fingerprints(ended: DataFrame) -> DataFrame:
 
 def fingerprint_trend(ended: DataFrame, bucket_s: int) -> DataFrame:
     """Return how many messages died with each fingerprint, by bucket."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return (
         ended.where("is_dead AND is_shown")
         .groupBy("topic", fingerprint().alias("fingerprint"), bucket(F.col("archived_at"), bucket_s).alias("at"))
@@ -50,6 +44,4 @@ def fingerprint_trend(ended: DataFrame, bucket_s: int) -> DataFrame:
 
 def fingerprint() -> Column:
     """Return what a dead message is grouped by."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return F.coalesce("error_fingerprint", "result")

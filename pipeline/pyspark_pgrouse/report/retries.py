@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 
 def retries(ended: DataFrame) -> DataFrame:
@@ -13,8 +11,6 @@ def retries(ended: DataFrame) -> DataFrame:
 
     0 attempts: it ended before it was claimed.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return (
         ended.where("is_shown")
         .groupBy("topic", "attempts")

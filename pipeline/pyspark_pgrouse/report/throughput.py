@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from pyspark_pgrouse.report.bucket import bucket
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 RESULTS = ("success", "rejected", "failed", "lock_expired", "expired", "cancelled")
 
 
 def throughput(ended: DataFrame, step_s: int) -> DataFrame:
     """Return one row per topic and step in which something ended: how many messages, and how many with each result."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     counts = [F.count_if(F.col("result") == each).alias(each) for each in RESULTS]
     return (
         ended.where("is_shown")
