@@ -54,14 +54,29 @@ def test_the_version_is_that_of_the_package(shell: Shell) -> None:
     assert shell("--version").out == f"pgrouse {version('pgrouse')}\n"
 
 
-def test_help_needs_none_of_the_heavy_libraries() -> None:
+@pytest.mark.parametrize(
+    ("argument", "environ"),
+    [
+        ("--help", {}),
+        ("--version", {}),
+        ("", {"_PGROUSE_COMPLETE": "bash_complete", "COMP_WORDS": "pgrouse st", "COMP_CWORD": "1"}),
+    ],
+)
+def test_help_version_and_the_names_of_commands_need_none_of_the_heavy_libraries(
+    argument: str, environ: dict[str, str]
+) -> None:
     code = (
-        "import sys; from pgrouse.cli import main; sys.argv = ['pgrouse', '--help']; main();"
-        "print([m for m in ('psycopg', 'pydantic', 'rich', 'structlog', 'asyncio') if m in sys.modules])"
+        "import atexit, sys; from pgrouse.cli import main; sys.argv[1:] = sys.argv[1].split();"
+        "atexit.register(lambda: print([m for m in ('psycopg', 'pydantic', 'rich', 'structlog') if m in sys.modules]));"
+        "main()"
     )
 
     done = subprocess.run(
-        [sysconfig.get_path("scripts") + "/python", "-c", code], capture_output=True, text=True, check=True
+        [sysconfig.get_path("scripts") + "/python", "-c", code, argument],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
     assert done.stdout.splitlines()[-1] == "[]"

@@ -6,18 +6,23 @@ import io
 import os
 import sys
 
+import click
+
+from pgrouse.cli.lazy_group import load
 from pgrouse.cli.root import root
 from pgrouse.errors import ExitCode
 
 
 def main() -> int:
     """Run the command line, and return its exit code. Every error becomes one clear line on the standard error, here."""
+    if "_PGROUSE_COMPLETE" in os.environ:
+        root.main(prog_name="pgrouse")  # ends the process
     try:
         return int(_run() or ExitCode.OK)
+    except click.exceptions.Exit as ended:  # as of --help
+        return ended.exit_code
     except BaseException as error:  # noqa: BLE001 - what is not explained there is raised again
-        from pgrouse.cli.error_report import report  # noqa: PLC0415 - what goes well starts faster
-
-        return report(error, sys.stderr)
+        return int(load("pgrouse.cli.error_report:report")(error, sys.stderr))
 
 
 def _run() -> int | None:
@@ -26,8 +31,6 @@ def _run() -> int | None:
         # A terminal that cannot show a character shows its number: rather that than no output at all.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    if "_PGROUSE_COMPLETE" in os.environ:
-        root.main(prog_name="pgrouse")
     with root.make_context("pgrouse", sys.argv[1:]) as ctx:
         code: int | None = root.invoke(ctx)
         sys.stdout.flush()  # here a closed pipe can still be told

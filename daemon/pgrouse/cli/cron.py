@@ -6,6 +6,7 @@ import click
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.errors import ExitCode
+from pgrouse.install import pg_cron as jobs
 
 
 @click.group(cls=CommandGroup)
@@ -25,8 +26,6 @@ def install(session: CliSession) -> int:
 
 def install_jobs(session: CliSession) -> int:
     """Install the jobs and say which were changed."""
-    from pgrouse.install import pg_cron as jobs  # noqa: PLC0415
-
     with session.connect() as conn:
         changed = jobs.install(conn)
     if session.as_json:
@@ -41,8 +40,6 @@ def install_jobs(session: CliSession) -> int:
 @click.pass_obj
 def check(session: CliSession) -> int:
     """Report what prevents pg_cron from maintaining the queue. Exit code 1 if anything does."""
-    from pgrouse.install import pg_cron as jobs  # noqa: PLC0415
-
     with session.connect() as conn:
         findings = jobs.check(conn)
     for finding in findings:
@@ -60,8 +57,6 @@ def check(session: CliSession) -> int:
 @click.pass_obj
 def remove(session: CliSession) -> int:
     """Unschedule the jobs."""
-    from pgrouse.install import pg_cron as jobs  # noqa: PLC0415
-
     with session.connect() as conn:
         removed = jobs.remove(conn)
     if session.as_json:

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pgrouse.cli.bulk import BATCH, show_progress
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.output import Column
+from pgrouse.client import key_rotation as rotation
+from pgrouse.client import key_usage
+from pgrouse.client.key_rotation import RotationResult
+from pgrouse.client.key_usage import KeyUsage
+from pgrouse.config.crypto import KEY_BYTES
+from pgrouse.crypto.keys import load_cipher
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_count
 
 if TYPE_CHECKING:
-    from pgrouse.client.key_rotation import RotationResult
-    from pgrouse.client.key_usage import KeyUsage
     from pgrouse.crypto.cipher import Cipher
 
 NAMED = 10  # how many ids of broken messages are shown
@@ -33,8 +38,6 @@ def key(session: CliSession) -> None:
 
     Store it only in the place that the configuration names: anyone who has it can read the messages that it encrypts.
     """
-    from pgrouse.config.crypto import KEY_BYTES  # noqa: PLC0415
-
     made = base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
     if session.as_json:
         session.output.record({"key": made})
@@ -56,8 +59,6 @@ def check(session: CliSession, limit: int) -> int:
     Exit code 1 if a message needs a key that is not configured here. A key that no message needs can be removed, unless backups or the
     archive must still be read.
     """
-    from pgrouse.client import key_usage  # noqa: PLC0415
-
     cipher = _cipher(session)
     with session.connect() as conn, conn.transaction():
         conn.execute(b"SET TRANSACTION READ ONLY")
@@ -87,14 +88,10 @@ def rotate(session: CliSession, topic: str | None, dead_letters: bool) -> int:
     In batches, while daemons work. Running messages are left for the next run; ended ones are never rewritten.
     Exit code 1 if some cannot be decrypted with the keys that are here.
     """
-    from pgrouse.cli.bulk import BATCH, show_progress  # noqa: PLC0415
-    from pgrouse.client.key_rotation import RotationResult  # noqa: PLC0415
-    from pgrouse.client.key_rotation import rotate as batches  # noqa: PLC0415
-
     cipher, rotated = _cipher(session), RotationResult()
     with session.connect() as conn, show_progress("re-encrypting", BATCH + 1) as progress:
         try:
-            for batch in batches(conn, cipher, topic, dead_letters=dead_letters):
+            for batch in rotation.rotate(conn, cipher, topic, dead_letters=dead_letters):
                 rotated.add(batch)
                 progress.expect(batch.done)
                 progress.advance(batch.done)
@@ -107,8 +104,6 @@ def rotate(session: CliSession, topic: str | None, dead_letters: bool) -> int:
 
 
 def _cipher(session: CliSession) -> Cipher:
-    from pgrouse.crypto.keys import load_cipher  # noqa: PLC0415
-
     cipher = load_cipher(session.config)
     if cipher is None:
         raise ConfigError("there is no [crypto] in the configuration: see docs/reference/encryption.md")

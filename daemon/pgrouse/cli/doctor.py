@@ -7,16 +7,13 @@ import shutil
 import textwrap
 from collections import Counter
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import click
 
 from pgrouse.cli.command import CliSession, Command
+from pgrouse.doctor import CODES, Finding, Level, examine
 from pgrouse.errors import ExitCode
 from pgrouse.format import harmless, plural
-
-if TYPE_CHECKING:
-    from pgrouse.doctor import Finding, Level
 
 # The widest lines that are easy to read; a terminal may be wider.
 WIDEST = 120
@@ -35,8 +32,6 @@ def doctor(session: CliSession, only: tuple[str, ...], quiet: bool, strict: bool
 
     It changes nothing. Exit code 0 if nothing fails, warnings or not; 1 if something does; 69 if the database cannot be reached.
     """
-    from pgrouse.doctor import CODES, examine  # noqa: PLC0415 - it needs the configuration, and psycopg
-
     for code in only:
         _refuse_unknown(code, CODES)
     found = examine(session.config, only)

@@ -7,8 +7,13 @@ import sys
 from typing import TextIO
 
 import click
+import psycopg
 
+from pgrouse.cli.output import folded
+from pgrouse.config.dsn import redact
+from pgrouse.database_errors import explain_database_error
 from pgrouse.errors import ExitCode, PgrouseError
+from pgrouse.format import harmless
 
 SIGPIPE_EXIT_CODE = 128 + 13  # as a shell shows the end by SIGPIPE
 
@@ -27,10 +32,6 @@ def report(error: BaseException, stream: TextIO) -> int:
 
 
 def _printable_line(line: str) -> str:
-    from pgrouse.cli.output import folded  # noqa: PLC0415
-    from pgrouse.config.dsn import redact  # noqa: PLC0415
-    from pgrouse.format import harmless  # noqa: PLC0415
-
     return folded(f"pgrouse: {redact(harmless(line))}")
 
 
@@ -72,11 +73,6 @@ def _of_system(error: BaseException) -> tuple[str, int]:
 
 
 def _of_database(error: BaseException) -> tuple[str, int]:
-    if "psycopg" in sys.modules:
-        import psycopg  # noqa: PLC0415 - it is loaded
-
-        from pgrouse.database_errors import explain_database_error  # noqa: PLC0415
-
-        if isinstance(error, psycopg.Error):
-            return explain_database_error(error)
+    if isinstance(error, psycopg.Error):
+        return explain_database_error(error)
     raise error

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import click
 
+from pgrouse.cli import policy_diff
 from pgrouse.cli.command import CliSession, Command
+from pgrouse.cli.cron import install_jobs
+from pgrouse.install import schema
 
 
 @click.command(cls=Command)
@@ -19,8 +22,6 @@ def migrate(session: CliSession, dry_run: bool, with_cron: bool, apply_policies:
 
     It runs in one transaction, under a lock: several processes may call it at once.
     """
-    from pgrouse.install import schema  # noqa: PLC0415
-
     session.overrides["database"] = {"apply_policies": "migrate" if apply_policies else None}
     with session.connect() as conn:
         applied = schema.migrate(conn, dry_run=dry_run)
@@ -28,20 +29,16 @@ def migrate(session: CliSession, dry_run: bool, with_cron: bool, apply_policies:
     if session.config.database.apply_policies != "never" and (apply_policies or session.config.policies):
         _apply_policies(session, dry_run)
     if with_cron and not dry_run:
-        from pgrouse.cli.cron import install_jobs  # noqa: PLC0415
-
         return install_jobs(session)
     return 0
 
 
 def _apply_policies(session: CliSession, dry_run: bool) -> None:
-    from pgrouse.cli.policy_diff import apply_policies  # noqa: PLC0415
-
     with session.connect() as conn:
         if conn.execute("SELECT to_regclass('messages.topic')").fetchone() == (None,):
             session.output.say("the policies cannot be compared before the schema is installed")
         else:
-            apply_policies(session, conn, session.config.policies, dry_run=dry_run)
+            policy_diff.apply_policies(session, conn, session.config.policies, dry_run=dry_run)
 
 
 def _report(session: CliSession, applied: list[str], dry_run: bool) -> None:

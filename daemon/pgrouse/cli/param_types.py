@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from pgrouse.config.duration import parse
+
 DEAD_RESULTS = ("rejected", "failed", "lock_expired", "expired")
 RESULTS = ("success", *DEAD_RESULTS, "cancelled")
 
@@ -19,8 +21,6 @@ class DurationType(click.ParamType[timedelta]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         """Read it."""
-        from pgrouse.config.duration import parse  # noqa: PLC0415
-
         try:
             return parse(value)
         except ValueError as error:

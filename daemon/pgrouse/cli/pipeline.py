@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import click
 
-from pgrouse.cli.command import LazyGroup
+from pgrouse.cli.lazy_group import LazyGroup
 from pgrouse.errors import ConfigError
 
 JOBS = {

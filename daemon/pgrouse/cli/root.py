@@ -6,7 +6,7 @@ import os
 
 import click
 
-from pgrouse.cli.command import CliSession, LazyGroup
+from pgrouse.cli.lazy_group import SESSION, LazyGroup, load
 
 COMMANDS = {
     "init": ("pgrouse.cli.init:init", "Write a pgrouse.toml and a handlers.py to start from."),
@@ -43,9 +43,7 @@ COMMANDS = {
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from importlib.metadata import version  # noqa: PLC0415
-
-        click.echo(f"pgrouse {version('pgrouse')}")
+        click.echo(f"pgrouse {load('importlib.metadata:version')('pgrouse')}")
         ctx.exit()
 
 
@@ -64,6 +62,6 @@ def root(ctx: click.Context) -> None:
 
     The database is the one that pgrouse.toml names, or PGROUSE_DSN, or DATABASE_URL, or libpq's own variables (PGHOST, PGSERVICE, ...).
     """
-    ctx.ensure_object(CliSession)
+    ctx.ensure_object(load(SESSION))
     if os.environ.get("NO_COLOR"):
         ctx.color = False

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
+from pgrouse import log
+from pgrouse.alerts.validate import validate_sinks
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.errors import ConfigError
+from pgrouse.worker import daemon as service
 
 
 @click.command(cls=Command)
@@ -39,11 +42,6 @@ def run(
         where = config.path or "a pgrouse.toml (`pgrouse init` writes one)"
         raise ConfigError(f'there is no handler: add a table [topics."orders.created"] with its handler to {where}')
     if config.alerts.to:
-        from pgrouse.alerts.validate import validate_sinks  # noqa: PLC0415
-
         validate_sinks(config)
-    from pgrouse import log  # noqa: PLC0415
-    from pgrouse.worker import daemon as service  # noqa: PLC0415
-
     log.setup(config)
     return service.run(config)

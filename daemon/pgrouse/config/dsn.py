@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
 HIDDEN = "****"
 # To the last @ of the word: a password with an unescaped @ or / in it must not shine through. Rather hide too much. Neither of the two looks
 # at any character again and again: a long line without a space in the log must not hold up the daemon.
@@ -52,9 +55,6 @@ def _secrets(parts: dict[str, str]) -> list[str]:
 
 
 def _read(text: str) -> dict[str, str] | None:
-    from psycopg import ProgrammingError  # noqa: PLC0415 - most commands start faster without it
-    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
-
     try:
         return {key: str(value) for key, value in conninfo_to_dict(text).items()} if text else {}
     except ProgrammingError:

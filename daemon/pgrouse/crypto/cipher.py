@@ -16,6 +16,7 @@ from pgrouse import jsonb
 from pgrouse.config.crypto import KEY_BYTES, NAME, decode_key
 from pgrouse.crypto import envelope
 from pgrouse.crypto.envelope import ENCRYPTED_BY, NONCE, SALT, ContentKind, EnvelopeHeader
+from pgrouse.crypto.keys import require_cipher
 from pgrouse.errors import ConfigError, DecryptionFailed, EncryptionKeyMissing, InvalidMessage
 
 try:
@@ -106,8 +107,6 @@ class Cipher:
         Raises:
             ConfigError: it has no `[crypto]`, or one of the keys cannot be read.
         """
-        from pgrouse.crypto.keys import require_cipher  # noqa: PLC0415 - brings the configuration along
-
         return require_cipher(config)
 
     def __repr__(self) -> str:

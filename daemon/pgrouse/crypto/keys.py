@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pgrouse.config.config import Config, load
 from pgrouse.config.crypto import KEY_BYTES, CryptoKey, decode_key
 from pgrouse.config.source import ConfigProblem, ConfigProblems
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pgrouse.config.config import Config
     from pgrouse.crypto.cipher import Cipher
 
 COMMAND_S = 10.0
@@ -29,7 +29,7 @@ def load_cipher(settings: Config, environ: Mapping[str, str] = os.environ) -> Ci
     crypto = settings.crypto
     if crypto.current is None:
         return None
-    from pgrouse.crypto.cipher import Cipher  # noqa: PLC0415 - only where it is configured
+    from pgrouse.crypto.cipher import Cipher  # noqa: PLC0415 - an optional extra
 
     keys: dict[str, bytes] = {}
     problems = []
@@ -51,8 +51,6 @@ def require_cipher(config: Config | Path | str | None) -> Cipher:
     Raises:
         ConfigError: it has no `[crypto]`, or a key cannot be read.
     """
-    from pgrouse.config.config import Config, load  # noqa: PLC0415 - pydantic takes its time
-
     settings = config if isinstance(config, Config) else load(None if config is None else Path(config))
     cipher = load_cipher(settings)
     if cipher is None:

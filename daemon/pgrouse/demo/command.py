@@ -9,6 +9,8 @@ from types import FrameType
 
 import click
 
+from pgrouse.demo import run
+from pgrouse.demo.live import choose
 from pgrouse.errors import ExitCode
 
 
@@ -41,10 +43,8 @@ def demo(
     the files are read, how failed messages are tried again, what happens to the messages of a killed worker, how messages without a
     notification are found, and how soon a sleeping worker wakes. Then it checks its results: exit code 0 if all are right, 1 if not.
     """
-    from pgrouse.demo import run, screen  # noqa: PLC0415 - --help is quick
-
     _end_in_order_when_told_to()
-    with screen.choose(sys.stderr if as_json else sys.stdout) as shown:
+    with choose(sys.stderr if as_json else sys.stdout) as shown:
         if stop:
             run.stop(dsn, shown)
             return ExitCode.OK

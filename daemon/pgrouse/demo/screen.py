@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from typing import Protocol, Self, TextIO
@@ -55,16 +54,6 @@ class Screen(Protocol):
 
     def check(self, ok: bool, text: str) -> None:
         """Show one check."""
-
-
-def choose(stream: TextIO) -> Screen:
-    """Return a live screen for a terminal that can have one, else plain lines: also where CI or NO_COLOR is set."""
-    plain = not stream.isatty() or any(os.environ.get(name) for name in ("CI", "NO_COLOR"))
-    if plain or os.environ.get("TERM", "dumb") == "dumb" or "utf" not in (stream.encoding or "").lower():
-        return PlainScreen(stream)
-    from pgrouse.demo.live import LiveScreen  # noqa: PLC0415 - pipes need no rich
-
-    return LiveScreen(stream)
 
 
 class PlainScreen:

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from pgrouse.cli.command import CliSession
+from pgrouse.cli.error_report import report
 from pgrouse.errors import ExitCode
 
 
@@ -37,9 +39,6 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 
 def main(command: click.Command) -> None:
     """Run a job as a program, with the exit codes of `pgrouse`."""
-    from pgrouse.cli.command import CliSession  # noqa: PLC0415
-    from pgrouse.cli.error_report import report  # noqa: PLC0415
-
     try:
         with command.make_context(f"pgrouse pipeline {command.name}", sys.argv[1:], obj=CliSession()) as ctx:
             code = command.invoke(ctx) or ExitCode.OK

@@ -13,6 +13,8 @@ import click
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
+from pgrouse.cli.progress_bar import ProgressBar
+from pgrouse.config.duration import parse
 from pgrouse.errors import PgrouseError
 from pgrouse.format import plural
 from pyspark_pgrouse.jobs.program import main, spark_options
@@ -32,8 +34,6 @@ class PastTimeType(click.ParamType[datetime]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Read it."""
-        from pgrouse.config.duration import parse  # noqa: PLC0415
-
         try:
             return datetime.now(UTC) - parse(value)
         except ValueError:
@@ -163,8 +163,6 @@ def _stages(session: CliSession) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda stage: session.output.note(f"report: {stage}")
         return
-    from pgrouse.cli.progress_bar import ProgressBar  # noqa: PLC0415
-
     with ProgressBar("report", len(STAGES)) as bar:
         yield lambda _: bar.advance(1)
 
