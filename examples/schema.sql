@@ -1,4 +1,4 @@
--- What the handlers of this folder need besides the schema `messages`: a table of their own, and the policies of their topics.
+-- What the handlers of this folder need in addition to the schema `messages`: their own table, and the policies of their topics.
 -- A topic without a row in messages.topic has the policy of the row '*': one attempt, a lock of 30 s.
 
 CREATE SCHEMA demo;
@@ -14,7 +14,7 @@ CREATE TABLE demo.file (
   times_stored integer NOT NULL DEFAULT 0
 );
 
--- Locks of 2 s, so that nobody waits long for the messages of a worker that was killed.
+-- Locks of 2 s, so that the messages of a killed worker are available again soon.
 INSERT INTO messages.topic (topic, max_attempts, lock_duration, backoff, lock_expired_delay, notify) VALUES
   ('file.read',        3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
   ('orders.created',   3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),

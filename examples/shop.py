@@ -25,5 +25,5 @@ async def render_invoice(_invoice: dict[str, Any]) -> None:
 
 
 async def print_label(_label: dict[str, Any]) -> None:
-    """Work for a while. Nobody wants two labels, so there is one attempt: a worker that dies leaves a dead message for a person to judge."""
+    """Work for a while. A label must not be printed twice, so there is one attempt: if the worker dies, a person decides about the dead message."""
     await asyncio.sleep(WORK_S)

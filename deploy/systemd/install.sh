@@ -1,17 +1,17 @@
 #!/bin/sh
-# Installs pgrouse as services of systemd, or brings them up to date: run it again for every new version. No timers, nothing in cron.
+# Installs pgrouse as services of systemd, or updates them: run it again for every new version. It uses no timers and no cron.
 #
 #   install.sh [OPTIONS]
 #     --from WHAT       what pip installs: a checkout, a wheel, `pgrouse==1.2.3`          (default: the checkout of this script)
 #     --extras LIST     its extras, as web,metrics,alerts,otel,schemas,sentry,top; '' for none    (default: web,metrics,alerts)
 #     --python PROGRAM  the Python of the virtual environment, 3.11 or newer             (default: python3)
-#     --uninstall       take away the services and the program; the configuration and the user stay
-#     --purge           with --uninstall: those too
-#     --dry-run         say what would be done
+#     --uninstall       remove the services and the program; the configuration and the user stay
+#     --purge           with --uninstall: also remove the configuration and the user
+#     --dry-run         print what would be done
 #
-# Makes the user pgrouse, /opt/pgrouse/venv, /etc/pgrouse and the units in /etc/systemd/system. What is in /etc/pgrouse already is left as it
-# is. Services that run are stopped in order, and started again with the new version; no other one is enabled or started.
-# DESTDIR=/somewhere puts everything below that folder and touches no user and no service: to see what would come, or for an image.
+# Creates the user pgrouse, /opt/pgrouse/venv, /etc/pgrouse and the units in /etc/systemd/system. Existing files in /etc/pgrouse are not
+# changed. Running services are stopped gracefully, and started again with the new version; no other service is enabled or started.
+# DESTDIR=/somewhere puts everything below that folder and changes no user and no service: for a preview, or for an image.
 set -eu
 umask 022
 # The services cannot write beside the modules.
@@ -75,7 +75,7 @@ fail() {
   exit 1
 }
 
-# What has to be so before anything is changed.
+# What must be true before anything is changed.
 check() {
   if [ "$dry" = no ] && [ -z "$root" ] && [ "$(id -u)" != 0 ]; then
     fail "it needs root: use sudo, or try it with --dry-run or DESTDIR=/tmp/somewhere"
@@ -94,7 +94,7 @@ check() {
 install() {
   make_user
   running=$(running_services)
-  # Also when something fails on the way: what ran should run.
+  # Also if a step fails: services that were running should run again.
   trap 'start "$running"' EXIT
   stop "$running"
   install_program
@@ -115,7 +115,7 @@ uninstall() {
   [ "$purge" = no ] || forget
 }
 
-# With the configuration its passwords go.
+# The passwords are deleted with the configuration.
 forget() {
   run rm -rf "$etc" "$root/var/lib/pgrouse"
   if [ -z "$root" ] && id "$user" >/dev/null 2>&1; then
@@ -129,7 +129,7 @@ make_user() {
     run useradd --system --user-group --home-dir /var/lib/pgrouse --no-create-home --shell /usr/sbin/nologin "$user"
 }
 
-# Whether systemd runs here, and is meant: it does not while an image is made.
+# Whether systemd runs here and should be used: it does not run while an image is built.
 has_systemd() {
   [ -z "$root" ] && [ -d /run/systemd/system ]
 }
@@ -139,14 +139,14 @@ reload_units() {
   run systemctl daemon-reload
 }
 
-# The names of our services that run now, instances too.
+# The names of our running services, including instances.
 running_services() {
   has_systemd || return 0
   systemctl list-units --plain --no-legend --state=active,activating,reloading 'pgrouse.service' 'pgrouse@*.service' 'pgrouse-web.service' |
     awk '{print $1}'
 }
 
-# A daemon that runs must not find the files of another version when it imports its next module.
+# A running daemon must not find the files of another version when it imports its next module.
 stop() {
   # shellcheck disable=SC2086 # several names
   [ -z "$1" ] || run systemctl stop $1
@@ -170,7 +170,7 @@ install_program() {
   [ -e "$link" ] && [ ! -L "$link" ] || run ln -sfn /opt/pgrouse/venv/bin/pgrouse "$link"
 }
 
-# What pip is asked for: a name or a file, with the extras.
+# The argument of pip: a name or a file, with the extras.
 requirement() {
   case $from in
     /*) wanted="pgrouse${extras:+[$extras]} @ file://$from" ;;
@@ -190,7 +190,7 @@ install_configuration() {
   [ -e "$etc/environment" ] || run cp "$here/environment.example" "$etc/environment"
 }
 
-# Copies the example of a file that will hold a password, if there is none yet. It is closed before there is anything in it.
+# Copies the example of a file that will contain a password, if the file does not exist. Its mode is set before it has contents.
 secret() {
   [ -e "$etc/$1" ] && return 0
   # shellcheck disable=SC2016

@@ -31,7 +31,7 @@ def rules() -> list[dict[str, Any]]:
 
 def told(kind: str) -> set[str]:
     """Return what the sections say they are told by: names of rules, alerts or codes of the doctor."""
-    said = (re.search(r"Told by:(.*?)\n\n", each.text, re.DOTALL) for each in RUNBOOKS.values())
+    said = (re.search(r"Reported by:(.*?)\n\n", each.text, re.DOTALL) for each in RUNBOOKS.values())
     parts = [part for found in said if found for part in found[1].split(";")]
     return {name for part in parts if re.match(rf"\s*{kind}s?\b", part) for name in re.findall(r"`(\w+)`", part)}
 
@@ -40,7 +40,7 @@ def told(kind: str) -> set[str]:
 def test_every_runbook_says_all_that_it_has_to(heading: str) -> None:
     text = RUNBOOKS[heading].text
 
-    assert "Told by:" in text
+    assert "Reported by:" in text
     assert [part for part in PARTS if f"**{part}.**" not in text] == []
     assert RUNBOOKS[heading].blocks
 
