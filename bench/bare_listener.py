@@ -1,6 +1,6 @@
-"""The least that hears notifications: an asyncio program with one psycopg connection. What a daemon needs beyond it is its own.
+"""The smallest program that receives notifications: asyncio with one psycopg connection. Everything else is the daemon's own cost.
 
-`python bench/bare_listener.py CHANNEL FILE` listens (the database comes from PGROUSE_DSN) and notes in FILE what it hears and when, as the
+`python bench/bare_listener.py CHANNEL FILE` listens (the database comes from PGROUSE_DSN) and notes in FILE what it receives and when, as the
 handler `mark` does; first the line `listening`.
 """
 

@@ -88,7 +88,7 @@ class Ground:
 
     @contextmanager
     def database(self, name: str, template: Database | None = None) -> Iterator[Database]:
-        """Make a database with the schema installed, or a copy of one that nobody is connected to; drop it at the end."""
+        """Make a database with the schema installed, or a copy of one without connections; drop it at the end."""
         name = f"pgrouse_bench_{name}"
         self._drop(name)
         made = Database(name, make_conninfo(self._dsn, dbname=name))

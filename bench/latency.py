@@ -1,4 +1,4 @@
-"""How soon an idle daemon starts a handler, against how soon an idle program hears a bare NOTIFY."""
+"""How soon an idle daemon starts a handler, against how soon an idle program receives a bare NOTIFY."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class InvalidPayload(InvalidMessage):
 class PublishRejected(PgrouseError):
     """The policy of its topic does not admit a message. The statement has failed: roll back, at least to a savepoint.
 
-    The error of PostgreSQL is its `__cause__`; `sqlstate` tells the kinds apart in any language.
+    The error of PostgreSQL is its `__cause__`; `sqlstate` identifies its kind in any language.
     """
 
     sqlstate = ""

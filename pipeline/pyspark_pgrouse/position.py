@@ -114,7 +114,7 @@ class Position:
 
 
 def system_identifier(conn: psycopg.Connection[Any]) -> str:
-    """Return what tells this cluster from every other; a standby and its primary share it."""
+    """Return the identifier of this cluster; a standby and its primary share it."""
     return str(conn.execute(SYSTEM).fetchone()[0])  # type: ignore[index]
 
 

@@ -24,7 +24,7 @@ WANTED = {
     # Plans show the options of CREATE TEMPORARY VIEW ... USING; Spark hides those that this names (its own default: url).
     "spark.sql.redaction.options.regex": "(?i)url|dsn",
 }
-# On one machine, where nobody looks at Spark's own pages and bars.
+# On one machine, where no one uses Spark's own pages and bars.
 LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

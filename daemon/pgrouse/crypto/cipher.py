@@ -204,7 +204,7 @@ class Cipher:
         return rest | {"body": body, "headers": mark_headers(columns.get("headers"), self.current)}
 
     def decrypt_payload(self, topic: str, body: bytes) -> tuple[str | None, bytes | None]:
-        """Decrypt the body of a message; return its payload (as JSON text) and its body, of which one is None.
+        """Decrypt the body of a message; return its payload (as JSON text) and its body; one of them is None.
 
         Raises:
             EncryptionKeyMissing, DecryptionFailed: as decrypt.

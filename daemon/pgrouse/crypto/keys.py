@@ -59,7 +59,7 @@ def require_cipher(config: Config | Path | str | None) -> Cipher:
 
 
 def accepted_topics(settings: Config) -> dict[str, list[str]]:
-    """Return which topics accept messages of which others: by `crypto.accept_from`, and by subscriptions through any number of topics."""
+    """Return which topics accept messages of which other topics: by `crypto.accept_from`, and by subscriptions through any number of topics."""
     subscriptions = {topic: chosen.subscriptions for topic, chosen in settings.topics.items() if chosen.subscriptions}
     sources: dict[str, list[str]] = {}
     for topic, direct in subscriptions.items():

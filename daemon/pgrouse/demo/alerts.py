@@ -33,7 +33,7 @@ class AlertFeed:
     """What was received so far.
 
     Args:
-        conn: an autocommit connection that nobody else uses.
+        conn: an autocommit connection for this purpose only.
 
     Attributes:
         notifications: how many came.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pgrouse.demo.worker import DemoWorkers
 
-# Where `pgrouse web` listens unless told otherwise; any other port if somebody has it.
+# Where `pgrouse web` listens by default; any other port if that one is in use.
 PORT = 8420
 ANSWERS_WITHIN_S = 60.0
 NEEDS = ("fastapi", "uvicorn", "jinja2", "python_multipart")

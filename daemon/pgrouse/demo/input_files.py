@@ -27,7 +27,7 @@ class File:
     state: tuple[int, int]
 
     def is_unchanged(self) -> bool:
-        """Whether nobody has touched it since."""
+        """Whether it has not been changed since."""
         try:
             return _state(os.stat(self.path)) == self.state  # noqa: PTH116 - paths are text here
         except OSError:

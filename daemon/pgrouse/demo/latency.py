@@ -60,7 +60,7 @@ def measure(watch: ProgressWatch) -> WakeLatency:
 
 
 def lose_notifications(watch: ProgressWatch, poll: str) -> LostNotifications:
-    """Publish messages for which nobody is woken, one after the other, and see how long each takes."""
+    """Publish messages without a notification, one after the other, and measure how long each takes."""
     committed = {}
     for n in range(LOST):
         watch.until(lambda: _all_sleep(watch), "waiting until all workers sleep")

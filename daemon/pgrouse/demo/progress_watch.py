@@ -122,7 +122,7 @@ class ProgressWatch:
             self.first_seen_at = now
 
     def _read_alerts(self) -> None:
-        """Tell the first alert of each topic and result; more would only scroll by."""
+        """Show the first alert of each topic and result; more would only scroll by."""
         known = {(each.topic, each.result) for each in self.alerts.received.values()}
         for alert in self.alerts.read_new():
             if (alert.topic, alert.result) not in known:

@@ -32,7 +32,7 @@ class Gauge:
 
 
 class Screen(Protocol):
-    """Where the demo is told."""
+    """Where the demo shows what it does."""
 
     def __enter__(self) -> Self:
         """Begin."""

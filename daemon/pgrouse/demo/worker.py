@@ -127,7 +127,7 @@ class DemoWorkers:
         config: their `pgrouse.toml`.
         folder: where their logs go.
         keep: leave them running.
-        note: told which daemons run, whenever that changes.
+        note: called with the daemons that run, whenever they change.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ def kill(watch: ProgressWatch, victim: DemoWorker) -> WorkerKill:
     watch.until(lambda: _is_working(watch, victim), f"waiting until {victim.name} is in the middle of something")
     watch.workers.kill(victim)
     died_at = time.monotonic()
-    # What it had already sent may still be committed; what is locked after that, nobody will settle.
+    # Statements that it had already sent may still commit; no worker will settle the messages that are locked after that.
     watch.until(lambda: not _backends(watch, victim), "waiting until its connections are gone")
     locked = _locked(watch, victim)
     held = Counter(locked.values())

@@ -50,7 +50,7 @@ def why_not() -> str | None:
 
 
 def _why_no_engine() -> str | None:
-    """Ask the engine itself. The usual socket is tried first: the SDK takes half a second to be imported, and leaks when nobody answers."""
+    """Ask the engine itself. The usual socket is tried first: the SDK takes half a second to import, and leaks if no engine answers."""
     try:
         if not os.environ.get("DOCKER_HOST"):
             with socket.socket(socket.AF_UNIX) as usual:

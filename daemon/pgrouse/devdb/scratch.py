@@ -16,10 +16,10 @@ OWNER = "owner"
 
 
 class Scratch:
-    """A folder of this process, to stand private servers in.
+    """A folder of this process for private servers.
 
-    Its process holds a lock on a file in it, which the kernel gives back however the process ends: a folder whose lock can be had belongs to
-    nobody. Process ids would not do, they are used again. Making one clears away those of the same kind that belong to nobody.
+    Its process holds a lock on a file in it, which the kernel releases however the process ends: a folder with a free lock has no owner.
+    Process ids would not work, because they are used again. Creating a folder removes those of the same kind without an owner.
 
     Args:
         kind: what it is for.

@@ -8,7 +8,7 @@ from pgrouse.config.config import Config
 from pgrouse.doctor.finding import Finding, fail, ok, warn
 from pgrouse.doctor.target import DoctorTarget
 
-# Connections besides those that claim: listener, heartbeat and two for maintenance.
+# Connections in addition to those that claim: listener, heartbeat and two for maintenance.
 LOOPS = 4
 # Coroutine handlers and handlers in threads use two pools.
 POOLS = 2

@@ -235,7 +235,7 @@ class _Grant:
 
 
 def _granted(conn: psycopg.Connection[Any]) -> list[_Grant]:
-    """Return who besides the owner may call which function of the schema. That PUBLIC may is never granted again."""
+    """Return which roles other than the owner may call which function of the schema. Rights of PUBLIC are never granted again."""
     rows = conn.execute(
         """
         SELECT p.oid, p.proname::text, a.grantee::regrole::text, bool_or(a.is_grantable)

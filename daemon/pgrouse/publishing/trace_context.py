@@ -68,7 +68,7 @@ def current() -> dict[str, str]:
 
 
 def inherited(headers: Mapping[str, Any]) -> dict[str, str]:
-    """Return what of a message's headers one that follows from it carries on; nothing within a span, which tells more."""
+    """Return the headers of a message that a message published by its handler inherits; none within a span, which contains more."""
     parent, state = headers.get(TRACEPARENT), headers.get(TRACESTATE)
     if not isinstance(parent, str) or not VALID.fullmatch(parent) or current():
         return {}

@@ -47,7 +47,7 @@ def drain(
     is not decrypted.
 
     Args:
-        where: a connection of psycopg: everything happens in its transaction, which may be rolled back, and is seen by nobody else before
+        where: a connection of psycopg: everything happens in its transaction, which may be rolled back, and is not visible to others before
             it is committed; await the result on an AsyncConnection. HandlersSource of its kind get it by `ctx.transaction()`, the others cannot
             work in the database. Or a connection string: everything is committed, and both kinds of handlers get connections; await the
             result where an event loop runs.

@@ -398,7 +398,7 @@ class Top(App[None]):
             await self.push_screen_wait(NoteDialog(f"Message {answers[0]}", lines))
 
     async def _do(self, do: Callable[[psycopg.Connection], T]) -> T | Any:
-        """Let the feed do something; return what came of it, or FAILED when somebody has been told why it did not work."""
+        """Let the feed run an action; return its result, or FAILED after the reason was shown to the user."""
         future: Future[T] = self.feed.ask(do)
         try:
             return await asyncio.wrap_future(future)

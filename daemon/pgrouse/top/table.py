@@ -43,12 +43,12 @@ class LiveColumn:
 
 
 class LiveTable(ScrollView, Generic[R], can_focus=True):
-    """Rows of one kind, by a key that tells them apart.
+    """Rows of one kind, by a key that identifies them.
 
     Args:
         title: what they are.
         columns: the columns.
-        key: what tells a row apart, from one look to the next.
+        key: identifies a row from one refresh to the next.
         words: what of a row a filter looks at.
         empty: what is said if there are none.
     """

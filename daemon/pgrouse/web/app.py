@@ -36,7 +36,7 @@ log = structlog.get_logger()
 def create_app(settings: Config) -> FastAPI:
     """Return the app. What its routes work with is in `request.app.state`.
 
-    `settings`, `db` (see DatabasePool), `token_cache`, `authenticator`, `live_updates` (see LiveUpdates), and `stopping`: an asyncio.Event that is set when the server is told to stop,
+    `settings`, `db` (see DatabasePool), `token_cache`, `authenticator`, `live_updates` (see LiveUpdates), and `stopping`: an asyncio.Event that is set when the server is asked to stop,
     at which streams end.
     """
     app = FastAPI(

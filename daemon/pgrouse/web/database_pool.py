@@ -105,7 +105,7 @@ class DatabasePool:
                     self._start_check()
 
     def _start_check(self) -> None:
-        """Replace what else died of the same; nobody waits for it."""
+        """Replace other connections that failed for the same reason; no request waits for them."""
         if self._check_task is None or self._check_task.done():
             self._check_task = asyncio.create_task(self._check(), name="check")
 
@@ -160,4 +160,4 @@ async def _roll_back(conn: Connection) -> None:
             return
     elif conn.info.transaction_status is TransactionStatus.IDLE:
         return
-    await conn.close()  # in the midst of a statement that nobody waits for any more
+    await conn.close()  # during a statement that no request waits for any more

@@ -1,7 +1,7 @@
-"""One connection of the web server: uvicorn's, but nobody may take his time with the beginning of a request, nor begin without an end.
+"""One connection of the web server: uvicorn's, with a time limit and a size limit for the headers of a request.
 
-uvicorn bounds how long it waits for a further request, not for the first one, nor how long a line and headers take: anyone who sends nothing,
-or one byte now and then, would keep a place from others for ever, and needs no token for that. Nor does httptools, the parser that it prefers,
+uvicorn bounds how long it waits for a further request, not for the first one, nor how long a line and headers take: a client that sends nothing,
+or one byte now and then, would occupy a connection for ever, and needs no token for that. Nor does httptools, the parser that it prefers,
 bound how many bytes a line and headers have, or what follows a body in parts; h11 does, see `MAX_HEADER_BYTES`.
 """
 
@@ -70,7 +70,7 @@ class BoundedProtocol(Protocol):
 
 
 class BoundedHttpToolsProtocol(BoundedProtocol):
-    """What is added for httptools besides: bytes of which it has made nothing yet, neither headers nor a part of a body, it keeps.
+    """A further limit for httptools, which buffers bytes that are not yet complete headers or a part of a body.
 
     Of a request that asks for another protocol it reads no body: what follows the headers would be taken for further requests.
     """

@@ -9,7 +9,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.worker import touch_http_worker
 from pgrouse.web.database_pool import DatabasePool
 
-# How often a worker's row is dated. Whom somebody asks to drain hears it with the first claim after so long.
+# How often a worker's row gets a new time. A worker that is asked to drain learns this with its first claim after this time.
 RECORD_EVERY_S = 5.0
 # What it has not asked for in this time is none of its topics any more, and who asked for nothing is forgotten here.
 FORGET_S = 60.0

@@ -146,7 +146,7 @@ class LiveUpdates:
     Args:
         db: where they are read.
         views: those that there are, by name.
-        stopping: set when the server is told to stop: streams end.
+        stopping: set when the server is asked to stop: streams end.
     """
 
     def __init__(self, db: DatabasePool, views: Mapping[str, View], stopping: asyncio.Event) -> None:

@@ -163,7 +163,7 @@ def timeline(row: Row) -> list[TimelineEvent]:
     """Return the life of a message, the oldest event first."""
     events = [TimelineEvent(row["created_at"], "published", note=_origin(row))]
     attempts = [_attempt(each, row["created_at"]) for each in _history(row)]
-    # Each attempt that failed moved it: of one that ended only the first is told, where none failed.
+    # Each failed attempt moved it: for an archived message it is shown only if no attempt failed.
     if NEVER > row["available_at"] > row["created_at"] + IMMEDIATE and (row["state"] in search.WAITING or not attempts):
         events.append(TimelineEvent(row["available_at"], "due again" if attempts else "due"))
     events += attempts
@@ -245,7 +245,7 @@ def _time(text: Any) -> datetime | None:
 
 
 def progress(row: Row) -> dict[str, Any] | None:
-    """Return how far a handler says it is: `text`, and `share` of 100 if it can be told."""
+    """Return the progress that a handler reported: `text`, and `share` of 100 if it is known."""
     if row["progress"] is None:
         return None
     try:

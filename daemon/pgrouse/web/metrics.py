@@ -1,6 +1,6 @@
 """`/metrics` of the web server: the whole queue, as the database knows it. The app includes `metrics.router`.
 
-A caller who sees some topics only is told of those only. It needs `pip install 'pgrouse[metrics]'`, and says so without.
+A caller with some topics only gets the metrics of those topics. It needs `pip install 'pgrouse[metrics]'`, and reports if that is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANSWER_S = 8.0
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    """Tell how the queue is. While the database is away nobody can be known, and all that is told is that it is away."""
+    """Return the metrics of the queue. While the database is unavailable, no token can be checked, so the answer is only that it is down."""
     try:
         from pgrouse.metrics import queue_metrics  # noqa: PLC0415
     except ModuleNotFoundError as error:

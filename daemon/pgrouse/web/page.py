@@ -33,7 +33,7 @@ def templates() -> Environment:
 
 
 def render(request: Request, template: str, **context: Any) -> HTMLResponse:
-    """Return a page. Templates see `request`, `caller` (None: nobody is logged in), `csrf`, `static(name)` and the context."""
+    """Return a page. Templates see `request`, `caller` (None: not logged in), `csrf`, `static(name)` and the context."""
     return HTMLResponse(render_fragment(request, template, **context))
 
 

@@ -20,7 +20,7 @@ class PausedTopic:
     """Why one topic stands still.
 
     Attributes:
-        paused_at: since when somebody has it paused; None = nobody.
+        paused_at: since when it is paused; None = it is not paused.
         probe_at: when its open breaker tries again; None = it is not open.
     """
 

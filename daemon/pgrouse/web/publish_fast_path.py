@@ -34,7 +34,7 @@ def with_publish_fast_path(app: FastAPI) -> ASGIApp:
         request = Request(scope, receive)
         try:
             response = await route(request, await require_role(Role.PUBLISHER)(request))
-        except Exception as error:  # noqa: BLE001 - as the framework does; the log is told
+        except Exception as error:  # noqa: BLE001 - as the framework does; it is logged
             response = to_problem(error).response()
         await response(scope, receive, send)
 

@@ -92,7 +92,7 @@ class Search:
         return [self.state]
 
     def arguments(self, caller: Caller) -> dict[str, Any]:
-        """Return what the SQL function takes; the caller's patterns of topics hold besides.
+        """Return the arguments of the SQL function; the caller's patterns of topics also apply.
 
         Raises:
             Problem: 422, a filter cannot be read.

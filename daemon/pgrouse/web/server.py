@@ -23,7 +23,7 @@ from pgrouse.worker import systemd
 
 logger = structlog.get_logger()
 
-# Requests that are under way when the server is told to stop have so long; streams end at once.
+# How long running requests may take after the server is asked to stop; streams end at once.
 SHUTDOWN_S = 10
 # Between two requests. Longer than proxies keep their connections: the one that closes is the one that may lose a request.
 KEEP_ALIVE_S = 75
@@ -31,7 +31,7 @@ MAX_CONNECTIONS = 2000
 
 
 def run(settings: Config) -> int:
-    """Serve until told to stop; return the exit code.
+    """Serve until asked to stop; return the exit code.
 
     Raises:
         ConfigError: the address cannot be had, or others can reach it and there is no token.
@@ -48,7 +48,7 @@ def run(settings: Config) -> int:
 
 
 def _check_tokens(settings: Config) -> None:
-    """Refuse to let everybody in. Without an answer of the database nobody gets in anyway."""
+    """Refuse an address that others can reach while there is no token. If the database does not answer, no request is accepted anyway."""
     try:
         with DatabasePool(settings).connector.connect_blocking("web") as conn:
             row = conn.execute(
@@ -67,7 +67,7 @@ def _check_tokens(settings: Config) -> None:
 
 
 class WebServer(uvicorn.Server):
-    """uvicorn, which tells the application when to stop: its streams never end by themselves."""
+    """uvicorn that signals the application when to stop, because its streams never end on their own."""
 
     def __init__(self, settings: Config) -> None:
         self.application = create_app(settings)

@@ -83,7 +83,7 @@ class TokenCache:
         self._has_tokens: tuple[float, bool] = (0.0, False)
 
     async def by_token(self, secret: str, address: str) -> Caller | None:
-        """Return whose token it is; None: nobody's.
+        """Return the caller of a token; None: the token is not valid.
 
         Raises:
             Problem: 429, if too many wrong ones came from this address.
@@ -151,7 +151,7 @@ class TokenCache:
         await asyncio.sleep(turn - now)
 
     async def has_tokens(self) -> bool:
-        """Say whether a token was ever made: from then on nobody comes in without one."""
+        """Return whether a token was ever created: from then on every request needs one."""
         until, found = self._has_tokens
         if found or time.monotonic() < until:
             return found
@@ -164,7 +164,7 @@ class TokenCache:
         return self._has_tokens[1]
 
     async def open_session(self, secret: str, address: str) -> str | None:
-        """Change a token into a session; return the cookie, None if the token is nobody's."""
+        """Exchange a token for a session; return the cookie, or None if the token is not valid."""
         if await self.by_token(secret, address) is None:
             return None
         cookie = secrets.token_urlsafe(32)
@@ -211,7 +211,7 @@ class TokenCache:
     def _on_done(self, cache_key: CacheKey, done: asyncio.Task[Any]) -> None:
         del self._pending[cache_key]
         if not done.cancelled():
-            done.exception()  # seen, also if nobody waits any more
+            done.exception()  # marked as retrieved, even if no request waits any more
 
     def _recent_failures(self, network: str) -> list[float]:
         since = time.monotonic() - FAILURE_WINDOW_S

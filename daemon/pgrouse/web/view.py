@@ -52,7 +52,7 @@ class View:
     parts: tuple[str, ...]
 
     def live_url(self, subject: str) -> str:
-        """Return where the browser hears of changes."""
+        """Return the address from which the browser gets updates."""
         return f"/live/{self.name}" + (f"?subject={quote(subject, safe='')}" if subject else "")
 
     def render_parts(self, context: Context, caller: Caller, csrf: str = "") -> dict[str, str]:

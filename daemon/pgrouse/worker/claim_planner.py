@@ -51,7 +51,7 @@ class WakeReason(StrEnum):
 
 @dataclass(slots=True)
 class TurnPlan:
-    """What the next turn should do besides settling.
+    """What the next turn should do in addition to settling.
 
     Attributes:
         reason: why it claims.
@@ -159,7 +159,7 @@ class ClaimPlanner:
         return max(0.0, self._next_claim_at - self.clock())
 
     def next_turn(self, *, first: bool, settling: bool = False) -> TurnPlan:
-        """Return what the next turn of a claim loop should do besides settling.
+        """Return what the next turn of a claim loop should do in addition to settling.
 
         Args:
             first: whether this is the loop that polls and falls asleep for all; the others claim only while there is a backlog.

@@ -59,7 +59,7 @@ LAST_SETTLE_S = 10.0
 
 
 def run(settings: config.Config) -> int:
-    """Run a daemon until it is told to stop; return its exit code. SIGHUP replaces it by a new one with the current configuration.
+    """Run a daemon until it is asked to stop; return its exit code. SIGHUP replaces it by a new one with the current configuration.
 
     Raises:
         ConfigError: a handler cannot be used.
@@ -133,7 +133,7 @@ class Daemon:
         self.heartbeat: Heartbeat
 
     async def run(self) -> ExitCode:
-        """Run until told to stop."""
+        """Run until asked to stop."""
         self.shutdown.install()
         self.health.loop_monitor.watch(asyncio.get_running_loop())
         if self.endpoint is not None:

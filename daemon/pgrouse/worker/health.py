@@ -89,7 +89,7 @@ class HealthProbe:
 
     Attributes:
         parts: set when the daemon has started its loops.
-        draining: set when the daemon is told to stop.
+        draining: set when the daemon is asked to stop.
     """
 
     def __init__(self, liveness_timeout_s: float, heartbeat_grace_s: float) -> None:

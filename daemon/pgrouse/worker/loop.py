@@ -46,7 +46,7 @@ async def run(loop: Loop) -> None:
 
 
 async def wait_for_database(check: Callable[[], None], shutdown: ShutdownSignals) -> bool:
-    """Call `check` in a thread until the database answers; return False if told to stop meanwhile.
+    """Call `check` in a thread until the database answers; return False if asked to stop in the meantime.
 
     Raises:
         SchemaMismatch, ConfigError: waiting cannot fix these.

@@ -20,9 +20,9 @@ from pgrouse.worker.watchdog import Watchdog
 
 log = structlog.get_logger()
 
-# Tells a process that it is supervised, and its number.
+# The variable that gives a supervised process its number.
 PROCESS_NUMBER_VARIABLE = "PGROUSE_PROCESS"
-# Tells a process the pid of its supervisor.
+# The variable that gives a process the pid of its supervisor.
 SUPERVISOR_PID_VARIABLE = "PGROUSE_SUPERVISOR"
 # A process that lived at least this long did not fail at its start.
 STABLE_AFTER_S = 60.0
@@ -51,7 +51,7 @@ def stop_with_parent() -> None:
 
 
 def run(count: int) -> int:
-    """Run this many daemons until told to stop; return the first exit code that is not 0."""
+    """Run this many daemons until asked to stop; return the first exit code that is not 0."""
     return asyncio.run(Supervisor(count).run())
 
 
@@ -78,7 +78,7 @@ class Supervisor:
         return next((code for code in self.codes if code), ExitCode.OK)
 
     async def _supervise(self, number: int) -> None:
-        """Keep one daemon running until told to stop."""
+        """Keep one daemon running until asked to stop."""
         failures = 0
         while not self.stopping.is_set():
             began = asyncio.get_running_loop().time()

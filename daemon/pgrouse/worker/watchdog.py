@@ -1,4 +1,4 @@
-"""The watchdog: tells systemd that the event loop responds. If it is blocked the notification is missing, and systemd restarts the daemon."""
+"""The watchdog: notifies systemd that the event loop responds. If the loop is blocked, the notification is missing, and systemd restarts the daemon."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A batch whose function raised: it is worked again in halves until those messages are found that make it raise, each of them alone.
 
 An error of a batch says nothing about its messages: the function's sink may be down. So an attempt is used up only by a message that fails
-alone while the function works others, and, where nothing tells which of the two it is, by one message of the batch. All others are given
+alone while the function works others, and, if nothing shows which of the two it is, by one message of the batch. All others are given
 back with their attempt.
 """
 
@@ -13,7 +13,7 @@ from pgrouse.client.settlement import SettleKind
 from pyspark_pgrouse.claim.in_flight import ClaimRef
 from pyspark_pgrouse.claim.outcome import Outcome, Row, SettleResult
 
-# Where so many calls have not told them apart, most of a batch is at fault, or the function is.
+# If so many calls have not separated them, most of a batch is at fault, or the function is.
 CALLS = 500
 
 
@@ -48,7 +48,7 @@ class Bisection:
 
     def run(self, held: Sequence[ClaimRef], error: str) -> None:
         """Search the messages of a batch whose function raised this."""
-        # So many errors lead from the whole batch to one message. After them only a part that succeeds tells that there is more to find.
+        # So many errors lead from the whole batch to one message. After them, only a part that succeeds shows that there is more to find.
         max_failures = len(held).bit_length() + 1
         parts: list[Sequence[ClaimRef]] = []
         self._record_failure(parts, held, error, max_failures)

@@ -1,8 +1,8 @@
-"""Tells whether a reader of Spark's ends because its query ended, or because Spark is gone.
+"""Detects whether a reader of Spark ends because its query ended, or because Spark is gone.
 
 What Spark does with the process that keeps a stream's reader (measured on 4.3): when a query is stopped, fails, or has taken all that was
-available, the process gets SIGTERM, and its socket ends; then `stop()` is called. When the JVM is killed, or told to exit, only the socket
-ends. So the signal tells the two apart, and it must not end the process, which is what it does by default.
+available, the process gets SIGTERM, and its socket ends; then `stop()` is called. When the JVM is killed, or exits, only the socket
+ends. So the signal distinguishes the two, and it must not end the process, as it does by default.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIGNAL_TIMEOUT_S = 2.0
 
 
 class QueryEnd:
-    """Tells whether the query ended or Spark is gone."""
+    """Detects whether the query ended or Spark is gone."""
 
     def __init__(self) -> None:
         self._was_signalled = threading.Event()

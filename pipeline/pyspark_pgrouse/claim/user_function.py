@@ -77,5 +77,5 @@ def _check_signature(name: str, function: Callable[..., Any]) -> None:
         inspect.signature(function).bind(None)
     except TypeError:
         raise ConfigError(f"{name} must take one argument, the DataFrame of the batch") from None
-    except ValueError:  # a function of C that does not tell
+    except ValueError:  # a function written in C, without a signature
         return

@@ -25,7 +25,7 @@ from pyspark_pgrouse.session import session as spark_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SHOWN = 5  # rejected rows that are told
+SHOWN = 5  # rejected rows that are printed
 BAR = {"spark.ui.showConsoleProgress": "true"}
 
 
@@ -161,7 +161,7 @@ def _preview(session: CliSession, rows: DataFrame, topic: str | None) -> int:
 
 
 def _preview_groups(rows: DataFrame, topic: str | None) -> list[dict[str, Any]]:
-    """Return how many rows of each topic would be published, and why others would not, as far as can be told without the database."""
+    """Return how many rows of each topic would be published, and why others would not, as far as this is known without the database."""
     from pyspark_pgrouse.publish.preview import preview  # noqa: PLC0415
 
     found = rows.mapInArrow(preview(topic), "topic STRING, reason STRING").groupBy("topic", "reason").count()

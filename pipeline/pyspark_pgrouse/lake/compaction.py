@@ -122,7 +122,7 @@ def expire(lake: Lake, older_than: timedelta) -> int:
     waiting = {path for m in replaced.values() if m and m.committed_at > before for path in m.remove}
     keep = {f.path for f in snapshot.files} | waiting
     found = lake.directory.entries("date=*/topic=*/*.parquet")
-    # One that is being written is younger; where the store tells no age nothing is taken for given up.
+    # A file that is being written is younger; if the store reports no age, no file counts as abandoned.
     gone = {path for m in replaced.values() if m for path in m.remove}
     late = [
         e.path for e in found if e.path not in keep and (e.path in gone or (e.changed_at and e.changed_at < before))

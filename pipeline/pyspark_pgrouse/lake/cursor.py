@@ -35,7 +35,7 @@ class ExportCursor:
     Attributes:
         name: of the export.
         lake: where it writes to, as it was said when it was opened.
-        lake_id: what tells that lake from every other.
+        lake_id: identifies that lake.
         position: the last row that it has written.
     """
 

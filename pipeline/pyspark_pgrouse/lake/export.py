@@ -1,6 +1,6 @@
 """An export: batches of the archive go into a lake, each exactly once, whatever is killed when.
 
-A batch is done in four steps: say that it begins; write its files, under names that nobody used before; write its manifest, which makes
+A batch is done in four steps: say that it begins; write its files, under new names; write its manifest, which makes
 them count; move the cursor in the database. Killed before the manifest, the batch never was: the next run removes its files and writes it
 again. Killed after it, the next run only moves the cursor.
 """

@@ -7,7 +7,7 @@
     LAKE/_pgrouse/tmp/                           files that are not complete yet (file systems only)
     LAKE/date=YYYY-MM-DD/topic=<escaped>/<number>-<slice>-<attempt>-<n>.parquet
 
-Dates are those of `archived_at` in UTC. A file holds its date and topic as columns too, so that nobody must parse paths. A name is never used
+Dates are those of `archived_at` in UTC. A file contains its date and topic as columns, so that readers need not parse paths. A name is never used
 twice: a replay leaves the files of the attempt before unnamed, and the next run removes them. Readers take a snapshot: the manifests in the order
 of their numbers, or the newest checkpoint and the manifests after it.
 """

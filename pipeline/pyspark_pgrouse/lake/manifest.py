@@ -105,7 +105,7 @@ class Manifest:
 def folder(day: date, topic: str) -> str:
     """Return the directory of a partition. What file systems and Hive do not take as it is (a colon) is escaped, as in a URL.
 
-    A name too long for a directory is cut, and told apart by a digest: the topic itself is in the manifest and in the file.
+    A name too long for a directory is cut and gets a digest: the topic itself is in the manifest and in the file.
     """
     escaped = quote(topic, safe="")
     if len(escaped) > LONGEST:

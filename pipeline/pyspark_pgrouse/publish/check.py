@@ -1,4 +1,4 @@
-"""What is wrong with rows that are to be published, column by column; the database is asked only for what it alone can tell."""
+"""What is wrong with rows that are to be published, column by column; the database is asked only if nothing else can decide."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _misfit(schemas: SchemaSnapshot, topic: str, payload: str | None) -> str | N
 
 
 def unreadable(columns: Columns, count: int) -> pa.Array:
-    """Return for each row what in it is no JSON, as far as Python's parser tells. It takes time: for rows among which some were refused."""
+    """Return for each row what in it is not JSON, according to Python's parser. This takes time: only for rows after a refused COPY."""
     import pyarrow as pa  # noqa: PLC0415
 
     found: list[str | None] = [None] * count

@@ -45,7 +45,7 @@ def publish(dsn: str | None, job: str, staged: Sequence[Staged], max_rejected: i
     Args:
         dsn: where; None = the environment.
         job: its key.
-        staged: what each task told.
+        staged: the report of each task.
         max_rejected: if more rows are rejected, nothing is published; None = any number may be.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What would become of rows, as far as can be told without the database."""
+"""What would happen to rows, as far as this is known without the database."""
 
 from __future__ import annotations
 

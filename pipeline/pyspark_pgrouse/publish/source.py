@@ -85,7 +85,7 @@ class PublishSource:
         return _as_payload(rows) if self.whole else rows
 
     def key(self, spark: SparkSession, rows: DataFrame) -> str | None:
-        """Return a key of these very files: their paths, sizes and times; None for a table, of which nothing like that is known."""
+        """Return a key of exactly these files: their paths, sizes and times; None for a table, for which this is not known."""
         files = sorted(rows.inputFiles()) if self.paths else []
         if not files:
             return None

@@ -43,7 +43,7 @@ MAX_REASON_CHARS = 1_000
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What a task tells the driver.
+    """What a task reports to the driver.
 
     Attributes:
         job: which job it staged for.
@@ -148,7 +148,7 @@ class StageWriter:
             self._find_rejected(good, refused)
 
     def _find_rejected(self, columns: Columns, refused: psycopg.Error) -> None:
-        """Find the rows because of which a COPY was refused: first those that are no JSON, which is the common case."""
+        """Find the rows because of which a COPY was refused: first those that are not JSON, which is the common case."""
         good = self._without(columns, publish_check.unreadable(columns, len(columns["topic"])))
         if good and len(good["topic"]) < len(columns["topic"]):
             found = self._refused(good)
@@ -159,7 +159,7 @@ class StageWriter:
             self._halve(good, refused)
 
     def _halve(self, columns: Columns, refused: psycopg.Error) -> None:
-        """Find the rows because of which a COPY was refused, when only the server can tell."""
+        """Find the rows because of which a COPY was refused, if only the server can decide."""
         count = len(columns["topic"])
         if count == 1:
             self._reject(columns, [_reason(refused)])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark_pgrouse.options import Options
 
-# What Spark tells its tasks; the driver's side is not told the query.
+# Spark passes this to its tasks; the driver's side does not get the query.
 QUERY = "sql.streaming.queryId"
 BATCH = "streaming.sql.batchId"
 

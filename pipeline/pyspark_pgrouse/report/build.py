@@ -42,7 +42,7 @@ def build_report(spark: SparkSession, request: ReportRequest, began: Callable[[s
     Args:
         spark: the session. In it nothing is cached, and only bounded results are collected.
         request: what is asked for.
-        began: is told each of STAGES.
+        began: called with each of STAGES.
     """
     try:
         with _settings(spark):

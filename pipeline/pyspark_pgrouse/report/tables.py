@@ -59,7 +59,7 @@ class Tables:
             ended: what `ended.ended` returns.
             window: what is shown and compared.
             slos: the service level objectives.
-            began: is told the name of each table.
+            began: called with the name of each table.
         """
         makers = self._makers(ended, window, slos)
         for name in NAMES:

@@ -137,7 +137,7 @@ def _sum_bars(bars: Sequence[Row]) -> Row:
 
 
 def _may_see(caller: Caller, topic: str | None) -> bool:
-    """Say whether a condition may be told: one of no topic names workers, users and programs of the whole fleet."""
+    """Return whether the caller may see a condition: one without a topic names workers, users and programs of the whole fleet."""
     return caller.sees_all if topic is None else caller.sees(topic)
 
 
