@@ -183,14 +183,14 @@ def _given(name: str, value: Any) -> Any:
         ("dequeue_rate", 0.5, "At most 0.5 messages of the topic begin per second"),
         ("max_payload_bytes", 1000, "than 1,000 bytes are refused"),
         ("ttl", timedelta(0), "as long as it takes"),
-        ("ttl", timedelta(hours=1.5), "has waited 1h30m"),
+        ("ttl", timedelta(hours=1.5), "waits longer than 1h30m"),
         ("strict_lock", False, "can still settle"),
         ("backoff", {"kind": "none"}, "at once"),
         ("backoff", {"kind": "constant", "base": "5s"}, "begins 5s after"),
         ("backoff", {"kind": "linear"}, "begins 1s after"),
-        ("breaker", {}, "stops by itself"),
+        ("breaker", {}, "stops automatically"),
         ("payload_schema", True, "Any JSON"),
-        ("payload_schema", {"kind": "none", "value": 1}, "does not fit the schema"),
+        ("payload_schema", {"kind": "none", "value": 1}, "does not match the schema"),
     ],
 )
 def test_an_effect_is_said_with_the_value_and_what_it_counts(setting: str, value: Any, says: str) -> None:

@@ -144,7 +144,7 @@ class TopicPolicy(PolicyTable):
             none=0,
             effects={
                 0: "A message is tried until it succeeds, however often it fails.",
-                1: "A message that fails once is dead, and so is one whose worker dies.",
+                1: "A message that fails once is dead, and so is a message whose worker dies.",
                 OTHER: "A message that fails is tried {value} times in all; then it is dead.",
             },
         ),
@@ -157,7 +157,7 @@ class TopicPolicy(PolicyTable):
             default=30 * S,
             is_required=True,
             effects={
-                OTHER: "When a worker dies, its messages are free again after {value}. Messages that run now keep their lock."
+                OTHER: "When a worker dies, its messages are available again after {value}. Messages that run now keep their lock."
             },
         ),
     ] = None
@@ -211,7 +211,7 @@ class TopicPolicy(PolicyTable):
         PolicySetting(
             group="Attempts",
             effects={
-                OTHER: "When too many attempts fail, the topic stops by itself, and tries again with a few messages after the pause."
+                OTHER: "When too many attempts fail, the topic stops automatically, and tries again with a few messages after the pause."
             },
         ),
     ] = None
@@ -224,7 +224,7 @@ class TopicPolicy(PolicyTable):
             none=0,
             effects={
                 0: "The concurrency of the workers is the only limit.",
-                OTHER: "At most {amount} of the topic run at once, over all workers; others wait. Those that run now go on.",
+                OTHER: "At most {amount} of the topic run at once, over all workers; others wait. Messages that run now continue.",
             },
         ),
     ] = None
@@ -237,7 +237,7 @@ class TopicPolicy(PolicyTable):
             low=MIN_RATE,
             none=0.0,
             effects={
-                0: "Messages begin as fast as workers take them.",
+                0: "Messages begin as fast as workers claim them.",
                 OTHER: "At most {amount} of the topic begin per second, over all workers; others wait.",
             },
         ),
@@ -248,7 +248,7 @@ class TopicPolicy(PolicyTable):
         PolicySetting(
             group="Limits",
             unit="messages",
-            effects={OTHER: "After a quiet time up to {amount} may pass at once."},
+            effects={OTHER: "After a quiet time, up to {amount} may pass at once."},
         ),
     ] = None
     """How many messages may pass at once after a quiet time; without it, the `dequeue_rate` of a tenth of a second, and the `publish_rate` of one second."""
@@ -259,7 +259,7 @@ class TopicPolicy(PolicyTable):
             unit="messages",
             none=0,
             effects={
-                0: "Messages of one channel run side by side without a limit.",
+                0: "Messages of one channel run in parallel without a limit.",
                 OTHER: "At most {amount} of each channel run at once, over all workers.",
             },
         ),
@@ -272,7 +272,7 @@ class TopicPolicy(PolicyTable):
             none=0 * S,
             effects={
                 0 * S: "Messages of one channel begin as soon as they can.",
-                OTHER: "Within a channel at least {value} pass between the beginnings of two messages.",
+                OTHER: "Within a channel, at least {value} pass between the starts of two messages.",
             },
         ),
     ] = None
@@ -284,7 +284,7 @@ class TopicPolicy(PolicyTable):
             default=False,
             is_required=True,
             effects={
-                True: "Within a channel a message begins only after all earlier ones have ended; one that is tried again holds up those behind it.",
+                True: "Within a channel, a message begins only after all earlier ones have ended; a message that is retried blocks those behind it.",
                 False: "Messages of a channel no longer wait for the earlier ones.",
             },
         ),
@@ -348,7 +348,7 @@ class TopicPolicy(PolicyTable):
             takes='a table, `true`, or `"@FILE"`',
             effects={
                 True: "Any JSON may be published.",
-                OTHER: "A payload that does not fit the schema is refused at the publish, or rejected by the worker.",
+                OTHER: "A payload that does not match the schema is refused at the publish, or rejected by the worker.",
             },
         ),
     ] = None
@@ -361,11 +361,11 @@ class TopicPolicy(PolicyTable):
             none=0 * S,
             effects={
                 0 * S: "Messages wait for as long as it takes.",
-                OTHER: "A message that has waited {value} without being begun ends as expired. This holds for messages published from then on.",
+                OTHER: "A message that waits longer than {value} ends as expired. This applies to messages published from then on.",
             },
         ),
     ] = None
-    """How long a message may wait after it is available, unless its publisher says; then it ends as expired."""
+    """How long a message may wait after it is available, unless its publisher sets another time; then it ends as expired."""
     key_ttl: Annotated[
         Annotated[Duration, between(0 * S, 365 * DAY), TakesKeywords()] | None,
         PolicySetting(
@@ -373,7 +373,7 @@ class TopicPolicy(PolicyTable):
             none=0 * S,
             effects={
                 0 * S: "A key is free again as soon as its message has begun.",
-                OTHER: "For {value} after its message has ended a key publishes nothing new.",
+                OTHER: "For {value} after its message has ended, a key publishes nothing new.",
             },
         ),
     ] = None
@@ -385,8 +385,8 @@ class TopicPolicy(PolicyTable):
             default="supersede",
             is_required=True,
             effects={
-                "supersede": "A message that would be tried again gives way to a newer one of its key.",
-                "keep": "A message that is tried again stays beside a newer one of its key.",
+                "supersede": "A message that would be retried is cancelled if a newer message with its key is ready.",
+                "keep": "A message that is retried stays, even if a newer message with its key is ready.",
             },
         ),
     ] = None
@@ -412,7 +412,7 @@ class TopicPolicy(PolicyTable):
             group="Publishing",
             default=False,
             is_required=True,
-            effects={True: "It is a registered topic.", False: "It is no registered topic."},
+            effects={True: "It is a registered topic.", False: "It is not a registered topic."},
         ),
     ] = None
     """In the defaults: only registered topics accept publishes. In a topic: it is registered."""
@@ -437,7 +437,7 @@ class TopicPolicy(PolicyTable):
             default=30 * DAY,
             is_required=True,
             effects={
-                OTHER: "Archived messages older than {value} are deleted by the next maintenance, and cannot be brought back."
+                OTHER: "Archived messages older than {value} are deleted by the next maintenance, and cannot be restored."
             },
         ),
     ] = None
@@ -449,7 +449,7 @@ class TopicPolicy(PolicyTable):
             default=False,
             is_required=True,
             effects={
-                True: "Each dead message also gets a live copy in the topic with .dlq behind its name.",
+                True: "Each dead message also gets a live copy in the topic with .dlq after its name.",
                 False: "Dead messages stay in the archive only.",
             },
         ),
