@@ -177,7 +177,7 @@ def shoot(browser: Browser, name: str, url: str, size: tuple[int, int], colours:
 
 async def top(dsn: str) -> str:
     """Return `pgrouse top` as a page with a drawing."""
-    app = Top(Database(config.Database(dsn=dsn), "pictures"), timedelta(seconds=1))
+    app = Top(Database(config.DatabaseSettings(dsn=dsn), "pictures"), timedelta(seconds=1))
     async with app.run_test(size=(111, 30)) as pilot:
         while app.snapshot is None:
             await pilot.pause(0.1)

@@ -15,7 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from pgrouse.config import config
-from pgrouse.config.config import Config, Handlers, flat_items, load
+from pgrouse.config.config import Config, HandlersSettings, flat_items, load
 from pgrouse.config.source import ConfigProblems, show_key
 from pgrouse.errors import ConfigError, ExitCode
 
@@ -338,9 +338,9 @@ def test_folders_of_handlers_are_relative_to_the_file(write: Write, monkeypatch:
 def test_the_schema_for_editors_names_every_key_and_says_what_it_is() -> None:
     schema = Config.model_json_schema()
 
-    worker = schema["$defs"]["Worker"]
+    worker = schema["$defs"]["WorkerSettings"]
     assert worker["additionalProperties"] is False
-    assert set(worker["properties"]) == set(config.Worker.model_fields)
+    assert set(worker["properties"]) == set(config.WorkerSettings.model_fields)
     assert all(each.get("description") for each in worker["properties"].values())
     json.dumps(schema)
 
@@ -349,13 +349,13 @@ def test_the_schema_for_editors_names_every_key_and_says_what_it_is() -> None:
 
 
 @pytest.fixture
-def rules(tmp_path: Path) -> Callable[..., Handlers]:
+def rules(tmp_path: Path) -> Callable[..., HandlersSettings]:
     """Handlers with a folder that has the module `own`, a package `shop`, and a module named as one of the standard library."""
     (tmp_path / "own.py").write_text("raise SystemExit('was imported')")
     (tmp_path / "json.py").touch()
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "__init__.py").write_text("raise SystemExit('was imported')")
-    return lambda *allow: Handlers(import_path=[tmp_path], allowed_modules=list(allow))
+    return lambda *allow: HandlersSettings(import_path=[tmp_path], allowed_modules=list(allow))
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def rules(tmp_path: Path) -> Callable[..., Handlers]:
     ],
 )
 def test_handlers_come_from_the_folders_or_from_modules_that_are_named(
-    rules: Callable[..., Handlers], allow: list[str], module: str, permitted: bool
+    rules: Callable[..., HandlersSettings], allow: list[str], module: str, permitted: bool
 ) -> None:
     assert rules(*allow).permits(module) is permitted
     assert "own" not in sys.modules

@@ -15,7 +15,7 @@ def test_a_daemons_own_connections_are_read_committed_and_those_of_handlers_as_t
     database: postgres.Database,
 ) -> None:
     database.connect().execute(f"ALTER DATABASE {database.name} SET default_transaction_isolation = 'repeatable read'")
-    connecting = Database(config.Database(dsn=database.dsn), "w")
+    connecting = Database(config.DatabaseSettings(dsn=database.dsn), "w")
 
     async def of_a_loop() -> object:
         async with await connecting.connect("claim-0") as conn:

@@ -26,7 +26,7 @@ class Listening:
 
     def __init__(self, database: Database) -> None:
         self.connected = 0
-        connector = Connector(config.Database(dsn=database.dsn), "w")
+        connector = Connector(config.DatabaseSettings(dsn=database.dsn), "w")
         self.connection = ListenConnection(connector, "ear", "one", "two", on_connect=self._count)
         self.other = database.connect()
 
@@ -147,7 +147,7 @@ def test_a_call_without_an_answer_in_time_breaks_the_connection(
 
 def test_while_the_server_is_away_each_wait_is_bounded_and_the_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff.random, "uniform", lambda _, longest: longest)
-    connector = Connector(config.Database(dsn=NOWHERE), "w")
+    connector = Connector(config.DatabaseSettings(dsn=NOWHERE), "w")
     connection = ListenConnection(connector, "ear", "one")
 
     async def waits() -> list[float]:

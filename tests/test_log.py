@@ -15,8 +15,8 @@ import pytest
 import structlog
 
 from pgrouse import log
-from pgrouse.config.alerts import Alerts
-from pgrouse.config.config import Config, Database, Log
+from pgrouse.config.alerts import AlertsSettings
+from pgrouse.config.config import Config, DatabaseSettings, LogSettings
 
 Setup = Callable[..., io.StringIO]
 
@@ -41,7 +41,7 @@ def setup() -> Setup:
 
     def setup(dsn: str = "", **settings: Any) -> io.StringIO:
         stream = io.StringIO()
-        log.setup(Config(database=Database(dsn=dsn), log=Log(**{"format": "json", **settings})), stream)
+        log.setup(Config(database=DatabaseSettings(dsn=dsn), log=LogSettings(**{"format": "json", **settings})), stream)
         return stream
 
     return setup
@@ -155,8 +155,8 @@ def test_libraries_that_write_the_tokens_of_sinks_are_never_heard_below_warning(
 )
 def test_a_token_in_the_place_of_a_host_is_hidden(url: str, token: str) -> None:
     stream = io.StringIO()
-    sinks = Alerts.model_validate({"to": [{"name": "ops", "url": url}]})
-    log.setup(Config(log=Log(format="json", level="debug"), alerts=sinks), stream)
+    sinks = AlertsSettings.model_validate({"to": [{"name": "ops", "url": url}]})
+    log.setup(Config(log=LogSettings(format="json", level="debug"), alerts=sinks), stream)
 
     logging.getLogger("apprise").warning("cannot reach https://api.example.com/bot%s/send", token)
     structlog.get_logger().error("alert.failed", reason=f"token {token}")

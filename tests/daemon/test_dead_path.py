@@ -112,7 +112,7 @@ def test_a_settle_that_is_under_way_when_the_path_dies_is_not_waited_for_much_lo
 @pytest.fixture
 def through_the_proxy(proxy: Proxy) -> connecting.Database:
     """How a daemon connects, on the way through the proxy."""
-    return connecting.Database(config.Database(dsn=proxy.dsn, connect_timeout=timedelta(seconds=2)), "w")
+    return connecting.Database(config.DatabaseSettings(dsn=proxy.dsn, connect_timeout=timedelta(seconds=2)), "w")
 
 
 @pytest.mark.slow

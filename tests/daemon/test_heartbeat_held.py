@@ -48,7 +48,7 @@ def beat(dsn: str, message: Message, until: Callable[[], object], lost: list[Mes
         in_flight, metrics = InFlight(), MetricsRecorder()
         in_flight.add([message], time.monotonic())
         metrics.record_end([message], AttemptResult.SUCCESS)
-        db = Connecting(config.Database(dsn=dsn), "w")
+        db = Connecting(config.DatabaseSettings(dsn=dsn), "w")
         worker = Registration("w", "host", 1, "1.0", ["job"], 10)
         thread = Heartbeat(db, in_flight, lost.extend, worker, dict, MetricsReporter(metrics))
         thread.start()

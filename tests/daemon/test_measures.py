@@ -122,7 +122,7 @@ def beat(dsn: str, metrics: MetricsRecorder, until: Callable[[], object], in_fli
     """Let a heartbeat with these metrics beat until something holds, then end it in order; return how many connections it took."""
 
     async def run() -> int:
-        db = Connecting(config.Database(dsn=dsn), "w")
+        db = Connecting(config.DatabaseSettings(dsn=dsn), "w")
         worker = Registration("w", "host", 1, "1.0", ["job"], 10)
         thread = Heartbeat(db, in_flight or InFlight(), lambda _: None, worker, dict, MetricsReporter(metrics))
         thread.start()

@@ -99,7 +99,7 @@ def repeatable_read(database: Database) -> None:
 
 
 def test_nothing_is_set_in_a_session_that_belongs_to_others_too(repeatable_read: None, pooled: str) -> None:
-    with pgrouse.client.database.Database(config.Database(dsn=pooled, prepare=False), "w").connect_blocking(
+    with pgrouse.client.database.Database(config.DatabaseSettings(dsn=pooled, prepare=False), "w").connect_blocking(
         "claim-0"
     ) as conn:
         level = conn.execute("SHOW default_transaction_isolation").fetchone()

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from pgrouse import NewMessage, publish, publish_many
-from pgrouse.config.config import Otel
+from pgrouse.config.config import OtelSettings
 from pgrouse.errors import ConfigError
 from pgrouse.telemetry import providers
 from tests.daemon.collector import Collector, attributes, collecting
@@ -244,4 +244,4 @@ def test_an_exporter_that_is_not_there_is_an_error_of_the_configuration(
     monkeypatch.setenv(variable, value)
 
     with pytest.raises(ConfigError, match=f"{variable}={value} cannot be used: {fix}"):
-        providers.set_providers(Otel(enabled=True), "me")
+        providers.set_providers(OtelSettings(enabled=True), "me")

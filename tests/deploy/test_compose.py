@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pgrouse.cli.root import COMMANDS
-from pgrouse.config.config import Config, Worker
+from pgrouse.config.config import Config, WorkerSettings
 from pgrouse.worker.daemon import CANCEL_S, LAST_SETTLE_S
 from pgrouse.worker.process_exit import EXIT_S
 
@@ -81,7 +81,7 @@ def test_every_command_in_it_is_one() -> None:
 
 
 def test_a_daemon_may_drain_before_it_is_killed() -> None:
-    longest = Worker().shutdown_timeout.total_seconds() + CANCEL_S + LAST_SETTLE_S + EXIT_S
+    longest = WorkerSettings().shutdown_timeout.total_seconds() + CANCEL_S + LAST_SETTLE_S + EXIT_S
 
     assert seconds(SERVICES["daemon"]["stop_grace_period"]) > longest
 

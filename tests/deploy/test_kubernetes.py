@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pgrouse.cli.root import COMMANDS
-from pgrouse.config.config import Config, Worker, load
+from pgrouse.config.config import Config, WorkerSettings, load
 from pgrouse.worker.daemon import CANCEL_S, LAST_SETTLE_S
 from pgrouse.worker.process_exit import EXIT_S
 from tests.deploy.manifest import KUBERNETES, Manifest, files, kustomizations, manifests, problems
@@ -146,7 +146,7 @@ def test_every_pod_runs_a_command_that_there_is(manifest: Manifest) -> None:
 
 def test_a_daemon_may_drain_before_it_is_killed() -> None:
     drains = [load(path).worker.shutdown_timeout.total_seconds() for path in KUBERNETES.rglob("pgrouse.toml")]
-    longest = max(*drains, Worker().shutdown_timeout.total_seconds()) + CANCEL_S + LAST_SETTLE_S + EXIT_S
+    longest = max(*drains, WorkerSettings().shutdown_timeout.total_seconds()) + CANCEL_S + LAST_SETTLE_S + EXIT_S
 
     assert one("Deployment", "pgrouse-daemon").pod["terminationGracePeriodSeconds"] > longest
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgrouse.cli.root import COMMANDS
-from pgrouse.config.config import Worker
+from pgrouse.config.config import WorkerSettings
 from pgrouse.errors import ExitCode
 from pgrouse.worker.daemon import CANCEL_S, LAST_SETTLE_S
 from pgrouse.worker.process_exit import EXIT_S
@@ -93,7 +93,7 @@ def test_it_runs_a_command_that_there_is(unit: Unit) -> None:
 def test_a_daemon_may_drain_before_it_is_killed() -> None:
     assert (
         int(DAEMON.one("TimeoutStopSec"))
-        > Worker().shutdown_timeout.total_seconds() + CANCEL_S + LAST_SETTLE_S + EXIT_S
+        > WorkerSettings().shutdown_timeout.total_seconds() + CANCEL_S + LAST_SETTLE_S + EXIT_S
     )
 
 

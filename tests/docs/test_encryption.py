@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.config.crypto import Crypto
+from pgrouse.config.crypto import CryptoSettings
 from tests.docs.page import Page
 from tests.server.postgres import Database
 
@@ -28,4 +28,4 @@ def test_the_examples_run(database: Database) -> None:
 def test_the_tables_are_such_as_the_configuration_takes(block: Any) -> None:
     given = tomllib.loads(block.text)["crypto"]
 
-    Crypto.model_validate(given)
+    CryptoSettings.model_validate(given)

@@ -74,7 +74,7 @@ def watch(
     """Run a view on this database, and a scenario with it."""
 
     async def run() -> None:
-        db = Database(config.Database(dsn=dsn, connect_timeout=timedelta(seconds=2)), "test")
+        db = Database(config.DatabaseSettings(dsn=dsn, connect_timeout=timedelta(seconds=2)), "test")
         app = Top(db, timedelta(seconds=every_s))
         async with app.run_test(size=size, notifications=True) as pilot:
             await scenario(View(app, pilot))

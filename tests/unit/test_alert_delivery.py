@@ -14,9 +14,9 @@ from pgrouse.alerts.delivery import MAX_HANGING, MAX_REFUSALS, AlertDelivery, De
 from pgrouse.alerts.notice import Notice
 from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks.webhook import WebhookTable
-from pgrouse.client.database import Database as Connections
-from pgrouse.config.alerts import Alerts
-from pgrouse.config.config import Database
+from pgrouse.client.database import Database
+from pgrouse.config.alerts import AlertsSettings
+from pgrouse.config.config import DatabaseSettings
 from pgrouse.worker.wake_event import WakeEvent
 from tests.unit.test_alert_notice import notice
 
@@ -35,7 +35,7 @@ class Behaving:
 
 def deliverer(act: Any = lambda: None, **settings: Any) -> AlertDelivery:
     sink = WebhookTable.model_validate({"name": "ops", "webhook": "http://x/tokentoken", "timeout": "60s", **settings})
-    made = AlertDelivery(Connections(Database(), "d"), Alerts(to=[sink]), sink, "h", WakeEvent())
+    made = AlertDelivery(Database(DatabaseSettings(), "d"), AlertsSettings(to=[sink]), sink, "h", WakeEvent())
     made.sink = Behaving(act)
     return made
 

@@ -336,7 +336,7 @@ async def executor_of(*all_handlers: Handler, **worker: Any) -> AsyncIterator[Ha
     runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds)
     by_topic = {each.topic: each for each in all_handlers}
     executor = HandlerExecutor(
-        by_topic, config.Worker(**worker), in_flight, settle_buffer, runtime, {}, on_capacity=lambda: None
+        by_topic, config.WorkerSettings(**worker), in_flight, settle_buffer, runtime, {}, on_capacity=lambda: None
     )
     try:
         yield executor

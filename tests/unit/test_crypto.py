@@ -42,7 +42,7 @@ from pgrouse.client.settlement import SettleKind as How
 from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.config.config import load
-from pgrouse.config.crypto import Crypto
+from pgrouse.config.crypto import CryptoSettings
 from pgrouse.config.source import ConfigProblems
 from pgrouse.crypto import envelope, keys
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
@@ -369,7 +369,7 @@ class Clock:
 
 
 def message_crypto(cipher: Cipher, **given: Any) -> MessageCrypto:
-    return MessageCrypto(cipher, Crypto(**given), Clock())
+    return MessageCrypto(cipher, CryptoSettings(**given), Clock())
 
 
 def test_a_message_is_opened_as_it_was_published(cipher: Cipher) -> None:
@@ -581,7 +581,7 @@ async def secretive(cipher: Cipher, handler: Handler, **batches: Any) -> AsyncIt
     kind = type("Secretive", (HandlerExecutor,), batches)
     executor = kind(
         {"t": handler},
-        config.Worker(),
+        config.WorkerSettings(),
         in_flight,
         settle_buffer,
         runtime,

@@ -21,7 +21,7 @@ def test_a_cancelled_message_is_lost_before_the_event_loop_removes_it(claimed: C
 
     async def look() -> list[tuple[bool, bool]]:
         # Nothing is connected: the pools are never opened.
-        runtime = DaemonRuntime(Database(config.Database(), "test"), in_flight, MetricsRecorder({}))
+        runtime = DaemonRuntime(Database(config.DatabaseSettings(), "test"), in_flight, MetricsRecorder({}))
         in_flight.mark_cancelled([message])
         return [(context.cancelled, context.lost) for context in (Context(message, runtime), Context(other, runtime))]
 

@@ -38,7 +38,7 @@ async def executor_of(*handlers: Handler, **worker: Any) -> AsyncIterator[Handle
     runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds)
     executor = HandlerExecutor(
         {each.topic: each for each in handlers},
-        config.Worker(**worker),
+        config.WorkerSettings(**worker),
         in_flight,
         settle_buffer,
         runtime,

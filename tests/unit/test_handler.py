@@ -88,7 +88,9 @@ def find(folder: Path) -> Callable[..., Handler]:
     def find(name: str, **chosen: Any) -> Handler:
         full = name if ":" in name else f"shop_jobs:{name}"
         sys.path.insert(0, str(folder))
-        return handlers.find_handler("job", config.Topic(handler=full, **chosen), config.Handlers(import_path=[folder]))
+        return handlers.find_handler(
+            "job", config.Topic(handler=full, **chosen), config.HandlersSettings(import_path=[folder])
+        )
 
     return find
 

@@ -36,7 +36,7 @@ from pgrouse.worker.wake_event import WakeEvent, WakeEvents
 
 if TYPE_CHECKING:
     from pgrouse.alerts.sink import SinkTable
-    from pgrouse.config.alerts import Alerts
+    from pgrouse.config.alerts import AlertsSettings
     from pgrouse.config.config import Config
     from pgrouse.worker.loop import Loop
 
@@ -135,7 +135,7 @@ class AlertDelivery:
     def __init__(
         self,
         db: database.Database,
-        alerts: Alerts,
+        alerts: AlertsSettings,
         settings: SinkTable,
         holder: str,
         due: WakeEvent,

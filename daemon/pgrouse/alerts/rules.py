@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pgrouse.alerts.sink import SinkTable
-    from pgrouse.config.alerts import Alerts
+    from pgrouse.config.alerts import AlertsSettings
 
 
-def sink_rules(alerts: Alerts, sink: SinkTable) -> dict[str, Any]:
+def sink_rules(alerts: AlertsSettings, sink: SinkTable) -> dict[str, Any]:
     """Return the rules of one sink: its own, else those of `[alerts]`; times in seconds, without the rules that are not set."""
     times = {
         name: own if (own := getattr(sink, name)) is not None else getattr(alerts, name)

@@ -67,7 +67,7 @@ class Database:
         opened: how many connections were opened, by role; those of the pools apart.
     """
 
-    def __init__(self, settings: config.Database, worker: str) -> None:
+    def __init__(self, settings: config.DatabaseSettings, worker: str) -> None:
         self.settings = settings
         self.worker = worker
         self.opened: Counter[str] = Counter()

@@ -98,7 +98,7 @@ class AlertSink(Section):
     """The text, also a template."""
 
 
-class Alerts(Section):
+class AlertsSettings(Section):
     """Where the daemon sends a notice when messages die and when something is wrong; docs/reference/alerts.md."""
 
     environment: EnvironmentName | None = None
@@ -119,7 +119,7 @@ class Alerts(Section):
     """The sinks: tables `[[alerts.to]]`."""
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Alerts:
+    def _names_differ(self) -> AlertsSettings:
         names = [sink.name for sink in self.to]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f'two sinks have the name "{twice}": give each its own')

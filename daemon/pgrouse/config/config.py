@@ -26,8 +26,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from pgrouse.config.alerts import Alerts
-from pgrouse.config.crypto import Crypto
+from pgrouse.config.alerts import AlertsSettings
+from pgrouse.config.crypto import CryptoSettings
 from pgrouse.config.dsn import is_dsn
 from pgrouse.config.duration import Duration, between
 from pgrouse.config.policy_settings import ChannelPolicy, TopicPolicy
@@ -81,7 +81,7 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 LenientPath = Annotated[Path, Field(strict=False)]
 
 
-class Database(Section):
+class DatabaseSettings(Section):
     """How to reach PostgreSQL."""
 
     dsn: Dsn = Field(default="", repr=False)
@@ -98,7 +98,7 @@ class Database(Section):
     """When the policies in the file are written into the database: by `pgrouse migrate`, or by `pgrouse run` too."""
 
 
-class Worker(Section):
+class WorkerSettings(Section):
     """How a daemon works."""
 
     name: WorkerName | None = None
@@ -126,7 +126,7 @@ class Worker(Section):
     """Daemon processes; each has the concurrency, threads and connections above."""
 
 
-class Handlers(Section):
+class HandlersSettings(Section):
     """Where handler modules are found, and which of them may be used."""
 
     import_path: list[LenientPath] = [Path()]
@@ -187,7 +187,7 @@ class Topic(TopicPolicy):
 WITH_HANDLER = frozenset(Topic.model_fields) - frozenset([*TopicPolicy.names(), "handler", "channels", "subscriptions"])
 
 
-class Log(Section):
+class LogSettings(Section):
     """What is logged, and how."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -196,7 +196,7 @@ class Log(Section):
     """`auto`: console on a terminal, else JSON lines."""
 
 
-class Web(Section):
+class WebSettings(Section):
     """The web server, `pgrouse web`: the HTTP API and the dashboard."""
 
     listen: ListenAddress = "127.0.0.1:8420"
@@ -221,7 +221,7 @@ class Web(Section):
     """Run the maintenance functions as a daemon does, every `worker.maintenance_interval`: locks expire and schedules fire even if no daemon runs."""
 
 
-class Metrics(Section):
+class MetricsSettings(Section):
     """What each daemon process reports about itself over HTTP: /metrics, /livez and /readyz."""
 
     listen: ListenAddress | None = None
@@ -230,7 +230,7 @@ class Metrics(Section):
     """How long the event loop or the heartbeat may be stuck before /livez fails, so that a supervisor restarts the daemon."""
 
 
-class Otel(Section):
+class OtelSettings(Section):
     """OpenTelemetry. The standard variables OTEL_* set where spans and metrics are sent, how many, and under which name."""
 
     enabled: bool = False
@@ -242,16 +242,16 @@ class Otel(Section):
 class Config(Section):
     """Everything that can be configured. `load` makes one."""
 
-    database: Database = Database()
-    worker: Worker = Worker()
-    handlers: Handlers = Handlers()
+    database: DatabaseSettings = DatabaseSettings()
+    worker: WorkerSettings = WorkerSettings()
+    handlers: HandlersSettings = HandlersSettings()
     topics: dict[PolicyName, Topic] = {}
-    log: Log = Log()
-    metrics: Metrics = Metrics()
-    otel: Otel = Otel()
-    web: Web = Web()
-    alerts: Alerts = Alerts()
-    crypto: Crypto = Crypto()
+    log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    otel: OtelSettings = OtelSettings()
+    web: WebSettings = WebSettings()
+    alerts: AlertsSettings = AlertsSettings()
+    crypto: CryptoSettings = CryptoSettings()
     _path: Path | None = PrivateAttr(default=None)
     _source: ConfigSource = PrivateAttr(default_factory=ConfigSource)
 

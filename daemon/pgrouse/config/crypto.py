@@ -102,7 +102,7 @@ def _is_key(value: Any) -> bool:
     return isinstance(value, str) and decode_key(value) is not None
 
 
-class Crypto(Section):
+class CryptoSettings(Section):
     """Encryption of payloads and other contents of messages; docs/reference/encryption.md."""
 
     current: KeyName | None = None
@@ -121,7 +121,7 @@ class Crypto(Section):
     """How long a message whose key is missing waits before it is tried again. This costs no attempt."""
 
     @model_validator(mode="after")
-    def _has_its_key(self) -> Crypto:
+    def _has_its_key(self) -> CryptoSettings:
         if (self.topics or self.keys) and self.current is None:
             raise ValueError("current is missing: name the key that encrypts")
         if self.current is not None and self.current not in self.keys:

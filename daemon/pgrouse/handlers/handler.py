@@ -120,7 +120,7 @@ def load(settings: config.Config) -> dict[str, Handler]:
     return handlers
 
 
-def find_handler(topic: str, chosen: config.Topic, rules: config.Handlers) -> Handler:
+def find_handler(topic: str, chosen: config.Topic, rules: config.HandlersSettings) -> Handler:
     """Import one handler and see what it is.
 
     Raises:
@@ -129,7 +129,9 @@ def find_handler(topic: str, chosen: config.Topic, rules: config.Handlers) -> Ha
     return inspect_handler(topic, chosen.handler, _find_function(chosen.handler, rules), chosen, rules)
 
 
-def inspect_handler(topic: str, name: str, function: Any, chosen: config.Topic, rules: config.Handlers) -> Handler:
+def inspect_handler(
+    topic: str, name: str, function: Any, chosen: config.Topic, rules: config.HandlersSettings
+) -> Handler:
     """See what a function is as the handler of a topic. name: as errors call it.
 
     Raises:
@@ -175,7 +177,7 @@ def _suspicion(chosen: config.Topic) -> str | None:
     return None
 
 
-def _rules(chosen: config.Topic, rules: config.Handlers, arguments: int) -> AckRules:
+def _rules(chosen: config.Topic, rules: config.HandlersSettings, arguments: int) -> AckRules:
     policy = AckPolicy(chosen.ack_policy)
     if policy is AckPolicy.MANUAL and arguments < 2:  # noqa: PLR2004 - payload and context
         raise TopicKeyError(
@@ -190,14 +192,14 @@ def _rules(chosen: config.Topic, rules: config.Handlers, arguments: int) -> AckR
     return AckRules(policy, _strategy(chosen.retry_strategy, rules) if chosen.retry_strategy else None)
 
 
-def _strategy(name: str, rules: config.Handlers) -> RetryStrategy:
+def _strategy(name: str, rules: config.HandlersSettings) -> RetryStrategy:
     try:
         return to_strategy(name, _find_function(name, rules))
     except ConfigError as error:
         raise TopicKeyError("retry_strategy", str(error)) from error
 
 
-def _find_function(name: str, rules: config.Handlers) -> Any:
+def _find_function(name: str, rules: config.HandlersSettings) -> Any:
     """Import what a name like `module:function` means, if it may be used."""
     module_name, _, function_name = name.partition(":")
     if not rules.permits(module_name):

@@ -30,7 +30,7 @@ class TelemetryFactory:
         ConfigError: a package is missing, or the environment asks for an exporter that is not available.
     """
 
-    def __init__(self, settings: config.Otel, worker: str) -> None:
+    def __init__(self, settings: config.OtelSettings, worker: str) -> None:
         self.shutdown = providers.set_providers(settings, worker).shutdown
         telemetry = Telemetry(worker)
         self.executor: Callable[..., HandlerExecutor] = partial(TracedExecutor, telemetry)

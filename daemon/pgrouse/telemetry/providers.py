@@ -53,7 +53,7 @@ class TelemetryProviders:
             each.join(share)
 
 
-def set_providers(settings: config.Otel, instance: str) -> TelemetryProviders:
+def set_providers(settings: config.OtelSettings, instance: str) -> TelemetryProviders:
     """Set the providers of this process, unless they are set already.
 
     Args:

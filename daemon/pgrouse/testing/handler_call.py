@@ -41,7 +41,7 @@ def handlers_of(given: HandlersSource) -> dict[str, Handler]:
 def handler_of(topic: str, function: Callable[..., Any]) -> Handler:
     """Return a function as the handler of a topic, with the usual settings."""
     name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', type(function).__qualname__)}"
-    return handler.inspect_handler(topic, name, function, DEFAULT_TOPIC, config.Handlers())
+    return handler.inspect_handler(topic, name, function, DEFAULT_TOPIC, config.HandlersSettings())
 
 
 class HandlerCall:

@@ -108,9 +108,9 @@ class ChildProcesses:
         self,
         topic: str,
         chosen: config.Topic,
-        rules: config.Handlers,
+        rules: config.HandlersSettings,
         size: int,
-        otel: config.Otel | None = None,
+        otel: config.OtelSettings | None = None,
         without: tuple[str, ...] = (),
     ) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -227,10 +227,10 @@ def _exit_nonzero(leave: Callable[[int], NoReturn], code: int) -> NoReturn:
 def _initialize(
     topic: str,
     chosen: config.Topic,
-    rules: config.Handlers,
+    rules: config.HandlersSettings,
     path: list[str],
     to_daemon: socket.socket,
-    otel: config.Otel | None,
+    otel: config.OtelSettings | None,
     without: tuple[str, ...],
 ) -> None:
     global _handler, _to_daemon  # noqa: PLW0603 - a child runs one handler

@@ -71,7 +71,7 @@ class HandlerExecutor:
     def __init__(
         self,
         handlers: dict[str, Handler],
-        settings: config.Worker,
+        settings: config.WorkerSettings,
         in_flight: InFlight,
         settle_buffer: SettleBuffer,
         runtime: DaemonRuntime,

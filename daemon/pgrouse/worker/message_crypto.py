@@ -20,7 +20,7 @@ from pgrouse.handlers.outcome import Defer, Outcome, describe, to_storable_text
 
 if TYPE_CHECKING:
     from pgrouse.client.message import Message
-    from pgrouse.config.crypto import Crypto
+    from pgrouse.config.crypto import CryptoSettings
     from pgrouse.crypto.cipher import Cipher
 
 log = structlog.get_logger()
@@ -38,7 +38,7 @@ class MessageCrypto:
         clock: monotonic seconds.
     """
 
-    def __init__(self, cipher: Cipher, settings: Crypto, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cipher: Cipher, settings: CryptoSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.cipher, self.settings, self.clock = cipher, settings, clock
         self._warned_at: dict[tuple[str, str], float] = {}
 
