@@ -23,7 +23,7 @@ MASK = "the value"
 LISTED_CHARS = 16_384
 PROBLEMS = 20
 PROBLEM_CHARS = 300
-NOT_INSTALLED = "payload_schema needs jsonschema-rs, which is not installed: pip install 'pgrouse[schemas]'"
+NOT_INSTALLED = "payload_schema: it needs jsonschema-rs, which is not installed: pip install 'pgrouse[schemas]'"
 NO_JSON = "(whole): it has a body instead of a payload, and the topic's payload_schema wants JSON"
 
 

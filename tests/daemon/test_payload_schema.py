@@ -108,7 +108,7 @@ def test_a_daemon_that_cannot_check_the_schema_of_its_topic_does_not_start_and_s
     daemon = fleet.launch({"job": "unchecked:echo"}, dsn=database.dsn)
 
     assert daemon.exit_code() == 78
-    assert "topics job: payload_schema needs jsonschema-rs" in daemon.log.read_text()
+    assert "topics job: payload_schema: it needs jsonschema-rs" in daemon.log.read_text()
     assert "pip install 'pgrouse[schemas]'" in daemon.log.read_text()
 
 
