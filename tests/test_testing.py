@@ -27,8 +27,6 @@ from pgrouse.testing import (
     perform,
     published,
 )
-from pgrouse.testing.runtime import TestRuntime
-from pgrouse.worker.child_process import ChildRuntime
 from tests.drivers.callers import CALLERS, DISTINCT
 from tests.server.postgres import Database, Postgres
 
@@ -442,8 +440,3 @@ def test_a_database_is_made_and_dropped_and_can_be_emptied(shared: Database) -> 
 
     with pytest.raises(psycopg.OperationalError, match="does not exist"):
         psycopg.connect(dsn)
-
-
-def test_a_stage_has_all_that_a_scene_has_for_handlers() -> None:
-    missing = {name for name in dir(ChildRuntime) if not name.startswith("_")} - set(dir(TestRuntime))
-    assert missing == set()

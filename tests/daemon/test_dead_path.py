@@ -12,6 +12,7 @@ import pytest
 from pgrouse.client import database as connecting
 from pgrouse.client.message import Message
 from pgrouse.config import config
+from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.worker import daemon_runtime
 from pgrouse.worker.daemon_runtime import DaemonRuntime
 from pgrouse.worker.in_flight import InFlight
@@ -145,7 +146,7 @@ def test_a_completion_before_its_handler_does_not_wait_for_a_dead_path(
         in_flight = InFlight()
         in_flight.add([message], 0.0)
         async with (
-            DaemonRuntime(through_the_proxy, in_flight, MetricsRecorder({})) as surroundings,
+            DaemonRuntime(through_the_proxy, in_flight, MetricsRecorder({}), NoEncryption()) as surroundings,
             asyncio.timeout(60),
         ):
             return await surroundings.complete_first([message])

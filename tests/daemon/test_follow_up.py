@@ -87,7 +87,7 @@ def test_a_child_is_told_that_it_has_no_connection(work: Callable[..., Any], que
     ended = work("in_child")
 
     assert ended.result == "failed"
-    assert 'not there with isolation = "process", nor is ctx.publish(): open a connection of your own' in ended.error
+    assert 'ctx.publish() and ctx.step() are not available with isolation = "process"' in ended.error
 
 
 FORGETFUL = ("forgets", "keeps_it", "returns_it", "forgets_in_transaction", "forgets_in_batch", "forgets_in_child")

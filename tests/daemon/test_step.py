@@ -95,7 +95,7 @@ def test_results_have_types_and_what_cannot_be_kept_says_why(start: Start, queue
     assert "done already in this attempt" in why["twice"]
     assert "was kept by another attempt meanwhile" in why["another attempt"]
     assert "its function is async and its handler is not" in ended(queue, thread).error
-    assert 'ctx.step() is not there with isolation = "process"' in ended(queue, child).error
+    assert 'ctx.step() are not available with isolation = "process"' in ended(queue, child).error
 
 
 def test_who_has_lost_the_message_keeps_nothing(

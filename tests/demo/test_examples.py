@@ -16,7 +16,7 @@ import pytest
 from pgrouse import Reject
 from pgrouse.config import config
 from pgrouse.demo.environment import examples
-from pgrouse.handlers import handler
+from pgrouse.handlers import loader
 from tests.server.postgres import Database
 
 
@@ -33,7 +33,7 @@ def files_module() -> ModuleType:
 def test_their_configuration_is_right_and_every_handler_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
 
-    handlers = handler.load(config.load(examples() / "pgrouse.toml", environ={}))
+    handlers = loader.load(config.load(examples() / "pgrouse.toml", environ={}))
 
     assert sorted(handlers) == [
         "file.read",

@@ -21,15 +21,17 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import config
 from pgrouse.errors import ConfigError
-from pgrouse.handlers import handler as handlers
+from pgrouse.handlers import loader as handlers
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
-from pgrouse.handlers.batch import Batch, BatchContext, BatchOptions, Item
-from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.handlers.batch import Batch, BatchContext, Item
+from pgrouse.handlers.encryption import NoEncryption
+from pgrouse.handlers.handler import BatchOptions, Handler, Mode
 from pgrouse.handlers.outcome import ERROR_BYTES
 from pgrouse.handlers.retry_strategy import RetryStrategy
 from pgrouse.worker.claim_planner import Capacity
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.schema_cache import SchemaCache
 from pgrouse.worker.settle_buffer import SettleBuffer
 from pgrouse.worker.wake_event import WakeEvents
 from tests.unit.test_executor import Gate, ends, nothing, until
@@ -37,7 +39,7 @@ from tests.unit.test_executor import handler as single
 
 Claimed = Callable[..., Message]
 
-HELD: Any = SimpleNamespace(stopping=False, holds=lambda message: True)
+HELD: Any = SimpleNamespace(stopping=False, holds=lambda message: True, encryption=NoEncryption())
 
 
 class Order(BaseModel):
@@ -314,7 +316,7 @@ class TestContext:
 
     def test_it_is_lost_only_when_all_are_and_an_item_when_it_is(self, three: list[Message]) -> None:
         held = set(three)
-        runtime = SimpleNamespace(stopping=False, holds=held.__contains__)
+        runtime = SimpleNamespace(stopping=False, holds=held.__contains__, encryption=NoEncryption())
         seen: list[Any] = []
 
         def look(items: list[Item[int]], ctx: BatchContext) -> None:
@@ -333,7 +335,7 @@ class TestContext:
 @asynccontextmanager
 async def executor_of(*all_handlers: Handler, **worker: Any) -> AsyncIterator[HandlerExecutor]:
     in_flight, settle_buffer = InFlight(), SettleBuffer(WakeEvents())
-    runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds)
+    runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds, encryption=NoEncryption())
     by_topic = {each.topic: each for each in all_handlers}
     executor = HandlerExecutor(
         by_topic, config.WorkerSettings(**worker), in_flight, settle_buffer, runtime, {}, on_capacity=lambda: None
@@ -655,6 +657,36 @@ async def test_what_is_wrong_with_many_is_logged_once_with_their_number(claimed:
 
     (told,) = [e for e in logged.entries if e["event"] == "attempt.failed"]
     assert (told["messages"], told["message_id"], told["reason"]) == (5, messages[0].id, "OSError: disk full")
+
+
+async def test_what_a_policy_ignores_is_logged_once_for_the_batch(claimed: Claimed, logged: LogCapture) -> None:
+    async def stumble(payloads: list[Any]) -> None:
+        raise OSError("disk full")
+
+    messages = [claimed("bulk") for _ in range(3)]
+    async with executor_of(batch_handler(stumble, rules=AckRules(AckPolicy.ACK))) as executor:
+        executor.add(messages, 0)
+        await until(lambda: len(executor.settle_buffer.waiting) == 3)
+
+    (told,) = logged.entries
+    assert (told["event"], told["messages"], told["message_id"]) == ("attempt.error_ignored", 3, messages[0].id)
+    assert told["reason"].endswith("OSError: disk full")
+
+
+async def test_messages_that_no_handler_gets_are_settled_before_it_runs(claimed: Claimed) -> None:
+    gate, schemas = Gate(), SchemaCache()
+    schemas.update([("bulk", '{"type": "number"}')])
+    fine, invalid = claimed("bulk", payload="1"), claimed("bulk", payload='"a"')
+
+    async with executor_of(batch_handler(gate.handle)) as executor:
+        executor.attempts.schemas = schemas
+        executor.add([fine, invalid], 0)
+        await until(lambda: gate.started)
+
+        assert (gate.started, ends(executor)) == ([[1]], [(invalid.id, SettleKind.REJECT)])
+        gate.open.set()
+        await until(lambda: not executor.running)
+        assert ends(executor)[1:] == [(fine.id, SettleKind.COMPLETE)]
 
 
 MODULE = """

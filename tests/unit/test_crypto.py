@@ -10,11 +10,10 @@ import os
 import pickle
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,14 +51,13 @@ from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import ConfigError
 from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
-from pgrouse.handlers.batch import BatchOptions
-from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.handlers.handler import BatchOptions, Handler, Mode
 from pgrouse.publishing import new_message
-from pgrouse.telemetry.traced_executor import TracedBatchRunner
 from pgrouse.web import message_detail
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.message_crypto import MessageCrypto
+from pgrouse.worker.observer import NO_OBSERVER, NoObserver, NoSpan, Observer
 from pgrouse.worker.settle_buffer import SettleBuffer
 from pgrouse.worker.wake_event import WakeEvents
 from tests.unit.test_executor import until
@@ -416,12 +414,17 @@ def test_a_message_that_was_changed_is_rejected(cipher: Cipher, change: Any) -> 
     assert str(ended.error).startswith("this message cannot be decrypted: ")
 
 
+def encrypted(here: MessageCrypto, settlement: Settlement) -> Settlement:
+    (found,) = here.encrypt_all([settlement])
+    return found
+
+
 def test_output_and_checkpoint_are_encrypted_and_the_checkpoint_comes_back(cipher: Cipher) -> None:
     both = message_crypto(cipher)
     whole = sealed(cipher)
 
-    done = both.encrypt_settlement(Settlement(whole, How.COMPLETE, output='{"paid":7}'))
-    later = both.encrypt_settlement(Settlement(whole, How.DEFER, state='{"step":2}'))
+    done = encrypted(both, Settlement(whole, How.COMPLETE, output='{"paid":7}'))
+    later = encrypted(both, Settlement(whole, How.DEFER, state='{"step":2}'))
 
     assert '"paid"' not in str(done.output)
     assert json.loads(str(done.output))[ENCRYPTED_BY] == "new"
@@ -432,32 +435,23 @@ def test_output_and_checkpoint_are_encrypted_and_the_checkpoint_comes_back(ciphe
 
 
 def test_a_checkpoint_that_is_cleared_stays_cleared(cipher: Cipher) -> None:
-    assert (
-        message_crypto(cipher).encrypt_settlement(Settlement(sealed(cipher), How.DEFER, state="null")).state == "null"
-    )
+    assert encrypted(message_crypto(cipher), Settlement(sealed(cipher), How.DEFER, state="null")).state == "null"
 
 
 def test_of_other_topics_nothing_is_encrypted() -> None:
     ended = Settlement(message(payload="1"), How.COMPLETE, output="2", error="3")
 
-    assert message_crypto(Cipher({"k": OLD}, "k", topics=["pay"])).encrypt_settlement(ended) is ended
+    assert encrypted(message_crypto(Cipher({"k": OLD}, "k", topics=["pay"])), ended) is ended
 
 
 def test_errors_are_kept_as_text_or_as_types_alone(cipher: Cipher) -> None:
     ended = Settlement(sealed(cipher), How.RETRY, error="Traceback\nValueError: card 4711", error_type="ValueError")
     ended = replace(ended, warnings=(("attempt.error_ignored", "card 4711"),))
 
-    assert "4711" in str(message_crypto(cipher).encrypt_settlement(ended).error)
-    hidden = message_crypto(cipher, error_detail="type").encrypt_settlement(ended)
+    assert "4711" in str(encrypted(message_crypto(cipher), ended).error)
+    hidden = encrypted(message_crypto(cipher, error_detail="type"), ended)
     assert str(hidden.error).startswith("ValueError: ")
     assert "4711" not in str(hidden)
-
-
-def test_an_end_is_encrypted_once_however_often_it_is_closed(cipher: Cipher) -> None:
-    both = message_crypto(cipher)
-    once = both.encrypt_settlement(Settlement(sealed(cipher), How.COMPLETE, output="1"))
-
-    assert both.encrypt_settlement(once) is once
 
 
 def test_an_output_that_was_dropped_is_told_without_what_it_held(cipher: Cipher) -> None:
@@ -468,9 +462,7 @@ def test_an_output_that_was_dropped_is_told_without_what_it_held(cipher: Cipher)
         __repr__ = __iter__
 
     for said in ({"card": {4711.5, float("nan")}}, Retry(state=object()), Odd()):
-        ended = message_crypto(cipher, error_detail="type").encrypt_settlement(
-            outcome.to_settlement(sealed(cipher), said)
-        )
+        ended = encrypted(message_crypto(cipher, error_detail="type"), outcome.to_settlement(sealed(cipher), said))
         assert ended.error is not None
         assert ended.error.endswith("its text is not stored (crypto.error_detail)")
 
@@ -485,9 +477,7 @@ def test_an_envelope_without_the_header_is_secret_all_the_same() -> None:
     assert isinstance(opened, Message)
     assert opened.body == b"4711"
     for whole in (raw, opened):
-        kept = here.encrypt_settlement(
-            Settlement(whole, How.RETRY, output="4711", state="4711", error="4711", error_type="E")
-        )
+        kept = encrypted(here, Settlement(whole, How.RETRY, output="4711", state="4711", error="4711", error_type="E"))
         assert "4711" not in f"{kept.output}{kept.state}{kept.error}"
 
 
@@ -548,27 +538,26 @@ def ways() -> Iterator[Any]:
     yield pytest.param(Handler("t", "m:f", batch, Mode.ASYNC, 2, None, 1, first, batch_options), id="batch")
 
 
-class Told:
-    """Stands for the telemetry: what it is told of batches."""
+class Told(NoObserver):
+    """Stands for the telemetry: what it is told of attempts."""
 
     def __init__(self) -> None:
         self.ends: list[Settlement] = []
 
-    def process(self, messages: list[Message], *, is_batch: bool) -> Told:
-        return self
+    def attempt(self, messages: Sequence[Message], *, is_batch: bool) -> Any:
+        ends = self.ends
 
-    def __enter__(self) -> Told:
-        return self
+        class Span(NoSpan):
+            def end(self, settlements: Sequence[Settlement], *, lost: bool) -> None:
+                ends.extend(settlements)
 
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def record_results(self, *ends: Settlement) -> None:
-        self.ends += ends
+        return Span()
 
 
 @asynccontextmanager
-async def secretive(cipher: Cipher, handler: Handler, **batches: Any) -> AsyncIterator[HandlerExecutor]:
+async def secretive(
+    cipher: Cipher, handler: Handler, observer: Observer = NO_OBSERVER
+) -> AsyncIterator[HandlerExecutor]:
     """A executor that keeps the types of errors alone."""
     in_flight, settle_buffer = InFlight(), SettleBuffer(WakeEvents())
 
@@ -576,19 +565,14 @@ async def secretive(cipher: Cipher, handler: Handler, **batches: Any) -> AsyncIt
         return []
 
     runtime: Any = SimpleNamespace(
-        stopping=False, holds=in_flight.holds, complete_first=complete_first, completed=lambda *messages: None
+        stopping=False,
+        encryption=message_crypto(cipher, error_detail="type"),
+        holds=in_flight.holds,
+        complete_first=complete_first,
+        completed=lambda *messages: None,
     )
-    kind = type("Secretive", (HandlerExecutor,), batches)
-    executor = kind(
-        {"t": handler},
-        config.WorkerSettings(),
-        in_flight,
-        settle_buffer,
-        runtime,
-        {},
-        lambda: None,
-        None,
-        message_crypto(cipher, error_detail="type"),
+    executor = HandlerExecutor(
+        {"t": handler}, config.WorkerSettings(), in_flight, settle_buffer, runtime, {}, lambda: None, None, observer
     )
     try:
         yield executor
@@ -609,22 +593,36 @@ async def test_what_fails_after_its_message_is_completed_is_logged_by_its_type(
     assert (entry["reason"].startswith("ValueError: "), "4711" in str(entry)) == (True, False)
 
 
-async def test_a_span_of_a_batch_is_told_what_may_be_kept(cipher: Cipher, logged: LogCapture) -> None:
-    async def fail(payloads: list[Any]) -> None:
-        raise ValueError(f"card {payloads}")
+@pytest.mark.parametrize("batch_options", [None, BatchOptions(1, 0.0, as_items=False)], ids=["single", "batch"])
+class TestSettling:
+    async def test_a_span_is_told_what_may_be_kept(self, cipher: Cipher, batch_options: BatchOptions | None) -> None:
+        async def fail(payload: Any) -> None:
+            raise ValueError(f"card {payload}")
 
-    told = Told()
-    handler = Handler("t", "m:f", fail, Mode.ASYNC, 1, None, 1, batch_options=BatchOptions(1, 0.0, as_items=False))
-    async with secretive(cipher, handler, batch_runner_type=partial(TracedBatchRunner, told)) as executor:
-        executor.add([sealed(cipher, "4711")], 0)
-        await until(lambda: executor.settle_buffer.waiting)
+        told = Told()
+        handler = Handler("t", "m:f", fail, Mode.ASYNC, 1, None, 1, batch_options=batch_options)
+        async with secretive(cipher, handler, told) as executor:
+            executor.add([sealed(cipher, "4711")], 0)
+            await until(lambda: executor.settle_buffer.waiting)
 
-        (kept,) = executor.settle_buffer.waiting
-    assert (
-        [each.error for each in told.ends]
-        == [kept.error]
-        == ["ValueError: its text is not stored (crypto.error_detail)"]
-    )
+            (kept,) = executor.settle_buffer.waiting
+        assert (
+            [each.error for each in told.ends]
+            == [kept.error]
+            == ["ValueError: its text is not stored (crypto.error_detail)"]
+        )
+
+    async def test_an_output_is_encrypted_once(self, cipher: Cipher, batch_options: BatchOptions | None) -> None:
+        async def pay(payload: Any) -> Any:
+            return payload
+
+        handler = Handler("t", "m:f", pay, Mode.ASYNC, 1, None, 1, batch_options=batch_options)
+        async with secretive(cipher, handler) as executor:
+            executor.add([sealed(cipher, "4711")], 0)
+            await until(lambda: executor.settle_buffer.waiting)
+
+            (kept,) = executor.settle_buffer.waiting
+        assert cipher.decrypt_json("t", str(kept.output), ContentKind.OUTPUT) == "4711"
 
 
 def test_the_page_of_a_message_says_what_is_encrypted_and_offers_no_edit(cipher: Cipher) -> None:

@@ -9,6 +9,7 @@ from pgrouse.client.database import Database
 from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.handlers.context import Context
+from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.worker.daemon_runtime import DaemonRuntime
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.metrics_recorder import MetricsRecorder
@@ -21,7 +22,9 @@ def test_a_cancelled_message_is_lost_before_the_event_loop_removes_it(claimed: C
 
     async def look() -> list[tuple[bool, bool]]:
         # Nothing is connected: the pools are never opened.
-        runtime = DaemonRuntime(Database(config.DatabaseSettings(), "test"), in_flight, MetricsRecorder({}))
+        runtime = DaemonRuntime(
+            Database(config.DatabaseSettings(), "test"), in_flight, MetricsRecorder({}), NoEncryption()
+        )
         in_flight.mark_cancelled([message])
         return [(context.cancelled, context.lost) for context in (Context(message, runtime), Context(other, runtime))]
 

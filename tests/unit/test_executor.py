@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +14,15 @@ import pytest
 from structlog.testing import LogCapture
 
 from pgrouse.client.message import Message
-from pgrouse.client.settlement import SettleKind
+from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import config
+from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import Handler, Mode
 from pgrouse.worker.claim_planner import Capacity
-from pgrouse.worker.executor import TURN_S, HandlerExecutor
+from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.single_scheduler import TURN_S
 from pgrouse.worker.wake_event import WakeEvents
 
 Claimed = Callable[..., Message]
@@ -35,7 +37,7 @@ def handler(function: Callable[..., Any], concurrency: int | None = None, topic:
 async def executor_of(*handlers: Handler, **worker: Any) -> AsyncIterator[HandlerExecutor]:
     """A executor, with `freed` counting how often it told that a full topic has room again."""
     in_flight, settle_buffer = InFlight(), SettleBuffer(WakeEvents())
-    runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds)
+    runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds, encryption=NoEncryption())
     executor = HandlerExecutor(
         {each.topic: each for each in handlers},
         config.WorkerSettings(**worker),
@@ -84,7 +86,7 @@ class TestLoops:
             executor.add([claimed() for _ in range(100)], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 100)
 
-            assert len(executor._workers) == 1
+            assert len(executor.singles.workers) == 1
 
     async def test_the_next_loop_is_woken_only_when_a_handler_waits(self, claimed: Claimed) -> None:
         gate = Gate()
@@ -94,7 +96,7 @@ class TestLoops:
             await until(lambda: len(executor.settle_buffer.waiting) == 3)
 
             assert executor.running == 2
-            assert len(executor._workers) == 3
+            assert len(executor.singles.workers) == 3
             gate.open.set()
             await until(lambda: len(executor.settle_buffer.waiting) == 5)
 
@@ -108,7 +110,7 @@ class TestLoops:
                 await asyncio.sleep(0)
 
             assert gate.started == [0, 1, 2]
-            assert (executor.running, len(executor.waiting)) == (3, 7)
+            assert (executor.running, len(executor.singles.waiting)) == (3, 7)
             gate.open.set()
             await until(lambda: len(gate.started) == 10)
 
@@ -120,12 +122,12 @@ class TestLoops:
             await until(lambda: executor.running == 4)
             gate.open.set()
             # One that has ended its message rests a turn of the event loop later.
-            await until(lambda: len(executor._idle_workers) == 4)
+            await until(lambda: len(executor.singles.idle_workers) == 4)
             gate.open.clear()
             executor.add([claimed() for _ in range(4)], 0)
             await until(lambda: executor.running == 4)
 
-            assert len(executor._workers) == 4
+            assert len(executor.singles.workers) == 4
             gate.open.set()
 
     async def test_handlers_that_compute_without_a_pause_let_everything_else_have_a_turn(
@@ -152,8 +154,9 @@ class TestLoops:
         broken, fine = claimed(), claimed()
 
         async with executor_of(handler(nothing), concurrency=1) as executor:
-            run = executor._run
-            executor._run = lambda handler, message: run(None if message is broken else handler, message)  # type: ignore[method-assign]
+            runner = executor.attempts.runners["job"]
+            run: Any = runner.run
+            runner.run = lambda each, call: run(each, None if each.messages == [broken] else call)  # type: ignore[method-assign]
             executor.add([broken, fine], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 2)
 
@@ -184,7 +187,7 @@ class TestRoom:
             for _ in range(4):
                 assert executor.capacity().limit > 0
                 executor.add([claimed() for _ in range(5)], 0)
-                await until(lambda: not executor.waiting)
+                await until(lambda: not executor.singles.waiting)
 
             assert executor.capacity().limit == 0
 
@@ -273,6 +276,23 @@ class TestLosing:
             assert [each.message.claim_id for each in executor.settle_buffer.waiting] == [new.claim_id]
         assert [e["event"] for e in logged.entries] == ["message.lock_lost"]
 
+    async def test_a_lost_message_whose_handler_ends_as_if_nothing_had_happened_settles_nothing(
+        self, claimed: Claimed
+    ) -> None:
+        async def swallow(payload: Any) -> None:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+        message = claimed()
+        async with executor_of(handler(swallow)) as executor:
+            executor.add([message], 0)
+            await until(lambda: executor.running)
+            await asyncio.sleep(0)
+            executor.on_lock_lost([message])
+            await until(lambda: not executor.running)
+
+            assert ends(executor) == []
+
     async def test_what_ended_meanwhile_is_left_to_the_settler(self, claimed: Claimed, logged: LogCapture) -> None:
         message = claimed()
 
@@ -325,6 +345,21 @@ class TestStopping:
 
             assert ends(executor) == [(message.id, SettleKind.RELEASE)]
             gate.open.set()
+
+    async def test_every_end_wakes_a_drain_although_nothing_is_settled_meanwhile(self, claimed: Claimed) -> None:
+        gate = Gate()
+
+        async with executor_of(handler(gate.handle)) as executor:
+            drain = executor.settle_buffer.wake_events.new()
+            executor.add([claimed()], 0)
+            await until(lambda: executor.running)
+            executor.settle_buffer.add(Settlement(claimed(), SettleKind.COMPLETE))
+            executor.release_waiting()
+            await drain.wait()
+            gate.open.set()
+
+            assert await drain.wait(timeout_s=60)
+            assert not executor.running
 
 
 class TestTime:

@@ -14,9 +14,11 @@ from pydantic_core import PydanticCustomError
 from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.errors import ConfigError
-from pgrouse.handlers import handler as handlers
+from pgrouse.handlers import loader as handlers
+from pgrouse.handlers.call import to_call
 from pgrouse.handlers.handler import Handler, Mode
 from pgrouse.handlers.outcome import Reject
+from pgrouse.testing.runtime import TestRuntime
 
 Claimed = Callable[..., Message]
 
@@ -194,31 +196,36 @@ class TestRefused:
         assert "pgrouse.toml:6: topics.c.handler: module shop_broken cannot be imported" in second
 
 
+def called(handler: Handler, message: Message) -> Any:
+    """What a handler returns for a message."""
+    return to_call(handler, [message], TestRuntime(None)).call()
+
+
 class TestPayload:
     def test_json_comes_as_python_has_it(self, find: Callable[..., Handler], claimed: Claimed) -> None:
-        assert find("one").call(claimed(payload='{"a": [1, null]}'), None) == {"a": [1, None]}
+        assert called(find("one"), claimed(payload='{"a": [1, null]}')) == {"a": [1, None]}
 
     def test_a_typed_payload_comes_as_its_type(self, find: Callable[..., Handler], claimed: Claimed) -> None:
-        order = find("typed").call(claimed(payload='{"id": 7, "lines": ["x"]}'), None)
+        order = called(find("typed"), claimed(payload='{"id": 7, "lines": ["x"]}'))
 
         assert (type(order).__name__, order.id, order.lines) == ("Order", 7, ["x"])
 
     def test_a_body_comes_as_bytes_typed_or_not(self, find: Callable[..., Handler], claimed: Claimed) -> None:
         message = claimed(payload=None, body=b"\x00\xff")
 
-        assert find("one").call(message, None) == b"\x00\xff"
-        assert find("body").call(message, None) == b"\x00\xff"
+        assert called(find("one"), message) == b"\x00\xff"
+        assert called(find("body"), message) == b"\x00\xff"
 
     def test_a_handler_without_arguments_is_not_bothered_with_a_payload(
         self, find: Callable[..., Handler], claimed: Claimed
     ) -> None:
-        assert find("none").call(claimed(payload="[" * 2000 + "]" * 2000), None) == "none"
+        assert called(find("none"), claimed(payload="[" * 2000 + "]" * 2000)) == "none"
 
     def test_what_does_not_fit_is_rejected_with_every_error_and_no_value(
         self, find: Callable[..., Handler], claimed: Claimed
     ) -> None:
         with pytest.raises(Reject) as rejected:
-            find("typed").call(claimed(payload='{"id": "secret", "lines": [1]}'), None)
+            called(find("typed"), claimed(payload='{"id": "secret", "lines": [1]}'))
 
         assert str(rejected.value).startswith("payload: id: Input should be a valid integer")
         assert "; lines.0: Input should be a valid string" in str(rejected.value)
@@ -248,14 +255,14 @@ class TestPayload:
 
         work = Handler("t", "m:f", print, Mode.THREAD, 1, TypeAdapter(Order))
         with pytest.raises(Reject) as rejected:
-            work.call(claimed(payload='{"a": "4711", "b": "4711", "c": "4711", "d": {"kind": "4711"}}'), None)
+            called(work, claimed(payload='{"a": "4711", "b": "4711", "c": "4711", "d": {"kind": "4711"}}'))
 
         said = "payload: a: value_error; b: no_card; c: assertion_error; d: union_tag_invalid"
         assert str(rejected.value) == said
 
     def test_a_whole_that_does_not_fit_is_named_so(self, find: Callable[..., Handler], claimed: Claimed) -> None:
         with pytest.raises(Reject, match=r"payload: \(whole\): Input should be greater than or equal to 0"):
-            find("number").call(claimed(payload="-1"), None)
+            called(find("number"), claimed(payload="-1"))
 
     @pytest.mark.parametrize("payload", ["[" * 1000 + "]" * 1000, "1" * 4301])
     @pytest.mark.parametrize("name", ["one", "number"])
@@ -263,4 +270,4 @@ class TestPayload:
         self, find: Callable[..., Handler], claimed: Claimed, name: str, payload: str
     ) -> None:
         with pytest.raises(Reject, match=r"^payload"):
-            find(name).call(claimed(payload=payload), None)
+            called(find(name), claimed(payload=payload))

@@ -11,7 +11,7 @@ import pytest
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblems
 from pgrouse.errors import ExitCode
-from pgrouse.handlers import handler
+from pgrouse.handlers import loader
 from pgrouse.handlers.ack_rules import AckPolicy
 
 MODULE = """
@@ -45,18 +45,18 @@ def settings(folder: Path) -> Callable[[str], config.Config]:
 
 
 def test_the_default_is_to_retry_by_the_topics_backoff(settings: Callable[[str], config.Config]) -> None:
-    rules = handler.load(settings(""))["job"].rules
+    rules = loader.load(settings(""))["job"].rules
 
     assert (rules.policy, rules.strategy) == (AckPolicy.NACK_ON_ERROR, None)
 
 
 @pytest.mark.parametrize("policy", list(AckPolicy))
 def test_each_policy_is_known_by_its_name(settings: Callable[[str], config.Config], policy: AckPolicy) -> None:
-    assert handler.load(settings(f'ack_policy = "{policy}"'))["job"].rules.policy is policy
+    assert loader.load(settings(f'ack_policy = "{policy}"'))["job"].rules.policy is policy
 
 
 def test_a_strategy_is_found_as_a_handler_is(settings: Callable[[str], config.Config]) -> None:
-    strategy = handler.load(settings('retry_strategy = "rules_jobs:soon"'))["job"].rules.strategy
+    strategy = loader.load(settings('retry_strategy = "rules_jobs:soon"'))["job"].rules.strategy
 
     assert strategy is not None
     assert strategy.name == "rules_jobs:soon"
@@ -86,7 +86,7 @@ def test_what_cannot_be_is_refused_with_file_line_key_and_fix(
     settings: Callable[[str], config.Config], lines: str, problem: str
 ) -> None:
     with pytest.raises(ConfigProblems) as refused:
-        handler.load(settings(lines))
+        loader.load(settings(lines))
 
     assert problem in str(refused.value)
     assert refused.value.exit_code == ExitCode.BAD_CONFIG
@@ -96,7 +96,7 @@ def test_a_handler_that_cannot_acknowledge_is_refused_for_manual(folder: Path) -
     (folder / "pgrouse.toml").write_text('[topics.job]\nhandler = "rules_jobs:bare"\nack_policy = "manual"\n')
 
     with pytest.raises(ConfigProblems) as refused:
-        handler.load(config.load(folder / "pgrouse.toml", environ={}))
+        loader.load(config.load(folder / "pgrouse.toml", environ={}))
 
     assert str(refused.value).endswith(
         'pgrouse.toml:3: topics.job.ack_policy: "manual" needs a handler that can acknowledge: give rules_jobs:bare a second parameter for the context'
@@ -115,7 +115,7 @@ def test_a_handler_that_cannot_acknowledge_is_refused_for_manual(folder: Path) -
 def test_what_surprises_is_questioned(
     settings: Callable[[str], config.Config], lines: str, key: str, text: str
 ) -> None:
-    (question,) = handler.find_suspicious_settings(settings(lines))
+    (question,) = loader.find_suspicious_settings(settings(lines))
 
     assert question.key == key
     assert text in question.text
@@ -126,4 +126,4 @@ def test_what_surprises_is_questioned(
     "lines", ["", 'retry_strategy = "rules_jobs:soon"', 'ack_policy = "manual"', 'ack_policy = "ack"']
 )
 def test_what_does_not_is_not(settings: Callable[[str], config.Config], lines: str) -> None:
-    assert handler.find_suspicious_settings(settings(lines)) == []
+    assert loader.find_suspicious_settings(settings(lines)) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,13 +73,13 @@ Cancelling = pytest.mark.parametrize("cancelling", ENDS, ids=lambda each: each._
 
 async def rest(executor: HandlerExecutor) -> None:
     """Let the loops of a executor come to rest."""
-    await until(lambda: len(executor._idle_workers) == len(executor._workers) and not executor.running)
+    await until(lambda: len(executor.singles.idle_workers) == len(executor.singles.workers) and not executor.running)
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 def all_live(executor: HandlerExecutor) -> bool:
-    return not any(task.done() or task.cancelling() for task in executor._workers)
+    return not any(task.done() or task.cancelling() for task in executor.singles.workers)
 
 
 @Cancelling
@@ -93,7 +92,7 @@ async def test_it_costs_no_worker_loop(claimed: Claimed, cancelling: Callable[..
             assert all_live(executor)
 
         assert [kind for _, kind in ends(executor)] == [ENDS[cancelling]] * 3
-        assert len(executor._workers) == len(executor._idle_workers) == 1
+        assert len(executor.singles.workers) == len(executor.singles.idle_workers) == 1
     assert not executor.has_unstoppable
 
 
@@ -151,9 +150,9 @@ async def test_after_the_completion_it_is_only_logged(claimed: Claimed, logged: 
         return []
 
     async with executor_of(first, concurrency=1) as executor:
-        executor.runtime = SimpleNamespace(complete_first=complete_first)  # type: ignore[assignment]
+        executor.runtime.complete_first = complete_first  # type: ignore[method-assign]
         executor.add([message], 0)
-        await until(lambda: executor._workers and not executor.running and not executor.waiting)
+        await until(lambda: executor.singles.workers and not executor.running and not executor.singles.waiting)
         await rest(executor)
 
         assert all_live(executor)
@@ -169,7 +168,7 @@ async def test_a_message_that_comes_just_when_a_resting_loop_is_hit_is_run(claim
         await rest(executor)
 
         for n in range(2, 5):
-            (loop,) = executor._workers
+            (loop,) = executor.singles.workers
             loop.cancel()
             executor.add([claimed()], 0)
             await until(lambda n=n: len(executor.settle_buffer.waiting) == n)  # type: ignore[misc]
@@ -179,7 +178,7 @@ async def test_a_message_that_comes_just_when_a_resting_loop_is_hit_is_run(claim
             executor.settle_buffer.waiting.pop()
 
         assert all_live(executor)
-        assert (len(executor._workers), len(executor._idle_workers)) == (1, 1)
+        assert (len(executor.singles.workers), len(executor.singles.idle_workers)) == (1, 1)
 
 
 async def test_a_cancellation_that_hits_the_wait_for_a_thread_fails_that_message(claimed: Claimed) -> None:
@@ -190,8 +189,8 @@ async def test_a_cancellation_that_hits_the_wait_for_a_thread_fails_that_message
         handler(lambda payload: release.wait(60)), handler(nothing, topic="fine"), concurrency=1
     ) as executor:
         executor.add([threaded], 0)
-        await until(lambda: executor.running and executor._threads_busy)
-        (loop,) = executor._workers
+        await until(lambda: executor.running and executor.threads.busy)
+        (loop,) = executor.singles.workers
         loop.cancel()
         await until(lambda: executor.settle_buffer.waiting)
         release.set()
@@ -199,7 +198,7 @@ async def test_a_cancellation_that_hits_the_wait_for_a_thread_fails_that_message
         await until(lambda: len(executor.settle_buffer.waiting) == 2)
 
         assert ends(executor) == [(threaded.id, SettleKind.RETRY), (fine.id, SettleKind.COMPLETE)]
-        await until(lambda: not executor._threads_busy)
+        await until(lambda: not executor.threads.busy)
 
 
 class TestOurs:
@@ -255,7 +254,7 @@ class TestOurs:
         async with executor_of(handler(cancelling), concurrency=3) as executor:
             executor.add([claimed() for _ in range(20)], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 20)
-        assert all(task.done() for task in executor._workers)
+        assert all(task.done() for task in executor.singles.workers)
         assert not executor.has_unstoppable
 
     async def test_a_handler_that_swallows_the_end_is_the_last_of_its_loop(self, claimed: Claimed) -> None:
@@ -289,11 +288,11 @@ class TestBatches:
 
         async with executor_of(batch_handler(lambda payloads: release.wait(60) and None, size=2)) as executor:
             executor.add([claimed("bulk"), claimed("bulk")], 0)
-            await until(lambda: executor._batch_runners["bulk"].threads_busy)
-            (task,) = executor._batch_runners["bulk"].tasks()
+            await until(lambda: executor.threads.busy)
+            (task,) = executor.gatherers["bulk"].tasks()
             task.cancel()
             await until(lambda: executor.settle_buffer.waiting)
             release.set()
 
             assert [kind for _, kind in ends(executor)] == [SettleKind.RETRY] * 2
-            await until(lambda: executor._batch_runners["bulk"].capacity)
+            await until(lambda: executor.gatherers["bulk"].capacity)

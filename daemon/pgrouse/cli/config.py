@@ -32,7 +32,7 @@ def check(session: CliSession) -> int:
     differ from the file. A database that cannot be reached is no error.
     """
     from pgrouse.alerts.validate import validate_sinks  # noqa: PLC0415
-    from pgrouse.handlers.handler import find_suspicious_settings, load  # noqa: PLC0415
+    from pgrouse.handlers.loader import find_suspicious_settings, load  # noqa: PLC0415
 
     try:
         handlers = load(session.config)

@@ -34,9 +34,7 @@ class Settlement:
         ran: of a message that is released: whether its handler had begun.
         progress: the last progress that the handler noted; written before it is settled.
         warnings: what there is to log of it besides its error: names of events, and why.
-        ran_s: how long its handler ran, if that is known better than from outside: by the child that ran it.
         error_type: the class of the exception that ended it, if one did that is no outcome, or that its error quotes.
-        is_encrypted: whether its texts may be stored and logged as they are; without a meaning where the topic is not encrypted.
     """
 
     message: Message
@@ -50,8 +48,6 @@ class Settlement:
     progress: str | None = None
     warnings: tuple[tuple[str, str], ...] = ()
     error_type: str | None = None
-    ran_s: float | None = None
-    is_encrypted: bool = False
 
 
 # The SQL function of each kind, and its arguments besides ids and claims, each with the field of a settlement that it has.

@@ -49,6 +49,8 @@ class AckRules:
             returned: what the handler returned or raised.
             action: its earlier call of `ctx.ack()`, `ctx.nack()` or `ctx.reject()`.
         """
+        if returned is None and action is None and self.policy is not AckPolicy.MANUAL:
+            return Settlement(message, SettleKind.COMPLETE)  # what most handlers return, at once
         returned = outcome.check_returned(returned)
         if action is not None:
             return self._by_action(message, returned, action)

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, get_args, get_origin
+from typing import Any, Generic, TypeVar, Unpack, cast
 
 import structlog
 from psycopg import AsyncConnection, Connection
-from pydantic_core import from_json
 
 from pgrouse import events
 from pgrouse.client.call import Call
@@ -23,22 +21,17 @@ from pgrouse.client.calls.settle import complete
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config.duration import AnyDuration
-from pgrouse.config.source import ConfigProblem, TopicKeyError, show_key
-from pgrouse.errors import ConfigError, LockLost
-from pgrouse.handlers import outcome
+from pgrouse.errors import LockLost
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.context_publish import ContextPublish
+from pgrouse.handlers.handler import Handler
+from pgrouse.handlers.message_view import MessageView
 from pgrouse.handlers.outcome import ERROR_BYTES, UNCHANGED, Ack, Defer, Fail, Outcome, Reject, Retry, encode_output
 from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited
+from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.transaction import Transaction
 from pgrouse.publishing import trace_context
-
-if TYPE_CHECKING:
-    from pgrouse.config import config
-    from pgrouse.handlers.handler import Handler
-    from pgrouse.publishing.new_message import Options
-    from pgrouse.worker.daemon_runtime import DaemonRuntime
-    from pgrouse.worker.message_crypto import MessageCrypto
+from pgrouse.publishing.new_message import Options
 
 log = structlog.get_logger()
 
@@ -46,7 +39,7 @@ P = TypeVar("P")
 MAX_IDS_SHOWN = 10  # in an error
 
 
-class Item(Generic[P]):
+class Item(MessageView, Generic[P]):
     """One message of a batch: `def work(items: list[Item[Order]])`.
 
     The first outcome of a message counts. For a message without one, what the handler returns or raises counts.
@@ -56,52 +49,12 @@ class Item(Generic[P]):
         completed: whether `ctx.transaction()` has completed it.
     """
 
-    __slots__ = ("_batch", "_message", "completed", "payload")
+    __slots__ = ("_batch", "completed", "payload")
 
     def __init__(self, message: Message, batch: Batch) -> None:
         self._message, self._batch = message, batch
         self.payload: P
         self.completed = False
-
-    @property
-    def id(self) -> int:
-        """The message's id."""
-        return self._message.id
-
-    @property
-    def channel(self) -> str | None:
-        """Its channel, or None."""
-        return self._message.channel
-
-    @property
-    def key(self) -> str | None:
-        """Its key, or None."""
-        return self._message.key
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first; counted when the message is claimed."""
-        return self._message.attempt
-
-    @property
-    def runs(self) -> int:
-        """How many times it was begun, this time included. A deferral takes back the attempt, but not the run."""
-        return self._message.runs
-
-    @property
-    def max_attempts(self) -> int | None:
-        """How many attempts there may be; None = no limit."""
-        return self._message.max_attempts
-
-    @property
-    def headers(self) -> dict[str, Any]:
-        """What the publisher sent along; empty if nothing."""
-        return cast("dict[str, Any]", from_json(self._message.headers)) if self._message.headers else {}
-
-    @property
-    def state(self) -> Any:
-        """The checkpoint that an earlier attempt left; None if there is none."""
-        return None if self._message.state is None else from_json(self._message.state)
 
     @property
     def settled(self) -> bool:
@@ -211,52 +164,35 @@ class BatchContext:
         Raises:
             LockLost: at the end of the block, if one of them is not this worker's any more; everything was rolled back.
         """
-        return BatchTransaction(self, self._batch)
+        return Transaction(self, BatchCompletion(self._batch), self._batch.runtime)
 
 
-class BatchTransaction(Transaction):
-    """The transaction of a batch: it completes many messages, and of one that is rolled back nothing is left, no `complete()` either."""
+class BatchCompletion:
+    """The completion of a batch by its transaction: see `Completion`. If it is rolled back nothing is left, no `complete()` either."""
 
-    def __init__(self, context: BatchContext, batch: Batch) -> None:
-        super().__init__(cast("Any", context), batch.messages[0], batch.runtime)
+    def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self._completing: list[Message] = []
 
-    async def __aenter__(self) -> AsyncConnection:
-        conn = await super().__aenter__()
-        self._batch.in_transaction = True
-        return conn
+    def check_open(self) -> None:
+        """Make sure that the batch is not completed."""
+        if self._batch.committed:
+            raise RuntimeError("this batch is completed already: do all its writes in one ctx.transaction()")
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        try:
-            return await super().__aexit__(kind, error, trace)
-        finally:
-            self._batch.leave_transaction()
+    def messages(self) -> list[Message]:
+        """Return the messages without another outcome."""
+        return self._batch.completing()
 
-    def __enter__(self) -> Connection:
-        conn = super().__enter__()
-        self._batch.in_transaction = True
-        return conn
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        try:
-            return super().__exit__(kind, error, trace)
-        finally:
-            self._batch.leave_transaction()
-
-    def _completion(self) -> Call[list[int]]:
+    def call(self) -> Call[list[int]]:
+        """Return the call that completes these messages, each with the output of its `complete()`."""
         self._completing = self._batch.completing()
-        keep = self._runtime.encrypt_output
-        outputs = [
-            keep(message, _output(message, self._batch.outcomes.get(message.id))) for message in self._completing
-        ]
+        keep = self._batch.runtime.encryption.encrypt_output
+        outcomes = self._batch.outcomes
+        outputs = [keep(message, _output(message, outcomes.get(message.id))) for message in self._completing]
         return complete(*claim_refs(self._completing), outputs)
 
-    def _check(self, lost: list[int]) -> None:
+    def check(self, lost: list[int]) -> None:
+        """Check that none of them was lost."""
         if lost:
             self._batch.was_rolled_back = True
             named = ", ".join(map(str, lost[:MAX_IDS_SHOWN])) + (" and others" if len(lost) > MAX_IDS_SHOWN else "")
@@ -264,12 +200,18 @@ class BatchTransaction(Transaction):
                 f"{len(lost)} of the batch's messages are not this worker's any more ({named}): everything in the transaction was rolled back"
             )
 
-    def _committed(self) -> None:
+    def begin(self) -> None:
+        """From now on `complete()` of the items is about this transaction."""
+        self._batch.in_transaction = True
+
+    def committed(self) -> None:
+        """The messages are completed."""
         self._batch.complete(self._completing)
 
-    def _check_not_completed(self) -> None:
-        if self._batch.committed:
-            raise RuntimeError("this batch is completed already: do all its writes in one ctx.transaction()")
+    def end(self) -> None:
+        """The transaction was committed or rolled back."""
+        if self._batch.in_transaction:
+            self._batch.leave_transaction()
 
 
 class Batch:
@@ -277,7 +219,7 @@ class Batch:
 
     Args:
         messages: all of one topic, at least one.
-        message_crypto: says what of exceptions may be logged; all of it unless given.
+        runtime: where the handler runs.
 
     Attributes:
         items: what the handler knows of them, in the same order.
@@ -286,25 +228,20 @@ class Batch:
         limit_s: how long it may run: the shortest timeout of its messages; None = as long as it takes.
         in_transaction: whether a transaction is open.
         committed: whether a transaction has completed the batch.
+        was_called: whether the handler was called: not if no payload fits.
         tracker: what the handler has published and has to await.
         was_rolled_back: whether a transaction was rolled back because messages had been lost.
     """
 
-    def __init__(
-        self,
-        handler: Handler,
-        messages: list[Message],
-        runtime: DaemonRuntime,
-        message_crypto: MessageCrypto | None = None,
-    ) -> None:
-        self.handler, self.messages, self.runtime, self.message_crypto = handler, messages, runtime, message_crypto
-        self.ids = {message.id: message.claim_id for message in messages}
+    def __init__(self, handler: Handler, messages: list[Message], runtime: HandlerRuntime) -> None:
+        self.handler, self.messages, self.runtime = handler, messages, runtime
         self.items: list[Item[Any]] = [Item(message, self) for message in messages]
         self.valid_items: list[Item[Any]] = []
         self.outcomes: dict[int, BaseException] = {}
         self.limit_s = min((m.timeout_s for m in messages if m.timeout_s is not None), default=None)
         self.in_transaction = False
         self.committed = False
+        self.was_called = False
         self.was_rolled_back = False
         self.tracker = PublishTracker()
         self._over = False
@@ -315,7 +252,8 @@ class Batch:
         self.valid_items = [
             item for message, item in zip(self.messages, self.items, strict=True) if self._validates(message, item)
         ]
-        if not self.valid_items:
+        self.was_called = bool(self.valid_items)
+        if not self.was_called:
             return None
         batch_options = self.handler.batch_options
         as_items = batch_options is not None and batch_options.as_items
@@ -368,6 +306,11 @@ class Batch:
             return self._close(lambda message: self.handler.rules.to_settlement(message, each.get(message.id)))
         return self._close(self._default_outcome(result))
 
+    def completed(self) -> list[tuple[Message, BaseException | None]]:
+        """Return the messages that are completed, with their outcomes."""
+        pairs = zip(self.messages, self.items, strict=True)
+        return [(message, self.outcomes.get(message.id)) for message, item in pairs if item.completed]
+
     def died(self, error: BaseException, reason: str) -> list[Settlement]:
         """Return how each message ended: the process of the handler died without a result."""
         hinted = self._with_batch_hint(reason)
@@ -391,9 +334,7 @@ class Batch:
             item.payload = self.handler.decode(message)
         except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything: it is about this message alone
             if not self.record_outcome(item, error):
-                self.log_after_completion(
-                    str(error) if self.message_crypto is None else self.message_crypto.describe_error(message, error)
-                )
+                self.log_after_completion(self.runtime.encryption.describe_error(message, error))
             return False
         return True
 
@@ -450,114 +391,18 @@ class Batch:
     def _late_outcome(self, result: object) -> str | None:
         """Return what to log of a result that came after the messages were completed."""
         if isinstance(result, BaseException):
-            return (
-                outcome.describe(result)
-                if self.message_crypto is None
-                else self.message_crypto.describe_error(self.messages[0], result)
-            )
+            return self.runtime.encryption.describe_error(self.messages[0], result)
         if result is None or self.handler.rules.policy is AckPolicy.ACK_FIRST:
             return None
         return "it returned something: use complete() of the items in the transaction"
 
+    def log_keys(self) -> dict[str, Any]:
+        """Return what a log event says of the batch: its first message, and how many there are."""
+        return {"message_id": self.messages[0].id, "topic": self.handler.topic, "messages": len(self.messages)}
+
     def log_after_completion(self, reason: str) -> None:
         """Log what changes nothing any more."""
-        log.warning(
-            events.MESSAGE_ENDED_AFTER_COMPLETION,
-            message_id=self.messages[0].id,
-            topic=self.handler.topic,
-            messages=len(self.messages),
-            reason=reason,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class BatchOptions:
-    """How the messages of a batch handler are gathered.
-
-    Attributes:
-        size: at most so many at once.
-        wait_s: how long the first one waits for more; 0 = not at all.
-        as_items: whether the handler wants `Item`s rather than payloads.
-    """
-
-    size: int
-    wait_s: float
-    as_items: bool
-
-
-def to_batch_options(chosen: config.Topic, arguments: int, wanted: Any) -> tuple[BatchOptions | None, Any]:
-    """Return how the messages of a topic are gathered, and the type of one payload.
-
-    Args:
-        chosen: the configuration of the topic.
-        arguments: how many its handler takes.
-        wanted: the annotation of the first one; Any if it has none.
-
-    Raises:
-        ConfigError: the handler must take lists and does not; or takes lists of items and must not.
-    """
-    is_list, element = _list_element(wanted)
-    as_items = element is Item or get_origin(element) is Item
-    if chosen.batch_size is None:
-        if as_items:
-            raise ConfigError(
-                f"{chosen.handler} takes a list of Items, which only batches have: add batch_size = 100, say"
-            )
-        return None, wanted
-    if not arguments or not is_list:
-        raise TopicKeyError("batch_size", _not_a_list(chosen, wanted if arguments else None))
-    if chosen.ack_policy == "manual" and not as_items:
-        fix = f"with batch_size, let {chosen.handler} take a list[Item]"
-        raise TopicKeyError("ack_policy", f'"manual" needs a handler that can acknowledge: {fix}')
-    if as_items:
-        element = next(iter(get_args(element)), Any)
-    return BatchOptions(chosen.batch_size, chosen.batch_timeout.total_seconds(), as_items), element
-
-
-def find_batch_problems(settings: config.Config) -> list[ConfigProblem]:
-    """Return the contradictions between keys about batches."""
-    found = []
-    most = settings.worker.claim_batch_size
-    for topic, chosen in settings.topics.items():
-        if chosen.batch_size is None and chosen.batch_timeout:
-            text = "nothing is gathered without batch_size: add batch_size = 100, say, or remove it"
-            found.append(_problem(settings, topic, "batch_timeout", text))
-        if chosen.batch_size is not None and chosen.batch_size > most:
-            text = (
-                f"{chosen.batch_size} is more than worker.claim_batch_size, {most}, which is what one claim brings: "
-                f"set that to at least {chosen.batch_size}, or lower batch_size"
-            )
-            found.append(_problem(settings, topic, "batch_size", text))
-    return found
-
-
-def _problem(settings: config.Config, topic: str, name: str, text: str) -> ConfigProblem:
-    key = ("topics", topic, name)
-    return ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}")
-
-
-def _not_a_list(chosen: config.Topic, wanted: Any) -> str:
-    shown = "nothing" if wanted is None else _annotation_text(wanted)
-    fix = "let it take one" if wanted is None else f"annotate its first argument as list[{shown}]"
-    return (
-        f"{chosen.handler} takes {shown}, but gets a list of at most {chosen.batch_size}: {fix}, or remove batch_size"
-    )
-
-
-def _annotation_text(annotation: Any) -> str:
-    """Write an annotation as it stands in the code, without modules: `Item[Order]`."""
-    inner = ", ".join(map(_annotation_text, get_args(annotation)))
-    name = getattr(get_origin(annotation) or annotation, "__name__", str(annotation))
-    return f"{name}[{inner}]" if inner else name
-
-
-def _list_element(wanted: Any) -> tuple[bool, Any]:
-    """Return whether an annotation is a list (or none at all), and of what."""
-    if wanted is Any:
-        return True, Any
-    if (get_origin(wanted) or wanted) in (list, Sequence):
-        return True, next(iter(get_args(wanted)), Any)
-    return False, None
+        log.warning(events.MESSAGE_ENDED_AFTER_COMPLETION, **self.log_keys(), reason=reason)
 
 
 def _release(message: Message) -> Settlement:

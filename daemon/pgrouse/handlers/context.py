@@ -6,37 +6,35 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
+import psycopg
 import structlog
-from pydantic_core import from_json
 
 from pgrouse import events
-from pgrouse.client.message import Message
+from pgrouse.client.call import Call
+from pgrouse.client.calls.settle import complete
+from pgrouse.client.message import Message, claim_refs
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import LockLost
 from pgrouse.handlers.context_publish import ContextPublish
 from pgrouse.handlers.event_loop import DONE, is_on_event_loop
-from pgrouse.handlers.outcome import UNCHANGED, Ack, Outcome, Reject, Retry
+from pgrouse.handlers.message_view import MessageView
+from pgrouse.handlers.outcome import UNCHANGED, Ack, Outcome, Reject, Retry, encode_output
 from pgrouse.handlers.progress import progress_json
 from pgrouse.handlers.publish_tracker import PublishTracker
+from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.step import Steps, to_step
 from pgrouse.handlers.transaction import Transaction
 from pgrouse.publishing import trace_context
-
-if TYPE_CHECKING:
-    import psycopg
-
-    from pgrouse.publishing.new_message import Options
-    from pgrouse.worker.daemon_runtime import DaemonRuntime
-
+from pgrouse.publishing.new_message import Options
 
 # What messages.heartbeat takes.
 MAX_LOCK = timedelta(days=7)
 
 
-class Context:
+class Context(MessageView):
     """The second argument of a handler.
 
     Attributes:
@@ -45,9 +43,9 @@ class Context:
         action: the outcome of the first of `ack()`, `nack()` and `reject()`; None if none was called.
     """
 
-    __slots__ = ("_connection", "_message", "_runtime", "_since", "_steps", "_tracker", "action", "completed", "output")
+    __slots__ = ("_connection", "_runtime", "_since", "_steps", "_tracker", "action", "completed", "output")
 
-    def __init__(self, message: Message, runtime: DaemonRuntime, *, completed: bool = False) -> None:
+    def __init__(self, message: Message, runtime: HandlerRuntime, *, completed: bool = False) -> None:
         self._message = message
         self._runtime = runtime
         self._since = time.monotonic()
@@ -59,39 +57,9 @@ class Context:
         self._tracker: PublishTracker | None = None
 
     @property
-    def id(self) -> int:
-        """The message's id."""
-        return self._message.id
-
-    @property
     def topic(self) -> str:
         """Its topic."""
         return self._message.topic
-
-    @property
-    def channel(self) -> str | None:
-        """Its channel, or None."""
-        return self._message.channel
-
-    @property
-    def key(self) -> str | None:
-        """Its key, or None."""
-        return self._message.key
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first; counted when the message is claimed."""
-        return self._message.attempt
-
-    @property
-    def runs(self) -> int:
-        """How many times the message was begun, this time included. A deferral takes back the attempt, but not the run."""
-        return self._message.runs
-
-    @property
-    def max_attempts(self) -> int | None:
-        """How many attempts there may be; None = no limit."""
-        return self._message.max_attempts
 
     @property
     def waited_s(self) -> float:
@@ -109,16 +77,6 @@ class Context:
         if self._steps is not None:
             # A transaction that has ended and did not complete the message was rolled back, and its steps with it.
             self._steps.rolled_back()
-
-    @property
-    def headers(self) -> dict[str, Any]:
-        """What the publisher sent along; empty if nothing."""
-        return cast("dict[str, Any]", from_json(self._message.headers)) if self._message.headers else {}
-
-    @property
-    def state(self) -> Any:
-        """The checkpoint that an earlier attempt left with `Retry` or `Defer`; None if there is none."""
-        return None if self._message.state is None else from_json(self._message.state)
 
     @property
     def time_left_s(self) -> float | None:
@@ -246,7 +204,7 @@ class Context:
         """
         step = to_step(name, function, args, named, returns, transaction, not self.completed)
         if self._steps is None:
-            self._steps = self._runtime.steps(self._message)
+            self._steps = Steps(self._message, self._runtime)
         done = self._steps.run_async if is_on_event_loop() else self._steps.run_blocking
         return done(step, self.connection)  # type: ignore[arg-type]
 
@@ -285,7 +243,54 @@ class Context:
         Raises:
             LockLost: at the end of the block, if the message is not this worker's any more; everything was rolled back.
         """
-        return Transaction(self, self._message, self._runtime)
+        return Transaction(self, MessageCompletion(self, self._message, self._runtime), self._runtime)
+
+
+class MessageCompletion:
+    """The completion of a handler's message by its transaction: see `Completion`."""
+
+    def __init__(self, context: Context, message: Message, runtime: HandlerRuntime) -> None:
+        self._context, self._message, self._runtime = context, message, runtime
+
+    def check_open(self) -> None:
+        """Make sure that the message is not completed, and has no outcome."""
+        if self._context.action is not None:
+            raise RuntimeError(
+                f"message {self._message.id} has an outcome by ctx.ack(), ctx.nack() or ctx.reject(): "
+                "use one of them or ctx.transaction(), not both"
+            )
+        if self._context.completed:
+            raise RuntimeError(
+                f"message {self._message.id} is completed already: do all its writes in one ctx.transaction()"
+            )
+
+    def messages(self) -> list[Message]:
+        """Return the message."""
+        return [self._message]
+
+    def call(self) -> Call[list[int]]:
+        """Return the call that completes the message with `ctx.output`."""
+        output = self._context.output
+        text = None if output is None else encode_output(output)
+        return complete(*claim_refs([self._message]), [self._runtime.encryption.encrypt_output(self._message, text)])
+
+    def check(self, lost: list[int]) -> None:
+        """Check that the message was not lost."""
+        if lost:
+            raise LockLost(
+                f"message {self._message.id} is not this worker's any more: everything in the transaction was rolled back"
+            )
+
+    def begin(self) -> None:
+        """Do nothing: until the commit the message is what it was."""
+
+    def committed(self) -> None:
+        """The message is completed."""
+        self._context.completed = True
+        self._runtime.completed(self._message)
+
+    def end(self) -> None:
+        """Do nothing."""
 
 
 def _lock_time(extend: AnyDuration) -> timedelta:

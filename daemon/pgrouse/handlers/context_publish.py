@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from psycopg import AsyncConnection, AsyncCursor
 
 from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.publish_tracker import PublishTracker
+from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.publishing import trace_context
+from pgrouse.publishing.drivers.connection_types import AsyncPsycopgConnection, PsycopgConnection
 from pgrouse.publishing.new_message import Options
 from pgrouse.publishing.publish import publish
+from pgrouse.publishing.published import Published
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
-
-if TYPE_CHECKING:
-    from pgrouse.publishing.drivers.connection_types import AsyncPsycopgConnection, PsycopgConnection
-    from pgrouse.publishing.published import Published
-    from pgrouse.worker.daemon_runtime import DaemonRuntime
 
 
 class ContextPublish:
@@ -30,7 +28,7 @@ class ContextPublish:
     """
 
     def __init__(
-        self, runtime: DaemonRuntime, headers: Mapping[str, Any], topic: str, payload: Any, options: Options
+        self, runtime: HandlerRuntime, headers: Mapping[str, Any], topic: str, payload: Any, options: Options
     ) -> None:
         self._runtime, self._topic, self._payload = runtime, topic, payload
         self._options = options
@@ -59,7 +57,7 @@ class ContextPublish:
         return TrackedCoroutine(self._publish_async(), self._topic) if is_on_event_loop() else self._publish_blocking()
 
     def _on(self, conn: Any) -> Any:
-        cipher = None if self._runtime.message_crypto is None else self._runtime.message_crypto.cipher
+        cipher = self._runtime.encryption.cipher
         return publish(conn, self._topic, self._payload, cipher=cipher, **self._options)
 
     async def _publish_async(self) -> Published:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
-
-if TYPE_CHECKING:
-    from pgrouse.handlers.batch import BatchContext
-    from pgrouse.handlers.context import Context
 
 T = TypeVar("T")
 
@@ -54,9 +50,16 @@ def _is_over(coroutine: TrackedCoroutine[Any] | None) -> bool:
     return coroutine is None or coroutine.is_started
 
 
-def tracker_of(context: Context | BatchContext | None) -> PublishTracker | None:
+class Publisher(Protocol):
+    """A context by which a handler publishes."""
+
+    @property
+    def _tracker(self) -> PublishTracker | None: ...
+
+
+def tracker_of(context: Publisher) -> PublishTracker | None:
     """Return what the handler with this context has published and has to await; None if nothing."""
-    return None if context is None else context._tracker  # noqa: SLF001 - nothing for handlers
+    return context._tracker  # noqa: SLF001 - nothing for handlers
 
 
 def check_awaited(tracker: PublishTracker | None, returned: object) -> object:

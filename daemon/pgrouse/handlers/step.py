@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import psycopg
 from pydantic import TypeAdapter, ValidationError
@@ -23,13 +23,11 @@ from pgrouse import jsonb
 from pgrouse.backoff import backoff_s, log_failure
 from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.run import load_steps, save_step
+from pgrouse.client.message import Message
 from pgrouse.errors import InvalidMessage, InvalidStep, LockLost
+from pgrouse.handlers.runtime import AsyncPool, BlockingPool, HandlerRuntime
 from pgrouse.publishing.new_message import LABEL
 from pgrouse.run_sync import run_sync
-
-if TYPE_CHECKING:
-    from pgrouse.client.message import Message
-    from pgrouse.worker.daemon_runtime import DaemonRuntime
 
 MAX_BYTES = 1024 * 1024
 T = TypeVar("T")
@@ -88,7 +86,7 @@ class Step:
 class Steps:
     """The steps of one message in one attempt."""
 
-    def __init__(self, message: Message, runtime: DaemonRuntime) -> None:
+    def __init__(self, message: Message, runtime: HandlerRuntime) -> None:
         self._message, self._runtime = message, runtime
         self._saved: dict[str, str] = {}
         self._is_loaded = False
@@ -98,11 +96,11 @@ class Steps:
 
     def run_async(self, step: Step, conn: psycopg.AsyncConnection[Any] | None) -> Coroutine[Any, Any, Any]:
         """Return what awaits the result of a step; conn: that of the handler's open transaction."""
-        return self._result(step, AsyncStepConnection(self._runtime), conn)
+        return self._result(step, AsyncStepConnection(self._runtime.pool), conn)
 
     def run_blocking(self, step: Step, conn: psycopg.Connection[Any] | None) -> Any:
         """Return the result of a step in a thread."""
-        return run_sync(self._result(step, BlockingStepConnection(self._runtime), conn))
+        return run_sync(self._result(step, BlockingStepConnection(self._runtime.blocking_pool), conn))
 
     def rolled_back(self) -> None:
         """The handler's transaction came to nothing, and so did the steps in it: they may be done again."""
@@ -141,7 +139,9 @@ class Steps:
         if not steps:
             raise LockLost(f"message {self._message.id} is not this worker's any more: step {step.name!r} was not done")
         self._saved |= {
-            name: self._runtime.decrypt_output(self._message, result) for name, result in steps if name and result
+            name: self._runtime.encryption.decrypt_output(self._message, result)
+            for name, result in steps
+            if name and result
         }
         self._is_loaded = True
 
@@ -151,7 +151,7 @@ class Steps:
                 return await self._run(step, access, own)
         text = step.text(await access.value(step, step.function(conn) if step.transaction else step.function()))
         if step.is_saved:
-            kept = cast("str", self._runtime.encrypt_output(self._message, text))
+            kept = cast("str", self._runtime.encryption.encrypt_output(self._message, text))
             self._check(step, await self._ask(access, conn, save_step(*self._claim(), step.name, kept)))
         return text
 
@@ -187,12 +187,12 @@ class Steps:
 class AsyncStepConnection:
     """How a step of an async handler asks and waits."""
 
-    def __init__(self, runtime: DaemonRuntime) -> None:
-        self._runtime = runtime
+    def __init__(self, pool: AsyncPool) -> None:
+        self._pool = pool
 
     def connection(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
         """Lend a connection."""
-        return self._runtime.pool.connection()
+        return self._pool.connection()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
@@ -217,13 +217,13 @@ class AsyncStepConnection:
 class BlockingStepConnection:
     """The same for a handler in a thread: nothing here ever waits for an event loop, so that `run_sync` runs it to its end."""
 
-    def __init__(self, runtime: DaemonRuntime) -> None:
-        self._runtime = runtime
+    def __init__(self, pool: BlockingPool) -> None:
+        self._pool = pool
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.Connection[Any]]:
         """Lend a connection."""
-        with self._runtime.blocking_pool.connection() as own:
+        with self._pool.connection() as own:
             yield own
 
     @asynccontextmanager

@@ -1,32 +1,69 @@
-"""The block of `ctx.transaction()`: a handler's own SQL and the completion of its message, in one transaction."""
+"""The block of `ctx.transaction()`: a handler's own SQL and the completion of its message or batch, in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from psycopg import AsyncConnection, Connection
 
 from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.run import set_progress
-from pgrouse.client.calls.settle import complete
 from pgrouse.client.message import Message, claim_refs
-from pgrouse.errors import LockLost
-from pgrouse.handlers.outcome import encode_output
-from pgrouse.handlers.publish_tracker import tracker_of
+from pgrouse.handlers.publish_tracker import Publisher, tracker_of
+from pgrouse.handlers.runtime import HandlerRuntime
 
-if TYPE_CHECKING:
-    from pgrouse.handlers.context import Context
-    from pgrouse.worker.daemon_runtime import DaemonRuntime
+
+class TransactionContext(Publisher, Protocol):
+    """The context that opens a transaction.
+
+    Attributes:
+        connection: that of the open block, or None.
+    """
+
+    connection: AsyncConnection[Any] | Connection[Any] | None
+
+
+class Completion(Protocol):
+    """What a transaction completes at its end: a message, or a batch."""
+
+    def check_open(self) -> None:
+        """Make sure that it can be completed.
+
+        Raises:
+            RuntimeError: it is completed already, or has another outcome.
+        """
+
+    def messages(self) -> list[Message]:
+        """Return what is completed."""
+
+    def call(self) -> Call[list[int]]:
+        """Return the call that completes it, and returns the ids of what is lost."""
+
+    def check(self, lost: list[int]) -> None:
+        """Check that nothing was lost.
+
+        Raises:
+            LockLost: something of it is not this worker's any more.
+        """
+
+    def begin(self) -> None:
+        """The transaction has begun."""
+
+    def committed(self) -> None:
+        """The transaction was committed."""
+
+    def end(self) -> None:
+        """The transaction has ended, if it had begun."""
 
 
 class Transaction:
     """`async with` gives an async connection, `with` (in sync handlers) a blocking one."""
 
-    def __init__(self, context: Context, message: Message, runtime: DaemonRuntime) -> None:
-        self._context, self._message, self._runtime = context, message, runtime
+    def __init__(self, context: TransactionContext, completion: Completion, runtime: HandlerRuntime) -> None:
+        self._context, self._completion, self._runtime = context, completion, runtime
         self._async: AbstractAsyncContextManager[AsyncConnection]
         self._blocking: AbstractContextManager[Connection]
 
@@ -50,61 +87,48 @@ class Transaction:
 
     @asynccontextmanager
     async def _open_async(self) -> AsyncIterator[AsyncConnection]:
-        self._check_not_completed()
-        async with self._runtime.pool.connection() as conn, conn.transaction():
-            with self._open(conn):
-                yield conn
-            self._check_not_completed()
-            if (tracker := tracker_of(self._context)) is not None:
-                tracker.raise_if_not_awaited()
-            if (last := self._runtime.last_progress(self._message)) is not None:
-                await run_async(conn, set_progress(*claim_refs([self._message]), [last]))
-            self._check(await run_async(conn, self._completion()))
-        self._committed()
+        completion = self._completion
+        completion.check_open()
+        try:
+            async with self._runtime.pool.connection() as conn, conn.transaction():
+                with self._block(conn):
+                    yield conn
+                if progress := self._progress_at_end():
+                    await run_async(conn, progress)
+                completion.check(await run_async(conn, completion.call()))
+            completion.committed()
+        finally:
+            completion.end()
 
     @contextmanager
     def _open_blocking(self) -> Iterator[Connection]:
-        self._check_not_completed()
-        with self._runtime.blocking_pool.connection() as conn, conn.transaction():
-            with self._open(conn):
-                yield conn
-            self._check_not_completed()
-            if (last := self._runtime.last_progress(self._message)) is not None:
-                run(conn, set_progress(*claim_refs([self._message]), [last]))
-            self._check(run(conn, self._completion()))
-        self._committed()
+        completion = self._completion
+        completion.check_open()
+        try:
+            with self._runtime.blocking_pool.connection() as conn, conn.transaction():
+                with self._block(conn):
+                    yield conn
+                if progress := self._progress_at_end():
+                    run(conn, progress)
+                completion.check(run(conn, completion.call()))
+            completion.committed()
+        finally:
+            completion.end()
 
     @contextmanager
-    def _open(self, conn: AsyncConnection | Connection) -> Iterator[None]:
-        """While the block runs its steps are kept with it."""
+    def _block(self, conn: AsyncConnection | Connection) -> Iterator[None]:
+        """While the block runs, its steps and what it publishes are kept with it."""
         self._context.connection = conn
+        self._completion.begin()
         try:
             yield
         finally:
             self._context.connection = None
 
-    def _completion(self) -> Call[list[int]]:
-        output = self._context.output
-        kept = None if output is None else self._runtime.encrypt_output(self._message, encode_output(output))
-        return complete(*claim_refs([self._message]), [kept])
-
-    def _check(self, lost: list[int]) -> None:
-        if lost:
-            raise LockLost(
-                f"message {self._message.id} is not this worker's any more: everything in the transaction was rolled back"
-            )
-
-    def _committed(self) -> None:
-        self._context.completed = True
-        self._runtime.completed(self._message)
-
-    def _check_not_completed(self) -> None:
-        if self._context.action is not None:
-            raise RuntimeError(
-                f"message {self._message.id} has an outcome by ctx.ack(), ctx.nack() or ctx.reject(): "
-                "use one of them or ctx.transaction(), not both"
-            )
-        if self._context.completed:
-            raise RuntimeError(
-                f"message {self._message.id} is completed already: do all its writes in one ctx.transaction()"
-            )
+    def _progress_at_end(self) -> Call[list[int]] | None:
+        """Make sure that the block may complete what it began with; return the call that writes the last progress, if there is any."""
+        self._completion.check_open()
+        if (tracker := tracker_of(self._context)) is not None:
+            tracker.raise_if_not_awaited()
+        notes = [(each, text) for each in self._completion.messages() if (text := self._runtime.last_progress(each))]
+        return set_progress(*claim_refs(each for each, _ in notes), [text for _, text in notes]) if notes else None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -25,70 +25,85 @@ FAILURES = {
     SettleKind.EXPIRE: names.TIMEOUT,
     SettleKind.REJECT: names.REJECTED,
     SettleKind.FAIL: names.FAILED,
+    SettleKind.RELEASE: names.CANCELLED,
 }
 
 
 class Telemetry:
-    """The spans and metrics of one daemon.
+    """The observer of a daemon that records spans and metrics.
 
     Args:
-        worker: its name.
+        worker: the daemon's name.
+        shutdown: exports what is left, within the configured time; blocks.
     """
 
-    def __init__(self, worker: str) -> None:
-        self.worker = worker
+    def __init__(self, worker: str, shutdown: Callable[[], None]) -> None:
+        self.worker, self.shutdown = worker, shutdown
 
-    def process(self, messages: Sequence[Message], *, is_batch: bool = False) -> ProcessSpan:
-        """Return the block in which a handler works these messages, all of one topic."""
+    def attempt(self, messages: Sequence[Message], *, is_batch: bool) -> ProcessSpan:
+        """Begin the span of a handler that works these messages, all of one topic."""
         return ProcessSpan(self.worker, messages, is_batch=is_batch)
 
-    def record_claim(self, conn: psycopg.AsyncConnection[Any], began_ns: int, messages: Sequence[Message]) -> None:
-        """Record a claim that returned messages. began_ns: when it was sent, by time.time_ns."""
-        by_topic = Counter(message.topic for message in messages)
-        for topic, count in by_topic.items():
+    def turn(
+        self, conn: psycopg.AsyncConnection[Any], settlements: Sequence[Settlement], *, claims: bool
+    ) -> ClaimAndSettleSpans:
+        """Return the block of one turn of a claim loop."""
+        return ClaimAndSettleSpans(self.worker, conn, [each.message for each in settlements], claims=claims)
+
+
+class ClaimAndSettleSpans:
+    """The spans `settle` and `receive` of one turn: of what it settles, and of a claim that returned messages, or failed.
+
+    Args:
+        settled: the messages that the turn settles.
+        claims: whether it claims.
+    """
+
+    def __init__(
+        self, worker: str, conn: psycopg.AsyncConnection[Any], settled: Sequence[Message], *, claims: bool
+    ) -> None:
+        self._worker, self._conn, self._settled, self._claims = worker, conn, settled, claims
+        self._claimed: Sequence[Message] = ()
+        self._began_ns = time.time_ns()
+
+    def record_claimed(self, messages: Sequence[Message]) -> None:
+        """Record what was claimed."""
+        self._claimed = messages
+        for topic, count in Counter(message.topic for message in messages).items():
             instruments().consumed.add(count, _attributes(Operation.RECEIVE, [topic]))
-        self._record(Operation.RECEIVE, conn, began_ns, messages)
 
-    def record_settle(self, conn: psycopg.AsyncConnection[Any], began_ns: int, ended: Sequence[Settlement]) -> None:
-        """Record a settle."""
-        self._record(Operation.SETTLE, conn, began_ns, [each.message for each in ended])
+    def __enter__(self) -> ClaimAndSettleSpans:
+        return self
 
-    def record_failure(
-        self,
-        operation: Operation,
-        conn: psycopg.AsyncConnection[Any],
-        began_ns: int,
-        messages: Sequence[Message],
-        error: BaseException,
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Record a claim or a settle that failed, or whose result is not known."""
-        self._record(operation, conn, began_ns, messages, type(error).__qualname__)
+        if isinstance(error, asyncio.CancelledError):
+            return
+        error_type = None if kind is None else kind.__qualname__
+        if self._settled:
+            self._record(Operation.SETTLE, self._settled, error_type)
+        if self._claimed or (self._claims and kind is not None):
+            self._record(Operation.RECEIVE, self._claimed, error_type)
 
-    def _record(
-        self,
-        operation: Operation,
-        conn: psycopg.AsyncConnection[Any],
-        began_ns: int,
-        messages: Sequence[Message],
-        error_type: str | None = None,
-    ) -> None:
+    def _record(self, operation: Operation, messages: Sequence[Message], error_type: str | None) -> None:
         ended_ns = time.time_ns()
         about = _attributes(operation, {message.topic for message in messages})
         if error_type is not None:
             about[names.ERROR_TYPE] = error_type
-        instruments().operation.record((ended_ns - began_ns) / 1e9, about)
+        instruments().operation.record((ended_ns - self._began_ns) / 1e9, about)
         span = instruments().tracer.start_span(
             _title(operation, about),
             context=trace.set_span_in_context(trace.INVALID_SPAN),
             kind=trace.SpanKind.CLIENT,
             attributes={
                 **about,
-                **server_attributes(conn),
-                names.CLIENT_ID: self.worker,
+                **server_attributes(self._conn),
+                names.CLIENT_ID: self._worker,
                 names.BATCH_MESSAGE_COUNT: len(messages),
             },
             links=propagation.links(messages),
-            start_time=began_ns,
+            start_time=self._began_ns,
         )
         if error_type is not None:
             span.set_status(trace.StatusCode.ERROR)
@@ -96,7 +111,7 @@ class Telemetry:
 
 
 class ProcessSpan:
-    """The span `process` of one attempt, or of a batch; the current one within its block.
+    """The span `process` of one attempt, or of a batch; the current one until it ends.
 
     It is linked to the spans that sent the messages, not their child. So say the conventions, since a message may be processed hours after
     it was sent, several times, and in a batch with others.
@@ -116,39 +131,35 @@ class ProcessSpan:
             attributes={**self._attributes, names.CLIENT_ID: worker, **which},
             links=propagation.links(messages),
         )
-        self._current: AbstractContextManager[trace.Span]
-
-    def record_results(self, *ends: Settlement) -> None:
-        """Record the results; in a batch the first failure counts."""
-        if kinds := {each.kind.value for each in ends}:
-            self._span.set_attribute(names.OUTCOME, kinds.pop() if len(kinds) == 1 else "mixed")
-        failure = next((each for each in ends if each.kind in FAILURES), None)
-        if failure is not None:
-            reason = (failure.error or "").rstrip().rpartition("\n")[2]
-            self.record_error(failure.error_type or FAILURES[failure.kind], reason)
-
-    def record_error(self, error_type: str, reason: str | None = None) -> None:
-        """Record an error. reason: one line."""
-        self._error_type = error_type
-        self._span.set_attribute(names.ERROR_TYPE, error_type)
-        self._span.set_status(trace.StatusCode.ERROR, reason)
-
-    def __enter__(self) -> ProcessSpan:
         self._current = trace.use_span(self._span, record_exception=False, set_status_on_exception=False)
         self._current.__enter__()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._current.__exit__(kind, error, traceback)
-        if kind is not None and self._error_type is None:
-            self.record_error(names.CANCELLED)
+    def end(self, settlements: Sequence[Settlement], *, lost: bool) -> None:
+        """Record how the attempt ended; in a batch the first failure counts."""
+        self._current.__exit__(None, None, None)
+        if lost:
+            self._record_error(names.LOST)
+        else:
+            self._record_results(settlements)
         self._span.end()
         about = (
             self._attributes if self._error_type is None else self._attributes | {names.ERROR_TYPE: self._error_type}
         )
         instruments().process.record(time.monotonic() - self._began, about)
+
+    def _record_results(self, settlements: Sequence[Settlement]) -> None:
+        if kinds := {each.kind.value for each in settlements}:
+            self._span.set_attribute(names.OUTCOME, kinds.pop() if len(kinds) == 1 else "mixed")
+        failure = next((each for each in settlements if each.kind in FAILURES), None)
+        if failure is not None:
+            reason = (failure.error or "").rstrip().rpartition("\n")[2]
+            self._record_error(failure.error_type or FAILURES[failure.kind], reason)
+
+    def _record_error(self, error_type: str, reason: str | None = None) -> None:
+        """Record an error. reason: one line."""
+        self._error_type = error_type
+        self._span.set_attribute(names.ERROR_TYPE, error_type)
+        self._span.set_status(trace.StatusCode.ERROR, reason)
 
 
 def _attributes(operation: Operation, topics: Sequence[str] | set[str]) -> dict[str, str]:

@@ -12,11 +12,18 @@ from pgrouse.client.calls.claim import claim
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
 from pgrouse.handlers.ack_rules import AckPolicy
+from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.handler import Handler
 from pgrouse.run_sync import run_sync
 from pgrouse.testing.attempt import Attempt, attempt
-from pgrouse.testing.handler_call import HandlerCall, HandlersSource, handlers_of
+from pgrouse.testing.handler_call import (
+    HandlersSource,
+    handlers_of,
+    run_handler,
+    run_handler_async,
+    settlements_of,
+)
 from pgrouse.testing.runtime import AnyConnection, TestRuntime
 
 WORKER = "pgrouse.testing"
@@ -48,7 +55,7 @@ def drain(
 
     Args:
         where: a connection of psycopg: everything happens in its transaction, which may be rolled back, and is not visible to others before
-            it is committed; await the result on an AsyncConnection. HandlersSource of its kind get it by `ctx.transaction()`, the others cannot
+            it is committed; await the result on an AsyncConnection. Handlers of its kind get it by `ctx.transaction()`, the others cannot
             work in the database. Or a connection string: everything is committed, and both kinds of handlers get connections; await the
             result where an event loop runs.
         handlers: functions by topic; or a configuration or its file, with all its settings.
@@ -98,14 +105,15 @@ class _Drain:
         is_first = handler.rules.policy is AckPolicy.ACK_FIRST
         if is_first:
             await self._settle([Settlement(each, SettleKind.COMPLETE) for each in claimed])
-        call = HandlerCall(handler, claimed, self.runtime)
-        settlements = call.settlements(await self._run_handler(call))
+        call = to_call(handler, claimed, self.runtime)
+        settlements = settlements_of(call, await self._run_handler(handler, call))
         if not is_first:
             await self._settle([each for each in settlements if each.message.id not in self.runtime.done])
         self.attempts += map(attempt, settlements)
 
-    async def _run_handler(self, call: HandlerCall) -> object:
-        return await call.run_async() if isinstance(self.conn, psycopg.AsyncConnection) else call.run()
+    async def _run_handler(self, handler: Handler, call: HandlerCall) -> object:
+        is_async = isinstance(self.conn, psycopg.AsyncConnection)
+        return await run_handler_async(handler, call) if is_async else run_handler(call)
 
     async def _claim(self, topics: list[str], most: int) -> list[Message]:
         return await self._run(claim(WORKER, topics, most))

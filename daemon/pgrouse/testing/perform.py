@@ -7,10 +7,12 @@ from typing import Any
 
 from pgrouse import jsonb
 from pgrouse.client.message import Message
+from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.event_loop import is_on_event_loop
+from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.outcome import Outcome
 from pgrouse.testing.attempt import Attempt, attempt
-from pgrouse.testing.handler_call import HandlerCall, handler_of
+from pgrouse.testing.handler_call import handler_of, run_handler, run_handler_async, settlements_of
 from pgrouse.testing.runtime import AnyConnection, TestRuntime
 
 
@@ -72,15 +74,16 @@ def perform(
         elapsed_s=0.0,
         runs=number if runs is None else runs,
     )
-    call = HandlerCall(handler_of(topic, function), [message], TestRuntime(conn))
-    return _on_the_loop(call) if is_on_event_loop() else _attempt(call, call.run())
+    handler = handler_of(topic, function)
+    call = to_call(handler, [message], TestRuntime(conn))
+    return _on_the_loop(handler, call) if is_on_event_loop() else _attempt(call, run_handler(call))
 
 
-async def _on_the_loop(call: HandlerCall) -> Attempt:
-    return _attempt(call, await call.run_async())
+async def _on_the_loop(handler: Handler, call: HandlerCall) -> Attempt:
+    return _attempt(call, await run_handler_async(handler, call))
 
 
 def _attempt(call: HandlerCall, returned: object) -> Attempt:
     if isinstance(returned, BaseException) and not isinstance(returned, Outcome):
         raise returned
-    return attempt(call.settlements(returned)[0])
+    return attempt(settlements_of(call, returned)[0])

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 
 from pgrouse.client.message import Message
+from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
-from pgrouse.handlers.step import Steps
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
@@ -29,7 +29,7 @@ class TestRuntime:
 
     __test__ = False  # pytest collects classes with such a name
     stopping = False
-    message_crypto = None
+    encryption = NoEncryption()
 
     def __init__(self, conn: AnyConnection | None, dsn: str | None = None) -> None:
         self.conn, self.dsn = conn, dsn
@@ -37,17 +37,17 @@ class TestRuntime:
         self._progress: dict[int, str] = {}
 
     @property
-    def pool(self) -> AsyncPool:
+    def pool(self) -> AsyncTestPool:
         """The pool of async handlers."""
         if isinstance(self.conn, psycopg.AsyncConnection) or self.dsn is not None:
-            return AsyncPool(self.conn, self.dsn)
+            return AsyncTestPool(self.conn, self.dsn)
         raise RuntimeError(_missing_connection(self.conn, "an async handler", "psycopg.AsyncConnection"))
 
     @property
-    def blocking_pool(self) -> BlockingPool:
+    def blocking_pool(self) -> BlockingTestPool:
         """The pool of handlers in threads."""
         if isinstance(self.conn, psycopg.Connection) or self.dsn is not None:
-            return BlockingPool(self.conn, self.dsn)
+            return BlockingTestPool(self.conn, self.dsn)
         raise RuntimeError(_missing_connection(self.conn, "a sync handler", "psycopg.Connection"))
 
     def holds(self, message: Message) -> bool:
@@ -70,24 +70,12 @@ class TestRuntime:
         """Do nothing: no lock expires here."""
         return DONE
 
-    def encrypt_output(self, message: Message, text: str | None) -> str | None:
-        """Return the output unchanged."""
-        return text
-
-    def decrypt_output(self, message: Message, text: str) -> str:
-        """Return the output unchanged."""
-        return text
-
-    def steps(self, message: Message) -> Steps:
-        """Return the steps of a message."""
-        return Steps(message, self)  # type: ignore[arg-type]
-
     def completed(self, *messages: Message) -> None:
         """Record that these messages are settled."""
         self.done.update(message.id for message in messages)
 
 
-class BlockingPool:
+class BlockingTestPool:
     """A pool with the test's connection, on which transactions are savepoints, or with a new connection for the handler."""
 
     def __init__(self, conn: AnyConnection | None, dsn: str | None) -> None:
@@ -103,7 +91,7 @@ class BlockingPool:
                 yield conn
 
 
-class AsyncPool:
+class AsyncTestPool:
     """The same, for async handlers."""
 
     def __init__(self, conn: AnyConnection | None, dsn: str | None) -> None:

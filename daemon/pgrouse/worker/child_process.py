@@ -29,12 +29,12 @@ from pebble import ProcessPool
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
-from pgrouse.handlers import handler
-from pgrouse.handlers.ack_rules import AckPolicy
-from pgrouse.handlers.batch import Batch
-from pgrouse.handlers.context import Context
+from pgrouse.handlers import loader
+from pgrouse.handlers.call import to_call
+from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
-from pgrouse.handlers.publish_tracker import check_awaited, tracker_of
+from pgrouse.handlers.handler import Handler
+from pgrouse.handlers.runtime import AsyncPool, BlockingPool
 from pgrouse.publishing import trace_context
 from pgrouse.worker.child_pool import ChildPool
 from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections
@@ -47,18 +47,30 @@ SEND_S = 0.2
 MAX_REPORTS = 100
 DATAGRAM = 65_536
 
-_handler: handler.Handler | None = None
+NO_CONNECTION = (
+    'ctx.transaction(), ctx.publish() and ctx.step() are not available with isolation = "process", which has no connection of the worker: '
+    "run the handler in a thread, or open a connection of your own, and give it to pgrouse.publish"
+)
+
+_handler: Handler | None = None
 _to_daemon: socket.socket | None = None
 
 
-# The processes died while the pool believed them idle: the last call may have started, and may have killed them.
-DIED_UNOBSERVED = "the handler's process died before it could report whether the handler had started"
-
-
 class ChildRuntime:
-    """The runtime of a handler in a child process. It cannot know what happens to its message meanwhile."""
+    """The runtime of a handler in a child process. It cannot know what happens to its message meanwhile, and needs no keys: messages are decrypted before."""
 
     stopping = False
+    encryption = NoEncryption()
+
+    @property
+    def pool(self) -> AsyncPool:
+        """Connections are not available here."""
+        raise RuntimeError(NO_CONNECTION)
+
+    @property
+    def blocking_pool(self) -> BlockingPool:
+        """Connections are not available here."""
+        raise RuntimeError(NO_CONNECTION)
 
     def holds(self, message: Message) -> bool:
         """Assume so: a child whose message is lost is killed."""
@@ -72,27 +84,16 @@ class ChildRuntime:
         """Report the progress to the daemon."""
         _report(message, progress=text)
 
+    def last_progress(self, message: Message) -> None:
+        """Return None: only the daemon stores progress."""
+
     def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
         """Ask the daemon to extend the lock."""
         _report(message, extend_s=lock_duration.total_seconds())
         return DONE
 
-    def steps(self, message: Message) -> NoReturn:
-        """Steps are not available here."""
-        raise RuntimeError(
-            'ctx.step() is not there with isolation = "process", which has no connection to keep a result: '
-            "run the handler in a thread, or publish the steps as messages that come after each other"
-        )
-
-    @property
-    def pool(self) -> Any:
-        """Connections are not available here."""
-        raise RuntimeError(
-            'ctx.transaction() is not there with isolation = "process", nor is ctx.publish(): '
-            "open a connection of your own, and give it to pgrouse.publish"
-        )
-
-    blocking_pool = pool
+    def completed(self, *messages: Message) -> None:
+        """Do nothing: there is no transaction here."""
 
 
 class ChildProcesses:
@@ -125,18 +126,16 @@ class ChildProcesses:
         )
         self._pool = ChildPool(make)
 
-    async def run(self, message: Message) -> Settlement:
-        """Run the handler for one message in a child; its timeout starts when a child starts it."""
-        trace = trace_context.current()
-        settlement: Settlement = await self._pool.call(run_handler, message, trace, limit_s=message.timeout_s)
-        return settlement
+    async def run(self, messages: list[Message], limit_s: float | None) -> tuple[list[Settlement], float | None]:
+        """Run the handler for these messages in a child; its timeout starts when a child starts it.
 
-    async def run_batch(self, messages: list[Message], limit_s: float | None) -> list[Settlement]:
-        """Run a batch handler for these messages in a child, with this timeout."""
-        settlements: list[Settlement] = await self._pool.call(
-            run_batch_handler, messages, trace_context.current(), limit_s=limit_s
+        Returns:
+            How the messages end, and how long the handler ran in seconds; None = it was not called.
+        """
+        ended: tuple[list[Settlement], float | None] = await self._pool.call(
+            run_handler, messages, trace_context.current(), limit_s=limit_s
         )
-        return settlements
+        return ended
 
     def close(self) -> None:
         """Kill all child processes."""
@@ -163,52 +162,22 @@ def _report(message: Message, **what: Any) -> None:
         _to_daemon.send(json.dumps({"id": message.id, "claim_id": message.claim_id, **what}).encode())
 
 
-def run_handler(message: Message, trace: dict[str, str]) -> Settlement:
-    """Run the handler for one message, in the child and within this trace; return its settlement."""
-    with trace_context.use_context(trace):
-        return _run_handler(message)
-
-
-def _run_handler(message: Message) -> Settlement:
+def run_handler(messages: list[Message], trace: dict[str, str]) -> tuple[list[Settlement], float | None]:
+    """Run the handler for these messages, in the child and within this trace; return what `ChildProcesses.run` does."""
     assert _handler is not None  # noqa: S101 - set by the pool's initializer
-    began = monotonic()
-    context = Context(message, ChildRuntime(), completed=_handler.rules.policy is AckPolicy.ACK_FIRST)  # type: ignore[arg-type]
+    call = to_call(_handler, messages, ChildRuntime())
     returned: object
-    try:
-        with fresh_connections():
-            returned = _handler.call(message, context)
-            if hasattr(returned, "__await__"):
-                returned = _run_coroutine(returned)
-    except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails the message, not the child
-        returned = error
-    settlement = _handler.rules.to_settlement(message, check_awaited(tracker_of(context), returned), context.action)
-    settlement.ran_s = monotonic() - began
-    return settlement
-
-
-def run_batch_handler(messages: list[Message], trace: dict[str, str]) -> list[Settlement]:
-    """Run a batch handler for these messages, in the child and within this trace; return their settlements."""
     with trace_context.use_context(trace):
-        return _run_batch_handler(messages)
-
-
-def _run_batch_handler(messages: list[Message]) -> list[Settlement]:
-    assert _handler is not None  # noqa: S101 - set by the pool's initializer
-    batch = Batch(_handler, messages, ChildRuntime())  # type: ignore[arg-type]
-    began = monotonic()
-    returned: object
-    try:
-        with fresh_connections():
-            returned = batch.call()
-            if hasattr(returned, "__await__"):
-                returned = _run_coroutine(returned)
-    except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
-        returned = error
-    ran_s = monotonic() - began
-    settlements = batch.to_settlements(returned)
-    for each in settlements:
-        each.ran_s = ran_s
-    return settlements
+        began = monotonic()
+        try:
+            with fresh_connections():
+                returned = call.call()
+                if hasattr(returned, "__await__"):
+                    returned = _run_coroutine(returned)
+        except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
+            returned = error
+        ran_s = monotonic() - began if call.was_called else None
+        return call.to_settlements(returned), ran_s
 
 
 def _run_coroutine(coroutine: Any) -> object:
@@ -256,4 +225,4 @@ def _initialize(
         from pgrouse.telemetry import providers  # noqa: PLC0415
 
         providers.set_providers(otel, f"{topic}:{os.getpid()}")
-    _handler = handler.find_handler(topic, chosen, rules)
+    _handler = loader.find_handler(topic, chosen, rules)

@@ -21,6 +21,7 @@ from pgrouse.client.worker_client import TurnResult, WorkerClient
 from pgrouse.handlers.outcome import to_storable_text
 from pgrouse.worker.claim_planner import ClaimPlanner, TurnPlan
 from pgrouse.worker.executor import HandlerExecutor
+from pgrouse.worker.observer import NO_OBSERVER, Observer
 from pgrouse.worker.settle_buffer import SettleBuffer
 from pgrouse.worker.wake_event import WakeEvent
 
@@ -44,6 +45,7 @@ class ClaimLoop:
     Args:
         number: 0 is the first loop, which polls and falls asleep for all.
         wake_event: set when there may be something to do.
+        observer: sees every turn.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class ClaimLoop:
         settle_buffer: SettleBuffer,
         executor: HandlerExecutor,
         wake_event: WakeEvent,
+        observer: Observer = NO_OBSERVER,
     ) -> None:
         self.name = f"claim-{number}"
+        self.observer = observer
         self.worker = f"{db.worker}/{number}"
         self.first = number == 0
         self.db, self.planner, self.settle_buffer, self.executor, self.wake_event = (
@@ -197,10 +201,12 @@ class ClaimLoop:
         arm = None if plan.arm_s is None or plan.request is None else (self.executor.topics, plan.arm_s)
         started = self.settle_buffer.take_started(settlements)
         try:
-            async with self._turn_timeout():
-                result = await client.settle_and_claim(
-                    settlements, plan.request, started=started, arm=arm, disarm=plan.disarm
-                )
+            with self.observer.turn(client.conn, settlements, claims=plan.request is not None) as span:
+                async with self._turn_timeout():
+                    result = await client.settle_and_claim(
+                        settlements, plan.request, started=started, arm=arm, disarm=plan.disarm
+                    )
+                span.record_claimed(result.claimed)
         except BaseException as error:
             self.settle_buffer.runs_uncertain(started)
             self.planner.claim_finished(plan)

@@ -24,7 +24,8 @@ from pgrouse.client import policy_change
 from pgrouse.client.database import Database
 from pgrouse.config import config
 from pgrouse.errors import ConfigError, ExitCode
-from pgrouse.handlers import handler
+from pgrouse.handlers import loader
+from pgrouse.handlers.encryption import Encryption, NoEncryption
 from pgrouse.handlers.handler import Handler, Mode
 from pgrouse.install import schema
 from pgrouse.worker import child_process, loop, supervisor, systemd
@@ -40,6 +41,7 @@ from pgrouse.worker.listener import Listener, ListenerMode, Prober
 from pgrouse.worker.maintenance import MaintenanceLoop
 from pgrouse.worker.metrics_recorder import MetricsRecorder
 from pgrouse.worker.metrics_reporter import MetricsReporter
+from pgrouse.worker.observer import NO_OBSERVER, Observer
 from pgrouse.worker.schema_cache import SchemaCache
 from pgrouse.worker.settle_buffer import SettleBuffer
 from pgrouse.worker.shutdown_signals import ShutdownSignals
@@ -48,8 +50,6 @@ from pgrouse.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from pgrouse.metrics.endpoint import MetricsEndpoint
-    from pgrouse.telemetry.factory import TelemetryFactory
-    from pgrouse.worker.message_crypto import MessageCrypto
 
 log = structlog.get_logger()
 
@@ -68,12 +68,12 @@ def run(settings: config.Config) -> int:
     if supervisor.is_supervised():
         supervisor.stop_with_parent()
     elif settings.worker.processes > 1:
-        handler.load(settings)
+        loader.load(settings)
         # Before any process is started, so that a key that cannot be read is reported once.
-        _message_crypto(settings)
+        _encryption(settings)
         _log_handler_warnings(settings)
         return supervisor.run(settings.worker.processes)
-    daemon = Daemon(settings, handler.load(settings))
+    daemon = Daemon(settings, loader.load(settings))
     if not supervisor.is_supervised():
         _log_handler_warnings(settings)
     # Tasks that are cancelled at the very end may call sys.exit, too: the exit code is already known.
@@ -87,7 +87,7 @@ def run(settings: config.Config) -> int:
 
 def _log_handler_warnings(settings: config.Config) -> None:
     """Log, once, what is valid in the configuration but may surprise."""
-    for each in handler.find_suspicious_settings(settings):
+    for each in loader.find_suspicious_settings(settings):
         log.warning(events.HANDLER_CONFIG_SUSPICIOUS, where=str(each.origin), key=each.key, reason=each.text)
 
 
@@ -102,13 +102,11 @@ class Daemon:
         self.in_flight = InFlight()
         self.metrics = MetricsRecorder(handlers)
         self.settle_buffer = SettleBuffer(self.wake_events, self.metrics)
-        self.message_crypto = _message_crypto(settings)
-        self.runtime = DaemonRuntime(self.db, self.in_flight, self.metrics, self.message_crypto)
+        self.runtime = DaemonRuntime(self.db, self.in_flight, self.metrics, _encryption(settings))
         self.schemas, self.topic_changed = SchemaCache(handlers), WakeEvent()
         children = _children(settings, handlers)
-        self.traced = _traced(settings, self.name)
-        make_executor = HandlerExecutor if self.traced is None else self.traced.executor
-        self.executor = make_executor(
+        self.observer = _observer(settings, self.name)
+        self.executor = HandlerExecutor(
             handlers,
             settings.worker,
             self.in_flight,
@@ -117,7 +115,7 @@ class Daemon:
             children,
             self._wake,
             self.schemas,
-            self.message_crypto,
+            self.observer,
         )
         self.planner = ClaimPlanner(
             self.executor.capacity, self._poll_s, time.monotonic, settings.worker.claim_connections
@@ -145,8 +143,7 @@ class Daemon:
             async with self.runtime:
                 await self._work()
         watchdog.cancel()
-        if self.traced is not None:
-            await asyncio.to_thread(self.traced.shutdown)
+        await asyncio.to_thread(self.observer.shutdown)
         if self.endpoint is not None:
             self.endpoint.stop()
         log.info(events.DAEMON_STOPPED, worker=self.name, **self._counts())
@@ -207,9 +204,10 @@ class Daemon:
 
     def _loops(self) -> list[loop.Loop]:
         settings = self.settings.worker
-        make_claim_loop = ClaimLoop if self.traced is None else self.traced.claim_loop
         self.claim_loops = [
-            make_claim_loop(n, self.db, self.planner, self.settle_buffer, self.executor, self.wake_events.new())
+            ClaimLoop(
+                n, self.db, self.planner, self.settle_buffer, self.executor, self.wake_events.new(), self.observer
+            )
             for n in range(settings.claim_connections)
         ]
         return [
@@ -360,7 +358,7 @@ def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str
             topic,
             settings.topics[topic],
             settings.handlers,
-            each.concurrency or handler.DEFAULT_CHILDREN,
+            each.concurrency or loader.DEFAULT_CHILDREN,
             settings.otel,
             # Messages are decrypted before a child gets them: it needs no key.
             without=tuple(key.env for key in settings.crypto.keys.values() if key.env),
@@ -378,22 +376,23 @@ def _alert_loops(db: Database, settings: config.Config, holder: str) -> list[loo
     return delivery.delivery_loops(db, settings, holder)
 
 
-def _message_crypto(settings: config.Config) -> MessageCrypto | None:
+def _encryption(settings: config.Config) -> Encryption:
     if settings.crypto.current is None:
-        return None
+        return NoEncryption()
     from pgrouse.crypto.keys import load_cipher  # noqa: PLC0415 - only where there are keys
     from pgrouse.worker.message_crypto import MessageCrypto  # noqa: PLC0415
 
     cipher = load_cipher(settings)
-    return None if cipher is None else MessageCrypto(cipher, settings.crypto)
+    return NoEncryption() if cipher is None else MessageCrypto(cipher, settings.crypto)
 
 
-def _traced(settings: config.Config, worker: str) -> TelemetryFactory | None:
+def _observer(settings: config.Config, worker: str) -> Observer:
     if not settings.otel.enabled:
-        return None
-    from pgrouse.telemetry.factory import TelemetryFactory  # noqa: PLC0415 - only where it is wanted
+        return NO_OBSERVER
+    from pgrouse.telemetry import providers  # noqa: PLC0415 - only where it is wanted
+    from pgrouse.telemetry.telemetry import Telemetry  # noqa: PLC0415
 
-    return TelemetryFactory(settings.otel, worker)
+    return Telemetry(worker, providers.set_providers(settings.otel, worker).shutdown)
 
 
 def _endpoint(daemon: Daemon) -> MetricsEndpoint | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
@@ -15,13 +14,10 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.settle import complete
 from pgrouse.client.database import Database
 from pgrouse.client.message import Message, claim_refs
+from pgrouse.handlers.encryption import Encryption
 from pgrouse.handlers.event_loop import DONE, is_on_event_loop
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
-
-if TYPE_CHECKING:
-    from pgrouse.handlers.step import Steps
-    from pgrouse.worker.message_crypto import MessageCrypto
 
 # How long to wait for a completion before the handler runs. It takes milliseconds unless the connection is dead.
 COMPLETE_TIMEOUT_S = 15.0
@@ -32,7 +28,7 @@ class DaemonRuntime:
 
     Args:
         metrics: records what a handler completes in its own transaction.
-        message_crypto: encrypts the outputs of such transactions; None = they are stored as they are.
+        encryption: encrypts the outputs of such transactions.
 
     Attributes:
         stopping: whether the daemon is shutting down.
@@ -40,11 +36,9 @@ class DaemonRuntime:
         blocking_pool: connections for handlers in threads.
     """
 
-    def __init__(
-        self, db: Database, in_flight: InFlight, metrics: MetricsRecorder, message_crypto: MessageCrypto | None = None
-    ) -> None:
+    def __init__(self, db: Database, in_flight: InFlight, metrics: MetricsRecorder, encryption: Encryption) -> None:
         self.stopping = False
-        self.message_crypto = message_crypto
+        self.encryption = encryption
         self.metrics = metrics
         self.pool: AsyncConnectionPool = db.pool()
         self.blocking_pool: ConnectionPool = db.blocking_pool()
@@ -54,20 +48,6 @@ class DaemonRuntime:
         """Whether the message is still this worker's: in flight under this claim, and not cancelled."""
         # The heartbeat's thread marks a cancelled message before the event loop removes it.
         return self._in_flight.holds(message) and not self._in_flight.is_cancelled(message)
-
-    def encrypt_output(self, message: Message, text: str | None) -> str | None:
-        """Return an output as it may be stored."""
-        return text if self.message_crypto is None else self.message_crypto.encrypt_output(message, text)
-
-    def decrypt_output(self, message: Message, text: str) -> str:
-        """Return an output as it was before `encrypt_output`."""
-        return text if self.message_crypto is None else self.message_crypto.decrypt_output(message, text)
-
-    def steps(self, message: Message) -> Steps:
-        """Return the steps of a running message."""
-        from pgrouse.handlers.step import Steps  # noqa: PLC0415 - most handlers use none
-
-        return Steps(message, self)
 
     def completed(self, *messages: Message) -> None:
         """The transaction that completed these messages was committed: nothing is left to settle, and their lost locks do not count as lost. Thread-safe."""

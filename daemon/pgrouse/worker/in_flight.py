@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pgrouse.client.message import Message
+from pgrouse.client.settlement import Settlement
 from pgrouse.worker.progress import Progress
 
 # Shorter locks need their heartbeat sooner than after one second.
@@ -73,6 +74,15 @@ class InFlight:
         held = self._messages.get(message.id)
         return held is not None and held.message.claim_id == message.claim_id
 
+    def held(self, settlements: Iterable[Settlement]) -> list[Settlement]:
+        """Return those of these settlements whose messages are in flight."""
+        found = self._messages.get
+        return [
+            each
+            for each in settlements
+            if (held := found(each.message.id)) is not None and held.message.claim_id == each.message.claim_id
+        ]
+
     def find(self, message_id: int) -> Message | None:
         """Return the message with this id if it is in flight."""
         held = self._messages.get(message_id)
@@ -82,7 +92,8 @@ class InFlight:
         """Add claimed messages."""
         for message in claimed:
             self._messages[message.id] = InFlightMessage(message, now)
-            self._abandoned.discard(message.id)
+            if self._abandoned:
+                self._abandoned.discard(message.id)
             if message.lock_duration_s < SHORT_LOCK_S:
                 self.wake_heartbeat.set()
 
@@ -90,8 +101,9 @@ class InFlight:
         """Remove messages that are settled, or whose lock was lost."""
         noted = bool(self.progress)
         for message in messages:
+            held = self._messages.get(message.id)
             # The same message may have been lost and claimed again meanwhile.
-            if self.holds(message):
+            if held is not None and held.message.claim_id == message.claim_id:
                 self._messages.pop(message.id, None)
                 if noted:
                     self.progress.forget(message)

@@ -32,7 +32,7 @@ MAX_WARNED = 1000
 
 
 class MessageCrypto:
-    """Decrypts messages, and encrypts what handlers produce.
+    """The Encryption of a worker with keys: decrypts messages, and encrypts what handlers produce.
 
     Args:
         clock: monotonic seconds.
@@ -69,11 +69,14 @@ class MessageCrypto:
                 opened.append(found)
         return opened, unreadable
 
-    def encrypt_settlement(self, ended: Settlement) -> Settlement:
-        """Return the end of an attempt as it may be stored: what the handler made of encrypted data is encrypted, once."""
+    def encrypt_all(self, settlements: list[Settlement]) -> list[Settlement]:
+        """Return the ends of attempts as they may be stored and logged: what the handler made of encrypted data is encrypted."""
+        return [self._encrypt_settlement(each) for each in settlements]
+
+    def _encrypt_settlement(self, ended: Settlement) -> Settlement:
         message = ended.message
         says_nothing = ended.output is None and ended.state is None and ended.error is None and not ended.warnings
-        if says_nothing or ended.is_encrypted or not self._is_secret(message):
+        if says_nothing or not self._is_secret(message):
             return ended
         return replace(
             ended,
@@ -83,7 +86,6 @@ class MessageCrypto:
             warnings=ended.warnings
             if self.settings.error_detail == "text"
             else tuple((e, NOT_KEPT) for e, _ in ended.warnings),
-            is_encrypted=True,
         )
 
     def describe_error(self, message: Message, error: BaseException) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from time import monotonic
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
@@ -152,10 +151,6 @@ class MetricsRecorder:
                 metrics.wakes.add_all(waited for waited in waits if waited <= slept_s)
             elif reason is WakeReason.POLL:
                 metrics.missed += sum(MISSED_AFTER_S < waited <= slept_s for waited in waits)
-
-    def record_run(self, topic: str, began: float, ran_s: float | None = None) -> None:
-        """Record a call of a handler, by its start on the monotonic clock or by its duration. Thread-safe."""
-        self.for_topic(topic).runs.add(monotonic() - began if ran_s is None else ran_s)
 
     def record_settled(self, settlements: Sequence[Settlement], lost: Iterable[int]) -> Counter[SettleKind]:
         """Record settlements, except the lost ones; return how many there are of each kind."""

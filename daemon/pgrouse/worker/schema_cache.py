@@ -7,7 +7,7 @@ that a topic was changed, and about once per second in case a notification was l
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -82,11 +82,18 @@ class SchemaCache:
             for topic, text in texts.items()
         }
 
-    def check(self, message: Message) -> Settlement | None:
-        """Return how an attempt ends before its handler runs: rejected if the payload does not match; None if the handler may run.
+    def check(self, messages: list[Message]) -> tuple[list[Message], Sequence[Settlement]]:
+        """Return the messages whose handler may run, and the ends of the attempts of the others.
 
-        A missing package is the operator's mistake: the message is deferred without using up its attempt.
+        A payload that does not match is rejected. A missing package is the operator's mistake: the message is deferred without using up its
+        attempt.
         """
+        if not (self._schemas or self._uncheckable):
+            return messages, ()
+        ended = {message.id: settlement for message in messages if (settlement := self._check(message)) is not None}
+        return [message for message in messages if message.id not in ended], list(ended.values())
+
+    def _check(self, message: Message) -> Settlement | None:
         if self._uncheckable and self._topic_of_schema(message) in self._uncheckable:
             return Settlement(message, SettleKind.DEFER, after=RECHECK_AFTER)
         violation = self.violation(message)

@@ -35,10 +35,12 @@ class SettleBuffer:
         self.counts: dict[SettleKind, int] = dict.fromkeys(SettleKind, 0)
         self.lost_count = 0
 
-    def add(self, settlement: Settlement) -> None:
-        """Add the settlement of one attempt."""
-        self.waiting.append(settlement)
-        self.wake_events.set()
+    def add(self, *settlements: Settlement) -> None:
+        """Add the settlements of attempts that ended at once; without any, the claim loops learn that slots are free."""
+        # A claim loop that was woken by the first takes all of them.
+        if not (self.waiting and settlements):
+            self.wake_events.set()
+        self.waiting += settlements
 
     def start(self, message: Message) -> None:
         """Add a message that had waited for a free slot and starts now: its run is counted with the next flush."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 class WakeEvent:
-    """Wakes its waiter, at most once per wait. If nothing waits, the next wait returns at once."""
+    """Wakes its waiter, at most once per wait. If nothing waits, the next wait returns at once.
+
+    Attributes:
+        set: wakes the waiter, or lets the next wait return at once.
+    """
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-
-    def set(self) -> None:
-        """Wake the waiter, or let the next wait return at once."""
-        self._event.set()
+        self.set: Callable[[], None] = self._event.set
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it is set, at most so long; return whether it was."""

@@ -1,0 +1,73 @@
+"""What handlers need from where they run: a daemon, a child process of one, or a test."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
+from typing import Any, Protocol
+
+from psycopg import AsyncConnection, Connection
+
+from pgrouse.client.message import Message
+from pgrouse.handlers.encryption import Encryption
+
+
+class AsyncPool(Protocol):
+    """Lends connections to async handlers."""
+
+    def connection(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
+        """Lend a connection."""
+
+
+class BlockingPool(Protocol):
+    """Lends connections to handlers in threads."""
+
+    def connection(self) -> AbstractContextManager[Connection[Any]]:
+        """Lend a connection."""
+
+
+class HandlerRuntime(Protocol):
+    """The runtime of handlers. Handlers in threads call it, too."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker is shutting down."""
+
+    @property
+    def encryption(self) -> Encryption:
+        """What encrypts that which handlers store."""
+
+    @property
+    def pool(self) -> AsyncPool:
+        """The connections of async handlers.
+
+        Raises:
+            RuntimeError: there are none here; says what to do.
+        """
+
+    @property
+    def blocking_pool(self) -> BlockingPool:
+        """The connections of handlers in threads.
+
+        Raises:
+            RuntimeError: there are none here; says what to do.
+        """
+
+    def holds(self, message: Message) -> bool:
+        """Whether the message is still this worker's: in flight under this claim, and not cancelled."""
+
+    def cancelled(self, message: Message) -> bool:
+        """Whether the message was cancelled."""
+
+    def note_progress(self, message: Message, text: str) -> None:
+        """Remember the progress of a message that is in flight."""
+
+    def last_progress(self, message: Message) -> str | None:
+        """Return the last progress of a message."""
+
+    def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
+        """Extend the message's lock. On the event loop the result is awaited; in a thread this call waits."""
+
+    def completed(self, *messages: Message) -> None:
+        """The transaction that completed these messages was committed: nothing is left to settle."""

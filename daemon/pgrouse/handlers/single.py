@@ -1,0 +1,113 @@
+"""A call of a handler with one message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+
+from pgrouse import events
+from pgrouse.client.message import Message
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.handlers import outcome
+from pgrouse.handlers.ack_rules import AckPolicy
+from pgrouse.handlers.context import Context
+from pgrouse.handlers.handler import Handler
+from pgrouse.handlers.outcome import Ack
+from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited, tracker_of
+from pgrouse.handlers.runtime import HandlerRuntime
+
+log = structlog.get_logger()
+
+
+class Single:
+    """A call of a handler with one message: see `HandlerCall`.
+
+    Attributes:
+        context: what the handler was given, if it takes a context.
+    """
+
+    # One is made for each message: class attributes as defaults would cost more.
+    __slots__ = ("context", "handler", "limit_s", "message", "messages", "runtime", "was_called")
+
+    def __init__(self, handler: Handler, messages: list[Message], runtime: HandlerRuntime) -> None:
+        self.handler, self.messages, self.runtime = handler, messages, runtime
+        self.message = messages[0]
+        self.limit_s = self.message.timeout_s
+        self.context: Context | None = None
+        self.was_called = False
+
+    @property
+    def committed(self) -> bool:
+        """Whether the handler has completed the message."""
+        return self.context is not None and self.context.completed
+
+    @property
+    def tracker(self) -> PublishTracker | None:
+        """What the handler has published and has to await."""
+        return None if self.context is None else tracker_of(self.context)
+
+    def call(self) -> Any:
+        """Call the function with what it takes.
+
+        Raises:
+            Reject: the payload does not fit.
+        """
+        handler = self.handler
+        if handler.arguments == 0:
+            self.was_called = True
+            return handler.function()
+        if handler.arguments > 1:
+            self.context = Context(self.message, self.runtime, completed=self._is_completed_first)
+        payload = handler.decode(self.message)
+        self.was_called = True
+        return handler.function(payload) if self.context is None else handler.function(payload, self.context)
+
+    def start_completed(self, lost: list[int]) -> None:
+        """The message was completed before the handler begins, unless it was lost."""
+        if lost:
+            self.messages = []
+
+    def to_settlements(self, returned: object) -> list[Settlement]:
+        """Return how the message ends; nothing if the handler has completed it."""
+        context, rules = self.context, self.handler.rules
+        if context is None:
+            return [rules.to_settlement(self.message, returned)]
+        returned = check_awaited(tracker_of(context), returned)
+        if not context.completed or self._is_completed_first:
+            return [rules.to_settlement(self.message, returned, context.action)]
+        if isinstance(returned, BaseException):
+            self.log_after_completion(self.runtime.encryption.describe_error(self.message, returned))
+        elif returned is not None:
+            self.log_after_completion("it returned an output: set ctx.output in the transaction")
+        return []
+
+    def completed(self) -> list[tuple[Message, BaseException | None]]:
+        """Return the message with its output, if the handler has completed it."""
+        if self.context is None or not self.context.completed or self._is_completed_first:
+            return []
+        return [(self.message, Ack(self.context.output))]
+
+    def died(self, error: BaseException, reason: str) -> list[Settlement]:
+        """Return how the message ends: another attempt, if any are left."""
+        return [self.handler.rules.to_failure(self.message, error, reason)]
+
+    def timed_out(self) -> list[Settlement]:
+        """Return how the message ends: as an expired lock does."""
+        return [] if self.committed else [outcome.timed_out(self.message)]
+
+    def released(self) -> list[Settlement]:
+        """Return how the message ends: it is released."""
+        return [] if self.committed else [Settlement(self.message, SettleKind.RELEASE, ran=True)]
+
+    def log_keys(self) -> dict[str, Any]:
+        """Return what a log event says of the message."""
+        return {"message_id": self.message.id, "topic": self.message.topic}
+
+    def log_after_completion(self, reason: str) -> None:
+        """Log what changes nothing any more."""
+        log.warning(events.MESSAGE_ENDED_AFTER_COMPLETION, **self.log_keys(), reason=reason)
+
+    @property
+    def _is_completed_first(self) -> bool:
+        return self.handler.rules.policy is AckPolicy.ACK_FIRST

@@ -1,0 +1,180 @@
+"""The life of every run: its messages are decrypted and checked, its handler is called, and what ended is encrypted, logged and settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+import structlog
+
+from pgrouse import events
+from pgrouse.client.message import Message
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.handlers import outcome
+from pgrouse.handlers.call import HandlerCall, to_call
+from pgrouse.handlers.runtime import HandlerRuntime
+from pgrouse.publishing import trace_context
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.observer import Observer
+from pgrouse.worker.run import Run, StopReason
+from pgrouse.worker.runners import Runner
+from pgrouse.worker.schema_cache import SchemaCache
+from pgrouse.worker.settle_buffer import SettleBuffer
+
+log = structlog.get_logger()
+
+FAILURE_EVENTS = {
+    SettleKind.COMPLETE: events.MESSAGE_OUTPUT_DROPPED,
+    SettleKind.RETRY: events.ATTEMPT_FAILED,
+    SettleKind.EXPIRE: events.ATTEMPT_TIMED_OUT,
+    SettleKind.REJECT: events.MESSAGE_REJECTED,
+    SettleKind.FAIL: events.MESSAGE_FAILED,
+}
+
+
+class Attempts:
+    """Makes attempts, and settles them.
+
+    Args:
+        runners: by topic.
+        schemas: the payload schemas of the topics.
+        observer: sees every attempt.
+
+    Attributes:
+        runs: what runs now.
+        is_draining: whether a shutdown waits for the runs to end.
+    """
+
+    def __init__(
+        self,
+        in_flight: InFlight,
+        settle_buffer: SettleBuffer,
+        runtime: HandlerRuntime,
+        runners: dict[str, Runner],
+        schemas: SchemaCache,
+        observer: Observer,
+    ) -> None:
+        self.in_flight, self.settle_buffer, self.runtime = in_flight, settle_buffer, runtime
+        self.runners, self.schemas, self.observer = runners, schemas, observer
+        self.encryption = runtime.encryption
+        self.runs: set[Run] = set()
+        self.is_draining = False
+
+    async def make(self, run: Run) -> None:
+        """Run the handler of a run in its task, which is this one, and settle its messages. Whatever the handler does, this returns."""
+        self.runs.add(run)
+        if not run.is_counted:
+            for message in run.messages:
+                self.settle_buffer.start(message)
+        span = self.observer.attempt(run.messages, is_batch=run.handler.batch_options is not None)
+        try:
+            settlements = await self._start(run)
+        except asyncio.CancelledError as error:
+            settlements = self._cancelled(run, error)
+        except Exception as error:  # noqa: BLE001 - it must cost neither the worker, nor keep the messages in flight for ever
+            settlements = self.in_flight.held(_crashed(run, error))
+        span.end(self._end(run, settlements), lost=run.stop_reason is StopReason.LOST)
+
+    def end_unstarted(self, run: Run) -> None:
+        """The task of a run was cancelled before its first step: `make` was never called."""
+        self._end(run, self._cancelled(run, asyncio.CancelledError()))
+
+    def release(self, messages: Iterable[Message]) -> None:
+        """Release messages that were not started."""
+        self.settle(self.in_flight.held(Settlement(message, SettleKind.RELEASE) for message in messages))
+
+    def release_running(self) -> None:
+        """Release the messages of handlers that ignore their cancellation: the process is about to end."""
+        for run in self.runs:
+            self.settle(self.in_flight.held(self._call(run).released()))
+
+    def settle(self, settlements: list[Settlement]) -> list[Settlement]:
+        """Settle messages; return how, as it may be stored and logged."""
+        settlements = self.encryption.encrypt_all(settlements)
+        for each in settlements:
+            if each.error is not None or each.warnings:
+                _log(settlements)
+                break
+        if self.in_flight.progress:
+            for each in settlements:
+                each.progress = self.in_flight.progress.last(each.message)
+        self.settle_buffer.add(*settlements)
+        return settlements
+
+    def _start(self, run: Run) -> Coroutine[Any, Any, list[Settlement]]:
+        """Call the handler with those of its messages that can be decrypted, and match their schema."""
+        # Not a coroutine: every message would pay for it.
+        readable, unreadable = self.encryption.decrypt_all(run.messages)
+        messages, invalid = self.schemas.check(readable)
+        if unreadable or invalid:
+            refused = [*unreadable, *invalid]
+            if not messages:
+                return _ended(refused)
+            self.settle(refused)
+            run.messages = messages
+        run.call = to_call(run.handler, messages, self.runtime)
+        return self.runners[run.handler.topic].run(run, run.call)
+
+    def _call(self, run: Run) -> HandlerCall:
+        return run.call or to_call(run.handler, run.messages, self.runtime)
+
+    def _cancelled(self, run: Run, error: asyncio.CancelledError) -> list[Settlement]:
+        """Return how the messages of a cancelled run end."""
+        call = self._call(run)
+        if run.stop_reason is None:
+            # pgrouse did not stop it: what a handler left behind has hit a wait of ours, and it failed.
+            return call.to_settlements(error)
+        return call.timed_out() if run.stop_reason is StopReason.TIMED_OUT else call.released()
+
+    def _end(self, run: Run, settlements: list[Settlement]) -> list[Settlement]:
+        """Settle the messages of a run, except those that were lost meanwhile."""
+        self.runs.discard(run)
+        run.is_over = True
+        if run.timer is not None:
+            run.timer.cancel()
+        settled = self.settle(self.in_flight.held(settlements) if run.has_lost else settlements)
+        if len(settled) < len(run.messages):
+            # Lost, or completed by the handler.
+            ids = {each.message.id for each in settled}
+            self.in_flight.remove(message for message in run.messages if message.id not in ids)
+        if self.is_draining:
+            self.settle_buffer.wake_events.set()
+        return settled
+
+
+async def _ended(settlements: list[Settlement]) -> list[Settlement]:
+    return settlements
+
+
+def _crashed(run: Run, error: Exception) -> list[Settlement]:
+    """Return how the messages of a run end after a bug of pgrouse, or an outcome that cannot be formatted."""
+    first = run.messages[0]
+    name = "handler" if run.handler.batch_options is None else "batch"
+    log.error(events.LOOP_CRASHED, loop=name, message_id=first.id, topic=first.topic, exc_info=error)
+    described, kind = outcome.describe(error), type(error).__qualname__
+    return [Settlement(each, SettleKind.RETRY, error=described, error_type=kind) for each in run.messages]
+
+
+def _log(settlements: list[Settlement]) -> None:
+    """Log the failures and warnings of attempts. What is the same for many messages of a batch is logged once, with the first of them."""
+    failures: Counter[tuple[SettleKind, str | None]] = Counter(
+        (each.kind, each.error) for each in settlements if each.error is not None
+    )
+    warnings = Counter(warning for each in settlements for warning in each.warnings)
+    for each in settlements:
+        if count := failures.pop((each.kind, each.error), 0):
+            # The last line of an error, never a payload.
+            reason = (each.error or "").rstrip().rpartition("\n")[2]
+            log.warning(FAILURE_EVENTS[each.kind], **_log_keys(each, reason, count))
+        for warning in each.warnings:
+            if count := warnings.pop(warning, 0):
+                event, reason = warning
+                log.error(event, **_log_keys(each, reason, count))
+
+
+def _log_keys(settlement: Settlement, reason: str, count: int) -> dict[str, Any]:
+    message = settlement.message
+    keys = {"message_id": message.id, "topic": message.topic, "attempt": message.attempt, "reason": reason}
+    return {**keys, **({"messages": count} if count > 1 else {}), **trace_context.log_keys()}

@@ -1,0 +1,215 @@
+"""The three ways to run a handler: on the event loop, in a thread, in a child process. Each runs single messages and batches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from typing import Protocol
+
+import structlog
+from pebble import ProcessExpired
+
+from pgrouse import events
+from pgrouse.client.settlement import Settlement
+from pgrouse.handlers.call import HandlerCall
+from pgrouse.handlers.outcome import Outcome, describe
+from pgrouse.worker.child_process import ChildProcesses
+from pgrouse.worker.daemon_runtime import DaemonRuntime
+from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.run import Run
+
+log = structlog.get_logger()
+
+# The processes died while the pool believed them idle: the last call may have started, and may have killed them.
+DIED_UNOBSERVED = "the handler's process died before it could report whether the handler had started"
+
+
+class Runner(Protocol):
+    """Runs one handler."""
+
+    async def run(self, run: Run, call: HandlerCall) -> list[Settlement]:
+        """Make the call of a run, and return how its messages end.
+
+        Raises:
+            CancelledError: the run was stopped.
+        """
+
+
+class LoopRunner:
+    """Runs an async handler on the event loop.
+
+    Args:
+        record_run: records how long a call took, in seconds.
+    """
+
+    def __init__(self, in_flight: InFlight, record_run: Callable[[float], None]) -> None:
+        self._in_flight, self._record_run = in_flight, record_run
+
+    async def run(self, run: Run, call: HandlerCall) -> list[Settlement]:
+        """Call the handler in this task."""
+        if (limit_s := call.limit_s) is not None:
+            run.start_timeout(limit_s, self._in_flight)
+        began = time.monotonic()
+        returned: object
+        try:
+            coroutine = call.call()
+            returned = await coroutine if call.was_called else None
+        except BaseException as error:  # sys.exit in a handler fails its messages, not the daemon
+            if _is_being_closed():
+                raise
+            if run.stop_reason is not None and not isinstance(error, Outcome):
+                # An exception that was raised because of the stop is not the handler's failure.
+                raise asyncio.CancelledError from error
+            # If it was cancelled, it cancelled itself.
+            returned = error
+        finally:
+            if call.was_called:
+                self._record_run(time.monotonic() - began)
+            clean_up_after_coroutine()
+        return call.to_settlements(returned)
+
+
+class HandlerThreads:
+    """The threads of sync handlers.
+
+    Attributes:
+        busy: how many run a handler.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.busy = 0
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix="handler")
+
+    async def run(self, function: Callable[[], list[Settlement]], on_end: Callable[[], None]) -> list[Settlement]:
+        """Call a function in a thread, with a copy of the current context: it sees the span of its attempt."""
+        loop = asyncio.get_running_loop()
+        future = self._pool.submit(contextvars.copy_context().run, function)
+        self.busy += 1
+        future.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(self._end, on_end))
+        return await asyncio.wrap_future(future)
+
+    def _end(self, on_end: Callable[[], None]) -> None:
+        self.busy -= 1
+        on_end()
+
+    def shutdown(self) -> None:
+        """Start nothing more. A thread that runs cannot be stopped."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class ThreadRunner:
+    """Runs a sync handler in a thread.
+
+    Args:
+        record_run: records how long a call took, in seconds; thread-safe.
+    """
+
+    def __init__(self, threads: HandlerThreads, in_flight: InFlight, record_run: Callable[[float], None]) -> None:
+        self._threads, self._in_flight, self._record_run = threads, in_flight, record_run
+
+    async def run(self, run: Run, call: HandlerCall) -> list[Settlement]:
+        """Call the handler in a thread; it may have to wait for one first."""
+        start_timeout: Callable[[], object] | None = None
+        if (limit_s := call.limit_s) is not None:
+            loop = asyncio.get_running_loop()
+            start_timeout = partial(loop.call_soon_threadsafe, run.start_timeout, limit_s, self._in_flight)
+        # A thread cannot be stopped: the slot stays in use until it ends by itself, even if the run has timed out.
+        run.has_thread = True
+        return await self._threads.run(partial(self._call, call, start_timeout), run.free_slot)
+
+    def _call(self, call: HandlerCall, start_timeout: Callable[[], object] | None) -> list[Settlement]:
+        if start_timeout is not None:
+            start_timeout()
+        began = time.monotonic()
+        returned: object
+        try:
+            with fresh_connections():
+                returned = call.call()
+        except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the thread
+            returned = error
+        if call.was_called:
+            self._record_run(time.monotonic() - began)
+        return call.to_settlements(returned)
+
+
+class ChildRunner:
+    """Runs a handler in a child process.
+
+    Args:
+        record_run: records how long a call took, in seconds.
+    """
+
+    def __init__(self, children: ChildProcesses, record_run: Callable[[float], None]) -> None:
+        self._children, self._record_run = children, record_run
+
+    async def run(self, run: Run, call: HandlerCall) -> list[Settlement]:
+        """Call the handler in a child, whose timeout starts when the child starts the handler."""
+        began = time.monotonic()
+        ran_s: float | None
+        try:
+            settlements, ran_s = await self._children.run(call.messages, call.limit_s)
+        except Exception as error:  # noqa: BLE001 - a timeout, a death, or anything that cannot be pickled
+            settlements, ran_s = _without_result(call, error), time.monotonic() - began
+        if ran_s is not None:
+            self._record_run(ran_s)
+        return settlements
+
+
+def _without_result(call: HandlerCall, error: Exception) -> list[Settlement]:
+    """Return how messages end for which a child returned nothing."""
+    match error:
+        case TimeoutError():
+            return call.timed_out()
+        case ProcessExpired():
+            reason, exit_code = f"the handler's process died with exit code {error.exitcode}", error.exitcode
+        case BrokenProcessPool():
+            reason, exit_code = DIED_UNOBSERVED, None
+        case _:
+            return call.died(error, describe(error))
+    log.warning(events.CHILD_DIED, **call.log_keys(), exit_code=exit_code)
+    return call.died(error, reason)
+
+
+class CompleteFirstRunner:
+    """Completes messages, then runs their handler: its outcome is only logged (ack_first).
+
+    Args:
+        runner: runs the handler.
+    """
+
+    def __init__(self, runner: Runner, runtime: DaemonRuntime) -> None:
+        self._runner, self._runtime = runner, runtime
+
+    async def run(self, run: Run, call: HandlerCall) -> list[Settlement]:
+        """Complete the messages, and call the handler with those that were not lost; nothing is left to settle."""
+        lost = await self._runtime.complete_first(call.messages)
+        for each in call.messages:
+            if each.id in lost:
+                log.warning(events.MESSAGE_LOCK_LOST, message_id=each.id, topic=each.topic, attempt=each.attempt)
+        call.start_completed(lost)
+        if not call.messages:
+            return []
+        try:
+            settlements = await self._runner.run(run, call)
+        except asyncio.CancelledError:
+            reason = run.stop_reason.value if run.stop_reason else "cancelled"
+            call.log_after_completion(f"the handler was stopped: {reason}")
+        else:
+            self._log_error(call, self._runtime.encryption.encrypt_all(settlements))
+        return []
+
+    def _log_error(self, call: HandlerCall, settlements: list[Settlement]) -> None:
+        error = next((each.error for each in settlements if each.error is not None), None)
+        if error is not None:
+            call.log_after_completion(error)
+
+
+def _is_being_closed() -> bool:
+    """Whether the running coroutine is being closed (no task runs it), as opposed to a handler that raised GeneratorExit itself."""
+    return asyncio.current_task() is None
