@@ -94,11 +94,12 @@ class TopicTable:
 def test_a_payload_that_does_not_match_ends_its_attempt_as_rejected(claimed: Claimed) -> None:
     message = claimed(payload='"a"')
 
-    settlement = of(("job", NUMBER)).check(message)
+    _, (settlement,) = of(("job", NUMBER)).check([message])
 
     assert settlement is not None
     assert settlement.kind == SettleKind.REJECT
-    assert of(("job", NUMBER)).check(claimed(payload="1")) is None
+    fits = claimed(payload="1")
+    assert of(("job", NUMBER)).check([fits]) == ([fits], [])
 
 
 def test_without_the_package_that_checks_no_message_is_run_unchecked_and_none_is_rejected(
@@ -107,11 +108,12 @@ def test_without_the_package_that_checks_no_message_is_run_unchecked_and_none_is
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     schemas = of(("job", NUMBER))
 
-    settlement = schemas.check(claimed(payload="1"))
+    _, (settlement,) = schemas.check([claimed(payload="1")])
 
     assert settlement is not None
     assert (settlement.kind, settlement.after) == (SettleKind.DEFER, RECHECK_AFTER)
-    assert schemas.check(claimed("other", payload="1")) is None
+    other = claimed("other", payload="1")
+    assert schemas.check([other]) == ([other], [])
     assert [(event["topic"], "pgrouse[schemas]" in event["reason"]) for event in logged.entries] == [("job", True)]
 
 
