@@ -286,6 +286,46 @@ def test_only_an_operator_may_skip(pgrouse: Shell, acting_as: Callable[[str], No
     assert "messages_operator" in ended.err
 
 
+def test_a_message_that_waits_is_edited(pgrouse: Shell, queue: Queue) -> None:
+    waiting = queue.publish(payload={"n": 1}, headers={"h": 1})
+
+    ended = pgrouse("message", "edit", waiting, "--payload", '{"n": 2.50}')
+
+    assert (ended.code, ended.out) == (0, f"edited {waiting}\n")
+    text = "SELECT payload::text, headers::text FROM messages.message WHERE id = %s"
+    assert tuple(queue.row(text, [waiting])) == ('{"n": 2.50}', '{"h": 1}')
+
+
+@pytest.mark.parametrize(
+    ("state", "arguments", "problem"),
+    [
+        ("running", [], "it runs: its handler has the old contents already"),
+        ("success", [], "it has ended, or was never published"),
+        ("ready", ["--seen", "0" * 32], "its contents have changed since they were read"),
+    ],
+)
+def test_what_cannot_be_edited_is_said_with_the_reason(
+    pgrouse: Shell, states: dict[str, int], state: str, arguments: list[str], problem: str
+) -> None:
+    ended = pgrouse("message", "edit", states[state], "--payload", "{}", *arguments)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert f"message {states[state]} was not edited: {problem}" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [([], "give --payload or --headers"), (["--payload", "{"], "payload is no JSON"), (["--headers", "1"], "headers")],
+)
+def test_an_edit_without_contents_that_fit_is_refused(
+    pgrouse: Shell, states: dict[str, int], arguments: list[str], complaint: str
+) -> None:
+    ended = pgrouse("message", "edit", states["ready"], *arguments)
+
+    assert ended.code != 0
+    assert complaint in ended.err
+
+
 # what is shown of a message at work
 
 

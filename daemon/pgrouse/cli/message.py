@@ -14,9 +14,11 @@ from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, MESSAGE_ID, RESULTS
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls import operate, workflow
+from pgrouse.client.clock import now
 from pgrouse.client.message_query import NEVER, STATE
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
+from pgrouse.jsonb import Raw, encode
 
 LIVE_STATES = ("ready", "delayed", "retrying", "running")
 
@@ -49,7 +51,7 @@ LIST_ENDED = """
 
 @click.group(cls=CommandGroup)
 def message() -> None:
-    """List, show, retry, cancel, skip and unblock messages."""
+    """List, show, edit, retry, cancel, skip and unblock messages."""
 
 
 @message.command("list")
@@ -81,17 +83,15 @@ def list_messages(
 
 
 def _columns(conn: psycopg.Connection) -> list[Column]:
-    row = conn.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None  # noqa: S101 - a SELECT without FROM has one row
-    now = row[0]
+    clock = run(conn, now())
     return [
         Column("ID", "id", right=True),
         Column("TOPIC", "topic", wide=True),
         Column("STATE", "state", style=style_of_state),
         Column("PRIO", "priority", right=True),
         Column("ATTEMPTS", "attempts", right=True),
-        Column("AVAILABLE", "available_at", lambda at: "after others" if at == NEVER else show_ago(now - at)),
-        Column("ENDED", "archived_at", lambda at: show_ago(now - at), optional=True),
+        Column("AVAILABLE", "available_at", lambda at: "after others" if at == NEVER else show_ago(clock - at)),
+        Column("ENDED", "archived_at", lambda at: show_ago(clock - at), optional=True),
         Column("WORKER", "worker", wide=True, optional=True),
         Column("CHANNEL", "channel", wide=True, optional=True),
         Column("KEY", "key", wide=True, optional=True),
@@ -202,6 +202,40 @@ def retry(session: CliSession, message_ids: tuple[int, ...]) -> int:
         *("due", "not_waiting", "{} is due"), "message {0} does not wait for a time (`pgrouse explain {0}`)"
     )
     return _act(session, operate.retry_now(message_ids), message_ids, report)
+
+
+@message.command()
+@click.argument("message_id", type=MESSAGE_ID, metavar="ID")
+@click.option("--payload", metavar="JSON", help="The new payload.")
+@click.option("--headers", metavar="JSON", help="The new headers, all of them.")
+@click.option("--seen", metavar="MD5", help="Only if this is still the MD5 of the payload as text.")
+@click.pass_obj
+def edit(session: CliSession, message_id: int, payload: str | None, headers: str | None, seen: str | None) -> int:
+    """Replace the payload or the headers of a waiting message.
+
+    Its id, its place, its key and its attempts stay. A message that runs is left alone.
+    """
+    if payload is headers is None:
+        raise click.UsageError("give --payload or --headers")
+    result = session.run(operate.edit(message_id, _checked(payload, "payload"), _checked(headers, "headers"), seen))
+    if session.as_json:
+        session.output.record({"id": message_id, "result": result})
+    if result == "edited":
+        session.output.say(f"edited {message_id}")
+        return ExitCode.OK
+    session.output.problem(f"message {message_id} was not edited: {NOT_EDITED[result]}")
+    return ExitCode.FOUND_A_PROBLEM
+
+
+NOT_EDITED = {
+    "changed": "its contents have changed since they were read",
+    "running": "it runs: its handler has the old contents already",
+    "ended": "it has ended, or was never published",
+}
+
+
+def _checked(text: str | None, name: str) -> str | None:
+    return None if text is None else encode(Raw(text), name)
 
 
 @dataclass(frozen=True)

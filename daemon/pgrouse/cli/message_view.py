@@ -16,6 +16,7 @@ from pgrouse.cli.command import CliSession
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.workflow import Neighbour, workflow
+from pgrouse.client.clock import now
 from pgrouse.client.message_query import COLUMNS, CONTENTS, JSON_COLUMNS, NEVER, STEPS, MessageRecord, find_message
 from pgrouse.crypto import envelope
 from pgrouse.error_line import last_line
@@ -36,7 +37,7 @@ def show_message(
     """Print a message. contents: its payload too; only_dead: refuse one that is not dead, and tell where it comes from; decrypt: as it was published."""
     with session.read() as conn:
         found = run(conn, find_message(message_id, contents=contents))
-        clock: Any = conn.execute("SELECT clock_timestamp()").fetchone()
+        clock = run(conn, now())
         row = None if found is None else _as_row(found, contents)
         if row is not None and only_dead:
             row["lineage"] = [asdict(each) for each in run(conn, lineage(message_id))]
@@ -65,7 +66,7 @@ def show_message(
             {name: Raw(value) if name in JSON_COLUMNS and value is not None else value for name, value in row.items()}
         )
     else:
-        _print(row, clock[0])
+        _print(row, clock)
     return ExitCode.OK
 
 

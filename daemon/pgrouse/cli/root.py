@@ -13,7 +13,7 @@ COMMANDS = {
     "migrate": ("pgrouse.cli.migrate:migrate", "Install the schema, or bring it up to date."),
     "run": ("pgrouse.cli.run:run", "Run the daemon: process messages until it is stopped."),
     "publish": ("pgrouse.cli.publish:publish", "Publish a message and print its id."),
-    "message": ("pgrouse.cli.message:message", "List, show, retry, cancel, skip and unblock messages."),
+    "message": ("pgrouse.cli.message:message", "List, show, edit, retry, cancel, skip and unblock messages."),
     "dead": ("pgrouse.cli.dead:dead", "List, group and show dead messages, requeue dead letters."),
     "redrive": ("pgrouse.cli.redrive:redrive", "Put dead messages back."),
     "replay": ("pgrouse.cli.replay:replay", "Publish again the messages that succeeded in a time."),
