@@ -50,3 +50,14 @@ def test_a_task_that_fails_is_a_problem_and_the_others_are_done(pgrouse: Shell, 
     assert ended.code == 1
     assert "the server warns: tick: raise_low_water failed" in ended.err
     assert [line.split()[1] == "failed" for line in ended.out.splitlines()[1:]].count(True) == 1
+
+
+def test_one_task_is_run_alone(pgrouse: Shell, queue: Queue) -> None:
+    message_id = queue.publish()
+    queue.claim(lock_duration="1 hour")
+    queue.conn.execute("UPDATE messages.message SET lock_expires_at = now() - interval '1 s'")
+
+    rows = pgrouse("maintenance", "run", "--task", "expire_locks", "--json").objects
+
+    assert rows == [{"task": "expire_locks", "did": 1}]
+    assert queue.archived(message_id).result == "lock_expired"

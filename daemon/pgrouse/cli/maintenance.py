@@ -8,8 +8,10 @@ import click
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
-from pgrouse.client.calls.maintenance import tick
+from pgrouse.client.calls.maintenance import TickTask, run_maintenance, tick
 from pgrouse.errors import ExitCode
+
+TASKS = ("expire_locks", "expire_messages", "purge")
 
 
 @click.group(cls=CommandGroup)
@@ -18,13 +20,15 @@ def maintenance() -> None:
 
 
 @maintenance.command()
+@click.option("--task", type=click.Choice(TASKS), help="Only this task.")
 @click.pass_obj
-def run(session: CliSession) -> int:
+def run(session: CliSession, task: str | None) -> int:
     """Run all maintenance functions once.
 
     As pg_cron and the daemons do regularly; it may be called at any time.
     """
-    rows = [asdict(each) for each in session.run(tick())]
+    done = session.run(tick()) if task is None else [TickTask(task, session.run(run_maintenance(task)))]
+    rows = [asdict(each) for each in done]
     columns = [
         Column("TASK", "task"),
         Column(
