@@ -117,7 +117,7 @@ BEGIN
     FROM messages.alert_sink AS s
     WHERE s.failing_since < v_now - v_bound.undelivered_for
     UNION ALL
-    SELECT s.name, s.seen_at + v_bound.undelivered_for, format('nobody delivers to sink %s since %s', s.name, to_char(s.seen_at AT TIME ZONE 'UTC', v_time))
+    SELECT s.name, s.seen_at + v_bound.undelivered_for, format('no process has delivered to sink %s since %s', s.name, to_char(s.seen_at AT TIME ZONE 'UTC', v_time))
     FROM messages.alert_sink AS s
     WHERE s.seen_at < v_now - v_bound.undelivered_for AND s.failing_since IS NULL
       -- Not EXISTS: PostgreSQL 18 would read both tables whole once.

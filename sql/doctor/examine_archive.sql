@@ -26,7 +26,7 @@ BEGIN
   level := CASE WHEN v_missing IS NULL THEN 'ok' WHEN v_missing = v_today THEN 'fail' ELSE 'warn' END;
   what := CASE level
     WHEN 'ok' THEN 'the next three days are there'
-    WHEN 'warn' THEN format('the archive has no partition for %s: nobody ticks, or the tick cannot make it', v_missing)
+    WHEN 'warn' THEN format('the archive has no partition for %s: the maintenance does not run, or cannot create it', v_missing)
     ELSE format('the archive has no partition for %s: what ends today goes into the default partition', v_missing) END;
   fix := CASE WHEN level <> 'ok' THEN 'SELECT messages.maintain_partitions();' END;
   RETURN NEXT;
@@ -80,9 +80,9 @@ BEGIN
     ORDER BY h.held_since
   LOOP
     level := 'warn';
-    what := format('the export %s has not read what the retention would delete since %s; it last came on at %s',
+    what := format('the retention has waited for the export %s since %s; it last advanced at %s',
       v_row.name, v_row.held_since::timestamptz(0), v_row.advanced_at::timestamptz(0));
-    fix := format('run it, or give it up: SELECT messages.delete_export(%L);', v_row.name);
+    fix := format('run it, or delete it: SELECT messages.delete_export(%L);', v_row.name);
     RETURN NEXT;
   END LOOP;
   IF level = 'ok' THEN

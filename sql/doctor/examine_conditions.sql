@@ -21,7 +21,7 @@ BEGIN
       ('breaker', 'breakers', 'warn'),
       ('alerts_undelivered', 'alerts', 'fail')) AS k (kind, code, level) ON k.kind = c.kind
     UNION ALL
-    SELECT 'alerts', 'warn', format('%s messages to the sink %s were given up in the last week', count(*), d.sink), '`pgrouse alert replay` sends them once more'
+    SELECT 'alerts', 'warn', format('%s messages to the sink %s were abandoned in the last week', count(*), d.sink), '`pgrouse alert replay` sends them again'
     FROM messages.alert_delivery AS d
     WHERE d.abandoned_at > messages.now() - interval '7 days'
     GROUP BY d.sink
@@ -34,8 +34,8 @@ BEGIN
     ('dead_rate', 'no topic loses more messages than usual', NULL),
     ('breakers', 'all are closed', NULL),
     ('alerts',
-     CASE WHEN EXISTS (SELECT FROM messages.alert_sink) THEN 'every sink takes them' ELSE 'there is no sink' END,
-     CASE WHEN NOT EXISTS (SELECT FROM messages.alert_sink) THEN 'name one in [alerts] to be told of dead messages' END)) AS c (code, said, hint)
+     CASE WHEN EXISTS (SELECT FROM messages.alert_sink) THEN 'every sink accepts them' ELSE 'there is no sink' END,
+     CASE WHEN NOT EXISTS (SELECT FROM messages.alert_sink) THEN 'configure one in [alerts] to be notified of dead messages' END)) AS c (code, said, hint)
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.code = c.code);
 END
 $$;

@@ -31,7 +31,7 @@ BEGIN
 
   code := 'replication_slot';
   RETURN QUERY
-    SELECT code, 'warn', format('nobody reads the replication slot %s, and the server keeps %s of WAL for it', s.slot_name,
+    SELECT code, 'warn', format('no client reads the replication slot %s, and the server keeps %s of WAL for it', s.slot_name,
              coalesce(pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)), 'all')),
            format('start its reader, or: SELECT pg_drop_replication_slot(%L);', s.slot_name)
     FROM pg_replication_slots AS s
@@ -42,17 +42,17 @@ BEGIN
 
   code := 'table_lock';
   RETURN QUERY
-    SELECT code, 'fail', format('process %s has waited for %s s to lock messages.%s, behind %s; anyone who needs that table waits too', l.pid,
+    SELECT code, 'fail', format('process %s has waited for %s s to lock messages.%s, behind %s; all other sessions that need that table wait too', l.pid,
              round(extract(epoch FROM v_now - l.waitstart)), c.relname,
-             coalesce((SELECT string_agg(format('process %s', b), ', ') FROM unnest(pg_blocking_pids(l.pid)) AS b), 'somebody')),
-           format('end who holds it: SELECT pg_terminate_backend(b) FROM unnest(pg_blocking_pids(%s)) AS b;', l.pid)
+             coalesce((SELECT string_agg(format('process %s', b), ', ') FROM unnest(pg_blocking_pids(l.pid)) AS b), 'another session')),
+           format('end the session that holds it: SELECT pg_terminate_backend(b) FROM unnest(pg_blocking_pids(%s)) AS b;', l.pid)
     FROM pg_locks AS l
     JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace = 'messages'::regnamespace
     WHERE NOT l.granted AND l.locktype = 'relation' AND l.waitstart < v_now - interval '5 seconds'
       AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
     ORDER BY l.waitstart LIMIT 5;
   IF NOT FOUND THEN
-    RETURN QUERY SELECT code, 'ok', 'nobody waits for one', NULL::text;
+    RETURN QUERY SELECT code, 'ok', 'no session waits for one', NULL::text;
   END IF;
 
   code := 'row_lock';

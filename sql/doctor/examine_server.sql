@@ -17,8 +17,8 @@ BEGIN
   code := 'server_version';
   level := CASE WHEN v_major < 15 THEN 'fail' WHEN v_end < messages.now() THEN 'warn' ELSE 'ok' END;
   what := format('PostgreSQL %s', current_setting('server_version')) || CASE level
-    WHEN 'fail' THEN ', which pgrouse was not made for: it needs 15'
-    WHEN 'warn' THEN format(' gets no corrections any more, since %s', v_end) ELSE '' END;
+    WHEN 'fail' THEN ', which pgrouse does not support: it needs 15'
+    WHEN 'warn' THEN format(' has had no fixes since %s', v_end) ELSE '' END;
   fix := CASE WHEN level <> 'ok' THEN 'upgrade the server: https://www.postgresql.org/support/versioning/' END;
   RETURN NEXT;
 
@@ -28,7 +28,7 @@ BEGIN
     FROM (VALUES
       ('fsync', 'fail', 'a crash of the machine may destroy the database'),
       ('full_page_writes', 'fail', 'a crash of the machine may leave torn pages, and the database broken'),
-      ('synchronous_commit', 'warn', 'a crash may take back the publishes and endings of its last moments')) AS s (name, level, effect)
+      ('synchronous_commit', 'warn', 'a crash may undo the publishes and results of the last moments')) AS s (name, level, effect)
     -- Neon's storage does it without: there both are off.
     WHERE current_setting(s.name) = 'off' AND (s.level = 'warn' OR current_setting('neon.timeline_id', true) IS NULL);
   IF NOT FOUND THEN

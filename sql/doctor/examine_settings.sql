@@ -10,7 +10,7 @@ BEGIN
   -- Settings that someone gave to the database or to a role; new sessions get them without a word.
   RETURN QUERY
   WITH harmful (code, name, harmless, level, effect) AS (VALUES
-    ('settings', 'session_replication_role', 'origin,local', 'fail', 'no trigger runs: a publish wakes nobody and obeys no policy'),
+    ('settings', 'session_replication_role', 'origin,local', 'fail', 'no trigger runs: a publish wakes no worker and no policy applies to it'),
     ('settings', 'default_transaction_read_only', 'off', 'fail', 'nothing can be published or claimed'),
     ('settings', 'default_transaction_isolation', 'read committed', 'warn', 'every publish sends a notification, which makes publishers wait for each other'),
     ('settings', 'row_security', 'on', 'warn', 'queries may fail instead of being filtered'),

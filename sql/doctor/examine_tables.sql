@@ -50,7 +50,7 @@ BEGIN
     UNION ALL
     SELECT 'identities', CASE WHEN q.taken > 0.99 THEN 'fail' ELSE 'warn' END,
            format('messages.%s has given out %s %% of its numbers', q.sequencename, round(q.taken::numeric * 100, 1)),
-           format('find out who set it so far: ALTER SEQUENCE messages.%I RESTART; then above the largest id in use', q.sequencename)
+           format('find out why it is so high: ALTER SEQUENCE messages.%I RESTART; then above the largest id in use', q.sequencename)
     FROM (
       SELECT s.sequencename, s.last_value::double precision / s.max_value AS taken
       FROM pg_sequences AS s

@@ -16,8 +16,8 @@ BEGIN
   level := CASE WHEN v_last > v_now - interval '3 minutes' THEN 'ok' ELSE 'fail' END;
   what := CASE
     WHEN level = 'ok' THEN format('the last one was %s s ago', greatest(0, round(extract(epoch FROM v_now - v_last))))
-    WHEN v_last IS NULL THEN 'nobody has ever done the maintenance: locks do not expire, schedules do not fire'
-    ELSE format('nobody has done the maintenance for %s s: locks do not expire, schedules do not fire', round(extract(epoch FROM v_now - v_last))) END;
+    WHEN v_last IS NULL THEN 'the maintenance has never run: locks do not expire, schedules do not fire'
+    ELSE format('the maintenance has not run for %s s: locks do not expire, schedules do not fire', round(extract(epoch FROM v_now - v_last))) END;
   fix := CASE WHEN level <> 'ok' THEN 'start a daemon with `pgrouse run`, or `pgrouse cron install`; by hand: SELECT * FROM messages.tick();' END;
   RETURN NEXT;
 

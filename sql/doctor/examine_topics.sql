@@ -29,7 +29,7 @@ BEGIN
     WHERE s.paused_at IS NOT NULL
     UNION ALL
     SELECT 'short_locks', 'warn',
-           format('of %s one run in a hundred takes %s s or more, and its lock lasts %s s: anyone who is frozen for so long loses it', l.topic,
+           format('of %s one run in a hundred takes %s s or more, and its lock lasts %s s: a worker that is frozen for that long loses it', l.topic,
              round(l.run_p99_s::numeric, 1), extract(epoch FROM p.lock_duration)::float8),
            format('pgrouse topic set %s lock_duration=%ss', l.topic, ceil(2 * l.run_p99_s))
     FROM messages.latency('1 hour') AS l

@@ -23,9 +23,9 @@ BEGIN
     WHERE NOT EXISTS (SELECT FROM worker AS w WHERE w.alive AND NOT w.stopping)
     UNION ALL
     SELECT 'workers_gone', 'warn',
-           format('%s (process %s on %s) was seen last %s s ago, and did not say goodbye', w.name, w.pid, w.host,
+           format('%s (process %s on %s) was last seen %s s ago, and did not unregister', w.name, w.pid, w.host,
              round(extract(epoch FROM messages.now() - w.seen_at))),
-           format('see its log; if it is gone for good: SELECT messages.unregister_worker(%L);', w.name)
+           format('see its log; if it will not come back: SELECT messages.unregister_worker(%L);', w.name)
     FROM worker AS w
     -- Who works over HTTP need not say goodbye.
     WHERE NOT w.alive AND w.kind = 'daemon'
@@ -37,7 +37,7 @@ BEGIN
     HAVING count(*) > 1
     UNION ALL
     SELECT 'listeners', 'warn',
-           format('%s receives no notifications (%s): it looks each second instead', w.name, w.status ->> 'listener'),
+           format('%s receives no notifications (%s): it polls each second instead', w.name, w.status ->> 'listener'),
            'see its log; behind a pooler set database.listen_dsn to a direct connection'
     FROM worker AS w
     WHERE w.alive AND NOT w.stopping AND w.status ->> 'listener' <> 'listening' AND w.started_at < messages.now() - interval '30 seconds'

@@ -69,7 +69,7 @@ def test_quiet_says_nothing_of_what_is_well(pgrouse: Shell) -> None:
 
     assert ended.code == 1
     assert "triggers" not in ended.out
-    assert ended.out.startswith("fail  ticks  nobody has ever done the maintenance")
+    assert ended.out.startswith("fail  ticks  the maintenance has never run")
 
 
 def test_json_is_an_object_for_each_finding(pgrouse: Shell) -> None:

@@ -62,7 +62,7 @@ def test_an_export_that_holds_the_retention_up_is_found(queue: Queue) -> None:
         found = examine(queue, "archive")
 
     assert found.wrong == {"exports": "warn"}
-    assert "the export lake has not read" in found.of("exports").what
+    assert "the retention has waited for the export lake" in found.of("exports").what
     assert "messages.delete_export('lake')" in found.of("exports").fix
 
 

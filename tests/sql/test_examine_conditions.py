@@ -62,4 +62,4 @@ def test_alerts_that_a_sink_refuses_or_that_were_given_up_are_found(queue: Queue
 
     assert found.wrong == {"alerts": "fail"}
     assert "sink mail fails since" in found.said("alerts")
-    assert "1 messages to the sink mail were given up" in found.said("alerts")
+    assert "1 messages to the sink mail were abandoned" in found.said("alerts")

@@ -50,7 +50,7 @@ def test_what_a_reindex_left_behind_is_found_and_dropped(own_queue: Queue, other
     own_queue.conn.execute(found.of("indexes").fix.encode())
 
     assert found.wrong == {"indexes": "warn"}
-    assert "left behind" in found.of("indexes").what
+    assert "left over" in found.of("indexes").what
     assert examine(own_queue, "schema").wrong == {}
 
 

@@ -22,7 +22,7 @@ def test_a_version_that_gets_no_corrections_any_more_is_told(queue: Queue) -> No
     found = examine(queue, "server").of("server_version")
 
     assert found.level == "warn"
-    assert "gets no corrections" in found.what
+    assert "has had no fixes" in found.what
     assert "versioning" in found.fix
 
 

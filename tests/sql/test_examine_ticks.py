@@ -20,7 +20,7 @@ def test_a_queue_that_nobody_ever_ticked_is_told_so(queue: Queue) -> None:
     found = examine(queue, "ticks").of("ticks")
 
     assert found.level == "fail"
-    assert "nobody has ever done the maintenance" in found.what
+    assert "the maintenance has never run" in found.what
     assert "pgrouse run" in found.fix
 
 

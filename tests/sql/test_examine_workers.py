@@ -39,7 +39,7 @@ def test_a_worker_that_is_gone_without_goodbye_is_named_until_it_is_forgotten(qu
     queue.conn.execute(found.of("workers_gone").fix.split(": ")[1].encode())
 
     assert found.wrong == {"workers_gone": "warn"}
-    assert found.of("workers_gone").what.startswith("gone (process 42 on h1) was seen last 300 s ago")
+    assert found.of("workers_gone").what.startswith("gone (process 42 on h1) was last seen 300 s ago")
     assert examine(queue, "workers").wrong == {}
 
 
