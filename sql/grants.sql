@@ -24,7 +24,7 @@ BEGIN
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.begin_staging, messages.publish_staged, messages.delete_staged, messages.job_result, messages.job_rejected'],
 
     ['messages_worker', 'USAGE ON SCHEMA messages'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_orphaned, messages.heartbeat, messages.set_progress, messages.cancelled_ids, messages.count_runs, messages.save_step, messages.load_steps'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.claim_with_next_due, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_orphaned, messages.heartbeat, messages.set_progress, messages.cancelled_ids, messages.count_runs, messages.save_step, messages.load_steps'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.read_claimed, messages.claimed_ids, messages.results, messages.count_ready, messages.lock_consumer'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.ready_topics, messages.draw_xid, messages.oldest_running_xid, messages.notify'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.register_worker, messages.touch_worker, messages.record_measures, messages.unregister_worker, messages.touch_http_worker, messages.touch_http_holders, messages.tick, messages.raise_low_water'],

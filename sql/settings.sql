@@ -34,7 +34,7 @@ BEGIN
         unhandled_topics wait_for workflow'),
       -- Workers call them all the time: they are planned once per session.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off', 'plan_cache_mode=force_generic_plan'], '
-        claim claimed_ids complete defer fail heartbeat read_claimed reject release results retry'),
+        claim_with_next_due claimed_ids complete defer fail heartbeat read_claimed reject release results retry'),
       (ARRAY['enable_seqscan=off', 'jit=off', 'plan_cache_mode=force_generic_plan'], '
         count_ready expire_locks next_due'),
       -- It joins what was staged, of which it needs all, by hash.

@@ -48,8 +48,8 @@ NOT_BOUND = {
     },
     "written by publishing in the way of each driver": {"publish", "payload_schema_digest"},
 }
-# Its rows are of two kinds.
-OF_SEVERAL_ROWS = {"find_messages"}
+# Their rows are of two kinds.
+OF_SEVERAL_ROWS = {"find_messages", "claim_with_next_due"}
 
 PYTHON_TYPES: dict[str, type] = {
     "bool": bool,

@@ -6,21 +6,19 @@
 -- p_after_topic and p_after_channels ({"topic": "channel"}): where the last claim ended. The walk continues from there, so that a flood in
 -- one topic or channel delays the others by at most one batch. A claim without these arguments continues where the last such claim of the
 -- same topics, or in the same topic's channels, ended.
--- p_contents false: lock them only, and hand out no payload, body, headers or state (held shows these): for a worker that could not take in
--- what it claimed, and looks for the message that it was.
--- Within a topic (and within a channel) lower priority numbers go first, then the longest available.
--- Locks: the rows, skipping those that others hold; for topics and channels with limits, what topic_slots and channel_slots lock.
+-- p_contents false: lock them only, and hand out no payload, body, headers or state (read_claimed returns these): for a worker that could
+-- not take in what it claimed, and looks for the message that it was.
+-- Locks: as claim_with_next_due, which does the work and also says what limits held back.
+-- (In plpgsql, since a function in SQL is planned again by each call: that took a tenth of a claim.)
 -- Result: the messages in the order of the walk, each with the claim_id that every settle must show. JSON is returned as text: a value that
--- a client cannot decode then affects one message, not the batch. For what limits held back see record_held_back.
--- Plan shape: first the row addresses, then an UPDATE by address, one by one in their order (ctid = ANY would sort them by address).
--- A join against a CTE would become a hash join over the whole table once its plan is generic.
+-- a client cannot decode then affects one message, not the batch.
 CREATE OR REPLACE FUNCTION messages.claim(
   p_worker         text,
   p_topics         text[],
   p_limit          integer,
   p_slots          integer[] DEFAULT NULL,
   p_bytes          bigint    DEFAULT 16777216,
-  p_lock_duration       interval  DEFAULT NULL,
+  p_lock_duration  interval  DEFAULT NULL,
   p_after_topic    text      DEFAULT NULL,
   p_after_channels jsonb     DEFAULT NULL,
   p_start          integer   DEFAULT NULL,
@@ -30,88 +28,12 @@ RETURNS SETOF messages.claimed
 LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
-DECLARE
-  v_now     timestamptz := messages.now();
-  -- Drawn by lot, since a sequence would repeat itself after a crash of the server: what an unflushed transaction drew is drawn again.
-  v_claim   bigint      := 1 + floor(random() * 4503599627370496)::bigint;
-  v_left    integer     := least(p_limit, 10000);
-  v_bytes   bigint      := coalesce(p_bytes, 16777216);
-  v_start   integer     := coalesce(p_start, p_limit);
-  v_walk    text        := CASE WHEN p_after_topic IS NULL AND cardinality(p_topics) > 1 THEN 'topics ' || md5(p_topics::text) END;
-  v_last    text        := CASE WHEN v_walk IS NOT NULL THEN messages.read_claim_cursor(v_walk) END;
-  v_first   text        := coalesce(p_after_topic, v_last, '');
-  v_wrapped boolean     := v_first = '';
-  v_ended   text;
-  v_topic   text;
-  v_room    integer;
-  v_policy  messages.policy;
-  v_picked  messages.picked;
-  v_lock    interval;
 BEGIN
-  IF p_worker IS NULL OR p_topics IS NULL OR p_limit IS NULL THEN
-    RAISE EXCEPTION 'claim needs a worker, its topics and a limit' USING ERRCODE = '22004';
-  END IF;
-  PERFORM messages.check_worker_name(p_worker);
-  -- Not left to the column's domain: its error would not say whose value it was.
-  IF p_lock_duration NOT BETWEEN '0' AND '7 days' THEN
-    RAISE EXCEPTION 'lock_duration of a claim is %', p_lock_duration USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
-  END IF;
-  PERFORM set_config('messages.held_back', '', true) WHERE current_setting('messages.held_back', true) <> '';
-  v_topic := messages.next_topic(p_topics, v_first);
-  LOOP
-    IF v_topic IS NULL AND NOT v_wrapped THEN
-      v_wrapped := true;
-      v_topic := messages.next_topic(p_topics, '');
-    END IF;
-    EXIT WHEN v_topic IS NULL OR v_left <= 0 OR v_bytes <= 0
-      OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
-
-    v_policy := messages.claim_policy(v_topic, v_now);
-    v_room := least(v_left, coalesce(p_slots[array_position(p_topics, v_topic)], v_left));
-    IF v_policy.stopped_until IS NOT NULL THEN
-      PERFORM messages.record_held_back(v_topic, 'topic', v_policy.stopped_until);
-      v_room := 0;
-    ELSIF v_policy.is_limited AND v_room > 0 THEN
-      v_room := messages.topic_slots(v_policy, v_room);
-      v_now := messages.now();
-    END IF;
-
-    IF v_room > 0 THEN
-      v_picked := messages.pick_messages(v_policy, v_now, v_claim, p_after_channels ->> v_topic, v_room, v_bytes);
-      PERFORM messages.archive_unclaimable(v_picked, p_worker);
-      IF current_setting('synchronous_commit') = 'off' AND v_picked.rows <> '{}' AND messages.needs_durable_claim(v_policy, v_picked.rows) THEN
-        SET LOCAL synchronous_commit TO DEFAULT;
-      END IF;
-      v_lock := coalesce(p_lock_duration, v_policy.lock_duration);
-      RETURN QUERY
-      UPDATE messages.message AS m
-      SET claim_id = v_claim, locked_by = p_worker, locked_at = v_now, lock_expires_at = v_now + v_lock,
-          attempts = m.attempts + 1, runs = m.runs + (r.nth <= v_start)::integer, prefetched = CASE WHEN r.nth > v_start THEN true END
-      FROM unnest(v_picked.rows) WITH ORDINALITY AS r (ctid, nth)
-      WHERE m.ctid = r.ctid
-      RETURNING
-        m.id, m.claim_id, m.topic::text, m.channel::text, m.key::text, m.priority::smallint, m.attempts::integer,
-        nullif(coalesce(m.max_attempts, v_policy.max_attempts), 0)::integer,
-        CASE WHEN p_contents THEN m.payload::text END, CASE WHEN p_contents THEN m.body::bytea END,
-        CASE WHEN p_contents THEN m.headers::text END, CASE WHEN p_contents THEN m.state::text END,
-        extract(epoch FROM v_lock)::double precision,
-        extract(epoch FROM v_policy.timeout)::double precision,
-        extract(epoch FROM v_now - m.available_at)::double precision,
-        extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, v_now))::double precision,
-        -- That of one which waits in the worker is counted when it begins.
-        (m.runs + coalesce(m.prefetched, false)::integer)::integer;
-      v_bytes := v_bytes - v_picked.bytes;
-      v_left := v_left - cardinality(v_picked.rows);
-      v_start := v_start - cardinality(v_picked.rows);
-      IF v_policy.dequeue_rate IS NOT NULL AND v_picked.rows <> '{}' THEN
-        PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, cardinality(v_picked.rows), v_now);
-      END IF;
-      v_ended := CASE WHEN v_picked.rows <> '{}' THEN v_topic ELSE v_ended END;
-    END IF;
-    v_topic := messages.next_topic(p_topics, v_topic);
-  END LOOP;
-  IF v_walk IS NOT NULL AND v_ended IS NOT NULL THEN
-    PERFORM messages.save_claim_cursor(v_walk, v_ended, v_last);
-  END IF;
+  RETURN QUERY
+  SELECT c.id, c.claim_id, c.topic, c.channel, c.key, c.priority, c.attempt, c.max_attempts, c.payload, c.body, c.headers, c.state,
+         c.lock_duration_s, c.timeout_s, c.waited_s, c.elapsed_s, c.runs
+  FROM messages.claim_with_next_due(
+    p_worker, p_topics, p_limit, p_slots, p_bytes, p_lock_duration, p_after_topic, p_after_channels, p_start, p_contents, false) AS c
+  WHERE c.id IS NOT NULL;
 END
 $$;

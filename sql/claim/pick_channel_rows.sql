@@ -15,7 +15,7 @@ DECLARE
   v_low    timestamptz := CASE WHEN p_policy.ordered THEN '-infinity' ELSE p_low END;
 BEGIN
   SELECT array_agg(r.ctid ORDER BY r.nth, r.place) FILTER (WHERE r.fate = 'work'), sum(r.bytes) FILTER (WHERE r.fate = 'work'),
-         array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired')
+         array_agg(r.id) FILTER (WHERE r.fate = 'over'), array_agg(r.id) FILTER (WHERE r.fate = 'expired'), false, NULL::timestamptz
   INTO v_picked
   FROM (
     SELECT t.*, sum(t.bytes) OVER (ORDER BY t.nth, t.place) - t.bytes AS bytes_before

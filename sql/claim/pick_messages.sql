@@ -22,6 +22,7 @@ BEGIN
   END IF;
   RETURN row(
     v_first.rows || v_second.rows, v_first.bytes + v_second.bytes,
-    v_first.over || v_second.over, v_first.expired || v_second.expired)::messages.picked;
+    v_first.over || v_second.over, v_first.expired || v_second.expired,
+    v_first.held_back OR v_second.held_back, coalesce(v_first.look_again_at, v_second.look_again_at))::messages.picked;
 END
 $$;

@@ -1,8 +1,7 @@
 -- Lock the next ready rows of one topic that have a channel: one round over the channels from p_after on, a fair share of each.
 -- Called by: claim. p_after NULL: from where the last such claim of this topic's channels ended (read_claim_cursor).
 -- p_marks: as pick_without_channel. Locks and result: as pick_channel_rows; where channels have limits, those of channel_slots as well.
--- A quiet channel waits for at most one round, however many messages another one has. What was skipped because of a limit is recorded by
--- record_held_back.
+-- A quiet channel waits for at most one round, however many messages another one has. held_back: a limit made it skip some that are due.
 -- Where few messages are due, their places, i.e. (channel, priority) pairs, are read by time (oldest_due_channels). Where many are, it
 -- walks from place to place (due_channels). Where thousands of channels are at their limits or have only delayed messages, one claim
 -- examines some of them, and the next one of the same session continues where it ended: a claim shares its transaction with a settle, which
@@ -17,7 +16,7 @@ AS $$
 DECLARE
   v_rounds     jsonb   := coalesce(nullif(current_setting('messages.channel_rounds', true), ''), '{}')::jsonb;
   v_round      jsonb   := v_rounds -> p_policy.topic;
-  v_all        messages.picked := row('{}', 0, NULL, NULL);
+  v_all        messages.picked := row('{}', 0, NULL, NULL, false, NULL);
   v_picked     messages.picked;
   v_walk       text    := 'channels ' || p_policy.topic;
   v_low        timestamptz;
@@ -103,18 +102,18 @@ BEGIN
       p_policy, p_now, v_channels, v_priorities, v_slots, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes, v_low);
     v_all := row(
       v_all.rows || v_picked.rows, v_all.bytes + coalesce(v_picked.bytes, 0),
-      v_all.over || v_picked.over, v_all.expired || v_picked.expired);
+      v_all.over || v_picked.over, v_all.expired || v_picked.expired, false, NULL);
   END LOOP;
 
   IF v_held AND cardinality(v_all.rows) < p_limit THEN
     -- What ended instead of being worked has left its room to the next; and a round that is not over goes on at once.
     -- And of one that goes over several claims, the first channels may have changed since: the next round begins soon.
-    v_until := CASE
+    v_all.held_back := true;
+    v_all.look_again_at := CASE
       WHEN v_round IS NOT NULL OR num_nonnulls(v_all.over, v_all.expired) > 0 THEN p_now
       WHEN v_rounds ? p_policy.topic THEN least(v_until, p_now + interval '1 s')
       ELSE v_until
     END;
-    PERFORM messages.record_held_back(p_policy.topic, 'channels', v_until);
   END IF;
   IF v_round IS NOT NULL OR v_rounds ? p_policy.topic THEN
     v_rounds := CASE WHEN v_round IS NULL THEN v_rounds - p_policy.topic ELSE v_rounds || jsonb_build_object(p_policy.topic, v_round) END;

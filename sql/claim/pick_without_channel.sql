@@ -7,7 +7,7 @@ RETURNS messages.picked
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_all    messages.picked := row('{}', 0, NULL, NULL);
+  v_all    messages.picked := row('{}', 0, NULL, NULL, false, NULL);
   v_picked messages.picked;
   v_next   record;
 BEGIN
@@ -19,7 +19,7 @@ BEGIN
     END IF;
     v_all := row(
       v_all.rows || v_picked.rows, v_all.bytes + coalesce(v_picked.bytes, 0),
-      v_all.over || v_picked.over, v_all.expired || v_picked.expired);
+      v_all.over || v_picked.over, v_all.expired || v_picked.expired, false, NULL);
     v_next := messages.next_priority(p_policy.topic, v_next.priority, p_marks);
   END LOOP;
   RETURN v_all;

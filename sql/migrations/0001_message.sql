@@ -147,9 +147,32 @@ CREATE TYPE messages.claimed AS (
   body          bytea,
   headers       text,
   state         text,
-  lock_duration_s    double precision,
-  timeout_s double precision,
+  lock_duration_s double precision,
+  timeout_s     double precision,
   waited_s      double precision,
   elapsed_s     double precision,
   runs          integer
+);
+
+-- A row of claim_with_next_due: a message as above, or, without an id, what the claim left.
+CREATE TYPE messages.claimed_or_due AS (
+  id            bigint,
+  claim_id      bigint,
+  topic         text,
+  channel       text,
+  key           text,
+  priority      smallint,
+  attempt       integer,
+  max_attempts  integer,
+  payload       text,
+  body          bytea,
+  headers       text,
+  state         text,
+  lock_duration_s double precision,
+  timeout_s     double precision,
+  waited_s      double precision,
+  elapsed_s     double precision,
+  runs          integer,
+  held_back     jsonb,
+  next_due_s    double precision
 );

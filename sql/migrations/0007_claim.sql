@@ -32,10 +32,13 @@ CREATE TABLE messages.claim_cursor (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 -- What a claim picked in one topic: the addresses of the rows in the order in which they are to be worked, their bytes, and the messages that
--- end instead of being worked.
+-- end instead of being worked. held_back: limits of channels held back messages that are due; look_again_at: when to look for them again,
+-- NULL = when something is settled or a policy changes, at an unknown time.
 CREATE TYPE messages.picked AS (
-  rows    tid[],
-  bytes   bigint,
-  over    bigint[],
-  expired bigint[]
+  rows          tid[],
+  bytes         bigint,
+  over          bigint[],
+  expired       bigint[],
+  held_back     boolean,
+  look_again_at timestamptz
 );

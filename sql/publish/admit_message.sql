@@ -46,7 +46,6 @@ BEGIN
   IF v_policy.max_depth IS NOT NULL AND v_policy.on_full = 'drop'
     AND (NEW.key IS NULL OR messages.pending_with_key(NEW.topic, NEW.key) IS NULL)
     AND messages.depth_left(NEW.topic, v_policy.max_depth) <= 0 THEN
-    PERFORM set_config('messages.dropped', NEW.id::text, true);
     RETURN NULL;
   END IF;
   RETURN NEW;

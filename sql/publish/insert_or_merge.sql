@@ -6,8 +6,9 @@ CREATE OR REPLACE FUNCTION messages.insert_or_merge(p_new messages.message, p_on
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_own   bigint := nextval('messages.message_id_seq');
-  v_bytes bigint;
+  v_own     bigint := nextval('messages.message_id_seq');
+  v_pending bigint;
+  v_bytes   bigint;
 BEGIN
   IF p_on_conflict = 'ignore' THEN
     insert_or_merge.id := messages.pending_with_key(p_new.topic, p_new.key);
@@ -34,10 +35,16 @@ BEGIN
   WHERE p_on_conflict = 'replace' OR (p_on_conflict = 'append' AND m.payload IS NOT NULL)
   RETURNING m.id, CASE WHEN p_on_conflict = 'append' THEN octet_length(m.payload::text) END INTO insert_or_merge.id, v_bytes;
 
+  -- The INSERT has locked the message that has the key, so this finds it. Where there is none, admit_message dropped the new one.
+  IF insert_or_merge.id IS NULL THEN
+    v_pending := messages.pending_with_key(p_new.topic, p_new.key);
+  END IF;
   what := CASE
     WHEN insert_or_merge.id = v_own THEN 'inserted'
     WHEN insert_or_merge.id IS NOT NULL THEN CASE p_on_conflict WHEN 'append' THEN 'appended' ELSE 'replaced' END
-    WHEN current_setting('messages.dropped', true) = v_own::text THEN 'dropped'
+    WHEN v_pending IS NULL OR p_on_conflict = 'replace' THEN 'dropped'
+    -- The message with the key came after admit_message had looked for one.
+    WHEN p_on_conflict = 'append' AND (SELECT m.payload IS NOT NULL FROM messages.message AS m WHERE m.id = v_pending) THEN 'dropped'
     ELSE p_on_conflict
   END;
   -- One that waits for others is released with the newest TTL.
@@ -51,15 +58,14 @@ BEGIN
     WHEN 'appended' THEN
       PERFORM messages.check_payload_size(p_new.topic, v_bytes, (SELECT a.max_payload_bytes FROM messages.publish_policy(p_new.topic) AS a));
     WHEN 'ignore' THEN
-      -- It came between the look and the INSERT, which has locked it: it is there.
-      insert_or_merge.id := messages.pending_with_key(p_new.topic, p_new.key);
+      insert_or_merge.id := v_pending;
       what := 'ignored';
     WHEN 'append' THEN
       RAISE EXCEPTION 'message % of key "%" in topic % has a body: nothing can be appended to it',
-        messages.pending_with_key(p_new.topic, p_new.key), p_new.key, p_new.topic
+        v_pending, p_new.key, p_new.topic
         USING ERRCODE = '22023', HINT = 'use on_conflict replace';
     WHEN 'error' THEN
-      RAISE EXCEPTION 'key "%" of topic % stands already: message % waits', p_new.key, p_new.topic, messages.pending_with_key(p_new.topic, p_new.key)
+      RAISE EXCEPTION 'key "%" of topic % stands already: message % waits', p_new.key, p_new.topic, v_pending
         USING ERRCODE = '23505', SCHEMA = 'messages', TABLE = 'message', CONSTRAINT = 'message_key',
               HINT = 'use on_conflict replace, ignore or append';
     ELSE NULL;

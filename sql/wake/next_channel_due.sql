@@ -1,5 +1,5 @@
 -- When the next message in the channels of one topic is due.
--- Called by: next_due, renotify_stale. Locks: nothing. p_held: a claim in this transaction held back what is already due; look beyond it.
+-- Called by: next_due, renotify_stale. Locks: nothing. p_held: a claim held back what is already due; look beyond it.
 -- The next one by time is the first entry of an index. Looking beyond what is held back is a loose scan over at most 1000 places; where
 -- there are more, the result is at most a second away. Result: NULL = nothing waits.
 CREATE OR REPLACE FUNCTION messages.next_channel_due(p_topic text, p_now timestamptz, p_held boolean)

@@ -1,22 +1,21 @@
 -- How long until the next delayed message of these topics is due.
 -- Called by: workers that found nothing, to set their timer. Locks: nothing.
--- In the transaction of a claim it knows what that claim held back because of a limit (record_held_back), and looks beyond it.
+-- p_held_back: what a claim held back because of limits, as claim_with_next_due returns it: it looks beyond that.
 -- Result: an interval (0 or less = due now), NULL = nothing waits for a time.
-CREATE OR REPLACE FUNCTION messages.next_due(p_topics text[])
+CREATE OR REPLACE FUNCTION messages.next_due(p_topics text[], p_held_back jsonb DEFAULT NULL)
 RETURNS interval
 LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
   v_now   timestamptz := messages.now();
-  v_held  jsonb := nullif(current_setting('messages.held_back', true), '')::jsonb;
   v_topic text := messages.next_topic(p_topics, '');
   v_next  record;
   v_due   timestamptz;
 BEGIN
   WHILE v_topic IS NOT NULL AND (v_due > v_now) IS NOT FALSE LOOP
-    IF v_held ? ('topic ' || v_topic) THEN
-      v_due := least(v_due, (v_held ->> ('topic ' || v_topic))::timestamptz);
+    IF p_held_back ? ('topic ' || v_topic) THEN
+      v_due := least(v_due, (p_held_back ->> ('topic ' || v_topic))::timestamptz);
       v_topic := messages.next_topic(p_topics, v_topic);
       CONTINUE;
     END IF;
@@ -31,8 +30,8 @@ BEGIN
     END LOOP;
     v_due := least(
       v_due,
-      messages.next_channel_due(v_topic, v_now, coalesce(v_held ? ('channels ' || v_topic), false)),
-      (v_held ->> ('channels ' || v_topic))::timestamptz);
+      messages.next_channel_due(v_topic, v_now, coalesce(p_held_back ? ('channels ' || v_topic), false)),
+      (p_held_back ->> ('channels ' || v_topic))::timestamptz);
     v_topic := messages.next_topic(p_topics, v_topic);
   END LOOP;
   RETURN CASE WHEN v_due IS NOT NULL THEN greatest(v_due - v_now, '0') END;

@@ -267,7 +267,7 @@ def test_what_a_publisher_can_write_lets_nothing_by(queue: Queue, database: Data
         publisher.execute(
             "CREATE FUNCTION trap.hashtext(text) RETURNS integer LANGUAGE sql IMMUTABLE RETURN 0;"
             "CREATE FUNCTION trap.pg_sequence_last_value(regclass) RETURNS bigint LANGUAGE sql RETURN 1;"
-            "SET search_path = trap, pg_catalog; SET messages.policy_topic_bits = '1'; SET messages.dropped = '1'"
+            "SET search_path = trap, pg_catalog; SET messages.policy_topic_bits = '1'; SET messages.depth_left = '1'"
         )
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             publisher.execute("SELECT setval('messages.policy_topic_bits', 1)")

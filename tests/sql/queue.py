@@ -74,6 +74,15 @@ class Queue:
         statement, values = _call("claim", (worker, list(topics or ["t"]), limit), named)
         return self.rows(statement.replace("SELECT", "SELECT * FROM", 1), values)
 
+    def claim_with_next_due(
+        self, *topics: str, worker: str = "w", limit: int = 100, **named: Any
+    ) -> tuple[list[Row], Row]:
+        """Claim from these topics (default: t); return what was locked, and the last row: what the claim left."""
+        statement, values = _call("claim_with_next_due", (worker, list(topics or ["t"]), limit), named)
+        *claimed, left = self.rows(statement.replace("SELECT", "SELECT * FROM", 1), values)
+        assert left.id is None
+        return claimed, left
+
     def let_claim_ids(self, be: Callable[[int], bool], *, claims: int = 1) -> None:
         """Let the next claims on this connection draw numbers of which this is true."""
         for seed in range(1000):

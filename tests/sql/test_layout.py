@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
 from pgrouse.install import schema
 
 TESTS = Path(__file__).parent.parent
+README = (TESTS.parent / "sql/README.md").read_text()
 OBJECTS = sorted(
     (each for each in schema.scripts() if each.kind == "object"),
     key=lambda each: each.name,
@@ -27,6 +29,15 @@ def test_every_object_has_a_file_of_tests() -> None:
 def test_every_object_begins_with_what_it_is_and_what_it_locks() -> None:
     assert OBJECTS
     assert {each.name: missing for each in OBJECTS if (missing := _missing(each))} == {}
+
+
+def test_the_settings_that_functions_share_are_those_of_the_readme() -> None:
+    texts = "".join(each.text.decode() for each in schema.scripts())
+    section = README.partition("## Settings that functions share")[2]
+
+    shared = set(re.findall(r"(?:current_setting|set_config)\(\s*'messages\.(\w+)'", texts))
+
+    assert shared == set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
 
 
 def _missing(each: schema.Script) -> list[str]:

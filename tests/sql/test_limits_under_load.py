@@ -75,8 +75,7 @@ class Load:
             with queue.conn.transaction():
                 ended = self.settle(queue, held, chance)
                 topics = chance.sample(TOPICS, chance.randint(1, len(TOPICS)))
-                claimed = queue.claim(*topics, worker=f"w{seed}", limit=chance.choice([1, 3, 20, 100]))
-                queue.call("next_due", topics)
+                claimed, _ = queue.claim_with_next_due(*topics, worker=f"w{seed}", limit=chance.choice([1, 3, 20, 100]))
                 when = queue.rows(
                     "SELECT topic, channel, id, extract(epoch FROM locked_at)::float AS at FROM messages.message WHERE claim_id = ANY (%s)",
                     [list({c.claim_id for c in claimed})],

@@ -64,9 +64,10 @@ def test_who_claims_and_does_not_commit_keeps_no_other_topic_from_being_worked(q
     with queue.conn.transaction():
         queue.claim("limited", limit=1)
 
-        with other.conn.transaction():
-            assert [c.id for c in other.claim("limited", "other")] == [beside]
-            assert other.call("next_due", ["limited", "other"]).total_seconds() == 0
+        claimed, left = other.claim_with_next_due("limited", "other")
+        assert [c.id for c in claimed] == [beside]
+        assert left.held_back.keys() == {"topic limited"}
+        assert other.call("next_due", ["limited", "other"], left.held_back).total_seconds() == 0
 
 
 def test_two_that_walk_over_limited_topics_in_opposite_order_never_meet_in_a_deadlock(

@@ -126,10 +126,9 @@ def test_room_that_an_expired_message_leaves_is_worth_another_look_at_once(queue
     queue.publish(channel="a", expires_at="2026-01-01")
     second = queue.publish(channel="a")
 
-    with queue.conn.transaction():
-        assert queue.claim() == []
-        assert queue.call("next_due", ["t"]).total_seconds() == 0
+    claimed, left = queue.claim_with_next_due()
 
+    assert (claimed, left.next_due_s) == ([], 0)
     assert [c.id for c in queue.claim()] == [second]
 
 
@@ -155,9 +154,8 @@ def claims_until_found(queue: Queue) -> int:
 def test_with_thousands_of_full_channels_a_claim_looks_at_some_and_the_next_one_goes_on(own_queue: Queue) -> None:
     own_queue.policy(channel_concurrency=1)
     fill_all(own_queue, 5000)
-    with own_queue.conn.transaction():
-        assert own_queue.claim(limit=10) == []
-        assert own_queue.call("next_due", ["t"]).total_seconds() == 0
+    claimed, left = own_queue.claim_with_next_due(limit=10)
+    assert (claimed, left.next_due_s) == ([], 0)
 
     for free in ("c15000", "c10001", "c12500"):
         own_queue.call("cancel", [own_queue.value("SELECT min(id) FROM messages.message WHERE channel = %s", [free])])
@@ -169,13 +167,10 @@ def test_a_round_that_found_nothing_ends_and_the_next_look_can_wait(own_queue: Q
     own_queue.policy(channel_concurrency=1)
     fill_all(own_queue, 5000)
 
-    dues = []
-    for _ in range(3):
-        with own_queue.conn.transaction():
-            assert own_queue.claim(limit=10) == []
-            dues.append(own_queue.call("next_due", ["t"]))
+    claims = [own_queue.claim_with_next_due(limit=10) for _ in range(3)]
 
-    assert [due is None or due.total_seconds() > 0 for due in dues] == [False, False, True]
+    assert [claimed for claimed, _ in claims] == [[]] * 3
+    assert [left.next_due_s is None or left.next_due_s > 0 for _, left in claims] == [False, False, True]
 
 
 def test_a_round_that_was_left_long_ago_hides_nothing(own_queue: Queue) -> None:
@@ -186,11 +181,9 @@ def test_a_round_that_was_left_long_ago_hides_nothing(own_queue: Queue) -> None:
     own_queue.conn.execute("DELETE FROM messages.message WHERE claim_id IS NULL")
     published = own_queue.publish(channel="c10000")
 
-    with own_queue.conn.transaction():
-        found = own_queue.claim(limit=10)
-        due = own_queue.call("next_due", ["t"])
+    found, left = own_queue.claim_with_next_due(limit=10)
 
-    assert found or due.total_seconds() <= 1
+    assert found or left.next_due_s <= 1
     assert [c.id for c in found or own_queue.claim(limit=10)] == [published]
 
 

@@ -55,6 +55,7 @@ MAY_CALL = {
         *(
             "now",
             "claim",
+            "claim_with_next_due",
             "next_due",
             "complete",
             "reject",
@@ -503,11 +504,9 @@ SETTINGS = {
     # without it.
     *(
         "depth_left",
-        "dropped",
         "on_conflict",
         "end_events",
         "propagated",
-        "held_back",
         "channel_rounds",
         "has_topic_lock",
     ),

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from psycopg import AsyncConnection, AsyncCursor, DataError, Error
 from psycopg.adapt import PyFormat, Transformer
 
-from pgrouse.client.call import Call, Rows, run_async
+from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import claim, run, settle, wake
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
@@ -25,8 +25,6 @@ T = TypeVar("T")
 
 # A claim does not wait for the disk: a crash of the server undoes a lock, and the fence does the rest. A transaction that settles waits. See docs/decisions/0008-claims-do-not-wait-for-the-disk.md.
 NO_FLUSH = b"pg_catalog.set_config('synchronous_commit', 'off', true)"
-# Set by the claim of the same transaction.
-HELD_BACK = b"coalesce(pg_catalog.current_setting('messages.held_back', true), '') OPERATOR(pg_catalog.<>) ''"
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ class TurnResult:
     Attributes:
         claimed: the messages that were claimed.
         lost: the ids of those settled whose lock had been lost.
-        next_due_s: seconds until the next delayed message is due, if that was asked for and one waits.
+        next_due_s: seconds until the next delayed message is due, if nothing was claimed and one waits.
         held_back: whether the claim skipped messages because of a limit.
         own_xid: a transaction id drawn after arming, if that was asked for.
         oldest_xid: all transactions below it had ended before the claim.
@@ -79,6 +77,13 @@ class TurnResult:
     held_back: bool = False
     own_xid: int | None = None
     oldest_xid: int | None = None
+
+    def add_claim(self, claimed: claim.Claimed) -> None:
+        """Add what one claim returned."""
+        self.claimed += claimed.messages
+        self.held_back = self.held_back or claimed.held_back_json is not None
+        dues = [each for each in (self.next_due_s, claimed.next_due_s) if each is not None]
+        self.next_due_s = min(dues, default=None)
 
 
 class UnwritableValue(DataError):
@@ -148,15 +153,14 @@ class WorkerClient:
                 oldest_xid = wake.oldest_running_xid()
                 oldest = await self._send(oldest_xid if settlements else _without_flush(oldest_xid))
                 claims = [await self._send(self._claim(each)) for each in request.parts]
-                due = await self._send(_next_due([topic for each in request.parts for topic in each.topics]))
         if arm is not None:
             result.own_xid = await own.read()
         for each in settled:
             result.lost += await each.read()
         if request is not None:
             result.oldest_xid = await oldest.read()
-            result.claimed = [message for each in claims for message in await each.read()]
-            result.next_due_s, result.held_back = await due.read()
+            for claimed in claims:
+                result.add_claim(await claimed.read())
         return result
 
     async def release_orphaned(self, known: list[int]) -> list[int]:
@@ -172,8 +176,8 @@ class WorkerClient:
         """Archive a message as rejected. A message whose lock was lost is not changed."""
         await run_async(self.conn, settle.reject(*claim_refs([message]), [reason]))
 
-    def _claim(self, request: ClaimRequest) -> Call[list[Message]]:
-        return claim.claim(
+    def _claim(self, request: ClaimRequest) -> Call[claim.Claimed]:
+        return claim.claim_with_next_due(
             self.worker,
             request.topics,
             request.limit,
@@ -219,23 +223,6 @@ def _without_flush(call: Call[T]) -> Call[T]:
     """Return the call such that its transaction does not wait for the disk."""
     statement = b"SELECT f.*, " + NO_FLUSH + b" FROM (" + call.statement + b") AS f"
     return Call(statement, call.values, lambda rows: call.read([row[:-1] for row in rows]))
-
-
-def _next_due(topics: list[str]) -> Call[tuple[float | None, bool]]:
-    """Return the seconds until a message of these topics is due, beyond what the claim held back, and whether it held something back."""
-    due = wake.next_due(topics)
-    statement = (
-        b"SELECT pg_catalog.date_part('epoch', f.next_due), "
-        + HELD_BACK
-        + b" FROM ("
-        + due.statement
-        + b") AS f (next_due)"
-    )
-    return Call(statement, due.values, _first)
-
-
-def _first(rows: Rows) -> Any:
-    return rows[0]
 
 
 def _grouped_by_kind(settlements: Iterable[Settlement]) -> Iterable[tuple[SettleKind, list[Settlement]]]:

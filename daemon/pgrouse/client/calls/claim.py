@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from pgrouse.client.call import Call, function_call, value
+from pgrouse.client.call import Call, Rows, function_call, value
 from pgrouse.client.message import COLUMNS, Message, read_messages
 
 # One statement for all claims, so that it is prepared once.
-CLAIM = (
-    f"SELECT {COLUMNS} FROM messages.claim(%s, %s::pg_catalog.text[], %s, %s::pg_catalog.int4[], %s::pg_catalog.int8,"  # noqa: S608 - names of fields
-    " %s::pg_catalog.interval, %s, %s::pg_catalog.jsonb, %s::pg_catalog.int4, %s) AS f"
+ARGUMENTS = (
+    "%s, %s::pg_catalog.text[], %s, %s::pg_catalog.int4[], %s::pg_catalog.int8, %s::pg_catalog.interval, %s,"
+    " %s::pg_catalog.jsonb, %s::pg_catalog.int4, %s"
+)
+CLAIM = f"SELECT {COLUMNS} FROM messages.claim({ARGUMENTS}) AS f".encode()  # noqa: S608 - names of fields
+CLAIM_WITH_NEXT_DUE = (
+    f"SELECT {COLUMNS}, f.held_back::pg_catalog.text, f.next_due_s FROM messages.claim_with_next_due({ARGUMENTS}, %s) AS f"  # noqa: S608
 ).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a claim returned.
+
+    Attributes:
+        messages: in the order in which they were claimed.
+        held_back_json: what was skipped because of limits and pauses, and when to look again; None = nothing.
+        next_due_s: the seconds until a message is due; None = none waits for a time, or something was claimed.
+    """
+
+    messages: list[Message]
+    held_back_json: str | None
+    next_due_s: float | None
 
 
 def claim(
@@ -41,8 +62,41 @@ def claim(
         start: how many start at once; the others wait in the worker, and their run is not counted yet. None = all start.
         contents: whether payloads, bodies, headers and states are returned; they are unless given.
     """
-    places = [None if slots is None else list(slots), bytes, lock_duration, after_topic, after_channels, start]
+    places = _places(slots, bytes, lock_duration, after_topic, after_channels, start)
     return Call(CLAIM, [worker, list(topics), limit, *places, contents is not False], read_messages)
+
+
+def claim_with_next_due(
+    worker: str,
+    topics: Sequence[str],
+    limit: int,
+    slots: Sequence[int | None] | None = None,
+    bytes: int | None = None,
+    lock_duration: timedelta | None = None,
+    after_topic: str | None = None,
+    after_channels: str | None = None,
+    start: int | None = None,
+    contents: bool | None = None,
+    look_ahead: bool | None = None,
+) -> Call[Claimed]:
+    """Do the same as claim, and say what limits held back and when the next message is due.
+
+    Args:
+        worker: as of claim.
+        topics: as of claim.
+        limit: as of claim.
+        slots: as of claim.
+        bytes: as of claim.
+        lock_duration: as of claim.
+        after_topic: as of claim.
+        after_channels: as of claim.
+        start: as of claim.
+        contents: as of claim.
+        look_ahead: whether to look for the next message that is due; unless given it does.
+    """
+    places = _places(slots, bytes, lock_duration, after_topic, after_channels, start)
+    flags = contents is not False, look_ahead is not False
+    return Call(CLAIM_WITH_NEXT_DUE, [worker, list(topics), limit, *places, *flags], _read_claimed)
 
 
 def count_ready(topics: Sequence[str]) -> Call[int]:
@@ -53,3 +107,13 @@ def count_ready(topics: Sequence[str]) -> Call[int]:
 def raise_low_water(slow: timedelta | None = None) -> Call[int]:
     """Move the marks from which claims read; how many there are."""
     return function_call("raise_low_water", value, slow=slow)
+
+
+def _places(slots: Sequence[int | None] | None, *others: Any) -> list[Any]:
+    return [None if slots is None else list(slots), *others]
+
+
+def _read_claimed(rows: Rows) -> Claimed:
+    # The last row is no message: it says what the claim left.
+    *found, (*_, held_back, next_due_s) = rows
+    return Claimed([Message._make(row[:-2]) for row in found], held_back, next_due_s)

@@ -48,9 +48,14 @@ def oldest_running_xid() -> Call[int]:
     return function_call("oldest_running_xid", value)
 
 
-def next_due(topics: Sequence[str]) -> Call[timedelta | None]:
-    """Return how long it is until a message of some topics is due, at most 0 if one is; None = none waits."""
-    return function_call("next_due", value, topics=list(topics))
+def next_due(topics: Sequence[str], held_back: str | None = None) -> Call[timedelta | None]:
+    """Return how long it is until a message of some topics is due, at most 0 if one is; None = none waits.
+
+    Args:
+        topics: which.
+        held_back: what a claim held back because of limits, JSON: it looks beyond that.
+    """
+    return function_call("next_due", value, topics=list(topics), held_back=held_back)
 
 
 def ready_topics(topics: Sequence[str]) -> Call[list[str]]:

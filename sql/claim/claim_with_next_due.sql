@@ -1,0 +1,130 @@
+-- Lock a batch of ready messages for a worker, and say what limits held back and when the next message is due.
+-- Called by: workers that sleep until something is due. claim is the same without what comes last, and describes the arguments.
+-- Within a topic (and within a channel) lower priority numbers go first, then the longest available.
+-- Locks: the rows, skipping those that others hold; for topics and channels with limits, what topic_slots and channel_slots lock.
+-- Result: the messages in the order of the walk, each with the claim_id that every settle must show; then one row without an id, always:
+-- held_back: the ready messages that it skipped because of a limit or a pause, as {"topic <topic>": time} for a topic as a whole and
+-- {"channels <topic>": time} for some of its channels; the time says when to look again, null = when something is settled or a policy
+-- changes, at an unknown time. NULL = nothing was held back.
+-- next_due_s: the seconds until a message of these topics is due, as next_due computes it: it looks beyond what was held back. NULL = none
+-- waits for a time, or something was claimed, or p_look_ahead is false.
+-- It is a row since a function that returns rows can return nothing else; as an array, claimed messages would be slower to read.
+-- Plan shape: first the row addresses, then an UPDATE by address, one by one in their order (ctid = ANY would sort them by address).
+-- A join against a CTE would become a hash join over the whole table once its plan is generic.
+CREATE OR REPLACE FUNCTION messages.claim_with_next_due(
+  p_worker         text,
+  p_topics         text[],
+  p_limit          integer,
+  p_slots          integer[] DEFAULT NULL,
+  p_bytes          bigint    DEFAULT 16777216,
+  p_lock_duration  interval  DEFAULT NULL,
+  p_after_topic    text      DEFAULT NULL,
+  p_after_channels jsonb     DEFAULT NULL,
+  p_start          integer   DEFAULT NULL,
+  p_contents       boolean   DEFAULT true,
+  p_look_ahead     boolean   DEFAULT true
+)
+RETURNS SETOF messages.claimed_or_due
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+DECLARE
+  v_now     timestamptz := messages.now();
+  -- Drawn by lot, since a sequence would repeat itself after a crash of the server: what an unflushed transaction drew is drawn again.
+  v_claim   bigint      := 1 + floor(random() * 4503599627370496)::bigint;
+  v_left    integer     := least(p_limit, 10000);
+  v_bytes   bigint      := coalesce(p_bytes, 16777216);
+  v_start   integer     := coalesce(p_start, p_limit);
+  v_walk    text        := CASE WHEN p_after_topic IS NULL AND cardinality(p_topics) > 1 THEN 'topics ' || md5(p_topics::text) END;
+  v_last    text        := CASE WHEN v_walk IS NOT NULL THEN messages.read_claim_cursor(v_walk) END;
+  v_first   text        := coalesce(p_after_topic, v_last, '');
+  v_wrapped boolean     := v_first = '';
+  v_ended   text;
+  v_topic   text;
+  v_room    integer;
+  v_slots   record;
+  v_held    jsonb;
+  v_policy  messages.policy;
+  v_picked  messages.picked;
+  v_lock    interval;
+  v_last_row messages.claimed_or_due;
+BEGIN
+  IF p_worker IS NULL OR p_topics IS NULL OR p_limit IS NULL THEN
+    RAISE EXCEPTION 'claim needs a worker, its topics and a limit' USING ERRCODE = '22004';
+  END IF;
+  PERFORM messages.check_worker_name(p_worker);
+  -- Not left to the column's domain: its error would not say whose value it was.
+  IF p_lock_duration NOT BETWEEN '0' AND '7 days' THEN
+    RAISE EXCEPTION 'lock_duration of a claim is %', p_lock_duration USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
+  END IF;
+  v_topic := messages.next_topic(p_topics, v_first);
+  LOOP
+    IF v_topic IS NULL AND NOT v_wrapped THEN
+      v_wrapped := true;
+      v_topic := messages.next_topic(p_topics, '');
+    END IF;
+    EXIT WHEN v_topic IS NULL OR v_left <= 0 OR v_bytes <= 0
+      OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
+
+    v_policy := messages.claim_policy(v_topic, v_now);
+    v_room := least(v_left, coalesce(p_slots[array_position(p_topics, v_topic)], v_left));
+    IF v_policy.stopped_until IS NOT NULL THEN
+      v_held := coalesce(v_held, '{}') || jsonb_build_object('topic ' || v_topic, nullif(v_policy.stopped_until, 'infinity'));
+      v_room := 0;
+    ELSIF v_policy.is_limited AND v_room > 0 THEN
+      v_slots := messages.topic_slots(v_policy, v_room);
+      v_room := v_slots.slots;
+      IF v_room = 0 THEN
+        v_held := coalesce(v_held, '{}') || jsonb_build_object('topic ' || v_topic, v_slots.look_again_at);
+      END IF;
+      v_now := messages.now();
+    END IF;
+
+    IF v_room > 0 THEN
+      v_picked := messages.pick_messages(v_policy, v_now, v_claim, p_after_channels ->> v_topic, v_room, v_bytes);
+      PERFORM messages.archive_unclaimable(v_picked, p_worker);
+      IF v_picked.held_back THEN
+        v_held := coalesce(v_held, '{}') || jsonb_build_object('channels ' || v_topic, nullif(v_picked.look_again_at, 'infinity'));
+      END IF;
+      IF current_setting('synchronous_commit') = 'off' AND v_picked.rows <> '{}' AND messages.needs_durable_claim(v_policy, v_picked.rows) THEN
+        SET LOCAL synchronous_commit TO DEFAULT;
+      END IF;
+      v_lock := coalesce(p_lock_duration, v_policy.lock_duration);
+      RETURN QUERY
+      UPDATE messages.message AS m
+      SET claim_id = v_claim, locked_by = p_worker, locked_at = v_now, lock_expires_at = v_now + v_lock,
+          attempts = m.attempts + 1, runs = m.runs + (r.nth <= v_start)::integer, prefetched = CASE WHEN r.nth > v_start THEN true END
+      FROM unnest(v_picked.rows) WITH ORDINALITY AS r (ctid, nth)
+      WHERE m.ctid = r.ctid
+      RETURNING
+        m.id, m.claim_id, m.topic::text, m.channel::text, m.key::text, m.priority::smallint, m.attempts::integer,
+        nullif(coalesce(m.max_attempts, v_policy.max_attempts), 0)::integer,
+        CASE WHEN p_contents THEN m.payload::text END, CASE WHEN p_contents THEN m.body::bytea END,
+        CASE WHEN p_contents THEN m.headers::text END, CASE WHEN p_contents THEN m.state::text END,
+        extract(epoch FROM v_lock)::double precision,
+        extract(epoch FROM v_policy.timeout)::double precision,
+        extract(epoch FROM v_now - m.available_at)::double precision,
+        extract(epoch FROM v_now - coalesce((m.history -> 0 ->> 'started')::timestamptz, v_now))::double precision,
+        -- That of one which waits in the worker is counted when it begins.
+        (m.runs + coalesce(m.prefetched, false)::integer)::integer,
+        NULL::jsonb, NULL::double precision;
+      v_bytes := v_bytes - v_picked.bytes;
+      v_left := v_left - cardinality(v_picked.rows);
+      v_start := v_start - cardinality(v_picked.rows);
+      IF v_policy.dequeue_rate IS NOT NULL AND v_picked.rows <> '{}' THEN
+        PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, cardinality(v_picked.rows), v_now);
+      END IF;
+      v_ended := CASE WHEN v_picked.rows <> '{}' THEN v_topic ELSE v_ended END;
+    END IF;
+    v_topic := messages.next_topic(p_topics, v_topic);
+  END LOOP;
+  IF v_walk IS NOT NULL AND v_ended IS NOT NULL THEN
+    PERFORM messages.save_claim_cursor(v_walk, v_ended, v_last);
+  END IF;
+  v_last_row.held_back := v_held;
+  IF v_ended IS NULL AND p_look_ahead THEN
+    v_last_row.next_due_s := extract(epoch FROM messages.next_due(p_topics, v_held));
+  END IF;
+  RETURN NEXT v_last_row;
+END
+$$;

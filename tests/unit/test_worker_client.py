@@ -1,0 +1,32 @@
+"""What a turn of a worker makes of several claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgrouse.client.calls.claim import claim_with_next_due
+from pgrouse.client.message import Message
+from pgrouse.client.worker_client import TurnResult
+
+NO_MESSAGE = (None,) * len(Message._fields)
+
+
+@pytest.mark.parametrize(
+    ("lefts", "held_back", "next_due_s"),
+    [
+        ([(None, None)], False, None),
+        ([(None, 3.5)], False, 3.5),
+        ([('{"topic a": null}', None), (None, 2.0)], True, 2.0),
+        ([(None, 1.0), ('{"channels b": null}', 2.0)], True, 1.0),
+        ([(None, 0.0), (None, None)], False, 0.0),
+    ],
+)
+def test_what_all_claims_of_a_turn_left_counts(
+    lefts: list[tuple[str | None, float | None]], held_back: bool, next_due_s: float | None
+) -> None:
+    result = TurnResult()
+
+    for left in lefts:
+        result.add_claim(claim_with_next_due("w", ["t"], 1).read([(*NO_MESSAGE, *left)]))
+
+    assert (result.claimed, result.held_back, result.next_due_s) == ([], held_back, next_due_s)
