@@ -263,7 +263,7 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
 
     assert (schedule.name, schedule.topic, schedule.time_zone) == ("nightly", "report", "Europe/Berlin")
     assert schedule.next_tick > began
-    assert published.what == "published"
+    assert published.outcome == "published"
     assert queue.message(published.id).payload == {"of": "today"}
     assert (paused, resumed, removed) == ([True, False], [True, False], [True, False])
     assert client.schedules() == []
@@ -286,7 +286,7 @@ def test_a_client_publishes_on_its_own_connection_or_in_the_callers_transaction(
         Client(conn).publish("t", 4)
         conn.rollback()
 
-    assert (published.what, many) == ("inserted", 2)
+    assert (published.outcome, many) == ("inserted", 2)
     assert [row.payload for row in queue.rows("SELECT payload FROM messages.message ORDER BY id")] == [1, 2, 3]
 
 

@@ -26,8 +26,8 @@ from pgrouse.errors import (
     PgrouseError,
     PublishRateExceeded,
     PublishRejected,
+    TopicClosed,
     TopicFull,
-    TopicNotRegistered,
     TopicReserved,
 )
 from pgrouse.publishing.copy_rows import DEFAULT_PRIORITY
@@ -302,8 +302,8 @@ def test_the_result_is_the_id_and_tells_what_happened(conn: Connection) -> None:
     others = [publish(conn, "t", 2, key="k", on_conflict=mode) for mode in ON_CONFLICT[1:]]
     conn.commit()
 
-    assert first.what == "inserted"
-    assert [other.what for other in others] == ["replaced", "ignored", "appended"]
+    assert first.outcome == "inserted"
+    assert [other.outcome for other in others] == ["replaced", "ignored", "appended"]
     assert {int(other) for other in others} == {first}
     assert json.dumps({"id": first}) == f'{{"id": {int(first)}}}'
 
@@ -332,7 +332,7 @@ def test_everything_can_be_given_together_with_on_conflict(conn: Connection, db:
 def test_on_an_async_connection_keys_do_the_same(database: Database, db: Connection) -> None:
     async def work(conn: psycopg.AsyncConnection[Any]) -> list[str]:
         async with conn.transaction():
-            return [(await publish(conn, "t", n, key="k", on_conflict="append")).what for n in range(2)]
+            return [(await publish(conn, "t", n, key="k", on_conflict="append")).outcome for n in range(2)]
 
     assert on_async(database, work) == ["inserted", "appended"]
     assert stored(db) == [("t", [0, 1])]
@@ -348,7 +348,7 @@ def test_a_key_that_is_held_is_told(conn: Connection, db: Connection) -> None:
     with pytest.raises(KeyTaken, match=f"held by message {first} until it has ended"):
         publish(conn, "t", key="k")
 
-    assert (held, held.what) == (first, "held")
+    assert (held, held.outcome) == (first, "held")
 
 
 # What the policies of a topic say
@@ -366,7 +366,7 @@ POLICIES: list[tuple[dict[str, Any], type[PublishRejected], str]] = [
         "publish_rate of topic t is 0.01 a second: this is too soon: try again in ",
     ),
     ({"max_payload_bytes": 1}, PayloadTooLarge, "a message of topic t has 3 bytes, max_payload_bytes is 1: store it"),
-    ({"registered": False}, TopicNotRegistered, "topic t is not registered, and only registered topics are accepted"),
+    ({"accept_publishes": False}, TopicClosed, "topic t does not accept publishes: set accept_publishes for it"),
 ]
 
 
@@ -375,7 +375,6 @@ POLICIES: list[tuple[dict[str, Any], type[PublishRejected], str]] = [
 def test_a_policy_that_is_against_it_is_an_error_of_its_own(
     conn: Connection, db: Connection, policy: dict[str, Any], kind: type[PublishRejected], said: str, many: bool
 ) -> None:
-    db.execute("UPDATE messages.topic SET registered = %s WHERE topic = '*'", ["registered" in policy])
     ((setting, value),) = policy.items()
     columns = sql.SQL("INSERT INTO messages.topic (topic, {}) VALUES ('t', {})").format(sql.Identifier(setting), value)
     db.execute(columns)
@@ -404,7 +403,7 @@ def test_what_a_full_topic_drops_has_no_id(conn: Connection, db: Connection) -> 
     many = publish_many(conn, [NewMessage(topic=topic) for topic in ("t", "other", "t")])
     conn.commit()
 
-    assert [p.what for p in published] == ["inserted", "dropped", "dropped"]
+    assert [p.outcome for p in published] == ["inserted", "dropped", "dropped"]
     assert [bool(p) for p in published] == [True, False, False]
     assert (many, many.dropped) == (1, 2)
     assert stored(db, "topic") == [("t",), ("other",)]

@@ -35,7 +35,7 @@ def test_what_publish_returned_is_what_the_next_one_comes_after(conn: Connection
     publish(conn, "t", after=[])
     conn.commit()
 
-    assert (second.what, third.what) == ("inserted", "inserted")
+    assert (second.outcome, third.outcome) == ("inserted", "inserted")
     assert edges(db) == [(first, second), (first, third), (second, third)]
     assert db.execute("SELECT after_failed FROM messages.blocked_message ORDER BY id").fetchall() == [
         ("hold",),

@@ -436,7 +436,7 @@ def test_a_database_is_made_and_dropped_and_can_be_emptied(shared: Database) -> 
         clean(conn)
         assert published(conn) == []
         assert filled(conn) == fresh
-        assert publish(conn, "t", key="k").what == "inserted"
+        assert publish(conn, "t", key="k").outcome == "inserted"
 
     with pytest.raises(psycopg.OperationalError, match="does not exist"):
         psycopg.connect(dsn)

@@ -57,7 +57,7 @@ BAD = [
         "none.json cannot be read (No such file or directory): name a file with a JSON Schema",
     ),
     ("payload_schema", {"type": "objekt"}, "type: the value is not valid"),
-    ("registered", [], "expected true or false, found a list"),
+    ("accept_publishes", [], "expected true or false, found a list"),
     ("backoff", {"kind": "exponentail"}, "expected 'none', 'constant', 'linear' or 'exponential', found 'exponentail'"),
     ("backoff", {"base": "11000d"}, "must be between 0s and 3650d, found 11000d"),
     ("backoff", {"base": "40000d"}, f"{DURATION}, found '40000d'"),

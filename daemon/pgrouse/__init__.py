@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         PredecessorNotFound,
         PublishRateExceeded,
         PublishRejected,
+        TopicClosed,
         TopicFull,
-        TopicNotRegistered,
         TopicReserved,
     )
     from pgrouse.handlers.batch import BatchContext, Item
@@ -66,8 +66,8 @@ __all__ = [
     "Published",
     "Reject",
     "Retry",
+    "TopicClosed",
     "TopicFull",
-    "TopicNotRegistered",
     "TopicReserved",
     "publish",
     "publish_many",
@@ -101,7 +101,7 @@ _MODULES = {
     "Reject": "handlers.outcome",
     "Retry": "handlers.outcome",
     "TopicFull": "errors",
-    "TopicNotRegistered": "errors",
+    "TopicClosed": "errors",
     "TopicReserved": "errors",
     "MessageNotFound": "errors",
     "publish": "publishing.publish",

@@ -82,8 +82,8 @@ class PublishRateExceeded(PublishRejected):
     exit_code = ExitCode.TRY_AGAIN
 
 
-class TopicNotRegistered(PublishRejected):
-    """Only registered topics are accepted, and this one is not."""
+class TopicClosed(PublishRejected):
+    """The policy of the topic is not to accept publishes."""
 
     sqlstate = "PGR03"
 

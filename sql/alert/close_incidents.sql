@@ -16,7 +16,7 @@ BEGIN
   WHERE i.sink = p_sink
     AND CASE
       WHEN i.kind = 'dead_message' THEN i.state = 'firing' AND i.last_at < v_quiet
-      ELSE i.state = 'resolved' AND i.told = 0
+      ELSE i.state = 'resolved' AND i.notifications = 0
     END
     AND ((i.kind = 'dead_message' AND i.pending = 0)
       OR (v_patient AND i.escalated_at IS NULL)

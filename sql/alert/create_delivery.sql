@@ -65,14 +65,14 @@ BEGIN
           'group', g.grouped, 'kind', g.kind, 'topic', g.topic, 'result', g.result, 'fingerprint', g.error_fingerprint,
           'status', g.state, 'count', g.pending, 'total', g.count, 'first_at', g.first_at, 'last_at', g.last_at,
           'first_message_id', g.first_message_id, 'last_message_id', g.last_message_id, 'error', g.sample_error, 'fix', g.fix,
-          'nth', g.told + 1, 'escalated', g.escalated_at IS NOT NULL) ORDER BY g.pending DESC, g.first_alert_id)
+          'nth', g.notifications + 1, 'escalated', g.escalated_at IS NOT NULL) ORDER BY g.pending DESC, g.first_alert_id)
         FROM shown AS g)),
     jsonb_strip_nulls(jsonb_build_object('group_by', p_rules -> 'group_by', 'kinds', p_rules -> 'kinds', 'topics', p_rules -> 'topics')),
     v_due, min(t.first_alert_id), max(t.last_alert_id), v_now
   FROM told AS t;
 
   UPDATE messages.alert_incident AS i
-  SET pending = 0, told = i.told + 1, told_at = v_now,
+  SET pending = 0, notifications = i.notifications + 1, notified_at = v_now,
       state = CASE WHEN i.state = 'resolved' THEN 'over' ELSE i.state END,
       due_at = CASE WHEN i.state = 'firing' AND i.kind <> 'dead_message' THEN v_now + nullif(messages.rule_interval(p_rules, 'repeat_interval'), '0') END
   WHERE i.sink = p_sink AND i.grouped = ANY (v_due);

@@ -64,12 +64,12 @@ BEGIN
       count = CASE WHEN i.state = 'over' THEN 0 ELSE i.count END + excluded.count,
       pending = i.pending + excluded.pending,
       silenced = CASE WHEN i.state = 'over' THEN 0 ELSE i.silenced END,
-      told = CASE WHEN i.state = 'over' THEN 0 ELSE i.told END,
+      notifications = CASE WHEN i.state = 'over' THEN 0 ELSE i.notifications END,
       escalated_at = CASE WHEN i.state = 'over' THEN NULL ELSE i.escalated_at END,
       due_at = CASE
         WHEN excluded.state = 'resolved' THEN excluded.due_at
         WHEN i.pending > 0 AND i.due_at IS NOT NULL THEN i.due_at
-        ELSE greatest(excluded.due_at, i.told_at + v_every)
+        ELSE greatest(excluded.due_at, i.notified_at + v_every)
       END,
       first_alert_id = CASE WHEN i.pending > 0 THEN least(i.first_alert_id, excluded.first_alert_id) ELSE excluded.first_alert_id END,
       last_alert_id = greatest(i.last_alert_id, excluded.last_alert_id),

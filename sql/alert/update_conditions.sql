@@ -19,13 +19,13 @@ BEGIN
   WITH wrong AS MATERIALIZED (
     SELECT c.kind, coalesce(c.topic, '') AS topic, c.since, c.what, c.fix FROM messages.conditions() AS c WHERE c.kind <> 'breaker'
   ), known AS (
-    INSERT INTO messages.condition AS k (kind, topic, since, what, fix, told_at)
+    INSERT INTO messages.condition AS k (kind, topic, since, what, fix, notified_at)
     SELECT w.kind, w.topic, w.since, w.what, w.fix, CASE WHEN w.kind <> 'listener_degraded' THEN v_now END
     FROM wrong AS w
     ORDER BY w.kind, w.topic
     ON CONFLICT (kind, topic) DO UPDATE
-    SET what = excluded.what, fix = excluded.fix, told_at = coalesce(k.told_at, CASE WHEN k.since <= v_now - v_hold THEN v_now END)
-    WHERE (k.what, k.fix) IS DISTINCT FROM (excluded.what, excluded.fix) OR (k.told_at IS NULL AND k.since <= v_now - v_hold)
+    SET what = excluded.what, fix = excluded.fix, notified_at = coalesce(k.notified_at, CASE WHEN k.since <= v_now - v_hold THEN v_now END)
+    WHERE (k.what, k.fix) IS DISTINCT FROM (excluded.what, excluded.fix) OR (k.notified_at IS NULL AND k.since <= v_now - v_hold)
     RETURNING k.*
   ), gone AS (
     DELETE FROM messages.condition AS k
@@ -35,9 +35,9 @@ BEGIN
     INSERT INTO messages.alert (kind, topic, result, sample_error, fix, raised_at)
     SELECT r.kind, nullif(r.topic, ''), r.result, left(r.what, 1000), r.fix, v_now
     FROM (
-      SELECT k.kind, k.topic, 'begun' AS result, k.what, k.fix FROM known AS k WHERE k.told_at = v_now
+      SELECT k.kind, k.topic, 'begun' AS result, k.what, k.fix FROM known AS k WHERE k.notified_at = v_now
       UNION ALL
-      SELECT g.kind, g.topic, 'ended', g.what, g.fix FROM gone AS g WHERE g.told_at IS NOT NULL
+      SELECT g.kind, g.topic, 'ended', g.what, g.fix FROM gone AS g WHERE g.notified_at IS NOT NULL
     ) AS r
     ORDER BY r.kind, r.topic
     RETURNING alert.kind

@@ -2,7 +2,7 @@
 -- Called by: publishers, when all tasks have staged. p_attempts: from each task the number of its last staging; p_counts: how many rows it
 -- staged with that number, including those that it rejected itself. What was staged for the job with other numbers is deleted.
 -- p_max_rejected: if more rows are rejected than that, nothing is published; NULL = no limit.
--- Rejected, each with its reason: rows whose topic is not registered, that are larger than their topic permits, whose key is waiting or
+-- Rejected, each with its reason: rows whose topic does not accept publishes, that are larger than their topic permits, whose key is waiting or
 -- held (on_conflict error), that cannot be appended. If a topic is full or its publish_rate is used up, the whole job fails.
 -- Result: how many were published (on_conflict replace and append included), ignored (an ignored or held key), dropped (full topics that
 -- drop), rejected; is_repeat: the job was published by an earlier call, and these are its numbers.

@@ -11,7 +11,7 @@ DECLARE
   v_now  messages.moment := clock_timestamp();
   v_hard text[];
   v_row  record;
-  v_what text;
+  v_outcome text;
 BEGIN
   IF messages.has_policies() THEN
     SELECT array_agg(d.topic)
@@ -67,7 +67,7 @@ BEGIN
     ORDER BY s.topic, s.key, s.ctid
   LOOP
     BEGIN
-      SELECT p.what INTO v_what
+      SELECT p.outcome INTO v_outcome
       FROM messages.publish(
         v_row.topic, v_row.payload, v_row.key, coalesce(v_row.on_conflict, 'error'), v_row.body, v_row.headers, v_row.channel, v_row.priority,
         v_row.delay, v_row.available_at,
@@ -75,9 +75,9 @@ BEGIN
         coalesce(v_row.ttl, CASE WHEN v_row.expires_at IS NOT NULL THEN
           greatest('0', v_row.expires_at - greatest(coalesce(v_row.available_at, v_now + v_row.delay), v_now)) END),
         v_row.max_attempts) AS p;
-      published := published + (v_what IN ('inserted', 'replaced', 'appended'))::integer;
-      ignored := ignored + (v_what IN ('ignored', 'held'))::integer;
-      dropped := dropped + (v_what = 'dropped')::integer;
+      published := published + (v_outcome IN ('inserted', 'replaced', 'appended'))::integer;
+      ignored := ignored + (v_outcome IN ('ignored', 'held'))::integer;
+      dropped := dropped + (v_outcome = 'dropped')::integer;
     EXCEPTION WHEN unique_violation OR invalid_parameter_value OR check_violation OR SQLSTATE 'PGR04' THEN
       UPDATE messages.publish_stage AS s SET reason = SQLERRM WHERE s.ctid = v_row.place;
     END;

@@ -7,17 +7,17 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
-  v_did bigint;
+  v_count bigint;
 BEGIN
   IF p_task IS NULL OR p_task NOT IN ('expire_locks', 'expire_messages', 'purge') THEN
     RAISE EXCEPTION 'reaper is %', coalesce('"' || p_task || '"', 'NULL') USING ERRCODE = '22023', HINT = 'use expire_locks, expire_messages or purge';
   END IF;
-  v_did := CASE p_task
+  v_count := CASE p_task
     WHEN 'expire_locks' THEN messages.expire_locks()
     WHEN 'expire_messages'   THEN messages.expire_messages()
     WHEN 'purge'        THEN messages.purge()
   END;
-  PERFORM messages.audit_action(p_task, NULL, NULL, jsonb_build_object('did', v_did));
-  RETURN v_did;
+  PERFORM messages.audit_action(p_task, NULL, NULL, jsonb_build_object('count', v_count));
+  RETURN v_count;
 END
 $$;

@@ -7,7 +7,7 @@
 -- By hand, and only then, it is noted in messages.audit with what each task did, if it ran.
 -- tick_mark shows when each task last succeeded and for whom: a pg_cron that stopped silently is seen by the age of its marks.
 CREATE OR REPLACE FUNCTION messages.tick(p_caller text DEFAULT 'hand', p_limit integer DEFAULT 1000, p_unless_within interval DEFAULT '0')
-RETURNS TABLE (task text, did bigint)
+RETURNS TABLE (task text, count bigint)
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET lock_timeout = '2s'
@@ -30,7 +30,7 @@ BEGIN
   END IF;
   FOREACH task IN ARRAY ARRAY['propagate_missed_ends', 'expire_locks', 'expire_messages', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'purge', 'recount_depth', 'update_breakers', 'fire_schedules', 'update_conditions', 'prune'] LOOP
     BEGIN
-      did := CASE task
+      count := CASE task
         WHEN 'expire_locks'        THEN messages.expire_locks(p_limit)
         WHEN 'expire_messages'          THEN messages.expire_messages(p_limit)
         WHEN 'propagate_missed_ends'         THEN messages.propagate_missed_ends(p_limit, v_new)
@@ -44,18 +44,18 @@ BEGIN
         WHEN 'update_conditions'               THEN messages.update_conditions()
         WHEN 'prune'               THEN messages.prune()
       END;
-      INSERT INTO messages.tick_mark AS k (task, caller, ran_at, did)
-      VALUES (tick.task, p_caller, clock_timestamp(), tick.did)
-      ON CONFLICT ON CONSTRAINT tick_mark_pkey DO UPDATE SET ran_at = excluded.ran_at, did = excluded.did;
+      INSERT INTO messages.tick_mark AS k (task, caller, ran_at, count)
+      VALUES (tick.task, p_caller, clock_timestamp(), tick.count)
+      ON CONFLICT ON CONSTRAINT tick_mark_pkey DO UPDATE SET ran_at = excluded.ran_at, count = excluded.count;
     EXCEPTION WHEN OTHERS THEN
       RAISE WARNING 'tick: % failed: %', task, SQLERRM;
-      did := -1;
+      count := -1;
     END;
-    v_all := v_all || jsonb_build_object(task, did);
+    v_all := v_all || jsonb_build_object(task, count);
     RETURN NEXT;
   END LOOP;
   IF p_caller = 'hand' THEN
-    PERFORM messages.audit_action('tick', NULL, NULL, jsonb_build_object('did', v_all));
+    PERFORM messages.audit_action('tick', NULL, NULL, jsonb_build_object('count', v_all));
   END IF;
 END
 $$;

@@ -36,16 +36,16 @@ CREATE TABLE messages.topic (
   paused_reason         text,
   breaker               jsonb,
   payload_schema        jsonb,
-  registered            boolean,
+  accept_publishes      boolean,
   updated_at            timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 INSERT INTO messages.topic
   (topic, max_attempts, lock_duration, backoff, strict_lock, key_on_retry, on_full, ordered, archive_success, retention, dead_letter, max_redrives,
-   notify, registered)
+   notify, accept_publishes)
 VALUES
   ('*', 1, '30 s', '{"kind": "exponential", "base": "1s", "factor": 2, "cap": "10m", "jitter": "full"}',
-   false, 'supersede', 'error', false, 'full', '30 days', false, 10, 'auto', false);
+   false, 'supersede', 'error', false, 'full', '30 days', false, 10, 'auto', true);
 
 -- What holds for one topic at one moment: its own row over the row '*'. NULL in a limit = no such limit.
 CREATE TYPE messages.policy AS (

@@ -26,7 +26,7 @@ CREATE TABLE messages.rate (
 ) WITH (fillfactor = 50);
 
 -- A channel of an ordered topic whose first message may not be tried again before a time.
-CREATE TYPE messages.block AS (
+CREATE TYPE messages.channel_block AS (
   topic      text,
   channel    text,
   message_id bigint,

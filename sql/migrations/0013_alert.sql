@@ -44,7 +44,7 @@ CREATE TABLE messages.alert_sink (
   last_error        text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
--- What belongs together for a sink: the alerts of one group. count: messages since the group began; pending: those that no message has told yet.
+-- What belongs together for a sink: the alerts of one group. count: messages since the group began; pending: those that no notification has reported yet.
 CREATE TABLE messages.alert_incident (
   sink              text        COLLATE "C" NOT NULL REFERENCES messages.alert_sink ON DELETE CASCADE,
   grouped           text        COLLATE "C" NOT NULL,
@@ -58,8 +58,8 @@ CREATE TABLE messages.alert_incident (
   count             bigint      NOT NULL,
   pending           bigint      NOT NULL,
   silenced          bigint      NOT NULL DEFAULT 0,
-  told              integer     NOT NULL DEFAULT 0,
-  told_at           timestamptz,
+  notifications     integer     NOT NULL DEFAULT 0,
+  notified_at       timestamptz,
   escalated_at      timestamptz,
   -- When the next message about it is due; NULL = there is nothing to say.
   due_at            timestamptz,
@@ -111,14 +111,14 @@ CREATE TABLE messages.silence (
 );
 CREATE INDEX silence_until ON messages.silence (until) WHERE ended_at IS NULL;
 
--- What is wrong at this moment, and since when; told_at: when an alert was raised for it.
+-- What is wrong at this moment, and since when; notified_at: when an alert was raised for it.
 CREATE TABLE messages.condition (
   kind    text        NOT NULL,
   topic   text        COLLATE "C" NOT NULL DEFAULT '',
   since   timestamptz NOT NULL,
   what    text        NOT NULL,
   fix    text        NOT NULL,
-  told_at timestamptz,
+  notified_at timestamptz,
   PRIMARY KEY (kind, topic)
 ) WITH (fillfactor = 50);
 

@@ -15,19 +15,19 @@ CREATE TYPE messages.search AS (
   until       timestamptz
 );
 
--- What a walk over messages came to: those that fit (and when they ended), how many it looked at, the time of the last of those, and the
+-- What a walk over messages came to: those that fit (and when they ended), how many it examined, the time of the last of those, and the
 -- place to go on from; place NULL = that was all.
-CREATE TYPE messages.walked AS (
-  ids     bigint[],
-  ended   timestamptz[],
-  looked  bigint,
-  reached timestamptz,
-  place   jsonb
+CREATE TYPE messages.search_page AS (
+  ids      bigint[],
+  ended    timestamptz[],
+  examined bigint,
+  reached  timestamptz,
+  place    jsonb
 );
 
--- One message that was found; or the last row of a page, whose id is NULL: how many were looked at,
+-- One message that was found; or the last row of a page, whose id is NULL: how many were examined,
 -- back to when (created_at), and the place to go on from.
-CREATE TYPE messages.found AS (
+CREATE TYPE messages.search_result AS (
   id                bigint,
   topic             text,
   channel           text,
@@ -45,6 +45,6 @@ CREATE TYPE messages.found AS (
   error             text,
   error_fingerprint text,
   preview           text,
-  looked            bigint,
+  examined          bigint,
   place             jsonb
 );

@@ -5,7 +5,7 @@ CREATE TABLE messages.tick_mark (
   task      text        NOT NULL,
   caller    text        NOT NULL CHECK (caller IN ('cron', 'daemon', 'hand')),
   ran_at    timestamptz NOT NULL,
-  did       bigint      NOT NULL,
+  count     bigint      NOT NULL,
   PRIMARY KEY (task, caller)
 ) WITH (fillfactor = 50);
 

@@ -45,7 +45,7 @@ BEGIN
     ('max_redrives', p_policy.max_redrives::text, p_policy.max_redrives >= 0, 'use 1 or more, or 0 for no limit', true),
     ('notify', p_policy.notify, p_policy.notify IN ('auto', 'always', 'off'), 'use auto, always or off', true),
     ('payload_schema', p_policy.payload_schema::text, jsonb_typeof(p_policy.payload_schema) IN ('object', 'boolean'), 'use a JSON Schema: an object, or true for whatever JSON', false),
-    ('registered', p_policy.registered::text, true, NULL, true)
+    ('accept_publishes', p_policy.accept_publishes::text, true, NULL, true)
   ) AS k (setting, value, good, hint, is_required)
   WHERE NOT k.good OR (k.is_required AND k.value IS NULL AND p_policy.topic = '*')
   LIMIT 1;

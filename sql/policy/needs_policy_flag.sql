@@ -8,5 +8,5 @@ AS $$
   SELECT num_nonnulls(
            p_topic.key_ttl, p_topic.ttl, p_topic.max_depth, p_topic.max_payload_bytes, p_topic.publish_rate, p_topic.breaker,
            p_topic.payload_schema) > 0
-    OR coalesce(p_topic.registered, false)
+    OR p_topic.accept_publishes IS FALSE
 $$;

@@ -1,9 +1,9 @@
 -- Apply the topic's policy to each message that is published: reject it, drop it, or set the topic's TTL.
 -- It is not called for a topic without such a policy, unless its hash has the same bit in the sequence as a topic that has one (see
 -- policy_topic_bits). Reading the sequence costs next to nothing, and publishers cannot write it.
--- What the queue itself inserts (redrives, dead letters) is never rejected, and copies for subscribers need no registered topic.
+-- What the queue itself inserts (redrives, dead letters) is never rejected, and copies for subscribers are accepted by every topic.
 -- Counted limits are charged by the trigger apply_publish_policies, once per statement; only dropping is decided here.
--- Errors: PGR03 the topic is not registered, PGR04 too large, PGR05 the name is reserved.
+-- Errors: PGR03 the topic does not accept publishes, PGR04 too large, PGR05 the name is reserved.
 -- Locks: nothing; for topics that drop what does not fit, their row of depth.
 CREATE OR REPLACE FUNCTION messages.admit_message()
 RETURNS trigger
@@ -35,9 +35,9 @@ BEGIN
     RETURN NEW;
   END IF;
 
-  IF NOT v_policy.is_open AND NEW.origin_id IS NULL THEN
-    RAISE EXCEPTION 'topic % is not registered, and only registered topics are accepted', NEW.topic
-      USING ERRCODE = 'PGR03', HINT = 'set registered for it in messages.topic, or check the name';
+  IF NOT v_policy.accept_publishes AND NEW.origin_id IS NULL THEN
+    RAISE EXCEPTION 'topic % does not accept publishes', NEW.topic
+      USING ERRCODE = 'PGR03', HINT = 'set accept_publishes for it in messages.topic, or check the name';
   END IF;
   IF v_policy.max_payload_bytes IS NOT NULL THEN
     PERFORM messages.check_payload_size(NEW.topic, coalesce(octet_length(NEW.payload::text), octet_length(NEW.body)), v_policy.max_payload_bytes);

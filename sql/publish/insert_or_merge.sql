@@ -2,7 +2,7 @@
 -- Called by: publish, publish_with_key. The id is drawn here, whatever p_new has. Result: as messages.publish_with_key, except for held.
 -- Locks: the row that is changed. If another session is claiming the message, this waits for it and then does not touch or lock it (ON
 -- CONFLICT DO UPDATE does that; an UPDATE would block the heartbeat); then a new message is inserted.
-CREATE OR REPLACE FUNCTION messages.insert_or_merge(p_new messages.message, p_on_conflict text, OUT id bigint, OUT what text)
+CREATE OR REPLACE FUNCTION messages.insert_or_merge(p_new messages.message, p_on_conflict text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -12,7 +12,7 @@ DECLARE
 BEGIN
   IF p_on_conflict = 'ignore' THEN
     insert_or_merge.id := messages.pending_with_key(p_new.topic, p_new.key);
-    what := 'ignored';
+    outcome := 'ignored';
     IF insert_or_merge.id IS NOT NULL THEN
       RETURN;
     END IF;
@@ -39,7 +39,7 @@ BEGIN
   IF insert_or_merge.id IS NULL THEN
     v_pending := messages.pending_with_key(p_new.topic, p_new.key);
   END IF;
-  what := CASE
+  outcome := CASE
     WHEN insert_or_merge.id = v_own THEN 'inserted'
     WHEN insert_or_merge.id IS NOT NULL THEN CASE p_on_conflict WHEN 'append' THEN 'appended' ELSE 'replaced' END
     WHEN v_pending IS NULL OR p_on_conflict = 'replace' THEN 'dropped'
@@ -48,18 +48,18 @@ BEGIN
     ELSE p_on_conflict
   END;
   -- One that waits for others is released with the newest TTL.
-  IF what IN ('replaced', 'appended') AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
+  IF outcome IN ('replaced', 'appended') AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     UPDATE messages.blocked_message AS k SET ttl = p_new.expires_at - greatest(p_new.available_at, clock_timestamp()) WHERE k.id = insert_or_merge.id;
     IF FOUND THEN
       UPDATE messages.message AS m SET expires_at = NULL WHERE m.id = insert_or_merge.id;
     END IF;
   END IF;
-  CASE what
+  CASE outcome
     WHEN 'appended' THEN
       PERFORM messages.check_payload_size(p_new.topic, v_bytes, (SELECT a.max_payload_bytes FROM messages.publish_policy(p_new.topic) AS a));
     WHEN 'ignore' THEN
       insert_or_merge.id := v_pending;
-      what := 'ignored';
+      outcome := 'ignored';
     WHEN 'append' THEN
       RAISE EXCEPTION 'message % of key "%" in topic % has a body: nothing can be appended to it',
         v_pending, p_new.key, p_new.topic

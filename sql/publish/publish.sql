@@ -6,7 +6,7 @@
 -- p_after: ids of predecessors; the message is not claimed before all of them succeeded, and its times count from then. p_after_failed:
 -- what happens if one of them ends otherwise: hold = the message stays blocked until that one is redriven; cancel = it is cancelled; run =
 -- that one counts as done.
--- Result: id and what: inserted, replaced, ignored, appended, held (by the key_ttl of the topic: id is the message that holds the key), or
+-- Result: id and outcome: inserted, replaced, ignored, appended, held (by the key_ttl of the topic: id is the message that holds the key), or
 -- dropped (the topic is full and drops: no id). Errors: 23505 the key stands or is held; PGR01 to PGR05 as every INSERT; PGR08 there is no
 -- message of an id in p_after.
 -- Locks: the message that is changed, and what the policies of the topic count in; until the transaction ends.
@@ -26,7 +26,7 @@ CREATE OR REPLACE FUNCTION messages.publish(
   p_after        bigint[]    DEFAULT NULL,
   p_after_failed text        DEFAULT 'hold',
   OUT id         bigint,
-  OUT what       text
+  OUT outcome    text
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -79,14 +79,14 @@ BEGIN
   END IF;
 
   IF NOT messages.has_policies() THEN
-    SELECT u.id, u.what INTO publish.id, publish.what FROM messages.insert_or_merge(v_new, p_on_conflict) AS u;
+    SELECT u.id, u.outcome INTO publish.id, publish.outcome FROM messages.insert_or_merge(v_new, p_on_conflict) AS u;
   ELSE
     -- The copies for subscribers do the same with their keys; they are made by a trigger.
     PERFORM set_config('messages.on_conflict', p_on_conflict, true);
-    SELECT p.id, p.what INTO publish.id, publish.what FROM messages.publish_with_key(v_new, p_on_conflict) AS p;
+    SELECT p.id, p.outcome INTO publish.id, publish.outcome FROM messages.publish_with_key(v_new, p_on_conflict) AS p;
     PERFORM set_config('messages.on_conflict', '', true);
   END IF;
-  IF v_before IS NOT NULL AND publish.what = 'inserted' THEN
+  IF v_before IS NOT NULL AND publish.outcome = 'inserted' THEN
     PERFORM messages.add_dependencies(publish.id, v_before, v_failed_results, p_after_failed, p_available_at, p_delay, p_ttl);
   END IF;
 END

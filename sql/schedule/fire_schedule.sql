@@ -38,14 +38,14 @@ BEGIN
         v_next := v_tick;
         EXIT;
       END;
-      v_did := v_did + (v_run.what = 'published')::integer;
+      v_did := v_did + (v_run.outcome = 'published')::integer;
       v_fired := v_tick;
       v_id := v_run.id;
     ELSE
-      SELECT NULL::bigint AS id, 'missed' AS what INTO v_run;
+      SELECT NULL::bigint AS id, 'missed' AS outcome INTO v_run;
     END IF;
     INSERT INTO messages.schedule_run (schedule, tick, outcome, message_id, missed_from, fired_at)
-    VALUES (p_schedule.name, v_tick, v_run.what, v_run.id, CASE WHEN v_tick = v_ticks[1] THEN v_missed END, p_now);
+    VALUES (p_schedule.name, v_tick, v_run.outcome, v_run.id, CASE WHEN v_tick = v_ticks[1] THEN v_missed END, p_now);
   END LOOP;
 
   UPDATE messages.schedule AS s

@@ -1,13 +1,13 @@
 -- Publish the message of one tick of a schedule. Its headers name the schedule and the tick (ISO 8601, UTC).
--- Called by: fire_schedule, run_schedule. Locks: as publish. Result: as publish; what = published if a message was made.
+-- Called by: fire_schedule, run_schedule. Locks: as publish. Result: as publish; outcome = published if a message was made.
 -- The jitter is computed from the schedule's name and the tick, so that every daemon gets the same time. With a key at most one message of
 -- the schedule waits: while it does, a tick publishes nothing.
 CREATE OR REPLACE FUNCTION messages.publish_tick(
-  p_schedule messages.schedule, p_tick timestamptz, p_now timestamptz, OUT id bigint, OUT what text
+  p_schedule messages.schedule, p_tick timestamptz, p_now timestamptz, OUT id bigint, OUT outcome text
 )
 LANGUAGE sql
 AS $$
-  SELECT p.id, CASE p.what WHEN 'inserted' THEN 'published' ELSE p.what END
+  SELECT p.id, CASE p.outcome WHEN 'inserted' THEN 'published' ELSE p.outcome END
   FROM messages.publish(
     p_topic => p_schedule.topic,
     p_payload => p_schedule.payload,

@@ -1,8 +1,8 @@
 -- Publish the message of a schedule now, whatever its cron expression says and even if it is paused; its ticks do not change.
--- Called by: operators. Locks: the row of the schedule. Result: id and what, as publish; what = published if a message was made.
+-- Called by: operators. Locks: the row of the schedule. Result: id and outcome, as publish; outcome = published if a message was made.
 -- Errors: 22023 for an unknown schedule; those of publish.
 CREATE OR REPLACE FUNCTION messages.run_schedule(p_name text)
-RETURNS TABLE (id bigint, what text)
+RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
@@ -28,9 +28,9 @@ BEGIN
   v_schedule.jitter := '0';
   v_run := messages.publish_tick(v_schedule, v_tick, v_now);
   INSERT INTO messages.schedule_run (schedule, tick, outcome, message_id, fired_at, run_by)
-  VALUES (p_name, v_tick, v_run.what, v_run.id, v_now, messages.actor());
+  VALUES (p_name, v_tick, v_run.outcome, v_run.id, v_now, messages.actor());
   UPDATE messages.schedule AS s SET last_message_id = v_run.id, last_fired_at = v_now WHERE s.name = p_name;
-  PERFORM messages.audit_action('run_schedule', v_schedule.topic, p_name, jsonb_build_object('message_id', v_run.id, 'what', v_run.what));
-  RETURN QUERY SELECT v_run.id, v_run.what;
+  PERFORM messages.audit_action('run_schedule', v_schedule.topic, p_name, jsonb_build_object('message_id', v_run.id, 'outcome', v_run.outcome));
+  RETURN QUERY SELECT v_run.id, v_run.outcome;
 END
 $$;

@@ -6,9 +6,9 @@
 -- p_since, p_until: when those that ended did, when the others were published. p_topics: patterns of LIKE, one of which the topic has to
 -- fit.
 -- p_preview: how many characters of each payload to show. p_after: place of the previous page.
--- Bounded in any case: p_limit messages, p_look examined messages, half a second; it never counts. Where no index serves the filters, a
+-- Bounded in any case: p_limit messages, p_max_examined examined messages, half a second; it never counts. Where no index serves the filters, a
 -- page may therefore be short or empty while the next one is not.
--- Result: one row per message; then always one with the id NULL: looked = how many were examined, created_at = the time of the last of
+-- Result: one row per message; then always one with the id NULL: examined = how many were examined, created_at = the time of the last of
 -- those, place = p_after of the next page; NULL = there is no next page.
 CREATE OR REPLACE FUNCTION messages.find_messages(
   p_topic       text        DEFAULT NULL,
@@ -24,10 +24,10 @@ CREATE OR REPLACE FUNCTION messages.find_messages(
   p_topics      text[]      DEFAULT NULL,
   p_limit       integer     DEFAULT 50,
   p_after       jsonb       DEFAULT NULL,
-  p_look        bigint      DEFAULT 20000,
+  p_max_examined bigint          DEFAULT 20000,
   p_preview     integer     DEFAULT 0
 )
-RETURNS SETOF messages.found
+RETURNS SETOF messages.search_result
 LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
@@ -47,10 +47,10 @@ DECLARE
   v_search messages.search;
   v_step   text;
   v_place  jsonb := p_after;
-  v_walked messages.walked;
+  v_page   messages.search_page;
   v_ids    bigint[] := ARRAY[]::bigint[];
   v_ended  timestamptz[] := ARRAY[]::timestamptz[];
-  v_end    messages.found;
+  v_end    messages.search_result;
 BEGIN
   IF v_unknown IS NOT NULL THEN
     RAISE EXCEPTION 'state of a search is "%"', v_unknown
@@ -59,8 +59,8 @@ BEGIN
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'limit of a search is %', coalesce(p_limit::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 10000';
   END IF;
-  IF p_look IS NULL OR p_look NOT BETWEEN 1 AND 1000000 THEN
-    RAISE EXCEPTION 'look of a search is %', coalesce(p_look::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
+  IF p_max_examined IS NULL OR p_max_examined NOT BETWEEN 1 AND 1000000 THEN
+    RAISE EXCEPTION 'max_examined of a search is %', coalesce(p_max_examined::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
   END IF;
   IF p_preview IS NULL OR p_preview NOT BETWEEN 0 AND 10000 THEN
     RAISE EXCEPTION 'preview of a search is %', coalesce(p_preview::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 0 to 10000 characters';
@@ -81,25 +81,25 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'use a jsonpath, like $.customer.id or $.items[*].sku';
   END;
 
-  v_end.looked := 0;
+  v_end.examined := 0;
   FOREACH v_step IN ARRAY v_steps LOOP
     CONTINUE WHEN v_place IS NOT NULL AND v_place ->> 0 <> v_step;
-    IF cardinality(v_ids) >= p_limit OR v_end.looked >= p_look OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+    IF cardinality(v_ids) >= p_limit OR v_end.examined >= p_max_examined OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
       v_end.place := jsonb_build_array(v_step);
       EXIT;
     END IF;
-    v_walked := CASE v_step
-      WHEN 'running' THEN messages.search_running(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
-      WHEN 'waiting' THEN messages.search_waiting(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
-      WHEN 'dead'    THEN messages.search_dead(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
-      ELSE messages.search_ended(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_look - v_end.looked)
+    v_page := CASE v_step
+      WHEN 'running' THEN messages.search_running(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
+      WHEN 'waiting' THEN messages.search_waiting(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
+      WHEN 'dead'    THEN messages.search_dead(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
+      ELSE messages.search_ended(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
     END;
-    v_ids := v_ids || v_walked.ids;
-    v_ended := v_ended || v_walked.ended;
-    v_end.looked := v_end.looked + v_walked.looked;
-    v_end.created_at := coalesce(v_walked.reached, v_end.created_at);
-    IF v_walked.place IS NOT NULL THEN
-      v_end.place := jsonb_build_array(v_step, v_walked.place);
+    v_ids := v_ids || v_page.ids;
+    v_ended := v_ended || v_page.ended;
+    v_end.examined := v_end.examined + v_page.examined;
+    v_end.created_at := coalesce(v_page.reached, v_end.created_at);
+    IF v_page.place IS NOT NULL THEN
+      v_end.place := jsonb_build_array(v_step, v_page.place);
       EXIT;
     END IF;
     v_place := NULL;

@@ -2,7 +2,7 @@
 -- Called by: find_messages. p_ended: when each of them ended, NULL = it has not. p_preview: so many characters of the payload. Locks:
 -- nothing.
 CREATE OR REPLACE FUNCTION messages.list_found(p_ids bigint[], p_ended timestamptz[], p_preview integer)
-RETURNS SETOF messages.found
+RETURNS SETOF messages.search_result
 LANGUAGE sql
 STABLE
 AS $$

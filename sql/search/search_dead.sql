@@ -2,8 +2,8 @@
 -- Called by: find_messages. p_place: [archived_at, id], where the previous page ended; NULL = from the beginning. Locks: nothing.
 -- It reads the index of the dead, topic by topic, and merges: first as many as the page wants, and more at a time while few of them match.
 -- Bounded: as search_running.
-CREATE OR REPLACE FUNCTION messages.search_dead(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
-RETURNS messages.walked
+CREATE OR REPLACE FUNCTION messages.search_dead(p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint)
+RETURNS messages.search_page
 LANGUAGE plpgsql
 STABLE
 AS $$
@@ -12,12 +12,12 @@ DECLARE
     SELECT t.topic FROM messages.dead_topics() AS t (topic) WHERE (p_search).may IS NULL OR t.topic LIKE ANY ((p_search).may));
   v_at     timestamptz := coalesce((p_place ->> 0)::timestamptz, 'infinity');
   v_id     bigint      := coalesce((p_place ->> 1)::bigint, 9223372036854775807);
-  v_walked messages.walked;
+  v_page messages.search_page;
   v_row    record;
   v_read   integer;
   v_chunk  integer := least(p_limit, 500);
 BEGIN
-  v_walked := ('{}', '{}', 0, NULL, NULL);
+  v_page := ('{}', '{}', 0, NULL, NULL);
   IF (p_search).topic IS NOT NULL THEN
     v_topics := ARRAY[(p_search).topic];
   END IF;
@@ -40,24 +40,24 @@ BEGIN
       LIMIT v_chunk
     LOOP
       v_read := v_read + 1;
-      v_walked.looked := v_walked.looked + 1;
+      v_page.examined := v_page.examined + 1;
       v_at := v_row.archived_at;
       v_id := v_row.id;
       IF v_row.is_wanted THEN
-        v_walked.ids := v_walked.ids || v_row.id;
-        v_walked.ended := v_walked.ended || v_row.archived_at;
+        v_page.ids := v_page.ids || v_row.id;
+        v_page.ended := v_page.ended || v_row.archived_at;
       END IF;
-      EXIT WHEN cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look;
+      EXIT WHEN cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined;
     END LOOP;
-    v_walked.reached := CASE WHEN v_walked.looked > 0 THEN v_at END;
-    IF cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look
+    v_page.reached := CASE WHEN v_page.examined > 0 THEN v_at END;
+    IF cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined
       OR (v_read = v_chunk AND clock_timestamp() > statement_timestamp() + interval '500 ms') THEN
-      v_walked.place := jsonb_build_array(v_at, v_id);
+      v_page.place := jsonb_build_array(v_at, v_id);
       EXIT;
     END IF;
     EXIT WHEN v_read < v_chunk;
     v_chunk := least(500, v_chunk * 4);
   END LOOP;
-  RETURN v_walked;
+  RETURN v_page;
 END
 $$;

@@ -1,16 +1,16 @@
 -- Find the running messages of a search, by id.
 -- Called by: find_messages. p_place: [id], where the previous page ended; NULL = from the beginning. Locks: nothing.
--- It reads the index of the locked rows, which are few. Bounded: p_limit matches, p_look examined rows, half a second.
-CREATE OR REPLACE FUNCTION messages.search_running(p_search messages.search, p_place jsonb, p_limit integer, p_look bigint)
-RETURNS messages.walked
+-- It reads the index of the locked rows, which are few. Bounded: p_limit matches, p_max_examined examined rows, half a second.
+CREATE OR REPLACE FUNCTION messages.search_running(p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint)
+RETURNS messages.search_page
 LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-  v_walked messages.walked;
+  v_page messages.search_page;
   v_row    record;
 BEGIN
-  v_walked := ('{}', '{}', 0, NULL, NULL);
+  v_page := ('{}', '{}', 0, NULL, NULL);
   FOR v_row IN
     SELECT m.id, m.created_at,
            messages.matches_search(
@@ -23,17 +23,17 @@ BEGIN
       AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity')
     ORDER BY m.id
   LOOP
-    v_walked.looked := v_walked.looked + 1;
-    v_walked.reached := v_row.created_at;
+    v_page.examined := v_page.examined + 1;
+    v_page.reached := v_row.created_at;
     IF v_row.is_wanted THEN
-      v_walked.ids := v_walked.ids || v_row.id;
-      v_walked.ended := v_walked.ended || NULL::timestamptz;
+      v_page.ids := v_page.ids || v_row.id;
+      v_page.ended := v_page.ended || NULL::timestamptz;
     END IF;
-    IF cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
-      v_walked.place := jsonb_build_array(v_row.id);
+    IF cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+      v_page.place := jsonb_build_array(v_row.id);
       EXIT;
     END IF;
   END LOOP;
-  RETURN v_walked;
+  RETURN v_page;
 END
 $$;

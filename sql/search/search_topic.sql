@@ -3,15 +3,15 @@
 -- Each part is one range of a ready index; of those without a channel the ready and the later ones are separate ranges, so that a million
 -- ready ones do not come before the delayed. Locks: nothing. Bounded: as search_running.
 CREATE OR REPLACE FUNCTION messages.search_topic(
-  p_search messages.search, p_topic text, p_place jsonb, p_limit integer, p_look bigint
+  p_search messages.search, p_topic text, p_place jsonb, p_limit integer, p_max_examined bigint
 )
-RETURNS messages.walked
+RETURNS messages.search_page
 LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
   v_now      timestamptz := messages.now();
-  v_walked   messages.walked;
+  v_page   messages.search_page;
   v_row      record;
   v_channel  text        := p_place ->> 0;
   v_priority smallint    := coalesce((p_place ->> 1)::smallint, -1);
@@ -20,7 +20,7 @@ DECLARE
   v_from     timestamptz := CASE WHEN 'ready' <> ALL ((p_search).states) THEN v_now ELSE '-infinity' END;
   v_to       timestamptz := CASE WHEN NOT (p_search).states && ARRAY['delayed', 'retrying'] THEN v_now ELSE 'infinity' END;
 BEGIN
-  v_walked := ('{}', '{}', 0, NULL, NULL);
+  v_page := ('{}', '{}', 0, NULL, NULL);
   IF p_place IS NULL AND (p_search).key IS NOT NULL THEN
     -- The one that was never tried is found by its key; the walk passes over it.
     SELECT m.id, messages.matches_search(
@@ -30,13 +30,13 @@ BEGIN
     WHERE m.topic = p_topic AND m.key = (p_search).key AND m.attempts = 0 AND m.claim_id IS NULL
       AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity');
     IF v_row.is_wanted THEN
-      v_walked.ids := ARRAY[v_row.id];
-      v_walked.ended := ARRAY[NULL::timestamptz];
-      v_walked.looked := 1;
+      v_page.ids := ARRAY[v_row.id];
+      v_page.ended := ARRAY[NULL::timestamptz];
+      v_page.examined := 1;
     END IF;
-    IF cardinality(v_walked.ids) >= p_limit THEN
-      v_walked.place := jsonb_build_array(NULL, -1, '-infinity', 0);
-      RETURN v_walked;
+    IF cardinality(v_page.ids) >= p_limit THEN
+      v_page.place := jsonb_build_array(NULL, -1, '-infinity', 0);
+      RETURN v_page;
     END IF;
   END IF;
 
@@ -57,17 +57,17 @@ BEGIN
       WHERE m.topic = p_topic AND m.priority = v_priority AND m.claim_id IS NULL AND m.channel IS NULL
         AND (m.available_at, m.id) > (v_at, v_id) AND m.available_at >= v_from AND m.available_at <= v_to
       ORDER BY m.available_at, m.id
-      LIMIT p_look
+      LIMIT p_max_examined
     LOOP
-      v_walked.looked := v_walked.looked + 1;
-      v_walked.reached := v_row.created_at;
+      v_page.examined := v_page.examined + 1;
+      v_page.reached := v_row.created_at;
       IF v_row.is_wanted THEN
-        v_walked.ids := v_walked.ids || v_row.id;
-        v_walked.ended := v_walked.ended || NULL::timestamptz;
+        v_page.ids := v_page.ids || v_row.id;
+        v_page.ended := v_page.ended || NULL::timestamptz;
       END IF;
-      IF cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
-        v_walked.place := jsonb_build_array(NULL, v_priority, v_row.available_at, v_row.id);
-        RETURN v_walked;
+      IF cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+        v_page.place := jsonb_build_array(NULL, v_priority, v_row.available_at, v_row.id);
+        RETURN v_page;
       END IF;
     END LOOP;
     v_at := '-infinity';
@@ -90,19 +90,19 @@ BEGIN
       AND (m.channel, m.priority, m.available_at, m.id)
         > (coalesce(v_channel, '') COLLATE "C", coalesce(v_priority, -1), CASE WHEN v_channel IS NULL THEN '-infinity' ELSE v_at END, CASE WHEN v_channel IS NULL THEN 0 ELSE v_id END)
     ORDER BY m.channel, m.priority, m.available_at, m.id
-    LIMIT p_look
+    LIMIT p_max_examined
   LOOP
-    v_walked.looked := v_walked.looked + 1;
-    v_walked.reached := v_row.created_at;
+    v_page.examined := v_page.examined + 1;
+    v_page.reached := v_row.created_at;
     IF v_row.is_wanted THEN
-      v_walked.ids := v_walked.ids || v_row.id;
-      v_walked.ended := v_walked.ended || NULL::timestamptz;
+      v_page.ids := v_page.ids || v_row.id;
+      v_page.ended := v_page.ended || NULL::timestamptz;
     END IF;
-    IF cardinality(v_walked.ids) >= p_limit OR v_walked.looked >= p_look OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
-      v_walked.place := jsonb_build_array(v_row.channel, v_row.priority, v_row.available_at, v_row.id);
-      RETURN v_walked;
+    IF cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+      v_page.place := jsonb_build_array(v_row.channel, v_row.priority, v_row.available_at, v_row.id);
+      RETURN v_page;
     END IF;
   END LOOP;
-  RETURN v_walked;
+  RETURN v_page;
 END
 $$;

@@ -80,7 +80,7 @@ BEGIN
     WHERE w.topic = a.topic AND w.priority = -1 AND w.at > a.available_at
   )
   SELECT coalesce(array_agg(a.id), '{}') AS ids, array_agg(a.topic::text) AS topics, min(a.due) AS due,
-         array_agg((a.topic, a.channel, a.id, a.due)::messages.block) FILTER (WHERE a.ordered) AS blocks,
+         array_agg((a.topic, a.channel, a.id, a.due)::messages.channel_block) FILTER (WHERE a.ordered) AS blocks,
          (SELECT array_agg(e.id) FROM ended AS e WHERE e.is_superseded) AS superseded
   INTO v_back
   FROM again AS a;

@@ -23,7 +23,7 @@ DECLARE
   v_claims     bigint[];
   v_topics     text[];
   v_due        timestamptz;
-  v_blocks     messages.block[];
+  v_blocks     messages.channel_block[];
 BEGIN
   SELECT array_agg(u.id) FILTER (WHERE NOT u.stays), array_agg(u.claim_id) FILTER (WHERE NOT u.stays), array_agg(u.id) FILTER (WHERE u.stays)
   INTO v_ids, v_claims, v_kept
@@ -84,7 +84,7 @@ BEGIN
     WHERE w.topic = u.topic AND w.priority = u.priority AND w.at > u.available_at
   )
   SELECT coalesce(array_agg(u.id), '{}'), array_agg(DISTINCT u.topic), min(CASE WHEN u.ordered THEN u.due ELSE u.available_at END),
-         array_agg((u.topic, u.channel, u.id, u.due)::messages.block) FILTER (WHERE u.ordered)
+         array_agg((u.topic, u.channel, u.id, u.due)::messages.channel_block) FILTER (WHERE u.ordered)
   INTO v_ids, v_topics, v_due, v_blocks
   FROM unlocked AS u;
 

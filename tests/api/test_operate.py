@@ -220,7 +220,7 @@ def test_the_maintenance_and_each_reaper_run_by_hand(http: httpx.Client, queue: 
     expired = queue.publish("o.reap")
     queue.row("UPDATE messages.message SET expires_at = clock_timestamp() WHERE id = %s RETURNING 1", [expired])
 
-    assert http.post("/v1/reapers/expire_messages/run").json() == {"task": "expire_messages", "did": 1}
+    assert http.post("/v1/reapers/expire_messages/run").json() == {"task": "expire_messages", "count": 1}
     assert http.post("/v1/reapers/purge/run").json()["task"] == "purge"
     assert {row["task"] for row in http.post("/v1/maintenance/run").json()["tasks"]} >= {"expire_locks", "prune"}
     assert queue.archived(expired).result == "expired"
@@ -230,7 +230,7 @@ def test_the_maintenance_and_each_reaper_run_by_hand(http: httpx.Client, queue: 
         ("root", "purge"),
         ("root", "expire_messages"),
     ]
-    assert entries[2]["detail"] == {"did": 1}
+    assert entries[2]["detail"] == {"count": 1}
 
 
 def test_what_was_done_stands_in_the_audit_with_who_did_it(http: httpx.Client, queue: Queue) -> None:

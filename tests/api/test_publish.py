@@ -25,7 +25,7 @@ def test_a_message_has_everything_that_was_said_of_it(http: httpx.Client, queue:
 
     answer = http.post("/v1/messages", json={"topic": "p.all", **said, "available_at": later.isoformat(), "ttl": "1h"})
 
-    assert (answer.status_code, answer.json()["what"]) == (201, "inserted")
+    assert (answer.status_code, answer.json()["outcome"]) == (201, "inserted")
     stored = queue.message(answer.json()["id"])
     assert {name: getattr(stored, name) for name in said} == said
     assert stored.available_at == later
@@ -181,10 +181,10 @@ def test_a_refusal_of_the_policy_says_which(server: Postgres) -> None:
             site.stop()
 
     assert (full.status_code, code(full), full.headers["Retry-After"]) == (429, "topic_full", "5")
-    assert dropped.json() == {"id": None, "what": "dropped"}
+    assert dropped.json() == {"id": None, "outcome": "dropped"}
     assert (slow.status_code, code(slow), "Retry-After" in slow.headers) == (429, "publish_rate_exceeded", True)
     assert (typed.status_code, code(typed)) == (422, "invalid_payload")
-    assert [each["what"] for each in batch.json()["results"]] == ["dropped", "inserted"]
+    assert [each["outcome"] for each in batch.json()["results"]] == ["dropped", "inserted"]
 
 
 def test_a_request_carries_its_trace_into_the_message(http: httpx.Client, queue: Queue) -> None:

@@ -16,7 +16,7 @@ def test_it_runs_all_functions_and_says_what_they_did(pgrouse: Shell, queue: Que
 
     rows = pgrouse("maintenance", "run", "--json").objects
 
-    assert {row["task"]: row["did"] for row in rows}["expire_locks"] == 1
+    assert {row["task"]: row["count"] for row in rows}["expire_locks"] == 1
     assert queue.archived(message_id).result == "lock_expired"
 
 

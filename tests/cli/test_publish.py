@@ -22,7 +22,7 @@ def test_it_prints_the_id(pgrouse: Shell, queue: Queue) -> None:
 def test_json_has_the_id_and_the_topic(pgrouse: Shell, queue: Queue) -> None:
     found = pgrouse("publish", "t", "--json").object
 
-    assert found == {"id": queue.ids()[0], "topic": "t", "what": "inserted"}
+    assert found == {"id": queue.ids()[0], "topic": "t", "outcome": "inserted"}
 
 
 def test_without_a_payload_it_is_null(pgrouse: Shell, queue: Queue) -> None:
@@ -180,7 +180,7 @@ def test_what_a_full_topic_drops_is_told_and_has_no_id(pgrouse: Shell, queue: Qu
 
     assert (many.code, many.out, many.err) == (0, "published 1 message\n", "2 messages dropped: the topic is full\n")
     assert (one.code, one.out, one.err) == (0, "", "dropped: the topic is full\n")
-    assert pgrouse("publish", "t", "--json").object == {"id": None, "topic": "t", "what": "dropped"}
+    assert pgrouse("publish", "t", "--json").object == {"id": None, "topic": "t", "outcome": "dropped"}
 
 
 @pytest.mark.parametrize(

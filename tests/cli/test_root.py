@@ -280,7 +280,7 @@ def test_as_a_process_it_prints_and_ends_alike(database: Database) -> None:
         input='{"id": 7}', env={**os.environ, "PGROUSE_DSN": database.dsn}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, '{"id": 1, "topic": "t", "what": "inserted"}\n', "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"id": 1, "topic": "t", "outcome": "inserted"}\n', "")
 
 
 def test_a_reader_that_leaves_early_is_no_error_to_talk_about(database: Database) -> None:

@@ -164,7 +164,7 @@ def test_a_run_by_hand_that_publishes_nothing_is_exit_code_1(pgrouse: Shell, que
 
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == f"pgrouse: message {waits} has the key of this schedule: nothing was published\n"
-    assert pgrouse("schedule", "run-now", "s", "--json").object == {"name": "s", "id": int(waits), "what": "ignored"}
+    assert pgrouse("schedule", "run-now", "s", "--json").object == {"name": "s", "id": int(waits), "outcome": "ignored"}
 
 
 def test_a_removed_schedule_is_gone_and_its_messages_stay(pgrouse: Shell, queue: Queue) -> None:

@@ -26,7 +26,7 @@ from sqlalchemy.pool import NullPool
 
 from pgrouse import NewMessage, publish, publish_many
 from pgrouse.crypto.envelope import ENCRYPTED_BY
-from pgrouse.errors import InvalidMessage, InvalidPayload, KeyTaken, TopicFull, TopicNotRegistered
+from pgrouse.errors import InvalidMessage, InvalidPayload, KeyTaken, TopicClosed, TopicFull
 from pgrouse.printable import INVISIBLE
 from pgrouse.publishing.drivers import django_driver, sqlalchemy_driver
 from tests.drivers.callers import CALLERS, DISTINCT, Caller, django_connection, for_asyncpg, url
@@ -52,7 +52,7 @@ def table(shared: Database) -> Iterator[Connection]:
         conn.execute(
             "DELETE FROM messages.topic WHERE topic <> '*'; DELETE FROM messages.depth; DELETE FROM messages.depth_change"
         )
-        conn.execute("UPDATE messages.topic SET registered = false WHERE topic = '*'")
+        conn.execute("UPDATE messages.topic SET accept_publishes = true WHERE topic = '*'")
         yield conn
 
 
@@ -94,7 +94,7 @@ def test_a_message_is_there_when_the_caller_commits_and_not_before(caller: Open,
         before = stored(table)
 
     assert before == []
-    assert (published.what, many) == ("inserted", 3)
+    assert (published.outcome, many) == ("inserted", 3)
     assert stored(table, "id, topic, payload")[0] == (published, "orders", {"id": 7})
     assert stored(table)[1:] == [("mails", 0), ("mails", 1), ("mails", 2)]
 
@@ -352,12 +352,12 @@ def test_a_publisher_who_may_not_read_keys_is_told_which_too(distinct: Open, tab
 
 
 def test_a_policy_that_is_against_it_is_an_error_of_ours(distinct: Open, table: Connection) -> None:
-    table.execute("INSERT INTO messages.topic (topic, max_depth, registered) VALUES ('t', 1, true)")
-    table.execute("UPDATE messages.topic SET registered = true WHERE topic = '*'")
+    table.execute("INSERT INTO messages.topic (topic, max_depth, accept_publishes) VALUES ('t', 1, true)")
+    table.execute("UPDATE messages.topic SET accept_publishes = false WHERE topic = '*'")
 
     with distinct() as it, pytest.raises(TopicFull, match="max_depth is 1"):
         it.publish_many([NewMessage(topic="t")] * 2)
-    for kind, topic in ((TopicNotRegistered, "other"), (TopicFull, "t")):
+    for kind, topic in ((TopicClosed, "other"), (TopicFull, "t")):
         with pytest.raises(kind), distinct() as it:  # noqa: PT012 - the block is a transaction
             it.publish("t")
             it.publish(topic)

@@ -309,7 +309,7 @@ class Storm:
             done = queue.rows("SELECT * FROM messages.tick(%s)", [caller])
             queue.call("expire_locks")
             queue.call("raise_low_water", "0 s")
-            self.note(f"tick by {caller}: {', '.join(f'{row.task} {row.did}' for row in done if row.did)}")
+            self.note(f"tick by {caller}: {', '.join(f'{row.task} {row.count}' for row in done if row.count)}")
 
     @contextmanager
     def rows_locked(self) -> Iterator[None]:

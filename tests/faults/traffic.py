@@ -112,7 +112,7 @@ class Publisher(Actor):
             conn, message.topic, message.payload, channel=message.channel, key=message.key, priority=message.priority,
             delay=message.delay, on_conflict=message.on_conflict,
         )  # fmt: skip
-        if said.what == "dropped":
+        if said.outcome == "dropped":
             raise Refusal
         return int(said)
 

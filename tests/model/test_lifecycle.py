@@ -172,7 +172,7 @@ class Lifecycle(RuleBasedStateMachine):
         try:
             said = self.queue.row(
                 """
-                SELECT p.id, p.what FROM messages.publish(
+                SELECT p.id, p.outcome FROM messages.publish(
                   %(topic)s, %(payload)s, %(key)s, %(on_conflict)s, p_channel => %(channel)s, p_priority => %(priority)s,
                   p_max_attempts => %(max_attempts)s, p_available_at => %(available_at)s,
                   p_after => %(after)s::bigint[], p_after_failed => %(after_failed)s) AS p
@@ -191,7 +191,7 @@ class Lifecycle(RuleBasedStateMachine):
             with pytest.raises(REFUSALS[error.sqlstate]):
                 self.model.publish(wanted, on_conflict)
             return []
-        new = self.taken_in(replace(wanted, id=said.id or 0), said.what, on_conflict)
+        new = self.taken_in(replace(wanted, id=said.id or 0), said.outcome, on_conflict)
         if after and new:
             self.model.park(said.id, after, after_failed)
         self.model.pass_on()

@@ -181,7 +181,7 @@ def test_an_owner_who_is_no_superuser_and_may_create_no_roles_installs_it_for_hi
     assert schema.migrate(plain_owner) == []
     assert owner(plain_owner) == "plain Owner"
     assert works(plain_owner)
-    assert plain_owner.execute("SELECT bool_and(did >= 0) FROM messages.tick()").fetchone() == (True,)
+    assert plain_owner.execute("SELECT bool_and(count >= 0) FROM messages.tick()").fetchone() == (True,)
 
 
 def test_who_may_not_create_in_the_database_is_told_by_the_server(server: Postgres, empty_database: Database) -> None:

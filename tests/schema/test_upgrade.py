@@ -40,7 +40,7 @@ def test_an_upgrade_applies_what_is_new_and_nothing_else(installed: psycopg.Conn
 
     assert installed.execute("SELECT topic::text, colour FROM messages.message").fetchall() == [("kept", None)]
     assert installed.execute(
-        "SELECT messages.colour(), what FROM messages.publish('t', '1', p_colour => 'red')"
+        "SELECT messages.colour(), outcome FROM messages.publish('t', '1', p_colour => 'red')"
     ).fetchone() == ("red", "inserted")
     assert works(installed)
     schema.check(installed)
@@ -245,7 +245,7 @@ def test_who_was_granted_a_function_that_gets_more_arguments_may_still_call_it(
 
     with granted.transaction():
         granted.execute('SET LOCAL ROLE "web Shop"')
-        assert granted.execute("SELECT what FROM messages.publish('t', '1')").fetchone() == ("inserted",)
+        assert granted.execute("SELECT outcome FROM messages.publish('t', '1')").fetchone() == ("inserted",)
     asked = [
         ("web Shop", "EXECUTE WITH GRANT OPTION"),
         ("desk", "EXECUTE"),

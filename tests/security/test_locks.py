@@ -119,7 +119,7 @@ def arm(ground: Ground) -> None:
 
 
 def tick(ground: Ground) -> None:
-    did = {row.task: row.did for row in ground.queue.rows("SELECT * FROM messages.tick('hand')")}
+    did = {row.task: row.count for row in ground.queue.rows("SELECT * FROM messages.tick('hand')")}
     assert len(did) > 10
     assert min(did.values()) >= 0
     assert ground.queue.value("SELECT messages.update_conditions() >= 0")
@@ -148,7 +148,7 @@ def note_a_new_place(ground: Ground) -> None:
 
 def publish_after(ground: Ground) -> None:
     first = ground.queue.publish("other")
-    assert ground.queue.send(topic="other", after=[first]).what == "inserted"
+    assert ground.queue.send(topic="other", after=[first]).outcome == "inserted"
 
 
 def keep_step(ground: Ground) -> None:
@@ -295,7 +295,7 @@ def test_a_worker_who_ticks_and_stays_open_holds_up_the_maintenance_and_the_doct
         ground.queue.later("2 minutes")
         said = ground.queue.rows("SELECT * FROM messages.doctor() WHERE code = 'row_lock' AND level = 'fail'")
 
-    assert any("the maintenance" in row.what for row in said)
+    assert any("the maintenance" in row.outcome for row in said)
     assert {row.fix for row in said} == {f"SELECT pg_terminate_backend({mine.conn.info.backend_pid});"}
 
 

@@ -153,8 +153,8 @@ def a_tick_that_raises_alerts_and_rings_again(queue: Queue) -> None:
     queue.publish("t", wait="-1 hour")
     queue.policy("t", lock_duration="1 hour")
     queue.conn.execute("UPDATE messages.alert_bound SET backlog_age = '1 s' WHERE topic = '*'")
-    ticked = queue.rows("SELECT task, did FROM messages.tick('hand')")
-    assert min(row.did for row in ticked) >= 0
+    ticked = queue.rows("SELECT task, count FROM messages.tick('hand')")
+    assert min(row.count for row in ticked) >= 0
 
 
 OPERATIONS: list[Callable[[Queue], None]] = [

@@ -1,4 +1,4 @@
-"""The trigger admit_message: TTL, size, registered topics, reserved names. Limits that are counted: test_room.py, test_raise_depth.py."""
+"""The trigger admit_message: TTL, size, topics that accept no publishes, reserved names. Limits that are counted: test_room.py, test_raise_depth.py."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_body_is_measured_too(queue: Queue) -> None:
 
 def test_an_array_that_grows_by_append_is_measured_as_a_whole(queue: Queue) -> None:
     queue.policy("t", max_payload_bytes=10)
-    sent = [queue.send(n, key="k", on_conflict="append").what for n in range(3)]
+    sent = [queue.send(n, key="k", on_conflict="append").outcome for n in range(3)]
 
     with pytest.raises(psycopg.Error) as caught:
         queue.send(3, key="k", on_conflict="append")
@@ -129,24 +129,25 @@ def test_a_message_that_is_dead_and_too_large_by_now_can_be_redriven(queue: Queu
     assert len(queue.ids()) == 1
 
 
-# Registered topics
+# Topics that accept no publishes
 
 
-def test_if_so_configured_only_registered_topics_are_accepted(queue: Queue, publisher: Queue) -> None:
-    queue.policy("*", registered=True)
-    queue.policy("known", registered=True)
+def test_if_the_defaults_accept_no_publishes_only_topics_that_say_so_do(queue: Queue, publisher: Queue) -> None:
+    queue.policy("*", accept_publishes=False)
+    queue.policy("known", accept_publishes=True)
     publisher.publish("known")
 
     diagnosis = refused(publisher, "typo")
 
     assert diagnosis.sqlstate == "PGR03"
-    assert diagnosis.message_primary == "topic typo is not registered, and only registered topics are accepted"
+    assert diagnosis.message_primary == "topic typo does not accept publishes"
 
 
-def test_otherwise_every_topic_is_accepted(queue: Queue, publisher: Queue) -> None:
-    queue.policy("known", registered=True)
+def test_otherwise_every_topic_is_accepted_but_those_that_say_no(queue: Queue, publisher: Queue) -> None:
+    queue.policy("closed", accept_publishes=False)
 
     assert publisher.publish("whatever") > 0
+    assert refused(publisher, "closed").sqlstate == "PGR03"
 
 
 # Reserved names
@@ -171,7 +172,7 @@ def test_they_are_reserved_while_policies_are_used_and_by_the_function_too(queue
 
 
 def test_what_the_queue_puts_there_is_taken_whatever_the_limits(queue: Queue) -> None:
-    queue.policy("*", ttl="1 s", max_payload_bytes=1, registered=True, max_depth=1, publish_rate=1)
+    queue.policy("*", ttl="1 s", max_payload_bytes=1, accept_publishes=False, max_depth=1, publish_rate=1)
 
     ids = [queue.publish("orders.dlq", payload={"n": 1}, dlq_moved_at=LATER) for _ in range(3)]
 

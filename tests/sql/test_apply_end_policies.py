@@ -25,7 +25,7 @@ def test_whatever_ends_a_message_makes_room_and_lets_go_of_its_key(queue: Queue,
             queue.settle(end, [claimed], ["boom"])
 
     assert queue.depth() == 1
-    assert queue.send(1, key="k", on_conflict="ignore").what == "inserted" or end == "complete"
+    assert queue.send(1, key="k", on_conflict="ignore").outcome == "inserted" or end == "complete"
     assert queue.value("SELECT count(*) FROM messages.held_key WHERE key = 'l' AND free_at IS NULL") == 1
 
 

@@ -98,7 +98,7 @@ def test_a_key_that_is_replaced_is_not_charged(queue: Queue) -> None:
     queue.policy("t", publish_rate=1)
     queue.later("0")
 
-    whats = [queue.send(n, key="k", on_conflict="replace").what for n in range(3)]
+    whats = [queue.send(n, key="k", on_conflict="replace").outcome for n in range(3)]
 
     assert whats == ["inserted", "replaced", "replaced"]
 

@@ -77,7 +77,7 @@ def test_a_policy_is_for_a_name_that_a_message_can_have(queue: Queue, topic: str
         "dead_letter",
         "max_redrives",
         "notify",
-        "registered",
+        "accept_publishes",
     ],
 )
 def test_the_defaults_stay_whole(queue: Queue, setting: str) -> None:
@@ -118,6 +118,6 @@ def test_with_every_setting_at_its_end_messages_are_worked_and_the_maintenance_s
     queue.claim(limit=1)
     queue.later("31 days")
 
-    assert [row.task for row in queue.rows("SELECT * FROM messages.tick()") if row.did < 0] == []
+    assert [row.task for row in queue.rows("SELECT * FROM messages.tick()") if row.count < 0] == []
     queue.policy(burst=1)
     queue.rows("SELECT * FROM messages.claim('w', '{t}', 1)")

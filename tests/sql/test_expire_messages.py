@@ -83,7 +83,7 @@ def test_rows_that_others_hold_are_not_waited_for(queue: Queue, other: Queue) ->
 def test_the_tick_does_it(queue: Queue) -> None:
     queue.publish(expires_at="2026-01-01")
 
-    ticked = {row.task: row.did for row in queue.rows("SELECT * FROM messages.tick('hand')")}
+    ticked = {row.task: row.count for row in queue.rows("SELECT * FROM messages.tick('hand')")}
 
     assert ticked["expire_messages"] == 1
 

@@ -138,7 +138,7 @@ def test_what_happens_to_keys_of_the_copies_is_what_the_publisher_said(
 
     sent = queue.send(2, "user.changed", key="k", on_conflict=mode)
 
-    assert sent.what == "inserted"
+    assert sent.outcome == "inserted"
     payloads = "SELECT payload FROM messages.message WHERE topic = %s ORDER BY id DESC"
     assert [row.payload for row in queue.rows(payloads, ["mail"])] == mail
     assert [row.payload for row in queue.rows(payloads, ["search"])] == search

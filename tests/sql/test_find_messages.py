@@ -143,7 +143,7 @@ def test_pages_follow_each_other_without_a_gap(queue: Queue, every_state: dict[s
     queue.publish_many(3, "b")
     once = found(queue)
 
-    assert walk(queue, limit=1) == walk(queue, limit=3) == walk(queue, look=2) == once
+    assert walk(queue, limit=1) == walk(queue, limit=3) == walk(queue, max_examined=2) == once
     assert len(once) == len(set(once)) == 24
 
 
@@ -163,10 +163,10 @@ def test_of_messages_that_no_index_finds_a_page_looks_at_a_bound_and_says_where_
     *_, last = queue.publish_many(50, payload=None, body=b"x")
     queue.conn.execute("UPDATE messages.message SET body = NULL, payload = '{\"a\": 1}' WHERE id = %s", [last])
 
-    rows = queue.rows("SELECT * FROM messages.find_messages(p_path => '$.a', p_look => 20)")
+    rows = queue.rows("SELECT * FROM messages.find_messages(p_path => '$.a', p_max_examined => 20)")
 
-    assert [(row.id, row.looked) for row in rows] == [(None, 20)]
-    assert walk(queue, path="$.a", look=20) == [last]
+    assert [(row.id, row.examined) for row in rows] == [(None, 20)]
+    assert walk(queue, path="$.a", max_examined=20) == [last]
 
 
 def test_a_million_ready_ones_do_not_stand_before_the_delayed(own_queue: Queue) -> None:
@@ -199,7 +199,7 @@ def test_a_large_payload_is_not_written_out_for_a_preview(queue: Queue) -> None:
         ({"after": ["nowhere"]}, "place of a search is"),
         ({"after": {"a": 1}}, "place of a search is"),
         ({"limit": 0}, "limit of a search is 0"),
-        ({"look": 0}, "look of a search is 0"),
+        ({"max_examined": 0}, "max_examined of a search is 0"),
         ({"preview": -1}, "preview of a search is -1"),
     ],
 )

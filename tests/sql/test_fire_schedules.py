@@ -41,7 +41,7 @@ def test_a_tick_of_the_maintenance_fires_too(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     queue.later("1 hour")
 
-    (did,) = [row.did for row in queue.rows("SELECT * FROM messages.tick('cron')") if row.task == "fire_schedules"]
+    (did,) = [row.count for row in queue.rows("SELECT * FROM messages.tick('cron')") if row.task == "fire_schedules"]
 
     assert did == len(queue.ids()) == 1
 

@@ -22,7 +22,7 @@ def test_replace_keeps_the_id_and_the_place_and_takes_the_new_content_and_ttl(qu
     second = queue.send(2, key="k", on_conflict="replace", headers={"b": 2}, priority=7, channel="d", ttl="1 min")
 
     after = queue.message(first.id)
-    assert (second.id, second.what) == (first.id, "replaced")
+    assert (second.id, second.outcome) == (first.id, "replaced")
     assert (after.payload, after.headers) == (2, {"b": 2})
     assert (after.priority, after.channel, after.available_at, after.created_at) == (
         2,
@@ -59,7 +59,7 @@ def test_ignore_leaves_the_message_that_stands_as_it_is_and_returns_its_id(queue
 
     second = queue.send(2, key="k", on_conflict="ignore")
 
-    assert (second.id, second.what) == (first.id, "ignored")
+    assert (second.id, second.outcome) == (first.id, "ignored")
     assert queue.message(first.id).payload == 1
     assert queue.ids() == [first.id]
 
@@ -67,7 +67,7 @@ def test_ignore_leaves_the_message_that_stands_as_it_is_and_returns_its_id(queue
 def test_append_gathers_payloads_into_one_array(queue: Queue) -> None:
     sent = [queue.send(payload, key="k", on_conflict="append") for payload in (1, {"n": 2}, [3, [4]], None)]
 
-    assert [s.what for s in sent] == ["inserted", "appended", "appended", "appended"]
+    assert [s.outcome for s in sent] == ["inserted", "appended", "appended", "appended"]
     assert {s.id for s in sent} == {sent[0].id}
     assert queue.message(sent[0].id).payload == [1, {"n": 2}, 3, [4], None]
 
@@ -114,7 +114,7 @@ def test_a_plain_error_names_the_message_that_stands(queue: Queue) -> None:
 def test_keys_of_other_topics_are_strangers(queue: Queue, mode: str) -> None:
     queue.send(1, "a", key="k")
 
-    assert queue.send(2, "b", key="k", on_conflict=mode).what == "inserted"
+    assert queue.send(2, "b", key="k", on_conflict=mode).outcome == "inserted"
 
 
 @EVERY_MODE
@@ -124,7 +124,7 @@ def test_a_message_that_runs_is_not_touched_and_this_one_is_new(queue: Queue, mo
 
     second = queue.send(2, key="k", on_conflict=mode)
 
-    assert second.what == "inserted"
+    assert second.outcome == "inserted"
     assert second.id != first.id
     assert queue.message(first.id).payload == 1
     assert queue.settle("complete", [claimed]) == []
@@ -137,7 +137,7 @@ def test_a_message_that_was_attempted_is_not_touched_although_it_is_ready_again(
 
     second = queue.send(2, key="k", on_conflict=mode)
 
-    assert second.what == "inserted"
+    assert second.outcome == "inserted"
     assert queue.message(first.id).payload == 1
 
 
@@ -151,7 +151,7 @@ def test_one_that_somebody_else_is_just_publishing_is_waited_for(
         eventually(lambda: background.is_blocked(queue))
 
     assert second.result(timeout=60).id == first.id
-    assert second.result().what != "inserted"
+    assert second.result().outcome != "inserted"
 
 
 @EVERY_MODE
@@ -163,7 +163,7 @@ def test_one_whose_publish_is_rolled_back_leaves_room_for_this_one(
         second = background.start(queue.send, 2, key="k", on_conflict=mode)
         eventually(lambda: background.is_blocked(queue))
 
-    assert second.result(timeout=60).what == "inserted"
+    assert second.result(timeout=60).outcome == "inserted"
     assert queue.ids() == [second.result().id]
 
 
@@ -177,7 +177,7 @@ def test_one_that_is_just_being_claimed_is_waited_for_and_then_left_alone_withou
             (claimed,) = other.claim()
             second = background.start(queue.send, 2, key="k", on_conflict=mode)
             eventually(lambda: background.is_blocked(queue))
-        assert second.result(timeout=60).what == "inserted"
+        assert second.result(timeout=60).outcome == "inserted"
         # The publisher's transaction is still open: a lock on the row would hold these up.
         third.conn.execute("SET lock_timeout = '1 s'")
         assert third.settle("heartbeat", [claimed]) == []
@@ -197,7 +197,7 @@ def test_one_that_is_just_being_cancelled_is_waited_for_and_this_one_is_new(
         second = background.start(queue.send, 2, key="k", on_conflict=mode)
         eventually(lambda: background.is_blocked(queue))
 
-    assert second.result(timeout=60).what == "inserted"
+    assert second.result(timeout=60).outcome == "inserted"
 
 
 def test_one_that_is_just_being_cancelled_stands_for_ignore_until_that_is_committed(queue: Queue, other: Queue) -> None:
@@ -207,7 +207,7 @@ def test_one_that_is_just_being_cancelled_stands_for_ignore_until_that_is_commit
         before = queue.send(2, key="k", on_conflict="ignore")
     after = queue.send(3, key="k", on_conflict="ignore")
 
-    assert (before.what, after.what) == ("ignored", "inserted")
+    assert (before.outcome, after.outcome) == ("ignored", "inserted")
 
 
 def test_many_publishers_of_few_keys_against_workers_lose_nothing_and_never_fail(

@@ -111,7 +111,7 @@ class Load:
     def tick(self) -> None:
         queue = Queue(self.database.connect())
         for _ in self.going():
-            assert -1 not in [row.did for row in queue.rows("SELECT did FROM messages.tick('hand')")]
+            assert -1 not in [row.count for row in queue.rows("SELECT count FROM messages.tick('hand')")]
             time.sleep(0.05)
 
     def watch(self) -> None:

@@ -236,7 +236,7 @@ def test_a_settle_that_waits_for_a_row_of_the_same_tick_is_never_killed_as_a_dea
         assert queue.call("expire_locks") == 1
         settle = background.start(other.settle, "complete", held)
         eventually(lambda: background.is_blocked(other))
-        did = {row.task: row.did for row in queue.rows("SELECT * FROM messages.tick()")}
+        did = {row.task: row.count for row in queue.rows("SELECT * FROM messages.tick()")}
 
     assert did["maintain_partitions"] == -1
     assert settle.result(timeout=60) == [published]

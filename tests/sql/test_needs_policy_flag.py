@@ -21,7 +21,7 @@ NEEDS = "SELECT messages.needs_policy_flag(t) FROM messages.topic AS t WHERE top
         {"publish_rate": 1},
         {"breaker": {}},
         {"payload_schema": {}},
-        {"registered": True},
+        {"accept_publishes": False},
     ],
     ids=lambda settings: next(iter(settings)),
 )
@@ -34,6 +34,6 @@ def test_a_policy_that_publishing_or_settling_looks_at_does(queue: Queue, settin
 
 def test_what_only_claims_look_at_does_not(queue: Queue) -> None:
     queue.policy(max_concurrency=1, dequeue_rate=1, channel_concurrency=1, channel_min_interval="1 s", max_attempts=5)
-    queue.policy(archive_success="none", notify="off", registered=False, lock_duration="5 s")
+    queue.policy(archive_success="none", notify="off", accept_publishes=True, lock_duration="5 s")
 
     assert queue.value(NEEDS) is False

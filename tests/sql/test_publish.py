@@ -272,7 +272,7 @@ def test_the_function_publishes_as_an_insert_does(publisher: psycopg.Connection[
     sent = Queue(publisher).send({"id": 7}, "orders.created")
 
     claimed = queue.claim_one("orders.created")
-    assert (sent.id, sent.what) == (claimed.id, "inserted")
+    assert (sent.id, sent.outcome) == (claimed.id, "inserted")
     assert (claimed.payload, claimed.priority, claimed.key, claimed.channel) == ('{"id": 7}', 5, None, None)
 
 

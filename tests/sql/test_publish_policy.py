@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from tests.sql.queue import Queue, Row
 
 
@@ -15,7 +17,7 @@ def test_without_a_policy_there_is_no_limit(queue: Queue) -> None:
     found = admission(queue)
 
     assert (found.ttl, found.key_ttl, found.max_depth, found.max_payload_bytes, found.publish_rate) == (None,) * 5
-    assert (found.on_full, found.is_open) == ("error", True)
+    assert (found.on_full, found.accept_publishes) == ("error", True)
 
 
 def test_the_topics_own_row_wins_over_the_defaults(queue: Queue) -> None:
@@ -45,15 +47,15 @@ def test_the_burst_is_a_seconds_worth_unless_given(queue: Queue) -> None:
     assert [admission(queue, topic).burst for topic in "abc"] == [3, 1, 100]
 
 
-def test_if_only_registered_topics_are_accepted_it_is_their_own_row_that_counts(queue: Queue) -> None:
-    queue.policy("*", registered=True)
-    queue.policy("yes", registered=True)
-    queue.policy("no", registered=False)
+@pytest.mark.parametrize("default", [True, False])
+def test_a_topic_that_does_not_say_whether_it_accepts_publishes_does_as_the_defaults(
+    queue: Queue, default: bool
+) -> None:
+    queue.policy("*", accept_publishes=default)
+    queue.policy("yes", accept_publishes=True)
+    queue.policy("no", accept_publishes=False)
     queue.policy("silent", max_depth=1)
 
-    assert [admission(queue, topic).is_open for topic in ("yes", "no", "silent", "unknown")] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+    accepts = {topic: admission(queue, topic).accept_publishes for topic in ("yes", "no", "silent", "unknown")}
+
+    assert accepts == {"yes": True, "no": False, "silent": default, "unknown": default}

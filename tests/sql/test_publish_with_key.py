@@ -28,7 +28,7 @@ def test_while_it_waits_its_key_does_what_it_does_in_every_topic(
 
     second = queue.send(2, key="k", on_conflict=mode)
 
-    assert (second.id, second.what) == (first.id, what)
+    assert (second.id, second.outcome) == (first.id, what)
     assert queue.message(first.id).payload == payload
 
 
@@ -39,7 +39,7 @@ def test_while_it_runs_the_key_is_held_and_nothing_is_published(queue: Queue, mo
 
     second = queue.send(2, key="k", on_conflict=mode)
 
-    assert (second.id, second.what) == (first.id, "held")
+    assert (second.id, second.outcome) == (first.id, "held")
     assert queue.ids() == [first.id]
     assert queue.message(first.id).payload == 1
 
@@ -63,7 +63,7 @@ def test_after_a_success_the_key_is_held_for_the_time_and_then_free(queue: Queue
     after = queue.send(3, key="k", on_conflict=mode)
 
     assert tuple(within) == (first.id, "held")
-    assert after.what == "inserted"
+    assert after.outcome == "inserted"
     assert queue.ids() == [after.id]
 
 
@@ -72,14 +72,14 @@ def test_any_other_end_frees_the_key_at_once(queue: Queue, settle: str) -> None:
     queue.send(1, key="k")
     queue.settle(settle, queue.claim(), ["boom"])
 
-    assert queue.send(2, key="k", on_conflict="ignore").what == "inserted"
+    assert queue.send(2, key="k", on_conflict="ignore").outcome == "inserted"
 
 
 def test_a_cancelled_message_frees_its_key_at_once(queue: Queue) -> None:
     first = queue.send(1, key="k")
     queue.call("cancel", [first.id])
 
-    assert queue.send(2, key="k").what == "inserted"
+    assert queue.send(2, key="k").outcome == "inserted"
 
 
 def test_by_on_conflict_error_and_by_an_insert_a_held_key_is_an_error_that_says_by_whom(queue: Queue) -> None:
@@ -106,7 +106,7 @@ def test_keys_of_topics_without_key_ttl_are_not_held(queue: Queue) -> None:
     queue.send(1, "other", key="k")
     queue.claim("other")
 
-    assert queue.send(2, "other", key="k", on_conflict="ignore").what == "inserted"
+    assert queue.send(2, "other", key="k", on_conflict="ignore").outcome == "inserted"
     assert queue.rows("SELECT FROM messages.held_key") == []
 
 
@@ -115,7 +115,7 @@ def test_a_publish_that_is_rolled_back_holds_nothing(queue: Queue) -> None:
         queue.send(1, key="k")
 
     assert queue.rows("SELECT FROM messages.held_key") == []
-    assert queue.send(2, key="k").what == "inserted"
+    assert queue.send(2, key="k").outcome == "inserted"
 
 
 def test_a_bulk_insert_holds_each_key_and_one_held_key_refuses_it_whole(queue: Queue) -> None:
@@ -139,7 +139,7 @@ def test_a_key_that_somebody_else_is_just_taking_is_waited_for(
         eventually(lambda: background.is_blocked(queue))
 
     assert second.result(timeout=60).id == first.id
-    assert second.result().what in {"replaced", "ignored", "appended"}
+    assert second.result().outcome in {"replaced", "ignored", "appended"}
 
 
 @EVERY_MODE
@@ -163,7 +163,7 @@ def test_many_publishers_against_workers_never_have_two_of_a_key_and_never_fail(
     modes = ["replace", "ignore", "append"]
 
     def publish(by: Queue) -> set[str]:
-        return {by.send([n], key=f"k{n % 2}", on_conflict=modes[n % 3]).what for n in range(200)}
+        return {by.send([n], key=f"k{n % 2}", on_conflict=modes[n % 3]).outcome for n in range(200)}
 
     def work(by: Queue) -> int:
         most = 0

@@ -6,16 +6,14 @@ from tests.sql.queue import Queue
 from tests.sql.staging import publish_rows, rejected
 
 
-def test_topics_that_are_not_registered_are_rejected_where_others_are_not_accepted(queue: Queue) -> None:
-    queue.policy("*", registered=True)
-    queue.policy("known", registered=True)
+def test_topics_that_accept_no_publishes_are_rejected(queue: Queue) -> None:
+    queue.policy("*", accept_publishes=False)
+    queue.policy("known", accept_publishes=True)
 
     done = publish_rows(queue, {"topic": "known"}, {"topic": "unknown"})
 
     assert (done.published, done.rejected) == (1, 1)
-    assert [row.reason for row in rejected(queue)] == [
-        "topic unknown is not registered, and only registered topics are accepted"
-    ]
+    assert [row.reason for row in rejected(queue)] == ["topic unknown does not accept publishes"]
 
 
 def test_what_is_larger_than_its_topic_permits_is_rejected(queue: Queue) -> None:

@@ -22,7 +22,7 @@ def test_it_does_what_the_reaper_does_and_notes_it(queue: Queue, task: str) -> N
     assert queue.call("run_maintenance", task) == 1
 
     (note,) = queue.rows("SELECT action, topic, target, detail FROM messages.audit")
-    assert note == (task, None, None, {"did": 1})
+    assert note == (task, None, None, {"count": 1})
 
 
 @pytest.mark.parametrize("task", ["prune", "", None])

@@ -11,9 +11,9 @@ from tests.sql.queue import Queue, Row
 EVERYTHING = "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL, NULL)::messages.search"
 
 
-def walk(queue: Queue, place: Any = None, limit: int = 100, look: int = 100) -> Row:
+def walk(queue: Queue, place: Any = None, limit: int = 100, max_examined: int = 100) -> Row:
     query = f"SELECT * FROM messages.search_dead({EVERYTHING}, %s, %s, %s)"
-    return queue.row(query, [["failed"], None if place is None else Jsonb(place), limit, look])
+    return queue.row(query, [["failed"], None if place is None else Jsonb(place), limit, max_examined])
 
 
 def test_more_than_one_reading_of_five_hundred_is_merged_without_a_gap(queue: Queue) -> None:
@@ -25,7 +25,7 @@ def test_more_than_one_reading_of_five_hundred_is_merged_without_a_gap(queue: Qu
             claimed = queue.claim(topic)
             queue.settle("fail", claimed, ["boom"] * len(claimed))
 
-    walked = walk(queue, limit=5000, look=5000)
+    walked = walk(queue, limit=5000, max_examined=5000)
 
     died = queue.rows("SELECT id FROM messages.message_archive ORDER BY archived_at DESC, id DESC")
     assert walked.ids == [row.id for row in died]

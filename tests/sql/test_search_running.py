@@ -11,9 +11,9 @@ from tests.sql.queue import Queue, Row
 EVERYTHING = "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL, NULL)::messages.search"
 
 
-def walk(queue: Queue, place: Any = None, limit: int = 100, look: int = 100) -> Row:
+def walk(queue: Queue, place: Any = None, limit: int = 100, max_examined: int = 100) -> Row:
     query = f"SELECT * FROM messages.search_running({EVERYTHING}, %s, %s, %s)"
-    return queue.row(query, [["running"], None if place is None else Jsonb(place), limit, look])
+    return queue.row(query, [["running"], None if place is None else Jsonb(place), limit, max_examined])
 
 
 def test_it_goes_on_behind_its_place_and_ends_without_one(queue: Queue) -> None:
@@ -24,4 +24,4 @@ def test_it_goes_on_behind_its_place_and_ends_without_one(queue: Queue) -> None:
     first = walk(queue, limit=2)
     assert (first.ids, first.place) == (ids[:2], [ids[1]])
     rest = walk(queue, first.place)
-    assert (rest.ids, rest.looked, rest.place) == (ids[2:], 1, None)
+    assert (rest.ids, rest.examined, rest.place) == (ids[2:], 1, None)

@@ -39,8 +39,8 @@ def test_ready_and_later_ones_are_ranges_of_their_own(queue: Queue) -> None:
 
     only_ready, only_delayed = walk(queue, "ready"), walk(queue, "delayed")
 
-    assert (only_ready.ids, only_ready.looked) == ([ready], 1)
-    assert (only_delayed.ids, only_delayed.looked) == ([delayed], 1)
+    assert (only_ready.ids, only_ready.examined) == ([ready], 1)
+    assert (only_delayed.ids, only_delayed.examined) == ([delayed], 1)
 
 
 def test_a_key_that_was_never_tried_is_found_without_looking_at_others(queue: Queue) -> None:

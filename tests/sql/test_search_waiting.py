@@ -11,9 +11,11 @@ from tests.sql.queue import Queue, Row
 EVERYTHING = "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL, NULL)::messages.search"
 
 
-def walk(queue: Queue, place: Any = None, limit: int = 100, look: int = 100) -> Row:
+def walk(queue: Queue, place: Any = None, limit: int = 100, max_examined: int = 100) -> Row:
     query = f"SELECT * FROM messages.search_waiting({EVERYTHING}, %s, %s, %s)"
-    return queue.row(query, [["ready", "delayed", "retrying"], None if place is None else Jsonb(place), limit, look])
+    return queue.row(
+        query, [["ready", "delayed", "retrying"], None if place is None else Jsonb(place), limit, max_examined]
+    )
 
 
 def test_topics_follow_each_other_and_a_place_knows_its_topic(queue: Queue) -> None:

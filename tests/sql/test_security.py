@@ -528,8 +528,8 @@ def test_no_function_reads_a_setting_but_those_that_are_listed_here(queue: Queue
 def test_no_setting_of_a_publisher_switches_a_policy_off(
     as_role: Callable[[str], Queue], queue: Queue, setting: str, value: str
 ) -> None:
-    queue.policy("*", registered=True)
-    queue.policy("t", registered=True, max_payload_bytes=10, ttl="1 hour", max_depth=2, on_full="drop")
+    queue.policy("*", accept_publishes=False)
+    queue.policy("t", accept_publishes=True, max_payload_bytes=10, ttl="1 hour", max_depth=2, on_full="drop")
     publisher = as_role("publisher")
     publisher.value("SELECT set_config(%s, %s, false)", [f"messages.{setting}", value])
 
@@ -581,7 +581,7 @@ def test_a_worker_does_all_of_its_work(as_role: Callable[[str], Queue], queue: Q
     worker.call("unregister_worker", "w")
 
     assert settled == [[]] * 10
-    assert -1 not in [row.did for row in ticked]
+    assert -1 not in [row.count for row in ticked]
 
 
 @pytest.mark.parametrize(
@@ -731,7 +731,7 @@ def test_a_maintainer_maintains_and_sees_nothing(as_role: Callable[[str], Queue]
     maintainer = as_role("maintainer")
 
     assert [
-        row.did for row in maintainer.rows("SELECT did FROM messages.tick('cron') WHERE task = 'expire_locks'")
+        row.count for row in maintainer.rows("SELECT count FROM messages.tick('cron') WHERE task = 'expire_locks'")
     ] == [1]
     assert refuses(maintainer, "SELECT id FROM messages.message")
     assert refuses(maintainer, "SELECT * FROM messages.claim('w', ARRAY['t'], 1)")

@@ -28,11 +28,13 @@ TASKS = [
 
 
 def tick(queue: Queue, caller: str = "hand") -> dict[str, int]:
-    return {row.task: row.did for row in queue.rows("SELECT * FROM messages.tick(%s)", [caller])}
+    return {row.task: row.count for row in queue.rows("SELECT * FROM messages.tick(%s)", [caller])}
 
 
 def marks(queue: Queue) -> dict[tuple[str, str], int]:
-    return {(row.task, row.caller): row.did for row in queue.rows("SELECT task, caller, did FROM messages.tick_mark")}
+    return {
+        (row.task, row.caller): row.count for row in queue.rows("SELECT task, caller, count FROM messages.tick_mark")
+    }
 
 
 def test_it_runs_every_task_and_tells_what_each_did(queue: Queue, listen: Callable[..., Ear]) -> None:
@@ -103,7 +105,7 @@ def test_a_tick_is_bounded(queue: Queue) -> None:
     queue.publish_many(5)
     queue.claim(lock_duration="0 s")
 
-    did = [row.did for row in queue.rows("SELECT did FROM messages.tick('hand', 3) WHERE task = 'expire_locks'")]
+    did = [row.count for row in queue.rows("SELECT count FROM messages.tick('hand', 3) WHERE task = 'expire_locks'")]
 
     assert did == [3]
 
@@ -203,5 +205,5 @@ def test_by_hand_it_is_noted_with_what_each_task_did_and_only_if_it_ran(queue: Q
         assert tick(other) == {}
 
     (note,) = queue.rows("SELECT action, detail FROM messages.audit")
-    assert (note.action, note.detail) == ("tick", {"did": did})
+    assert (note.action, note.detail) == ("tick", {"count": did})
     assert did["expire_locks"] == 2

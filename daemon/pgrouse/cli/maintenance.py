@@ -32,12 +32,12 @@ def run(session: CliSession, task: str | None) -> int:
     columns = [
         Column("TASK", "task"),
         Column(
-            "DID",
-            "did",
-            lambda did: "failed" if did < 0 else f"{did:,}",
+            "COUNT",
+            "count",
+            lambda count: "failed" if count < 0 else f"{count:,}",
             right=True,
-            style=lambda did: "red" if did < 0 else "",
+            style=lambda count: "red" if count < 0 else "",
         ),
     ]
     session.output.rows(columns, rows, "another process runs them at the moment: nothing to do")
-    return ExitCode.FOUND_A_PROBLEM if any(row["did"] < 0 for row in rows) else ExitCode.OK
+    return ExitCode.FOUND_A_PROBLEM if any(row["count"] < 0 for row in rows) else ExitCode.OK

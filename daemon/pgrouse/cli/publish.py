@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 # The note besides the id.
-WHAT = {
+OUTCOMES = {
     "replaced": "replaced the waiting message with this key",
     "ignored": "not published: this message with the key waits already",
     "appended": "appended to the waiting message with this key",
@@ -142,9 +142,9 @@ def _publish_one(session: CliSession, values: dict[str, Any]) -> None:
         published = publish_one(conn, **values, cipher=cipher)
     message_id = int(published) or None
     if session.as_json:
-        session.output.record({"id": message_id, "topic": values["topic"], "what": published.what})
-    if published.what != "inserted":
-        session.output.note(WHAT[published.what])
+        session.output.record({"id": message_id, "topic": values["topic"], "outcome": published.outcome})
+    if published.outcome != "inserted":
+        session.output.note(OUTCOMES[published.outcome])
     if message_id is not None:
         session.output.say(str(message_id))
 

@@ -173,9 +173,9 @@ def run_now(session: CliSession, name: str) -> int:
     published = session.run(schedule_calls.run_schedule(name))
     if session.as_json:
         session.output.record({"name": name, **asdict(published)})
-    elif published.what == "published":
+    elif published.outcome == "published":
         session.output.say(str(published.id))
-    if published.what == "published":
+    if published.outcome == "published":
         return ExitCode.OK
     session.output.problem(
         "the topic is full and drops messages: nothing was published"

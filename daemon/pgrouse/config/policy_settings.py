@@ -406,16 +406,16 @@ class TopicPolicy(PolicyTable):
         ),
     ] = None
     """When publishes send notifications: if a worker sleeps (`auto`), always, or never (`off`)."""
-    registered: Annotated[
+    accept_publishes: Annotated[
         Switch | None,
         PolicySetting(
             group="Publishing",
-            default=False,
+            default=True,
             is_required=True,
-            effects={True: "It is a registered topic.", False: "It is not a registered topic."},
+            effects={True: "The topic accepts publishes.", False: "Every publish to the topic is rejected."},
         ),
     ] = None
-    """In the defaults: only registered topics accept publishes. In a topic: it is registered."""
+    """Whether the topic accepts publishes. False in the defaults: only topics that set it to true do."""
     archive_success: Annotated[
         Annotated[Literal["full", "no_payload", "none"], TakesKeywords()] | None,
         PolicySetting(

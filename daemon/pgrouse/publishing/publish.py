@@ -80,7 +80,7 @@ def publish(
     Raises:
         InvalidMessage: at the call, on an async connection too; nothing was sent.
         InvalidPayload: the payload does not fit the payload_schema of its topic; nothing was published, the transaction can still be used.
-        PublishRejected: a policy of the topic is against it: TopicFull, PublishRateExceeded, TopicNotRegistered, PayloadTooLarge, KeyTaken.
+        PublishRejected: a policy of the topic is against it: TopicFull, PublishRateExceeded, TopicClosed, PayloadTooLarge, KeyTaken.
             The transaction has failed.
         psycopg.Error, or that of the other drivers: the server refused the row for another reason (no right), or is gone.
         TypeError: the connection is none of these.

@@ -37,7 +37,7 @@ def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: C
     Args:
         columns: of `new_message.row`.
         on_conflict: checked there.
-        known: without its schema the statement does nothing, and answers with no row; else with the id and `Published.what`.
+        known: without its schema the statement does nothing, and answers with no row; else with the id and `Published.outcome`.
     """
     values = dict(columns)
     if isinstance(values.get("available_at"), timedelta):
@@ -66,7 +66,9 @@ def _by_row(given: dict[str, str]) -> str:
 
 def _by_function(given: dict[str, str], on_conflict: OnConflict) -> str:
     arguments = ", ".join(f"p_{name} => {value}" for name, value in given.items())
-    return f"SELECT p.id, p.what FROM messages.publish(p_on_conflict => '{on_conflict}', {arguments}) AS p WHERE {{}}"  # noqa: S608
+    return (
+        f"SELECT p.id, p.outcome FROM messages.publish(p_on_conflict => '{on_conflict}', {arguments}) AS p WHERE {{}}"  # noqa: S608
+    )
 
 
 def _plain(value: Any) -> Value:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Literal
 
-What = Literal["inserted", "replaced", "ignored", "appended", "held", "dropped"]
+PublishOutcome = Literal["inserted", "replaced", "ignored", "appended", "held", "dropped"]
 
 
 class Published(int):
     """The id of the message that stands for what was published; 0 if it was dropped.
 
     Attributes:
-        what: `inserted`; by on_conflict: `replaced`, `ignored` or `appended`, with the id of the message that waited; `held`: the topic
+        outcome: `inserted`; by on_conflict: `replaced`, `ignored` or `appended`, with the id of the message that waited; `held`: the topic
             has a key_ttl, and this message still holds the key; `dropped`: the topic is full and its policy is to drop.
     """
 
-    what: What
+    outcome: PublishOutcome
 
-    def __new__(cls, message_id: int | None, what: What) -> Published:
+    def __new__(cls, message_id: int | None, outcome: PublishOutcome) -> Published:
         """Make one. Without an id it was dropped."""
         published = super().__new__(cls, message_id or 0)
-        published.what = what
+        published.outcome = outcome
         return published
 
 

@@ -13,15 +13,15 @@ from pgrouse.errors import (
     PredecessorNotFound,
     PublishRateExceeded,
     PublishRejected,
+    TopicClosed,
     TopicFull,
-    TopicNotRegistered,
     TopicReserved,
 )
 
 ERROR_CLASSES = (
     TopicFull,
     PublishRateExceeded,
-    TopicNotRegistered,
+    TopicClosed,
     PayloadTooLarge,
     TopicReserved,
     PredecessorNotFound,

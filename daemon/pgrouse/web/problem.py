@@ -83,7 +83,7 @@ def unavailable(detail: str = "the database does not answer: try again") -> Prob
 SQLSTATES = {
     "PGR01": (429, "topic_full"),
     "PGR02": (429, "publish_rate_exceeded"),
-    "PGR03": (422, "topic_not_registered"),
+    "PGR03": (422, "topic_closed"),
     "PGR04": (413, "payload_too_large"),
     "PGR05": (422, "topic_reserved"),
     "PGR08": (422, "unknown_predecessor"),

@@ -142,7 +142,7 @@ async def find(conn: Connection, arguments: Mapping[str, Any], **more: Any) -> S
     """Run a search. more: arguments that are set otherwise."""
     page = await run_async(conn, search_call({**arguments, **more}))
     place = None if page.place is None else json.loads(page.place)
-    return SearchPage([asdict(each) for each in page.messages], place, page.looked, page.reached)
+    return SearchPage([asdict(each) for each in page.messages], place, page.examined, page.reached)
 
 
 def search_call(arguments: Mapping[str, Any]) -> Call[MessagePage]:

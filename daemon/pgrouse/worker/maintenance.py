@@ -103,7 +103,7 @@ class MaintenanceLoop:
 
 def _log_failures(tasks: list[TickTask]) -> None:
     for each in tasks:
-        if each.did < 0:
+        if each.count < 0:
             log.warning(
                 events.TICK_FAILED, task=each.task, fix="the reason is in the server's log; the next tick tries again"
             )

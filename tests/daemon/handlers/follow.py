@@ -14,7 +14,7 @@ async def in_transaction(payload, ctx):
         published = await ctx.publish("next", {"of": ctx.id}, key="k")
         if payload == "raise":
             raise ValueError("changed my mind")
-    write("published", None, id=ctx.id, next=published, became=published.what)
+    write("published", None, id=ctx.id, next=published, became=published.outcome)
 
 
 def in_transaction_in_thread(payload, ctx):
@@ -22,19 +22,19 @@ def in_transaction_in_thread(payload, ctx):
         published = ctx.publish("next", {"of": ctx.id}, key="k")
         if payload == "raise":
             raise ValueError("changed my mind")
-    write("published", None, id=ctx.id, next=published, became=published.what)
+    write("published", None, id=ctx.id, next=published, became=published.outcome)
 
 
 async def outside(payload, ctx):
     published = await ctx.publish("next", {"of": ctx.id}, headers={"h": 1})
-    write("published", None, id=ctx.id, next=published, became=published.what)
+    write("published", None, id=ctx.id, next=published, became=published.outcome)
     if payload == "raise":
         raise ValueError("too late")
 
 
 def outside_in_thread(payload, ctx):
     published = ctx.publish("next", {"of": ctx.id}, headers={"h": 1})
-    write("published", None, id=ctx.id, next=published, became=published.what)
+    write("published", None, id=ctx.id, next=published, became=published.outcome)
     if payload == "raise":
         raise ValueError("too late")
 

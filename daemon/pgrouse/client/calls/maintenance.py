@@ -10,10 +10,10 @@ from pgrouse.client.call import Call, function_call, interval, row_call, rows_ca
 
 @dataclass(frozen=True, slots=True)
 class TickTask:
-    """What one task of a tick did; -1 = it failed."""
+    """How much one task of a tick did; -1 = it failed."""
 
     task: str
-    did: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ class ScheduleRun:
 
     Attributes:
         id: of the message, or of the one because of which there is none.
-        what: published, else as in messages.schedule_run.
+        outcome: published, else as in messages.schedule_run.
     """
 
     id: int | None
-    what: str
+    outcome: str
 
 
 def next_ticks(

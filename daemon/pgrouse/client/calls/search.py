@@ -43,13 +43,13 @@ class MessagePage:
     """A page.
 
     Attributes:
-        looked: how many messages were looked at.
+        examined: how many messages were examined.
         reached: the time of the last of those.
         place: where the next page begins, for after; None = there is none.
     """
 
     messages: list[FoundMessage]
-    looked: int
+    examined: int
     reached: datetime | None
     place: str | None
 
@@ -71,7 +71,7 @@ def find_messages(
     topics: Sequence[str] | None = None,
     limit: int | None = None,
     after: str | None = None,
-    look: int | None = None,
+    max_examined: int | None = None,
     preview: int | None = None,
 ) -> Call[MessagePage]:
     """Find messages that fit all filters, page by page.
@@ -90,13 +90,13 @@ def find_messages(
         topics: patterns of LIKE; the topic fits one.
         limit: at most so many; 50 unless given.
         after: the place of the page before, JSON.
-        look: how many messages are looked at; 20,000 unless given.
+        max_examined: how many messages are examined; 20,000 unless given.
         preview: how many characters of each payload are shown; none unless given.
     """
     return function_call(
         "find_messages",
         _page,
-        f"{_COLUMNS}, f.looked, f.place::pg_catalog.text",
+        f"{_COLUMNS}, f.examined, f.place::pg_catalog.text",
         topic=topic,
         states=None if states is None else list(states),
         channel=channel,
@@ -110,13 +110,13 @@ def find_messages(
         topics=None if topics is None else list(topics),
         limit=limit,
         after=after,
-        look=look,
+        max_examined=max_examined,
         preview=preview,
     )
 
 
 def _page(rows: Rows) -> MessagePage:
     # The last row is about the page: its id is NULL, and its created_at the time of the last message that was looked at.
-    *found, (*end, looked, place) = rows
+    *found, (*end, examined, place) = rows
     reached = end[list(FoundMessage.__dataclass_fields__).index("created_at")]
-    return MessagePage([FoundMessage(*row[:-2]) for row in found], looked, reached, place)
+    return MessagePage([FoundMessage(*row[:-2]) for row in found], examined, reached, place)

@@ -182,7 +182,7 @@ def _jitter(text: str) -> Any:
 async def run_now(request: Request, name: str, caller: Operator, seen_on: Text = "schedule") -> Response:
     """Publish its message now."""
     ran = await _act(request, caller, name, calls.run_schedule(name))
-    if ran.what == "published":
+    if ran.outcome == "published":
         return await _action_result(request, caller, seen_on, name, f"Message {ran.id} is published.")
     why = (
         "the topic is full and drops new messages"

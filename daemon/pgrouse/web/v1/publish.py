@@ -114,7 +114,7 @@ class PublishResult(ResponseModel):
 
     id: int | None
     """The id of the message, or of the one that already had its key; null if it was dropped."""
-    what: str
+    outcome: str
     """inserted, replaced, ignored, appended, held, or dropped (the topic was full)."""
 
 
@@ -124,7 +124,7 @@ class PublishBatchResult(ResponseModel):
     results: list[PublishResult]
 
 
-INSERTED = '{{"id":{},"what":"inserted"}}'
+INSERTED = '{{"id":{},"outcome":"inserted"}}'
 ONE, MANY = TypeAdapter(PublishRequest), TypeAdapter(PublishBatchRequest)
 EXAMPLE = {"topic": "orders.created", "payload": {"id": 7, "total": 9.5}, "key": "order-7"}
 
@@ -293,7 +293,7 @@ def _read(request: Request, kind: TypeAdapter[T], content: bytes) -> T:
 
 async def _publish(conn: Connection, prepared: PreparedMessage) -> dict[str, Any]:
     published = await publish_columns(conn, *prepared)
-    return {"id": int(published) or None, "what": published.what}
+    return {"id": int(published) or None, "outcome": published.outcome}
 
 
 async def _publish_many(conn: Connection, batch: PreparedBatch) -> dict[str, Any] | Raw:

@@ -110,7 +110,7 @@ class RunResult(ResponseModel):
     """The outcome of publishing the message of the schedule."""
 
     id: int | None
-    what: str
+    outcome: str
 
 
 class ScheduleRemoval(ResponseModel):

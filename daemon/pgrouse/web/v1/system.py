@@ -71,7 +71,7 @@ class MaintenanceTask(ResponseModel):
     """How much a maintenance task did; -1: it failed, and the next tick tries it again."""
 
     task: str
-    did: int
+    count: int
 
 
 class MaintenanceResult(ResponseModel):
@@ -176,8 +176,8 @@ async def run_reaper(
     """Run one maintenance task: expire locks, expire messages, or delete archived messages older than their retention. Each run is bounded."""
     check_permission(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
-        did = await run_async(conn, maintenance.run_maintenance(task))
-    return ApiResponse({"task": task, "did": did})
+        count = await run_async(conn, maintenance.run_maintenance(task))
+    return ApiResponse({"task": task, "count": count})
 
 
 @router.get("/doctor", response_model=DoctorReport, tags=["stats"], summary="Run the doctor")
