@@ -29,7 +29,7 @@ def test_the_servers_warnings_are_passed_on_without_the_payload(pgrouse: Shell, 
 
     assert ended.code == 0
     assert ended.err == f"the server warns: dead message {message_id} of topic t: lock_expired\n"
-    assert ended.out.splitlines()[0].split() == ["TASK", "DID"]
+    assert ended.out.splitlines()[0].split() == ["TASK", "COUNT"]
 
 
 def test_while_another_runs_them_there_is_nothing_to_do(pgrouse: Shell, database: Database) -> None:
