@@ -1,4 +1,4 @@
--- Who may do what. Nobody but the owner writes a table; every change goes through a function, and PUBLIC may execute none.
+-- Who may do what. Only the owner writes to tables; every change goes through a function, and PUBLIC may execute none.
 -- Called by: pgrouse migrate, last, every time: functions are new after each change, and new functions are open to PUBLIC.
 -- (A default privilege per schema does not take that away; one per role would reach beyond this schema.)
 REVOKE ALL ON SCHEMA messages FROM PUBLIC;
@@ -19,7 +19,7 @@ BEGIN
     ['messages_publisher', 'SELECT ON SEQUENCE messages.armed_until, messages.policy_flag, messages.policy_topic_bits'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.payload_schema_digest, messages.new_message, messages.notify_inserted, messages.notify_policy, messages.long_number_bytes, messages.notify'],
-    -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. Nobody reads the stage.
+    -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. No role reads the stage.
     ['messages_publisher', 'INSERT ON messages.publish_stage'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.begin_staging, messages.publish_staged, messages.delete_staged, messages.job_result, messages.job_rejected'],
 

@@ -1,6 +1,6 @@
 -- What names mean in a function, and which plans it may have.
 -- Called by: pgrouse migrate, every time, after the functions: a function that is replaced loses its settings. It alters only what differs.
--- All of migrate is one transaction, so nobody meets a function without its settings.
+-- All of migrate is one transaction, so no session sees a function without its settings.
 -- The rule: a function has the settings of each group below that names it, and every SECURITY DEFINER function has the fixed search_path.
 -- All others have none: they run with those of their caller, and a function of one SELECT can only then become part of its caller's statement.
 -- The one exception is lock_timeout, which stands in the function's own file: it belongs to what the function does.

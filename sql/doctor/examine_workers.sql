@@ -65,7 +65,7 @@ BEGIN
     ('workers', (SELECT count(*) FROM worker AS w WHERE w.alive AND NOT w.stopping) || ' alive'),
     ('workers_gone', 'none left without a word'),
     ('worker_versions', 'all are of one version'),
-    ('listeners', 'every worker hears'),
+    ('listeners', 'every worker receives notifications'),
     ('unhandled_topics', 'whatever waits has a worker'),
     ('idle_topics', 'each topic of a schedule or subscription has a worker')) AS c (code, said)
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.code = c.code);

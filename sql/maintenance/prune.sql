@@ -37,7 +37,7 @@ BEGIN
   v_all := v_all + messages.prune_jobs();
   v_all := v_all + messages.prune_claim_cursors();
   v_all := v_all + messages.prune_web();
-  -- A row that somebody holds is left: its worker cannot sign, and may live; and the tick waits for nobody.
+  -- A locked row is left: its worker cannot update it, and may be alive; and the tick waits for no session.
   DELETE FROM messages.worker AS w
   WHERE w.name = ANY (ARRAY(
     SELECT o.name FROM messages.worker AS o

@@ -1,6 +1,6 @@
 -- Bulk publishing: many connections stage rows, then one transaction publishes them all, once for each key of a job.
 
--- The primary key is the guard: a job publishes once. It is forgotten when nobody will repeat it any more, see messages.prune_jobs.
+-- The primary key is the guard: a job publishes once. It is deleted when no client will repeat it any more, see messages.prune_jobs.
 CREATE TABLE messages.publish_job (
   job          messages.key_name PRIMARY KEY,
   published    bigint      NOT NULL DEFAULT 0,

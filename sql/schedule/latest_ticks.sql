@@ -8,7 +8,7 @@ LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-  v_low    timestamptz := p_first;  -- from here on there are more than p_count, or nobody has counted
+  v_low    timestamptz := p_first;  -- from here on there are more than p_count, or they were not counted
   v_high   timestamptz := p_until;  -- from here on there are fewer
   v_begin  timestamptz := p_first;
   v_middle timestamptz;

@@ -72,7 +72,7 @@ BEGIN
   IF num_nonnulls(v_worked, v_idle) > 0 THEN
     PERFORM messages.apply_end_policies(v_worked || v_idle, v_keyed, p_result);
   END IF;
-  -- What nobody worked (skipped, fanned out) was no attempt: it says nothing about the handlers.
+  -- Messages that no worker processed (skipped, fanned out) were no attempts: they say nothing about the handlers.
   IF v_worked IS NOT NULL AND p_result IN ('success', 'failed', 'lock_expired') THEN
     PERFORM messages.count_breaker_attempts(v_worked, p_result = 'success');
   END IF;

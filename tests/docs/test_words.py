@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 COVERED = ("daemon", "sql", "pipeline", "docs", "deploy", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-LEFT_OUT = ("daemon/pgrouse/web/static/vendor/",)
+# os_user.py names the user `nobody` of the machine.
+LEFT_OUT = ("daemon/pgrouse/web/static/vendor/", "daemon/pgrouse/devdb/os_user.py")
 
 # Whole words, in either case; a dash stands for how they are inflected.
 INSTEAD = {
@@ -19,6 +20,7 @@ INSTEAD = {
     "deaf": "not listening",
     "doorkeeper": "authenticator",
     "ear": "listener",
+    "hears": "receives",
     "in hand": "in flight",
     "in_hand": "in_flight",
     "keyring": "token cache",
@@ -30,6 +32,7 @@ INSTEAD = {
     "mended": "fixed",
     "mending": "fixing",
     "mends": "fixes",
+    "nobody": "no one, no worker, no session",
     "portrait": "view",
     "put aside": "abandoned",
     "seals": "message crypto",
