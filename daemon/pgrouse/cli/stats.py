@@ -15,7 +15,7 @@ from pgrouse.cli.output import Column, plain_table
 from pgrouse.cli.param_types import DURATION
 from pgrouse.client.call import run
 from pgrouse.client.calls import stats as stats_calls
-from pgrouse.client.calls.export import Export, list_exports
+from pgrouse.client.calls.export import ExportStatus, list_exports
 from pgrouse.client.clock import tick_ages
 from pgrouse.format import show_age, show_count
 
@@ -34,7 +34,7 @@ class Stats:
 
     topics: list[dict[str, Any]]
     maintenance: dict[str, float]
-    held: list[Export]
+    held: list[ExportStatus]
 
 
 @click.command(cls=Command)
@@ -115,7 +115,7 @@ def _remarks(found: Stats) -> list[str]:
     ]
 
 
-def _held(export: Export) -> str:
+def _held(export: ExportStatus) -> str:
     return (
         f"retention waits for export {export.name} since {export.held_since:%Y-%m-%d %H:%M}: "
         f"run `pgrouse pipeline export {export.lake} --name {export.name}`, or give it up with --forget {export.name}"

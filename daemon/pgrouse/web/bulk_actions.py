@@ -13,7 +13,7 @@ from typing import Any
 from pgrouse.client.call import Call, Rows, run_async
 from pgrouse.client.calls import operate
 from pgrouse.client.calls.dead import redrive
-from pgrouse.client.calls.search import MessagePage
+from pgrouse.client.calls.search import FoundPage
 from pgrouse.web import search
 from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import Connection, Row
@@ -162,7 +162,7 @@ async def preview(conn: Connection, arguments: Mapping[str, Any]) -> BulkPreview
     return BulkPreview(groups.total(), place is not None, by_size)
 
 
-def _count(found: Call[MessagePage]) -> Call[tuple[dict[tuple[str, str], int], Any]]:
+def _count(found: Call[FoundPage]) -> Call[tuple[dict[tuple[str, str], int], Any]]:
     """Return a call that counts what a search finds, by topic and state, on the server; and the place where it continues."""
     statement = b"SELECT f.topic, f.state, count(f.id), max(f.place) FROM (" + found.statement + b") AS f GROUP BY 1, 2"
     return Call(statement, found.values, _read_counts)

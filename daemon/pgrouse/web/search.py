@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from pgrouse import jsonb
 from pgrouse.client.call import Call, run_async
-from pgrouse.client.calls.search import MessagePage, find_messages
+from pgrouse.client.calls.search import FoundPage, find_messages
 from pgrouse.config import duration
 from pgrouse.errors import InvalidMessage
 from pgrouse.web.caller import Caller
@@ -145,7 +145,7 @@ async def find(conn: Connection, arguments: Mapping[str, Any], **more: Any) -> S
     return SearchPage([asdict(each) for each in page.messages], place, page.examined, page.reached)
 
 
-def search_call(arguments: Mapping[str, Any]) -> Call[MessagePage]:
+def search_call(arguments: Mapping[str, Any]) -> Call[FoundPage]:
     """Return the call of a search."""
     after = arguments["after"]
     return find_messages(**{**arguments, "after": None if after is None else json.dumps(after)})

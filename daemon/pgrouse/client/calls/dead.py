@@ -10,7 +10,7 @@ from pgrouse.client.call import Call, bigints, function_call, interval, rows_cal
 
 
 @dataclass(frozen=True, slots=True)
-class DeadMessage:
+class FoundDeadMessage:
     """A dead message, as a list shows it."""
 
     id: int
@@ -126,7 +126,7 @@ def find_dead(
     limit: int | None = None,
     after: int | None = None,
     redriven: bool | None = None,
-) -> Call[list[DeadMessage]]:
+) -> Call[list[FoundDeadMessage]]:
     """Find dead messages that fit all filters, the oldest first.
 
     Args:
@@ -142,7 +142,7 @@ def find_dead(
     """
     return rows_call(
         "find_dead",
-        DeadMessage,
+        FoundDeadMessage,
         topic=topic,
         result=result,
         fingerprint=fingerprint,

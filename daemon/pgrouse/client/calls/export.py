@@ -28,7 +28,7 @@ class OpenExport:
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class ExportStatus:
     """An export, and whether the retention waits for it.
 
     Attributes:
@@ -58,9 +58,9 @@ def delete_export(name: str) -> Call[bool]:
     return function_call("delete_export", value, name=name)
 
 
-def list_exports() -> Call[list[Export]]:
+def list_exports() -> Call[list[ExportStatus]]:
     """List the exports."""
-    return rows_call("list_exports", Export)
+    return rows_call("list_exports", ExportStatus)
 
 
 def lock_export(name: str) -> Call[bool]:

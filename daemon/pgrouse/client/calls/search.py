@@ -39,7 +39,7 @@ class FoundMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class MessagePage:
+class FoundPage:
     """A page.
 
     Attributes:
@@ -73,7 +73,7 @@ def find_messages(
     after: str | None = None,
     max_examined: int | None = None,
     preview: int | None = None,
-) -> Call[MessagePage]:
+) -> Call[FoundPage]:
     """Find messages that fit all filters, page by page.
 
     Args:
@@ -115,8 +115,8 @@ def find_messages(
     )
 
 
-def _page(rows: Rows) -> MessagePage:
+def _page(rows: Rows) -> FoundPage:
     # The last row is about the page: its id is NULL, and its created_at the time of the last message that was looked at.
     *found, (*end, examined, place) = rows
     reached = end[list(FoundMessage.__dataclass_fields__).index("created_at")]
-    return MessagePage([FoundMessage(*row[:-2]) for row in found], examined, reached, place)
+    return FoundPage([FoundMessage(*row[:-2]) for row in found], examined, reached, place)

@@ -141,7 +141,7 @@ ERRORS = b"""
 
 async def _find(
     conn: Connection, caller: Caller, topic: str | None, limit: int, **filters: Any
-) -> list[calls.DeadMessage]:
+) -> list[calls.FoundDeadMessage]:
     """Find dead messages of a topic or of all that the caller may see, the oldest first. Other topics are not read."""
     if topic is not None:
         check_permission(caller, Role.VIEWER, topic)
@@ -152,7 +152,7 @@ async def _find(
     return sorted((each for some in found for each in some), key=lambda dead: (dead.archived_at, dead.id))[:limit]
 
 
-async def _errors(conn: Connection, found: list[calls.DeadMessage]) -> dict[int, str | None]:
+async def _errors(conn: Connection, found: list[calls.FoundDeadMessage]) -> dict[int, str | None]:
     """Return the errors of dead messages, by id."""
     values = [[each.id for each in found], [each.archived_at for each in found]]
     return {row["id"]: row["error"] for row in await (await conn.execute(ERRORS, values)).fetchall()}
