@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 import click
-from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
+from pgrouse.client.call import run
 from pgrouse.client.calls.worker import drain_worker
+from pgrouse.client.worker_list import RegisteredWorker, find_workers
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_age, show_ago
+from pgrouse.jsonb import Raw
 
-LIST = """
-  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status, w.kind,
-         CASE
-           WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
-           WHEN w.stopping THEN 'stopping'
-           WHEN w.drain_asked_at IS NOT NULL THEN 'draining'
-           ELSE 'working'
-         END AS state,
-         clock_timestamp() - w.started_at AS up, clock_timestamp() - w.seen_at AS age
-  FROM messages.worker AS w
-  ORDER BY w.name"""
+MOST = 10_000
 
 
 @click.group(cls=CommandGroup)
@@ -34,7 +29,8 @@ def worker() -> None:
 def list_workers(session: CliSession) -> None:
     """List the workers of the last hour. One that is silent for 30 seconds is dead, frozen, or disconnected."""
     with session.read() as conn:
-        rows = conn.cursor(row_factory=dict_row).execute(LIST).fetchall()
+        found = run(conn, find_workers(MOST))
+    rows = [_row(each) for each in found]
     columns = [
         Column("NAME", "name", wide=True),
         Column(
@@ -50,6 +46,11 @@ def list_workers(session: CliSession) -> None:
         Column("TOPICS", "topics", ", ".join, wide=True),
     ]
     session.output.rows(columns, rows, "no worker: start one with `pgrouse run`")
+
+
+def _row(found: RegisteredWorker) -> dict[str, Any]:
+    row = asdict(found)
+    return row | {"status": Raw(row.pop("status_json"))}
 
 
 @worker.command()

@@ -38,7 +38,7 @@ STATE_STYLES = {
     TopicState.BREAKER: "red",
     TopicState.UNHANDLED: "yellow",
 }
-WORKER_STYLES = {"working": "green", "stopping": "yellow", "silent": "red"}
+WORKER_STYLES = {"working": "green", "draining": "yellow", "stopping": "yellow", "silent": "red"}
 COUNT = show_count(BOUND)
 # Names of topics sort them; of numbers the highest comes first.
 ORDERS: dict[str, Callable[[TopicRow], Any]] = {

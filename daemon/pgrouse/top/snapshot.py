@@ -16,6 +16,7 @@ from pgrouse.client import clock
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
 from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats, throughput
+from pgrouse.client.worker_list import find_workers
 
 # Counts stop here.
 BOUND = 10_000
@@ -61,18 +62,6 @@ TOPICS = b"""
   ORDER BY k.topic"""
 # The clock by which the statistics were measured.
 NOW = b"SELECT messages.now()"
-WORKERS = b"""
-  SELECT
-    w.name, w.host, w.pid, w.concurrency, w.topics, w.status ->> 'listener' AS listener,
-    extract(epoch FROM clock_timestamp() - w.seen_at)::double precision AS seen_s,
-    CASE
-      WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
-      WHEN w.stopping THEN 'stopping'
-      ELSE 'working'
-    END AS state
-  FROM messages.worker AS w
-  ORDER BY w.name
-  LIMIT %(most)s"""
 # The claim loops of a worker claim under its name and their number.
 RUNNING = b"""
   SELECT r.worker, r.topic, count(*) AS count, extract(epoch FROM clock_timestamp() - min(r.locked_at))::double precision AS oldest_s
@@ -242,12 +231,15 @@ def _measured_minutes(conn: psycopg.Connection) -> float:
 def _workers(conn: psycopg.Connection) -> list[WorkerRow]:
     running: dict[str, dict[str, int]] = {}
     oldest: dict[str, float] = {}
-    for row in _rows(conn, RUNNING, BOUND):
+    for row in conn.cursor(row_factory=dict_row).execute(RUNNING, {"most": BOUND}):
         running.setdefault(row["worker"], {})[row["topic"]] = row["count"]
         oldest[row["worker"]] = max(oldest.get(row["worker"], 0.0), row["oldest_s"])
     return [
-        WorkerRow(**row, running=running.get(row["name"], {}), oldest_s=oldest.get(row["name"]))
-        for row in _rows(conn, WORKERS, MOST_WORKERS)
+        WorkerRow(
+            *(each.name, each.host, each.pid, each.concurrency, each.topics, each.status.get("listener")),
+            *(each.age.total_seconds(), each.state, running.get(each.name, {}), oldest.get(each.name)),
+        )
+        for each in run(conn, find_workers(MOST_WORKERS))
     ]
 
 
@@ -284,7 +276,3 @@ def _times(conn: psycopg.Connection) -> ThroughputSeries:
         [each.wait_p95_s for each in bars],
         [each.run_p95_s for each in bars],
     )
-
-
-def _rows(conn: psycopg.Connection, query: bytes, most: int) -> list[dict[str, Any]]:
-    return conn.cursor(row_factory=dict_row).execute(query, {"most": most}).fetchall()

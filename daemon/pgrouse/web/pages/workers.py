@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request
@@ -10,6 +11,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.worker import drain_worker
+from pgrouse.client.worker_list import find_workers
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
@@ -25,17 +27,7 @@ MAX_SHOWN = 5
 Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
-WORKERS = b"""
-  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status, w.kind, w.drain_asked_at, w.drain_asked_by,
-         CASE
-           WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
-           WHEN w.stopping THEN 'stopping'
-           WHEN w.drain_asked_at IS NOT NULL THEN 'draining'
-           ELSE 'working'
-         END AS state,
-         EXISTS (SELECT FROM messages.sleeper AS s WHERE s.worker = w.name AND s.armed_until > clock_timestamp()) AS is_armed
-  FROM messages.worker AS w
-  ORDER BY w.name LIMIT %s"""
+ARMED = b"SELECT s.worker FROM messages.sleeper AS s WHERE s.armed_until > clock_timestamp()"
 # The locked rows are few; of each worker those that run longest. The claim loops of a daemon claim under its name and their number.
 RUNNING = b"""
   SELECT r.worker, r.id, r.topic, r.channel, r.attempts, r.locked_at, r.lock_expires_at, r.progress, r.total
@@ -56,12 +48,18 @@ LISTENER_KINDS = {"listening": "good", "connecting": "warn", "degraded": "bad"}
 
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the workers of the topics that the caller may see."""
-    rows = await (await conn.execute(WORKERS, [MAX_ROWS])).fetchall()
+    found = await run_async(conn, find_workers(MAX_ROWS))
+    armed = {row["worker"] for row in await (await conn.execute(ARMED)).fetchall()}
     running: dict[str, list[Row]] = defaultdict(list)
     for row in await (await conn.execute(RUNNING, [MAX_SHOWN])).fetchall():
         if caller.sees(row["topic"]):
             running[row["worker"]].append(row | {"done": _share(row["progress"])})
-    seen = [row | {"topics": [topic for topic in row["topics"] if caller.sees(topic)]} for row in rows]
+    seen = [
+        asdict(each)
+        | {"status": each.status, "is_armed": each.name in armed}
+        | {"topics": [topic for topic in each.topics if caller.sees(topic)]}
+        for each in found
+    ]
     return {
         "workers": [
             row | {"running": running.get(row["name"], []), "may_drain": _may_drain(caller, row)}

@@ -11,8 +11,9 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance, worker
 from pgrouse.client.calls.stats import stats
-from pgrouse.web.caller import Role
-from pgrouse.web.database_pool import read_rows
+from pgrouse.client.worker_list import RegisteredWorker, find_workers
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.database_pool import Row, read_rows
 from pgrouse.web.pages.doctor import current_doctor_run
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import check_permission
@@ -117,25 +118,23 @@ class AuditPage(ResponseModel):
     next: str | None
 
 
-WORKERS = b"""
-    SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status::text, w.kind,
-           w.drain_asked_at, w.drain_asked_by,
-           CASE
-             WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
-             WHEN w.stopping THEN 'stopping'
-             WHEN w.drain_asked_at IS NOT NULL THEN 'draining'
-             ELSE 'working'
-           END AS state
-    FROM messages.worker AS w ORDER BY w.name LIMIT 1000"""
+MAX_WORKERS = 1000
 
 
 @router.get("/workers", response_model=WorkerList, tags=["workers"], summary="List workers")
 async def list_workers(request: Request, caller: Viewer) -> Response:
     """List the workers of the last hour that handle a topic of the caller, with those of their topics that the caller may see."""
     async with request.app.state.db.read() as conn:
-        rows = await (await conn.execute(WORKERS)).fetchall()
-    seen = [row | {"topics": [topic for topic in row["topics"] if caller.sees(topic)]} for row in rows]
-    return ApiResponse({"workers": [with_raw(row, "status") for row in seen if row["topics"] or caller.sees_all]})
+        found = await run_async(conn, find_workers(MAX_WORKERS))
+    rows = [_worker(each, caller) for each in found]
+    return ApiResponse({"workers": [with_raw(row, "status") for row in rows if row["topics"] or caller.sees_all]})
+
+
+def _worker(found: RegisteredWorker, caller: Caller) -> Row:
+    """Return what the caller sees of a worker."""
+    row = asdict(found)
+    del row["up"], row["age"]
+    return row | {"status": row.pop("status_json"), "topics": [each for each in found.topics if caller.sees(each)]}
 
 
 @router.post("/workers/drain", response_model=DrainResult, tags=["workers"], summary="Drain a worker")

@@ -1,0 +1,67 @@
+"""The registry of workers: who is there, and what each does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from pydantic_core import from_json
+
+from pgrouse.client.call import Call, all_rows
+
+# A worker over HTTP is seen when it claims, a daemon every few seconds.
+FIND = b"""
+  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status::text, w.kind,
+         w.drain_asked_at, w.drain_asked_by,
+         CASE
+           WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
+           WHEN w.stopping THEN 'stopping'
+           WHEN w.drain_asked_at IS NOT NULL THEN 'draining'
+           ELSE 'working'
+         END,
+         clock_timestamp() - w.started_at, clock_timestamp() - w.seen_at
+  FROM messages.worker AS w
+  ORDER BY w.name
+  LIMIT %s"""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredWorker:
+    """A worker of the last hour.
+
+    Attributes:
+        status_json: what it last reported.
+        kind: daemon or http.
+        state: working, draining, stopping or silent.
+        up: how long ago it started.
+        age: how long ago it was last seen.
+    """
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    topics: list[str]
+    concurrency: int
+    started_at: datetime
+    seen_at: datetime
+    status_json: str
+    kind: str
+    drain_asked_at: datetime | None
+    drain_asked_by: str | None
+    state: str
+    up: timedelta
+    age: timedelta
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What it last reported."""
+        status: dict[str, Any] = from_json(self.status_json)
+        return status
+
+
+def find_workers(most: int) -> Call[list[RegisteredWorker]]:
+    """Read the workers, by name."""
+    return Call(FIND, [most], partial(all_rows, RegisteredWorker))
