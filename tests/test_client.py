@@ -411,7 +411,7 @@ def test_messages_are_found_page_by_page(queue: Queue, client: Client) -> None:
     last = client.find_messages("t", states=["ready"], limit=2, after=page.place)
 
     assert [each.id for each in [*page.messages, *last.messages]] == published
-    assert (last.place, last.looked) == (None, 1)
+    assert (last.place, last.examined) == (None, 1)
 
 
 @pytest.mark.parametrize("ids", ["12", 12, [1.5]])
