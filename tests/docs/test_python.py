@@ -33,7 +33,7 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_attribute_of_a_context_is_documented_and_no_other() -> None:
-    public = {name for name in vars(Context) if not name.startswith("_")}
+    public = {name for name in dir(Context) if not name.startswith("_")}
 
     documented = {row[0].strip("`").partition("(")[0] for row in PAGE.section("Context").rows()}
 

@@ -290,7 +290,8 @@ def parse_json(column: str, text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        jsonb.decode(text, column)
+        # What can be read may still be more than jsonb takes: a NUL in a string.
+        jsonb.encode(jsonb.decode(text, column), column)
     except InvalidMessage as error:
         raise ConfigError(f"{column}: {error}") from None
     return text
