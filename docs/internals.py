@@ -18,6 +18,8 @@ The functions that no role but the owner may call. Their signatures may change w
 docs/reference/protocol.md.
 """
 
+FUNCTION = re.compile(r"^((?:--.*\n)+CREATE OR REPLACE FUNCTION messages\.(\w+)[\s\S]*?^\$\$;)", re.MULTILINE)
+
 
 def granted() -> set[str]:
     """Return the functions that some role may execute."""
@@ -26,11 +28,10 @@ def granted() -> set[str]:
 
 
 def functions() -> dict[str, str]:
-    """Return the texts of the files that hold a function and no trigger, by name, whatever their folder."""
-    texts = {each.name: each.text.decode() for each in schema.scripts() if each.kind == "object"}
-    return {
-        name: text for name, text in sorted(texts.items()) if "FUNCTION messages." in text and "TRIGGER" not in text
-    }
+    """Return each function that is no trigger with the comment above it, by name, whatever file it is in."""
+    texts = [each.text.decode() for each in schema.scripts() if each.kind == "object"]
+    found = {name: function for text in texts for function, name in FUNCTION.findall(text)}
+    return {name: function for name, function in sorted(found.items()) if "RETURNS trigger" not in function}
 
 
 def internal() -> dict[str, str]:

@@ -77,3 +77,53 @@ BEGIN
   PERFORM messages.delete_staged(p_attempts || ARRAY(SELECT a.attempt FROM messages.publish_attempt AS a WHERE a.job = p_job));
 END
 $$;
+
+-- Move the rejected rows of a job to where its owner finds them, with the reason for each.
+-- Called by: publish_staged. Locks: nothing. Result: how many rows.
+CREATE OR REPLACE FUNCTION messages.store_rejected(p_job text, p_attempts uuid[])
+RETURNS bigint
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_did bigint;
+BEGIN
+  INSERT INTO messages.publish_rejected (job, nth, reason, given)
+  SELECT p_job, row_number() OVER (), s.reason,
+         coalesce(s.given, jsonb_strip_nulls(jsonb_build_object(
+           'topic', s.topic, 'channel', s.channel, 'key', s.key, 'priority', s.priority, 'payload', s.payload::text,
+           'body', encode(s.body, 'base64'), 'headers', s.headers::text, 'delay', s.delay, 'available_at', s.available_at,
+           'ttl', s.ttl, 'expires_at', s.expires_at, 'max_attempts', s.max_attempts, 'on_conflict', s.on_conflict)))
+  FROM messages.publish_stage AS s
+  WHERE s.attempt = ANY (p_attempts) AND s.reason IS NOT NULL;
+  GET DIAGNOSTICS v_did = ROW_COUNT;
+  RETURN v_did;
+END
+$$;
+
+-- Mark the staged rows that the policies of their topics reject: topics that accept no publishes, and rows that are too large.
+-- Called by: publish_staged, before it inserts; what full topics and rates refuse is refused to the whole job.
+-- Locks: the rows that it marks. Nothing is read while no topic of the database uses such a policy.
+CREATE OR REPLACE FUNCTION messages.reject_staged(p_attempts uuid[])
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  IF NOT messages.has_policies() THEN
+    RETURN;
+  END IF;
+  UPDATE messages.publish_stage AS s
+  SET reason = CASE
+    WHEN NOT t.accept_publishes THEN format('topic %s does not accept publishes', s.topic)
+    ELSE format('it has %s bytes, max_payload_bytes of topic %s is %s',
+                coalesce(octet_length(s.payload::text), octet_length(s.body)), s.topic, t.max_payload_bytes)
+  END
+  FROM (
+    SELECT d.topic, a.accept_publishes, a.max_payload_bytes
+    FROM (SELECT DISTINCT o.topic FROM messages.publish_stage AS o WHERE o.attempt = ANY (p_attempts) AND o.reason IS NULL) AS d
+    CROSS JOIN LATERAL messages.publish_policy(d.topic) AS a
+    WHERE NOT a.accept_publishes OR a.max_payload_bytes IS NOT NULL
+  ) AS t
+  WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL AND s.topic = t.topic
+    AND (NOT t.accept_publishes OR coalesce(octet_length(s.payload::text), octet_length(s.body)) > t.max_payload_bytes);
+END
+$$;

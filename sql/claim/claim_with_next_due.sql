@@ -128,3 +128,52 @@ BEGIN
   RETURN NEXT v_last_row;
 END
 $$;
+
+-- Whether a claim must survive a crash of the server, whatever synchronous_commit its caller chose.
+-- Called by: claim, with the rows that it has locked and is about to take, if its transaction would not wait for the disk. After a crash
+-- that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim must be durable where that would break a
+-- promise: the topic or its channels have a limit or an order, or it is the message's last attempt.
+-- Locks: nothing. Result: true = the transaction has to wait for the disk.
+CREATE OR REPLACE FUNCTION messages.needs_durable_claim(p_policy messages.policy, p_rows tid[])
+RETURNS boolean
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+  IF p_policy.is_limited OR p_policy.limits_channels THEN
+    RETURN true;
+  END IF;
+  RETURN EXISTS (
+    SELECT FROM messages.message AS m
+    WHERE m.ctid = ANY (p_rows) AND m.attempts + 1 >= nullif(coalesce(m.max_attempts, p_policy.max_attempts), 0));
+END
+$$;
+
+-- Lock the next ready rows of one topic, with and without a channel.
+-- Called by: claim. Odd claims begin with the channels, even ones without: neither kind starves the other.
+-- Locks and result: as pick_without_channel and pick_with_channel.
+CREATE OR REPLACE FUNCTION messages.pick_messages(
+  p_policy messages.policy, p_now timestamptz, p_claim_id bigint, p_after text, p_limit integer, p_bytes bigint
+)
+RETURNS messages.picked
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  -- Some claims read from the left edge, so that no row can stay below a mark for ever, anyone who ticks or does not.
+  v_marks  boolean := p_claim_id % 64 <> 0;
+  v_first  messages.picked;
+  v_second messages.picked;
+BEGIN
+  IF p_claim_id % 2 = 1 THEN
+    v_first := messages.pick_with_channel(p_policy, p_now, p_after, p_limit, p_bytes, v_marks);
+    v_second := messages.pick_without_channel(p_policy, p_now, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);
+  ELSE
+    v_first := messages.pick_without_channel(p_policy, p_now, p_limit, p_bytes, v_marks);
+    v_second := messages.pick_with_channel(p_policy, p_now, p_after, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);
+  END IF;
+  RETURN row(
+    v_first.rows || v_second.rows, v_first.bytes + v_second.bytes,
+    v_first.over || v_second.over, v_first.expired || v_second.expired,
+    v_first.held_back OR v_second.held_back, coalesce(v_first.look_again_at, v_second.look_again_at))::messages.picked;
+END
+$$;

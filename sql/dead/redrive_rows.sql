@@ -124,3 +124,53 @@ BEGIN
   END IF;
 END
 $$;
+
+-- Apply a JSON merge patch (RFC 7396): objects are merged key by key, null removes a key, anything else replaces.
+-- Called by: redrive_rows, and itself. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.merge_patch(p_target jsonb, p_patch jsonb)
+RETURNS jsonb
+LANGUAGE plpgsql
+IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+  v_result jsonb := CASE WHEN jsonb_typeof(p_target) = 'object' THEN p_target ELSE '{}' END;
+  v_each   record;
+BEGIN
+  IF p_patch IS NULL OR jsonb_typeof(p_patch) <> 'object' THEN
+    RETURN p_patch;
+  END IF;
+  FOR v_each IN SELECT e.key, e.value FROM jsonb_each(p_patch) AS e LOOP
+    v_result := CASE
+      WHEN v_each.value = 'null' THEN v_result - v_each.key
+      ELSE v_result || jsonb_build_object(v_each.key, messages.merge_patch(v_result -> v_each.key, v_each.value))
+    END;
+  END LOOP;
+  RETURN v_result;
+END
+$$;
+
+-- Transfer what belongs to dead messages to the messages that a redrive made of them: saved steps and successors.
+-- Called by: redrive_rows, only while the flag messages.awaited_flag is raised. p_topics: of the new messages; if the topic changes, the
+-- steps stay behind, since another handler has other steps.
+-- Locks: the rows of the steps. The successors are updated when the transaction commits (the trigger propagate_ends_at_commit).
+CREATE OR REPLACE FUNCTION messages.transfer_to_redriven(p_old bigint[], p_new bigint[])
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_told bigint[];
+BEGIN
+  UPDATE messages.step AS s
+  SET message_id = h.new
+  FROM unnest(p_old, p_new) AS h (old, new)
+  JOIN messages.message AS m ON m.id = h.new
+  WHERE s.message_id = h.old
+    AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = h.old AND a.topic <> m.topic);
+  v_told := ARRAY(
+    SELECT h.old FROM unnest(p_old) AS h (old)
+    WHERE (SELECT true FROM messages.dependency AS g WHERE g.predecessor_id = h.old LIMIT 1));
+  IF v_told <> '{}' THEN
+    PERFORM messages.add_end_events(v_told, 'redriven');
+  END IF;
+END
+$$;

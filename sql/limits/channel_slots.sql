@@ -57,3 +57,58 @@ BEGIN
   ) AS look;
 END
 $$;
+
+-- Lock the channels that a claim is about to count.
+-- Called by: channel_slots. Locks: the row of each channel in messages.rate until the transaction ends, skipping those that another claim
+-- has locked; it waits for no lock. (Advisory locks would work, but run out with a few thousand channels.) Result: the rows, one for each
+-- of p_channels; NULL = another claim has it, or it could not be made now.
+CREATE OR REPLACE FUNCTION messages.lock_channels(p_topic text, p_channels text[])
+RETURNS messages.rate[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_locked  messages.rate[];
+  v_missing text[];
+BEGIN
+  LOOP
+    SELECT array_agg(l.locked ORDER BY c.place), array_agg(c.channel) FILTER (WHERE l.locked IS NULL)
+    INTO v_locked, v_missing
+    FROM unnest(p_channels) WITH ORDINALITY AS c (channel, place)
+    LEFT JOIN LATERAL (
+      SELECT r AS locked FROM messages.rate AS r
+      WHERE r.kind = 'channel' AND r.topic = p_topic AND r.channel = c.channel
+      FOR UPDATE SKIP LOCKED
+    ) AS l ON true;
+    EXIT WHEN v_missing IS NULL OR NOT messages.create_channel_rates(p_topic, v_missing);
+  END LOOP;
+  RETURN v_locked;
+END
+$$;
+
+-- Create the rows of messages.rate that claims lock while they count the running messages of a channel.
+-- Called by: lock_channels, for channels whose row it did not get. Locks: the topic's row of messages.mutex until the transaction ends,
+-- only if free at once: two claims that insert the same rows would wait for each other. A claim that does not get the lock leaves the
+-- channels without a row to a later claim.
+-- Result: whether it made any.
+CREATE OR REPLACE FUNCTION messages.create_channel_rates(p_topic text, p_channels text[])
+RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_new text[] := ARRAY(
+    SELECT DISTINCT c.channel
+    FROM unnest(p_channels) AS c (channel)
+    -- No NOT EXISTS: its plan may read all rows of the topic for each channel.
+    LEFT JOIN LATERAL (
+      SELECT true AS is_there FROM messages.rate AS r WHERE r.kind = 'channel' AND r.topic = p_topic AND r.channel = c.channel LIMIT 1
+    ) AS r ON true
+    WHERE r.is_there IS NULL);
+BEGIN
+  IF v_new = '{}' OR NOT messages.lock_mutex('channels', p_topic) THEN
+    RETURN false;
+  END IF;
+  INSERT INTO messages.rate (kind, topic, channel) SELECT 'channel', p_topic, c.channel FROM unnest(v_new) AS c (channel)
+  ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+END
+$$;

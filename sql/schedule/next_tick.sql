@@ -52,3 +52,48 @@ BEGIN
   RETURN v_tick;
 END
 $$;
+
+-- The first moment, at or after a given one, at which a time zone's clock shows a given local time.
+-- Called by: next_tick. Locks: nothing. Result: NULL = the clock never shows it, because it skips that time or showed it before.
+-- A time that comes twice has two moments; AT TIME ZONE alone would always give the second one. Assumes that clocks are set no more than
+-- once within two days, which holds for all zones since 1970.
+CREATE OR REPLACE FUNCTION messages.local_to_utc(p_zone text, p_local timestamp, p_from timestamptz)
+RETURNS timestamptz
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT min(c.at)
+  FROM (VALUES (interval '-1 day'), (interval '1 day')) AS near (shift)
+  -- The offset of the zone the day before and the day after.
+  CROSS JOIN LATERAL (SELECT (p_local AT TIME ZONE 'UTC') + near.shift AS at) AS u
+  CROSS JOIN LATERAL (SELECT (p_local - ((u.at AT TIME ZONE p_zone) - (u.at AT TIME ZONE 'UTC'))) AT TIME ZONE 'UTC' AS at) AS c
+  WHERE c.at >= p_from AND c.at AT TIME ZONE p_zone = p_local
+$$;
+
+-- The moment after p_after and up to p_until at which a time zone changes its offset; at most one change lies in that range.
+-- Called by: next_tick. Locks: nothing. Result: to the second; NULL = there is no change.
+CREATE OR REPLACE FUNCTION messages.dst_change(p_zone text, p_after timestamptz, p_until timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_offset interval := (p_after AT TIME ZONE p_zone) - (p_after AT TIME ZONE 'UTC');
+  v_low    bigint := floor(extract(epoch FROM p_after));
+  v_high   bigint := ceil(extract(epoch FROM p_until));
+  v_middle bigint;
+BEGIN
+  IF (p_until AT TIME ZONE p_zone) - (p_until AT TIME ZONE 'UTC') = v_offset THEN
+    RETURN NULL;
+  END IF;
+  WHILE v_high - v_low > 1 LOOP
+    v_middle := (v_low + v_high) / 2;
+    IF (to_timestamp(v_middle) AT TIME ZONE p_zone) - (to_timestamp(v_middle) AT TIME ZONE 'UTC') = v_offset THEN
+      v_low := v_middle;
+    ELSE
+      v_high := v_middle;
+    END IF;
+  END LOOP;
+  RETURN to_timestamp(v_high);
+END
+$$;

@@ -88,3 +88,21 @@ FOR EACH ROW
 WHEN (NEW.paused_at IS NULL
   AND (OLD.paused_at IS NOT NULL OR NEW.next_tick < OLD.next_tick OR (OLD.retry_at IS NOT NULL AND NEW.retry_at IS NULL AND NEW.next_tick = OLD.next_tick)))
 EXECUTE FUNCTION messages.schedule_changed();
+
+-- Find the problem of a cron expression, and how to fix it.
+-- Called by: the trigger of messages.schedule. Locks: nothing. Result: problem NULL = it is valid, and has a tick in the future.
+CREATE OR REPLACE FUNCTION messages.check_cron(p_cron text, OUT problem text, OUT hint text)
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_cron record := messages.parse_cron(p_cron);
+BEGIN
+  problem := v_cron.problem;
+  hint := v_cron.hint;
+  IF problem IS NULL AND messages.next_tick(p_cron, 'UTC', messages.now()) IS NULL THEN
+    problem := format('expression is "%s", a day that never comes', p_cron);
+    hint := 'use a day that the month has, or L for the last one';
+  END IF;
+END
+$$;

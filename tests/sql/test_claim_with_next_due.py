@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.sql.queue import Queue
+from tests.sql.queue import Queue, Row
 
 
 def test_the_last_row_is_no_message_also_where_nothing_is_held_back_and_nothing_waits(queue: Queue) -> None:
@@ -129,3 +129,108 @@ def test_it_looks_beyond_what_was_held_back(queue: Queue) -> None:
 
     assert (claimed, left.next_due_s) == ([], 60)
     assert queue.call("next_due", ["t", "u"]) == timedelta(0)
+
+
+# messages.needs_durable_claim: which claims a crash of the server must not take back.
+
+
+def needs_durable_claim(queue: Queue) -> bool:
+    """Ask it of all messages of topic t."""
+    answer: bool = queue.value(
+        "SELECT messages.needs_durable_claim(messages.claim_policy('t', messages.now()), array_agg(ctid)) FROM messages.message"
+    )
+    return answer
+
+
+@pytest.mark.parametrize(
+    "settings", [{"max_concurrency": 5}, {"dequeue_rate": 5}, {"channel_concurrency": 1}, {"ordered": True}]
+)
+def test_those_of_a_topic_with_a_limit(queue: Queue, settings: dict[str, Any]) -> None:
+    queue.policy(max_attempts=0, **settings)
+    queue.publish()
+
+    assert needs_durable_claim(queue)
+
+
+def test_those_of_a_topic_one_of_whose_channels_has_a_limit(queue: Queue) -> None:
+    queue.policy(max_attempts=0)
+    queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('t', 'c', 1)")
+    queue.publish()
+
+    assert needs_durable_claim(queue)
+
+
+@pytest.mark.parametrize(
+    ("of_topic", "of_message", "expected"),
+    [(1, None, True), (2, None, False), (0, None, False), (2, 1, True), (1, 2, False), (1, 0, False)],
+)
+def test_those_that_are_the_last_attempt_of_a_message(
+    queue: Queue, of_topic: int, of_message: int | None, expected: bool
+) -> None:
+    queue.policy(max_attempts=of_topic)
+    queue.publish(max_attempts=of_message)
+
+    assert needs_durable_claim(queue) is expected
+
+
+def test_those_in_which_one_of_many_has_its_last_attempt(queue: Queue) -> None:
+    queue.policy(max_attempts=3)
+    queue.publish_many(5)
+    assert not needs_durable_claim(queue)
+
+    queue.conn.execute("UPDATE messages.message SET attempts = 2 WHERE id = (SELECT max(id) FROM messages.message)")
+
+    assert needs_durable_claim(queue)
+
+
+# messages.pick_messages: messages with a channel and messages without share a claim.
+
+PICK = """
+    SELECT cardinality(p.rows) AS count, p.bytes, p.over, p.expired,
+           (SELECT array_agg(m.id ORDER BY r.nth) FROM unnest(p.rows) WITH ORDINALITY AS r (ctid, nth) JOIN messages.message AS m ON m.ctid = r.ctid) AS ids
+    FROM messages.pick_messages(messages.claim_policy('t', messages.now()), messages.now(), %s, NULL, %s, %s) AS p
+"""
+
+
+def pick(queue: Queue, claim_id: int, limit: int = 100, most_bytes: int = 1_000_000) -> Row:
+    return queue.row(PICK, [claim_id, limit, most_bytes])
+
+
+@pytest.mark.parametrize("claim_id", [1, 2])
+def test_the_limit_counts_for_both_kinds_together(queue: Queue, claim_id: int) -> None:
+    queue.publish_many(5)
+    queue.publish_many(5, channel="c")
+
+    assert pick(queue, claim_id, 7).count == 7
+
+
+@pytest.mark.parametrize("claim_id", [1, 2])
+def test_the_bytes_count_for_both_kinds_together(queue: Queue, claim_id: int) -> None:
+    for channel in (None, "c"):
+        queue.publish_many(3, body=b"x" * 100, channel=channel)
+
+    assert pick(queue, claim_id, most_bytes=450).count == 5
+
+
+def test_odd_claims_begin_with_the_channels_and_even_ones_without(queue: Queue) -> None:
+    without, within = queue.publish(), queue.publish(channel="c")
+
+    assert pick(queue, 1).ids == [within, without]
+    assert pick(queue, 2).ids == [without, within]
+
+
+def test_what_ends_instead_is_gathered_from_both_kinds(queue: Queue) -> None:
+    gone = [queue.publish(channel=channel, expires_at="2026-01-01") for channel in ("c", None)]
+
+    assert sorted(pick(queue, 1).expired) == sorted(gone)
+    assert pick(queue, 1).count == 0
+
+
+@pytest.mark.parametrize(("claim_id", "found"), [(63, 0), (64, 1), (65, 0), (128, 1), (6400, 1)])
+def test_every_64th_claim_reads_from_the_left_edge_so_that_no_mark_can_hide_a_message_for_ever(
+    queue: Queue, claim_id: int, found: int
+) -> None:
+    queue.conn.execute("INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', 5, '2026-01-02')")
+    queue.publish(available_at="2026-01-01")
+
+    assert pick(queue, claim_id).count == found

@@ -206,3 +206,32 @@ def test_a_large_payload_is_not_written_out_for_a_preview(queue: Queue) -> None:
 def test_what_cannot_be_is_refused_by_name(queue: Queue, filters: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.InvalidParameterValue, match=message):
         found(queue, **filters)
+
+
+# messages.found: what a list shows, in the order that was asked for.
+
+
+def test_live_and_archived_ones_come_in_the_given_order_and_what_is_gone_is_left_out(queue: Queue) -> None:
+    died, live = die(queue), queue.publish(payload={"a": 1})
+    ended = queue.archived(died).archived_at
+
+    rows = queue.rows(
+        "SELECT * FROM messages.list_found(%s, %s::timestamptz[], 100)", [[live, 4711, died], [None, None, ended]]
+    )
+
+    assert [(row.id, row.state, row.preview) for row in rows] == [(live, "ready", '{"a": 1}'), (died, "failed", "1")]
+
+
+# messages.payload_preview: the beginning of a payload, never at the price of all of it.
+
+
+def test_a_small_payload_is_cut(queue: Queue) -> None:
+    assert queue.value("SELECT messages.payload_preview('[1, 2, 3]', NULL, 4)") == "[1, "
+
+
+def test_of_bytes_only_their_number_is_said(queue: Queue) -> None:
+    assert queue.value("SELECT messages.payload_preview(NULL, 'abc', 10)") == "3 bytes"
+
+
+def test_none_is_asked_for_by_zero(queue: Queue) -> None:
+    assert queue.value("SELECT messages.payload_preview('1', NULL, 0)") is None

@@ -1,4 +1,4 @@
-"""Each function, trigger and view has its own file, a name of its own, a header that says what it is, and tests of its own."""
+"""Each function, trigger and view says what it is, in a file with a name and tests of its own, or below its only caller."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pgrouse.install import schema
 
 TESTS = Path(__file__).parent.parent
 README = (TESTS.parent / "sql/README.md").read_text()
+# The comment above a function or view, what it is, its name, and its text.
+PART = re.compile(r"((?:^--.*\n)*)^CREATE OR REPLACE (FUNCTION |VIEW )messages\.(\w+)([\s\S]*?;$)", re.MULTILINE)
 OBJECTS = sorted(
     (each for each in schema.scripts() if each.kind == "object"),
     key=lambda each: each.name,
@@ -22,13 +24,38 @@ def test_no_two_files_have_the_same_name_since_the_ledger_knows_them_by_it() -> 
     assert [name for name, times in names.items() if times > 1] == []
 
 
-def test_every_object_has_a_file_of_tests() -> None:
+def test_every_file_has_a_file_of_tests() -> None:
     assert [each.name for each in OBJECTS if not list(TESTS.glob(f"*/test_{each.name}.py"))] == []
 
 
+def test_a_file_holds_what_its_name_says_and_below_it_only_what_no_other_file_calls() -> None:
+    texts = {each.name: re.sub(r"--.*", "", each.text.decode()) for each in OBJECTS}
+    functions = {
+        name: re.findall(r"^CREATE OR REPLACE FUNCTION messages\.(\w+)", text, re.MULTILINE)
+        for name, text in texts.items()
+    }
+
+    called_elsewhere = [
+        f"{helper} by {other}"
+        for name, defined in functions.items()
+        for helper in defined
+        for other, text in texts.items()
+        if name not in (helper, other) and re.search(rf"messages\.{helper}\b", text)
+    ]
+
+    assert called_elsewhere == []
+
+
 def test_every_object_begins_with_what_it_is_and_what_it_locks() -> None:
-    assert OBJECTS
-    assert {each.name: missing for each in OBJECTS if (missing := _missing(each))} == {}
+    # What a trigger of a check does is said above the function that checks.
+    heads = {
+        name: (head or each.text.decode(), what + rest)
+        for each in OBJECTS
+        for head, what, name, rest in PART.findall(each.text.decode())
+    }
+
+    assert len(heads) >= len(OBJECTS)
+    assert {name: missing for name, parts in heads.items() if (missing := _missing(*parts))} == {}
 
 
 def test_the_settings_that_functions_share_are_those_of_the_readme() -> None:
@@ -40,13 +67,12 @@ def test_the_settings_that_functions_share_are_those_of_the_readme() -> None:
     assert shared == set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
 
 
-def _missing(each: schema.Script) -> list[str]:
-    """Return what is not said in the header of this object."""
-    header, what, text = each.text.decode().partition("CREATE OR REPLACE ")
+def _missing(head: str, text: str) -> list[str]:
+    """Return what is not said in the head of this object."""
+    is_called = "RETURNS trigger" not in text and not text.startswith("VIEW")
     needs = {
-        "CREATE OR REPLACE": bool(what),
-        "what it is": header.startswith("-- "),
-        "Locks": text.startswith("VIEW") or "Locks" in header,
-        "Called by: ": text.startswith("VIEW") or "TRIGGER" in text or "Called by: " in header,
+        "what it is": head.startswith("-- "),
+        "Locks": text.startswith("VIEW") or "Locks" in head,
+        "Called by: ": not is_called or "Called by: " in head,
     }
     return [what for what, is_said in needs.items() if not is_said]

@@ -237,3 +237,63 @@ def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
 
     with pytest.raises(errors.InsufficientPrivilege, match="another user"):
         publish(queue, attempt)
+
+
+# messages.store_rejected: what was rejected of a job stays, what it staged goes.
+
+
+def test_only_the_rejected_rows_of_these_attempts_are_kept(queue: Queue) -> None:
+    bad = {"reason": "bad", "given": '{"n": 1}'}
+    mine, other = stage(queue, {}, bad, bad), stage(queue, bad)
+    queue.conn.execute("INSERT INTO messages.publish_job (job) VALUES ('j')")
+
+    assert queue.call("store_rejected", "j", [mine]) == 2
+    assert [(row.nth, row.given) for row in rejected(queue)] == [(1, {"n": 1}), (2, {"n": 1})]
+    assert other != mine
+
+
+def test_bytes_are_told_as_base64(queue: Queue) -> None:
+    attempt = stage(queue, {"body": b"\x00\x01"})
+    queue.conn.execute("INSERT INTO messages.publish_job (job) VALUES ('j')")
+    queue.conn.execute("UPDATE messages.publish_stage SET reason = 'too large'")
+
+    queue.call("store_rejected", "j", [attempt])
+
+    assert rejected(queue)[0].given["body"] == "AAE="
+
+
+# messages.reject_staged: rows that the policies of their topics refuse do not keep the others from being published.
+
+
+def test_topics_that_accept_no_publishes_are_rejected(queue: Queue) -> None:
+    queue.policy("*", accept_publishes=False)
+    queue.policy("known", accept_publishes=True)
+
+    done = publish_rows(queue, {"topic": "known"}, {"topic": "unknown"})
+
+    assert (done.published, done.rejected) == (1, 1)
+    assert [row.reason for row in rejected(queue)] == ["topic unknown does not accept publishes"]
+
+
+def test_what_is_larger_than_its_topic_permits_is_rejected(queue: Queue) -> None:
+    queue.policy(max_payload_bytes=10)
+
+    done = publish_rows(
+        queue,
+        {"payload": '"12345678"'},
+        {"payload": '"123456789"'},
+        {"body": b"12345678901"},
+        {"topic": "other", "payload": '"123456789"'},
+    )
+
+    assert (done.published, done.rejected) == (2, 2)
+    assert {row.reason for row in rejected(queue)} == {"it has 11 bytes, max_payload_bytes of topic t is 10"}
+
+
+def test_what_was_given_is_told_of_rows_that_are_rejected_here_too(queue: Queue) -> None:
+    queue.policy(max_payload_bytes=1)
+
+    publish_rows(queue, {"payload": '{"n": 1}', "channel": "c", "delay": "1 hour"})
+
+    (row,) = rejected(queue)
+    assert row.given == {"topic": "t", "payload": '{"n": 1}', "channel": "c", "delay": "01:00:00", "priority": 5}

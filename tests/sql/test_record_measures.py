@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from psycopg import errors
@@ -115,3 +116,29 @@ def test_while_somebody_holds_the_workers_row_nothing_is_waited_for_and_it_comes
     assert (again, new, queue.value(SUMS)) == (True, None, 5)
     assert (other.value(tell, [2, measures]), other.value(tell, [2, measures])) == (True, True)
     assert queue.value(SUMS) == 6
+
+
+# messages.pack_histogram: a histogram as one number.
+
+
+def packed(queue: Queue, counts: Any) -> Any:
+    return queue.value("SELECT messages.pack_histogram(%s)", [Jsonb(counts)])
+
+
+def test_numbers_can_be_added_bucket_by_bucket(queue: Queue) -> None:
+    both = queue.value(
+        "SELECT messages.unpack_histogram(messages.pack_histogram(%s) + messages.pack_histogram(%s))",
+        [Jsonb({"1": 3, "48": 1}), Jsonb({"1": 4, "7": 2})],
+    )
+
+    assert both == [7, 0, 0, 0, 0, 0, 2, *[0] * 40, 1]
+
+
+def test_no_counts_are_zero(queue: Queue) -> None:
+    assert (packed(queue, {}), queue.value("SELECT messages.pack_histogram(NULL)")) == (0, 0)
+
+
+@pytest.mark.parametrize("counts", [{"0": 1}, {"49": 1}, {"7": -1}, {"7": 1_000_000_001}])
+def test_what_would_spoil_the_buckets_beside_it_is_refused(queue: Queue, counts: dict[str, int]) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="use buckets 1 to 48 and counts from 0 to 1000000000"):
+        packed(queue, counts)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+from psycopg.types.json import Jsonb
+
 from tests.sql.deaths import copy_of, die, outcomes
 from tests.sql.queue import Background, Queue
 
@@ -65,3 +68,79 @@ def test_a_thousand_messages_take_one_call_and_no_minutes(queue: Queue) -> None:
 
     assert set(told.values()) == {"redriven"}
     assert len(queue.ids()) == 1000
+
+
+# messages.merge_patch: the examples of RFC 7396, appendix A.
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a", "b"], ["c", "d"], ["c", "d"]),
+        ({"a": "b"}, ["c"], ["c"]),
+        ({"a": "foo"}, None, None),
+        ({"a": "foo"}, "bar", "bar"),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_it_merges_as_the_rfc_says(queue: Queue, target: Any, patch: Any, result: Any) -> None:
+    assert queue.call("merge_patch", Jsonb(target), Jsonb(patch)) == result
+
+
+def test_nothing_is_merged_into_nothing_as_into_an_empty_object(queue: Queue) -> None:
+    assert queue.call("merge_patch", None, Jsonb({"a": {"b": None}})) == {"a": {}}
+
+
+# messages.transfer_to_redriven: a message that is put back keeps what its ancestor had: its steps, and what comes after it.
+
+
+def die_with_a_step(queue: Queue) -> int:
+    queue.publish()
+    (claimed,) = queue.claim()
+    queue.value("SELECT messages.save_step(%s, %s, 'charge', '{\"n\": 1}')", [claimed.id, claimed.claim_id])
+    queue.settle("fail", [claimed], ["boom"])
+    died: int = claimed.id
+    return died
+
+
+@pytest.mark.parametrize(
+    ("how", "topic", "comes_along"),
+    [
+        ("messages.redrive(ARRAY[%s::bigint])", "t", True),
+        ("messages.redrive_edited(%s, '2')", "t", True),
+        ("messages.redrive_edited(%s, p_topic => 'other')", "other", False),
+    ],
+    ids=["as it was", "edited", "to another topic"],
+)
+def test_its_steps_come_along_unless_another_handler_works_it(
+    queue: Queue, how: str, topic: str, comes_along: bool
+) -> None:
+    died = die_with_a_step(queue)
+
+    again = queue.row(f"SELECT * FROM {how}", [died]).message_id
+    (claimed,) = queue.claim(topic)
+    kept: list[Any] = queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [again, claimed.claim_id])
+
+    assert [tuple(row) for row in kept] == [("charge", '{"n": 1}') if comes_along else (None, None)]
+
+
+def test_a_redrive_that_is_undone_hands_nothing_on(queue: Queue) -> None:
+    first = queue.publish()
+    last = queue.send(after=[first]).id
+    queue.settle("fail", queue.claim(), ["boom"])
+
+    queue.conn.execute("BEGIN")
+    queue.rows("SELECT * FROM messages.redrive(%s)", [[first]])
+    queue.conn.execute("ROLLBACK")
+
+    assert [row.id for row in queue.rows("SELECT id FROM messages.workflow(%s)", [last])] == [first]
