@@ -20,10 +20,8 @@ BEGIN
     IF v_large IS NOT NULL THEN
       PERFORM messages.archive(v_large, NULL, 'rejected', v_errors, NULL, p_worker, true);
     END IF;
-    PERFORM messages.archive(
-      p_picked.over, NULL, 'failed',
-      array_fill('max_attempts: all attempts were used up before this claim'::text, ARRAY[cardinality(p_picked.over)]),
-      NULL, p_worker, true);
+    v_errors := array_fill('max_attempts: all attempts were used up before this claim'::text, ARRAY[cardinality(p_picked.over)]);
+    PERFORM messages.archive(p_picked.over, NULL, 'failed', v_errors, NULL, p_worker, true);
   END IF;
   IF p_picked.expired IS NOT NULL THEN
     PERFORM messages.archive_expired(p_picked.expired);
