@@ -25,7 +25,7 @@ BEGIN
         examine_archive examine_conditions examine_ticks group_new_alerts latency list_exports lock_holders new_blocked oldest_ready
         prune_mutexes recount_depth renotify_stale resume run_schedule save_step settle_delivery stats throughput'),
       (ARRAY['jit=off'], '
-        examine_topics examine_workers'),
+        examine_topics examine_workers ready_topics'),
       -- They join a few rows with the big tables: a hash or a merge join would read one side as a whole.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off'], '
         cancel conditions count_runs dead_groups dead_topics delete expire_messages explain fan_out fire_schedules is_handled lineage load_steps

@@ -5,8 +5,6 @@ CREATE OR REPLACE FUNCTION messages.ready_topics(p_topics text[])
 RETURNS SETOF text
 LANGUAGE sql
 SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET jit = off
 AS $$
   SELECT t.topic
   FROM unnest(p_topics) WITH ORDINALITY AS t (topic, nth)

@@ -59,5 +59,5 @@ def test_one_task_is_run_alone(pgrouse: Shell, queue: Queue) -> None:
 
     rows = pgrouse("maintenance", "run", "--task", "expire_locks", "--json").objects
 
-    assert rows == [{"task": "expire_locks", "did": 1}]
+    assert rows == [{"task": "expire_locks", "count": 1}]
     assert queue.archived(message_id).result == "lock_expired"

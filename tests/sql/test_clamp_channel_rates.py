@@ -104,7 +104,7 @@ def test_it_is_explained_by_the_interval_of_now(queue: Queue) -> None:
 
     (waits,) = [row.id for row in queue.rows("SELECT max(id) AS id FROM messages.message WHERE channel = 'a'")]
 
-    assert any("the next in 10 s" in reason for reason in explained(queue, waits))
+    assert any("the next in 10s" in reason for reason in explained(queue, waits))
 
 
 def test_a_channel_that_was_never_taken_from_waits_for_no_interval(queue: Queue) -> None:

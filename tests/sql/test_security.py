@@ -57,6 +57,7 @@ MAY_CALL = {
             "claim",
             "claim_with_next_due",
             "next_due",
+            "ready_topics",
             "complete",
             "reject",
             "fail",

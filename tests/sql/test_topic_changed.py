@@ -21,7 +21,7 @@ def test_a_backoff_that_makes_no_sense_is_refused_with_topic_setting_and_fix(que
         queue.policy("mail", backoff={"kind": "exponential", "base": "soon"})
 
     assert caught.value.diag.message_primary == 'backoff of topic mail: base is "soon"'
-    assert caught.value.diag.message_hint == 'use an interval from 0 to 10 years, like "1s" or "10 minutes"'
+    assert caught.value.diag.message_hint == 'use an interval from 0 to 3650 days, like "1s" or "10 minutes"'
 
 
 @pytest.mark.parametrize(
