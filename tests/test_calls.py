@@ -20,6 +20,7 @@ from psycopg.rows import namedtuple_row
 
 from pgrouse.client import calls
 from pgrouse.client.call import Call
+from pgrouse.config.duration import AnyDuration
 
 ROOT = Path(__file__).parents[1]
 
@@ -87,6 +88,8 @@ GRANTED = """
   ORDER BY p.proname"""
 
 Binding = Callable[..., Call[Any]]
+# A duration may be given in several ways.
+DURATION = set(get_args(AnyDuration))
 
 
 class Function(NamedTuple):
@@ -138,10 +141,7 @@ def test_an_argument_of_a_binding_has_the_type_of_that_of_its_function(granted: 
     for name, binding in BINDINGS.items():
         hints = list(get_type_hints(binding).items())[:-1]
         for (argument, hint), type_name in zip(hints, granted[name].types, strict=True):
-            # A duration may be a number of seconds, too.
-            assert _scalars(hint) - {float} == {PYTHON_TYPES[type_name.removeprefix("_")]} - {float}, (
-                f"{name}({argument})"
-            )
+            assert _one(hint) == PYTHON_TYPES[type_name.removeprefix("_")], f"{name}({argument})"
             assert _is_of_several(hint) == type_name.startswith("_"), f"{name}({argument})"
 
 
@@ -209,6 +209,8 @@ def _one(hint: Any) -> type:
 
 def _scalars(hint: Any) -> set[Any]:
     leaves = set(_leaves(hint))
+    if leaves >= DURATION:
+        return {timedelta}
     return leaves - {type(None)} or leaves
 
 

@@ -16,7 +16,7 @@ import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
-from pgrouse.config.duration import to_timedelta
+from pgrouse.config.duration import AnyDuration, to_timedelta
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -148,6 +148,6 @@ def json_text(text: str | None) -> Jsonb | None:
     return None if text is None else Jsonb(text, dumps=str)
 
 
-def interval(duration: timedelta | float | None, name: str) -> timedelta | None:
+def interval(duration: AnyDuration | None, name: str) -> timedelta | None:
     """Return a duration or a number of seconds as a duration. name: as an error calls it."""
     return None if duration is None else to_timedelta(duration, name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack
@@ -229,7 +228,7 @@ class Client:
         key: str | None = None,
         priority: int | None = None,
         headers: Mapping[str, Any] | None = None,
-        jitter: timedelta | float | None = None,
+        jitter: AnyDuration | None = None,
         missed: Literal["skip", "once", "all"] | None = None,
         missed_limit: int | None = None,
         replace: bool = False,

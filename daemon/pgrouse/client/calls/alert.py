@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from pgrouse.client.call import Call, function_call, interval, row_call, rows_call, value
+from pgrouse.config.duration import AnyDuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def silence(
     kind: str | None = None,
     topic: str | None = None,
     error_fingerprint: str | None = None,
-    for_: timedelta | float | None = None,
+    for_: AnyDuration | None = None,
     until: datetime | None = None,
     reason: str | None = None,
 ) -> Call[int]:
@@ -81,7 +82,7 @@ def unsilence(id: int) -> Call[bool]:
     return function_call("unsilence", value, id=id)
 
 
-def replay_alerts(sink: str | None = None, since: timedelta | float | None = None, id: UUID | None = None) -> Call[int]:
+def replay_alerts(sink: str | None = None, since: AnyDuration | None = None, id: UUID | None = None) -> Call[int]:
     """Send notifications once more: those of a time (an hour unless given) or one, to one sink or all; how many."""
     return function_call("replay_alerts", value, sink=sink, since=interval(since, "since"), id=id)
 
@@ -91,7 +92,7 @@ def delete_sink(sink: str) -> Call[bool]:
     return function_call("delete_sink", value, sink=sink)
 
 
-def claim_delivery(sink: str, type: str, holder: str, rules: str, hold: timedelta | float) -> Call[ClaimedDelivery]:
+def claim_delivery(sink: str, type: str, holder: str, rules: str, hold: AnyDuration) -> Call[ClaimedDelivery]:
     """Take the next notification of a sink; rules is JSON."""
     return row_call(
         "claim_delivery", ClaimedDelivery, sink=sink, type=type, holder=holder, rules=rules, hold=interval(hold, "hold")
@@ -103,7 +104,7 @@ def settle_delivery(
     fence: int,
     id: UUID,
     error: str | None = None,
-    retry_in: timedelta | float | None = None,
+    retry_in: AnyDuration | None = None,
     abandon: bool | None = None,
 ) -> Call[bool]:
     """Record what became of a notification; whether the sink is still held.

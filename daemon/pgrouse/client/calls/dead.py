@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pgrouse.client.call import Call, bigints, function_call, interval, rows_call, values
+from pgrouse.config.duration import AnyDuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def find_dead(
 
 
 def dead_groups(
-    since: timedelta | float | None = None,
+    since: AnyDuration | None = None,
     topic: str | None = None,
     result: str | None = None,
     bars: int | None = None,
@@ -177,7 +178,7 @@ def dead_groups(
 
 
 def redrive(
-    ids: Sequence[int], rate: float | None = None, delay: timedelta | float | None = None, force: bool | None = None
+    ids: Sequence[int], rate: float | None = None, delay: AnyDuration | None = None, force: bool | None = None
 ) -> Call[list[Redriven]]:
     """Put dead messages back.
 
@@ -199,7 +200,7 @@ def redrive_where(
     error: str | None = None,
     limit: int | None = None,
     rate: float | None = None,
-    delay: timedelta | float | None = None,
+    delay: AnyDuration | None = None,
     force: bool | None = None,
     after: int | None = None,
 ) -> Call[list[Redriven]]:
@@ -252,7 +253,7 @@ def preview_redrive(
 
 
 def requeue_dead_letters(
-    ids: Sequence[int], rate: float | None = None, delay: timedelta | float | None = None, force: bool | None = None
+    ids: Sequence[int], rate: float | None = None, delay: AnyDuration | None = None, force: bool | None = None
 ) -> Call[list[Requeued]]:
     """Move copies that wait in a `.dlq` topic back to where they died; the rest is as of redrive."""
     return rows_call(
@@ -271,7 +272,7 @@ def replay(
     to: datetime,
     limit: int | None = None,
     rate: float | None = None,
-    delay: timedelta | float | None = None,
+    delay: AnyDuration | None = None,
     after: int | None = None,
 ) -> Call[list[Redriven]]:
     """Publish again what succeeded from a time on and before another, the oldest first.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pgrouse.client.call import Call, function_call, interval, rows_call, value
+from pgrouse.config.duration import AnyDuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,7 @@ def examine_holders(queue_used: float | None = None) -> Call[list[FindingRow]]:
     return rows_call("examine_holders", FindingRow, queue_used=queue_used)
 
 
-def examine_snapshots(
-    held_for: timedelta | float | None = None, held_xids: int | None = None
-) -> Call[list[FindingRow]]:
+def examine_snapshots(held_for: AnyDuration | None = None, held_xids: int | None = None) -> Call[list[FindingRow]]:
     """Check for old snapshots: those that are held for so long, or for so many transactions."""
     return rows_call("examine_snapshots", FindingRow, held_for=interval(held_for, "held_for"), held_xids=held_xids)
 

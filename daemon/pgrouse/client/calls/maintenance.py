@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pgrouse.client.call import Call, function_call, interval, row_call, rows_call, value
+from pgrouse.config.duration import AnyDuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class PurgedPages:
 
 
 def tick(
-    caller: str | None = None, limit: int | None = None, unless_within: timedelta | float | None = None
+    caller: str | None = None, limit: int | None = None, unless_within: AnyDuration | None = None
 ) -> Call[list[TickTask]]:
     """Run all maintenance once; nothing if another one runs.
 

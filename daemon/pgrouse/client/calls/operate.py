@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pgrouse.client.call import Call, bigints, function_call, interval, json_text, value
+from pgrouse.config.duration import AnyDuration
 
 
 def cancel(ids: Sequence[int], reason: str | None = None) -> Call[list[int]]:
@@ -75,7 +76,7 @@ def purge_topic(topic: str, limit: int | None = None, upto: int | None = None) -
 def pause(
     topic: str,
     reason: str | None = None,
-    resume_in: timedelta | float | None = None,
+    resume_in: AnyDuration | None = None,
     until: datetime | None = None,
     channel: str | None = None,
 ) -> Call[datetime | None]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pgrouse.client.call import Call, function_call, interval, rows_call, value, values
+from pgrouse.config.duration import AnyDuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,13 @@ def stats(bound: int | None = None) -> Call[list[TopicStats]]:
     return rows_call("stats", TopicStats, bound=bound)
 
 
-def latency(since: timedelta | float | None = None, topic: str | None = None) -> Call[list[TopicLatency]]:
+def latency(since: AnyDuration | None = None, topic: str | None = None) -> Call[list[TopicLatency]]:
     """Say how long messages waited and handlers ran, in a time: the last hour unless given."""
     return rows_call("latency", TopicLatency, since=interval(since, "since"), topic=topic)
 
 
 def throughput(
-    since: timedelta | float | None = None, topic: str | None = None, bars: int | None = None
+    since: AnyDuration | None = None, topic: str | None = None, bars: int | None = None
 ) -> Call[list[ThroughputBar]]:
     """Count how attempts ended, in bars: of a minute of the last hour unless given otherwise."""
     return rows_call("throughput", ThroughputBar, since=interval(since, "since"), topic=topic, bars=bars)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from pgrouse.client.call import Call, function_call, interval, nothing, optional_row_call, value
+from pgrouse.config.duration import AnyDuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def add_token(
     digest: bytes,
     roles: Sequence[str],
     topics: Sequence[str] | None = None,
-    expires: timedelta | float | None = None,
+    expires: AnyDuration | None = None,
 ) -> Call[None]:
     """Add a token, by the SHA-256 of its secret.
 
@@ -63,7 +63,7 @@ def check_token(digest: bytes) -> Call[TokenHolder | None]:
     return optional_row_call("check_token", TokenHolder, digest=digest)
 
 
-def open_session(token: bytes, digest: bytes, for_: timedelta | float) -> Call[bool]:
+def open_session(token: bytes, digest: bytes, for_: AnyDuration) -> Call[bool]:
     """Create a browser session for the digests of a token and of a cookie; whether the token is valid."""
     return function_call("open_session", value, token=token, digest=digest, for_=interval(for_, "for"))
 
