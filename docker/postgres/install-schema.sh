@@ -66,6 +66,7 @@ SQL
   apply_all object constraints
   apply_all migration migrations
   apply_objects
+  echo "\\i '$sql/settings.sql'"
   echo "SELECT messages.maintain_partitions();"
   echo "\\i '$sql/grants.sql'"
   echo "RESET ROLE;"

@@ -294,7 +294,7 @@ def test_removing_waits_for_a_tick_that_writes_its_marks(
 ) -> None:
     cron.install(queue)
     mark = """
-        INSERT INTO messages.tick_mark (task, caller, ran_at, did) VALUES (%s, 'cron', now(), 0)
+        INSERT INTO messages.tick_mark (task, caller, ran_at, count) VALUES (%s, 'cron', now(), 0)
         ON CONFLICT (task, caller) DO UPDATE SET ran_at = now()"""
     for task in ("prune", "purge"):
         queue.execute(mark, [task])

@@ -39,7 +39,7 @@ def test_messages_of_a_claim_whose_answer_was_lost_are_released_and_not_left_to_
     queue.policy("job", lock_duration="1 hour")
     daemon = start({"job": "work:echo"}, dsn=proxy.dsn, database={"prepare": False})
 
-    proxy.lose_the_answer_to("messages.claim(")
+    proxy.lose_the_answer_to("messages.claim_with_next_due(")
     published = queue.publish_many(5, "job")
 
     assert proxy.answer_was_lost.wait(30)

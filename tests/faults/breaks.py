@@ -70,7 +70,7 @@ BREAKS = {
     "a release that forgets": Break(
         "release", (("messages.return_attempts(p_ids, p_claim_ids, NULL, NULL, NULL, NULL, p_ran)", "p_ids"),)
     ),
-    "a claim that counts no attempt": Break("claim", (("attempts = m.attempts + 1", "attempts = m.attempts"),)),
+    "a claim that counts no attempt": Break("claim_with_next_due", (("attempts = m.attempts + 1", "attempts = m.attempts"),)),
     "a limit that is not counted": Break("topic_slots", (("LIMIT v_bound) AS running", "LIMIT 0) AS running"),)),
     "an order that is not kept": Break(
         "channel_slots",

@@ -295,7 +295,7 @@ def test_a_worker_who_ticks_and_stays_open_holds_up_the_maintenance_and_the_doct
         ground.queue.later("2 minutes")
         said = ground.queue.rows("SELECT * FROM messages.doctor() WHERE code = 'row_lock' AND level = 'fail'")
 
-    assert any("the maintenance" in row.outcome for row in said)
+    assert any("the maintenance" in row.what for row in said)
     assert {row.fix for row in said} == {f"SELECT pg_terminate_backend({mine.conn.info.backend_pid});"}
 
 

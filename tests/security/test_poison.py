@@ -345,6 +345,8 @@ def test_a_worker_by_http_gets_all_others_and_what_cannot_be_handed_out_is_rejec
 class Slow:
     """A store whose answers with one message in them never come."""
 
+    conn = None
+
     def __init__(self, *ids: int, never: int) -> None:
         self.waiting = list(ids)
         self.never = never

@@ -11,12 +11,20 @@ import click
 import psycopg
 from psycopg.rows import dict_row
 
+from pgrouse import log
+from pgrouse.alerts import process
+from pgrouse.alerts.notice import QueueInfo, make_test_notice
+from pgrouse.alerts.sink import SendFailed
+from pgrouse.alerts.sinks import read_sinks
+from pgrouse.alerts.validate import validate_sinks
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.client.call import run as run_call
 from pgrouse.client.calls import alert as alert_calls
 from pgrouse.client.clock import now
+from pgrouse.config import dsn
+from pgrouse.config.duration import parse
 from pgrouse.error_line import last_line
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_age, show_ago
@@ -87,9 +95,6 @@ def run(session: CliSession) -> int:
     session.overrides["log"] = {"format": "json" if session.as_json else None}
     config = session.config
     _refuse_without_sinks(config.alerts.to)
-    from pgrouse import log  # noqa: PLC0415
-    from pgrouse.alerts import process  # noqa: PLC0415
-    from pgrouse.alerts.validate import validate_sinks  # noqa: PLC0415
 
     validate_sinks(config)
     log.setup(config)
@@ -109,8 +114,6 @@ def test(session: CliSession, sink: str | None) -> int:
 
     To all sinks, or to SINK. Exit code 1 if one did not arrive. The message is sent directly, not through the database: this tests the sink and its settings.
     """
-    from pgrouse.alerts.sinks import read_sinks  # noqa: PLC0415
-
     sinks = read_sinks(session.config)
     _refuse_without_sinks(sinks)
     chosen = [each for each in sinks if sink in (None, each.name)]
@@ -122,10 +125,6 @@ def test(session: CliSession, sink: str | None) -> int:
 
 def _try(session: CliSession, settings: SinkTable) -> bool:
     """Send the test message to one sink; return whether it arrived."""
-    from pgrouse.alerts.notice import QueueInfo, make_test_notice  # noqa: PLC0415
-    from pgrouse.alerts.sink import SendFailed  # noqa: PLC0415
-    from pgrouse.config import dsn  # noqa: PLC0415
-
     queue = QueueInfo(environment=session.config.alerts.environment, dashboard=session.config.web.url)
     notice = make_test_notice(settings.name, settings.title, settings.body, queue)
     try:
@@ -257,8 +256,6 @@ def show_bound(value: timedelta | int) -> str:
 
 def _bound(text: str) -> tuple[str, timedelta | int | None]:
     """Read a bound as it is typed."""
-    from pgrouse.config.duration import parse  # noqa: PLC0415
-
     name, equals, value = text.partition("=")
     if name not in BOUNDS or not equals:
         raise click.UsageError(f"expected a bound like backlog_age=10m, found '{text}'; there are: {', '.join(BOUNDS)}")

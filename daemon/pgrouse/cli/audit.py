@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import click
+from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.output import Column
@@ -37,8 +38,6 @@ def audit(session: CliSession, /, limit: int, **filters: str | int | timedelta |
     Cancelled, skipped, edited and redriven messages, pauses, changed policies, schedules, subscriptions and tokens; by the command line,
     Python, SQL, HTTP or the dashboard. Entries are kept for a year.
     """
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     with session.read() as conn:
         rows = conn.cursor(row_factory=dict_row).execute(LIST, {**filters, "limit": limit}).fetchall()
     ages = [row.pop("age") for row in rows]

@@ -16,6 +16,7 @@ import psycopg
 
 from pgrouse.cli.command import CliSession
 from pgrouse.cli.param_types import DURATION
+from pgrouse.cli.progress_bar import ProgressBar
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls.dead import Redriven, Requeued
 from pgrouse.format import plural
@@ -91,7 +92,6 @@ def show_progress(title: str, known: int) -> AbstractContextManager[ProgressDisp
     """Return a progress bar on a terminal if there is more than one batch. known: the least number of messages."""
     if known <= BATCH or not sys.stderr.isatty():
         return nullcontext(NoProgress())
-    from pgrouse.cli.progress_bar import ProgressBar  # noqa: PLC0415
 
     return ProgressBar(title, total=0)
 

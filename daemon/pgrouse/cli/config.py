@@ -6,12 +6,21 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import click
+import psycopg
 
+from pgrouse.alerts import sinks
+from pgrouse.alerts.validate import validate_sinks
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.cli.policy_diff import change_as_json
+from pgrouse.client import policy_change
+from pgrouse.config.config import Config, flat_items
+from pgrouse.config.dsn import redact
+from pgrouse.config.source import ConfigProblems, show_key
+from pgrouse.crypto.keys import load_cipher
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.format import plural
+from pgrouse.handlers.loader import find_suspicious_settings, load
 
 if TYPE_CHECKING:
     from pgrouse.client.policy_change import SettingChange
@@ -31,9 +40,6 @@ def check(session: CliSession) -> int:
     Handlers are imported, keys are read. Every problem is reported with file, line and key. Exit code 1: the policies in the database
     differ from the file. A database that cannot be reached is no error.
     """
-    from pgrouse.alerts.validate import validate_sinks  # noqa: PLC0415
-    from pgrouse.handlers.loader import find_suspicious_settings, load  # noqa: PLC0415
-
     try:
         handlers = load(session.config)
         validate_sinks(session.config)
@@ -68,9 +74,6 @@ def _compare(session: CliSession) -> tuple[list[SettingChange], str | None]:
     """Return how the policies in the database differ from the configuration; or nothing, and why it could not be read."""
     if not session.config.policies:
         return [], None
-    import psycopg  # noqa: PLC0415 - only where there is something to compare
-
-    from pgrouse.client import policy_change  # noqa: PLC0415
 
     try:
         with session.read() as conn:
@@ -81,13 +84,10 @@ def _compare(session: CliSession) -> tuple[list[SettingChange], str | None]:
 
 def _check_keys(settings: Config) -> None:
     if settings.crypto.current is not None:
-        from pgrouse.crypto.keys import load_cipher  # noqa: PLC0415 - only where it is configured
-
         load_cipher(settings)
 
 
 def _problems(error: ConfigError) -> list[dict[str, Any]]:
-    from pgrouse.config.source import ConfigProblems  # noqa: PLC0415
 
     if not isinstance(error, ConfigProblems):
         return [{"ok": False, "problem": line} for line in str(error).splitlines()]
@@ -108,9 +108,6 @@ def _problems(error: ConfigError) -> list[dict[str, Any]]:
 @click.pass_obj
 def show(session: CliSession) -> None:
     """Show every value and where it was set. Passwords are hidden."""
-    from pgrouse.config.config import flat_items  # noqa: PLC0415
-    from pgrouse.config.source import show_key  # noqa: PLC0415
-
     rows = [
         {"key": show_key(key), "value": _shown(value), "origin": str(session.config.origin(*key))}
         for key, value in flat_items(session.config)
@@ -126,7 +123,6 @@ def show(session: CliSession) -> None:
 
 
 def _shown(value: Any) -> Any:
-    from pgrouse.config.dsn import redact  # noqa: PLC0415
 
     return redact(value) if isinstance(value, str) else value
 
@@ -137,9 +133,6 @@ def schema() -> None:
 
     For editors that complete and check TOML.
     """
-    from pgrouse.alerts import sinks  # noqa: PLC0415
-    from pgrouse.config.config import Config  # noqa: PLC0415
-
     described = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Config.model_json_schema(),

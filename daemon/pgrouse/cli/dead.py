@@ -14,6 +14,7 @@ from psycopg.rows import dict_row
 from pgrouse.cli.bulk import DELAY, RATE, REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, RateSpreader, redrive_in_batches, report
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.message import style_of_state
+from pgrouse.cli.message_view import show_message
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.client.call import run
@@ -235,6 +236,4 @@ def _conclude(session: CliSession, rows: Iterable[Requeued], *, by_id: bool) -> 
 @click.pass_obj
 def show(session: CliSession, message_id: int, no_payload: bool) -> int:
     """Show everything about a dead message."""
-    from pgrouse.cli.message_view import show_message  # noqa: PLC0415
-
     return show_message(session, message_id, contents=not no_payload, only_dead=True)

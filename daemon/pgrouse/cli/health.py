@@ -15,6 +15,7 @@ from pgrouse.client.calls.export import list_exports
 from pgrouse.client.clock import tick_ages
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_age
+from pgrouse.install import schema
 
 SEEN_WITHIN_S = 30
 # pg_cron ticks each minute, daemons every few seconds.
@@ -49,8 +50,6 @@ def health(session: CliSession, name: str | None, no_worker: bool, complete: boo
 
     The exit code is 0 if the database answers, its schema fits this version, and the worker was seen within 30 seconds.
     """
-    from pgrouse.install import schema  # noqa: PLC0415
-
     with session.connect() as conn:
         checks = [HealthResult("database", "ok", f"PostgreSQL {_version(conn)}")]
         schema.check(conn)

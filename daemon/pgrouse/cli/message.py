@@ -10,6 +10,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
+from pgrouse.cli.message_view import show_message
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, MESSAGE_ID, RESULTS
 from pgrouse.client.call import Call, run
@@ -119,8 +120,6 @@ def style_of_state(state: str) -> str:
 @click.pass_obj
 def show(session: CliSession, message_id: int, no_payload: bool, decrypt: bool) -> int:
     """Show everything about a message, live or archived."""
-    from pgrouse.cli.message_view import show_message  # noqa: PLC0415
-
     if decrypt and no_payload:
         raise click.UsageError("--decrypt and --no-payload exclude each other")
     return show_message(session, message_id, contents=not no_payload, decrypt=decrypt)

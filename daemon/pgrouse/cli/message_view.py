@@ -19,6 +19,7 @@ from pgrouse.client.calls.workflow import Neighbour, workflow
 from pgrouse.client.clock import now
 from pgrouse.client.message_query import COLUMNS, CONTENTS, JSON_COLUMNS, NEVER, STEPS, MessageRecord, find_message
 from pgrouse.crypto import envelope
+from pgrouse.crypto.keys import require_cipher
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import harmless, show_age, show_ago
@@ -86,8 +87,6 @@ def _decrypt(session: CliSession, row: dict[str, Any]) -> None:
     Raises:
         EncryptionKeyMissing, DecryptionFailed: it cannot be.
     """
-    from pgrouse.crypto.keys import require_cipher  # noqa: PLC0415
-
     cipher = require_cipher(session.config)
     if row["body"] is not None and envelope.read_header(row["body"]) is not None:
         kind, data = cipher.decrypt(row["body"])

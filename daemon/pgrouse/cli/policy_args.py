@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
+from pydantic import ValidationError
 
 from pgrouse.cli.command import Command
+from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy
+from pgrouse.config.problem import to_problem
+from pgrouse.config.setting_types import Keyword
+from pgrouse.config.source import ConfigSource
+from pgrouse.config.topic_policy import invalid_keywords
 
 if TYPE_CHECKING:
     from pgrouse.config.policy_settings import PolicySetting, PolicyTable
@@ -20,8 +26,6 @@ class PolicyCommand(Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the settings, group by group."""
-        from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy  # noqa: PLC0415
-
         groups: dict[str, list[tuple[str, str]]] = {}
         for name, setting in SETTINGS[TopicPolicy].items():
             rows = groups.setdefault(setting.group, [])
@@ -64,8 +68,6 @@ class PolicySettingType(click.ParamType[str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Offer the names of settings, and behind the equals sign the values of those that have few."""
-        from pgrouse.config.policy_settings import NESTED, SETTINGS  # noqa: PLC0415
-
         name, equals, _ = incomplete.partition("=")
         fields = SETTINGS[model_of(ctx.params.get("channel"))]
         for setting, parts in NESTED.items() if self.assigned and ctx.params.get("channel") is None else ():
@@ -79,8 +81,6 @@ class PolicySettingType(click.ParamType[str]):
 
 def model_of(channel: str | None) -> type[PolicyTable]:
     """Return the settings that there are: those of a topic, or of one of its channels."""
-    from pgrouse.config.policy_settings import ChannelPolicy, TopicPolicy  # noqa: PLC0415
-
     return TopicPolicy if channel is None else ChannelPolicy
 
 
@@ -90,10 +90,6 @@ def read_policy(topic: str, channel: str | None, assigned: dict[str, str]) -> An
     Raises:
         click.UsageError: everything that is wrong: setting, value and fix.
     """
-    from pydantic import ValidationError  # noqa: PLC0415
-
-    from pgrouse.config.topic_policy import invalid_keywords  # noqa: PLC0415
-
     model = model_of(channel)
     values: dict[str, Any] = {}
     for setting, text in assigned.items():
@@ -113,9 +109,6 @@ def read_policy(topic: str, channel: str | None, assigned: dict[str, str]) -> An
 
 def _value(setting: str, text: str) -> Any:
     """Read a value that is JSON; all others are read by the setting's type."""
-    from pgrouse.config.policy_settings import NESTED  # noqa: PLC0415
-    from pgrouse.config.setting_types import Keyword  # noqa: PLC0415
-
     if setting in NESTED and not text.startswith("{") and text not in {word.value for word in Keyword}:
         part = next(iter(NESTED[setting].names()))
         raise click.UsageError(f"{setting}: expected its parts separately, like {setting}.{part}=…, found {text!r:.80}")
@@ -128,9 +121,6 @@ def _value(setting: str, text: str) -> Any:
 
 
 def _problems(error: Any, model: type[PolicyTable]) -> list[str]:
-    from pgrouse.config.policy_settings import NESTED  # noqa: PLC0415
-    from pgrouse.config.problem import to_problem  # noqa: PLC0415
-    from pgrouse.config.source import ConfigSource  # noqa: PLC0415
 
     return [
         to_problem(each, ConfigSource(), NESTED.get(".".join(map(str, each["loc"][:-1])), model).names()).text.replace(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.cli.command import CliSession
+from pgrouse.client import policy_change
 from pgrouse.config.policy_settings import PolicyTable
 from pgrouse.config.topic_policy import DesiredPolicy, given_settings
 
@@ -19,8 +20,6 @@ def apply_policies(
     session: CliSession, conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy], *, dry_run: bool
 ) -> list[SettingChange]:
     """Write the policies into the database, or only compare; print the difference."""
-    from pgrouse.client import policy_change  # noqa: PLC0415
-
     changes = policy_change.differences(conn, wanted) if dry_run else policy_change.apply(conn, wanted)
     if session.as_json:
         session.output.record({"changes": [change_as_json(each) for each in changes], "dry_run": dry_run})

@@ -12,7 +12,14 @@ import click
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.param_types import DURATION, HEADER, MESSAGE_ID, TIMESTAMP
+from pgrouse.crypto.keys import load_cipher
+from pgrouse.errors import InvalidMessage
 from pgrouse.format import plural
+from pgrouse.jsonb import Raw
+from pgrouse.publishing import trace_context
+from pgrouse.publishing.new_message import NewMessage
+from pgrouse.publishing.publish import publish as publish_one
+from pgrouse.publishing.publish import publish_many
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
@@ -102,14 +109,11 @@ def publish(
 
 def _headers(given: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return the headers, with those of the trace context of the command."""
-    from pgrouse.publishing import trace_context  # noqa: PLC0415
-
     headers = dict(given)
     return headers if trace_context.TRACEPARENT in headers else trace_context.from_environment(os.environ) | headers
 
 
 def _content(payload: str | None, body_file: IO[bytes] | None) -> dict[str, Any]:
-    from pgrouse.jsonb import Raw  # noqa: PLC0415
 
     if body_file is not None:
         return {"body": body_file.read()}
@@ -124,8 +128,6 @@ def utf8(data: bytes, where: str) -> str:
     Raises:
         InvalidMessage: it is not UTF-8; says where.
     """
-    from pgrouse.errors import InvalidMessage  # noqa: PLC0415
-
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -135,7 +137,6 @@ def utf8(data: bytes, where: str) -> str:
 
 
 def _publish_one(session: CliSession, values: dict[str, Any]) -> None:
-    from pgrouse.publishing.publish import publish as publish_one  # noqa: PLC0415
 
     cipher = _cipher(session)
     with session.connect() as conn:
@@ -152,13 +153,11 @@ def _publish_one(session: CliSession, values: dict[str, Any]) -> None:
 def _cipher(session: CliSession) -> Cipher | None:
     if session.config.crypto.current is None:
         return None
-    from pgrouse.crypto.keys import load_cipher  # noqa: PLC0415 - only where it is configured
 
     return load_cipher(session.config)
 
 
 def _publish_lines(session: CliSession, lines: IO[bytes], shared: dict[str, Any]) -> None:
-    from pgrouse.publishing.publish import publish_many  # noqa: PLC0415
 
     cipher = _cipher(session)
     with session.connect() as conn:
@@ -171,8 +170,6 @@ def _publish_lines(session: CliSession, lines: IO[bytes], shared: dict[str, Any]
 
 
 def _messages(lines: IO[bytes], shared: dict[str, Any]) -> Iterator[NewMessage]:
-    from pgrouse.jsonb import Raw  # noqa: PLC0415
-    from pgrouse.publishing.new_message import NewMessage  # noqa: PLC0415
 
     for number, line in enumerate(lines, 1):
         if line.strip():

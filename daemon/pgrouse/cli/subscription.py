@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.output import Column
@@ -29,8 +30,6 @@ def subscription() -> None:
 @click.pass_obj
 def list_subscriptions(session: CliSession, topic: str | None) -> None:
     """List the subscriptions, or those of one topic on either side."""
-    from psycopg.rows import dict_row  # noqa: PLC0415
-
     with session.read() as conn:
         rows = conn.cursor(row_factory=dict_row).execute(LIST.encode(), {"topic": topic}).fetchall()
     columns = [

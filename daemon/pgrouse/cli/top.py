@@ -9,6 +9,7 @@ import click
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.param_types import DURATION
+from pgrouse.client.database import Database
 from pgrouse.errors import ConfigError
 
 
@@ -30,7 +31,6 @@ def top(session: CliSession, interval: timedelta) -> None:
         if (error.name or "").startswith("pgrouse"):
             raise
         raise ConfigError(f"{error.name} is not installed: pip install 'pgrouse[top]'") from error
-    from pgrouse.client.database import Database  # noqa: PLC0415
 
     view = Top(Database(session.config.database, "cli"), interval)
     view.run()

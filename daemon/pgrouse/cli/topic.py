@@ -13,8 +13,12 @@ from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.cli.policy_args import PolicyCommand, PolicySettingType, assignments, read_policy
+from pgrouse.cli.policy_diff import apply_policies
+from pgrouse.cli.policy_view import policies, read_pause, read_policy_view, show_policy
 from pgrouse.client.call import run
 from pgrouse.client.calls import operate
+from pgrouse.config.policy_settings import TopicPolicy
+from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, show_setting
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 
@@ -34,8 +38,6 @@ def topic() -> None:
 @click.pass_obj
 def list_topics(session: CliSession) -> None:
     """List the topics with their own policy, and what each sets."""
-    from pgrouse.cli.policy_view import policies  # noqa: PLC0415
-
     with session.read() as conn:
         rows = [_summary(row) for row in policies(conn)]
     columns = [
@@ -47,15 +49,12 @@ def list_topics(session: CliSession) -> None:
 
 
 def _summary(row: dict[str, Any]) -> dict[str, Any]:
-    from pgrouse.cli.policy_view import read_pause  # noqa: PLC0415
-    from pgrouse.config.policy_settings import TopicPolicy  # noqa: PLC0415
 
     policy = {setting: row[setting] for setting in TopicPolicy.names() if row[setting] is not None}
     return {"topic": row["topic"], "paused": read_pause(row), "policy": policy}
 
 
 def _in_one_line(policy: dict[str, Any]) -> str:
-    from pgrouse.config.topic_policy import show_setting  # noqa: PLC0415
 
     return " ".join(f"{setting}={show_setting(setting, value)}" for setting, value in policy.items()) or "nothing"
 
@@ -66,8 +65,6 @@ def _in_one_line(policy: dict[str, Any]) -> str:
 @click.pass_obj
 def show(session: CliSession, topic_name: str, channel: str | None) -> None:
     """Show the policy of a topic, setting by setting, and what is paused."""
-    from pgrouse.cli.policy_view import read_policy_view, show_policy  # noqa: PLC0415
-
     with session.read() as conn:
         view = read_policy_view(conn, topic_name, channel)
     show_policy(session, view)
@@ -99,15 +96,11 @@ def unset(session: CliSession, topic_name: str, settings: tuple[str, ...], chann
 
     In the defaults ('*') they are removed.
     """
-    from pgrouse.config.topic_policy import DEFAULTS  # noqa: PLC0415
-
     word = "none" if topic_name == DEFAULTS else "inherit"
     _put(session, topic_name, channel, dict.fromkeys(settings, word), dry_run=dry_run)
 
 
 def _put(session: CliSession, topic_name: str, channel: str | None, assigned: dict[str, str], *, dry_run: bool) -> None:
-    from pgrouse.cli.policy_diff import apply_policies  # noqa: PLC0415
-    from pgrouse.config.topic_policy import DesiredPolicy  # noqa: PLC0415
 
     policy = read_policy(topic_name, channel, assigned)
     wanted = DesiredPolicy(policy=policy) if channel is None else DesiredPolicy(channels={channel: policy})
@@ -123,8 +116,6 @@ def apply(session: CliSession, dry_run: bool) -> None:
 
     Policies that it does not name stay as they are.
     """
-    from pgrouse.cli.policy_diff import apply_policies  # noqa: PLC0415
-
     if not session.config.policies:
         session.output.note("the configuration has no policies: write settings into its [topics] tables")
     with session.connect() as conn:
