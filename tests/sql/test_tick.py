@@ -44,6 +44,8 @@ def test_it_runs_every_task_and_tells_what_each_did(queue: Queue, listen: Callab
     queue.claim(lock_duration="0 s")
     queue.call("register_worker", "dead", "host", 42, "1.0", ["t"], 10)
     queue.conn.execute("UPDATE messages.worker SET seen_at = '2020-01-01'")
+    # Now and then a prune also deletes the mark of a topic that is empty.
+    queue.conn.execute("SELECT setseed(0.5)")
 
     did = tick(queue)
 
