@@ -155,8 +155,8 @@ class TestLoops:
 
         async with executor_of(handler(nothing), concurrency=1) as executor:
             runner = executor.attempts.runners["job"]
-            run: Any = runner.run
-            runner.run = lambda each, call: run(each, None if each.messages == [broken] else call)  # type: ignore[method-assign]
+            start: Any = runner.start
+            runner.start = lambda call: start(None if call.messages == [broken] else call)  # type: ignore[method-assign]
             executor.add([broken, fine], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 2)
 

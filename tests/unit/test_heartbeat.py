@@ -189,7 +189,7 @@ async def test_a_handler_that_overran_its_time_and_does_not_stop_is_not_covered_
     overrun, fine = claimed(lock_duration_s=0.06, timeout_s=0.1), claimed(lock_duration_s=0.06, timeout_s=3600)
     in_flight.add([overrun, fine], time.monotonic())
     for message in (overrun, fine):
-        in_flight.mark_started(message, time.monotonic() - 10)
+        in_flight.mark_started([message], time.monotonic() - 10)
 
     async with beating(in_flight, notes):
         # Its time is over and its grace is not: it may still stop.

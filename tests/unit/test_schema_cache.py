@@ -25,8 +25,8 @@ def of(*rows: tuple[str, str]) -> SchemaCache:
 
 
 def test_without_any_schema_there_is_nothing_to_check() -> None:
-    assert not SchemaCache()
-    assert not of()
+    assert SchemaCache().is_empty
+    assert of().is_empty
 
 
 def test_a_topics_own_schema_wins_over_that_of_the_defaults(claimed: Claimed) -> None:
@@ -74,7 +74,7 @@ def test_what_is_gone_holds_no_longer(claimed: Claimed) -> None:
 
     schemas.update([])
 
-    assert not schemas
+    assert schemas.is_empty
     assert schemas.violation(claimed(payload='"a"')) is None
 
 

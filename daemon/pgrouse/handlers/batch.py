@@ -29,6 +29,7 @@ from pgrouse.handlers.message_view import MessageView
 from pgrouse.handlers.outcome import ERROR_BYTES, UNCHANGED, Ack, Defer, Fail, Outcome, Reject, Retry, encode_output
 from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited
 from pgrouse.handlers.runtime import HandlerRuntime
+from pgrouse.handlers.suspended import Suspended
 from pgrouse.handlers.transaction import Transaction
 from pgrouse.publishing import trace_context
 from pgrouse.publishing.new_message import Options
@@ -231,7 +232,10 @@ class Batch:
         was_called: whether the handler was called: not if no payload fits.
         tracker: what the handler has published and has to await.
         was_rolled_back: whether a transaction was rolled back because messages had been lost.
+        suspended: the coroutine of an async handler that has begun and waits; not there before.
     """
+
+    suspended: Suspended
 
     def __init__(self, handler: Handler, messages: list[Message], runtime: HandlerRuntime) -> None:
         self.handler, self.messages, self.runtime = handler, messages, runtime

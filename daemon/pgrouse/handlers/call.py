@@ -11,6 +11,7 @@ from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.single import Single
+from pgrouse.handlers.suspended import Suspended
 
 
 class HandlerCall(Protocol):
@@ -19,10 +20,12 @@ class HandlerCall(Protocol):
     Attributes:
         messages: what the handler is called for.
         was_called: whether the handler was called: not if no payload fits.
+        suspended: the coroutine of an async handler that has begun and waits; not there before.
     """
 
     messages: list[Message]
     was_called: bool
+    suspended: Suspended
 
     @property
     def limit_s(self) -> float | None:
@@ -66,5 +69,4 @@ class HandlerCall(Protocol):
 
 def to_call(handler: Handler, messages: list[Message], runtime: HandlerRuntime) -> HandlerCall:
     """Return a call of a handler with these messages: one, unless it is a batch handler."""
-    kind = Single if handler.batch_options is None else Batch
-    return kind(handler, messages, runtime)
+    return (Single if handler.batch_options is None else Batch)(handler, messages, runtime)

@@ -16,6 +16,7 @@ from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.outcome import Ack
 from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited, tracker_of
 from pgrouse.handlers.runtime import HandlerRuntime
+from pgrouse.handlers.suspended import Suspended
 
 log = structlog.get_logger()
 
@@ -28,7 +29,9 @@ class Single:
     """
 
     # One is made for each message: class attributes as defaults would cost more.
-    __slots__ = ("context", "handler", "limit_s", "message", "messages", "runtime", "was_called")
+    __slots__ = ("context", "handler", "limit_s", "message", "messages", "runtime", "suspended", "was_called")
+
+    suspended: Suspended
 
     def __init__(self, handler: Handler, messages: list[Message], runtime: HandlerRuntime) -> None:
         self.handler, self.messages, self.runtime = handler, messages, runtime

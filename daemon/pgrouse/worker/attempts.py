@@ -1,10 +1,10 @@
-"""The life of every run: its messages are decrypted and checked, its handler is called, and what ended is encrypted, logged and settled."""
+"""The life of every attempt: messages are decrypted and checked, their handler is called, and what ended is encrypted, logged and settled."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import structlog
@@ -14,6 +14,8 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.handlers import outcome
 from pgrouse.handlers.call import HandlerCall, to_call
+from pgrouse.handlers.encryption import NoEncryption
+from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.publishing import trace_context
 from pgrouse.worker.in_flight import InFlight
@@ -59,26 +61,57 @@ class Attempts:
         self.in_flight, self.settle_buffer, self.runtime = in_flight, settle_buffer, runtime
         self.runners, self.schemas, self.observer = runners, schemas, observer
         self.encryption = runtime.encryption
+        self._is_encrypted = not isinstance(self.encryption, NoEncryption)
         self.runs: set[Run] = set()
         self.is_draining = False
 
-    async def make(self, run: Run) -> None:
-        """Run the handler of a run in its task, which is this one, and settle its messages. Whatever the handler does, this returns."""
-        self.runs.add(run)
-        if not run.is_counted:
-            for message in run.messages:
-                self.settle_buffer.start(message)
-        span = self.observer.attempt(run.messages, is_batch=run.handler.batch_options is not None)
+    def begin(
+        self, handler: Handler, messages: list[Message], free_slot: Callable[[], None], run: Run | None = None
+    ) -> Run | None:
+        """Call a handler in the current task, and settle what ends at once. Whatever the handler does, this returns.
+
+        Args:
+            handler: the handler.
+            messages: one, or a batch.
+            free_slot: called when a thread that runs the handler ends.
+            run: the run, if there is one already.
+
+        Returns:
+            what `finish` takes; None if all messages are settled.
+        """
+        span = self.observer.attempt(messages, is_batch=handler.batch_options is not None)
+        ended: list[Settlement] | None = None
         try:
-            settlements = await self._start(run)
+            if self._is_encrypted or not self.schemas.is_empty:
+                messages, ended = self._check(messages)
+            if messages:
+                call = to_call(handler, messages, self.runtime)
+                ended = self.runners[handler.topic].start(call)
+        except Exception as error:  # noqa: BLE001 - it must cost neither the worker, nor keep the messages in flight for ever
+            ended = _crashed(handler, messages, error)
+        if run is not None:
+            run.messages = messages
+        if ended is not None:
+            settled = self._settle_ended(messages, ended) if run is None else self._end(run, ended)
+            span.end(settled, lost=False)
+            return None
+        run = run or Run(handler, messages, free_slot)
+        run.begin(call, span)
+        self.runs.add(run)
+        return run
+
+    async def finish(self, run: Run) -> None:
+        """Wait for the end of a run in its task, and settle its messages. Whatever the handler does, this returns."""
+        try:
+            settlements = await self.runners[run.handler.topic].finish(run, self._call(run))
         except asyncio.CancelledError as error:
             settlements = self._cancelled(run, error)
-        except Exception as error:  # noqa: BLE001 - it must cost neither the worker, nor keep the messages in flight for ever
-            settlements = self.in_flight.held(_crashed(run, error))
-        span.end(self._end(run, settlements), lost=run.stop_reason is StopReason.LOST)
+        except Exception as error:  # noqa: BLE001 - as in begin
+            settlements = self.in_flight.held(_crashed(run.handler, run.messages, error))
+        run.span.end(self._end(run, settlements), lost=run.stop_reason is StopReason.LOST)
 
     def end_unstarted(self, run: Run) -> None:
-        """The task of a run was cancelled before its first step: `make` was never called."""
+        """The task of a run was cancelled before its first step: `begin` was never called."""
         self._end(run, self._cancelled(run, asyncio.CancelledError()))
 
     def release(self, messages: Iterable[Message]) -> None:
@@ -92,7 +125,8 @@ class Attempts:
 
     def settle(self, settlements: list[Settlement]) -> list[Settlement]:
         """Settle messages; return how, as it may be stored and logged."""
-        settlements = self.encryption.encrypt_all(settlements)
+        if self._is_encrypted:
+            settlements = self.encryption.encrypt_all(settlements)
         for each in settlements:
             if each.error is not None or each.warnings:
                 _log(settlements)
@@ -103,19 +137,15 @@ class Attempts:
         self.settle_buffer.add(*settlements)
         return settlements
 
-    def _start(self, run: Run) -> Coroutine[Any, Any, list[Settlement]]:
-        """Call the handler with those of its messages that can be decrypted, and match their schema."""
-        # Not a coroutine: every message would pay for it.
-        readable, unreadable = self.encryption.decrypt_all(run.messages)
-        messages, invalid = self.schemas.check(readable)
-        if unreadable or invalid:
-            refused = [*unreadable, *invalid]
-            if not messages:
-                return _ended(refused)
+    def _check(self, messages: list[Message]) -> tuple[list[Message], list[Settlement]]:
+        """Return those of the messages that can be decrypted and match their schema; if none does, how they all end."""
+        readable, unreadable = self.encryption.decrypt_all(messages)
+        valid, invalid = self.schemas.check(readable)
+        refused = [*unreadable, *invalid] if unreadable or invalid else []
+        if refused and valid:
             self.settle(refused)
-            run.messages = messages
-        run.call = to_call(run.handler, messages, self.runtime)
-        return self.runners[run.handler.topic].run(run, run.call)
+            return valid, []
+        return valid, refused
 
     def _call(self, run: Run) -> HandlerCall:
         return run.call or to_call(run.handler, run.messages, self.runtime)
@@ -134,27 +164,26 @@ class Attempts:
         run.is_over = True
         if run.timer is not None:
             run.timer.cancel()
-        settled = self.settle(self.in_flight.held(settlements) if run.has_lost else settlements)
-        if len(settled) < len(run.messages):
+        return self._settle_ended(run.messages, self.in_flight.held(settlements) if run.has_lost else settlements)
+
+    def _settle_ended(self, messages: list[Message], settlements: list[Settlement]) -> list[Settlement]:
+        settled = self.settle(settlements)
+        if len(settled) < len(messages):
             # Lost, or completed by the handler.
             ids = {each.message.id for each in settled}
-            self.in_flight.remove(message for message in run.messages if message.id not in ids)
+            self.in_flight.remove(message for message in messages if message.id not in ids)
         if self.is_draining:
             self.settle_buffer.wake_events.set()
         return settled
 
 
-async def _ended(settlements: list[Settlement]) -> list[Settlement]:
-    return settlements
-
-
-def _crashed(run: Run, error: Exception) -> list[Settlement]:
-    """Return how the messages of a run end after a bug of pgrouse, or an outcome that cannot be formatted."""
-    first = run.messages[0]
-    name = "handler" if run.handler.batch_options is None else "batch"
+def _crashed(handler: Handler, messages: list[Message], error: Exception) -> list[Settlement]:
+    """Return how messages end after a bug of pgrouse, or an outcome that cannot be formatted."""
+    first = messages[0]
+    name = "handler" if handler.batch_options is None else "batch"
     log.error(events.LOOP_CRASHED, loop=name, message_id=first.id, topic=first.topic, exc_info=error)
     described, kind = outcome.describe(error), type(error).__qualname__
-    return [Settlement(each, SettleKind.RETRY, error=described, error_type=kind) for each in run.messages]
+    return [Settlement(each, SettleKind.RETRY, error=described, error_type=kind) for each in messages]
 
 
 def _log(settlements: list[Settlement]) -> None:

@@ -119,7 +119,7 @@ class BatchGatherer:
             self._timer = asyncio.get_running_loop().call_later(left, self._start_ready)
 
     def _start(self, messages: list[Message]) -> None:
-        run = Run(self.handler, messages, self._free_slot, self.is_counted)
+        run = Run(self.handler, messages, self._free_slot)
         run.task = asyncio.create_task(self._run(run), name="batch")
         self.running += 1
         self._slots_in_use += 1
@@ -128,7 +128,11 @@ class BatchGatherer:
         run.task.add_done_callback(partial(self._on_done, run))
 
     async def _run(self, run: Run) -> None:
-        await self.attempts.make(run)
+        if not self.is_counted:
+            for message in run.messages:
+                self.attempts.settle_buffer.start(message)
+        if self.attempts.begin(run.handler, run.messages, run.free_slot, run) is not None:
+            await self.attempts.finish(run)
         self.running -= 1
         if not run.has_thread:
             self._free_slot()

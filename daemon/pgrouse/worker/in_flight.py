@@ -63,11 +63,12 @@ class InFlight:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def mark_started(self, message: Message, now: float) -> None:
-        """The message's handler starts. Only messages with a timeout need this: their locks are not extended forever."""
-        held = self._messages.get(message.id)
-        if held is not None:
-            held.started = now
+    def mark_started(self, messages: Iterable[Message], now: float) -> None:
+        """The handlers of these messages start. Only messages with a timeout need this: their locks are not extended forever."""
+        for message in messages:
+            held = self._messages.get(message.id)
+            if held is not None:
+                held.started = now
 
     def holds(self, message: Message) -> bool:
         """Whether the message is in flight under this claim."""

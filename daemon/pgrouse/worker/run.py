@@ -11,6 +11,7 @@ from pgrouse.client.message import Message
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.handler import Handler
 from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.observer import NO_SPAN, AttemptSpan
 
 
 class StopReason(Enum):
@@ -22,16 +23,16 @@ class StopReason(Enum):
 
 
 class Run:
-    """One message, or one batch, on its way through its handler.
+    """A call of a handler that has not ended at once: of one message, or of a batch.
 
     Args:
+        messages: what the handler is called for.
         free_slot: called when the run has ended; if a thread runs the handler, when that ends.
-        is_counted: whether the claim has counted the run of these messages.
 
     Attributes:
-        messages: what the handler is called for.
         task: the task in which it runs: a worker's for one message, its own for a batch.
-        call: the call of the handler; None until it starts.
+        call: the call of the handler; None until it begins.
+        span: of its attempt.
         stop_reason: why it was stopped from outside, if it was.
         has_lost: whether the lock of one of its messages was lost.
         has_thread: whether a thread runs the handler: it cannot be stopped, and keeps its slot until it ends by itself.
@@ -39,30 +40,34 @@ class Run:
         is_over: whether its end is decided.
     """
 
-    # One is made for each message: class attributes as defaults would cost more.
     __slots__ = (
         "call",
         "free_slot",
         "handler",
         "has_lost",
         "has_thread",
-        "is_counted",
         "is_over",
         "messages",
+        "span",
         "stop_reason",
         "task",
         "timer",
     )
 
-    def __init__(
-        self, handler: Handler, messages: list[Message], free_slot: Callable[[], None], is_counted: bool
-    ) -> None:
-        self.handler, self.messages, self.free_slot, self.is_counted = handler, messages, free_slot, is_counted
+    def __init__(self, handler: Handler, messages: list[Message], free_slot: Callable[[], None]) -> None:
+        self.handler, self.messages, self.free_slot = handler, messages, free_slot
         self.task: asyncio.Task[None]
         self.call: HandlerCall | None = None
+        self.span: AttemptSpan = NO_SPAN
         self.stop_reason: StopReason | None = None
         self.has_lost = self.has_thread = self.is_over = False
         self.timer: asyncio.TimerHandle | None = None
+
+    def begin(self, call: HandlerCall, span: AttemptSpan) -> None:
+        """The call has begun, in the current task, and has not ended."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a handler is called in a task
+        self.task, self.call, self.span = task, call, span
 
     def stop(self, reason: StopReason) -> None:
         """Cancel it; only the first reason counts."""
@@ -72,9 +77,10 @@ class Run:
 
     def start_timeout(self, limit_s: float, in_flight: InFlight) -> None:
         """The handler starts: from now on its timeout counts."""
-        if self.is_over:
-            return
-        now = time.monotonic()
-        for message in self.messages:
-            in_flight.mark_started(message, now)
-        self.timer = asyncio.get_running_loop().call_later(limit_s, self.stop, StopReason.TIMED_OUT)
+        if not self.is_over:
+            in_flight.mark_started(self.messages, time.monotonic())
+            self.start_timer(limit_s)
+
+    def start_timer(self, left_s: float) -> None:
+        """Stop the run when this many seconds are over, if it has not ended by then."""
+        self.timer = asyncio.get_running_loop().call_later(left_s, self.stop, StopReason.TIMED_OUT)

@@ -18,6 +18,7 @@ from pgrouse import events
 from pgrouse.client.settlement import Settlement
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.outcome import Outcome, describe
+from pgrouse.handlers.suspended import Suspended, to_coroutine
 from pgrouse.worker.child_process import ChildProcesses
 from pgrouse.worker.daemon_runtime import DaemonRuntime
 from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections
@@ -33,8 +34,11 @@ DIED_UNOBSERVED = "the handler's process died before it could report whether the
 class Runner(Protocol):
     """Runs one handler."""
 
-    async def run(self, run: Run, call: HandlerCall) -> list[Settlement]:
-        """Make the call of a run, and return how its messages end.
+    def start(self, call: HandlerCall) -> list[Settlement] | None:
+        """Begin a call. Returns how its messages end, or None if that is left to `finish`."""
+
+    async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
+        """Make the call of a run, or wait for its end, in the same task; return how its messages end.
 
         Raises:
             CancelledError: the run was stopped.
@@ -51,28 +55,55 @@ class LoopRunner:
     def __init__(self, in_flight: InFlight, record_run: Callable[[float], None]) -> None:
         self._in_flight, self._record_run = in_flight, record_run
 
-    async def run(self, run: Run, call: HandlerCall) -> list[Settlement]:
-        """Call the handler in this task."""
-        if (limit_s := call.limit_s) is not None:
-            run.start_timeout(limit_s, self._in_flight)
+    def start(self, call: HandlerCall) -> list[Settlement] | None:
+        """Run the handler until it ends or waits: one that does not wait costs no run and no timer."""
         began = time.monotonic()
-        returned: object
+        if call.limit_s is not None:
+            self._in_flight.mark_started(call.messages, began)
         try:
             coroutine = call.call()
-            returned = await coroutine if call.was_called else None
-        except BaseException as error:  # sys.exit in a handler fails its messages, not the daemon
+        except BaseException as error:  # noqa: BLE001 - sys.exit in a model fails its message, not the daemon
+            return self._end(call, began, error)
+        if not call.was_called:
+            return self._end(call, began, None)
+        coroutine = to_coroutine(coroutine)
+        try:
+            awaited = coroutine.send(None)
+        except StopIteration as end:
+            return self._end(call, began, end.value)
+        except BaseException as error:  # noqa: BLE001 - nor does sys.exit in a handler
+            return self._end(call, began, error)
+        call.suspended = Suspended(coroutine, awaited, began)
+        return None
+
+    async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
+        """Let a handler go on that waits."""
+        suspended = call.suspended
+        began = suspended.began
+        if call.limit_s is not None:
+            run.start_timer(began + call.limit_s - time.monotonic())
+        returned: object
+        try:
+            returned = await suspended
+        except BaseException as error:
             if _is_being_closed():
                 raise
             if run.stop_reason is not None and not isinstance(error, Outcome):
                 # An exception that was raised because of the stop is not the handler's failure.
+                self._record(call, began)
                 raise asyncio.CancelledError from error
             # If it was cancelled, it cancelled itself.
             returned = error
-        finally:
-            if call.was_called:
-                self._record_run(time.monotonic() - began)
-            clean_up_after_coroutine()
+        return self._end(call, began, returned)
+
+    def _end(self, call: HandlerCall, began: float, returned: object) -> list[Settlement]:
+        self._record(call, began)
         return call.to_settlements(returned)
+
+    def _record(self, call: HandlerCall, began: float) -> None:
+        if call.was_called:
+            self._record_run(time.monotonic() - began)
+        clean_up_after_coroutine()
 
 
 class HandlerThreads:
@@ -113,7 +144,10 @@ class ThreadRunner:
     def __init__(self, threads: HandlerThreads, in_flight: InFlight, record_run: Callable[[float], None]) -> None:
         self._threads, self._in_flight, self._record_run = threads, in_flight, record_run
 
-    async def run(self, run: Run, call: HandlerCall) -> list[Settlement]:
+    def start(self, call: HandlerCall) -> None:
+        """Leave it to `finish`."""
+
+    async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
         """Call the handler in a thread; it may have to wait for one first."""
         start_timeout: Callable[[], object] | None = None
         if (limit_s := call.limit_s) is not None:
@@ -148,7 +182,10 @@ class ChildRunner:
     def __init__(self, children: ChildProcesses, record_run: Callable[[float], None]) -> None:
         self._children, self._record_run = children, record_run
 
-    async def run(self, run: Run, call: HandlerCall) -> list[Settlement]:
+    def start(self, call: HandlerCall) -> None:
+        """Leave it to `finish`."""
+
+    async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
         """Call the handler in a child, whose timeout starts when the child starts the handler."""
         began = time.monotonic()
         ran_s: float | None
@@ -186,7 +223,10 @@ class CompleteFirstRunner:
     def __init__(self, runner: Runner, runtime: DaemonRuntime) -> None:
         self._runner, self._runtime = runner, runtime
 
-    async def run(self, run: Run, call: HandlerCall) -> list[Settlement]:
+    def start(self, call: HandlerCall) -> None:
+        """Leave it to `finish`."""
+
+    async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
         """Complete the messages, and call the handler with those that were not lost; nothing is left to settle."""
         lost = await self._runtime.complete_first(call.messages)
         for each in call.messages:
@@ -196,7 +236,8 @@ class CompleteFirstRunner:
         if not call.messages:
             return []
         try:
-            settlements = await self._runner.run(run, call)
+            started = self._runner.start(call)
+            settlements = started if isinstance(started, list) else await self._runner.finish(run, call)
         except asyncio.CancelledError:
             reason = run.stop_reason.value if run.stop_reason else "cancelled"
             call.log_after_completion(f"the handler was stopped: {reason}")

@@ -35,10 +35,13 @@ RECHECK_AFTER = timedelta(seconds=30)
 
 
 class SchemaCache:
-    """The cached schemas; false while no topic has one.
+    """The cached schemas.
 
     Args:
         topics: those of the handlers; the schemas of other topics are not cached. None = all topics.
+
+    Attributes:
+        is_empty: whether no topic has a schema: there is nothing to check.
     """
 
     def __init__(self, topics: Container[str] | None = None) -> None:
@@ -49,9 +52,7 @@ class SchemaCache:
         self._uncheckable: set[str] = set()
         self._texts: dict[str, str] = {}
         self._version = ""
-
-    def __bool__(self) -> bool:
-        return bool(self._schemas)
+        self.is_empty = True
 
     async def refresh(self, conn: psycopg.AsyncConnection) -> None:
         """Read what has changed since the last time."""
@@ -81,6 +82,7 @@ class SchemaCache:
             topic: self._schemas[topic] if known.get(topic) == text else self._compile(topic, text)
             for topic, text in texts.items()
         }
+        self.is_empty = not self._schemas
 
     def check(self, messages: list[Message]) -> tuple[list[Message], Sequence[Settlement]]:
         """Return the messages whose handler may run, and the ends of the attempts of the others.
@@ -88,7 +90,7 @@ class SchemaCache:
         A payload that does not match is rejected. A missing package is the operator's mistake: the message is deferred without using up its
         attempt.
         """
-        if not (self._schemas or self._uncheckable):
+        if self.is_empty:
             return messages, ()
         ended = {message.id: settlement for message in messages if (settlement := self._check(message)) is not None}
         return [message for message in messages if message.id not in ended], list(ended.values())

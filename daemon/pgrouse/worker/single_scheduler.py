@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from pgrouse.client.message import Message
 from pgrouse.handlers.handler import Handler
 from pgrouse.worker.attempts import Attempts
-from pgrouse.worker.run import Run
 
 # A worker that has run handlers for this long without waiting yields to everything else.
 TURN_S = 0.005
@@ -66,7 +65,9 @@ class SingleScheduler:
         self.slots = {each.topic: TopicSlots(each, limit, on_capacity) for each, limit in handlers}
         self.topics = sorted(self.slots)
         self.concurrency, self.attempts = concurrency, attempts
-        self.waiting: deque[Run] = deque()
+        self.waiting: deque[Message] = deque()
+        # Those whose run the claim has not counted, by id and claim.
+        self._uncounted: set[tuple[int, int]] = set()
         self.workers: set[asyncio.Task[None]] = set()
         self.idle_workers: list[asyncio.Future[None]] = []
         self._is_limited = any(each.limit is not None for each in self.slots.values())
@@ -88,29 +89,31 @@ class SingleScheduler:
     def add(self, messages: Iterable[Message], uncounted: set[int]) -> None:
         """Take claimed messages and run them. uncounted: the ids of those whose run the claim has not counted."""
         for message in messages:
-            slots = self.slots[message.topic]
-            slots.in_use += 1
-            self.waiting.append(Run(slots.handler, [message], slots.free, message.id not in uncounted))
+            self.slots[message.topic].in_use += 1
+            self.waiting.append(message)
+            if message.id in uncounted:
+                self._uncounted.add((message.id, message.claim_id))
         if self._stopping:
             self.release_waiting()
         self._wake_worker()
 
     def discard(self, message: Message) -> bool:
         """Forget a message that waits; return whether it did."""
-        run = next((run for run in self.waiting if run.messages[0] == message), None)
-        if run is None:
+        if message not in self.waiting:
             return False
-        self.waiting.remove(run)
-        run.free_slot()
+        self.waiting.remove(message)
+        self._uncounted.discard((message.id, message.claim_id))
+        self.slots[message.topic].free()
         return True
 
     def release_waiting(self) -> None:
         """Release what was not started, and from now on what a pending claim still returns."""
         self._stopping = True
+        self._uncounted.clear()
         while self.waiting:
-            run = self.waiting.popleft()
-            run.free_slot()
-            self.attempts.release(run.messages)
+            message = self.waiting.popleft()
+            self.slots[message.topic].free()
+            self.attempts.release([message])
 
     def close(self) -> None:
         """Let the workers end."""
@@ -145,18 +148,29 @@ class SingleScheduler:
             while not self.waiting:
                 await self._idle(me)
                 turn_began = time.monotonic()
-            run = self.waiting.popleft()
-            if in_flight.holds(run.messages[0]):
-                run.task = me
-                await self.attempts.make(run)
-            if not run.has_thread:
-                run.free_slot()
+            message, run = self.waiting.popleft(), None
+            slots = self.slots[message.topic]
+            if in_flight.holds(message):
+                if self._uncounted:
+                    self._count(message)
+                run = self.attempts.begin(slots.handler, [message], slots.free)
+                if run is not None:
+                    await self.attempts.finish(run)
+            if run is None or not run.has_thread:
+                slots.free()
             if me.cancelling():
                 # The handler swallowed its cancellation, or cancelled its own task: that must not affect the next one.
                 await self._await_uncancelled(me, asyncio.sleep(0))
             if time.monotonic() - turn_began > TURN_S:
                 await self._yield_turn(me)
                 turn_began = time.monotonic()
+
+    def _count(self, message: Message) -> None:
+        """If the claim has not counted the run of a message, count it: it starts now."""
+        claim = message.id, message.claim_id
+        if claim in self._uncounted:
+            self._uncounted.remove(claim)
+            self.attempts.settle_buffer.start(message)
 
     async def _yield_turn(self, me: asyncio.Task[None]) -> None:
         """Let everything else have a turn, but no further worker: they would compute one after the other, each for a turn of its own."""

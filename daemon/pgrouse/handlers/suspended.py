@@ -1,0 +1,48 @@
+"""A coroutine whose first step was run by hand: it waits for something, and is awaited from there."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Generator
+from types import CoroutineType
+from typing import Any
+
+
+class Suspended:
+    """A coroutine that waits. Await it once, in the task that ran its first step.
+
+    Args:
+        coroutine: it has yielded once.
+        awaited: what it yielded: the future that it waits for, as a task expects it.
+        began: when its first step began, by the monotonic clock.
+    """
+
+    __slots__ = ("_awaited", "_coroutine", "began")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], awaited: Any, began: float) -> None:
+        self._coroutine, self._awaited, self.began = coroutine, awaited, began
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        # `await coroutine` would begin with another step, while the task has not seen what the first one waits for.
+        coroutine, awaited = self._coroutine, self._awaited
+        while True:
+            try:
+                yield awaited
+            except GeneratorExit:
+                coroutine.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever the task throws is the coroutine's
+                try:
+                    awaited = coroutine.throw(error)
+                except StopIteration as end:
+                    return end.value
+            else:
+                return (yield from coroutine.__await__())
+
+
+def to_coroutine(awaitable: Any) -> Coroutine[Any, Any, Any]:
+    """Return what an async function returned as a coroutine: decorated ones may return any awaitable."""
+    return awaitable if type(awaitable) is CoroutineType else _wait_for(awaitable)
+
+
+async def _wait_for(awaitable: Any) -> Any:
+    return await awaitable
