@@ -1,4 +1,4 @@
-"""How long to wait before another try, and how often to log that tries fail."""
+"""How long to wait before the next try, and how often to log that tries fail."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def backoff_s(failures: int) -> float:
     """Return how long to wait after so many failures in a row: doubling, with full jitter above a minimum."""
     longest = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** min(failures, 10))
     return random.uniform(BACKOFF_MIN_S, longest)  # noqa: S311 - nothing to guess
+
+
+def jittered(seconds: float) -> float:
+    """Return the time with a jitter of a fifth, so that processes that started together do not stay in step."""
+    return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - nothing to guess
 
 
 def log_failure(name: str, failures: int, error: BaseException) -> None:

@@ -13,6 +13,9 @@ UNREACHABLE = ExitCode.DATABASE_UNREACHABLE
 TRY_AGAIN = ExitCode.TRY_AGAIN
 PROBLEM = ExitCode.FOUND_A_PROBLEM
 
+# The errors of a database that is unreachable, restarting, overloaded or failed over: what loops try again after. Any other error is a bug.
+CONNECTION_ERRORS = (psycopg.Error, OSError, TimeoutError)
+
 # libpq reports no SQLSTATE when a connection fails; the texts are those of an English server.
 CONNECT_ERRORS: list[tuple[str, str, ExitCode]] = [
     (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 BLANK = " \n\r\t"
+ERROR_BYTES = 8192  # the CHECK of messages.message_archive
 # Of a longer text both ends are read.
 READ = 8192
 _RULES = (re.compile(r"^ *\| ", re.MULTILINE), re.compile(r"^ *\+[-+ 0-9]*$\n?", re.MULTILINE))
@@ -39,6 +40,12 @@ def cut(error: str, characters: int) -> str:
         return end
     line = line[: characters // 2]
     return f"{line}\n…\n{error[len(error) - (characters - 3 - len(line)) :]}"
+
+
+def to_storable_text(text: str) -> str:
+    """Return the text without what PostgreSQL cannot store, at most ERROR_BYTES of it; of a long one the end."""
+    data = text.replace("\x00", "\ufffd").encode("utf-8", "replace")
+    return data[-ERROR_BYTES:].decode("utf-8", "ignore")
 
 
 def _behind(lines: list[str], frames: list[int]) -> str | None:

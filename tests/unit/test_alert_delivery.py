@@ -17,7 +17,7 @@ from pgrouse.alerts.sinks.webhook import WebhookTable
 from pgrouse.client.database import Database
 from pgrouse.config.alerts import AlertsSettings
 from pgrouse.config.config import DatabaseSettings
-from pgrouse.worker.wake_event import WakeEvent
+from pgrouse.process.wake_event import WakeEvent
 from tests.unit.test_alert_notice import notice
 
 

@@ -20,20 +20,20 @@ from pgrouse import Defer, Fail, LockLost, Reject, Retry
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import config
+from pgrouse.error_line import ERROR_BYTES
 from pgrouse.errors import ConfigError
 from pgrouse.handlers import loader as handlers
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.batch import Batch, BatchContext, Item
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import BatchOptions, Handler, Mode
-from pgrouse.handlers.outcome import ERROR_BYTES
 from pgrouse.handlers.retry_strategy import RetryStrategy
+from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.claim_planner import Capacity
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.schema_cache import SchemaCache
 from pgrouse.worker.settle_buffer import SettleBuffer
-from pgrouse.worker.wake_event import WakeEvents
 from tests.unit.test_executor import Gate, ends, nothing, until
 from tests.unit.test_executor import handler as single
 

@@ -18,7 +18,6 @@ from pgrouse.worker.claim_planner import (
     PlannerState,
     TurnPlan,
     WakeReason,
-    jittered,
 )
 from tests.unit.conftest import Clock
 
@@ -495,13 +494,6 @@ class TestRoom:
 
         assert asleep.next_turn() == TurnPlan()
         assert asleep.planner.wait_s() is None
-
-
-def test_daemons_that_started_together_do_not_stay_together() -> None:
-    waits = [jittered(10) for _ in range(200)]
-
-    assert all(8 <= each <= 12 for each in waits)
-    assert max(waits) - min(waits) > 1
 
 
 class TestSource:

@@ -52,6 +52,7 @@ from pgrouse.errors import ConfigError
 from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.handler import BatchOptions, Handler, Mode
+from pgrouse.process.wake_event import WakeEvents
 from pgrouse.publishing import new_message
 from pgrouse.web import message_detail
 from pgrouse.worker.executor import HandlerExecutor
@@ -59,7 +60,6 @@ from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.message_crypto import MessageCrypto
 from pgrouse.worker.observer import NO_OBSERVER, NoObserver, NoSpan, Observer
 from pgrouse.worker.settle_buffer import SettleBuffer
-from pgrouse.worker.wake_event import WakeEvents
 from tests.unit.test_executor import until
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))

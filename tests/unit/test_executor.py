@@ -18,12 +18,12 @@ from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import config
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.claim_planner import Capacity
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.settle_buffer import SettleBuffer
 from pgrouse.worker.single_scheduler import TURN_S
-from pgrouse.worker.wake_event import WakeEvents
 
 Claimed = Callable[..., Message]
 

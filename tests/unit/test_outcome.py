@@ -18,8 +18,8 @@ from pydantic import BaseModel
 import pgrouse
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.error_line import ERROR_BYTES, to_storable_text
 from pgrouse.handlers.outcome import (
-    ERROR_BYTES,
     Defer,
     Fail,
     Reject,
@@ -27,7 +27,6 @@ from pgrouse.handlers.outcome import (
     describe,
     timed_out,
     to_settlement,
-    to_storable_text,
 )
 
 # Where frames of pgrouse lie; the folder of the checkout may have its name.

@@ -9,8 +9,8 @@ from structlog.testing import LogCapture
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.settle_buffer import SettleBuffer
-from pgrouse.worker.wake_event import WakeEvents
 
 Claimed = Callable[..., Message]
 

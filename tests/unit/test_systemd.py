@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse.worker import systemd
+from pgrouse.process import systemd
 
 
 @pytest.fixture

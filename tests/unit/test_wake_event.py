@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pgrouse.worker.wake_event import WakeEvent, WakeEvents
+from pgrouse.process.wake_event import WakeEvent, WakeEvents
 
 
 async def test_it_wakes_whoever_waits() -> None:

@@ -25,20 +25,20 @@ from pgrouse.alerts.notice import Notice, QueueInfo
 from pgrouse.alerts.rules import sink_rules
 from pgrouse.alerts.sink import SendFailed, Sink
 from pgrouse.alerts.sinks import read_sinks
+from pgrouse.backoff import jittered
 from pgrouse.client import clock, database
 from pgrouse.client.call import Call, run_async, value
 from pgrouse.client.calls.alert import ClaimedDelivery, claim_delivery, settle_delivery
 from pgrouse.client.listen_connection import ListenConnection
 from pgrouse.config import dsn
-from pgrouse.handlers.outcome import to_storable_text
-from pgrouse.worker.claim_planner import jittered
-from pgrouse.worker.wake_event import WakeEvent, WakeEvents
+from pgrouse.error_line import to_storable_text
+from pgrouse.process.wake_event import WakeEvent, WakeEvents
 
 if TYPE_CHECKING:
     from pgrouse.alerts.sink import SinkTable
     from pgrouse.config.alerts import AlertsSettings
     from pgrouse.config.config import Config
-    from pgrouse.worker.loop import Loop
+    from pgrouse.process.loop import Loop
 
 log = structlog.get_logger()
 

@@ -16,10 +16,10 @@ from pgrouse.alerts import delivery
 from pgrouse.client.database import Database
 from pgrouse.errors import ExitCode
 from pgrouse.install import schema
-from pgrouse.worker import loop, systemd
-from pgrouse.worker.shutdown_signals import ShutdownSignals
-from pgrouse.worker.wake_event import WakeEvents
-from pgrouse.worker.watchdog import Watchdog
+from pgrouse.process import loop, systemd
+from pgrouse.process.shutdown_signals import ShutdownSignals
+from pgrouse.process.wake_event import WakeEvents
+from pgrouse.process.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from pgrouse.config.config import Config

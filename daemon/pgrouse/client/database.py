@@ -46,8 +46,6 @@ SET_UP = b"""
 NOT_CAUSED_BY_MESSAGE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "55", "57")
 # Where the server says that it has no memory for more locks: any role that may connect can take all of that.
 SHARED_MEMORY = ("lock.c", "predicate.c")
-# The errors of a database that is unreachable, restarting, overloaded or failed over: what loops try again after. Any other error is a bug.
-CONNECTION_ERRORS = (psycopg.Error, OSError, TimeoutError)
 # What a start asks takes milliseconds. What blocks it (a migration) takes longer, and a stop must not wait for that.
 START_S = 30.0
 SET_TIMEOUTS = b"""

@@ -14,7 +14,8 @@ import psycopg
 
 from pgrouse.backoff import FailureLog
 from pgrouse.client.call import Call, run_async
-from pgrouse.client.database import CONNECTION_ERRORS, Database, close
+from pgrouse.client.database import Database, close
+from pgrouse.database_errors import CONNECTION_ERRORS
 
 T = TypeVar("T")
 

@@ -21,12 +21,13 @@ from pgrouse.client.calls.settle import complete
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config.duration import AnyDuration
+from pgrouse.error_line import ERROR_BYTES
 from pgrouse.errors import LockLost
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.context_publish import ContextPublish
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.message_view import MessageView
-from pgrouse.handlers.outcome import ERROR_BYTES, UNCHANGED, Ack, Defer, Fail, Outcome, Reject, Retry, encode_output
+from pgrouse.handlers.outcome import UNCHANGED, Ack, Defer, Fail, Outcome, Reject, Retry, encode_output
 from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended

@@ -18,8 +18,8 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
+from pgrouse.error_line import to_storable_text
 
-ERROR_BYTES = 8192  # the CHECK of messages.message_archive
 MESSAGE_CHARS = 2000  # characters of an exception's own message that are kept
 OUTPUT_BYTES = 1024 * 1024
 OUR_CODE = Path(__file__).parents[1]
@@ -210,12 +210,6 @@ def describe(error: BaseException) -> str:
             for part in parts
         )
     )
-
-
-def to_storable_text(text: str) -> str:
-    """Return the text without what PostgreSQL cannot store, at most ERROR_BYTES of it; of a long one the end."""
-    data = text.replace("\x00", "\ufffd").encode("utf-8", "replace")
-    return data[-ERROR_BYTES:].decode("utf-8", "ignore")
 
 
 def encode_output(value: Any) -> str | None:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from pgrouse import events
 from pgrouse.config.config import Config
+from pgrouse.process import loop
 from pgrouse.web import live_updates, metrics, pages, probes, problem, static_files, v1
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.http_workers import HttpWorkers
@@ -25,7 +26,6 @@ from pgrouse.web.publish_batcher import PublishBatcher
 from pgrouse.web.publish_fast_path import with_publish_fast_path
 from pgrouse.web.security import Authenticator, SecurityMiddleware
 from pgrouse.web.token_cache import TokenCache
-from pgrouse.worker import loop
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 
 from pgrouse.client.database import Database
+from pgrouse.process.wake_event import WakeEvent
 from pgrouse.worker.maintenance import MaintenanceLoop
-from pgrouse.worker.wake_event import WakeEvent
 
 # How long what the user of the database may do is taken for granted; and how soon a standby is asked whether it is one still.
 RECHECK_S = 60.0

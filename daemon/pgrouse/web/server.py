@@ -15,11 +15,11 @@ from psycopg import errors as pg
 from pgrouse import events, log
 from pgrouse.config.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
+from pgrouse.process import systemd
 from pgrouse.web import listen_socket
 from pgrouse.web.app import create_app, with_security
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.http_protocol import MAX_HEADER_BYTES, HttpProtocol
-from pgrouse.worker import systemd
 
 logger = structlog.get_logger()
 

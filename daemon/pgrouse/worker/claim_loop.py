@@ -18,12 +18,12 @@ from pgrouse.client import database
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.client.worker_client import TurnResult, WorkerClient
-from pgrouse.handlers.outcome import to_storable_text
+from pgrouse.error_line import to_storable_text
+from pgrouse.process.wake_event import WakeEvent
 from pgrouse.worker.claim_planner import ClaimPlanner, TurnPlan
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.observer import NO_OBSERVER, Observer
 from pgrouse.worker.settle_buffer import SettleBuffer
-from pgrouse.worker.wake_event import WakeEvent
 
 log = structlog.get_logger()
 

@@ -10,7 +10,6 @@ Nothing here does I/O: the claim loops ask `next_turn()` what to do and report w
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -354,8 +353,3 @@ def _claim_request(capacity: Capacity, after_topic: str | None, channels: str | 
         return ClaimRequest([], 0)
     several = len(capacity.topics) > 1
     return ClaimRequest(capacity.topics, capacity.limit, capacity.slots, after_topic if several else None, channels)
-
-
-def jittered(seconds: float) -> float:
-    """Return the time with a jitter of a fifth, so that daemons that started together do not stay in step."""
-    return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - nothing to guess

@@ -20,6 +20,7 @@ import psycopg
 import structlog
 
 from pgrouse import events
+from pgrouse.backoff import jittered
 from pgrouse.client import policy_change
 from pgrouse.client.database import Database
 from pgrouse.config import config
@@ -28,10 +29,14 @@ from pgrouse.handlers import loader
 from pgrouse.handlers.encryption import Encryption, NoEncryption
 from pgrouse.handlers.handler import Handler, Mode
 from pgrouse.install import schema
-from pgrouse.worker import child_process, loop, supervisor, systemd
+from pgrouse.process import loop, systemd
+from pgrouse.process.shutdown_signals import ShutdownSignals
+from pgrouse.process.wake_event import WakeEvent, WakeEvents
+from pgrouse.process.watchdog import Watchdog
+from pgrouse.worker import child_process, supervisor
 from pgrouse.worker import process_exit as departure
 from pgrouse.worker.claim_loop import ClaimLoop
-from pgrouse.worker.claim_planner import ClaimPlanner, jittered
+from pgrouse.worker.claim_planner import ClaimPlanner
 from pgrouse.worker.daemon_runtime import DaemonRuntime
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.health import DaemonParts, HealthProbe
@@ -44,9 +49,6 @@ from pgrouse.worker.metrics_reporter import MetricsReporter
 from pgrouse.worker.observer import NO_OBSERVER, Observer
 from pgrouse.worker.schema_cache import SchemaCache
 from pgrouse.worker.settle_buffer import SettleBuffer
-from pgrouse.worker.shutdown_signals import ShutdownSignals
-from pgrouse.worker.wake_event import WakeEvent, WakeEvents
-from pgrouse.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from pgrouse.metrics.endpoint import MetricsEndpoint

@@ -20,7 +20,7 @@ from pgrouse.client import database
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.wake import notify
 from pgrouse.client.listen_connection import ListenConnection
-from pgrouse.worker.wake_event import WakeEvent
+from pgrouse.process.wake_event import WakeEvent
 
 log = structlog.get_logger()
 

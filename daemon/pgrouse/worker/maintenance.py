@@ -15,14 +15,14 @@ import psycopg
 import structlog
 
 from pgrouse import events
+from pgrouse.backoff import jittered
 from pgrouse.client import database
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.claim import raise_low_water
 from pgrouse.client.calls.maintenance import TickTask, tick
 from pgrouse.client.calls.schedule import fire_schedules, next_schedule_due
-from pgrouse.worker.claim_planner import jittered
+from pgrouse.process.wake_event import WakeEvent
 from pgrouse.worker.schema_cache import SchemaCache
-from pgrouse.worker.wake_event import WakeEvent
 
 log = structlog.get_logger()
 

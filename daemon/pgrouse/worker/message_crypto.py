@@ -15,8 +15,9 @@ from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.crypto import envelope
 from pgrouse.crypto.cipher import mark_headers
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
+from pgrouse.error_line import to_storable_text
 from pgrouse.errors import DecryptionFailed, EncryptionKeyMissing
-from pgrouse.handlers.outcome import Defer, Outcome, describe, to_storable_text
+from pgrouse.handlers.outcome import Defer, Outcome, describe
 
 if TYPE_CHECKING:
     from pgrouse.client.message import Message

@@ -11,8 +11,8 @@ import structlog
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.metrics_recorder import MetricsRecorder
-from pgrouse.worker.wake_event import WakeEvents
 
 log = structlog.get_logger()
 

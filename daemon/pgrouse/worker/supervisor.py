@@ -14,9 +14,9 @@ import structlog
 from pgrouse import events
 from pgrouse.backoff import backoff_s
 from pgrouse.errors import ExitCode
-from pgrouse.worker import loop, systemd
-from pgrouse.worker.shutdown_signals import SUPERVISOR_GONE
-from pgrouse.worker.watchdog import Watchdog
+from pgrouse.process import loop, systemd
+from pgrouse.process.shutdown_signals import SUPERVISOR_GONE
+from pgrouse.process.watchdog import Watchdog
 
 log = structlog.get_logger()
 

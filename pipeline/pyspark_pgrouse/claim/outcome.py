@@ -14,8 +14,8 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.run import results
 from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.config import duration
+from pgrouse.error_line import to_storable_text
 from pgrouse.errors import ConfigError, InvalidMessage
-from pgrouse.handlers.outcome import to_storable_text
 from pyspark_pgrouse.claim.in_flight import ClaimRef, unzip
 
 if TYPE_CHECKING:

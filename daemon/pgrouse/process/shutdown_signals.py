@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from pgrouse import events
-from pgrouse.worker.wake_event import WakeEvents
+from pgrouse.process.wake_event import WakeEvents
 
 log = structlog.get_logger()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgrouse.worker import systemd
+from pgrouse.process import systemd
 
 
 class Watchdog:

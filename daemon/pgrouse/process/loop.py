@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 import psycopg
 
 from pgrouse.backoff import FailureLog
-from pgrouse.client.database import CONNECTION_ERRORS
+from pgrouse.database_errors import CONNECTION_ERRORS
 from pgrouse.errors import DatabaseUnreachable
 
 if TYPE_CHECKING:
-    from pgrouse.worker.shutdown_signals import ShutdownSignals
+    from pgrouse.process.shutdown_signals import ShutdownSignals
 
 
 class Loop(Protocol):
