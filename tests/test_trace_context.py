@@ -14,7 +14,7 @@ from opentelemetry import trace
 from opentelemetry.trace import StatusCode, TraceState
 
 from pgrouse import InvalidMessage, NewMessage, publish, publish_many
-from pgrouse.publishing import trace_context
+from pgrouse.telemetry import trace_context
 from tests.server.postgres import Database
 from tests.tracing import Told, traceparent, tracing
 

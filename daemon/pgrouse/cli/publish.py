@@ -16,10 +16,10 @@ from pgrouse.crypto.keys import load_cipher
 from pgrouse.errors import InvalidMessage
 from pgrouse.format import plural
 from pgrouse.jsonb import Raw
-from pgrouse.publishing import trace_context
 from pgrouse.publishing.new_message import NewMessage
 from pgrouse.publishing.publish import publish as publish_one
 from pgrouse.publishing.publish import publish_many
+from pgrouse.telemetry import trace_context
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher

@@ -32,8 +32,8 @@ from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
 from pgrouse.handlers.transaction import Transaction
-from pgrouse.publishing import trace_context
 from pgrouse.publishing.new_message import Options
+from pgrouse.telemetry import trace_context
 
 log = structlog.get_logger()
 

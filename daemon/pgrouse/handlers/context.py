@@ -27,8 +27,8 @@ from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.step import Steps, to_step
 from pgrouse.handlers.transaction import Transaction
-from pgrouse.publishing import trace_context
 from pgrouse.publishing.new_message import Options
+from pgrouse.telemetry import trace_context
 
 # What messages.heartbeat takes.
 MAX_LOCK = timedelta(days=7)

@@ -10,12 +10,12 @@ from psycopg import AsyncConnection, AsyncCursor
 from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.handlers.runtime import HandlerRuntime
-from pgrouse.publishing import trace_context
 from pgrouse.publishing.drivers.connection_types import AsyncPsycopgConnection, PsycopgConnection
 from pgrouse.publishing.new_message import Options
 from pgrouse.publishing.publish import publish
 from pgrouse.publishing.published import Published
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
+from pgrouse.telemetry import trace_context
 
 
 class ContextPublish:

@@ -16,7 +16,7 @@ from pgrouse.publishing import schema_cache
 from pgrouse.publishing.new_message import FIRST, NewMessage, to_columns
 from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pgrouse.publishing.statement import Statement
-from pgrouse.publishing.trace_context import NO_TRACE, NoTrace
+from pgrouse.telemetry.trace_context import NO_TRACE, NoTrace
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher

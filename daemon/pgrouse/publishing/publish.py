@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from pgrouse.errors import InvalidMessage, InvalidPayload
-from pgrouse.publishing import schema_cache, trace_context
+from pgrouse.publishing import schema_cache
 from pgrouse.publishing.copy_rows import READ_START, CopyRows
 from pgrouse.publishing.drivers import driver_of
 from pgrouse.publishing.new_message import NewMessage, OnConflict, Options, to_columns
@@ -21,8 +21,9 @@ from pgrouse.publishing.published import Published, PublishedMany
 from pgrouse.publishing.schema_cache import CachedSchema
 from pgrouse.publishing.server_errors import ServerError, translate_errors
 from pgrouse.publishing.statement import Statement
-from pgrouse.publishing.trace_context import NoTrace
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
+from pgrouse.telemetry import trace_context
+from pgrouse.telemetry.trace_context import NoTrace
 
 if TYPE_CHECKING:
     import psycopg

@@ -5,19 +5,16 @@ from __future__ import annotations
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opentelemetry import trace
 
 from pgrouse import jsonb
-from pgrouse.publishing.trace_context import TRACEPARENT
 from pgrouse.telemetry import names, propagation
 from pgrouse.telemetry.instruments import instruments
 from pgrouse.telemetry.names import Operation
 from pgrouse.telemetry.server import server_attributes
-
-if TYPE_CHECKING:
-    from pgrouse.publishing.published import Published, PublishedMany
+from pgrouse.telemetry.trace_context import TRACEPARENT, P
 
 # Longer headers get no context: they may be near the limit, and tracing must not cause a rejected message.
 MAX_HEADER_CHARS = 8192
@@ -53,13 +50,13 @@ class PublishSpan:
             return columns
         return columns | {"headers": _merge_headers(given, self._headers)}
 
-    def sent(self, published: Published) -> Published:
+    def sent(self, published: P) -> P:
         """Record the id of the message."""
         if published:
             self._span.set_attribute(names.MESSAGE_ID, str(int(published)))
         return published
 
-    def sent_many(self, published: PublishedMany) -> PublishedMany:
+    def sent_many(self, published: P) -> P:
         """Record how many messages were published."""
         self._count = int(published)
         self._span.set_attribute(names.BATCH_MESSAGE_COUNT, self._count)

@@ -17,7 +17,7 @@ from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.runtime import HandlerRuntime
-from pgrouse.publishing import trace_context
+from pgrouse.telemetry import trace_context
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.observer import Observer
 from pgrouse.worker.run import Run, StopReason

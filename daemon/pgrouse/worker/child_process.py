@@ -35,7 +35,7 @@ from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.runtime import AsyncPool, BlockingPool
-from pgrouse.publishing import trace_context
+from pgrouse.telemetry import trace_context
 from pgrouse.worker.child_pool import ChildPool
 from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections
 

@@ -392,7 +392,7 @@ def _observer(settings: config.Config, worker: str) -> Observer:
     if not settings.otel.enabled:
         return NO_OBSERVER
     from pgrouse.telemetry import providers  # noqa: PLC0415 - only where it is wanted
-    from pgrouse.telemetry.telemetry import Telemetry  # noqa: PLC0415
+    from pgrouse.worker.telemetry import Telemetry  # noqa: PLC0415
 
     return Telemetry(worker, providers.set_providers(settings.otel, worker).shutdown)
 

@@ -21,7 +21,7 @@ from pgrouse.errors import InvalidMessage
 from pgrouse.jsonb import Raw
 from pgrouse.publishing.new_message import MAX_AFTER, AfterFailed, NewMessage, OnConflict, to_columns
 from pgrouse.publishing.publish import publish_columns
-from pgrouse.publishing.trace_context import TRACEPARENT, TRACESTATE, VALID
+from pgrouse.telemetry.trace_context import TRACEPARENT, TRACESTATE, VALID
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection
 from pgrouse.web.problem import Problem

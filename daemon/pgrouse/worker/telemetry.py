@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 import psycopg
-from opentelemetry import trace
+from opentelemetry import context, trace
+from pydantic_core import from_json
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
@@ -18,7 +19,10 @@ from pgrouse.telemetry import names, propagation
 from pgrouse.telemetry.instruments import instruments
 from pgrouse.telemetry.names import Operation
 from pgrouse.telemetry.server import server_attributes
+from pgrouse.telemetry.trace_context import TRACEPARENT, TRACESTATE
 
+# The default limit of the SDK for the links of a span.
+MAX_LINKS = 128
 # Settlements that are failures, and their error.type if there was no exception.
 FAILURES = {
     SettleKind.RETRY: names.OTHER,
@@ -102,7 +106,7 @@ class ClaimAndSettleSpans:
                 names.CLIENT_ID: self._worker,
                 names.BATCH_MESSAGE_COUNT: len(messages),
             },
-            links=propagation.links(messages),
+            links=_links(messages),
             start_time=self._began_ns,
         )
         if error_type is not None:
@@ -129,7 +133,7 @@ class ProcessSpan:
             context=trace.set_span_in_context(trace.INVALID_SPAN),
             kind=trace.SpanKind.CONSUMER,
             attributes={**self._attributes, names.CLIENT_ID: worker, **which},
-            links=propagation.links(messages),
+            links=_links(messages),
         )
         self._current = trace.use_span(self._span, record_exception=False, set_status_on_exception=False)
         self._current.__enter__()
@@ -174,3 +178,28 @@ def _attributes(operation: Operation, topics: Sequence[str] | set[str]) -> dict[
 
 def _title(operation: Operation, about: dict[str, str]) -> str:
     return " ".join(filter(None, [operation.value, about.get(names.DESTINATION_NAME)]))
+
+
+def _links(messages: Iterable[Message]) -> list[trace.Link]:
+    """Return links to the spans that sent these messages, at most as many as a span keeps."""
+    found: list[trace.Link] = []
+    for message in messages:
+        if len(found) == MAX_LINKS:
+            break
+        if (sent := _sender_context(message)) is not None:
+            found.append(trace.Link(sent, {names.MESSAGE_ID: str(message.id)}))
+    return found
+
+
+def _sender_context(message: Message) -> trace.SpanContext | None:
+    if message.headers is None or TRACEPARENT not in message.headers:
+        return None
+    try:
+        headers = from_json(message.headers)
+    except ValueError:
+        return None
+    # The headers come from the publisher and may hold anything.
+    texts = {name: headers[name] for name in (TRACEPARENT, TRACESTATE) if isinstance(headers.get(name), str)}
+    # In an empty context: the current span would be taken for the sender if the headers are invalid.
+    found = trace.get_current_span(propagation.W3C.extract(texts, context.Context())).get_span_context()
+    return found if found.is_valid else None

@@ -9,11 +9,13 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from pgrouse.publishing.published import Published, PublishedMany
     from pgrouse.telemetry.publish_span import PublishSpan
+
+# What a publish returned: the id of its message, or the number of messages.
+P = TypeVar("P", bound=int)
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 # The version that is known, and ids that are not all zeros.
@@ -33,11 +35,11 @@ class NoTrace:
 
     carry = None
 
-    def sent(self, published: Published) -> Published:
+    def sent(self, published: P) -> P:
         """Note nothing."""
         return published
 
-    def sent_many(self, published: PublishedMany) -> PublishedMany:
+    def sent_many(self, published: P) -> P:
         """Note nothing."""
         return published
 
