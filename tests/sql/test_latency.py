@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgrouse.worker.metrics_recorder import BOUNDS_S
+from pgrouse.metrics.histogram import BOUNDS_S
 from tests.sql.measuring import report
 from tests.sql.queue import Queue
 

@@ -8,7 +8,7 @@ from bisect import bisect_left
 import pytest
 from psycopg import errors
 
-from pgrouse.worker.metrics_recorder import BOUNDS_S, BUCKETS
+from pgrouse.metrics.histogram import BOUNDS_S, BUCKETS
 from tests.sql.queue import Queue
 
 

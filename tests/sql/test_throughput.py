@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from psycopg import errors
 
-from pgrouse.worker.metrics_recorder import BOUNDS_S
+from pgrouse.metrics.histogram import BOUNDS_S
 from tests.sql.measuring import report
 from tests.sql.queue import Queue
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from pgrouse.metrics.health import HealthCheck, LoopMonitor
 from pgrouse.worker.claim_planner import Capacity
-from pgrouse.worker.health import DaemonParts, HealthCheck, HealthProbe, LoopMonitor
+from pgrouse.worker.health import DaemonParts, HealthProbe
 from pgrouse.worker.listener import ListenerMode
 
 FULL, FREE = Capacity(["job"], None, 0), Capacity(["job"], None, 10)

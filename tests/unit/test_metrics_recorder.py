@@ -13,8 +13,9 @@ import pytest
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.metrics.histogram import BOUNDS_S, BUCKETS, Histogram
 from pgrouse.worker.claim_planner import WakeReason
-from pgrouse.worker.metrics_recorder import BOUNDS_S, BUCKETS, AttemptResult, Histogram, MetricsRecorder
+from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
 
 Claimed = Callable[..., Message]
 

@@ -1,1 +1,1 @@
-"""The HTTP endpoint of a daemon: metrics, liveness and readiness. Imported only if `metrics.listen` is set."""
+"""The metrics of a daemon and of the queue, and the HTTP endpoint of a daemon: metrics, liveness and readiness."""

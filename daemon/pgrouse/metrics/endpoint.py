@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from pgrouse import events
-from pgrouse.worker.health import HealthCheck, HealthProbe
+from pgrouse.metrics.health import Health, HealthCheck
 
 log = structlog.get_logger()
 
@@ -44,7 +44,7 @@ class MetricsServer(ThreadingHTTPServer):
     block_on_close = False
     timeout = PING_EVERY_S
 
-    def __init__(self, listen: tuple[str, int], registry: CollectorRegistry, health: HealthProbe) -> None:
+    def __init__(self, listen: tuple[str, int], registry: CollectorRegistry, health: Health) -> None:
         (self.address_family, *_, address), *_ = socket.getaddrinfo(*listen, type=socket.SOCK_STREAM)
         self.registry, self.health = registry, health
         self._slots = threading.BoundedSemaphore(MAX_REQUESTS)
@@ -152,7 +152,7 @@ class MetricsEndpoint(threading.Thread):
         registry: makes what to serve; in this thread, so that the daemon's start does not wait for it.
     """
 
-    def __init__(self, listen: tuple[str, int], registry: Callable[[], CollectorRegistry], health: HealthProbe) -> None:
+    def __init__(self, listen: tuple[str, int], registry: Callable[[], CollectorRegistry], health: Health) -> None:
         super().__init__(name="metrics", daemon=True)
         self.listen, self.registry, self.health = listen, registry, health
         self._stopping = threading.Event()

@@ -8,7 +8,7 @@ from itertools import accumulate
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from pgrouse.metrics.catalogue import MetricDefinition, MetricKind
-from pgrouse.worker.metrics_recorder import BOUNDS_S
+from pgrouse.metrics.histogram import BOUNDS_S
 
 # Every second bound: they grow by 2, from 0.0002 s to 839 s.
 SHOWN = range(1, len(BOUNDS_S), 2)

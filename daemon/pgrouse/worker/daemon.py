@@ -403,7 +403,7 @@ def _endpoint(daemon: Daemon) -> MetricsEndpoint | None:
         return None
     try:
         from pgrouse.metrics import endpoint  # noqa: PLC0415 - only where it is wanted
-        from pgrouse.metrics.collector import create_registry  # noqa: PLC0415
+        from pgrouse.worker.metrics_collector import create_registry  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise

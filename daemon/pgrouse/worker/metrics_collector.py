@@ -11,16 +11,17 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from pgrouse.metrics import catalogue as c
+from pgrouse.metrics.histogram import BUCKETS
 from pgrouse.metrics.prometheus import family, histogram, single
 from pgrouse.worker.listener import ListenerMode
-from pgrouse.worker.metrics_recorder import BUCKETS, AttemptResult, TopicMetrics
+from pgrouse.worker.metrics_recorder import AttemptResult, TopicMetrics
 
 if TYPE_CHECKING:
     from pgrouse.worker.daemon import Daemon
 
 
 class DaemonCollector(Collector):
-    """Reads the by_topic and the parts of a daemon. On any thread: what it reads are numbers that only grow, and sizes."""
+    """Reads the recorder and the parts of a daemon. On any thread: what it reads are numbers that only grow, and sizes."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
