@@ -1,4 +1,4 @@
-"""What PostgreSQL errors mean for the user: a line with the fix, and an exit code."""
+"""What errors of the database, of the system and of pgrouse mean for the user: a line with the fix, and an exit code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import psycopg
 from psycopg import errors
 
-from pgrouse.errors import ExitCode
+from pgrouse.errors import ExitCode, PgrouseError
 
 UNREACHABLE = ExitCode.DATABASE_UNREACHABLE
 TRY_AGAIN = ExitCode.TRY_AGAIN
@@ -50,6 +50,20 @@ CONNECT_ERRORS: list[tuple[str, str, ExitCode]] = [
     (r"timeout expired|timed out", "the server does not answer: see host and port in database.dsn", UNREACHABLE),
     (r"definition of service", "the service is not known: see PGSERVICE and pg_service.conf", UNREACHABLE),
 ]
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """Return the line to print and the exit code; raise any other error again. An error that the database caused has its message."""
+    match error:
+        case PgrouseError(exit_code=ExitCode.DATABASE_UNREACHABLE, __cause__=BaseException() as cause):
+            return explain(cause)
+        case PgrouseError():
+            return str(error), error.exit_code
+        case OSError():
+            return f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), PROBLEM
+        case psycopg.Error():
+            return explain_database_error(error)
+    raise error
 
 
 def explain_database_error(error: psycopg.Error) -> tuple[str, int]:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pgrouse.config.payload_schema import PROBLEMS, SchemaUnusable, compile_schema
 from pgrouse.config.topic_policy import TopicPolicy
 from pgrouse.errors import ConfigError
-from pgrouse.payload_schema import PROBLEMS, SchemaUnusable, compile_schema
 from pgrouse.publishing.schema_cache import CachedSchema
 
 ORDER = {

@@ -11,7 +11,7 @@ import click
 import psycopg
 from psycopg.rows import dict_row
 
-from pgrouse.cli.bulk import DELAY, RATE, REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, RateSpreader, redrive_in_batches, report
+from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.message import style_of_state
 from pgrouse.cli.message_view import show_message
@@ -20,6 +20,7 @@ from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, Requeued, dead_groups, dead_topics, requeue_dead_letters
 from pgrouse.client.clock import now
+from pgrouse.client.redrive import REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, RateSpreader
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_ago, sparkline

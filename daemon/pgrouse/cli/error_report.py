@@ -7,12 +7,11 @@ import sys
 from typing import TextIO
 
 import click
-import psycopg
 
 from pgrouse.cli.output import folded
 from pgrouse.config.dsn import redact
-from pgrouse.database_errors import explain_database_error
-from pgrouse.errors import ExitCode, PgrouseError
+from pgrouse.database_errors import explain
+from pgrouse.errors import ExitCode
 from pgrouse.format import harmless
 
 SIGPIPE_EXIT_CODE = 128 + 13  # as a shell shows the end by SIGPIPE
@@ -46,9 +45,7 @@ def explain_error(error: BaseException) -> tuple[str, int]:
             return "interrupted", ExitCode.INTERRUPTED
         case BrokenPipeError():
             return "", SIGPIPE_EXIT_CODE
-        case PgrouseError():
-            return explain_own(error)
-    return _of_system(error)
+    return explain(error)
 
 
 def _of_command_line(error: click.ClickException) -> str:
@@ -57,22 +54,3 @@ def _of_command_line(error: click.ClickException) -> str:
     path = error.ctx.command_path if error.ctx else "pgrouse"
     said = error.format_message().rstrip(".")
     return f"{said[:1].lower()}{said[1:]}: see `{path} --help`"
-
-
-def explain_own(error: PgrouseError) -> tuple[str, int]:
-    """Explain an error that pgrouse raised on purpose; if the database caused it, with its message."""
-    if error.__cause__ is not None and error.exit_code is ExitCode.DATABASE_UNREACHABLE:
-        return _of_database(error.__cause__)
-    return str(error), error.exit_code
-
-
-def _of_system(error: BaseException) -> tuple[str, int]:
-    if isinstance(error, OSError):
-        return f"{error.filename or ''}: {error.strerror or error}".removeprefix(": "), ExitCode.FOUND_A_PROBLEM
-    return _of_database(error)
-
-
-def _of_database(error: BaseException) -> tuple[str, int]:
-    if isinstance(error, psycopg.Error):
-        return explain_database_error(error)
-    raise error

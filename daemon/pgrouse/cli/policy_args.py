@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
-from pydantic import ValidationError
 
 from pgrouse.cli.command import Command
+from pgrouse.config import policy_text
 from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, TopicPolicy
-from pgrouse.config.problem import to_problem
-from pgrouse.config.setting_types import Keyword
-from pgrouse.config.source import ConfigSource
-from pgrouse.config.topic_policy import invalid_keywords
+from pgrouse.config.policy_text import InvalidPolicy, model_of
 
 if TYPE_CHECKING:
-    from pgrouse.config.policy_settings import PolicySetting, PolicyTable
+    from pgrouse.config.policy_settings import PolicySetting
 
 
 class PolicyCommand(Command):
@@ -79,55 +74,16 @@ class PolicySettingType(click.ParamType[str]):
         return [CompletionItem(each) for each in offered if each.startswith(incomplete)]
 
 
-def model_of(channel: str | None) -> type[PolicyTable]:
-    """Return the settings that there are: those of a topic, or of one of its channels."""
-    return TopicPolicy if channel is None else ChannelPolicy
-
-
 def read_policy(topic: str, channel: str | None, assigned: dict[str, str]) -> Any:
     """Parse a policy from the arguments.
 
     Raises:
         click.UsageError: everything that is wrong: setting, value and fix.
     """
-    model = model_of(channel)
-    values: dict[str, Any] = {}
-    for setting, text in assigned.items():
-        outer, dot, inner = setting.partition(".")
-        table = values.setdefault(outer, {}) if dot else values
-        if not isinstance(table, dict):
-            raise click.UsageError(f"{setting}: {outer} is given as a whole already; leave one of them out")
-        table[inner if dot else outer] = _value(setting, text)
     try:
-        policy = model.model_validate(values, strict=False, context={"folder": Path.cwd()})
-    except ValidationError as error:
-        raise click.UsageError("; ".join(_problems(error, model))) from None
-    if wrong := invalid_keywords(topic, policy, model):
-        raise click.UsageError("; ".join(f"{setting}: {text}" for setting, text in wrong.items()))
-    return policy
-
-
-def _value(setting: str, text: str) -> Any:
-    """Read a value that is JSON; all others are read by the setting's type."""
-    if setting in NESTED and not text.startswith("{") and text not in {word.value for word in Keyword}:
-        part = next(iter(NESTED[setting].names()))
-        raise click.UsageError(f"{setting}: expected its parts separately, like {setting}.{part}=…, found {text!r:.80}")
-    if not text.startswith("{") and (setting != "payload_schema" or text not in ("true", "false")):
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"{setting}: is not valid JSON: {error}, found {text!r:.80}") from None
-
-
-def _problems(error: Any, model: type[PolicyTable]) -> list[str]:
-
-    return [
-        to_problem(each, ConfigSource(), NESTED.get(".".join(map(str, each["loc"][:-1])), model).names()).text.replace(
-            "unknown key", "unknown setting"
-        )
-        for each in error.errors(include_url=False)
-    ]
+        return policy_text.read_policy(topic, channel, assigned)
+    except InvalidPolicy as error:
+        raise click.UsageError(str(error)) from None
 
 
 def assignments(given: tuple[str, ...]) -> dict[str, str]:

@@ -12,8 +12,8 @@ from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession
 from pgrouse.cli.output import Column
-from pgrouse.cli.policy_args import model_of
 from pgrouse.config.policy_settings import ChannelPolicy
+from pgrouse.config.policy_text import model_of
 from pgrouse.config.topic_policy import DEFAULTS, show_setting
 from pgrouse.format import show_age
 

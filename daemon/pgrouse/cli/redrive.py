@@ -11,23 +11,14 @@ import click
 import psycopg
 from psycopg.rows import dict_row
 
-from pgrouse.cli.bulk import (
-    BATCH,
-    DELAY,
-    RATE,
-    REDRIVEN_OUTCOMES,
-    REFUSED_OUTCOMES,
-    RateSpreader,
-    redrive_in_batches,
-    report,
-    report_skipped,
-)
+from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report, report_skipped
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
+from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, RateSpreader
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_ago

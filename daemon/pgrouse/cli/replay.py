@@ -10,12 +10,13 @@ from typing import Any
 import click
 import psycopg
 
-from pgrouse.cli.bulk import BATCH, DELAY, RATE, RateSpreader, report_skipped, show_progress
+from pgrouse.cli.bulk import DELAY, RATE, report_skipped, show_progress
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.cli.param_types import MESSAGE_ID, TIMESTAMP
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
+from pgrouse.client.redrive import BATCH, RateSpreader
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 

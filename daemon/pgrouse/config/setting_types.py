@@ -19,8 +19,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from pgrouse.config.payload_schema import SchemaUnusable, compile_schema
 from pgrouse.errors import ConfigError
-from pgrouse.payload_schema import SchemaUnusable, compile_schema
 
 # A slower rate is no limit that a clock can keep.
 MIN_RATE = 0.000001

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from pgrouse.config.payload_schema import SchemaUnusable, compile_schema
 from pgrouse.doctor.finding import Finding, fail, ok
 from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import ConfigError
-from pgrouse.payload_schema import SchemaUnusable, compile_schema
 
 CODE = "payload_schemas"
 SCHEMAS = (

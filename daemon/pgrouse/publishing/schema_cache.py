@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pgrouse.errors import InvalidPayload
 
 if TYPE_CHECKING:
-    from pgrouse.payload_schema import PayloadSchema
+    from pgrouse.config.payload_schema import PayloadSchema
 
 READ = """
     SELECT messages.payload_schema_digest(%(topic)s::pg_catalog.text), coalesce(t.payload_schema, d.payload_schema)::pg_catalog.text
@@ -90,6 +90,6 @@ class SchemaSnapshot:
 
 @lru_cache(maxsize=256)
 def _compiled(text: str) -> PayloadSchema:
-    from pgrouse.payload_schema import compile_schema  # noqa: PLC0415 - most topics have no schema
+    from pgrouse.config.payload_schema import compile_schema  # noqa: PLC0415 - most topics have no schema
 
     return compile_schema(json.loads(text))

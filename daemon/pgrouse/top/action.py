@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 
 import psycopg
 
-from pgrouse.cli.bulk import BATCH, REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.client import clock
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead, operate
 from pgrouse.client.calls import explain as explain_calls
+from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.top.snapshot import DeadRow
 
 # So many are put back by one confirmation.

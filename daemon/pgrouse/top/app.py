@@ -17,8 +17,8 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Footer, Input, Static
 
-from pgrouse.cli.bulk import REDRIVEN_OUTCOMES, SKIP_REASONS
 from pgrouse.client.database import Database
+from pgrouse.client.redrive import REDRIVEN_OUTCOMES, SKIP_REASONS
 from pgrouse.config.duration import show
 from pgrouse.error_line import last_line
 from pgrouse.format import harmless, plural, show_age, show_count, sparkline

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from pgrouse.cli.error_report import explain_error
 from pgrouse.client.database import Database, closed_after
 from pgrouse.config.dsn import redact
+from pgrouse.database_errors import explain
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pgrouse.top.snapshot import QueueSnapshot, SnapshotReader
 
@@ -140,4 +140,4 @@ class Feed(Thread):
 
 def error_text(error: BaseException) -> str:
     """Return the error and its fix on one line, as the commands print it."""
-    return " ".join(redact(explain_error(error)[0]).split())
+    return " ".join(redact(explain(error)[0]).split())

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import click
 import psycopg
 
-from pgrouse.cli.policy_args import read_policy
 from pgrouse.client import policy_change
 from pgrouse.client.policy_change import SettingChange
 from pgrouse.config.policy_settings import NESTED, SETTINGS, PolicySetting, TopicPolicy
+from pgrouse.config.policy_text import InvalidPolicy, read_policy
 from pgrouse.config.setting_types import Keyword
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, given_settings, show_setting
 from pgrouse.web.caller import Caller
@@ -121,10 +120,10 @@ def read(topic: str, typed: Mapping[str, str], was: Mapping[str, str]) -> Policy
     for setting in dict.fromkeys(name.partition(".")[0] for name in changed):
         try:
             values |= _read_setting(topic, setting, typed)
-        except click.UsageError as error:
+        except InvalidPolicy as error:
             for name in changed:
                 if name.partition(".")[0] == setting:
-                    draft.errors[name] = error.message.removeprefix(f"{setting}: ")
+                    draft.errors[name] = str(error).removeprefix(f"{setting}: ")
     if values and not draft.errors:
         draft.policy = DesiredPolicy(TopicPolicy(**values))
     return draft
@@ -134,7 +133,7 @@ def _read_setting(topic: str, setting: str, typed: Mapping[str, str]) -> dict[st
     text = _composed(setting, typed) if setting in NESTED else typed[setting].strip()
     if setting == "payload_schema" and text.startswith("@"):
         # On the command line it is a file of the one that types it; here it would be one of this server.
-        raise click.UsageError("give the schema itself: a file of yours is not here")
+        raise InvalidPolicy("give the schema itself: a file of yours is not here")
     if not text:
         text = Keyword.NONE.value if topic == DEFAULTS else Keyword.INHERIT.value
     policy = read_policy(topic, None, {setting: text})
@@ -149,7 +148,7 @@ def _composed(setting: str, typed: Mapping[str, str]) -> str:
     if not parts:
         return ""
     if setting == "backoff" and "kind" not in parts:
-        raise click.UsageError("choose a kind: with its own parts it is a backoff of its own")
+        raise InvalidPolicy("choose a kind: with its own parts it is a backoff of its own")
     return json.dumps(parts)
 
 

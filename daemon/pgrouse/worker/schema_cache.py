@@ -17,8 +17,8 @@ import structlog
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.config.payload_schema import NOT_INSTALLED, PayloadSchema, SchemaUnusable, compile_schema
 from pgrouse.errors import ConfigError
-from pgrouse.payload_schema import NOT_INSTALLED, PayloadSchema, SchemaUnusable, compile_schema
 
 log = structlog.get_logger()
 

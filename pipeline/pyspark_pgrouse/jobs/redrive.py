@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pgrouse.cli.bulk import DELAY, RATE, REDRIVEN_OUTCOMES, RateSpreader, redrive_in_batches, report
+from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.output import Column
 from pgrouse.client.calls import dead
+from pgrouse.client.redrive import REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_ago
 from pyspark_pgrouse.java import java_home

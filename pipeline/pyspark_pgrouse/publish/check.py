@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgrouse import jsonb, printable
+from pgrouse.config.payload_schema import SchemaUnusable
 from pgrouse.errors import InvalidPayload
-from pgrouse.payload_schema import SchemaUnusable
 from pgrouse.publishing.new_message import FIRST, LAST, MAX_ATTEMPTS, MAX_WAIT, ON_CONFLICT
 from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pyspark_pgrouse.publish.columns import CORRUPT

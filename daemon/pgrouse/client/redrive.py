@@ -1,0 +1,40 @@
+"""How dead messages are redriven: in batches, over time, and with which outcomes."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+BATCH = 500
+REDRIVEN_OUTCOMES = ("redriven", "keyless")
+REFUSED_OUTCOMES = ("too_often", "too_large", "redriven_before", "not_dead")
+
+# Why a message was not redriven, and what to do about it.
+SKIP_REASONS = {
+    "superseded": "stayed dead: a newer message with the same key waits (the topic's key_on_retry is supersede)",
+    "too_often": "stayed dead: redriven max_redrives times already; --force redrives it anyway",
+    "too_large": "not redriven: too large as text",
+    "redriven_before": "not redriven: redriven before (`pgrouse dead list --redriven`)",
+    "not_dead": "not redriven: not a dead message (`pgrouse message show ID`)",
+    "not_waiting": "not moved: not a waiting copy in a .dlq topic (`pgrouse message show ID`)",
+    "no_payload": "not replayed: the topic's archive_success did not keep their payloads",
+}
+
+
+class RateSpreader:
+    """Spreads the messages of all batches evenly over time.
+
+    Args:
+        rate: messages per second; None = all at once.
+        delay: when the first one becomes available.
+    """
+
+    def __init__(self, rate: float | None, delay: timedelta) -> None:
+        self.rate = rate
+        self._first_s = delay.total_seconds()
+        self._began = time.monotonic()
+
+    def delay(self, done: int) -> timedelta:
+        """Return the delay of the next batch, after this many messages."""
+        due_s = self._first_s + (done / self.rate if self.rate else 0.0)
+        return timedelta(seconds=max(0.0, due_s - (time.monotonic() - self._began)))
