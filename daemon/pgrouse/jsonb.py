@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from pgrouse.errors import InvalidMessage
 
 MAX_BYTES = 16 * 1024 * 1024  # the CHECK of messages.message
@@ -101,8 +103,6 @@ def _refuse_constant(text: str) -> None:
 
 def _plain(value: Any) -> Any:
     """Convert what is not plain JSON, as pydantic would."""
-    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - plain values do without it
-
     if isinstance(value, bytes | bytearray | memoryview):
         raise TypeError("bytes have no JSON form")
     return to_jsonable_python(value)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pgrouse.cli.output import Column, plain_table, to_json
+from pgrouse.cli.output import to_json
 from pgrouse.cli.rich_table import rich_table
+from pgrouse.cli.table import Column, plain_table
 from pgrouse.format import harmless
 from pgrouse.jsonb import Raw
 

@@ -18,8 +18,8 @@ from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks import read_sinks
 from pgrouse.alerts.validate import validate_sinks
 from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
+from pgrouse.cli.table import Column
 from pgrouse.client.call import run as run_call
 from pgrouse.client.calls import alert as alert_calls
 from pgrouse.client.clock import now

@@ -10,8 +10,8 @@ import click
 from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, Command
-from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, MESSAGE_ID
+from pgrouse.cli.table import Column
 from pgrouse.format import show_ago
 
 LIST = b"""

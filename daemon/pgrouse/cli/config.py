@@ -11,13 +11,13 @@ import psycopg
 from pgrouse.alerts import sinks
 from pgrouse.alerts.validate import validate_sinks
 from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.output import Column
 from pgrouse.cli.policy_diff import change_as_json
+from pgrouse.cli.table import Column
 from pgrouse.client import policy_change
 from pgrouse.config.config import Config, flat_items
 from pgrouse.config.dsn import redact
 from pgrouse.config.source import ConfigProblems, show_key
-from pgrouse.crypto.keys import load_cipher
+from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.format import plural
 from pgrouse.handlers.loader import find_suspicious_settings, load

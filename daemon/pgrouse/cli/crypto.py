@@ -10,14 +10,14 @@ import click
 
 from pgrouse.cli.bulk import show_progress
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
-from pgrouse.cli.output import Column
+from pgrouse.cli.table import Column
 from pgrouse.client import key_rotation as rotation
 from pgrouse.client import key_usage
 from pgrouse.client.key_rotation import RotationResult
 from pgrouse.client.key_usage import KeyUsage
 from pgrouse.client.redrive import BATCH
 from pgrouse.config.crypto import KEY_BYTES
-from pgrouse.crypto.keys import load_cipher
+from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_count
 

@@ -15,8 +15,8 @@ from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.message import style_of_state
 from pgrouse.cli.message_view import show_message
-from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, Requeued, dead_groups, dead_topics, requeue_dead_letters
 from pgrouse.client.clock import now

@@ -6,8 +6,8 @@ import click
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.message import style_of_state
-from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import MESSAGE_ID
+from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import explain as explain_calls
 from pgrouse.errors import ExitCode

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.output import Column
+from pgrouse.cli.table import Column
 from pgrouse.client.calls.maintenance import TickTask, run_maintenance, tick
 from pgrouse.errors import ExitCode
 

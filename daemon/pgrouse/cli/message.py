@@ -11,8 +11,8 @@ from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.message_view import show_message
-from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, MESSAGE_ID, RESULTS
+from pgrouse.cli.table import Column
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls import operate, workflow
 from pgrouse.client.clock import now

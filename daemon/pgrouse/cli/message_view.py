@@ -19,7 +19,7 @@ from pgrouse.client.calls.workflow import Neighbour, workflow
 from pgrouse.client.clock import now
 from pgrouse.client.message_query import COLUMNS, CONTENTS, JSON_COLUMNS, NEVER, STEPS, MessageRecord, find_message
 from pgrouse.crypto import envelope
-from pgrouse.crypto.keys import require_cipher
+from pgrouse.crypto.configured_cipher import require_cipher
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import harmless, show_age, show_ago

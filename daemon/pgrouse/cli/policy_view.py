@@ -11,7 +11,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession
-from pgrouse.cli.output import Column
+from pgrouse.cli.table import Column
 from pgrouse.config.policy_settings import ChannelPolicy
 from pgrouse.config.policy_text import model_of
 from pgrouse.config.topic_policy import DEFAULTS, show_setting

@@ -12,7 +12,7 @@ import click
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.param_types import DURATION, HEADER, MESSAGE_ID, TIMESTAMP
-from pgrouse.crypto.keys import load_cipher
+from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import InvalidMessage
 from pgrouse.format import plural
 from pgrouse.jsonb import Raw

@@ -13,8 +13,8 @@ from psycopg.rows import dict_row
 
 from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report, report_skipped
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
-from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DEAD_RESULTS, DURATION, MESSAGE_ID
+from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now

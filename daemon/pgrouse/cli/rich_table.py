@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
-from rich.console import JustifyMethod, OverflowMethod
+from rich.console import Console, Group, JustifyMethod, OverflowMethod
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pgrouse.cli.output import Column, Row
+from pgrouse.cli.table import Column, Row
 
 GAP = 2
 NARROWEST = 5
+
+
+def print_table(columns: list[Column], rows: Sequence[Row]) -> None:
+    """Print rows as a table that fits the terminal."""
+    console = Console(highlight=False)
+    console.print(rich_table(columns, rows, console.width))
+
+
+class LiveTable:
+    """A table that is shown again and again in the same place."""
+
+    def __init__(self, columns: list[Column]) -> None:
+        self._columns = columns
+        self._console = Console(highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, rows: Sequence[Row], remarks: Sequence[str]) -> None:
+        """Show these rows, and remarks below them."""
+        table = rich_table(self._columns, rows, self._console.width)
+        self._live.update(Group(table, Text(), *(Text(each, style="dim") for each in remarks)), refresh=True)
 
 
 def rich_table(columns: list[Column], rows: Sequence[Row], terminal: int) -> Table:

@@ -13,9 +13,9 @@ from psycopg import errors
 from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, HEADER
 from pgrouse.cli.publish import utf8
+from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.clock import now

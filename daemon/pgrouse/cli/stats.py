@@ -11,8 +11,8 @@ import click
 import psycopg
 
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
-from pgrouse.cli.output import Column, plain_table
 from pgrouse.cli.param_types import DURATION
+from pgrouse.cli.table import Column, plain_table
 from pgrouse.client.call import run
 from pgrouse.client.calls import stats as stats_calls
 from pgrouse.client.calls.export import ExportStatus, list_exports
@@ -133,16 +133,10 @@ def _watch_in_pipe(session: CliSession, conn: psycopg.Connection, interval: time
 
 
 def _watch_on_terminal(conn: psycopg.Connection, interval: timedelta) -> None:
-    from rich.console import Console, Group  # noqa: PLC0415
-    from rich.live import Live  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from pgrouse.cli.rich_table import LiveTable  # noqa: PLC0415 - slow to import: only terminals need rich
 
-    from pgrouse.cli.rich_table import rich_table  # noqa: PLC0415
-
-    console = Console(highlight=False)
-    with Live(console=console, auto_refresh=False) as live:
+    with LiveTable(_columns()) as table:
         while True:
             found = _read(conn)
-            remarks = [Text(line, style="dim") for line in _remarks(found)]
-            live.update(Group(rich_table(_columns(), found.topics, console.width), Text(), *remarks), refresh=True)
+            table.show(found.topics, _remarks(found))
             time.sleep(interval.total_seconds())

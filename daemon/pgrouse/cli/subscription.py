@@ -6,7 +6,7 @@ import click
 from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.output import Column
+from pgrouse.cli.table import Column
 from pgrouse.errors import ExitCode
 
 LIST = """

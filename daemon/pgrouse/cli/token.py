@@ -8,11 +8,12 @@ import click
 from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION
+from pgrouse.cli.table import Column
 from pgrouse.client.calls.web import add_token, revoke_token
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
+from pgrouse.web import tokens
 
 ROLES = ("viewer", "publisher", "worker", "operator")
 LIST = """
@@ -59,8 +60,6 @@ def add(
 
     Only its digest is stored: it cannot be shown again.
     """
-    from pgrouse.web import tokens  # noqa: PLC0415
-
     made = tokens.new()
     session.run(add_token(name, tokens.digest(made), sorted(set(roles)), sorted(set(topics)), expires))
     if session.as_json:

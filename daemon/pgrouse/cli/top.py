@@ -26,7 +26,7 @@ def top(session: CliSession, interval: timedelta) -> None:
     if not timedelta(seconds=0.2) <= interval <= timedelta(hours=1):
         raise click.BadParameter("use 200ms to 1h", param_hint="--interval")
     try:
-        from pgrouse.top.app import Top  # noqa: PLC0415 - textual takes its time
+        from pgrouse.top.app import Top  # noqa: PLC0415 - extra top
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("pgrouse"):
             raise

@@ -10,11 +10,11 @@ import click
 import psycopg
 
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
-from pgrouse.cli.output import Column
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.cli.policy_args import PolicyCommand, PolicySettingType, assignments, read_policy
 from pgrouse.cli.policy_diff import apply_policies
 from pgrouse.cli.policy_view import policies, read_pause, read_policy_view, show_policy
+from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import operate
 from pgrouse.config.policy_settings import TopicPolicy

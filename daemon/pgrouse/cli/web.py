@@ -19,7 +19,7 @@ def web(session: CliSession, listen: str | None) -> int:
     session.overrides["web"] = {"listen": listen}
     config = session.config
     try:
-        from pgrouse.web import server  # noqa: PLC0415
+        from pgrouse.web import server  # noqa: PLC0415 - extra web
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("pgrouse"):
             raise

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pgrouse.cli.command import CliSession, CommandGroup
-from pgrouse.cli.output import Column
+from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.worker import drain_worker
 from pgrouse.client.worker_list import RegisteredWorker, find_workers

@@ -63,7 +63,7 @@ class PayloadSchema:
 
 
 def _first_problem(validator: Validator, value: Any) -> str:
-    from jsonschema_rs import ValidationError  # noqa: PLC0415 - an optional extra
+    from jsonschema_rs import ValidationError  # noqa: PLC0415 - extra schemas
 
     try:
         validator.validate(value)
@@ -87,7 +87,7 @@ def compile_schema(schema: Any) -> PayloadSchema:
     if schema is True or schema == {}:
         return PayloadSchema(None)
     try:
-        import jsonschema_rs  # noqa: PLC0415 - an optional extra
+        import jsonschema_rs  # noqa: PLC0415 - extra schemas
     except ModuleNotFoundError:
         raise ConfigError(NOT_INSTALLED) from None
     try:

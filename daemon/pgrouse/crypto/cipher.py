@@ -10,13 +10,15 @@ import hmac
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 from pgrouse import jsonb
+from pgrouse.config.config import Config, load
 from pgrouse.config.crypto import KEY_BYTES, NAME, decode_key
 from pgrouse.crypto import envelope
 from pgrouse.crypto.envelope import ENCRYPTED_BY, NONCE, SALT, ContentKind, EnvelopeHeader
-from pgrouse.crypto.keys import require_cipher
+from pgrouse.crypto.keys import accepted_topics, read_keys
 from pgrouse.errors import ConfigError, DecryptionFailed, EncryptionKeyMissing, InvalidMessage
 
 try:
@@ -26,11 +28,6 @@ except ModuleNotFoundError as error:
     if error.name != "cryptography":
         raise
     raise ConfigError("encryption needs cryptography: pip install 'pgrouse[crypto]'") from error
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pgrouse.config.config import Config
 
 DLQ_SUFFIX = ".dlq"
 PURPOSE = b"pgrouse message 1 "
@@ -107,7 +104,11 @@ class Cipher:
         Raises:
             ConfigError: it has no `[crypto]`, or one of the keys cannot be read.
         """
-        return require_cipher(config)
+        settings = config if isinstance(config, Config) else load(None if config is None else Path(config))
+        crypto = settings.crypto
+        if crypto.current is None:
+            raise ConfigError(f"{settings.path or 'the configuration'} has no [crypto]: add current, topics and keys")
+        return cls(read_keys(settings), crypto.current, crypto.topics, accepted_topics(settings))
 
     def __repr__(self) -> str:
         return f"Cipher({', '.join(self._keys)}; current: {self.current})"

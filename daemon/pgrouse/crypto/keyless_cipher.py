@@ -8,7 +8,7 @@ import structlog
 
 from pgrouse import events
 from pgrouse.crypto.cipher import Cipher
-from pgrouse.crypto.keys import load_cipher
+from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import ConfigError, InvalidMessage
 
 if TYPE_CHECKING:

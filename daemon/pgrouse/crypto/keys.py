@@ -6,34 +6,25 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pgrouse.config.config import Config, load
+from pgrouse.config.config import Config
 from pgrouse.config.crypto import KEY_BYTES, CryptoKey, decode_key
 from pgrouse.config.source import ConfigProblem, ConfigProblems
 from pgrouse.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pgrouse.crypto.cipher import Cipher
 
 COMMAND_S = 10.0
 LONGEST_FILE = 4096
 
 
-def load_cipher(settings: Config, environ: Mapping[str, str] = os.environ) -> Cipher | None:
-    """Return the cipher of a configuration; None if it has no `[crypto]`.
+def read_keys(settings: Config, environ: Mapping[str, str] = os.environ) -> dict[str, bytes]:
+    """Return the keys of a configuration, by name.
 
     Raises:
         ConfigProblems: keys that cannot be read, each with its place in the configuration and the fix.
     """
-    crypto = settings.crypto
-    if crypto.current is None:
-        return None
-    from pgrouse.crypto.cipher import Cipher  # noqa: PLC0415 - an optional extra
-
     keys: dict[str, bytes] = {}
     problems = []
-    for name, given in crypto.keys.items():
+    for name, given in settings.crypto.keys.items():
         try:
             keys[name] = read_key(given, key_folder(settings), environ)
         except ConfigError as error:
@@ -42,20 +33,7 @@ def load_cipher(settings: Config, environ: Mapping[str, str] = os.environ) -> Ci
             )
     if problems:
         raise ConfigProblems(problems)
-    return Cipher(keys, crypto.current, crypto.topics, accepted_topics(settings))
-
-
-def require_cipher(config: Config | Path | str | None) -> Cipher:
-    """Return the cipher of a configuration, or of its file; by default of the usual file.
-
-    Raises:
-        ConfigError: it has no `[crypto]`, or a key cannot be read.
-    """
-    settings = config if isinstance(config, Config) else load(None if config is None else Path(config))
-    cipher = load_cipher(settings)
-    if cipher is None:
-        raise ConfigError(f"{settings.path or 'the configuration'} has no [crypto]: add current, topics and keys")
-    return cipher
+    return keys
 
 
 def accepted_topics(settings: Config) -> dict[str, list[str]]:

@@ -70,7 +70,7 @@ def build() -> None:
     Raises:
         DatabaseUnreachable: with what the engine said.
     """
-    from testcontainers.core.image import DockerImage  # noqa: PLC0415 - see _engine
+    from testcontainers.core.image import DockerImage  # noqa: PLC0415 - extra demo
 
     # In the host's network: the build installs packages, and bridges are often cut off from proxies that only the host can reach.
     image = DockerImage(path=CHECKOUT, dockerfile_path=str(DOCKERFILE), tag=IMAGE, clean_up=False, network_mode="host")
@@ -175,7 +175,7 @@ class Container:
         return found[0] if found else None
 
     def _make(self) -> Handle:
-        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - see _engine
+        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - extra demo
 
         settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         container = (
@@ -215,7 +215,7 @@ class Container:
 @contextmanager
 def _engine() -> Iterator[DockerClient]:
     """Talk to the engine. Imported late, since it takes half a second."""
-    from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415
+    from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - extra demo
 
     engine = DockerClient()
     try:
@@ -230,7 +230,7 @@ def _remove(handle: Handle) -> None:
     Raises:
         APIError: the engine cannot.
     """
-    from docker.errors import APIError  # noqa: PLC0415 - see _engine
+    from docker.errors import APIError  # noqa: PLC0415 - extra demo
 
     try:
         handle.remove(force=True, v=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pgrouse.client import key_usage
 from pgrouse.crypto import keys
+from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.doctor.finding import Finding, fail, ok, warn
 from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import ConfigError
@@ -76,7 +77,7 @@ def check_needed_keys(target: DoctorTarget) -> Iterator[Finding]:
 
 def _cipher(target: DoctorTarget) -> Cipher | None:
     try:
-        return keys.load_cipher(target.settings)
+        return load_cipher(target.settings)
     except ConfigError:
         # The check crypto_keys reports it.
         return None

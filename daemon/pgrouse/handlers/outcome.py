@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic_core import to_jsonable_python
+
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import duration
@@ -233,13 +235,6 @@ def encode_state(state: Any) -> str | None:
 
 def _to_json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_to_plain)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=to_jsonable_python)
     except Exception as error:  # an object's own way to JSON may fail in any way
         raise ValueError(str(error)) from error
-
-
-def _to_plain(value: Any) -> Any:
-    """Convert what is not plain JSON: pydantic models, dataclasses, dates."""
-    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - only for outputs that need it
-
-    return to_jsonable_python(value)

@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pgrouse.config.payload_schema import PayloadSchema, compile_schema
 from pgrouse.errors import InvalidPayload
-
-if TYPE_CHECKING:
-    from pgrouse.config.payload_schema import PayloadSchema
 
 READ = """
     SELECT messages.payload_schema_digest(%(topic)s::pg_catalog.text), coalesce(t.payload_schema, d.payload_schema)::pg_catalog.text
@@ -90,6 +88,4 @@ class SchemaSnapshot:
 
 @lru_cache(maxsize=256)
 def _compiled(text: str) -> PayloadSchema:
-    from pgrouse.config.payload_schema import compile_schema  # noqa: PLC0415 - most topics have no schema
-
     return compile_schema(json.loads(text))

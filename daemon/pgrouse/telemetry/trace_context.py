@@ -52,7 +52,7 @@ def start_publish_span(conn: object, topic: str | None = None) -> NoTrace | Publ
     if not _is_used():
         return NO_TRACE
     try:
-        from pgrouse.telemetry.publish_span import PublishSpan  # noqa: PLC0415 - only where the API is imported already
+        from pgrouse.telemetry.publish_span import PublishSpan  # noqa: PLC0415 - extra otel
 
         return PublishSpan(conn, topic)
     except (ImportError, AttributeError, TypeError):
@@ -64,7 +64,7 @@ def current() -> dict[str, str]:
     """Return the headers of the current span; none if there is no span."""
     if not _is_used():
         return {}
-    from pgrouse.telemetry import propagation  # noqa: PLC0415
+    from pgrouse.telemetry import propagation  # noqa: PLC0415 - extra otel
 
     return propagation.current()
 
@@ -81,7 +81,7 @@ def use_context(headers: Mapping[str, str]) -> AbstractContextManager[object]:
     """Let the span that these headers name be the current one for a block; without headers, nothing."""
     if not headers:
         return nullcontext()
-    from pgrouse.telemetry import propagation  # noqa: PLC0415
+    from pgrouse.telemetry import propagation  # noqa: PLC0415 - extra otel
 
     return propagation.within(headers)
 

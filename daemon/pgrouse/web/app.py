@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from pgrouse import events
 from pgrouse.config.config import Config
 from pgrouse.process import loop
-from pgrouse.web import live_updates, metrics, pages, probes, problem, static_files, v1
+from pgrouse.web import live_updates, metrics, pages, probes, problem_answer, static_files, v1
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.http_workers import HttpWorkers
 from pgrouse.web.large_body import LargeBodyReader
@@ -60,7 +60,7 @@ def create_app(settings: Config) -> FastAPI:
     app.state.stopping = asyncio.Event()
     app.state.settled = 0
     app.state.live_updates = LiveUpdates(app.state.db, pages.VIEWS, app.state.stopping)
-    problem.install(app)
+    problem_answer.install(app)
     app.router.routes.append(static_files.ROUTE)
     routers = [probes.router, metrics.router, live_updates.router, *v1.ROUTERS, *pages.ROUTERS]
     for router in routers:
@@ -73,7 +73,7 @@ def create_app(settings: Config) -> FastAPI:
 def _cipher(settings: Config) -> Cipher | None:
     if settings.crypto.current is None:
         return None
-    from pgrouse.crypto.keyless_cipher import load_cipher_or_keyless  # noqa: PLC0415 - only where it is configured
+    from pgrouse.crypto.keyless_cipher import load_cipher_or_keyless  # noqa: PLC0415 - extra crypto
 
     return load_cipher_or_keyless(settings)
 

@@ -6,7 +6,6 @@ A caller with some topics only gets the metrics of those topics. It needs `pip i
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import psycopg
 from fastapi import APIRouter, Request
@@ -15,9 +14,6 @@ from starlette.responses import Response
 from pgrouse.web.caller import Role
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import require_role
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
 
 router = APIRouter(include_in_schema=False)
 
@@ -29,7 +25,7 @@ ANSWER_S = 8.0
 async def metrics(request: Request) -> Response:
     """Return the metrics of the queue. While the database is unavailable, no token can be checked, so the answer is only that it is down."""
     try:
-        from pgrouse.metrics import queue_metrics  # noqa: PLC0415
+        from pgrouse.metrics import queue_metrics  # noqa: PLC0415 - extra metrics
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
@@ -38,16 +34,10 @@ async def metrics(request: Request) -> Response:
         ) from error
     try:
         async with asyncio.timeout(ANSWER_S):
-            found = await _found(request)
+            caller = await require_role(Role.VIEWER)(request)
+            async with request.app.state.db.read() as conn:
+                found = await queue_metrics.read_queue_metrics(conn, caller.sees)
     except (psycopg.OperationalError, TimeoutError):
         found = queue_metrics.database_down()
     content, media_type = queue_metrics.render(found, request.headers.get("accept", ""))
     return Response(content, media_type=media_type)
-
-
-async def _found(request: Request) -> list[Metric]:
-    from pgrouse.metrics import queue_metrics  # noqa: PLC0415
-
-    caller = await require_role(Role.VIEWER)(request)
-    async with request.app.state.db.read() as conn:
-        return await queue_metrics.read_queue_metrics(conn, caller.sees)

@@ -11,19 +11,17 @@ from typing import Any
 
 import psycopg
 import structlog
-from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from pgrouse import errors, events
 from pgrouse.config.dsn import redact
 
 log = structlog.get_logger()
 
-METHOD_NOT_ALLOWED = 405
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2
 
@@ -176,18 +174,6 @@ def http_problem(error: HTTPException | ClientDisconnect) -> Problem:
     return Problem(error.status_code, str(error.detail), code, error.headers)
 
 
-def install(app: FastAPI) -> None:
-    """Answer every error as a problem; browsers get a page."""
-    app.add_exception_handler(Problem, _respond)
-    app.add_exception_handler(psycopg.Error, _respond)
-    app.add_exception_handler(errors.PgrouseError, _respond)
-    app.add_exception_handler(RequestValidationError, _respond)
-    app.add_exception_handler(HTTPException, _respond)
-    # Otherwise it would be reported as an internal error.
-    app.add_exception_handler(ClientDisconnect, _respond)
-    app.add_exception_handler(Exception, _respond)
-
-
 def to_problem(error: Exception) -> Problem:
     """Return the problem for an exception."""
     match error:
@@ -204,40 +190,3 @@ def to_problem(error: Exception) -> Problem:
         case _:
             log.error(events.WEB_FAILED, reason=type(error).__name__, exc_info=error)
             return Problem(500, "internal error: see the log of the server", "internal")
-
-
-async def _respond(request: Request, error: Exception) -> Response:
-    problem = to_problem(error)
-    if problem.status == METHOD_NOT_ALLOWED:
-        problem.headers = {**problem.headers, "Allow": _allowed(request)}
-    if wants_page(request):
-        return problem_page(request, problem)
-    return problem.response()
-
-
-def _allowed(request: Request) -> str:
-    """Return the methods of all routes of a path: the framework returns those of the first route only."""
-    found: set[str] = set()
-    for route in request.app.state.routes:
-        if route.path_regex.match(request.scope["path"]):
-            found |= route.methods or set()
-    return ", ".join(sorted(found))
-
-
-def wants_page(request: Request) -> bool:
-    """Return whether a browser requests a page."""
-    return not request.scope["path"].startswith("/v1") and "text/html" in request.headers.get("accept", "")
-
-
-def problem_page(request: Request, problem: Problem) -> Response:
-    """Return the problem as a page; redirect to the login if the caller is not logged in."""
-    from pgrouse.web.page import redirect_to_login, render  # noqa: PLC0415 - pages need this module
-
-    is_part = bool(request.headers.get("hx-request"))
-    if problem.status == 401 and (request.method == "GET" or is_part):  # noqa: PLR2004
-        return redirect_to_login(request)
-    if is_part:  # an action was rejected: the page stays, and shows why
-        response = render(request, "action_result.html", parts={}, text=problem.detail, kind="bad")
-        return HTMLResponse(bytes(response.body), problem.status, dict(problem.headers))
-    response = render(request, "problem.html", problem=problem.body(), title=problem.body()["title"])
-    return HTMLResponse(bytes(response.body), problem.status, dict(problem.headers))

@@ -8,6 +8,7 @@ without a lock, and a child that is killed while sending leaves nothing inconsis
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import json
 import multiprocessing
@@ -181,8 +182,6 @@ def run_handler(messages: list[Message], trace: dict[str, str]) -> tuple[list[Se
 
 
 def _run_coroutine(coroutine: Any) -> object:
-    import asyncio  # noqa: PLC0415 - most children need none
-
     try:
         return asyncio.run(coroutine)
     finally:
@@ -222,7 +221,7 @@ def _initialize(
     for variable in without:
         os.environ.pop(variable, None)
     if otel is not None and otel.enabled:
-        from pgrouse.telemetry import providers  # noqa: PLC0415
+        from pgrouse.telemetry import providers  # noqa: PLC0415 - extra otel
 
         providers.set_providers(otel, f"{topic}:{os.getpid()}")
     _handler = loader.find_handler(topic, chosen, rules)

@@ -20,10 +20,12 @@ import psycopg
 import structlog
 
 from pgrouse import events
+from pgrouse.alerts.delivery import delivery_loops
 from pgrouse.backoff import jittered
 from pgrouse.client import policy_change
 from pgrouse.client.database import Database
 from pgrouse.config import config
+from pgrouse.crypto.configured_cipher import require_cipher
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.handlers import loader
 from pgrouse.handlers.encryption import Encryption, NoEncryption
@@ -373,26 +375,22 @@ def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str
 def _alert_loops(db: Database, settings: config.Config, holder: str) -> list[loop.Loop]:
     if not settings.alerts.to:
         return []
-    from pgrouse.alerts import delivery  # noqa: PLC0415 - only where there are sinks
-
-    return delivery.delivery_loops(db, settings, holder)
+    return delivery_loops(db, settings, holder)
 
 
 def _encryption(settings: config.Config) -> Encryption:
     if settings.crypto.current is None:
         return NoEncryption()
-    from pgrouse.crypto.keys import load_cipher  # noqa: PLC0415 - only where there are keys
-    from pgrouse.worker.message_crypto import MessageCrypto  # noqa: PLC0415
+    from pgrouse.worker.message_crypto import MessageCrypto  # noqa: PLC0415 - extra crypto
 
-    cipher = load_cipher(settings)
-    return NoEncryption() if cipher is None else MessageCrypto(cipher, settings.crypto)
+    return MessageCrypto(require_cipher(settings), settings.crypto)
 
 
 def _observer(settings: config.Config, worker: str) -> Observer:
     if not settings.otel.enabled:
         return NO_OBSERVER
-    from pgrouse.telemetry import providers  # noqa: PLC0415 - only where it is wanted
-    from pgrouse.worker.telemetry import Telemetry  # noqa: PLC0415
+    from pgrouse.telemetry import providers  # noqa: PLC0415 - extra otel
+    from pgrouse.worker.telemetry import Telemetry  # noqa: PLC0415 - extra otel
 
     return Telemetry(worker, providers.set_providers(settings.otel, worker).shutdown)
 
@@ -402,8 +400,8 @@ def _endpoint(daemon: Daemon) -> MetricsEndpoint | None:
     if listen is None:
         return None
     try:
-        from pgrouse.metrics import endpoint  # noqa: PLC0415 - only where it is wanted
-        from pgrouse.worker.metrics_collector import create_registry  # noqa: PLC0415
+        from pgrouse.metrics import endpoint  # noqa: PLC0415 - extra metrics
+        from pgrouse.worker.metrics_collector import create_registry  # noqa: PLC0415 - extra metrics
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise

@@ -10,7 +10,7 @@ from uuid import uuid4
 import click
 
 from pgrouse.cli.command import CliSession, Command
-from pgrouse.cli.output import Column
+from pgrouse.cli.table import Column
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pgrouse.format import plural
 from pyspark_pgrouse.connection import connect

@@ -12,7 +12,7 @@ import click
 
 from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report
 from pgrouse.cli.command import CliSession, Command
-from pgrouse.cli.output import Column
+from pgrouse.cli.table import Column
 from pgrouse.client.calls import dead
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.errors import ConfigError, ExitCode

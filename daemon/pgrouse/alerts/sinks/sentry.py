@@ -37,8 +37,8 @@ class SentrySink:
 
     def __init__(self, settings: SentryTable) -> None:
         try:
-            from sentry_sdk.envelope import Envelope  # noqa: PLC0415
-            from sentry_sdk.utils import BadDsn, Dsn  # noqa: PLC0415
+            from sentry_sdk.envelope import Envelope  # noqa: PLC0415 - extra sentry
+            from sentry_sdk.utils import BadDsn, Dsn  # noqa: PLC0415 - extra sentry
         except ModuleNotFoundError:
             raise missing_package("sentry", settings.name) from None
         self._envelope = Envelope

@@ -37,7 +37,7 @@ class AppriseSink:
 
     def __init__(self, settings: UrlTable) -> None:
         try:
-            import apprise  # noqa: PLC0415
+            import apprise  # noqa: PLC0415 - extra alerts
         except ModuleNotFoundError:
             raise missing_package("alerts", settings.name) from None
         self._apprise: Any = apprise

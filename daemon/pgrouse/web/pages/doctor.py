@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.responses import Response
 
+from pgrouse.doctor import examine
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.page import render
 from pgrouse.web.security import check_permission, require_role
@@ -43,8 +44,6 @@ class DoctorRun:
         async with self.lock:
             if time.monotonic() - self.ended_s < REUSE_S:
                 return
-            from pgrouse.doctor import examine  # noqa: PLC0415 - only the one that looks pays for it
-
             found = await asyncio.to_thread(examine, app.state.settings)
             self.findings = sorted(found, key=lambda each: ORDER.index(each.level.value))
             self.at, self.ended_s = datetime.now(UTC), time.monotonic()

@@ -1,0 +1,63 @@
+"""How problems are answered: as JSON, and to browsers as a page."""
+
+from __future__ import annotations
+
+import psycopg
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import HTMLResponse, Response
+
+from pgrouse.errors import PgrouseError
+from pgrouse.web.page import redirect_to_login, render
+from pgrouse.web.problem import Problem, to_problem
+
+METHOD_NOT_ALLOWED = 405
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error as a problem; browsers get a page."""
+    app.add_exception_handler(Problem, _respond)
+    app.add_exception_handler(psycopg.Error, _respond)
+    app.add_exception_handler(PgrouseError, _respond)
+    app.add_exception_handler(RequestValidationError, _respond)
+    app.add_exception_handler(HTTPException, _respond)
+    # Otherwise it would be reported as an internal error.
+    app.add_exception_handler(ClientDisconnect, _respond)
+    app.add_exception_handler(Exception, _respond)
+
+
+async def _respond(request: Request, error: Exception) -> Response:
+    problem = to_problem(error)
+    if problem.status == METHOD_NOT_ALLOWED:
+        problem.headers = {**problem.headers, "Allow": _allowed(request)}
+    if wants_page(request):
+        return problem_page(request, problem)
+    return problem.response()
+
+
+def _allowed(request: Request) -> str:
+    """Return the methods of all routes of a path: the framework returns those of the first route only."""
+    found: set[str] = set()
+    for route in request.app.state.routes:
+        if route.path_regex.match(request.scope["path"]):
+            found |= route.methods or set()
+    return ", ".join(sorted(found))
+
+
+def wants_page(request: Request) -> bool:
+    """Return whether a browser requests a page."""
+    return not request.scope["path"].startswith("/v1") and "text/html" in request.headers.get("accept", "")
+
+
+def problem_page(request: Request, problem: Problem) -> Response:
+    """Return the problem as a page; redirect to the login if the caller is not logged in."""
+    is_part = bool(request.headers.get("hx-request"))
+    if problem.status == 401 and (request.method == "GET" or is_part):  # noqa: PLR2004
+        return redirect_to_login(request)
+    if is_part:  # an action was rejected: the page stays, and shows why
+        response = render(request, "action_result.html", parts={}, text=problem.detail, kind="bad")
+        return HTMLResponse(bytes(response.body), problem.status, dict(problem.headers))
+    response = render(request, "problem.html", problem=problem.body(), title=problem.body()["title"])
+    return HTMLResponse(bytes(response.body), problem.status, dict(problem.headers))
