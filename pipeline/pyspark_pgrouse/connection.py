@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import psycopg
+from psycopg import OperationalError, ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgrouse import search_path
 from pgrouse.config import dsn as dsns
 from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch
 
 if TYPE_CHECKING:
-    import psycopg
     import pyarrow as pa
 
 T = TypeVar("T")
@@ -60,9 +64,6 @@ def conninfo(dsn: str | None) -> str:
     Raises:
         ConfigError: libpq cannot read it. The text does not repeat it.
     """
-    from psycopg import ProgrammingError  # noqa: PLC0415 - executors load it when they connect
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo  # noqa: PLC0415
-
     try:
         return make_conninfo("", **{**DEFAULTS, **conninfo_to_dict(dsn or "")})
     except ProgrammingError:
@@ -82,10 +83,6 @@ def connect(dsn: str | None) -> psycopg.Connection[Any]:
         ConfigError: the connection string cannot be read.
         DatabaseUnreachable: with the reason that libpq gave, without the password.
     """
-    import psycopg  # noqa: PLC0415 - executors load it when they connect
-
-    from pgrouse import search_path  # noqa: PLC0415 - as the driver
-
     try:
         return search_path.fix(psycopg.connect(conninfo(dsn), autocommit=True))
     except psycopg.OperationalError as error:
@@ -102,8 +99,6 @@ def dsn_for_adbc(dsn: str | None, *, path: bool = True) -> str:
 
     It asks things before the first statement of ours, so the path is fixed when it connects (see pgrouse.search_path). path: whether it is.
     """
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo  # noqa: PLC0415 - executors load it when they connect
-
     if not path:
         return conninfo(dsn)
     given = str(conninfo_to_dict(conninfo(dsn)).get("options") or os.environ.get("PGOPTIONS", ""))
@@ -128,8 +123,6 @@ def run_with_retry(
     Raises:
         DatabaseUnreachable: it was never there, or did not come back in time.
     """
-    from psycopg import OperationalError  # noqa: PLC0415 - executors load it when they connect
-
     for _ in _attempts(retry_timeout_s):
         try:
             with connect(dsn) as conn:
@@ -167,26 +160,25 @@ def arrow(dsn: str | None, query: str, retry_timeout_s: float = TASK_RETRY_TIMEO
         DatabaseUnreachable: no connection could be made.
         PgrouseError: the query failed. Neither text holds a secret.
     """
-    import adbc_driver_postgresql  # noqa: PLC0415 - executors load it when they read
-    import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415
+    from adbc_driver_postgresql import StatementOptions, dbapi  # noqa: PLC0415 - slow to import: only reads need it
 
-    hint = {adbc_driver_postgresql.StatementOptions.BATCH_SIZE_HINT_BYTES.value: BATCH_BYTES}
+    hint = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: BATCH_BYTES}
     with closing(_opened(dsn, retry_timeout_s)) as conn, closing(conn.cursor(adbc_stmt_kwargs=hint)) as cursor:
         try:
             cursor.execute(query)
             yield from cursor.fetch_record_batch()
-        except (adbc.Error, OSError) as error:
+        except (dbapi.Error, OSError) as error:
             raise PgrouseError(f"reading failed: {dsns.redact(str(error), dsns.secrets(dsn))}") from None
 
 
 def _opened(dsn: str | None, retry_timeout_s: float) -> Any:
-    import adbc_driver_postgresql.dbapi as adbc  # noqa: PLC0415 - executors load it when they read
+    from adbc_driver_postgresql import dbapi  # noqa: PLC0415 - slow to import: only reads need it
 
     path = True
     for _ in _attempts(retry_timeout_s):
         try:
-            return adbc.connect(dsn_for_adbc(dsn, path=path), autocommit=True)
-        except adbc.Error as error:
+            return dbapi.connect(dsn_for_adbc(dsn, path=path), autocommit=True)
+        except dbapi.Error as error:
             lost = DatabaseUnreachable(_redacted(error, dsn))
             if path and OPTIONS_REJECTED in str(error):
                 path = False

@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+import pyarrow as pa
+from pyspark.errors import PySparkException
+
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, PgrouseError, SchemaMismatch
 from pyspark_pgrouse.lake.directory import LakeUnwritable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 P = TypeVar("P")
@@ -43,11 +45,8 @@ def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]
     Raises:
         PgrouseError: what a task raised last, after Spark had tried it as often as it is set to.
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - only drivers need it
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # noqa: PLC0415
-
         for batch in batches:
             numbers = batch.column(0).to_pylist()
             done = [pickle.dumps(work(parts[number])) for number in numbers]

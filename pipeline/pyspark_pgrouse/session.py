@@ -7,14 +7,15 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import SparkConf
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from pgrouse.errors import ExitCode, PgrouseError
 from pyspark_pgrouse.executors import pgrouse_error
 from pyspark_pgrouse.java import java_home
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # What a job wants of Spark unless the cluster or the command line says otherwise.
 WANTED = {
@@ -62,9 +63,6 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
         os.environ["JAVA_HOME"] = home
     # Executors on this machine run what runs here; where those of a cluster have it elsewhere, PYSPARK_PYTHON says so.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - what is wrong with Java is said before Spark starts
-
     logging.getLogger().addFilter(_is_no_echo)
     before = SparkSession.getActiveSession()
     spark = before or _build(name, master, conf or {})
@@ -88,8 +86,6 @@ def check_alive(spark: SparkSession) -> None:
     Raises:
         SparkEnded: it is not.
     """
-    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped] # noqa: PLC0415
-
     try:
         is_over = spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - Spark has no other way to ask
     except (Py4JNetworkError, OSError):
@@ -104,16 +100,11 @@ def _is_no_echo(record: logging.LogRecord) -> bool:
 
 
 def _stop(spark: SparkSession) -> None:
-    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415
-
     with suppress(Py4JNetworkError, OSError):  # it is gone already
         spark.stop()
 
 
 def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
-    from pyspark import SparkConf  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
-
     settled = SparkConf()
     where = master or settled.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
     wanted = WANTED | (LOCAL if where.startswith("local") else {})

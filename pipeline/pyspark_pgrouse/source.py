@@ -1,4 +1,7 @@
-"""The format `pgrouse`: what Spark asks for a reader or a writer."""
+"""The format `pgrouse`: what Spark asks for a reader or a writer.
+
+Spark loads this file in every session that looks for a format, of pgrouse or not.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +40,10 @@ class DefaultSource(DataSource):
         """Return what `spark.read` reads with."""
         options = Options.parse(self.options, Operation.BATCH)
         if options.mode is Mode.READY:
-            from pyspark_pgrouse.read.ready_batch import ReadyBatch  # noqa: PLC0415 - each operation loads its own part
+            from pyspark_pgrouse.read.ready_batch import ReadyBatch  # noqa: PLC0415 - slow to import: only this operation needs it
 
             return ReadyBatch(options, schema)
-        from pyspark_pgrouse.read.archive_batch import ArchiveBatch, PushdownArchiveBatch  # noqa: PLC0415
+        from pyspark_pgrouse.read.archive_batch import ArchiveBatch, PushdownArchiveBatch  # noqa: PLC0415 - slow to import: only this operation needs it
 
         return (PushdownArchiveBatch if options.pushdown else ArchiveBatch)(options, schema)
 
@@ -54,21 +57,21 @@ class DefaultSource(DataSource):
     def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         options = Options.parse(self.options, Operation.STREAM)
         if options.mode is Mode.CLAIM:
-            from pyspark_pgrouse.claim.stream import ClaimStream  # noqa: PLC0415
+            from pyspark_pgrouse.claim.stream import ClaimStream  # noqa: PLC0415 - slow to import: only this operation needs it
 
             return ClaimStream(options, schema)
-        from pyspark_pgrouse.read.archive_stream import ArchiveStream  # noqa: PLC0415
+        from pyspark_pgrouse.read.archive_stream import ArchiveStream  # noqa: PLC0415 - slow to import: only this operation needs it
 
         return ArchiveStream(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what `df.write` publishes with."""
-        from pyspark_pgrouse.publish.batch import PublishWriter  # noqa: PLC0415
+        from pyspark_pgrouse.publish.batch import PublishWriter  # noqa: PLC0415 - slow to import: only this operation needs it
 
         return PublishWriter(Options.parse(self.options, Operation.WRITE), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Return what `df.writeStream` publishes with."""
-        from pyspark_pgrouse.publish.stream import PublishStreamWriter  # noqa: PLC0415
+        from pyspark_pgrouse.publish.stream import PublishStreamWriter  # noqa: PLC0415 - slow to import: only this operation needs it
 
         return PublishStreamWriter(Options.parse(self.options, Operation.WRITE), schema, overwrite)

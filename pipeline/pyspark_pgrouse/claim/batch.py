@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from pgrouse.errors import ConfigError
 from pgrouse.handlers.outcome import describe
@@ -14,9 +17,6 @@ from pyspark_pgrouse.claim.bisection import Bisection
 from pyspark_pgrouse.claim.in_flight import ClaimRef
 from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, Outcome, SettleResult
 from pyspark_pgrouse.session import check_alive
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 BatchFunction = Callable[["DataFrame"], "DataFrame | None"]
 SUCCEEDED = Outcome()
@@ -106,15 +106,11 @@ def _run_part(
 
 def _part(batch: DataFrame, part: Sequence[ClaimRef]) -> DataFrame:
     """Return the part of a batch that has these messages; they are a run of those that it holds, by id."""
-    from pyspark.sql import functions as f  # noqa: PLC0415 - only drivers need it
-
     return batch.where(f.col("id").between(part[0][0], part[-1][0]))
 
 
 def _outcomes_by_id(outcomes: Any) -> dict[int, Outcome]:
     """Return the outcomes that a function returned, by message id. They are computed here, once: an error in them is the function's."""
-    from pyspark.sql import DataFrame  # noqa: PLC0415 - only drivers need it
-
     if outcomes is None:
         return {}
     if not isinstance(outcomes, DataFrame):

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from psycopg import Error
+
 from pgrouse.errors import DatabaseUnreachable
 from pyspark_pgrouse.claim.claim_client import ClaimClient
 from pyspark_pgrouse.claim.in_flight import InFlight
@@ -54,8 +56,6 @@ class ClaimHeartbeat(threading.Thread):
 
     def run(self) -> None:
         """Beat until stopped. This is the one place where its failures are handled: the next beat tries again."""
-        from psycopg import Error  # noqa: PLC0415
-
         while not self._stopping:
             try:
                 self.beat()

@@ -9,6 +9,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
 from pgrouse import jsonb
 from pgrouse.client.call import run
 from pgrouse.client.calls.run import results
@@ -16,11 +20,12 @@ from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.config import duration
 from pgrouse.error_line import to_storable_text
 from pgrouse.errors import ConfigError, InvalidMessage
+from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.in_flight import ClaimRef, unzip
+from pyspark_pgrouse.executors import pgrouse_error
 
 if TYPE_CHECKING:
     import psycopg
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 
@@ -158,10 +163,6 @@ def settle(outcomes: DataFrame, dsn: str | None = None) -> SettleResult:
         ConfigError: a column is missing, or holds what it cannot.
         DatabaseUnreachable: with the reason.
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - only drivers need it
-
-    from pyspark_pgrouse.executors import pgrouse_error  # noqa: PLC0415
-
     frame = outcomes.select(*_columns(outcomes))
     try:
         rows = frame.mapInArrow(partial(_settle, dsn), COUNTED).collect()
@@ -180,8 +181,6 @@ def sum_results(counted: Iterable[tuple[str, int]]) -> SettleResult:
 
 
 def _columns(outcomes: DataFrame) -> list[Column]:
-    from pyspark.sql import functions as f  # noqa: PLC0415 - only drivers need it
-
     if missing := [name for name in NEEDED if name not in outcomes.columns]:
         raise ConfigError(
             f"outcomes have no column {' and '.join(missing)}: keep {' and '.join(NEEDED)} of the claimed rows"
@@ -197,10 +196,6 @@ def _columns(outcomes: DataFrame) -> list[Column]:
 
 def _settle(dsn: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Settle a partition, on an executor."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    from pyspark_pgrouse import connection  # noqa: PLC0415
-
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     if first is None:

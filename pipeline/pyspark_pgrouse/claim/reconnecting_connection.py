@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from psycopg import OperationalError
+
 from pgrouse.errors import DatabaseUnreachable
 from pyspark_pgrouse.claim.claim_client import ClaimClient
 
@@ -37,8 +39,6 @@ class ReconnectingConnection:
         Raises:
             DatabaseUnreachable: the server was never there, or did not come back in time.
         """
-        from psycopg import OperationalError  # noqa: PLC0415 - executors load it when they connect
-
         deadline = time.monotonic() + self._retry_timeout_s
         while True:
             try:

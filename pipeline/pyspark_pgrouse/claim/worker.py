@@ -14,6 +14,8 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from psycopg import Error
+
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import CLAIM_BYTES, CLAIM_ROWS, ClaimClient, ClaimCursor, ClaimedMessage
@@ -105,8 +107,6 @@ class ClaimWorker:
 
     def stop(self, *, release: bool) -> None:
         """Leave the registry and close the connections; give back what is in flight, or leave it to its locks."""
-        from psycopg import Error  # noqa: PLC0415 - executors load it when they connect
-
         with suppress(Error, DatabaseUnreachable, RuntimeError):
             self._heartbeat.stop()
         with suppress(Error, DatabaseUnreachable):

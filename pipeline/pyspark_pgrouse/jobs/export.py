@@ -22,9 +22,10 @@ from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.executors import on_executors
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, spark_options
-from pyspark_pgrouse.lake import compaction, delta
+from pyspark_pgrouse.lake import compaction
 from pyspark_pgrouse.lake.cursor import forget, held
 from pyspark_pgrouse.lake.export import Export, ExportOptions
+from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.lake.manifest import Manifest
 from pyspark_pgrouse.position import watermark_lag
 from pyspark_pgrouse.session import session as spark_session
@@ -120,7 +121,7 @@ def export(
     post_export = PostExport(compact, keep_replaced)
     java_home()
     if with_delta:
-        delta.check_installed()
+        _delta_follower()
     with ExitStack() as scope:
         conn = scope.enter_context(connect(dsn))
         scope.enter_context(held(conn, name))
@@ -130,6 +131,17 @@ def export(
         at_once = partitions or spark.sparkContext.defaultParallelism
         ExportRunner(session, work, at_once, partial(on_executors, spark), post_export).run(interval)
     return ExitCode.OK
+
+
+def _delta_follower() -> Callable[[Lake], int]:
+    """Return what brings the Delta table of a lake up to date.
+
+    Raises:
+        ConfigError: deltalake is not installed.
+    """
+    from pyspark_pgrouse.lake.delta import follow  # noqa: PLC0415 - extra delta
+
+    return follow
 
 
 def _forget(session: CliSession, dsn: str | None, name: str) -> int:
@@ -181,7 +193,7 @@ class ExportRunner:
 
     def _update_delta(self) -> None:
         if self.work.lake.info.delta:
-            delta.follow(self.work.lake)
+            _delta_follower()(self.work.lake)
 
     def _report(self, written: list[Manifest], merged: int, seconds: float) -> None:
         rows, files = sum(m.rows for m in written), sum(len(m.add) for m in written)

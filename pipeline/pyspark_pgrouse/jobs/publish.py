@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
+from pyspark.errors import PySparkException
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.table import Column
@@ -16,8 +17,10 @@ from pgrouse.format import plural
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, spark_options
+from pyspark_pgrouse.publish import columns as publish_columns
 from pyspark_pgrouse.publish.error import error_from_spark
 from pyspark_pgrouse.publish.job import JobResult, job_result, rejected, rejected_rows
+from pyspark_pgrouse.publish.preview import preview
 from pyspark_pgrouse.publish.source import Format, PublishSource, exists
 from pyspark_pgrouse.publish.stage import check_usable
 from pyspark_pgrouse.session import session as spark_session
@@ -101,8 +104,6 @@ def publish(
 
 
 def _publish(rows: DataFrame, dsn: str | None, job: str, topic: str | None, max_rejected: int | None) -> JobResult:
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - what is wrong with Java is said before Spark is loaded
-
     before = job_result(dsn, job)
     if before is not None:
         return before
@@ -145,8 +146,6 @@ def _first(dsn: str | None, job: str) -> list[tuple[int, str, str]]:
 
 
 def _preview(session: CliSession, rows: DataFrame, topic: str | None) -> int:
-    from pyspark_pgrouse.publish import columns as publish_columns  # noqa: PLC0415
-
     publish_columns.check(rows.schema, topic)
     groups = _preview_groups(rows, topic)
     columns = [
@@ -162,8 +161,6 @@ def _preview(session: CliSession, rows: DataFrame, topic: str | None) -> int:
 
 def _preview_groups(rows: DataFrame, topic: str | None) -> list[dict[str, Any]]:
     """Return how many rows of each topic would be published, and why others would not, as far as this is known without the database."""
-    from pyspark_pgrouse.publish.preview import preview  # noqa: PLC0415
-
     found = rows.mapInArrow(preview(topic), "topic STRING, reason STRING").groupBy("topic", "reason").count()
     return [
         {"topic": row["topic"], "rows": row["count"], "reason": row["reason"]}

@@ -9,6 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as f
 
 from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report
 from pgrouse.cli.command import CliSession, Command
@@ -86,8 +88,6 @@ def redrive(
 
 @contextmanager
 def _translated_spark_errors() -> Iterator[None]:
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - what is wrong with Java is said before Spark is loaded
-
     try:
         yield
     except PySparkException as error:
@@ -116,8 +116,6 @@ def _chosen(dead: DataFrame, where: str, limit: int | None) -> DataFrame:
     Raises:
         ConfigError: the expression is none, or about columns that are not there.
     """
-    from pyspark.errors import AnalysisException  # noqa: PLC0415 - what is wrong with Java is said before Spark is loaded
-
     try:
         chosen = dead.where(where)
     except AnalysisException as error:
@@ -147,8 +145,6 @@ def _put_back(
 
 
 def _preview(session: CliSession, chosen: DataFrame) -> int:
-    from pyspark.sql import functions as f  # noqa: PLC0415
-
     groups = chosen.groupBy("topic", "result", "error_fingerprint").agg(*map(f.expr, GROUPS))
     now = datetime.now(UTC)
     rows = [_group(row.asDict(), now) for row in groups.orderBy("topic", "result", "error_fingerprint").collect()]

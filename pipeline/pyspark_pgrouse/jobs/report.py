@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
+from pyspark.errors import PySparkException
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
@@ -17,12 +18,16 @@ from pgrouse.cli.progress_bar import ProgressBar
 from pgrouse.config.duration import parse
 from pgrouse.errors import PgrouseError
 from pgrouse.format import plural
+from pyspark_pgrouse import session as spark_session
+from pyspark_pgrouse.executors import pgrouse_error
 from pyspark_pgrouse.jobs.program import main, spark_options
+from pyspark_pgrouse.report.build import STAGES, ReportRequest, build_report
+from pyspark_pgrouse.report.destination import Destination
 from pyspark_pgrouse.report.slo import Slo
+from pyspark_pgrouse.report.source import DatabaseSource, LakeSource
 from pyspark_pgrouse.report.window import Window
 
 if TYPE_CHECKING:
-    from pyspark_pgrouse.report.destination import Destination
     from pyspark_pgrouse.report.findings import Findings
     from pyspark_pgrouse.report.source import ArchiveSource
 
@@ -111,10 +116,6 @@ def report(
 
     They show throughput, latency, failures, retries, channels and capacity, from a lake or from the database.
     """
-    from pyspark_pgrouse import session as spark_session  # noqa: PLC0415
-    from pyspark_pgrouse.report.build import ReportRequest, build_report  # noqa: PLC0415
-    from pyspark_pgrouse.report.destination import Destination  # noqa: PLC0415
-
     window = _window(**times)
     # What can be wrong is found out before Spark takes its time to start.
     destination = Destination.at(out)
@@ -148,8 +149,6 @@ def _window(since: datetime, until: datetime, baseline: timedelta | None, deploy
 
 
 def _source(session: CliSession, lake: str | None, topics: tuple[str, ...]) -> ArchiveSource:
-    from pyspark_pgrouse.report.source import DatabaseSource, LakeSource  # noqa: PLC0415
-
     if lake is not None:
         return LakeSource.open(lake, topics)
     return DatabaseSource.open(session.config.database.dsn or None, topics)
@@ -158,8 +157,6 @@ def _source(session: CliSession, lake: str | None, topics: tuple[str, ...]) -> A
 @contextmanager
 def _stages(session: CliSession) -> Iterator[Callable[[str], None]]:
     """Say what is being made: as a bar to people, as lines to logs."""
-    from pyspark_pgrouse.report.build import STAGES  # noqa: PLC0415
-
     if not sys.stderr.isatty():
         yield lambda stage: session.output.note(f"report: {stage}")
         return
@@ -170,10 +167,6 @@ def _stages(session: CliSession) -> Iterator[Callable[[str], None]]:
 @contextmanager
 def _explained() -> Iterator[None]:
     """Raise the error of a task that says itself what is wrong, instead of what Spark makes of it."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    from pyspark_pgrouse.executors import pgrouse_error  # noqa: PLC0415
-
     try:
         yield
     except PgrouseError:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from psycopg.sql import Identifier
+
 from pyspark_pgrouse.connection import check
 from pyspark_pgrouse.lake.manifest import LakeColumn
 
 if TYPE_CHECKING:
     import psycopg
-    import pyarrow as pa
 
 COLUMNS = """
     SELECT a.attname, pg_catalog.format_type(a.atttypid, NULL)
@@ -61,22 +63,16 @@ def archive_columns(conn: psycopg.Connection[Any]) -> tuple[ArchiveColumn, ...]:
 
 def arrow_type(name: str) -> pa.DataType:
     """Return the type that a column of a lake says."""
-    import pyarrow as pa  # noqa: PLC0415 - executors load it when they need it
-
     special = {"timestamp[us, tz=UTC]": pa.timestamp("us", "UTC"), "date32[day]": pa.date32()}
     return special.get(name) or pa.type_for_alias(name)
 
 
 def arrow_schema(columns: tuple[LakeColumn, ...]) -> pa.Schema:
     """Return the schema of files with these columns."""
-    import pyarrow as pa  # noqa: PLC0415
-
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
 
 def _read(name: str, kind: str) -> ArchiveColumn:
-    from psycopg.sql import Identifier  # noqa: PLC0415
-
     where = f"a.{Identifier(name).as_string(None)}"
     if kind == "xid8":
         where = f"{where}::text::bigint"

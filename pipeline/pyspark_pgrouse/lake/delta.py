@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.lake.columns import arrow_schema
@@ -16,35 +14,28 @@ from pyspark_pgrouse.lake.directory import LakeUnwritable
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.lake.manifest import CommitKind, DataFile, LakeColumn, Manifest
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+try:
+    from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+    from deltalake.exceptions import DeltaError
     from deltalake.transaction import AddAction, RemoveAction
+except ModuleNotFoundError as error:
+    if error.name != "deltalake":
+        raise
+    raise ConfigError(
+        "--delta needs the package deltalake, which is not installed: pip install 'pgrouse[delta]'"
+    ) from error
 
 # By this name the table counts the manifests that it has.
 APPLICATION = "pgrouse-export"
 PARTITIONED_BY = ["date", "topic"]
 
 
-def check_installed() -> None:
-    """Make sure that the package is there.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if find_spec("deltalake") is None:
-        raise ConfigError("--delta needs the package deltalake, which is not installed: pip install 'pgrouse[delta]'")
-
-
 def follow(lake: Lake) -> int:
     """Bring the table up to the last manifest; return how many commits that took.
 
     Raises:
-        ConfigError: deltalake is not installed.
         LakeUnwritable: the table cannot be written.
     """
-    check_installed()
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - it comes with an extra
-
     last = lake.snapshot().number
     try:
         done = _followed(lake)
@@ -58,16 +49,12 @@ def follow(lake: Lake) -> int:
 
 
 def _followed(lake: Lake) -> int:
-    from deltalake import DeltaTable  # noqa: PLC0415
-
     if not DeltaTable.is_deltatable(lake.directory.url):
         return 0
     return DeltaTable(lake.directory.url).transaction_version(APPLICATION) or 0
 
 
 def _append(lake: Lake, manifest: Manifest) -> None:
-    from deltalake import CommitProperties, Transaction  # noqa: PLC0415
-
     table = _table(lake, manifest.columns)
     # A compaction leaves the rows what they are: anyone who reads the changes of the table has nothing to read then.
     is_new = manifest.change is CommitKind.EXPORT
@@ -86,8 +73,6 @@ def _append(lake: Lake, manifest: Manifest) -> None:
 
 def _table(lake: Lake, columns: tuple[LakeColumn, ...]) -> DeltaTable:
     """Return the table, with all of these columns."""
-    from deltalake import DeltaTable, Schema  # noqa: PLC0415
-
     url, wanted = lake.directory.url, arrow_schema(columns)
     if not DeltaTable.is_deltatable(url):
         DeltaTable.create(url, schema=wanted, partition_by=PARTITIONED_BY, mode="ignore")
@@ -111,15 +96,11 @@ def _removed(lake: Lake, manifest: Manifest) -> list[DataFile]:
 
 
 def _add(file: DataFile, is_new: bool) -> AddAction:
-    from deltalake.transaction import AddAction  # noqa: PLC0415
-
     rows = json.dumps({"numRecords": file.rows})
     return AddAction(file.path, file.bytes, _partition(file), _now_ms(), is_new, rows)
 
 
 def _remove(file: DataFile, is_new: bool) -> RemoveAction:
-    from deltalake.transaction import RemoveAction  # noqa: PLC0415
-
     return RemoveAction(file.path, is_new, _now_ms(), file.bytes, _partition(file))
 
 

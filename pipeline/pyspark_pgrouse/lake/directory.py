@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
+from fsspec import filesystem
+from fsspec.core import url_to_fs
+
 from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 
 if TYPE_CHECKING:
@@ -62,8 +65,6 @@ class Directory:
         Raises:
             ConfigError: the scheme is unknown, or its package is not installed.
         """
-        from fsspec.core import url_to_fs  # noqa: PLC0415 - it comes with an extra
-
         scheme, mark, rest = url.partition("://")
         known = f"{SCHEMES.get(scheme, scheme)}{mark}{rest}" if mark else str(Path(url).expanduser().resolve())
         try:
@@ -80,8 +81,6 @@ class Directory:
 
     @cached_property
     def _fs(self) -> AbstractFileSystem:
-        from fsspec import filesystem  # noqa: PLC0415
-
         # What is listed must be what is there, not what was there a minute ago.
         return filesystem(self.protocol, **self.options | {"use_listings_cache": False})
 

@@ -6,12 +6,17 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
 from pyspark_pgrouse.lake.columns import arrow_schema
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.manifest import DataFile, LakeColumn
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -32,8 +37,6 @@ def frame(
 
     Spark reads them itself where Hadoop knows the scheme (s3a needs a jar for that), else its tasks do so by fsspec and Arrow.
     """
-    from pyspark.sql import functions as f  # noqa: PLC0415 - only drivers need it
-
     schema = spark_schema(columns)
     if not files:
         rows = spark.createDataFrame([], schema)
@@ -48,15 +51,11 @@ def frame(
 
 def spark_schema(columns: tuple[LakeColumn, ...]) -> StructType:
     """Return the schema of a lake with these columns, as Spark has it."""
-    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415
-
     schema: StructType = from_arrow_schema(arrow_schema(columns))
     return schema
 
 
 def _known_to_hadoop(spark: SparkSession, directory: Directory) -> bool:
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # noqa: PLC0415
-
     if directory.is_local:
         return True
     context: Any = spark.sparkContext
@@ -101,9 +100,6 @@ def _parts(files: Sequence[DataFile]) -> Iterator[list[str]]:
 
 def batches_of(directory: Directory, path: str, columns: tuple[LakeColumn, ...]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file with all columns of the lake."""
-    import pyarrow as pa  # noqa: PLC0415 - executors load it when they read
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
     schema = arrow_schema(columns)
     with directory.source(path) as stream, pq.ParquetFile(stream) as parquet:
         for rows in parquet.iter_batches(BATCH_ROWS):

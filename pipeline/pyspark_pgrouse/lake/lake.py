@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.lake.directory import Directory
+from pyspark_pgrouse.lake.frame import frame
 from pyspark_pgrouse.lake.manifest import CommitKind, DataFile, LakeColumn, Manifest
 
 if TYPE_CHECKING:
@@ -227,8 +228,6 @@ class Lake:
 
         It reads exactly what is committed now, also if batches are written meanwhile.
         """
-        from pyspark_pgrouse.lake.frame import frame  # noqa: PLC0415 - only this needs Spark
-
         snapshot = self.snapshot()
         return frame(spark, self.directory, snapshot.columns, snapshot.of(since, until, topics), since, until)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from psycopg.sql import Identifier
+
 from pyspark_pgrouse.connection import arrow
 from pyspark_pgrouse.lake.columns import ArchiveColumn
 from pyspark_pgrouse.lake.directory import Directory
@@ -75,6 +77,4 @@ def _place(position: Position) -> str:
 
 
 def _quoted(name: str) -> str:
-    from psycopg.sql import Identifier  # noqa: PLC0415 - executors load it when they read
-
     return Identifier(name).as_string(None)

@@ -7,15 +7,17 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pyspark_pgrouse.lake.columns import arrow_schema
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.manifest import DataFile, LakeColumn, folder
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 COMPRESSION = "zstd"
 # A row group is what readers skip or read at once.
@@ -44,8 +46,6 @@ class _File:
     """A Parquet file that is being written."""
 
     def __init__(self, directory: Directory, path: str, schema: pa.Schema) -> None:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - executors load it when they write
-
         self.path = path
         self.rows = 0
         self.bytes = 0
@@ -140,14 +140,10 @@ class LakeWriter:
             self._flush(max(self._waiting, key=lambda p: self._waiting[p].bytes))
 
     def _as_in_files(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa  # noqa: PLC0415
-
         columns = [rows.column(f.name).cast(f.type) for f in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _flush(self, partition: Partition) -> None:
-        import pyarrow as pa  # noqa: PLC0415
-
         waiting = self._waiting.pop(partition)
         self._file(partition).write(pa.concat_tables(waiting.parts))
 
@@ -183,10 +179,6 @@ class LakeWriter:
 
 def _partitioned(batches: list[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.Table]]:
     """Split rows by date and topic; in each part they keep their order, and share no memory with the others."""
-    import numpy as np  # noqa: PLC0415
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     batches = [batch for batch in batches if batch.num_rows]
     if not batches:
         return

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pgrouse import jsonb, printable
 from pgrouse.config.payload_schema import SchemaUnusable
 from pgrouse.errors import InvalidPayload
@@ -15,8 +18,6 @@ from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pyspark_pgrouse.publish.columns import CORRUPT
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyspark_pgrouse.publish.columns import Columns
 
 # As in pgrouse.new_message, in the words of RE2.
@@ -38,9 +39,6 @@ def faults(columns: Columns, count: int) -> pa.Array:
         columns: as `publish_columns.normal` makes them.
         count: how many rows there are.
     """
-    import pyarrow as pa  # noqa: PLC0415 - executors load it when they write
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     found = pa.nulls(count, pa.string())
     for mask, reason in _faults(pc, columns, count):
         wrong = pc.fill_null(mask, False)
@@ -88,8 +86,6 @@ def _content_faults(pc: Any, columns: Columns, count: int) -> Iterator[Fault]:
 
 
 def _conflict_faults(pc: Any, columns: Columns) -> Iterator[Fault]:
-    import pyarrow as pa  # noqa: PLC0415
-
     if "on_conflict" not in columns:
         return
     modes = columns["on_conflict"]
@@ -115,15 +111,11 @@ def _both(pc: Any, columns: Columns, one: str, other: str) -> Iterator[Fault]:
 
 
 def _absent(pc: Any, columns: Columns, name: str, count: int) -> pa.Array:
-    import pyarrow as pa  # noqa: PLC0415
-
     return pc.is_null(columns[name]) if name in columns else pa.repeat(pa.scalar(True), count)
 
 
 def misfits(columns: Columns, schemas: SchemaSnapshot) -> pa.Array:
     """Return for each row why its payload does not fit the payload_schema of its topic; null = it does."""
-    import pyarrow as pa  # noqa: PLC0415
-
     topics = columns["topic"].to_pylist()
     payloads = columns["payload"].to_pylist() if "payload" in columns else [None] * len(topics)
     return pa.array([_misfit(schemas, *row) for row in zip(topics, payloads, strict=True)], pa.string())
@@ -141,8 +133,6 @@ def _misfit(schemas: SchemaSnapshot, topic: str, payload: str | None) -> str | N
 
 def unreadable(columns: Columns, count: int) -> pa.Array:
     """Return for each row what in it is not JSON, according to Python's parser. This takes time: only for rows after a refused COPY."""
-    import pyarrow as pa  # noqa: PLC0415
-
     found: list[str | None] = [None] * count
     for name in ("headers", "payload"):
         if name in columns:

@@ -6,12 +6,14 @@ import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pgrouse.errors import ConfigError
 from pgrouse.publishing.new_message import TOPIC
 from pyspark_pgrouse.publish.json_text import as_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 # Where Spark's readers put a line that they cannot read: a row that has one is rejected.
@@ -92,8 +94,6 @@ def normal(batch: pa.RecordBatch, topic: str | None) -> Columns:
 
     JSON is text, waits and moments are microseconds (since 1970), numbers are of 64 bits. A column without any value is left out.
     """
-    import pyarrow as pa  # noqa: PLC0415 - executors load it when they write
-
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
     made = {name: _normal(name, column) for name, column in given.items() if column.null_count < len(column)}
     if topic is not None:
@@ -102,8 +102,6 @@ def normal(batch: pa.RecordBatch, topic: str | None) -> Columns:
 
 
 def _normal(name: str, column: pa.Array) -> pa.Array:
-    import pyarrow as pa  # noqa: PLC0415
-
     return _CONVERSIONS.get(name, _text)(pa, column)
 
 
@@ -129,8 +127,6 @@ def _moment(pa: Any, column: pa.Array) -> pa.Array:
 
 
 def _wait(pa: Any, column: pa.Array) -> pa.Array:
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     if pa.types.is_duration(column.type):
         return column.cast(pa.duration("us")).cast(pa.int64())
     seconds = column.cast(pa.float64())

@@ -6,9 +6,11 @@ import struct
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+if TYPE_CHECKING:
     from pyspark_pgrouse.publish.columns import Columns
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
@@ -34,8 +36,6 @@ def statement(names: list[str]) -> bytes:
 
 def encode(columns: Columns, attempt: UUID) -> memoryview:
     """Return the rows in the order of the columns."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - executors load it when they write
-
     head = struct.pack(">hi", 1 + len(columns), 16) + attempt.bytes
     fields = [part for name, column in columns.items() for part in _field(name, column)]
     rows = pc.binary_join_element_wise(_binary(head), *fields, _binary(b""))
@@ -50,8 +50,6 @@ def _span(offsets: pa.Buffer, rows: pa.Array) -> tuple[int, int]:
 
 
 def _binary(value: bytes) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
-
     return pa.scalar(value, pa.binary())
 
 
@@ -74,8 +72,6 @@ def _numbers(column: pa.Array) -> Any:
 
 def _fixed(column: pa.Array, parts: list[tuple[str, Any]]) -> pa.Array:
     """Return numbers behind their common length."""
-    import numpy as np  # noqa: PLC0415
-
     layout = np.dtype([("length", ">i4"), *((f"part{i}", kind) for i, (kind, _) in enumerate(parts))])
     made = np.empty(len(column), layout)
     made["length"] = layout.itemsize - 4
@@ -85,24 +81,16 @@ def _fixed(column: pa.Array, parts: list[tuple[str, Any]]) -> pa.Array:
 
 
 def _of_bytes(made: Any) -> pa.Array:
-    import pyarrow as pa  # noqa: PLC0415
-
     fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(made.itemsize), len(made), [None, pa.py_buffer(made)])
     return fixed.cast(pa.binary())
 
 
 def _nullable(column: pa.Array, made: pa.Array) -> pa.Array:
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     return pc.if_else(column.is_valid(), made, _binary(NULL)) if column.null_count else made
 
 
 def _variable(column: pa.Array, prefix: bytes) -> list[Any]:
     """Return lengths, what stands before each value, and the values."""
-    import numpy as np  # noqa: PLC0415
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     content = column.cast(pa.binary())
     layout = np.dtype([("length", ">i4"), ("prefix", f"V{len(prefix)}")]) if prefix else np.dtype([("length", ">i4")])
     made = np.empty(len(column), layout)

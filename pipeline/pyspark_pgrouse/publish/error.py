@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+import psycopg
 
 from pgrouse.errors import (
     ConfigError,
@@ -15,9 +16,7 @@ from pgrouse.errors import (
     PublishRejected,
     TopicFull,
 )
-
-if TYPE_CHECKING:
-    import psycopg
+from pyspark_pgrouse.executors import PGROUSE_ERROR, pgrouse_error
 
 
 class StageLost(PublishRejected):
@@ -53,8 +52,6 @@ RETRY_HINT = "nothing was published, run the job again with the same key"
 @contextmanager
 def translated_errors() -> Iterator[None]:
     """Raise what the server says, or that it is gone, as errors of our own."""
-    import psycopg  # noqa: PLC0415 - executors load it when they connect
-
     try:
         yield
     except psycopg.Error as error:
@@ -72,8 +69,6 @@ def _meaning(error: psycopg.Error) -> PgrouseError:
 
 def error_from_spark(error: Exception) -> Exception:
     """Return the error of ours that made Spark fail; itself if it was none."""
-    from pyspark_pgrouse.executors import PGROUSE_ERROR, pgrouse_error  # noqa: PLC0415 - tasks do without it
-
     found = PGROUSE_ERROR.findall(str(error))
     if not found:
         return error

@@ -5,26 +5,22 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
+from pyarrow import types
 
 Write = Callable[[Any], str]
 
 
 def as_json(column: pa.Array) -> pa.Array:
     """Return a column as JSON text. A field without a value is null; NaN stays NaN, which no reader of JSON takes."""
-    import pyarrow as pa  # noqa: PLC0415 - executors load it when they write
-
     write = _writer(column.type)
     return pa.array([None if value is None else write(value) for value in column.to_pylist()], pa.string())
 
 
 def _writer(type_: pa.DataType) -> Write:
     """Return what writes values of a type that are not null."""
-    from pyarrow import types  # noqa: PLC0415
-
     if types.is_struct(type_):
         return _struct({field.name: _nullable(_writer(field.type)) for field in type_})
     if types.is_map(type_):

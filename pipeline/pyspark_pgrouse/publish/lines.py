@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from pyspark_pgrouse.publish.columns import CORRUPT
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Split = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 DECODER = json.JSONDecoder()
@@ -21,8 +19,6 @@ def splitting(names: Sequence[str]) -> Split:
     """Return a function for mapInArrow that makes columns of these fields; a line that is no object stands in `_corrupt_record`."""
 
     def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # noqa: PLC0415 - executors load it
-
         for batch in batches:
             rows = [_row(line) for line in batch.column(0).to_pylist()]
             columns = [pa.array([row.get(name) for row in rows], pa.string()) for name in (*names, CORRUPT)]

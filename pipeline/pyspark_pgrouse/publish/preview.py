@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_pgrouse.publish import check as publish_check
 from pyspark_pgrouse.publish import columns as publish_columns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Judge = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
@@ -24,9 +23,6 @@ def preview(topic: str | None) -> Judge:
 
 
 def _preview_groups(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
-    import pyarrow as pa  # noqa: PLC0415 - executors load it
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     columns = publish_columns.normal(batch, topic)
     none = pa.nulls(batch.num_rows, pa.string())
     reasons = publish_check.faults(columns, batch.num_rows)

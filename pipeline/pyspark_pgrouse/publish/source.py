@@ -8,6 +8,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
+
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.publish.columns import CORRUPT, KNOWN
 from pyspark_pgrouse.publish.lines import splitting
@@ -60,8 +62,6 @@ class PublishSource:
         Raises:
             ConfigError: a file is missing, or has a column that is not known.
         """
-        from pyspark.errors import AnalysisException  # noqa: PLC0415 - what is wrong with Java is said before Spark is loaded
-
         try:
             return self._rows(spark)
         except AnalysisException as error:

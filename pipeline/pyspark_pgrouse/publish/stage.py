@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import psycopg
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pgrouse.client.call import run
@@ -23,7 +24,6 @@ from pyspark_pgrouse.publish import copy as publish_copy
 from pyspark_pgrouse.publish.error import translated_errors
 
 if TYPE_CHECKING:
-    import psycopg
     import pyarrow as pa
 
     from pyspark_pgrouse.publish.columns import Columns
@@ -171,8 +171,6 @@ class StageWriter:
 
     def _refused(self, columns: Columns) -> psycopg.Error | None:
         """Stage rows all together; return why the server took none of them."""
-        import psycopg  # noqa: PLC0415
-
         try:
             with self._conn.cursor() as cursor, cursor.copy(publish_copy.statement(list(columns))) as copy:
                 copy.write(publish_copy.HEADER)
@@ -207,8 +205,6 @@ class StageWriter:
 
 
 def _reason(refused: psycopg.Error) -> str:
-    import psycopg  # noqa: PLC0415
-
     # What a constraint says in detail is the whole row again.
     detail = None if isinstance(refused, psycopg.IntegrityError) else refused.diag.message_detail
     return ": ".join(filter(None, [refused.diag.message_primary, detail])) or str(refused)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pgrouse.errors import ConfigError, PgrouseError
@@ -68,8 +69,6 @@ class PublishStreamWriter(DataSourceStreamArrowWriter):
 
 def job_of_task() -> str:
     """Return the key of the micro-batch that this task belongs to."""
-    from pyspark import TaskContext  # noqa: PLC0415 - there is one only in a task
-
     task = TaskContext.get()
     query, batch = (task and task.getLocalProperty(name) for name in (QUERY, BATCH))
     if not query or not batch:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from psycopg import sql
+
 from pyspark_pgrouse.options import Mode, Options
 
 DEAD = "a.result NOT IN ('success', 'cancelled')"
@@ -49,6 +51,4 @@ EVERYTHING = Scope()
 
 def literal(value: Any) -> str:
     """Return a value as a literal of SQL, quoted so that it cannot be anything else."""
-    from psycopg import sql  # noqa: PLC0415 - executors load it when they read
-
     return sql.Literal(value).as_string(None)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.read.payload import reader
@@ -14,7 +16,6 @@ from pyspark_pgrouse.schema import MISFIT, SourceColumn
 
 if TYPE_CHECKING:
     import psycopg
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 # A slice with fewer rows costs more to start than to read.
@@ -78,8 +79,6 @@ class SliceReader:
             yield self._conform(batch)
 
     def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa  # noqa: PLC0415 - executors load it when they read
-
         expected = self._arrow
         arrays = [
             array if array.type == field.type or field.name in self._parsed else array.cast(field.type)
@@ -95,8 +94,6 @@ class SliceReader:
 
     @property
     def _arrow(self) -> pa.Schema:
-        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - it needs Arrow
-
         return to_arrow_schema(self._schema, timezone="UTC")
 
 

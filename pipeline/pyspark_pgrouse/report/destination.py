@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from fsspec.core import url_to_fs
+
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.lake.directory import SCHEMES
 
@@ -72,8 +74,6 @@ class Destination:
             fs.rm(place, recursive=True)
 
     def _open(self) -> tuple[AbstractFileSystem, str]:
-        from fsspec.core import url_to_fs  # noqa: PLC0415 - it comes with an extra
-
         scheme, mark, rest = self.url.partition("://")
         fs, root = url_to_fs(f"{SCHEMES.get(scheme, scheme)}{mark}{rest}")
         return fs, root.rstrip("/")
