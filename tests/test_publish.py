@@ -31,7 +31,7 @@ from pgrouse.errors import (
     TopicReserved,
 )
 from pgrouse.publishing.copy_rows import DEFAULT_PRIORITY
-from pgrouse.publishing.new_message import ON_CONFLICT, NewMessage, Options
+from pgrouse.publishing.new_message import ON_CONFLICT, NewMessage, PublishOptions
 from pgrouse.publishing.publish import publish, publish_many
 from tests.server.postgres import Database
 
@@ -198,7 +198,7 @@ def test_other_connections_are_refused_by_their_name() -> None:
 
 
 def test_publish_takes_what_a_new_message_has() -> None:
-    options = inspect.get_annotations(Options)
+    options = inspect.get_annotations(PublishOptions)
 
     assert ["topic", "payload", *options] == list(NewMessage.__slots__)
 

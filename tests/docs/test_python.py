@@ -8,7 +8,7 @@ from typing import Any
 import pgrouse
 from pgrouse.client.client import Client
 from pgrouse.handlers.context import Context
-from pgrouse.publishing.publish import Options
+from pgrouse.publishing.publish import PublishOptions
 from tests.docs.page import Page
 from tests.server.postgres import Database
 
@@ -52,7 +52,7 @@ def test_every_attribute_of_an_item_and_of_a_batchs_context_is_documented_and_no
 def test_every_option_of_publish_is_documented_and_no_other() -> None:
     documented = {row[0].strip("`") for row in PAGE.section("Publishing").rows()}
 
-    assert documented == {"payload", *Options.__annotations__}
+    assert documented == {"payload", *PublishOptions.__annotations__}
 
 
 def test_every_method_of_a_client_is_documented_and_no_other() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_pgrouse.claim.bisection import CALLS, Bisection
 from pyspark_pgrouse.claim.in_flight import ClaimRef
-from pyspark_pgrouse.claim.outcome import Outcome, Row, SettleResult
+from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts
 
 ERROR = "ValueError: boom"
 
@@ -25,18 +25,18 @@ class Books:
         self.calls: list[list[int]] = []
         self.outcomes: dict[int, str] = {}
 
-    def work(self, part: Sequence[ClaimRef]) -> SettleResult | str:
+    def work(self, part: Sequence[ClaimRef]) -> SettledCounts | str:
         ids = [id_ for id_, _ in part]
         self.calls.append(ids)
         if self.raises(set(ids), len(self.calls)):
             return f"{ERROR} {ids}"
-        return self.note([(id_, claim, Outcome()) for id_, claim in part])
+        return self.note([(id_, claim, AttemptOutcome()) for id_, claim in part])
 
-    def note(self, rows: Sequence[Row]) -> SettleResult:
+    def note(self, rows: Sequence[Row]) -> SettledCounts:
         for id_, _, outcome in rows:
             assert id_ not in self.outcomes, "settled twice"
             self.outcomes[id_] = outcome.kind
-        return SettleResult.of([(outcome.kind, 1) for *_, outcome in rows], 0)
+        return SettledCounts.of([(outcome.kind, 1) for *_, outcome in rows], 0)
 
     def of(self, outcome: str) -> list[int]:
         return sorted(id_ for id_, found in self.outcomes.items() if found == outcome)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.claim.outcome import Outcome, Row, SettleResult, settle, settle_rows, sum_results
+from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts, settle, settle_rows, sum_results
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -25,7 +25,7 @@ def ended(queue: Queue) -> dict[int, tuple[str, str | None]]:
 
 def row(claimed: Any, outcome: str | None = None, **columns: Any) -> Row:
     """Return what a row of a DataFrame says about a claimed message."""
-    return claimed.id, claimed.claim_id, Outcome.parse({"outcome": outcome, **columns})
+    return claimed.id, claimed.claim_id, AttemptOutcome.parse({"outcome": outcome, **columns})
 
 
 def one(queue: Queue, outcome: str | None, reason: str | None = None, after: Any = None) -> int:
@@ -124,7 +124,7 @@ def test_a_message_that_is_not_held_any_more_is_counted_as_lost_and_left_alone(q
 
     counted = settle_rows(queue.conn, [row(claimed, "reject") for claimed in (first, second)])
 
-    assert sum_results(counted) == SettleResult({"rejected": 1}, lost=1)
+    assert sum_results(counted) == SettledCounts({"rejected": 1}, lost=1)
     assert queue.ids() == [first.id]
 
 
@@ -171,7 +171,7 @@ def test_what_is_counted_is_what_the_database_did_and_not_what_was_asked(
 
     counted = settle_rows(queue.conn, [row(claimed, outcome, reason="why")])
 
-    assert sum_results(counted) == SettleResult({became: 1})
+    assert sum_results(counted) == SettledCounts({became: 1})
     assert sum_results(counted).dead == (became in ("rejected", "failed", "lock_expired"))
 
 
@@ -182,7 +182,7 @@ def test_a_release_that_gives_way_to_a_newer_message_of_its_key_is_counted_as_ca
 
     counted = settle_rows(queue.conn, [row(claimed, "release")])
 
-    assert sum_results(counted) == SettleResult({"cancelled": 1})
+    assert sum_results(counted) == SettledCounts({"cancelled": 1})
 
 
 def test_what_was_cancelled_while_it_was_worked_is_lost_once_and_not_counted_twice(queue: Queue) -> None:
@@ -192,11 +192,11 @@ def test_what_was_cancelled_while_it_was_worked_is_lost_once_and_not_counted_twi
 
     counted = settle_rows(queue.conn, [row(claimed, "retry", reason="why") for claimed in (first, second)])
 
-    assert sum_results(counted) == SettleResult({"failed": 1}, lost=1)
+    assert sum_results(counted) == SettledCounts({"failed": 1}, lost=1)
 
 
 def test_the_total_counts_the_lost_ones_too() -> None:
-    assert SettleResult({"success": 3, "retry": 1}, lost=2).total == 6
+    assert SettledCounts({"success": 3, "retry": 1}, lost=2).total == 6
 
 
 @pytest.mark.spark
@@ -204,7 +204,7 @@ def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_leaves
     spark: SparkSession, database: Database, queue: Queue, tmp_path: Path
 ) -> None:
     first, second, third, fourth = queue.publish_many(4)
-    told: list[SettleResult] = []
+    told: list[SettledCounts] = []
 
     def work(batch: DataFrame, _: int) -> None:
         from pyspark.sql import functions as f  # noqa: PLC0415
@@ -220,7 +220,7 @@ def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_leaves
 
     assert ended(queue)[first] == ("rejected", "1")
     assert [ended(queue)[id_][0] for id_ in (second, third, fourth)] == ["cancelled", "success", "success"]
-    assert told == [SettleResult({"rejected": 1}, lost=0)]
+    assert told == [SettledCounts({"rejected": 1}, lost=0)]
 
 
 @pytest.mark.spark

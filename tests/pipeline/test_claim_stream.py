@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pgrouse.errors import ConfigError, DatabaseUnreachable
 from pyspark_pgrouse.claim import worker as claim_worker
 from pyspark_pgrouse.claim.claim_client import ClaimClient
-from pyspark_pgrouse.claim.in_flight import InFlight
+from pyspark_pgrouse.claim.in_flight import MessagesInFlight
 from pyspark_pgrouse.claim.offset import ClaimOffset
 from pyspark_pgrouse.claim.query_end import QueryEnd
 from pyspark_pgrouse.claim.worker import ConsumerTaken
@@ -226,7 +226,7 @@ def test_locks_are_extended_while_a_batch_runs(
 
 def test_a_message_beyond_its_timeout_is_not_extended() -> None:
     now = [0.0]
-    in_flight = InFlight(lambda: now[0])
+    in_flight = MessagesInFlight(lambda: now[0])
     in_flight.add([(1, 7, 3.0, None), (2, 7, 3.0, 0.5)])
     assert in_flight.due() == []
 

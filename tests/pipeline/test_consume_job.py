@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from pgrouse.errors import ConfigError, ExitCode
 from pyspark_pgrouse.claim.batch import BatchResult, run_batch
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
-from pyspark_pgrouse.claim.outcome import SettleResult
+from pyspark_pgrouse.claim.outcome import SettledCounts
 from pyspark_pgrouse.claim.user_function import find_function
 from tests.pipeline.claiming import streaming
 from tests.server.postgres import Database
@@ -127,7 +127,7 @@ def test_what_a_function_names_ends_so_and_the_rest_succeeds(
 
     ran = worked(spark, database, "some_are_bad")
 
-    assert ran.settled == SettleResult({"rejected": 1, "failed": 1, "success": 2})
+    assert ran.settled == SettledCounts({"rejected": 1, "failed": 1, "success": 2})
     assert ended(queue) == [("1", "rejected"), ("2", "failed"), ("3", "success"), ("4", "success")]
     assert [row.error for row in queue.rows(ENDED)] == ["why", "why", None, None]
 
@@ -151,7 +151,7 @@ def test_a_function_that_raises_over_everything_costs_one_message_an_attempt_and
 
     assert said in (ran.error or "")
     assert (list(ran.at_fault), ran.has_failed) == ([first], True)
-    assert ran.settled == SettleResult({"failed": 1, "release": 3})
+    assert ran.settled == SettledCounts({"failed": 1, "release": 3})
     assert ended(queue) == [("1", "failed")]
     assert said in queue.archived(first).error
     assert [(queue.message(id_).attempts, queue.message(id_).claim_id) for id_ in others] == [(0, None)] * 3
@@ -165,7 +165,7 @@ def test_a_message_over_which_the_function_raises_is_found_and_the_others_are_wo
 
     ran = worked(spark, database, "raises_over_two")
 
-    assert ran.settled == SettleResult({"failed": 2, "success": 3})
+    assert ran.settled == SettledCounts({"failed": 2, "success": 3})
     assert [result for _, result in ended(queue)] == ["success", "failed", "success", "failed", "success"]
     assert "cannot do ['2', '4']" in (ran.error or "")
     assert [error.splitlines()[-1] for error in ran.at_fault.values()] == [
@@ -185,7 +185,7 @@ def test_a_message_that_failed_alone_is_tried_again_while_attempts_are_left(
     ran = worked(spark, database, "raises")
 
     assert (queue.message(published).attempts, queue.message(published).claim_id) == (1, None)
-    assert ran.settled == SettleResult({"retry": 1})
+    assert ran.settled == SettledCounts({"retry": 1})
 
 
 def test_what_the_batch_lost_meanwhile_is_not_settled(database: Database, queue: Queue) -> None:

@@ -26,7 +26,7 @@ from pgrouse.handlers import loader as handlers
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.batch import Batch, BatchContext, Item
 from pgrouse.handlers.encryption import NoEncryption
-from pgrouse.handlers.handler import BatchOptions, Handler, Mode
+from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
 from pgrouse.handlers.retry_strategy import RetryStrategy
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.claim_planner import Capacity
@@ -58,7 +58,7 @@ def batch_handler(
     places: int = 1,
     rules: AckRules = AckRules(),  # noqa: B008 - frozen
 ) -> Handler:
-    mode = Mode.ASYNC if asyncio.iscoroutinefunction(function) else Mode.THREAD
+    mode = ExecutionMode.ASYNC if asyncio.iscoroutinefunction(function) else ExecutionMode.THREAD
     adapter = None if payload is None else TypeAdapter(payload)
     return Handler(
         topic, "module:function", function, mode, arguments, adapter, places, rules, BatchOptions(size, wait_s, items)

@@ -51,7 +51,7 @@ from pgrouse.doctor.target import DoctorTarget
 from pgrouse.errors import ConfigError
 from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
-from pgrouse.handlers.handler import BatchOptions, Handler, Mode
+from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.publishing import new_message
 from pgrouse.web import message_detail
@@ -530,11 +530,13 @@ def ways() -> Iterator[Any]:
         raise ValueError(f"card {payloads}")
 
     first = AckRules(AckPolicy.ACK_FIRST)
-    yield pytest.param(Handler("t", "m:f", on_the_loop, Mode.ASYNC, 2, None), id="its transaction")
-    yield pytest.param(Handler("t", "m:f", in_a_thread, Mode.THREAD, 2, None), id="its transaction in a thread")
-    yield pytest.param(Handler("t", "m:f", on_the_loop, Mode.ASYNC, 2, None, rules=first), id="ack_first")
+    yield pytest.param(Handler("t", "m:f", on_the_loop, ExecutionMode.ASYNC, 2, None), id="its transaction")
+    yield pytest.param(
+        Handler("t", "m:f", in_a_thread, ExecutionMode.THREAD, 2, None), id="its transaction in a thread"
+    )
+    yield pytest.param(Handler("t", "m:f", on_the_loop, ExecutionMode.ASYNC, 2, None, rules=first), id="ack_first")
     batch_options = BatchOptions(1, 0.0, as_items=False)
-    yield pytest.param(Handler("t", "m:f", batch, Mode.ASYNC, 2, None, 1, first, batch_options), id="batch")
+    yield pytest.param(Handler("t", "m:f", batch, ExecutionMode.ASYNC, 2, None, 1, first, batch_options), id="batch")
 
 
 class Told(NoObserver):
@@ -599,7 +601,7 @@ class TestSettling:
             raise ValueError(f"card {payload}")
 
         told = Told()
-        handler = Handler("t", "m:f", fail, Mode.ASYNC, 1, None, 1, batch_options=batch_options)
+        handler = Handler("t", "m:f", fail, ExecutionMode.ASYNC, 1, None, 1, batch_options=batch_options)
         async with secretive(cipher, handler, told) as executor:
             executor.add([sealed(cipher, "4711")], 0)
             await until(lambda: executor.settle_buffer.waiting)
@@ -615,7 +617,7 @@ class TestSettling:
         async def pay(payload: Any) -> Any:
             return payload
 
-        handler = Handler("t", "m:f", pay, Mode.ASYNC, 1, None, 1, batch_options=batch_options)
+        handler = Handler("t", "m:f", pay, ExecutionMode.ASYNC, 1, None, 1, batch_options=batch_options)
         async with secretive(cipher, handler) as executor:
             executor.add([sealed(cipher, "4711")], 0)
             await until(lambda: executor.settle_buffer.waiting)

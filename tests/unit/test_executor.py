@@ -17,7 +17,7 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import config
 from pgrouse.handlers.encryption import NoEncryption
-from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.claim_planner import Capacity
 from pgrouse.worker.executor import HandlerExecutor
@@ -29,7 +29,7 @@ Claimed = Callable[..., Message]
 
 
 def handler(function: Callable[..., Any], concurrency: int | None = None, topic: str = "job") -> Handler:
-    mode = Mode.ASYNC if asyncio.iscoroutinefunction(function) else Mode.THREAD
+    mode = ExecutionMode.ASYNC if asyncio.iscoroutinefunction(function) else ExecutionMode.THREAD
     return Handler(topic, "module:function", function, mode, 1, None, concurrency)
 
 

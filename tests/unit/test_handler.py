@@ -16,7 +16,7 @@ from pgrouse.config import config
 from pgrouse.errors import ConfigError
 from pgrouse.handlers import loader as handlers
 from pgrouse.handlers.call import to_call
-from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.handlers.outcome import Reject
 from pgrouse.testing.runtime import TestRuntime
 
@@ -129,16 +129,16 @@ class TestSignature:
     @pytest.mark.parametrize(
         ("name", "chosen", "mode"),
         [
-            ("one", {}, Mode.THREAD),
-            ("coroutine", {}, Mode.ASYNC),
-            ("shop", {}, Mode.ASYNC),
-            ("shop.method", {}, Mode.ASYNC),
-            ("one", {"isolation": "process"}, Mode.PROCESS),
-            ("coroutine", {"isolation": "process"}, Mode.PROCESS),
+            ("one", {}, ExecutionMode.THREAD),
+            ("coroutine", {}, ExecutionMode.ASYNC),
+            ("shop", {}, ExecutionMode.ASYNC),
+            ("shop.method", {}, ExecutionMode.ASYNC),
+            ("one", {"isolation": "process"}, ExecutionMode.PROCESS),
+            ("coroutine", {"isolation": "process"}, ExecutionMode.PROCESS),
         ],
     )
     def test_where_it_runs_follows_from_what_it_is(
-        self, find: Callable[..., Handler], name: str, chosen: dict[str, Any], mode: Mode
+        self, find: Callable[..., Handler], name: str, chosen: dict[str, Any], mode: ExecutionMode
     ) -> None:
         assert find(name, **chosen).mode is mode
 
@@ -253,7 +253,7 @@ class TestPayload:
             c: Annotated[str, AfterValidator(insist)]
             d: Annotated[Paid | Sent, Field(discriminator="kind")]
 
-        work = Handler("t", "m:f", print, Mode.THREAD, 1, TypeAdapter(Order))
+        work = Handler("t", "m:f", print, ExecutionMode.THREAD, 1, TypeAdapter(Order))
         with pytest.raises(Reject) as rejected:
             called(work, claimed(payload='{"a": "4711", "b": "4711", "c": "4711", "d": {"kind": "4711"}}'))
 

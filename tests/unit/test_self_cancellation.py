@@ -13,7 +13,7 @@ from structlog.testing import LogCapture
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
-from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.worker.executor import HandlerExecutor
 from tests.unit.test_batch import batch_handler
 from tests.unit.test_executor import Gate, ends, executor_of, handler, nothing, until
@@ -133,7 +133,9 @@ async def test_its_error_says_where_it_was_cancelled(claimed: Claimed) -> None:
 
 
 async def test_it_is_settled_as_the_policy_of_the_topic_says(claimed: Claimed) -> None:
-    rejecting = Handler("job", "m:f", cancel_and_wait, Mode.ASYNC, 1, None, rules=AckRules(AckPolicy.REJECT_ON_ERROR))
+    rejecting = Handler(
+        "job", "m:f", cancel_and_wait, ExecutionMode.ASYNC, 1, None, rules=AckRules(AckPolicy.REJECT_ON_ERROR)
+    )
 
     async with executor_of(rejecting) as executor:
         executor.add([claimed()], 0)
@@ -143,7 +145,7 @@ async def test_it_is_settled_as_the_policy_of_the_topic_says(claimed: Claimed) -
 
 
 async def test_after_the_completion_it_is_only_logged(claimed: Claimed, logged: LogCapture) -> None:
-    first = Handler("job", "m:f", cancel_and_wait, Mode.ASYNC, 1, None, rules=AckRules(AckPolicy.ACK_FIRST))
+    first = Handler("job", "m:f", cancel_and_wait, ExecutionMode.ASYNC, 1, None, rules=AckRules(AckPolicy.ACK_FIRST))
     message = claimed()
 
     async def complete_first(messages: list[Message]) -> list[int]:

@@ -22,7 +22,7 @@ def print_table(columns: list[Column], rows: Sequence[Row]) -> None:
     console.print(rich_table(columns, rows, console.width))
 
 
-class LiveTable:
+class WatchTable:
     """A table that is shown again and again in the same place."""
 
     def __init__(self, columns: list[Column]) -> None:

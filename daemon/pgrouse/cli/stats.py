@@ -133,9 +133,9 @@ def _watch_in_pipe(session: CliSession, conn: psycopg.Connection, interval: time
 
 
 def _watch_on_terminal(conn: psycopg.Connection, interval: timedelta) -> None:
-    from pgrouse.cli.rich_table import LiveTable  # noqa: PLC0415 - slow to import: only terminals need rich
+    from pgrouse.cli.rich_table import WatchTable  # noqa: PLC0415 - slow to import: only terminals need rich
 
-    with LiveTable(_columns()) as table:
+    with WatchTable(_columns()) as table:
         while True:
             found = _read(conn)
             table.show(found.topics, _remarks(found))

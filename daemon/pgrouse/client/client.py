@@ -33,7 +33,7 @@ from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
 from pgrouse.errors import MessageNotFound
 from pgrouse.jsonb import encode
-from pgrouse.publishing.new_message import NewMessage, Options
+from pgrouse.publishing.new_message import NewMessage, PublishOptions
 from pgrouse.publishing.publish import publish, publish_many
 from pgrouse.publishing.published import Published, PublishedMany
 
@@ -86,7 +86,7 @@ class Client:
     # Messages
 
     def publish(
-        self, topic: str, payload: Any = None, *, cipher: Cipher | None = None, **options: Unpack[Options]
+        self, topic: str, payload: Any = None, *, cipher: Cipher | None = None, **options: Unpack[PublishOptions]
     ) -> Published:
         """Publish one message: `pgrouse.publish` on the connection of this client."""
         return publish(self.conn, topic, payload, cipher=cipher, **options)

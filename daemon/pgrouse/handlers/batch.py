@@ -32,7 +32,7 @@ from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
 from pgrouse.handlers.transaction import Transaction
-from pgrouse.publishing.new_message import Options
+from pgrouse.publishing.new_message import PublishOptions
 from pgrouse.telemetry import trace_context
 
 log = structlog.get_logger()
@@ -153,7 +153,7 @@ class BatchContext:
         if self.lost:
             raise LockLost("no message of this batch is this worker's any more: stop working on it")
 
-    def publish(self, topic: str, payload: Any = None, **options: Unpack[Options]) -> Any:
+    def publish(self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]) -> Any:
         """Publish a message, as `ctx.publish` of other handlers does; of no trace but that of the batch. An async handler awaits it."""
         return ContextPublish(self._batch.runtime, {}, topic, payload, options).publish(self.connection, self._tracker)
 

@@ -27,7 +27,7 @@ from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.step import Steps, to_step
 from pgrouse.handlers.transaction import Transaction
-from pgrouse.publishing.new_message import Options
+from pgrouse.publishing.new_message import PublishOptions
 from pgrouse.telemetry import trace_context
 
 # What messages.heartbeat takes.
@@ -208,7 +208,7 @@ class Context(MessageView):
         done = self._steps.run_async if is_on_event_loop() else self._steps.run_blocking
         return done(step, self.connection)  # type: ignore[arg-type]
 
-    def publish(self, topic: str, payload: Any = None, **options: Unpack[Options]) -> Any:
+    def publish(self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]) -> Any:
         """Publish another message, as `pgrouse.publish` does; an async handler awaits it.
 
         Inside of `ctx.transaction()` it is published with the completion of this one, or not at all: exactly once. Outside of it, at once, on

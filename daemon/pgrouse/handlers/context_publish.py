@@ -11,7 +11,7 @@ from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.publishing.drivers.connection_types import AsyncPsycopgConnection, PsycopgConnection
-from pgrouse.publishing.new_message import Options
+from pgrouse.publishing.new_message import PublishOptions
 from pgrouse.publishing.publish import publish
 from pgrouse.publishing.published import Published
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
@@ -28,7 +28,7 @@ class ContextPublish:
     """
 
     def __init__(
-        self, runtime: HandlerRuntime, headers: Mapping[str, Any], topic: str, payload: Any, options: Options
+        self, runtime: HandlerRuntime, headers: Mapping[str, Any], topic: str, payload: Any, options: PublishOptions
     ) -> None:
         self._runtime, self._topic, self._payload = runtime, topic, payload
         self._options = options

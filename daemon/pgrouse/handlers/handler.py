@@ -26,7 +26,7 @@ ERRORS_WITH_VALUES = frozenset(
 ERRORS_WITHOUT_VALUES = frozenset(get_args(core_schema.ErrorType)) - ERRORS_WITH_VALUES
 
 
-class Mode(Enum):
+class ExecutionMode(Enum):
     """Where a handler runs."""
 
     ASYNC = "async"  # on the event loop
@@ -68,7 +68,7 @@ class Handler:
     topic: str
     name: str
     function: Callable[..., Any]
-    mode: Mode
+    mode: ExecutionMode
     arguments: int
     payload: TypeAdapter[Any] | None
     concurrency: int | None = None

@@ -19,7 +19,7 @@ from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.batch import BatchContext
 from pgrouse.handlers.batch_options import find_batch_problems, to_batch_options
 from pgrouse.handlers.context import Context
-from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.handlers.retry_strategy import RetryStrategy, to_strategy
 
 # Children of one topic with isolation = "process", unless its concurrency says otherwise.
@@ -73,7 +73,7 @@ def inspect_handler(
     batch_options, wanted = to_batch_options(chosen, arguments, wanted)
     payload = _adapter(name, wanted)
     mode = _mode(chosen, function)
-    usual = 1 if batch_options else DEFAULT_CHILDREN if mode is Mode.PROCESS else None
+    usual = 1 if batch_options else DEFAULT_CHILDREN if mode is ExecutionMode.PROCESS else None
     concurrency = chosen.concurrency or usual
     # A batch handler acknowledges by its items, not by its context.
     ends = _rules(chosen, rules, 2 if batch_options else arguments)
@@ -154,11 +154,11 @@ def _import(module_name: str, function_name: str) -> Any:
     return found
 
 
-def _mode(chosen: config.Topic, function: Callable[..., Any]) -> Mode:
+def _mode(chosen: config.Topic, function: Callable[..., Any]) -> ExecutionMode:
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
     if chosen.isolation == "process":
-        return Mode.PROCESS
-    return Mode.ASYNC if is_async else Mode.THREAD
+        return ExecutionMode.PROCESS
+    return ExecutionMode.ASYNC if is_async else ExecutionMode.THREAD
 
 
 def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:

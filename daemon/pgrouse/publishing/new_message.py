@@ -72,7 +72,7 @@ class NewMessage:
     after_failed: AfterFailed = "hold"
 
 
-class Options(TypedDict, total=False):
+class PublishOptions(TypedDict, total=False):
     """What `publish` takes by name, as in NewMessage."""
 
     body: bytes | None

@@ -15,7 +15,7 @@ from pgrouse.errors import InvalidMessage, InvalidPayload
 from pgrouse.publishing import schema_cache
 from pgrouse.publishing.copy_rows import READ_START, CopyRows
 from pgrouse.publishing.drivers import driver_of
-from pgrouse.publishing.new_message import NewMessage, OnConflict, Options, to_columns
+from pgrouse.publishing.new_message import NewMessage, OnConflict, PublishOptions, to_columns
 from pgrouse.publishing.publish_statement import publish_statement
 from pgrouse.publishing.published import Published, PublishedMany
 from pgrouse.publishing.schema_cache import CachedSchema
@@ -50,7 +50,7 @@ def publish(  # type: ignore[overload-overlap]  # an async connection of SQLAlch
     payload: Any = None,
     *,
     cipher: Cipher | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[PublishOptions],
 ) -> Coroutine[Any, Any, Published]: ...
 
 
@@ -61,12 +61,12 @@ def publish(
     payload: Any = None,
     *,
     cipher: Cipher | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[PublishOptions],
 ) -> Published: ...
 
 
 def publish(
-    conn: Any, topic: str, payload: Any = None, *, cipher: Cipher | None = None, **options: Unpack[Options]
+    conn: Any, topic: str, payload: Any = None, *, cipher: Cipher | None = None, **options: Unpack[PublishOptions]
 ) -> Published | Coroutine[Any, Any, Published]:
     """Publish one message in the connection's transaction and return its id; await it on an async connection.
 

@@ -41,7 +41,7 @@ LOST = "lock_lost"
 CANCELLED = "cancelled"
 
 
-class Operation(StrEnum):
+class MessagingOperation(StrEnum):
     """What is done with messages: `messaging.operation.type`, and its name here."""
 
     SEND = "send"

@@ -12,7 +12,7 @@ from opentelemetry import trace
 from pgrouse import jsonb
 from pgrouse.telemetry import names, propagation
 from pgrouse.telemetry.instruments import instruments
-from pgrouse.telemetry.names import Operation
+from pgrouse.telemetry.names import MessagingOperation
 from pgrouse.telemetry.server import server_attributes
 from pgrouse.telemetry.trace_context import TRACEPARENT, P
 
@@ -34,7 +34,7 @@ class PublishSpan:
         self._count = 1
         self._instruments = instruments()
         self._span = self._instruments.tracer.start_span(
-            f"{Operation.SEND} {topic}" if topic else Operation.SEND,
+            f"{MessagingOperation.SEND} {topic}" if topic else MessagingOperation.SEND,
             kind=trace.SpanKind.PRODUCER,
             attributes={**self._attributes(), **server_attributes(conn)},
         )
@@ -61,7 +61,7 @@ class PublishSpan:
         self._count = int(published)
         self._span.set_attribute(names.BATCH_MESSAGE_COUNT, self._count)
         if topic := self._topic():
-            self._span.update_name(f"{Operation.SEND} {topic}")
+            self._span.update_name(f"{MessagingOperation.SEND} {topic}")
             self._span.set_attribute(names.DESTINATION_NAME, topic)
         return published
 
@@ -87,8 +87,8 @@ class PublishSpan:
     def _attributes(self) -> dict[str, str]:
         about = {
             names.MESSAGING_SYSTEM: names.SYSTEM,
-            names.OPERATION_NAME: Operation.SEND.value,
-            names.OPERATION_TYPE: Operation.SEND.value,
+            names.OPERATION_NAME: MessagingOperation.SEND.value,
+            names.OPERATION_TYPE: MessagingOperation.SEND.value,
         }
         topic = self._topic()
         return about if topic is None else about | {names.DESTINATION_NAME: topic}

@@ -11,7 +11,7 @@ from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.handlers import loader, outcome
 from pgrouse.handlers.call import HandlerCall
-from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.handlers.publish_tracker import check_awaited
 
 HandlersSource = Mapping[str, Callable[..., Any]] | config.Config | Path | str
@@ -52,7 +52,7 @@ def run_handler(call: HandlerCall) -> object:
 
 async def run_handler_async(handler: Handler, call: HandlerCall) -> object:
     """The same on an event loop: a sync handler in a thread."""
-    if handler.mode is not Mode.ASYNC:
+    if handler.mode is not ExecutionMode.ASYNC:
         return await asyncio.to_thread(run_handler, call)
     try:
         coroutine = call.call()

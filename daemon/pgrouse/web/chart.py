@@ -13,7 +13,7 @@ DIGITS = 4
 
 
 @dataclass(frozen=True)
-class Series:
+class ChartLine:
     """One line.
 
     Attributes:
@@ -28,7 +28,7 @@ class Series:
 
 
 def chart(
-    rows: Sequence[Row], series: Sequence[Series], unit: str, *, per_s: bool = False, enough_s: float = 0
+    rows: Sequence[Row], series: Sequence[ChartLine], unit: str, *, per_s: bool = False, enough_s: float = 0
 ) -> dict[str, Any]:
     """Return the data of a chart.
 

@@ -29,7 +29,7 @@ from pgrouse.crypto.configured_cipher import require_cipher
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.handlers import loader
 from pgrouse.handlers.encryption import Encryption, NoEncryption
-from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.install import schema
 from pgrouse.process import loop, systemd
 from pgrouse.process.shutdown_signals import ShutdownSignals
@@ -368,7 +368,7 @@ def _children(settings: config.Config, handlers: dict[str, Handler]) -> dict[str
             without=tuple(key.env for key in settings.crypto.keys.values() if key.env),
         )
         for topic, each in handlers.items()
-        if each.mode is Mode.PROCESS
+        if each.mode is ExecutionMode.PROCESS
     }
 
 

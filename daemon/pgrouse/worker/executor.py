@@ -14,7 +14,7 @@ from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.handlers.ack_rules import AckPolicy
-from pgrouse.handlers.handler import Handler, Mode
+from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.worker.attempts import Attempts
 from pgrouse.worker.batch_gatherer import BatchGatherer
 from pgrouse.worker.child_process import ChildProcesses
@@ -189,16 +189,16 @@ class HandlerExecutor:
     def _runner_of_mode(self, handler: Handler) -> Runner:
         record_run = self.metrics.for_topic(handler.topic).runs.add
         match handler.mode:
-            case Mode.ASYNC:
+            case ExecutionMode.ASYNC:
                 return LoopRunner(self.in_flight, record_run)
-            case Mode.THREAD:
+            case ExecutionMode.THREAD:
                 return ThreadRunner(self.threads, self.in_flight, record_run)
-            case Mode.PROCESS:
+            case ExecutionMode.PROCESS:
                 return ChildRunner(self.children[handler.topic], record_run)
 
     def _limit(self, handler: Handler) -> int | None:
         """How many messages or batches of a topic may be in flight at once; None = as many as the worker's."""
-        if handler.mode is Mode.THREAD:
+        if handler.mode is ExecutionMode.THREAD:
             return min(handler.concurrency or self.settings.threads, self.settings.threads)
         return handler.concurrency
 

@@ -17,7 +17,7 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.telemetry import names, propagation
 from pgrouse.telemetry.instruments import instruments
-from pgrouse.telemetry.names import Operation
+from pgrouse.telemetry.names import MessagingOperation
 from pgrouse.telemetry.server import server_attributes
 from pgrouse.telemetry.trace_context import TRACEPARENT, TRACESTATE
 
@@ -74,7 +74,7 @@ class ClaimAndSettleSpans:
         """Record what was claimed."""
         self._claimed = messages
         for topic, count in Counter(message.topic for message in messages).items():
-            instruments().consumed.add(count, _attributes(Operation.RECEIVE, [topic]))
+            instruments().consumed.add(count, _attributes(MessagingOperation.RECEIVE, [topic]))
 
     def __enter__(self) -> ClaimAndSettleSpans:
         return self
@@ -86,11 +86,11 @@ class ClaimAndSettleSpans:
             return
         error_type = None if kind is None else kind.__qualname__
         if self._settled:
-            self._record(Operation.SETTLE, self._settled, error_type)
+            self._record(MessagingOperation.SETTLE, self._settled, error_type)
         if self._claimed or (self._claims and kind is not None):
-            self._record(Operation.RECEIVE, self._claimed, error_type)
+            self._record(MessagingOperation.RECEIVE, self._claimed, error_type)
 
-    def _record(self, operation: Operation, messages: Sequence[Message], error_type: str | None) -> None:
+    def _record(self, operation: MessagingOperation, messages: Sequence[Message], error_type: str | None) -> None:
         ended_ns = time.time_ns()
         about = _attributes(operation, {message.topic for message in messages})
         if error_type is not None:
@@ -122,14 +122,14 @@ class ProcessSpan:
     """
 
     def __init__(self, worker: str, messages: Sequence[Message], *, is_batch: bool) -> None:
-        self._attributes = _attributes(Operation.PROCESS, [messages[0].topic])
+        self._attributes = _attributes(MessagingOperation.PROCESS, [messages[0].topic])
         self._began = time.monotonic()
         self._error_type: str | None = None
         which: dict[str, str | int] = {names.MESSAGE_ID: str(messages[0].id), names.ATTEMPT: messages[0].attempt}
         if is_batch:
             which = {names.BATCH_MESSAGE_COUNT: len(messages)}
         self._span = instruments().tracer.start_span(
-            _title(Operation.PROCESS, self._attributes),
+            _title(MessagingOperation.PROCESS, self._attributes),
             context=trace.set_span_in_context(trace.INVALID_SPAN),
             kind=trace.SpanKind.CONSUMER,
             attributes={**self._attributes, names.CLIENT_ID: worker, **which},
@@ -166,7 +166,7 @@ class ProcessSpan:
         self._span.set_status(trace.StatusCode.ERROR, reason)
 
 
-def _attributes(operation: Operation, topics: Sequence[str] | set[str]) -> dict[str, str]:
+def _attributes(operation: MessagingOperation, topics: Sequence[str] | set[str]) -> dict[str, str]:
     """Return the attributes that spans and metrics have in common. The topic only if all messages are of one."""
     about = {
         names.MESSAGING_SYSTEM: names.SYSTEM,
@@ -176,7 +176,7 @@ def _attributes(operation: Operation, topics: Sequence[str] | set[str]) -> dict[
     return about | {names.DESTINATION_NAME: next(iter(topics))} if len(topics) == 1 else about
 
 
-def _title(operation: Operation, about: dict[str, str]) -> str:
+def _title(operation: MessagingOperation, about: dict[str, str]) -> str:
     return " ".join(filter(None, [operation.value, about.get(names.DESTINATION_NAME)]))
 
 

@@ -15,11 +15,11 @@ from pgrouse.handlers.outcome import describe
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.bisection import Bisection
 from pyspark_pgrouse.claim.in_flight import ClaimRef
-from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, Outcome, SettleResult
+from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, AttemptOutcome, SettledCounts
 from pyspark_pgrouse.session import check_alive
 
 BatchFunction = Callable[["DataFrame"], "DataFrame | None"]
-SUCCEEDED = Outcome()
+SUCCEEDED = AttemptOutcome()
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class BatchResult:
     """
 
     batch: int
-    settled: SettleResult
+    settled: SettledCounts
     seconds: float
     error: str | None = None
     at_fault: dict[int, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def run_batch(
     """
     started = time.monotonic()
     worked = _run_part(function, batch, lambda: settler.held(batch), settler)
-    if isinstance(worked, SettleResult):
+    if isinstance(worked, SettledCounts):
         return BatchResult(number, worked, time.monotonic() - started)
     search = Bisection(
         lambda part: _run_part(function, _part(batch, part), lambda: part, settler), settler.settle, is_stopped
@@ -93,7 +93,7 @@ def run_batch(
 
 def _run_part(
     function: BatchFunction, part: DataFrame, held: Callable[[], Sequence[ClaimRef]], settler: BatchSettler
-) -> SettleResult | str:
+) -> SettledCounts | str:
     """Call the function, and settle what the part still holds; return the error if it raised."""
     try:
         outcomes = _outcomes_by_id(function(part))
@@ -109,7 +109,7 @@ def _part(batch: DataFrame, part: Sequence[ClaimRef]) -> DataFrame:
     return batch.where(f.col("id").between(part[0][0], part[-1][0]))
 
 
-def _outcomes_by_id(outcomes: Any) -> dict[int, Outcome]:
+def _outcomes_by_id(outcomes: Any) -> dict[int, AttemptOutcome]:
     """Return the outcomes that a function returned, by message id. They are computed here, once: an error in them is the function's."""
     if outcomes is None:
         return {}
@@ -118,4 +118,4 @@ def _outcomes_by_id(outcomes: Any) -> dict[int, Outcome]:
     if missing := {"id", "outcome"} - set(outcomes.columns):
         raise ConfigError(f"the DataFrame that it returned has no column {' and '.join(sorted(missing))}")
     chosen = outcomes.select("id", *(name for name in OPTIONAL if name in outcomes.columns))
-    return {row["id"]: Outcome.parse(row) for row in chosen.toArrow().to_pylist()}
+    return {row["id"]: AttemptOutcome.parse(row) for row in chosen.toArrow().to_pylist()}

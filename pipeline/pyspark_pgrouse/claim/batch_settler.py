@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import ClaimClient
-from pyspark_pgrouse.claim.outcome import Row, SettleResult, settle_rows, sum_results
+from pyspark_pgrouse.claim.outcome import Row, SettledCounts, settle_rows, sum_results
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class BatchSettler:
 
         return self._connections[0].run(run)
 
-    def settle(self, rows: Sequence[Row]) -> SettleResult:
+    def settle(self, rows: Sequence[Row]) -> SettledCounts:
         """Settle messages.
 
         Raises:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from pgrouse.client.settlement import SettleKind
 from pyspark_pgrouse.claim.in_flight import ClaimRef
-from pyspark_pgrouse.claim.outcome import Outcome, Row, SettleResult
+from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts
 
 # If so many calls have not separated them, most of a batch is at fault, or the function is.
 CALLS = 500
@@ -33,11 +33,11 @@ class Bisection:
 
     def __init__(
         self,
-        work: Callable[[Sequence[ClaimRef]], SettleResult | str],
-        settle: Callable[[Sequence[Row]], SettleResult],
+        work: Callable[[Sequence[ClaimRef]], SettledCounts | str],
+        settle: Callable[[Sequence[Row]], SettledCounts],
         is_stopped: Callable[[], bool],
     ) -> None:
-        self.settled = SettleResult()
+        self.settled = SettledCounts()
         self.at_fault: dict[int, str] = {}
         self.has_failed = True
         self._work, self._settle, self._is_stopped = work, settle, is_stopped
@@ -75,7 +75,7 @@ class Bisection:
         else:
             self._undivided.append(part)
 
-    def _record_success(self, parts: list[Sequence[ClaimRef]], settled: SettleResult) -> None:
+    def _record_success(self, parts: list[Sequence[ClaimRef]], settled: SettledCounts) -> None:
         """Take note of a part that was worked: the function works, so what failed alone before is at fault."""
         self.settled += settled
         self.has_failed = False
@@ -95,12 +95,12 @@ class Bisection:
         back = [ref for ref, _ in self._suspects] + [ref for part in (*parts, *self._undivided) for ref in part]
         self.has_failed = not stopped and (self.has_failed or bool(back))
         if back:
-            self.settled += self._settle([(*ref, Outcome(SettleKind.RELEASE)) for ref in back])
+            self.settled += self._settle([(*ref, AttemptOutcome(SettleKind.RELEASE)) for ref in back])
 
     def _retry_failed(self, suspects: Sequence[tuple[ClaimRef, str]]) -> None:
         if suspects:
             self.at_fault |= {id_: error for (id_, _), error in suspects}
-            self.settled += self._settle([(*ref, Outcome(SettleKind.RETRY, error)) for ref, error in suspects])
+            self.settled += self._settle([(*ref, AttemptOutcome(SettleKind.RETRY, error)) for ref, error in suspects])
 
 
 def _halves(part: Sequence[ClaimRef]) -> list[Sequence[ClaimRef]]:

@@ -37,7 +37,7 @@ NAME_RETRY_S = 0.1
 HOLDER = "SELECT w.host, w.pid FROM messages.worker AS w WHERE w.name = %s"
 
 
-class ClaimedMessage(NamedTuple):
+class ClaimedRow(NamedTuple):
     """One message that was claimed. `bytes` are those of its payload or body as text."""
 
     id: int
@@ -71,7 +71,7 @@ class ClaimCursor:
     topic: str | None = None
     channels: tuple[tuple[str, str], ...] = ()
 
-    def after(self, claimed: Sequence[ClaimedMessage]) -> ClaimCursor:
+    def after(self, claimed: Sequence[ClaimedRow]) -> ClaimCursor:
         """Return the cursor behind these."""
         channels = dict(self.channels) | {c.topic: c.channel for c in claimed if c.channel is not None}
         return ClaimCursor(claimed[-1].topic if claimed else self.topic, tuple(channels.items()))
@@ -93,7 +93,7 @@ class ClaimClient:
 
     def claim(
         self, topics: Sequence[str], rows: int, size: int, lock: timedelta | None, cursor: ClaimCursor
-    ) -> list[ClaimedMessage]:
+    ) -> list[ClaimedRow]:
         """Claim once: at most so many rows, and bytes as far as one row reaches beyond them."""
         claimed = claim(
             self.worker,
@@ -104,7 +104,7 @@ class ClaimClient:
             after_topic=cursor.topic,
             after_channels=json.dumps(dict(cursor.channels)) if cursor.channels else None,
         )
-        return run(self.conn, _only(ClaimedMessage, CLAIMED_COLUMNS, claimed))
+        return run(self.conn, _only(ClaimedRow, CLAIMED_COLUMNS, claimed))
 
     def held(self, claims: Sequence[int]) -> list[tuple[int, int]]:
         """Return id and claim of what is still under these claims."""

@@ -12,7 +12,7 @@ from psycopg import Error
 
 from pgrouse.errors import DatabaseUnreachable
 from pyspark_pgrouse.claim.claim_client import ClaimClient
-from pyspark_pgrouse.claim.in_flight import InFlight
+from pyspark_pgrouse.claim.in_flight import MessagesInFlight
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
 STATUS_INTERVAL_S = 5.0
@@ -33,7 +33,7 @@ class ClaimHeartbeat(threading.Thread):
     def __init__(
         self,
         connection: ReconnectingConnection,
-        in_flight: InFlight,
+        in_flight: MessagesInFlight,
         lock: timedelta | None,
         report_status: Callable[[ClaimClient], Any],
     ) -> None:

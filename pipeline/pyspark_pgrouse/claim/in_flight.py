@@ -14,7 +14,7 @@ SHARE_OF_LOCK = 3
 
 
 @dataclass(frozen=True, slots=True)
-class InFlightMessage:
+class ClaimInFlight:
     """One message in flight.
 
     Attributes:
@@ -52,7 +52,7 @@ def chunks(refs: Sequence[ClaimRef], size: int) -> Iterator[tuple[list[int], lis
     return (unzip(refs[at : at + size]) for at in range(0, len(refs), size))
 
 
-class InFlight:
+class MessagesInFlight:
     """The messages in flight. Safe to use from two threads.
 
     Args:
@@ -62,7 +62,7 @@ class InFlight:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._held: dict[int, InFlightMessage] = {}
+        self._held: dict[int, ClaimInFlight] = {}
         self._lock_ages: dict[int, LockAge] = {}
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class InFlight:
         now = self._clock()
         with self._lock:
             for id_, claim, lock_duration_s, timeout_s in messages:
-                self._held[id_] = InFlightMessage(id_, claim, None if timeout_s is None else now + timeout_s)
+                self._held[id_] = ClaimInFlight(id_, claim, None if timeout_s is None else now + timeout_s)
                 lock_age = self._lock_ages.setdefault(claim, LockAge(now, lock_duration_s))
                 lock_age.lock_duration_s = min(lock_age.lock_duration_s, lock_duration_s)
 

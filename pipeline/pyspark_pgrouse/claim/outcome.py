@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AttemptOutcome:
     """How one attempt ended.
 
     Attributes:
@@ -52,7 +52,7 @@ class Outcome:
     ran: bool = True
 
     @classmethod
-    def parse(cls, row: Mapping[str, Any]) -> Outcome:
+    def parse(cls, row: Mapping[str, Any]) -> AttemptOutcome:
         """Return what a row says that has some of the columns of OPTIONAL.
 
         Raises:
@@ -76,7 +76,7 @@ class Outcome:
 
 
 # A message, its claim, and how the attempt ended.
-Row = tuple[int, int, Outcome]
+Row = tuple[int, int, AttemptOutcome]
 # What the database makes of a kind where it has no choice.
 RESULTS = {SettleKind.COMPLETE: "success", SettleKind.REJECT: "rejected", SettleKind.FAIL: "failed"}
 # What a message that waits again is counted as.
@@ -93,7 +93,7 @@ COUNTS = (
 
 
 @dataclass(frozen=True)
-class SettleResult:
+class SettledCounts:
     """What became of a batch, as the database says.
 
     Attributes:
@@ -107,15 +107,15 @@ class SettleResult:
     lost: int = 0
 
     @classmethod
-    def of(cls, counted: Iterable[tuple[str, int]], lost: int) -> SettleResult:
+    def of(cls, counted: Iterable[tuple[str, int]], lost: int) -> SettledCounts:
         """Add up what was counted, here and there."""
         counts: Counter[str] = Counter()
         for became, count in counted:
             counts[became] += count
         return cls({became: count for became, count in counts.items() if count}, lost)
 
-    def __add__(self, other: SettleResult) -> SettleResult:
-        return SettleResult.of([*self.counts.items(), *other.counts.items()], self.lost + other.lost)
+    def __add__(self, other: SettledCounts) -> SettledCounts:
+        return SettledCounts.of([*self.counts.items(), *other.counts.items()], self.lost + other.lost)
 
     @property
     def total(self) -> int:
@@ -142,7 +142,7 @@ COUNTED = "became string, settled long"
 LOST = "lost"
 
 
-def settle(outcomes: DataFrame, dsn: str | None = None) -> SettleResult:
+def settle(outcomes: DataFrame, dsn: str | None = None) -> SettledCounts:
     """Settle the messages of a DataFrame, each partition by a connection of its own.
 
     A message that was settled leaves the claimed DataFrame: what is read of that again does not have it. So this comes last, or what is
@@ -171,10 +171,10 @@ def settle(outcomes: DataFrame, dsn: str | None = None) -> SettleResult:
     return sum_results((row.became, row.settled) for row in rows)
 
 
-def sum_results(counted: Iterable[tuple[str, int]]) -> SettleResult:
+def sum_results(counted: Iterable[tuple[str, int]]) -> SettledCounts:
     """Add up what `settle_rows` counted."""
     rows = list(counted)
-    return SettleResult.of(
+    return SettledCounts.of(
         ((became, count) for became, count in rows if became != LOST),
         sum(count for became, count in rows if became == LOST),
     )
@@ -202,7 +202,7 @@ def _settle(dsn: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         return
     with connection.connect(dsn) as conn:
         for batch in (first, *filled):
-            rows = [(row["id"], row["claim_id"], Outcome.parse(row)) for row in batch.to_pylist()]
+            rows = [(row["id"], row["claim_id"], AttemptOutcome.parse(row)) for row in batch.to_pylist()]
             counted = settle_rows(conn, rows)
             yield pa.RecordBatch.from_pylist(
                 [{"became": became, "settled": count} for became, count in counted],
@@ -214,7 +214,7 @@ def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[Row]) -> list[tupl
     """Settle messages.
 
     Returns:
-        What became of how many, as the keys of `SettleResult.counts` say it, or `lost`. Something may come more than once.
+        What became of how many, as the keys of `SettledCounts.counts` say it, or `lost`. Something may come more than once.
     """
     by_kind: dict[SettleKind, list[Row]] = {}
     for row in rows:

@@ -18,9 +18,9 @@ from psycopg import Error
 
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pyspark_pgrouse import connection
-from pyspark_pgrouse.claim.claim_client import CLAIM_BYTES, CLAIM_ROWS, ClaimClient, ClaimCursor, ClaimedMessage
+from pyspark_pgrouse.claim.claim_client import CLAIM_BYTES, CLAIM_ROWS, ClaimClient, ClaimCursor, ClaimedRow
 from pyspark_pgrouse.claim.heartbeat import ClaimHeartbeat
-from pyspark_pgrouse.claim.in_flight import InFlight
+from pyspark_pgrouse.claim.in_flight import MessagesInFlight
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ClaimWorker:
 
     def __init__(self, options: Options) -> None:
         self.name = options.consumer or f"spark-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-        self.in_flight = InFlight()
+        self.in_flight = MessagesInFlight()
         self.done = 0
         self._options = options
         self._claim_connection = ReconnectingConnection(self._connect_registered)
@@ -125,7 +125,7 @@ class ClaimWorker:
         self.done += len(held) - len(lost)
         self._acknowledged = claims
 
-    def _claim_batch(self, rows: int, before: list[ClaimedMessage]) -> list[ClaimedMessage]:
+    def _claim_batch(self, rows: int, before: list[ClaimedRow]) -> list[ClaimedRow]:
         """Claim as often as it takes to have so many messages with those before, or all that there are."""
         claimed = list(before)
         most = self._options.max_bytes or math.inf
@@ -141,7 +141,7 @@ class ClaimWorker:
                 break
         return claimed
 
-    def _claim(self, rows: int, size: int) -> list[ClaimedMessage]:
+    def _claim(self, rows: int, size: int) -> list[ClaimedRow]:
         options = self._options
         # If the answer was lost on the way, what was claimed is given back before this is asked again: see _connect_registered.
         part = self._claim_connection.run(

@@ -25,7 +25,7 @@ from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pgrouse.format import plural
 from pyspark_pgrouse.claim.batch import BatchFunction, BatchResult, run_batch
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
-from pyspark_pgrouse.claim.outcome import DEAD, SettleResult
+from pyspark_pgrouse.claim.outcome import DEAD, SettledCounts
 from pyspark_pgrouse.claim.user_function import find_function, source_file
 from pyspark_pgrouse.executors import pgrouse_error
 from pyspark_pgrouse.java import java_home
@@ -78,7 +78,7 @@ class BatchConsumer:
     ) -> None:
         self.stop = threading.Event()
         self.failed_in_a_row = 0
-        self.settled = SettleResult()
+        self.settled = SettledCounts()
         self._function, self._settler, self._failures, self._report = function, settler, failures, report
         self._running = threading.Lock()
 
@@ -278,7 +278,7 @@ def _report_batch(output: Output, ran: BatchResult) -> None:
         output.problem(f"batch {ran.batch}: and {len(ran.at_fault) - MAX_ERROR_LINES:,} more messages")
 
 
-def _format_counts(settled: SettleResult) -> str:
+def _format_counts(settled: SettledCounts) -> str:
     """Say what became of messages: `9,998 success, 2 dead (1 rejected, 1 failed), 3 released`."""
     counts = {became: settled.counts.get(became, 0) for became in RESULT_TEXTS}
     said = [f"{count:,} {RESULT_TEXTS[became]}" for became, count in counts.items() if count]

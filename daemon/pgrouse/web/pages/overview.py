@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from pgrouse.client.calls.stats import throughput
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.chart import Series, chart
+from pgrouse.web.chart import ChartLine, chart
 from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import require_role
@@ -69,7 +69,7 @@ CONDITIONS = b"""
 
 
 @dataclass(frozen=True)
-class TopicTotals:
+class QueueTotals:
     """What stands in all topics together.
 
     Attributes:
@@ -142,16 +142,16 @@ def _may_see(caller: Caller, topic: str | None) -> bool:
 
 
 ENDED = (
-    Series("succeeded", "success", 1),
-    Series("tried again", "retried", 3),
-    Series("failed", "failed", 2),
-    Series("rejected", "rejected", 4),
-    Series("lock expired", "lock_expired", 5),
+    ChartLine("succeeded", "success", 1),
+    ChartLine("tried again", "retried", 3),
+    ChartLine("failed", "failed", 2),
+    ChartLine("rejected", "rejected", 4),
+    ChartLine("lock expired", "lock_expired", 5),
 )
 TIMES = (
-    Series("waited", "wait_p95_s", 1),
-    Series("ran", "run_p95_s", 4),
-    Series("woke", "wake_p95_s", 3),
+    ChartLine("waited", "wait_p95_s", 1),
+    ChartLine("ran", "run_p95_s", 4),
+    ChartLine("woke", "wake_p95_s", 3),
 )
 
 VIEW = View("overview", read_context, parts=("figures", "wrong", "state", "waiting", "times"))
@@ -177,13 +177,13 @@ async def search(caller: Annotated[Caller, Depends(require_role(Role.VIEWER))], 
     return RedirectResponse(f"/topics?q={quote(found, safe='')}" if found else "/topics", status_code=303)
 
 
-def _totals(topics: list[Row]) -> TopicTotals:
+def _totals(topics: list[Row]) -> QueueTotals:
     ages = [row["oldest_ready_s"] for row in topics if row["oldest_ready_s"] is not None]
 
     def total(name: str) -> int:
         return sum(row[name] for row in topics)
 
-    return TopicTotals(
+    return QueueTotals(
         total("ready"),
         total("delayed"),
         total("running"),
