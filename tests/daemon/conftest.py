@@ -12,7 +12,7 @@ import pytest
 from tests.daemon.process import Daemon, Fleet, Journal
 from tests.daemon.runs import Runs
 from tests.server.postgres import Database
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 
 @pytest.fixture
@@ -22,9 +22,9 @@ def queue(db: psycopg.Connection[Any]) -> Queue:
 
 
 @pytest.fixture
-def listen(database: Database) -> Callable[..., Ear]:
+def listen(database: Database) -> Callable[..., Listener]:
     """`listen("new_message")` listens from now on."""
-    return lambda *channels: Ear(database.connect(), *channels)
+    return lambda *channels: Listener(database.connect(), *channels)
 
 
 @pytest.fixture

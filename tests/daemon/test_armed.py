@@ -21,12 +21,12 @@ Start = Callable[..., Daemon]
 
 def test_a_daemon_that_sleeps_is_rung_for(start: Start, queue: Queue, listen: Callable[..., Any]) -> None:
     start({"job": "work:echo"})
-    ear = listen("new_message")
+    listener = listen("new_message")
 
     published = queue.publish("job")
     queue.publish("somebody.elses")
 
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
 
 
 def test_under_steady_load_it_takes_its_flag_down_and_publishes_send_no_notification(
@@ -43,15 +43,15 @@ def test_under_steady_load_it_takes_its_flag_down_and_publishes_send_no_notifica
 
     try:
         eventually(lambda: not is_armed(watcher.conn, daemon))
-        ear = listen("new_message")
+        listener = listen("new_message")
         before, worked = len(published), len(journal.entries("start"))
         eventually(lambda: len(published) > before + 50 and len(journal.entries("start")) > worked + 100)
-        heard = ear.heard()
+        received = listener.received()
     finally:
         stopping.set()
         load.join()
 
-    assert heard == []
+    assert received == []
     watcher.conn.execute("DELETE FROM messages.message WHERE claim_id IS NULL")
     until_armed(watcher.conn, daemon)
 

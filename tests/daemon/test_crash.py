@@ -43,7 +43,7 @@ def test_with_one_attempt_it_is_archived_as_lock_expired_and_dead_message_rings(
     first = start({"job": "holding:hold"})
     published = queue.publish("job")
     journal.entry("start", published)
-    ear = listen("dead_message")
+    listener = listen("dead_message")
 
     first.kill()
     end_locks(queue.conn, first)
@@ -52,7 +52,7 @@ def test_with_one_attempt_it_is_archived_as_lock_expired_and_dead_message_rings(
     archived = eventually(lambda: queue.archived(published))
     assert archived.result == "lock_expired"
     assert f":{first.pid}:" in archived.error
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
 
 
 def test_where_there_is_no_pg_cron_the_daemon_says_so_and_does_the_maintenance(start: Start, queue: Queue) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.sql.deaths import copy_of
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 Start = Callable[..., Daemon]
 
@@ -72,10 +72,10 @@ def test_another_daemon_may_be_the_one_that_works_dead_letters(start: Start, que
 
 
 def test_a_dead_letter_that_dies_too_is_tried_once_raises_its_alert_and_leaves_no_further_one(
-    start: Start, queue: Queue, journal: Journal, listen: Callable[..., Ear]
+    start: Start, queue: Queue, journal: Journal, listen: Callable[..., Listener]
 ) -> None:
     queue.policy("*", dead_letter=True, max_attempts=3, backoff={"kind": "none"})
-    ear = listen("dead_message")
+    listener = listen("dead_message")
     start({"pay": "letters:pay", "pay.dlq": "letters:tend"})
 
     died = queue.publish("pay", payload={"id": 7, "hopeless": True})
@@ -84,7 +84,7 @@ def test_a_dead_letter_that_dies_too_is_tried_once_raises_its_alert_and_leaves_n
     assert (letter.result, letter.attempts) == ("failed", 1)
     assert queue.archived(died).attempts == 3
     assert (len(journal.entries("tended")), queue.ids()) == (1, [])
-    assert ear.heard() == [str(died), str(letter.id)]
+    assert listener.received() == [str(died), str(letter.id)]
 
 
 def test_dead_letters_that_nobody_works_go_back_when_the_cause_is_fixed(start: Start, queue: Queue) -> None:

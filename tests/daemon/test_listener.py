@@ -21,13 +21,13 @@ def test_a_message_whose_notification_was_lost_is_found_by_the_poll(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:
     start({"job": "work:echo"}, poll_interval="1s")
-    ear = listen("new_message")
+    listener = listen("new_message")
 
     queue.conn.execute("ALTER TABLE messages.message DISABLE TRIGGER new_message")
     published = queue.publish("job")
 
     assert eventually(lambda: journal.entries("start", published), within_s=AT_ONCE_S)
-    assert ear.heard() == []
+    assert listener.received() == []
 
 
 def test_a_listener_that_was_cut_off_hears_again_long_before_the_next_poll(

@@ -15,7 +15,7 @@ from tests.daemon.process import Daemon, Fleet, Journal
 from tests.server.deadline import eventually
 from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database, Postgres
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 Start = Callable[..., Daemon]
 SECRET = "s3cret"
@@ -144,15 +144,15 @@ def test_a_worker_of_ones_own_over_the_dead_messages_hears_of_each_and_puts_it_b
     start: Start, queue: Queue, database: Database
 ) -> None:
     """It is no daemon: it listens to dead_message, reads messages.dead, fixes, and redrives."""
-    ear = Ear(database.connect(), "dead_message")
+    listener = Listener(database.connect(), "dead_message")
     start({"bills": "work:act"})
 
     published = queue.publish("bills", payload={"do": "fail"})
-    (heard,) = eventually(ear.heard)
-    dead = queue.row("SELECT topic, payload, result, error FROM messages.dead WHERE id = %s", [int(heard)])
-    back = queue.row("SELECT * FROM messages.redrive(%s)", [[int(heard)]])
+    (received,) = eventually(listener.received)
+    dead = queue.row("SELECT topic, payload, result, error FROM messages.dead WHERE id = %s", [int(received)])
+    back = queue.row("SELECT * FROM messages.redrive(%s)", [[int(received)]])
 
-    assert int(heard) == published
+    assert int(received) == published
     assert tuple(dead) == ("bills", {"do": "fail"}, "failed", "the account is closed")
     assert ended(queue, back.message_id).redriven_from == published
     assert queue.archived(published).result == "failed"
@@ -176,11 +176,11 @@ def test_the_servers_log_warns_of_a_dead_message_and_shows_nothing_of_what_is_in
 
 @dataclass
 class Minute:
-    """What there was before, and what was heard while pg_cron had its turn."""
+    """What there was before, and what was received while pg_cron had its turn."""
 
     killed: int
     waiting: int
-    heard: list[str]
+    received: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
     fleet.journal.entry("start", killed)
     daemon.kill()
     waiting = queue.publish("stranded", wait="-1 hour")
-    ear = Ear(database.connect(), "new_message", "dead_message")
+    listener = Listener(database.connect(), "new_message", "dead_message")
     cron.install(queue.conn)
     queue.conn.execute(
         """
@@ -205,8 +205,8 @@ def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
     ticked = "SELECT FROM messages.tick_mark WHERE caller = 'cron' AND task = 'prune'"
     eventually(lambda: queue.rows(ticked) and queue.archived(killed), within_s=130, every_s=0.2)
     eventually(lambda: queue.rows("SELECT FROM messages.message WHERE topic = 'report'"), within_s=70)
-    heard = ear.heard()
-    yield Minute(killed, waiting, heard)
+    received = listener.received()
+    yield Minute(killed, waiting, received)
     queue.conn.execute("SELECT cron.unschedule('nightly-report')")
     cron.remove(queue.conn)
 
@@ -226,10 +226,10 @@ def test_the_message_of_a_worker_that_died_is_archived_as_lock_expired(queue: Qu
     archived = queue.archived(minute.killed)
 
     assert (archived.result, archived.attempts) == ("lock_expired", 1)
-    assert str(minute.killed) in minute.heard
+    assert str(minute.killed) in minute.received
 
 
 @pytest.mark.timeout(240)
 def test_a_message_that_nobody_took_is_rung_for_again_and_stays(queue: Queue, minute: Minute) -> None:
-    assert "stranded" in minute.heard
+    assert "stranded" in minute.received
     assert queue.message(minute.waiting).attempts == 0

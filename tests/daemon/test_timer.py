@@ -49,13 +49,13 @@ def test_one_that_is_due_after_the_next_look_rings_for_nobody_and_is_on_time(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:
     start({"job": "work:echo"}, poll_interval="0.5s")
-    ear = listen("new_message")
+    listener = listen("new_message")
 
     published = queue.publish("job", wait="1.5 s")
     due = queue.message(published).available_at
 
     assert 0 <= late_s(queue, journal, published, due) < AT_ONCE_S
-    assert ear.heard() == []
+    assert listener.received() == []
 
 
 def test_retries_are_started_when_their_backoff_is_over(start: Start, queue: Queue, journal: Journal) -> None:

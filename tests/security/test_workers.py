@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.server.postgres import Database
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 ARMED = (
     "SELECT pg_sequence_last_value('messages.armed_until') < extract(epoch FROM clock_timestamp() + interval '1 day')"
@@ -66,11 +66,11 @@ def test_no_worker_takes_the_flag_of_the_listeners_outside(worker: Queue, queue:
             worker.row(statement)
     worker.row("SELECT messages.disarm('*')")
     worker.row("SELECT messages.unregister_worker('*')")
-    ear = Ear(database.connect(), "new_message")
+    listener = Listener(database.connect(), "new_message")
 
     published = queue.publish("t")
 
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
 
 
 @pytest.mark.parametrize("name", ["", "*", "x" * 301, None])

@@ -12,7 +12,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from tests.server.postgres import Database, Postgres, begun_day
-from tests.sql.queue import Background, Ear, Queue
+from tests.sql.queue import Background, Listener, Queue
 
 TABLES = """
     SELECT relname FROM pg_class
@@ -99,8 +99,8 @@ class Kept:
 
     def _is_usable(self, conn: psycopg.Connection[Any]) -> bool:
         untouched = (conn.autocommit, conn.isolation_level, conn.read_only, conn.row_factory) == AS_OPENED
-        heard = conn._notice_handlers or conn._notify_handlers
-        return untouched and not heard and conn.info.transaction_status is TransactionStatus.IDLE
+        has_handlers = conn._notice_handlers or conn._notify_handlers
+        return untouched and not has_handlers and conn.info.transaction_status is TransactionStatus.IDLE
 
 
 # The rest of DISCARD ALL. Not its plans, which is the point.
@@ -154,9 +154,9 @@ def third(database: Database) -> Queue:
 
 
 @pytest.fixture
-def listen(database: Database) -> Callable[..., Ear]:
+def listen(database: Database) -> Callable[..., Listener]:
     """`listen("new_message")` listens from now on."""
-    return lambda *channels: Ear(database.connect(), *channels)
+    return lambda *channels: Listener(database.connect(), *channels)
 
 
 @pytest.fixture

@@ -179,8 +179,8 @@ class Queue:
         self.conn.execute("SELECT messages.arm(%s, %s, %s)", [worker, topics, look_in])
 
 
-class Ear:
-    """A listener that can tell what was rung and also that nothing was."""
+class Listener:
+    """A connection that listens on channels, and can show what was sent and that nothing was."""
 
     def __init__(self, conn: psycopg.Connection[Any], *channels: str) -> None:
         self.conn = conn
@@ -188,16 +188,16 @@ class Ear:
         for channel in channels:
             conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
 
-    def heard(self) -> list[str]:
+    def received(self) -> list[str]:
         """Return the payloads of everything that was committed before this call, in the order of the commits."""
-        # Notifications come in the order of commits: what is not there before our own will never come.
+        # Notifications arrive in the order of commits: what was committed before this one arrives before it.
         self.conn.execute("SELECT pg_notify(%s, 'that is all')", [self.channels[0]])
-        heard: list[str] = []
+        received: list[str] = []
         for notify in self.conn.notifies(timeout=30):
             if notify.payload == "that is all":
-                return heard
-            heard.append(notify.payload)
-        raise AssertionError("the listener is deaf: it did not hear its own notification")
+                return received
+            received.append(notify.payload)
+        raise AssertionError("the listener did not receive its own notification")
 
 
 class Background:

@@ -5,29 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 BREAKER = {"min_attempts": 4, "pause": "30s", "probes": 2}
 
 
-def test_opening_and_closing_are_told_and_leave_an_alert(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_opening_and_closing_are_told_and_leave_an_alert(queue: Queue, listen: Callable[..., Listener]) -> None:
     queue.policy(breaker=BREAKER)
-    ear = listen("topic_changed")
+    listener = listen("topic_changed")
     queue.publish_many(20)
 
     queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)
     queue.later("31 s")
     queue.settle("complete", queue.claim())
 
-    assert ear.heard() == ["t", "t"]
+    assert listener.received() == ["t", "t"]
     alerts = queue.rows("SELECT topic, result, sample_error FROM messages.alert WHERE kind = 'breaker' ORDER BY id")
     assert [(a.topic, a.result) for a in alerts] == [("t", "open"), ("t", "closed")]
     assert alerts[0].sample_error.startswith("4 of 4 attempts failed")
 
 
-def test_a_probe_that_fails_is_no_second_opening(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_a_probe_that_fails_is_no_second_opening(queue: Queue, listen: Callable[..., Listener]) -> None:
     queue.policy(breaker=BREAKER)
-    ear = listen("topic_changed")
+    listener = listen("topic_changed")
     queue.publish_many(20)
     queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)
 
@@ -40,7 +40,7 @@ def test_a_probe_that_fails_is_no_second_opening(queue: Queue, listen: Callable[
     alerts = queue.rows("SELECT result, fix FROM messages.alert WHERE kind = 'breaker' ORDER BY id")
     assert [a.result for a in alerts] == ["open", "closed"]
     assert "pgrouse topic show t" in alerts[0].fix
-    assert len(ear.heard()) == 5, "who looks at the topic hears of every change"
+    assert len(listener.received()) == 5, "who looks at the topic hears of every change"
 
 
 def test_a_breaker_that_is_taken_away_while_it_is_open_is_told_as_closed(queue: Queue) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.sql.queue import Background, Ear, Queue
+from tests.sql.queue import Background, Listener, Queue
 
 
 @pytest.mark.parametrize("wait", ["-1 s", "1 hour"])
@@ -33,14 +33,14 @@ def test_the_reason_is_kept(queue: Queue) -> None:
     assert queue.archived(published).error == "cancelled: ordered twice"
 
 
-def test_the_worker_of_a_running_message_hears_of_it_at_once(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("cancelled")
+def test_the_worker_of_a_running_message_hears_of_it_at_once(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("cancelled")
     running, waiting = queue.publish(), queue.publish("u")
     queue.claim()
 
     queue.call("cancel", [running, waiting])
 
-    assert ear.heard() == [str(running)]
+    assert listener.received() == [str(running)]
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_a_cancel_waits_for_a_settle_under_way_and_then_finds_nothing(
 
 
 def test_a_message_that_is_claimed_meanwhile_is_cancelled_as_running(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Ear]
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("cancelled")
+    listener = listen("cancelled")
     published = queue.publish()
 
     with queue.conn.transaction():
@@ -105,7 +105,7 @@ def test_a_message_that_is_claimed_meanwhile_is_cancelled_as_running(
         eventually(lambda: background.is_blocked(other))
 
     assert cancel.result(timeout=60) == [published]
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
     assert queue.settle("complete", claimed) == [published]
 
 

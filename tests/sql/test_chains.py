@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from psycopg import errors
 
-from tests.sql.queue import Background, Ear, Queue, Row
+from tests.sql.queue import Background, Listener, Queue, Row
 
 
 def after(queue: Queue, *before: int, topic: str = "t", **named: Any) -> int:
@@ -90,16 +90,16 @@ def test_a_chain_is_published_in_one_transaction(queue: Queue) -> None:
         finish(queue)
 
 
-def test_sleepers_are_rung_by_the_end_that_releases(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_sleepers_are_rung_by_the_end_that_releases(queue: Queue, listen: Callable[..., Listener]) -> None:
     first = queue.publish()
     after(queue, first, topic="next")
     claimed = queue.claim()
     queue.arm()
-    ear = listen("new_message")
+    listener = listen("new_message")
 
     queue.settle("complete", claimed)
 
-    assert ear.heard() == ["next"]
+    assert listener.received() == ["next"]
 
 
 def test_a_predecessor_that_succeeded_already_is_no_reason_to_wait(queue: Queue) -> None:

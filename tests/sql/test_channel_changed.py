@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from psycopg import errors, sql
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 pytestmark = pytest.mark.every_server
 
@@ -56,11 +56,11 @@ def test_the_defaults_have_no_channels(queue: Queue) -> None:
         write(queue, topic="*", concurrency=1)
 
 
-def test_daemons_hear_of_every_change(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("topic_changed")
+def test_daemons_hear_of_every_change(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("topic_changed")
 
     write(queue, concurrency=1)
     queue.conn.execute("UPDATE messages.channel SET concurrency = 2")
     queue.conn.execute("DELETE FROM messages.channel")
 
-    assert ear.heard() == ["", "", ""]
+    assert listener.received() == ["", "", ""]

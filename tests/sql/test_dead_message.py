@@ -9,13 +9,13 @@ import pytest
 from psycopg import errors, sql
 
 from tests.sql.deaths import copy_of, die
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 ALERTS = "SELECT topic, result, count, first_message_id, last_message_id, sample_error, delivered_at FROM messages.alert ORDER BY id"
 
 
 @pytest.fixture
-def ear(listen: Callable[..., Ear]) -> Ear:
+def listener(listen: Callable[..., Listener]) -> Listener:
     return listen("dead_message")
 
 
@@ -29,23 +29,25 @@ def said(queue: Queue) -> list[tuple[str | None, ...]]:
     return said
 
 
-def test_a_dead_message_rings_with_its_id(queue: Queue, ear: Ear) -> None:
+def test_a_dead_message_rings_with_its_id(queue: Queue, listener: Listener) -> None:
     dead = queue.publish()
 
     queue.settle("fail", queue.claim(), ["boom"])
 
-    assert ear.heard() == [str(dead)]
+    assert listener.received() == [str(dead)]
 
 
-def test_dead_messages_of_one_kind_ring_once_with_topic_and_count(queue: Queue, ear: Ear) -> None:
+def test_dead_messages_of_one_kind_ring_once_with_topic_and_count(queue: Queue, listener: Listener) -> None:
     queue.publish_many(3)
 
     queue.settle("fail", queue.claim(), ["boom 1", "boom 2", "boom 3"])
 
-    assert ear.heard() == ["t 3"]
+    assert listener.received() == ["t 3"]
 
 
-def test_one_alert_stands_for_each_topic_result_and_fingerprint_of_a_statement(queue: Queue, ear: Ear) -> None:
+def test_one_alert_stands_for_each_topic_result_and_fingerprint_of_a_statement(
+    queue: Queue, listener: Listener
+) -> None:
     a1, a2, a3 = queue.publish_many(3, "a")
     b1 = queue.publish("b")
 
@@ -58,7 +60,7 @@ def test_one_alert_stands_for_each_topic_result_and_fingerprint_of_a_statement(q
         ("a", "failed", 1, a3, a3, "no route to host", None),
         ("b", "failed", 1, b1, b1, "disk 3 is full", None),
     ]
-    assert sorted(ear.heard()) == sorted(["a 2", str(a3), str(b1)])
+    assert sorted(listener.received()) == sorted(["a 2", str(a3), str(b1)])
 
 
 def test_a_warning_in_the_log_names_id_topic_and_result_and_never_the_payload(
@@ -81,7 +83,7 @@ def test_every_dead_message_has_its_own_warning(queue: Queue, said: list[tuple[s
     assert [text for _, text, *_ in said] == [f"dead message {d} of topic t: failed" for d in dead]
 
 
-def test_every_result_but_success_and_cancelled_is_dead(queue: Queue, ear: Ear) -> None:
+def test_every_result_but_success_and_cancelled_is_dead(queue: Queue, listener: Listener) -> None:
     rejected, failed, expired = (queue.publish(t) for t in ("rejected", "failed", "expired"))
     queue.settle("reject", queue.claim("rejected"), ["x"])
     queue.settle("fail", queue.claim("failed"), ["x"])
@@ -89,7 +91,7 @@ def test_every_result_but_success_and_cancelled_is_dead(queue: Queue, ear: Ear) 
     queue.later("1 hour")
     queue.call("expire_locks")
 
-    assert ear.heard() == [str(rejected), str(failed), str(expired)]
+    assert listener.received() == [str(rejected), str(failed), str(expired)]
     assert [alert.result for alert in queue.rows(ALERTS)] == ["rejected", "failed", "lock_expired"]
 
 
@@ -123,30 +125,32 @@ def test_a_dead_message_is_a_few_lines_in_the_log_whatever_ends_it(
     assert (len(context) < 800, context.count("\n") < 10) == (True, True), context
 
 
-def test_success_and_cancelled_raise_nothing(queue: Queue, ear: Ear, said: list[tuple[str | None, ...]]) -> None:
+def test_success_and_cancelled_raise_nothing(
+    queue: Queue, listener: Listener, said: list[tuple[str | None, ...]]
+) -> None:
     queue.publish()
     queue.settle("complete", queue.claim())
     queue.call("cancel", [queue.publish()])
 
-    assert (ear.heard(), queue.rows(ALERTS), said) == ([], [], [])
+    assert (listener.received(), queue.rows(ALERTS), said) == ([], [], [])
 
 
-def test_a_settle_that_is_rolled_back_raises_no_alert_and_rings_nothing(queue: Queue, ear: Ear) -> None:
+def test_a_settle_that_is_rolled_back_raises_no_alert_and_rings_nothing(queue: Queue, listener: Listener) -> None:
     queue.publish()
     claimed = queue.claim()
 
     with queue.conn.transaction(force_rollback=True):
         queue.settle("fail", claimed, ["boom"])
 
-    assert (ear.heard(), queue.rows(ALERTS)) == ([], [])
+    assert (listener.received(), queue.rows(ALERTS)) == ([], [])
 
 
-def test_an_attempt_that_will_be_retried_raises_nothing(queue: Queue, ear: Ear) -> None:
+def test_an_attempt_that_will_be_retried_raises_nothing(queue: Queue, listener: Listener) -> None:
     queue.publish(max_attempts=2)
 
     queue.settle("retry", queue.claim(), ["boom"])
 
-    assert (ear.heard(), queue.rows(ALERTS)) == ([], [])
+    assert (listener.received(), queue.rows(ALERTS)) == ([], [])
 
 
 def test_an_error_of_8_kilobytes_is_sampled_not_copied(queue: Queue) -> None:
@@ -257,14 +261,14 @@ def test_messages_of_one_key_that_die_never_collide_in_the_dlq(queue: Queue) -> 
     assert [copy_of(queue, each).key for each in died] == [None, None]
 
 
-def test_a_copy_rings_for_whoever_handles_the_dlq(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_a_copy_rings_for_whoever_handles_the_dlq(queue: Queue, listen: Callable[..., Listener]) -> None:
     queue.policy(dead_letter=True)
     queue.arm(topics=["t.dlq"])
-    ear = listen("new_message")
+    listener = listen("new_message")
 
     died = die(queue)
 
-    assert ear.heard() == [str(copy_of(queue, died).id)]
+    assert listener.received() == [str(copy_of(queue, died).id)]
 
 
 def test_a_settle_that_is_rolled_back_leaves_no_copy(queue: Queue) -> None:

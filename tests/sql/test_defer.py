@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 
 @pytest.fixture(autouse=True)
@@ -118,8 +118,10 @@ def test_the_history_tells_that_it_was_deferred(queue: Queue) -> None:
     assert (entry["attempt"], entry["worker"], entry["outcome"]) == (1, "w", "deferred")
 
 
-def test_a_deferral_rings_only_for_a_sleeper_that_would_look_too_late(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("new_message")
+def test_a_deferral_rings_only_for_a_sleeper_that_would_look_too_late(
+    queue: Queue, listen: Callable[..., Listener]
+) -> None:
+    listener = listen("new_message")
     queue.publish("soon")
     queue.publish("late")
     queue.arm(look_in="10 minutes")
@@ -127,7 +129,7 @@ def test_a_deferral_rings_only_for_a_sleeper_that_would_look_too_late(queue: Que
     queue.settle("defer", queue.claim("soon"), [timedelta(minutes=1)])
     queue.settle("defer", queue.claim("late"), [timedelta(hours=1)])
 
-    assert ear.heard() == ["soon"]
+    assert listener.received() == ["soon"]
 
 
 def test_defer_and_publish_in_one_transaction_make_a_message_that_never_ends(queue: Queue, other: Queue) -> None:

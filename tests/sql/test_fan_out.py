@@ -172,13 +172,13 @@ def test_a_redrive_is_not_copied_again(queue: Queue) -> None:
 
 
 def test_copies_ring(queue: Queue, listen: Any) -> None:
-    ear = listen("new_message")
+    listener = listen("new_message")
     queue.arm("mailer", ["mail"])
 
     queue.publish("user.changed")
 
     (copy,) = (row.id for row in queue.rows("SELECT id FROM messages.message WHERE topic = 'mail'"))
-    assert set(ear.heard()) & {str(copy), "mail"}
+    assert set(listener.received()) & {str(copy), "mail"}
 
 
 def test_a_publisher_needs_no_right_for_it(queue: Queue) -> None:

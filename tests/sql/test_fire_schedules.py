@@ -11,7 +11,7 @@ import pytest
 from psycopg import errors
 
 from tests.server.postgres import Database
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 NINE = "2026-11-16 09:00:00+00"
 
@@ -46,15 +46,15 @@ def test_a_tick_of_the_maintenance_fires_too(queue: Queue) -> None:
     assert did == len(queue.ids()) == 1
 
 
-def test_it_rings_for_who_sleeps_as_every_publish_does(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("new_message")
+def test_it_rings_for_who_sleeps_as_every_publish_does(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("new_message")
     queue.arm()
     queue.schedule("a", "0 * * * *")
     queue.later("1 hour")
 
     fire(queue)
 
-    assert ear.heard() == [str(queue.ids()[0])]
+    assert listener.received() == [str(queue.ids()[0])]
 
 
 def test_what_is_paused_is_not_fired(queue: Queue) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from tests.sql.queue import Background, Ear, Queue
+from tests.sql.queue import Background, Listener, Queue
 
 ARMED = "SELECT pg_sequence_last_value('messages.armed_until')"
 
@@ -41,8 +41,8 @@ def test_without_a_flag_it_comes_down_to_nothing(queue: Queue) -> None:
     assert queue.value(ARMED) == 1
 
 
-def test_pruning_does_so_once_no_topic_says_always_any_more(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("new_message")
+def test_pruning_does_so_once_no_topic_says_always_any_more(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("new_message")
     queue.policy("t", notify="always")
     queue.call("prune")
     before = queue.value(ARMED)
@@ -54,20 +54,20 @@ def test_pruning_does_so_once_no_topic_says_always_any_more(queue: Queue, listen
     queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     with queue.conn.transaction():
         queue.publish()
-    assert ear.heard() == []
+    assert listener.received() == []
 
 
 def test_not_while_a_flag_is_about_to_be_committed_that_nobody_sees_yet(
-    queue: Queue, other: Queue, listen: Callable[..., Ear]
+    queue: Queue, other: Queue, listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("new_message")
+    listener = listen("new_message")
     with other.conn.transaction():
         other.arm()
 
         assert queue.call("lower_armed_until") is False
 
     published = queue.publish()
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
 
 
 def test_a_worker_that_arms_before_it_is_committed_need_not_wait_and_raises_it_again(

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 pytestmark = pytest.mark.every_server
 
 
-def test_each_payload_is_told_and_the_answer_says_so(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("a")
+def test_each_payload_is_told_and_the_answer_says_so(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("a")
 
     assert queue.call("notify", "a", ["x", "y", ""]) is True
 
-    assert sorted(ear.heard()) == ["", "x", "y"]
+    assert sorted(listener.received()) == ["", "x", "y"]

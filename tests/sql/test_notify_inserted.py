@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 pytestmark = pytest.mark.every_server
 
@@ -18,7 +18,7 @@ RING = """
 
 
 @pytest.fixture
-def ear(listen: Callable[..., Ear]) -> Ear:
+def listener(listen: Callable[..., Listener]) -> Listener:
     return listen("new_message")
 
 
@@ -26,32 +26,34 @@ def ring(queue: Queue, topics: list[str], waits: list[str], message_id: int | No
     queue.row(RING, {"topics": topics, "waits": waits, "id": message_id})
 
 
-def test_many_messages_ring_each_topic_once_and_one_rings_with_its_id(queue: Queue, ear: Ear) -> None:
+def test_many_messages_ring_each_topic_once_and_one_rings_with_its_id(queue: Queue, listener: Listener) -> None:
     queue.arm()
 
     ring(queue, ["a", "b"], ["0", "0"])
     ring(queue, ["a"], ["0"], 17)
 
-    assert sorted(ear.heard()) == ["17", "a", "b"]
+    assert sorted(listener.received()) == ["17", "a", "b"]
 
 
-def test_topics_whose_first_message_is_due_after_the_next_look_of_everybody_stay_silent(queue: Queue, ear: Ear) -> None:
+def test_topics_whose_first_message_is_due_after_the_next_look_of_everybody_stay_silent(
+    queue: Queue, listener: Listener
+) -> None:
     queue.arm("soon", ["a", "b"], look_in="5 s")
     queue.arm("late", ["c"], look_in="1 hour")
 
     ring(queue, ["a", "b", "c"], ["0", "1 minute", "1 minute"])
 
-    assert sorted(ear.heard()) == ["a", "c"]
+    assert sorted(listener.received()) == ["a", "c"]
 
 
-def test_nobody_is_rung_when_nobody_sleeps(queue: Queue, ear: Ear) -> None:
+def test_nobody_is_rung_when_nobody_sleeps(queue: Queue, listener: Listener) -> None:
     ring(queue, ["a"], ["0"], 17)
 
-    assert ear.heard() == []
+    assert listener.received() == []
 
 
 def test_above_read_committed_it_rings_whatever_the_flags_say_but_for_topics_that_never_ring(
-    queue: Queue, ear: Ear
+    queue: Queue, listener: Listener
 ) -> None:
     queue.policy("silent", notify="off")
     queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -59,13 +61,13 @@ def test_above_read_committed_it_rings_whatever_the_flags_say_but_for_topics_tha
     with queue.conn.transaction():
         ring(queue, ["a", "silent"], ["1 hour", "0"])
 
-    assert ear.heard() == ["a"]
+    assert listener.received() == ["a"]
 
 
-def test_a_flag_that_was_put_up_during_the_transaction_is_seen(queue: Queue, other: Queue, ear: Ear) -> None:
+def test_a_flag_that_was_put_up_during_the_transaction_is_seen(queue: Queue, other: Queue, listener: Listener) -> None:
     with queue.conn.transaction():
         queue.ids()
         other.arm()
         ring(queue, ["a"], ["0"])
 
-    assert ear.heard() == ["a"]
+    assert listener.received() == ["a"]

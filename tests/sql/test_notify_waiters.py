@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 pytestmark = pytest.mark.every_server
 
@@ -15,29 +15,29 @@ def wait(queue: Queue, *message_ids: int) -> None:
     queue.conn.execute("INSERT INTO messages.waiter SELECT unnest(%s::bigint[]), now()", [list(message_ids)])
 
 
-def test_each_message_that_is_waited_for_is_rung_for_once(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("settled")
+def test_each_message_that_is_waited_for_is_rung_for_once(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("settled")
     wait(queue, 1, 2, 3)
 
     told = queue.call("notify_waiters", [2, 3, 4])
     again = queue.call("notify_waiters", [2, 3, 4])
 
     assert (told, again) == (2, 0)
-    assert sorted(ear.heard()) == ["2", "3"]
+    assert sorted(listener.received()) == ["2", "3"]
     assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter")] == [1]
 
 
-def test_where_nobody_waits_nothing_rings(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("settled")
+def test_where_nobody_waits_nothing_rings(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("settled")
 
     assert queue.call("notify_waiters", [1, 2]) == 0
-    assert ear.heard() == []
+    assert listener.received() == []
 
 
 def test_above_read_committed_all_are_rung_for_and_no_waiter_is_touched(
-    queue: Queue, listen: Callable[..., Ear]
+    queue: Queue, listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("settled")
+    listener = listen("settled")
     wait(queue, 1)
 
     queue.conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -45,5 +45,5 @@ def test_above_read_committed_all_are_rung_for_and_no_waiter_is_touched(
     queue.conn.execute("COMMIT")
 
     assert told == 2
-    assert sorted(ear.heard()) == ["1", "2"]
+    assert sorted(listener.received()) == ["1", "2"]
     assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter")] == [1]

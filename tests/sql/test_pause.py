@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg import errors
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 PAUSED = "SELECT paused_at, paused_by, paused_reason, resume_at FROM messages.topic WHERE topic = %s"
 PAUSED_CHANNEL = (
@@ -80,12 +80,12 @@ def test_pausing_what_was_paused_once_begins_anew(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("channel", [None, "acme"])
-def test_daemons_hear_of_a_pause(queue: Queue, listen: Callable[..., Ear], channel: str | None) -> None:
-    ear = listen("topic_changed")
+def test_daemons_hear_of_a_pause(queue: Queue, listen: Callable[..., Listener], channel: str | None) -> None:
+    listener = listen("topic_changed")
 
     queue.call("pause", "mail", channel=channel)
 
-    assert "" in ear.heard()
+    assert "" in listener.received()
 
 
 @pytest.mark.parametrize(

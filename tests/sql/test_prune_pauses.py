@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 
 def channels(queue: Queue) -> list[str]:
@@ -38,12 +38,12 @@ def test_a_row_that_somebody_is_about_to_fill_stays(queue: Queue) -> None:
     assert queue.call("prune_pauses") == 0
 
 
-def test_nothing_is_notified_when_there_is_nothing_to_forget(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("topic_changed")
+def test_nothing_is_notified_when_there_is_nothing_to_forget(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("topic_changed")
 
     queue.call("prune_pauses")
 
-    assert ear.heard() == []
+    assert listener.received() == []
 
 
 def test_the_tick_sees_to_it(queue: Queue) -> None:

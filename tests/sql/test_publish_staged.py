@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.sql.queue import Background, Ear, Queue
+from tests.sql.queue import Background, Listener, Queue
 from tests.sql.staging import give_to_somebody_else, publish, publish_rows, put, rejected, stage, staged
 
 
@@ -92,13 +92,13 @@ def test_nobody_sees_a_part_of_a_job(queue: Queue, other: Queue) -> None:
     assert len(other.ids()) == 6
 
 
-def test_it_rings_once_for_each_topic(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("new_message")
+def test_it_rings_once_for_each_topic(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("new_message")
     queue.arm()
 
     publish(queue, stage(queue, {"topic": "a"}, {"topic": "b"}), stage(queue, {"topic": "a"}, {"topic": "b"}))
 
-    assert sorted(ear.heard()) == ["a", "b"]
+    assert sorted(listener.received()) == ["a", "b"]
 
 
 def test_waits_are_counted_from_the_moment_of_publishing(queue: Queue) -> None:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.server.postgres import Database
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 CLAIM = "SELECT * FROM messages.claim('w', ARRAY['t'], 10)"
 
@@ -146,7 +146,7 @@ def test_a_message_that_commits_late_is_found_at_once_however_often_the_marks_we
 
 
 def test_a_message_published_with_a_time_of_the_past_is_found_after_the_next_run_which_rings(
-    queue: Queue, listen: Callable[..., Ear]
+    queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     work_off(queue, 10)
     raise_marks(queue)
@@ -154,12 +154,12 @@ def test_a_message_published_with_a_time_of_the_past_is_found_after_the_next_run
     past = queue.publish(wait="-1 hour")
     no_left_edge(queue)
     assert queue.claim() == []  # below the mark
-    ear = listen("new_message")
+    listener = listen("new_message")
     queue.arm()
 
     raise_marks(queue)
 
-    assert ear.heard() == ["t"]
+    assert listener.received() == ["t"]
     assert mark(queue) == queue.message(past).available_at
     assert [c.id for c in queue.claim()] == [past]
 

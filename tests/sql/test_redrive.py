@@ -10,7 +10,7 @@ from psycopg import errors, sql
 
 from tests.sql.deaths import copy_of, outcomes
 from tests.sql.deaths import die as dead
-from tests.sql.queue import Background, Ear, Queue
+from tests.sql.queue import Background, Listener, Queue
 
 REDRIVEN = "SELECT archived_id, message_id FROM messages.redrive(%s) WHERE outcome = 'redriven'"
 
@@ -168,14 +168,14 @@ def test_of_several_dead_with_one_key_the_newest_is_put_back(queue: Queue) -> No
     assert sorted(redrive(queue, oldest, newest, older, stranger)) == [newest, stranger]
 
 
-def test_a_redrive_rings_like_every_publish(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_a_redrive_rings_like_every_publish(queue: Queue, listen: Callable[..., Listener]) -> None:
     died = dead(queue)
-    ear = listen("new_message")
+    listener = listen("new_message")
     queue.arm()
 
     put_back = redrive(queue, died)
 
-    assert ear.heard() == [str(put_back[died])]
+    assert listener.received() == [str(put_back[died])]
 
 
 def test_the_log_says_who_put_back_what_and_when(queue: Queue) -> None:

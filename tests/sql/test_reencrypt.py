@@ -12,7 +12,7 @@ from psycopg import errors
 from psycopg.types.json import Jsonb
 
 from tests.server.postgres import Database
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 MARK = "pgrouse-encrypted-by"
 OLD, NEW = b"\x93PGR old", b"\x93PGR new"
@@ -98,14 +98,16 @@ def test_nothing_but_envelopes_is_written_over_envelopes(queue: Queue, was: byte
     assert queue.message(published).body == was
 
 
-def test_a_sleeper_is_rung_since_a_claim_may_have_passed_them_over(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_a_sleeper_is_rung_since_a_claim_may_have_passed_them_over(
+    queue: Queue, listen: Callable[..., Listener]
+) -> None:
     published = sealed(queue)
     queue.arm()
-    ear = listen("new_message")
+    listener = listen("new_message")
 
     reseal(queue, published)
 
-    assert ear.heard() == ["t"]
+    assert listener.received() == ["t"]
 
 
 def test_what_is_no_name_of_a_key_is_refused(queue: Queue) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 
 def test_a_released_message_keeps_its_place_in_the_queue(queue: Queue) -> None:
@@ -24,12 +24,12 @@ def test_a_release_leaves_no_trace_in_the_history(queue: Queue) -> None:
     assert queue.message(published).history is None
 
 
-def test_a_release_rings_for_another_worker(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("new_message")
+def test_a_release_rings_for_another_worker(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("new_message")
     queue.publish_many(2)
     claimed = queue.claim()
     queue.arm("another")
 
     queue.settle("release", claimed)
 
-    assert ear.heard() == ["t"]
+    assert listener.received() == ["t"]

@@ -7,32 +7,34 @@ from datetime import timedelta
 
 import pytest
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 
 @pytest.fixture
-def ear(listen: Callable[..., Ear]) -> Ear:
+def listener(listen: Callable[..., Listener]) -> Listener:
     return listen("new_message")
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_a_topic_whose_messages_wait_too_long_is_rung_once(queue: Queue, ear: Ear, channel: str | None) -> None:
+def test_a_topic_whose_messages_wait_too_long_is_rung_once(
+    queue: Queue, listener: Listener, channel: str | None
+) -> None:
     queue.publish_many(100, wait="-11 s", channel=channel)
 
     assert queue.call("renotify_stale") == 1
-    assert ear.heard() == ["t"]
+    assert listener.received() == ["t"]
 
 
-def test_every_stale_topic_is_rung(queue: Queue, ear: Ear) -> None:
+def test_every_stale_topic_is_rung(queue: Queue, listener: Listener) -> None:
     for topic in ("a", "b", "c"):
         queue.publish(topic, wait="-1 hour")
     queue.publish("fresh")
 
     assert queue.call("renotify_stale") == 3
-    assert sorted(ear.heard()) == ["a", "b", "c"]
+    assert sorted(listener.received()) == ["a", "b", "c"]
 
 
-def test_what_is_ready_for_less_than_the_bound_is_not_stale(queue: Queue, ear: Ear) -> None:
+def test_what_is_ready_for_less_than_the_bound_is_not_stale(queue: Queue, listener: Listener) -> None:
     queue.publish(wait="-30 s")
 
     assert queue.call("renotify_stale", timedelta(minutes=1)) == 0
@@ -40,14 +42,14 @@ def test_what_is_ready_for_less_than_the_bound_is_not_stale(queue: Queue, ear: E
 
 
 @pytest.mark.parametrize("priority", [0, 5, 9])
-def test_a_stale_message_of_any_priority_counts(queue: Queue, ear: Ear, priority: int) -> None:
+def test_a_stale_message_of_any_priority_counts(queue: Queue, listener: Listener, priority: int) -> None:
     queue.publish(wait="-1 hour", priority=priority)
     queue.publish(priority=4)
 
     assert queue.call("renotify_stale") == 1
 
 
-def test_retries_and_delayed_messages_count_from_when_they_became_ready(queue: Queue, ear: Ear) -> None:
+def test_retries_and_delayed_messages_count_from_when_they_became_ready(queue: Queue, listener: Listener) -> None:
     queue.publish("delayed", wait="1 hour")
     queue.publish("retried", max_attempts=2)
     queue.settle("retry", queue.claim("retried"), ["boom"], [timedelta(hours=1)])
@@ -58,33 +60,35 @@ def test_retries_and_delayed_messages_count_from_when_they_became_ready(queue: Q
     assert queue.call("renotify_stale") == 2
 
 
-def test_running_messages_are_not_stale(queue: Queue, ear: Ear) -> None:
+def test_running_messages_are_not_stale(queue: Queue, listener: Listener) -> None:
     queue.publish(wait="-1 hour")
     queue.claim()
 
     assert queue.call("renotify_stale") == 0
 
 
-def test_a_topic_with_notify_off_stays_silent(queue: Queue, ear: Ear) -> None:
+def test_a_topic_with_notify_off_stays_silent(queue: Queue, listener: Listener) -> None:
     queue.policy("t", notify="off")
     queue.publish(wait="-1 hour")
 
-    assert (queue.call("renotify_stale"), ear.heard()) == (0, [])
+    assert (queue.call("renotify_stale"), listener.received()) == (0, [])
 
 
-def test_a_paused_topic_stays_silent_until_its_pause_is_over(queue: Queue, ear: Ear) -> None:
+def test_a_paused_topic_stays_silent_until_its_pause_is_over(queue: Queue, listener: Listener) -> None:
     queue.publish(wait="-1 hour")
     queue.call("pause", "t", resume_in="1 minute")
-    assert (queue.call("renotify_stale"), ear.heard()) == (0, [])
+    assert (queue.call("renotify_stale"), listener.received()) == (0, [])
 
     queue.later("2 minutes")
 
-    assert (queue.call("renotify_stale"), ear.heard()) == (1, ["t"])
+    assert (queue.call("renotify_stale"), listener.received()) == (1, ["t"])
 
 
-def test_it_rings_although_nobody_is_armed_since_listeners_outside_count_on_it(queue: Queue, ear: Ear) -> None:
+def test_it_rings_although_nobody_is_armed_since_listeners_outside_count_on_it(
+    queue: Queue, listener: Listener
+) -> None:
     queue.publish(wait="-1 hour")
 
     queue.call("renotify_stale")
 
-    assert ear.heard() == ["t"]
+    assert listener.received() == ["t"]

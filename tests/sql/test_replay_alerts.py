@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from psycopg import errors
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 from tests.sql.sinks import Sink, raise_alert
 
 
@@ -60,14 +60,14 @@ def test_only_what_lies_in_the_time_and_of_the_sink(queue: Queue) -> None:
     assert queue.call("replay_alerts", "a", timedelta(hours=3)) == 1
 
 
-def test_it_wakes_the_deliverers(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_it_wakes_the_deliverers(queue: Queue, listen: Callable[..., Listener]) -> None:
     raise_alert(queue)
     Sink(queue).deliver_all()
-    ear = listen("alert")
+    listener = listen("alert")
 
     queue.call("replay_alerts")
 
-    assert ear.heard() == ["replay"]
+    assert listener.received() == ["replay"]
 
 
 def test_a_time_that_is_none_is_refused(queue: Queue) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from psycopg import errors
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 
 def test_a_resumed_topic_has_nothing_of_the_pause_left(queue: Queue) -> None:
@@ -55,26 +55,28 @@ def test_a_pause_that_is_over_is_cleared_and_counts_as_none(queue: Queue) -> Non
     assert queue.value("SELECT paused_at FROM messages.topic WHERE topic = 'mail'") is None
 
 
-def test_resuming_rings_for_the_sleepers_of_the_topic(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_resuming_rings_for_the_sleepers_of_the_topic(queue: Queue, listen: Callable[..., Listener]) -> None:
     queue.call("pause", "mail")
     queue.arm(topics=["mail"])
-    ear = listen("new_message")
+    listener = listen("new_message")
 
     queue.call("resume", "mail")
 
-    assert ear.heard() == ["mail"]
+    assert listener.received() == ["mail"]
 
 
-def test_resuming_everything_rings_for_each_topic_that_has_messages(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_resuming_everything_rings_for_each_topic_that_has_messages(
+    queue: Queue, listen: Callable[..., Listener]
+) -> None:
     queue.publish("a")
     queue.publish("b", channel="c")
     queue.call("pause", "*")
     queue.arm()
-    ear = listen("new_message")
+    listener = listen("new_message")
 
     queue.call("resume", "*")
 
-    assert sorted(ear.heard()) == ["a", "b"]
+    assert sorted(listener.received()) == ["a", "b"]
 
 
 def test_a_topic_is_needed(queue: Queue) -> None:

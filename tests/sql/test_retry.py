@@ -14,7 +14,7 @@ import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-from tests.sql.queue import Background, Ear, Queue
+from tests.sql.queue import Background, Listener, Queue
 
 NOW = [timedelta(0)]
 
@@ -265,9 +265,9 @@ def test_a_repeated_retry_changes_nothing_more(queue: Queue) -> None:
 
 
 def test_a_message_that_is_ready_again_rings_for_a_sleeper_that_would_look_too_late(
-    queue: Queue, listen: Callable[..., Ear]
+    queue: Queue, listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("new_message")
+    listener = listen("new_message")
     queue.publish_many(3)
     queue.publish("u")
     claimed = queue.claim("t", "u")
@@ -275,20 +275,20 @@ def test_a_message_that_is_ready_again_rings_for_a_sleeper_that_would_look_too_l
 
     queue.settle("retry", claimed, ["boom"] * 4)
 
-    assert sorted(ear.heard()) == ["t", "u"]
+    assert sorted(listener.received()) == ["t", "u"]
 
 
 def test_a_message_that_is_ready_only_after_the_sleepers_next_look_rings_nothing(
-    queue: Queue, listen: Callable[..., Ear]
+    queue: Queue, listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("new_message")
+    listener = listen("new_message")
     queue.publish()
     claimed = queue.claim()
     queue.arm(look_in="5 s")
 
     queue.settle("retry", claimed, ["boom"])
 
-    assert ear.heard() == []
+    assert listener.received() == []
 
 
 def test_of_a_retry_and_an_expiry_at_once_only_one_ends_the_attempt(
@@ -333,9 +333,9 @@ def test_a_row_whose_lock_is_taken_over_meanwhile_is_not_retried_twice(
 
 
 def test_a_retry_above_read_committed_always_rings_since_its_snapshot_may_be_older_than_a_flag(
-    queue: Queue, other: Queue, listen: Callable[..., Ear]
+    queue: Queue, other: Queue, listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("new_message")
+    listener = listen("new_message")
     queue.publish()
     claimed = queue.claim()
     queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -345,4 +345,4 @@ def test_a_retry_above_read_committed_always_rings_since_its_snapshot_may_be_old
         other.arm()
         queue.settle("retry", claimed, ["boom"], NOW)
 
-    assert ear.heard() == ["t"]
+    assert listener.received() == ["t"]

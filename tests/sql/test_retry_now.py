@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 
-def test_a_delayed_message_can_be_claimed_at_once_and_wakes_a_sleeper(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_a_delayed_message_can_be_claimed_at_once_and_wakes_a_sleeper(
+    queue: Queue, listen: Callable[..., Listener]
+) -> None:
     published = queue.publish(wait="1 hour")
     queue.arm()
-    ear = listen("new_message")
+    listener = listen("new_message")
 
     assert queue.call("retry_now", [published]) == [published]
 
-    assert ear.heard() == ["t"]
+    assert listener.received() == ["t"]
     assert queue.claim_one().id == published
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from psycopg import errors
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 pytestmark = pytest.mark.every_server
 
@@ -108,31 +108,31 @@ def test_ticks_of_the_past_are_made_up_for_if_the_next_tick_is_set_back_by_hand(
     assert [run.tick.hour for run in queue.runs()] == [5, 6, 7, 8, 9]
 
 
-def test_what_may_be_due_sooner_is_told_to_the_daemons(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("schedule_changed")
+def test_what_may_be_due_sooner_is_told_to_the_daemons(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("schedule_changed")
 
     queue.schedule("s", "0 12 * * *")
-    added = ear.heard()
+    added = listener.received()
     change(queue, "cron = '0 11 * * *'")
-    sooner = ear.heard()
+    sooner = listener.received()
     queue.call("pause_schedule", "s")
-    paused = ear.heard()
+    paused = listener.received()
     queue.call("resume_schedule", "s")
-    resumed = ear.heard()
+    resumed = listener.received()
 
     assert (added, sooner, paused, resumed) == ([""], [""], [], [""])
 
 
-def test_firing_a_tick_and_what_changes_no_time_are_not_told(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_firing_a_tick_and_what_changes_no_time_are_not_told(queue: Queue, listen: Callable[..., Listener]) -> None:
     queue.schedule("s", "0 12 * * *")
     queue.later("4 hours")
-    ear = listen("schedule_changed")
+    listener = listen("schedule_changed")
 
     queue.call("fire_schedules")
     change(queue, "payload = '7'")
     change(queue, "cron = '0 13 * * *'")
 
-    assert ear.heard() == []
+    assert listener.received() == []
 
 
 def test_the_caller_of_a_schedule_is_known(queue: Queue) -> None:

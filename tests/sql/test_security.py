@@ -433,12 +433,12 @@ def test_a_publisher_publishes_and_gets_the_id(as_role: Callable[[str], Queue]) 
 
 
 def test_a_publisher_rings(as_role: Callable[[str], Queue], queue: Queue, listen: Callable[..., Any]) -> None:
-    ear = listen("new_message")
+    listener = listen("new_message")
     queue.arm()
 
     published = as_role("publisher").publish()
 
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
 
 
 @pytest.mark.parametrize("column", ["payload", "body", "headers", "state", "history", "claim_id", "locked_by", "*"])

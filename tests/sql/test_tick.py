@@ -9,7 +9,7 @@ import pytest
 from psycopg import errors
 
 from tests.server.postgres import Database
-from tests.sql.queue import Background, Ear, Queue
+from tests.sql.queue import Background, Listener, Queue
 
 TASKS = [
     "propagate_missed_ends",
@@ -37,8 +37,8 @@ def marks(queue: Queue) -> dict[tuple[str, str], int]:
     }
 
 
-def test_it_runs_every_task_and_tells_what_each_did(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("new_message")
+def test_it_runs_every_task_and_tells_what_each_did(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("new_message")
     queue.publish("stale", wait="-1 hour")
     queue.publish_many(2)
     queue.claim(lock_duration="0 s")
@@ -51,7 +51,7 @@ def test_it_runs_every_task_and_tells_what_each_did(queue: Queue, listen: Callab
 
     assert list(did) == TASKS
     assert (did["expire_locks"], did["renotify_stale"], did["prune"]) == (2, 1, 1)
-    assert ear.heard() == ["stale"]
+    assert listener.received() == ["stale"]
 
 
 def test_with_nothing_to_do_it_does_nothing(queue: Queue) -> None:

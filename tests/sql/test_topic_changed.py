@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.sql.queue import Background, Ear, Queue
+from tests.sql.queue import Background, Listener, Queue
 
 pytestmark = pytest.mark.every_server
 
@@ -51,14 +51,14 @@ def test_a_change_is_dated(queue: Queue) -> None:
     assert queue.value("SELECT updated_at FROM messages.topic WHERE topic = 'mail'") > before
 
 
-def test_daemons_hear_of_every_change(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("topic_changed")
+def test_daemons_hear_of_every_change(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("topic_changed")
 
     queue.conn.execute("INSERT INTO messages.topic (topic) VALUES ('a'), ('b')")
     queue.conn.execute("UPDATE messages.topic SET max_attempts = 2 WHERE topic = 'a'")
     queue.conn.execute("DELETE FROM messages.topic WHERE topic = 'b'")
 
-    assert ear.heard() == ["", "", ""]
+    assert listener.received() == ["", "", ""]
 
 
 def test_the_first_topic_that_always_rings_sets_the_sleeper_of_the_listeners_outside(queue: Queue) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 
-def test_they_are_ready_at_once_and_rung_for(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_they_are_ready_at_once_and_rung_for(queue: Queue, listen: Callable[..., Listener]) -> None:
     last = queue.send(after=[queue.publish("first")]).id
     queue.arm()
-    ear = listen("new_message")
+    listener = listen("new_message")
 
     released = queue.call("unblock", [last])
 
-    assert (released, ear.heard()) == ([last], ["t"])
+    assert (released, listener.received()) == ([last], ["t"])
     assert [c.id for c in queue.claim()] == [last]
 
 

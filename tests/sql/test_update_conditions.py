@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.server.postgres import Database
-from tests.sql.queue import Ear, Queue
+from tests.sql.queue import Listener, Queue
 
 
 def alerts(queue: Queue) -> list[tuple[str, ...]]:
@@ -25,9 +25,9 @@ def test_it_raises_an_alert_when_it_begins_and_when_it_ends_and_none_between(que
 
 
 def test_the_alert_says_what_and_how_to_fix_it_and_wakes_the_deliverers(
-    queue: Queue, listen: Callable[..., Ear]
+    queue: Queue, listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("alert")
+    listener = listen("alert")
     queue.publish(wait="-6 minutes")
 
     queue.call("update_conditions")
@@ -36,7 +36,7 @@ def test_the_alert_says_what_and_how_to_fix_it_and_wakes_the_deliverers(
     assert told.kind == "no_worker"
     assert "no worker handles the topic" in told.sample_error
     assert "start a daemon" in told.fix
-    assert ear.heard() == ["no_worker"]
+    assert listener.received() == ["no_worker"]
 
 
 def test_it_is_a_task_of_the_tick_and_needs_no_daemon(queue: Queue) -> None:

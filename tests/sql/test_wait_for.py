@@ -12,7 +12,7 @@ import pytest
 from psycopg import errors
 
 from tests.server.postgres import Database
-from tests.sql.queue import Background, Ear, Queue, Row
+from tests.sql.queue import Background, Listener, Queue, Row
 
 pytestmark = pytest.mark.every_server
 
@@ -57,16 +57,18 @@ def test_a_message_that_has_ended_is_told_at_once(queue: Queue) -> None:
     assert waiters(queue) == []
 
 
-def test_one_that_has_not_ended_has_no_result_and_rings_when_it_ends(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("settled")
+def test_one_that_has_not_ended_has_no_result_and_rings_when_it_ends(
+    queue: Queue, listen: Callable[..., Listener]
+) -> None:
+    listener = listen("settled")
     published = queue.publish()
 
     waiting = wait_for(queue, published)
-    before = ear.heard()
+    before = listener.received()
     finish(queue)
 
     assert tuple(waiting) == (None,) * 5
-    assert (before, ear.heard()) == ([], [str(published)])
+    assert (before, listener.received()) == ([], [str(published)])
     assert wait_for(queue, published).result == "success"
 
 
@@ -81,46 +83,46 @@ def test_one_that_has_not_ended_has_no_result_and_rings_when_it_ends(queue: Queu
     ],
     ids=["cancelled", "rejected", "failed", "used up", "lock_expired"],
 )
-def test_every_end_rings(queue: Queue, listen: Callable[..., Ear], end: Any, result: str) -> None:
-    ear = listen("settled")
+def test_every_end_rings(queue: Queue, listen: Callable[..., Listener], end: Any, result: str) -> None:
+    listener = listen("settled")
     published = queue.publish()
     wait_for(queue, published)
 
     end(queue, published)
 
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
     assert wait_for(queue, published).result == result
 
 
 def test_an_attempt_that_ends_without_ending_the_message_does_not_ring(
-    queue: Queue, listen: Callable[..., Ear]
+    queue: Queue, listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("settled")
+    listener = listen("settled")
     published = queue.publish(max_attempts=5)
     wait_for(queue, published)
 
     queue.settle("retry", queue.claim(), ["boom"])
 
-    assert ear.heard() == []
+    assert listener.received() == []
     assert waiters(queue) == [published]
 
 
-def test_only_ends_that_somebody_waits_for_ring(queue: Queue, listen: Callable[..., Ear]) -> None:
-    ear = listen("settled")
+def test_only_ends_that_somebody_waits_for_ring(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("settled")
     waited_for, other = queue.publish_many(2)
     wait_for(queue, waited_for)
 
     queue.call("cancel", [other])
-    before = ear.heard()
+    before = listener.received()
     queue.call("cancel", [waited_for])
 
-    assert (before, ear.heard()) == ([], [str(waited_for)])
+    assert (before, listener.received()) == ([], [str(waited_for)])
 
 
 def test_several_who_wait_for_one_message_are_rung_together_by_one_row(
-    queue: Queue, other: Queue, listen: Callable[..., Ear]
+    queue: Queue, other: Queue, listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("settled")
+    listener = listen("settled")
     published = queue.publish()
     wait_for(queue, published, **{"for": "1 minute"})
     wait_for(other, published, **{"for": "1 hour"})
@@ -129,7 +131,7 @@ def test_several_who_wait_for_one_message_are_rung_together_by_one_row(
     finish(queue)
 
     assert remaining is True
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
     assert waiters(queue) == []
 
 
@@ -156,20 +158,20 @@ def test_there_is_no_row_for_a_message_that_never_was(queue: Queue) -> None:
 
 
 def test_a_success_of_which_nothing_is_kept_rings_all_the_same_and_leaves_no_row(
-    queue: Queue, listen: Callable[..., Ear]
+    queue: Queue, listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("settled")
+    listener = listen("settled")
     queue.policy(archive_success="none")
     published = queue.publish()
     wait_for(queue, published)
 
     finish(queue)
 
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
     assert wait_for(queue, published) is None
 
 
-def test_a_redrive_is_another_message(queue: Queue, listen: Callable[..., Ear]) -> None:
+def test_a_redrive_is_another_message(queue: Queue, listen: Callable[..., Listener]) -> None:
     published = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
 
@@ -206,9 +208,9 @@ def test_who_comes_while_the_message_ends_waits_for_that_and_is_told(
 
 
 def test_who_comes_while_an_end_is_undone_waits_on(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Ear]
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Listener]
 ) -> None:
-    ear = listen("settled")
+    listener = listen("settled")
     published = queue.publish()
     queue.conn.autocommit = False
     queue.settle("complete", queue.claim())
@@ -220,14 +222,14 @@ def test_who_comes_while_an_end_is_undone_waits_on(
 
     assert waiting.result(timeout=60).result is None
     queue.call("cancel", [published])
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
 
 
 def test_an_end_that_began_before_somebody_came_to_wait_rings_for_him(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Ear]
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Listener]
 ) -> None:
     """The settle runs already, and has not come to the message, when the waiter takes note: the mark was down when it began."""
-    ear = listen("settled")
+    listener = listen("settled")
     first, second = queue.publish_many(2)
     claimed = queue.claim()
     blocker, waiter = Queue(other.conn), Queue(background.watcher)
@@ -240,14 +242,14 @@ def test_an_end_that_began_before_somebody_came_to_wait_rings_for_him(
 
     assert settle.result(timeout=60) == []
     assert told.result is None
-    assert ear.heard() == [str(second)]
+    assert listener.received() == [str(second)]
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_an_end_in_a_snapshot_older_than_the_waiter_rings_for_him(
-    queue: Queue, other: Queue, listen: Callable[..., Ear], isolation: str
+    queue: Queue, other: Queue, listen: Callable[..., Listener], isolation: str
 ) -> None:
-    ear = listen("settled")
+    listener = listen("settled")
     published = queue.publish()
     claimed = queue.claim()
 
@@ -258,7 +260,7 @@ def test_an_end_in_a_snapshot_older_than_the_waiter_rings_for_him(
     queue.conn.execute("COMMIT")
 
     assert lost == []
-    assert ear.heard() == [str(published)]
+    assert listener.received() == [str(published)]
 
 
 def test_claims_and_heartbeats_do_not_wait_for_who_takes_note(queue: Queue, other: Queue) -> None:
@@ -337,12 +339,12 @@ def test_in_every_order_of_their_steps_who_waits_is_told_or_rung(
     queue: Queue,
     background: Background,
     eventually: Callable[..., Any],
-    listen: Callable[..., Ear],
+    listen: Callable[..., Listener],
     how: str,
 ) -> None:
     """Waiter: begin, take note, commit. End: begin, prune (which takes the mark down where it may), end, commit."""
     waiting, ending = Queue(database.connect()), Queue(database.connect())
-    ear = listen("settled")
+    listener = listen("settled")
     missed = []
 
     for order in orders(3, 4):
@@ -352,8 +354,8 @@ def test_in_every_order_of_their_steps_who_waits_is_told_or_rung(
         waiter = Session(waiting, background, partial(wait_for, message_id=published))
         end = Session(ending, background, lambda q: q.call("prune"), partial(ENDS[how], claimed=claimed))
         play({"w": waiter, "e": end}, order, eventually)
-        told, heard = waiter.taken[1].result(), ear.heard()
-        if told.result is None and str(published) not in heard:
+        told, received = waiter.taken[1].result(), listener.received()
+        if told.result is None and str(published) not in received:
             missed.append(order)
 
     assert missed == []
